@@ -1,0 +1,1 @@
+//! The contract that both sides of nnhal share.
