@@ -1,1 +1,6 @@
-//! The contract that both sides of nnhal share.
+//! The contract that both sides of nnhal share: the types of the NN HAL, the operation table, validation, and the
+//! shared memory and message queues through which application and driver talk.
+//!
+//! This crate knows no kernel and opens no socket by itself.
+
+pub mod hal;
