@@ -4,3 +4,4 @@
 //! This crate knows no kernel and opens no socket by itself.
 
 pub mod hal;
+pub mod sys;

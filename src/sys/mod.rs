@@ -1,0 +1,3 @@
+//! The only home of raw system calls.
+
+pub mod socket;

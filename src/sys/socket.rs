@@ -1,0 +1,723 @@
+//! Sequenced-packet Unix sockets: one message in, one message out, with the file descriptors that belong to it.
+//!
+//! Contract: a message arrives whole or not at all (`SOCK_SEQPACKET`). Whatever the peer sends, [`Connection::receive`]
+//! never leaves a descriptor behind: a message that is too long or carries too many descriptors is an error, and every
+//! descriptor that came with it is closed. No call blocks beyond the deadline it was given, no call raises `SIGPIPE`,
+//! and signals do not cut a wait short. Nothing here looks at the bytes of a message.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::sockopt::{PeerCredentials, PeerPidfd, SendTimeout};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, accept4, bind, connect, getsockopt, listen,
+    setsockopt, socket, socketpair,
+};
+use nix::sys::time::TimeVal;
+
+/// The most descriptors that one message may carry.
+///
+/// The largest message of the control protocol, a preparation with every cache file that the HAL allows (32 + 32), the
+/// model and its overflow, needs 66. The kernel's own limit is 253.
+pub const MAX_FDS: usize = 72;
+
+/// Bytes of ancillary data that [`MAX_FDS`] descriptors occupy, in units of `u64` so that the buffer is aligned.
+const CONTROL_WORDS: usize =
+    (size_of::<libc::cmsghdr>() + MAX_FDS * size_of::<RawFd>()).div_ceil(size_of::<u64>());
+
+/// What went wrong with a socket.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// The path of a socket does not fit into a socket address.
+    #[error("the socket path {} is too long: at most 107 bytes fit into a socket address; use a shorter runtime directory", .path.display())]
+    PathTooLong {
+        /// The path in question.
+        path: PathBuf,
+    },
+    /// The deadline passed first.
+    #[error("timed out while trying to {action}")]
+    TimedOut {
+        /// What was being waited for.
+        action: &'static str,
+    },
+    /// The peer has closed its end, or died.
+    #[error("the peer closed the connection")]
+    Closed,
+    /// A message is longer than the receiver accepts.
+    #[error("the peer sent a message longer than the {limit} bytes that are accepted")]
+    MessageTooLong {
+        /// The receiver's limit in bytes.
+        limit: usize,
+    },
+    /// A message carries more descriptors than [`MAX_FDS`], or more than this process may open.
+    #[error("the message carries more file descriptors than can be accepted (at most {MAX_FDS} each)")]
+    TooManyFds,
+    /// The system refused.
+    #[error("failed to {action}: {source}")]
+    Io {
+        /// What was attempted.
+        action: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+impl SocketError {
+    fn io(action: &'static str, errno: Errno) -> Self {
+        match errno {
+            Errno::EPIPE | Errno::ECONNRESET | Errno::ENOTCONN => Self::Closed,
+            _ => Self::Io {
+                action,
+                source: errno.into(),
+            },
+        }
+    }
+
+    /// The system's error code, where the system was the one to refuse.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Io { source, .. } => source.raw_os_error().map(Errno::from_raw),
+            _ => None,
+        }
+    }
+}
+
+/// Who is at the other end of a connection, as the kernel recorded it when the connection was made.
+#[derive(Debug)]
+pub struct Peer {
+    /// Effective user id.
+    pub uid: u32,
+    /// Effective group id.
+    pub gid: u32,
+    /// Process id in the reader's pid namespace; 0 if the peer is not visible there.
+    pub pid: i32,
+    /// A handle on the process that stays right when its id is reused; `None` on kernels older than 6.5 or when the
+    /// peer is gone already.
+    pub pidfd: Option<OwnedFd>,
+}
+
+/// One message that was received.
+#[derive(Debug)]
+pub struct Received {
+    /// How many bytes of the buffer it fills.
+    pub length: usize,
+    /// The descriptors that came with it, in the sender's order, close-on-exec.
+    pub fds: Vec<OwnedFd>,
+}
+
+/// A socket that connections are accepted from.
+#[derive(Debug)]
+pub struct Listener {
+    fd: OwnedFd,
+}
+
+impl Listener {
+    /// Binds `path`, which must not exist, and listens there.
+    ///
+    /// The caller answers for the directory: it must not be writable by others.
+    ///
+    /// # Errors
+    ///
+    /// [`SocketError::PathTooLong`], or [`SocketError::Io`] (`EADDRINUSE` if the path exists).
+    pub fn bind(path: &Path) -> Result<Self, SocketError> {
+        let address = address(path)?;
+        let fd = new_socket(SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK)?;
+        bind(fd.as_raw_fd(), &address).map_err(|errno| SocketError::io("bind the socket", errno))?;
+        listen(&fd, Backlog::MAXCONN).map_err(|errno| SocketError::io("listen on the socket", errno))?;
+        Ok(Self { fd })
+    }
+
+    /// Takes over a socket that is bound and listens already, as socket activation hands it on.
+    ///
+    /// # Errors
+    ///
+    /// [`SocketError::Io`] if the descriptor is not a listening `SOCK_SEQPACKET` Unix socket.
+    pub fn from_activation(fd: OwnedFd) -> Result<Self, SocketError> {
+        use nix::sys::socket::sockopt;
+        let kind = getsockopt(&fd, sockopt::SockType)
+            .map_err(|errno| SocketError::io("read the kind of the activated socket", errno))?;
+        let listens = getsockopt(&fd, sockopt::AcceptConn)
+            .map_err(|errno| SocketError::io("read the state of the activated socket", errno))?;
+        let is_unix = nix::sys::socket::getsockname::<UnixAddr>(fd.as_raw_fd()).is_ok();
+        if kind != SockType::SeqPacket || !listens || !is_unix {
+            return Err(SocketError::Io {
+                action: "use the activated socket",
+                source: io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "it is not a listening Unix socket of type SOCK_SEQPACKET (ListenSequentialPacket=)",
+                ),
+            });
+        }
+        set_nonblocking(&fd)?;
+        Ok(Self { fd })
+    }
+
+    /// The next connection, or `None` if nobody is waiting. Never blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`SocketError::Io`]; with `EMFILE` and `ENFILE` the connection stays in the queue.
+    pub fn accept(&self) -> Result<Option<Connection>, SocketError> {
+        let raw = loop {
+            match accept4(self.fd.as_raw_fd(), SockFlag::SOCK_CLOEXEC) {
+                Ok(raw) => break raw,
+                Err(Errno::EAGAIN) => return Ok(None),
+                Err(Errno::EINTR | Errno::ECONNABORTED) => {}
+                Err(errno) => return Err(SocketError::io("accept a connection", errno)),
+            }
+        };
+        // SAFETY: accept4 has just opened this descriptor for us alone.
+        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+        Ok(Some(Connection { fd }))
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Connection {
+    fd: OwnedFd,
+}
+
+impl Connection {
+    /// Connects to the socket at `path`.
+    ///
+    /// # Errors
+    ///
+    /// [`SocketError::PathTooLong`], [`SocketError::TimedOut`] if the listener's queue stays full, or
+    /// [`SocketError::Io`] (`ENOENT`: there is no such socket; `ECONNREFUSED`: nobody listens on it).
+    pub fn connect(path: &Path, deadline: Instant) -> Result<Self, SocketError> {
+        const ACTION: &str = "connect";
+        let address = address(path)?;
+        let fd = new_socket(SockFlag::SOCK_CLOEXEC)?;
+        loop {
+            // A full queue cannot be polled for; the kernel bounds the wait by the send time-out instead. Zero would
+            // mean no limit, so the last microsecond is kept.
+            let left = deadline
+                .saturating_duration_since(Instant::now())
+                .max(Duration::from_micros(1));
+            set_send_timeout(&fd, left)?;
+            match connect(fd.as_raw_fd(), &address) {
+                Ok(()) | Err(Errno::EISCONN) => break,
+                Err(Errno::EAGAIN) if Instant::now() >= deadline => {
+                    return Err(SocketError::TimedOut { action: ACTION });
+                }
+                Err(Errno::EAGAIN | Errno::EINTR) => {}
+                Err(errno) => {
+                    return Err(SocketError::Io {
+                        action: ACTION,
+                        source: errno.into(),
+                    });
+                }
+            }
+        }
+        set_send_timeout(&fd, Duration::ZERO)?;
+        Ok(Self { fd })
+    }
+
+    /// Two ends connected with each other.
+    ///
+    /// # Errors
+    ///
+    /// [`SocketError::Io`] if the process has no descriptors left.
+    pub fn pair() -> Result<(Self, Self), SocketError> {
+        let (left, right) = socketpair(
+            AddressFamily::Unix,
+            SockType::SeqPacket,
+            None,
+            SockFlag::SOCK_CLOEXEC,
+        )
+        .map_err(|errno| SocketError::io("make a pair of sockets", errno))?;
+        Ok((Self { fd: left }, Self { fd: right }))
+    }
+
+    /// Takes over one end of a connection that another process handed on.
+    pub fn from_fd(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+
+    /// A second handle on the same end. The connection closes when the last handle is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`SocketError::Io`] if the process has no descriptors left.
+    pub fn try_clone(&self) -> Result<Self, SocketError> {
+        let fd = self.fd.try_clone().map_err(|source| SocketError::Io {
+            action: "duplicate the connection",
+            source,
+        })?;
+        Ok(Self { fd })
+    }
+
+    /// Who is at the other end.
+    ///
+    /// # Errors
+    ///
+    /// [`SocketError::Io`] if this is no longer a Unix socket, which no peer can bring about.
+    pub fn peer(&self) -> Result<Peer, SocketError> {
+        let credentials = getsockopt(&self.fd, PeerCredentials)
+            .map_err(|errno| SocketError::io("read the peer's identity", errno))?;
+        Ok(Peer {
+            uid: credentials.uid(),
+            gid: credentials.gid(),
+            pid: credentials.pid(),
+            pidfd: getsockopt(&self.fd, PeerPidfd).ok(),
+        })
+    }
+
+    /// Sends one message. `None` as the deadline means: now or not at all.
+    ///
+    /// # Errors
+    ///
+    /// [`SocketError::TooManyFds`] beyond [`MAX_FDS`], [`SocketError::Closed`], [`SocketError::TimedOut`] if the peer
+    /// does not read, or [`SocketError::Io`]. After an error nothing was sent.
+    pub fn send(
+        &self,
+        bytes: &[u8],
+        fds: &[BorrowedFd<'_>],
+        deadline: Option<Instant>,
+    ) -> Result<(), SocketError> {
+        const ACTION: &str = "send a message";
+        if fds.len() > MAX_FDS {
+            return Err(SocketError::TooManyFds);
+        }
+        loop {
+            match send_message(self.fd.as_fd(), bytes, fds) {
+                Ok(()) => return Ok(()),
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => self.wait(PollFlags::POLLOUT, deadline, ACTION)?,
+                Err(Errno::ETOOMANYREFS) => return Err(SocketError::TooManyFds),
+                Err(errno) => return Err(SocketError::io(ACTION, errno)),
+            }
+        }
+    }
+
+    /// Receives one message into `buffer`. `None` as the deadline means: only what is there already.
+    ///
+    /// # Errors
+    ///
+    /// [`SocketError::Closed`] once the peer is gone and all its messages are read; [`SocketError::TimedOut`];
+    /// [`SocketError::MessageTooLong`] and [`SocketError::TooManyFds`], after which the message and its descriptors are
+    /// gone and the connection should be dropped; [`SocketError::Io`].
+    pub fn receive(&self, buffer: &mut [u8], deadline: Option<Instant>) -> Result<Received, SocketError> {
+        const ACTION: &str = "receive a message";
+        loop {
+            match receive_message(self.fd.as_fd(), buffer) {
+                Ok(message) => return message.checked(buffer.len()),
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => self.wait(PollFlags::POLLIN, deadline, ACTION)?,
+                Err(errno) => return Err(SocketError::io(ACTION, errno)),
+            }
+        }
+    }
+
+    /// Ends the connection for both sides, whoever else holds a handle on this end.
+    pub fn shutdown(&self) {
+        // The only possible failure is that the connection is closed already.
+        let _ = nix::sys::socket::shutdown(self.fd.as_raw_fd(), nix::sys::socket::Shutdown::Both);
+    }
+
+    fn wait(
+        &self,
+        events: PollFlags,
+        deadline: Option<Instant>,
+        action: &'static str,
+    ) -> Result<(), SocketError> {
+        let Some(deadline) = deadline else {
+            return Err(SocketError::TimedOut { action });
+        };
+        let mut fds = [PollFd::new(self.fd.as_fd(), events)];
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match poll(&mut fds, poll_timeout(left)) {
+                Ok(0) if Instant::now() >= deadline => return Err(SocketError::TimedOut { action }),
+                Ok(0) | Err(Errno::EINTR) => {}
+                Ok(_) => return Ok(()),
+                Err(errno) => return Err(SocketError::io(action, errno)),
+            }
+        }
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl From<Connection> for OwnedFd {
+    fn from(connection: Connection) -> Self {
+        connection.fd
+    }
+}
+
+/// `poll` counts whole milliseconds: round up, so that a wait never ends early, and cap at what it can hold.
+fn poll_timeout(left: Duration) -> PollTimeout {
+    PollTimeout::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(PollTimeout::MAX)
+}
+
+fn address(path: &Path) -> Result<UnixAddr, SocketError> {
+    UnixAddr::new(path).map_err(|_| SocketError::PathTooLong {
+        path: path.to_owned(),
+    })
+}
+
+fn new_socket(flags: SockFlag) -> Result<OwnedFd, SocketError> {
+    socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)
+        .map_err(|errno| SocketError::io("make a socket", errno))
+}
+
+fn set_nonblocking(fd: &OwnedFd) -> Result<(), SocketError> {
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+    let flags =
+        fcntl(fd, FcntlArg::F_GETFL).map_err(|errno| SocketError::io("read the socket's flags", errno))?;
+    let flags = OFlag::from_bits_retain(flags) | OFlag::O_NONBLOCK;
+    fcntl(fd, FcntlArg::F_SETFL(flags)).map_err(|errno| SocketError::io("set the socket's flags", errno))?;
+    Ok(())
+}
+
+fn set_send_timeout(fd: &OwnedFd, limit: Duration) -> Result<(), SocketError> {
+    let seconds = i64::try_from(limit.as_secs()).unwrap_or(i64::MAX);
+    let value = TimeVal::new(seconds, i64::from(limit.subsec_micros()));
+    setsockopt(fd, SendTimeout, &value)
+        .map_err(|errno| SocketError::io("bound the wait for a connection", errno))
+}
+
+/// Space for ancillary data, aligned as its headers must be.
+struct ControlBuffer([u64; CONTROL_WORDS]);
+
+impl ControlBuffer {
+    fn new() -> Self {
+        Self([0; CONTROL_WORDS])
+    }
+}
+
+fn send_message(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let mut control = ControlBuffer::new();
+    let mut vector = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: all-zero is a valid msghdr: null pointers with zero lengths.
+    let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    header.msg_iov = &raw mut vector;
+    header.msg_iovlen = 1;
+    if !fds.is_empty() {
+        attach(&mut header, &mut control, fds);
+    }
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the header points at a vector, bytes and control data that outlive the call, with their true lengths;
+    // sending only reads them.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, flags) };
+    Errno::result(sent).map(drop)
+}
+
+/// Puts `fds`, at most [`MAX_FDS`], into the control data and the control data into the header.
+fn attach(header: &mut libc::msghdr, control: &mut ControlBuffer, fds: &[BorrowedFd<'_>]) {
+    let payload = u32::try_from(size_of_val(fds)).unwrap_or(u32::MAX);
+    header.msg_control = control.0.as_mut_ptr().cast();
+    // SAFETY: CMSG_SPACE only computes.
+    header.msg_controllen = unsafe { libc::CMSG_SPACE(payload) } as usize;
+    debug_assert!(header.msg_controllen <= size_of_val(&control.0));
+    // SAFETY: msg_control and msg_controllen describe the aligned buffer above, which holds at least one header.
+    let first = unsafe { libc::CMSG_FIRSTHDR(header) };
+    // SAFETY: CMSG_LEN only computes.
+    let length = unsafe { libc::CMSG_LEN(payload) } as usize;
+    // SAFETY: `first` points at the start of the control buffer, which is aligned for and larger than a header.
+    unsafe {
+        first.write(libc::cmsghdr {
+            cmsg_len: length,
+            cmsg_level: libc::SOL_SOCKET,
+            cmsg_type: libc::SCM_RIGHTS,
+        })
+    };
+    // SAFETY: the data of the one header starts right behind it, inside the buffer.
+    let data = unsafe { libc::CMSG_DATA(first) };
+    // SAFETY: BorrowedFd is a transparent RawFd; the caller bounds the count, so source and destination both hold
+    // `size_of_val(fds)` bytes, and they do not overlap.
+    unsafe { std::ptr::copy_nonoverlapping(fds.as_ptr().cast::<u8>(), data, size_of_val(fds)) };
+}
+
+/// A message as the kernel delivered it, before its flags are looked at. Owns its descriptors, so that dropping it
+/// closes them.
+struct RawMessage {
+    length: usize,
+    flags: i32,
+    fds: Vec<OwnedFd>,
+}
+
+impl RawMessage {
+    fn checked(self, limit: usize) -> Result<Received, SocketError> {
+        if self.flags & libc::MSG_CTRUNC != 0 {
+            return Err(SocketError::TooManyFds);
+        }
+        if self.flags & libc::MSG_TRUNC != 0 {
+            return Err(SocketError::MessageTooLong { limit });
+        }
+        // An empty packet cannot be told from the end of the stream, and no protocol here sends one.
+        if self.length == 0 {
+            return Err(SocketError::Closed);
+        }
+        Ok(Received {
+            length: self.length,
+            fds: self.fds,
+        })
+    }
+}
+
+fn receive_message(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<RawMessage, Errno> {
+    let mut control = ControlBuffer::new();
+    let mut vector = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    // SAFETY: all-zero is a valid msghdr: null pointers with zero lengths.
+    let mut header: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    header.msg_iov = &raw mut vector;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = size_of_val(&control.0);
+    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: the header points at a vector, a buffer and control space that outlive the call, exclusively borrowed
+    // and with their true lengths.
+    let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) };
+    let length = Errno::result(length)?;
+    Ok(RawMessage {
+        length: usize::try_from(length).unwrap_or(0),
+        flags: header.msg_flags,
+        fds: take_fds(&header),
+    })
+}
+
+/// Takes ownership of every descriptor that the kernel installed for this message.
+fn take_fds(header: &libc::msghdr) -> Vec<OwnedFd> {
+    let mut fds = Vec::new();
+    // SAFETY: the kernel filled in msg_control and msg_controllen of a header that described our buffer.
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(header) };
+    // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR return null or a pointer to a whole header inside the buffer.
+    while let Some(control) = unsafe { next.as_ref() } {
+        if control.cmsg_level == libc::SOL_SOCKET && control.cmsg_type == libc::SCM_RIGHTS {
+            // SAFETY: CMSG_LEN only computes.
+            let head = unsafe { libc::CMSG_LEN(0) } as usize;
+            let count = control.cmsg_len.saturating_sub(head) / size_of::<RawFd>();
+            // SAFETY: the data follows the header inside the buffer.
+            let data = unsafe { libc::CMSG_DATA(next) }.cast::<RawFd>();
+            for index in 0..count {
+                // SAFETY: the kernel wrote `count` descriptors there, and `index` is below that.
+                let place = unsafe { data.add(index) };
+                // SAFETY: as above; the data need not be aligned.
+                let raw = unsafe { place.read_unaligned() };
+                // SAFETY: the kernel has just opened this descriptor for us alone.
+                fds.push(unsafe { OwnedFd::from_raw_fd(raw) });
+            }
+        }
+        // SAFETY: `next` came from CMSG_FIRSTHDR or CMSG_NXTHDR of the same message header.
+        next = unsafe { libc::CMSG_NXTHDR(header, next) };
+    }
+    fds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::Read;
+    use std::os::unix::fs::MetadataExt;
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(10)
+    }
+
+    fn inode(fd: impl AsFd) -> u64 {
+        let file = File::from(fd.as_fd().try_clone_to_owned().unwrap());
+        file.metadata().unwrap().ino()
+    }
+
+    /// True once no descriptor in any process refers to the write end any more.
+    fn is_released(reader: &mut File) -> bool {
+        reader.read(&mut [0]).unwrap() == 0
+    }
+
+    #[test]
+    fn message_and_descriptors_arrive_in_order() {
+        let (left, right) = Connection::pair().unwrap();
+        let files: Vec<File> = (0..3).map(|_| tempfile::tempfile().unwrap()).collect();
+        let fds: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+        left.send(b"hello", &fds, None).unwrap();
+        let mut buffer = [0; 16];
+        let received = right.receive(&mut buffer, Some(soon())).unwrap();
+        assert_eq!(&buffer[..received.length], b"hello");
+        let expected: Vec<_> = files.iter().map(inode).collect();
+        let actual: Vec<_> = received.fds.iter().map(inode).collect();
+        assert_eq!(actual, expected);
+    }
+
+    #[test]
+    fn received_descriptors_are_closed_on_exec() {
+        use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+        let (left, right) = Connection::pair().unwrap();
+        left.send(b"x", &[left.as_fd()], None).unwrap();
+        let received = right.receive(&mut [0; 4], Some(soon())).unwrap();
+        let flags = fcntl(&received.fds[0], FcntlArg::F_GETFD).unwrap();
+        assert!(FdFlag::from_bits_retain(flags).contains(FdFlag::FD_CLOEXEC));
+    }
+
+    #[test]
+    fn receive_of_too_long_message_closes_its_descriptors() {
+        let (left, right) = Connection::pair().unwrap();
+        let (reader, writer) = std::io::pipe().unwrap();
+        left.send(&[1; 9], &[writer.as_fd()], None).unwrap();
+        drop(writer);
+        let error = right.receive(&mut [0; 8], Some(soon())).unwrap_err();
+        assert!(
+            matches!(error, SocketError::MessageTooLong { limit: 8 }),
+            "{error}"
+        );
+        assert!(is_released(&mut File::from(OwnedFd::from(reader))));
+    }
+
+    #[test]
+    fn receive_of_too_many_descriptors_closes_them_all() {
+        let (left, right) = Connection::pair().unwrap();
+        let (reader, writer) = std::io::pipe().unwrap();
+        // The kernel takes more than this side ever sends, as a hostile peer would.
+        let fds = vec![writer.as_fd(); MAX_FDS + 5];
+        let raw: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+        let message = [nix::sys::socket::ControlMessage::ScmRights(&raw)];
+        let flags = nix::sys::socket::MsgFlags::empty();
+        let bytes = [io::IoSlice::new(b"x")];
+        nix::sys::socket::sendmsg::<()>(left.as_fd().as_raw_fd(), &bytes, &message, flags, None).unwrap();
+        drop(writer);
+        let error = right.receive(&mut [0; 8], Some(soon())).unwrap_err();
+        assert!(matches!(error, SocketError::TooManyFds), "{error}");
+        assert!(is_released(&mut File::from(OwnedFd::from(reader))));
+    }
+
+    #[test]
+    fn send_of_too_many_descriptors_is_refused() {
+        let (left, _right) = Connection::pair().unwrap();
+        let fds = vec![left.as_fd(); MAX_FDS + 1];
+        assert!(matches!(
+            left.send(b"x", &fds, None),
+            Err(SocketError::TooManyFds)
+        ));
+        left.send(b"x", &fds[..MAX_FDS], None).unwrap();
+    }
+
+    #[test]
+    fn receive_without_message_gives_timed_out() {
+        let (_left, right) = Connection::pair().unwrap();
+        let mut buffer = [0; 8];
+        assert!(matches!(
+            right.receive(&mut buffer, None),
+            Err(SocketError::TimedOut { .. })
+        ));
+        let deadline = Instant::now() + Duration::from_millis(3);
+        assert!(matches!(
+            right.receive(&mut buffer, Some(deadline)),
+            Err(SocketError::TimedOut { .. })
+        ));
+        assert!(Instant::now() >= deadline);
+    }
+
+    #[test]
+    fn receive_after_peer_closed_gives_its_messages_then_closed() {
+        let (left, right) = Connection::pair().unwrap();
+        left.send(b"last", &[], None).unwrap();
+        drop(left);
+        let mut buffer = [0; 8];
+        assert_eq!(right.receive(&mut buffer, Some(soon())).unwrap().length, 4);
+        assert!(matches!(
+            right.receive(&mut buffer, Some(soon())),
+            Err(SocketError::Closed)
+        ));
+        assert!(matches!(right.send(b"x", &[], None), Err(SocketError::Closed)));
+    }
+
+    #[test]
+    fn send_to_peer_that_does_not_read_gives_timed_out() {
+        let (left, _right) = Connection::pair().unwrap();
+        let block = vec![0; 32 * 1024];
+        let deadline = Instant::now() + Duration::from_millis(5);
+        let error = loop {
+            if let Err(error) = left.send(&block, &[], Some(deadline)) {
+                break error;
+            }
+        };
+        assert!(matches!(error, SocketError::TimedOut { .. }), "{error}");
+    }
+
+    #[test]
+    fn connect_reaches_listener_and_tells_who_is_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("driver.sock");
+        let listener = Listener::bind(&path).unwrap();
+        assert!(listener.accept().unwrap().is_none());
+        let client = Connection::connect(&path, soon()).unwrap();
+        let server = listener.accept().unwrap().expect("a waiting connection");
+        let peer = server.peer().unwrap();
+        assert_eq!(peer.pid, i32::try_from(std::process::id()).unwrap());
+        assert_eq!(peer.uid, nix::unistd::geteuid().as_raw());
+        assert_eq!(peer.gid, nix::unistd::getegid().as_raw());
+        client.send(b"x", &[], None).unwrap();
+        assert_eq!(server.receive(&mut [0; 8], Some(soon())).unwrap().length, 1);
+    }
+
+    #[test]
+    fn connect_to_full_queue_gives_timed_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("driver.sock");
+        let fd = new_socket(SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK).unwrap();
+        bind(fd.as_raw_fd(), &address(&path).unwrap()).unwrap();
+        listen(&fd, Backlog::new(0).unwrap()).unwrap();
+        let _first = Connection::connect(&path, soon()).unwrap();
+        let error = Connection::connect(&path, Instant::now() + Duration::from_millis(5)).unwrap_err();
+        assert!(matches!(error, SocketError::TimedOut { .. }), "{error}");
+    }
+
+    #[test]
+    fn connect_to_missing_socket_gives_enoent() {
+        let directory = tempfile::tempdir().unwrap();
+        let error = Connection::connect(&directory.path().join("none.sock"), soon()).unwrap_err();
+        assert_eq!(error.errno(), Some(Errno::ENOENT));
+    }
+
+    #[test]
+    fn bind_of_too_long_path_is_refused() {
+        let path = PathBuf::from(format!("/{}", "x".repeat(120)));
+        assert!(matches!(
+            Listener::bind(&path),
+            Err(SocketError::PathTooLong { .. })
+        ));
+    }
+
+    #[test]
+    fn activation_with_other_socket_kind_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let stream = std::os::unix::net::UnixListener::bind(directory.path().join("stream.sock")).unwrap();
+        assert!(Listener::from_activation(stream.into()).is_err());
+        let listener = Listener::bind(&directory.path().join("packets.sock")).unwrap();
+        assert!(Listener::from_activation(listener.fd).is_ok());
+    }
+
+    #[test]
+    fn shutdown_reaches_peer_although_another_handle_is_open() {
+        let (left, right) = Connection::pair().unwrap();
+        let _other = left.try_clone().unwrap();
+        left.shutdown();
+        assert!(matches!(
+            right.receive(&mut [0; 8], Some(soon())),
+            Err(SocketError::Closed)
+        ));
+    }
+}
