@@ -5,3 +5,4 @@
 
 pub mod hal;
 pub mod sys;
+pub mod wire;

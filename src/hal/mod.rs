@@ -6,7 +6,9 @@
 //!
 //! Source of the names, numbers and rules: the interface text of NN HAL 1.0 to 1.3.
 
+mod bytes;
 mod capabilities;
+mod device;
 mod error;
 mod extension;
 mod model;
@@ -16,6 +18,7 @@ mod request;
 mod shape;
 
 pub use capabilities::{Capabilities, DeviceStatus, DeviceType, OperandPerformance, PerformanceInfo};
+pub use device::{DeviceInfo, NumberOfCacheFiles};
 pub use error::ErrorStatus;
 pub use extension::{Extension, ExtensionNameAndPrefix, ExtensionOperandTypeInformation};
 pub use model::{MemoryPool, Model, Subgraph, SubgraphIndex};

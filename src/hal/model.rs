@@ -33,6 +33,7 @@ pub struct Model {
     /// The graphs that IF and WHILE refer to.
     pub referenced: Vec<Subgraph>,
     /// The bytes of `CONSTANT_COPY` operands.
+    #[serde(with = "super::bytes")]
     pub operand_values: Vec<u8>,
     /// The pools of `CONSTANT_REFERENCE` operands.
     pub pools: Vec<MemoryPool>,

@@ -220,7 +220,7 @@ pub enum ExtraParams {
     /// For `TENSOR_QUANT8_SYMM_PER_CHANNEL`, always.
     ChannelQuant(SymmPerChannelQuantParams),
     /// For extension types, if the extension wants it: a blob the vendor defines.
-    Extension(Vec<u8>),
+    Extension(#[serde(with = "super::bytes")] Vec<u8>),
 }
 
 /// HAL `Operand` 1.3.

@@ -1,0 +1,284 @@
+//! Messages over a connection.
+//!
+//! A message travels as one packet: a byte that says how, then its encoding, or, where the encoding is longer than a
+//! packet may be, its length; the encoding is then the content of a sealed memfd, the last descriptor of the packet.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::time::Instant;
+
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::codec::{self, CodecError, MAX_MESSAGE};
+use crate::sys::socket::{Connection, SocketError};
+
+/// The longest packet; what is longer travels in a memfd. A socket's send buffer, 208 KiB by default, holds several.
+pub const MAX_PACKET: usize = 32 * 1024;
+
+const INLINE: u8 = 0;
+const ATTACHED: u8 = 1;
+/// Kind and length.
+const ATTACHED_PACKET: usize = 1 + size_of::<u64>();
+
+/// What must hold of a memfd that carries a message, so that nobody can change it while it is read.
+const SEALS: SealFlag = SealFlag::F_SEAL_WRITE
+    .union(SealFlag::F_SEAL_SHRINK)
+    .union(SealFlag::F_SEAL_GROW)
+    .union(SealFlag::F_SEAL_SEAL);
+
+/// Why a message could not be sent or received. After any of them but a time-out the connection is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum ChannelError {
+    /// The socket failed.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// The bytes are no message.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// The packet is not as the protocol has it.
+    #[error("the peer broke the protocol: {0}")]
+    Protocol(&'static str),
+    /// A memfd for a long message could not be made or read.
+    #[error("failed to {action} a long message: {source}")]
+    Attachment {
+        /// What was attempted.
+        action: &'static str,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+impl ChannelError {
+    /// Whether the peer has closed the connection, or died.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self, ChannelError::Socket(SocketError::Closed))
+    }
+
+    /// Whether the deadline passed.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, ChannelError::Socket(SocketError::TimedOut { .. }))
+    }
+}
+
+/// Sends one message with its descriptors. `None` as the deadline means: now or not at all.
+///
+/// # Errors
+///
+/// See [`ChannelError`]; after an error nothing was sent.
+pub fn send<T: Serialize>(
+    connection: &Connection,
+    message: &T,
+    fds: &[BorrowedFd<'_>],
+    deadline: Option<Instant>,
+) -> Result<(), ChannelError> {
+    let mut packet = vec![INLINE];
+    codec::encode_into(message, &mut packet)?;
+    if packet.len() <= MAX_PACKET {
+        return Ok(connection.send(&packet, fds, deadline)?);
+    }
+    let body = &packet[1..];
+    let attachment = seal(body).map_err(|source| ChannelError::Attachment {
+        action: "store",
+        source,
+    })?;
+    let mut head = [ATTACHED; ATTACHED_PACKET];
+    head[1..].copy_from_slice(&(body.len() as u64).to_le_bytes());
+    let mut all = fds.to_vec();
+    all.push(attachment.as_fd());
+    Ok(connection.send(&head, &all, deadline)?)
+}
+
+/// Receives messages from one connection, into a buffer that is kept.
+#[derive(Debug)]
+pub struct Inbox {
+    buffer: Vec<u8>,
+}
+
+impl Inbox {
+    /// An inbox with a buffer for the longest packet.
+    #[must_use]
+    pub fn new() -> Inbox {
+        Inbox {
+            buffer: vec![0; MAX_PACKET],
+        }
+    }
+
+    /// Receives one message and its descriptors. `None` as the deadline means: only what is there already.
+    ///
+    /// # Errors
+    ///
+    /// See [`ChannelError`]. Descriptors that came with a message that is refused are closed.
+    pub fn receive<T: DeserializeOwned>(
+        &mut self,
+        connection: &Connection,
+        deadline: Option<Instant>,
+    ) -> Result<(T, Vec<OwnedFd>), ChannelError> {
+        let received = connection.receive(&mut self.buffer, deadline)?;
+        let packet = self.buffer.get(..received.length).unwrap_or_default();
+        let mut fds = received.fds;
+        match packet.split_first() {
+            Some((&INLINE, body)) => Ok((codec::decode(body)?, fds)),
+            Some((&ATTACHED, length)) => {
+                let length = length
+                    .try_into()
+                    .map(u64::from_le_bytes)
+                    .map_err(|_| ChannelError::Protocol("the length of a long message is not 8 bytes"))?;
+                let attachment = fds
+                    .pop()
+                    .ok_or(ChannelError::Protocol("a long message came without its memfd"))?;
+                Ok((codec::decode(&read_sealed(attachment, length)?)?, fds))
+            }
+            _ => Err(ChannelError::Protocol("a packet is of no known kind")),
+        }
+    }
+
+    /// Receives the bytes of one packet as they are, for the handshake.
+    ///
+    /// # Errors
+    ///
+    /// See [`SocketError`].
+    pub fn receive_bytes(
+        &mut self,
+        connection: &Connection,
+        deadline: Option<Instant>,
+    ) -> Result<(&[u8], Vec<OwnedFd>), SocketError> {
+        let received = connection.receive(&mut self.buffer, deadline)?;
+        Ok((
+            self.buffer.get(..received.length).unwrap_or_default(),
+            received.fds,
+        ))
+    }
+}
+
+impl Default for Inbox {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn seal(body: &[u8]) -> std::io::Result<OwnedFd> {
+    let fd = memfd_create(
+        c"nnhal-message",
+        MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING,
+    )?;
+    let mut file = File::from(fd);
+    file.write_all(body)?;
+    fcntl(&file, FcntlArg::F_ADD_SEALS(SEALS))?;
+    Ok(file.into())
+}
+
+/// Copies a sealed message out of its memfd. Seals also prove that it is memory: reading it cannot block.
+fn read_sealed(fd: OwnedFd, length: u64) -> Result<Vec<u8>, ChannelError> {
+    if length > MAX_MESSAGE as u64 {
+        return Err(CodecError::TooLong { length }.into());
+    }
+    let seals = fcntl(&fd, FcntlArg::F_GET_SEALS).map(SealFlag::from_bits_retain);
+    if !seals.is_ok_and(|seals| seals.contains(SEALS)) {
+        return Err(ChannelError::Protocol("a long message is not in a sealed memfd"));
+    }
+    let file = File::from(fd);
+    let attachment = |source| ChannelError::Attachment {
+        action: "read",
+        source,
+    };
+    if file.metadata().map_err(attachment)?.len() != length {
+        return Err(ChannelError::Protocol(
+            "a long message is not of the length that was announced",
+        ));
+    }
+    let mut bytes = vec![0; length as usize];
+    file.read_exact_at(&mut bytes, 0).map_err(attachment)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn soon() -> Option<Instant> {
+        Some(Instant::now() + Duration::from_secs(10))
+    }
+
+    fn attached(length: u64) -> Vec<u8> {
+        let mut head = vec![ATTACHED];
+        head.extend_from_slice(&length.to_le_bytes());
+        head
+    }
+
+    #[test]
+    fn short_and_long_messages_arrive_with_their_descriptors() {
+        let (left, right) = Connection::pair().unwrap();
+        let mut inbox = Inbox::new();
+        for length in [0, MAX_PACKET - 9, MAX_PACKET - 8, 5_000_000] {
+            let text = "x".repeat(length);
+            send(&left, &text, &[left.as_fd()], soon()).unwrap();
+            let (received, fds) = inbox.receive::<String>(&right, soon()).unwrap();
+            assert!(received == text, "{length}");
+            assert_eq!(fds.len(), 1);
+        }
+    }
+
+    #[test]
+    fn long_message_in_unsealed_memory_is_refused() {
+        let (left, right) = Connection::pair().unwrap();
+        let body = codec::encode("text").unwrap();
+        let fd = memfd_create(c"test", MFdFlags::MFD_ALLOW_SEALING).unwrap();
+        let mut file = File::from(fd);
+        file.write_all(&body).unwrap();
+        left.send(&attached(body.len() as u64), &[file.as_fd()], None)
+            .unwrap();
+        let error = Inbox::new().receive::<String>(&right, soon()).unwrap_err();
+        assert!(matches!(error, ChannelError::Protocol(_)), "{error}");
+    }
+
+    #[test]
+    fn long_message_with_false_length_is_refused() {
+        let (left, right) = Connection::pair().unwrap();
+        let body = codec::encode("text").unwrap();
+        let memory = seal(&body).unwrap();
+        for length in [
+            0,
+            body.len() as u64 - 1,
+            body.len() as u64 + 1,
+            MAX_MESSAGE as u64,
+            1 << 40,
+            u64::MAX,
+        ] {
+            left.send(&attached(length), &[memory.as_fd()], None).unwrap();
+            assert!(
+                Inbox::new().receive::<String>(&right, soon()).is_err(),
+                "{length}"
+            );
+        }
+        left.send(&attached(body.len() as u64), &[memory.as_fd()], None)
+            .unwrap();
+        assert_eq!(Inbox::new().receive::<String>(&right, soon()).unwrap().0, "text");
+    }
+
+    #[test]
+    fn packets_of_no_known_form_are_refused() {
+        let (left, right) = Connection::pair().unwrap();
+        for packet in [&[2_u8, 0, 0][..], &[ATTACHED], &[ATTACHED, 1, 2], &attached(4)] {
+            left.send(packet, &[], None).unwrap();
+            let error = Inbox::new().receive::<String>(&right, soon()).unwrap_err();
+            assert!(matches!(error, ChannelError::Protocol(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn closed_connection_is_told_from_other_failures() {
+        let (left, right) = Connection::pair().unwrap();
+        let mut inbox = Inbox::new();
+        assert!(inbox.receive::<String>(&right, None).unwrap_err().is_timeout());
+        drop(left);
+        assert!(inbox.receive::<String>(&right, soon()).unwrap_err().is_closed());
+    }
+}

@@ -1,0 +1,353 @@
+//! What a driver says to a client.
+
+use serde::{Deserialize, Serialize};
+
+use super::{BufferHandle, BurstHandle, ExecutionHandle, FenceHandle, MemoryHandle, PreparedModelHandle};
+use crate::hal::{DeviceInfo, DeviceStatus, ErrorStatus, OutputShape, Timing};
+
+/// The longest text that a [`Failure`] carries, in bytes.
+pub const MAX_DETAIL: usize = 2048;
+
+/// The driver's first words, once the versions are agreed on. Descriptors: a pidfd of the worker, if
+/// [`Welcome::has_pidfd`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// The device.
+    pub device: DeviceInfo,
+    /// The process that serves this connection.
+    pub worker_pid: u32,
+    /// The process that accepted it; it may be gone by now.
+    pub supervisor_pid: u32,
+    /// Whether a pidfd of the worker comes along.
+    pub has_pidfd: bool,
+}
+
+/// A message from the driver.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Message {
+    /// The answer to a call.
+    Reply {
+        /// The id of the call.
+        id: u64,
+        /// The answer.
+        result: Result<Reply, Failure>,
+    },
+    /// What a call that was launched has come to. Comes after its reply, once.
+    Event {
+        /// The id of the call.
+        id: u64,
+        /// What happened.
+        event: Event,
+    },
+    /// The worker is about to end the connection, and why.
+    Goodbye {
+        /// Why.
+        reason: String,
+    },
+    /// The worker is dead; the last message of a connection.
+    Obituary(Obituary),
+}
+
+/// The answer to a call that succeeded.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Reply {
+    /// Nothing more to say.
+    Done,
+    /// Answers [`super::Call::GetStatus`].
+    Status(DeviceStatus),
+    /// Answers [`super::Call::GetSupportedOperations`]: one for each operation of the main graph.
+    SupportedOperations(Vec<OperationSupport>),
+    /// The call's event follows.
+    Launched,
+    /// Answers [`super::Call::RegisterMemory`].
+    Memory(MemoryHandle),
+    /// Answers [`super::Call::RegisterFence`].
+    Fence(FenceHandle),
+    /// Answers [`super::Call::Allocate`].
+    Allocated(Allocated),
+    /// Answers [`super::Call::Execute`] in its synchronous form.
+    Executed(ExecutionResult),
+    /// Answers [`super::Call::ExecuteFenced`]. Descriptor: the fence, if [`FenceStarted::has_fence`].
+    Fenced(FenceStarted),
+    /// Answers [`super::Call::GetExecutionInfo`].
+    ExecutionInfo(ExecutionInfo),
+    /// Answers [`super::Call::ConfigureBurst`].
+    Burst(BurstHandle),
+}
+
+impl Reply {
+    /// How many descriptors travel beside the reply.
+    #[must_use]
+    pub fn fd_count(&self) -> usize {
+        match self {
+            Reply::Fenced(started) => usize::from(started.has_fence),
+            _ => 0,
+        }
+    }
+}
+
+impl Message {
+    /// How many descriptors travel beside the message.
+    #[must_use]
+    pub fn fd_count(&self) -> usize {
+        match self {
+            Message::Reply {
+                result: Ok(reply), ..
+            } => reply.fd_count(),
+            _ => 0,
+        }
+    }
+}
+
+/// What a call that was launched has come to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Event {
+    /// Of [`super::Call::PrepareModel`] and [`super::Call::PrepareModelFromCache`].
+    Prepared(Result<PreparedModelHandle, Failure>),
+    /// Of [`super::Call::Execute`] in its asynchronous form.
+    Executed(ExecutionResult),
+}
+
+/// Whether a device can run an operation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum OperationSupport {
+    /// It can; preparing the model will not fail because of it.
+    Supported,
+    /// It cannot.
+    Unsupported {
+        /// Why not, for people.
+        reason: String,
+    },
+}
+
+impl OperationSupport {
+    /// The answer as the HAL gives it.
+    #[must_use]
+    pub fn is_supported(&self) -> bool {
+        matches!(self, OperationSupport::Supported)
+    }
+}
+
+/// A device buffer that was allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allocated {
+    /// Names it for copies and for its release.
+    pub buffer: BufferHandle,
+    /// Names it in requests; above 0.
+    pub token: u32,
+}
+
+/// A fenced execution that was launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FenceStarted {
+    /// Names it, to ask for its outcome.
+    pub execution: ExecutionHandle,
+    /// Whether a fence comes along; without one the execution has ended already.
+    pub has_fence: bool,
+}
+
+/// The outcome of a fenced execution.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecutionInfo {
+    /// How it ended.
+    pub result: Result<(), Failure>,
+    /// Times since the call.
+    pub timing_launched: Timing,
+    /// Times since the last fence it waited for signalled.
+    pub timing_fenced: Timing,
+}
+
+/// How an execution ended. As the HAL has it: no timing unless it succeeded and was asked for, no shapes unless it
+/// succeeded or an output was too small.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecutionResult {
+    /// Success, or what went wrong.
+    pub outcome: Result<(), Failure>,
+    /// One for each output; may be empty on success if all were fully specified.
+    pub output_shapes: Vec<OutputShape>,
+    /// How long it took.
+    pub timing: Timing,
+}
+
+impl ExecutionResult {
+    /// An execution that came to nothing: no shapes, no timing.
+    #[must_use]
+    pub fn failed(failure: Failure) -> ExecutionResult {
+        ExecutionResult {
+            outcome: Err(failure),
+            output_shapes: Vec::new(),
+            timing: Timing::NONE,
+        }
+    }
+
+    /// The HAL's status.
+    #[must_use]
+    pub fn status(&self) -> ErrorStatus {
+        self.outcome
+            .as_ref()
+            .err()
+            .map_or(ErrorStatus::None, |failure| failure.status)
+    }
+}
+
+/// Why a call failed: the HAL's status, and what a person needs to know beyond it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{status}: {detail}")]
+pub struct Failure {
+    /// The HAL's status, never `NONE`.
+    pub status: ErrorStatus,
+    /// What was wrong and what would be right; at most [`MAX_DETAIL`] bytes.
+    pub detail: String,
+    /// What it concerns.
+    pub place: Place,
+}
+
+/// What a failure concerns, as far as that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Place {
+    /// Index of the referenced subgraph; the main graph if absent.
+    pub subgraph: Option<u32>,
+    /// Index of the operation in its subgraph.
+    pub operation: Option<u32>,
+    /// Index of the operand in its subgraph.
+    pub operand: Option<u32>,
+    /// Index of the pool in the model or request.
+    pub pool: Option<u32>,
+}
+
+impl Failure {
+    /// A failure with this status and text; a text beyond [`MAX_DETAIL`] is cut.
+    #[must_use]
+    pub fn new(status: ErrorStatus, detail: impl Into<String>) -> Failure {
+        debug_assert_ne!(status, ErrorStatus::None, "a failure has a status");
+        let mut detail = detail.into();
+        if detail.len() > MAX_DETAIL {
+            detail.truncate(detail.floor_char_boundary(MAX_DETAIL - '…'.len_utf8()));
+            detail.push('…');
+        }
+        Failure {
+            status,
+            detail,
+            place: Place::default(),
+        }
+    }
+
+    /// `INVALID_ARGUMENT`.
+    #[must_use]
+    pub fn invalid_argument(detail: impl Into<String>) -> Failure {
+        Failure::new(ErrorStatus::InvalidArgument, detail)
+    }
+
+    /// `GENERAL_FAILURE`.
+    #[must_use]
+    pub fn general(detail: impl Into<String>) -> Failure {
+        Failure::new(ErrorStatus::GeneralFailure, detail)
+    }
+
+    /// The same failure, at this place.
+    #[must_use]
+    pub fn at(mut self, place: Place) -> Failure {
+        self.place = place;
+        self
+    }
+}
+
+/// How a worker ended, told by the supervisor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Obituary {
+    /// The worker's process id.
+    pub worker_pid: u32,
+    /// How it ended.
+    pub cause: CauseOfDeath,
+    /// What the worker itself had noted last, such as the watchdog's reason; may be empty.
+    pub last_words: String,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CauseOfDeath {
+    /// It ended itself with this code.
+    Exited {
+        /// The exit code.
+        code: i32,
+    },
+    /// A signal ended it.
+    Killed {
+        /// The signal's number.
+        signal: i32,
+        /// Whether it left a core dump.
+        core_dumped: bool,
+    },
+}
+
+impl std::fmt::Display for CauseOfDeath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            CauseOfDeath::Exited { code } => write!(f, "exited with code {code}"),
+            CauseOfDeath::Killed { signal, core_dumped } => {
+                match nix::sys::signal::Signal::try_from(signal) {
+                    Ok(name) => write!(f, "was killed by {name}")?,
+                    Err(_) => write!(f, "was killed by signal {signal}")?,
+                }
+                if core_dumped {
+                    f.write_str(" (core dumped)")
+                } else {
+                    Ok(())
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Obituary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "the driver's worker, process {}, {}",
+            self.worker_pid, self.cause
+        )?;
+        if self.last_words.is_empty() {
+            Ok(())
+        } else {
+            write!(f, ": {}", self.last_words)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_detail_is_cut_at_a_character() {
+        let failure = Failure::general("é".repeat(MAX_DETAIL));
+        assert!(failure.detail.len() <= MAX_DETAIL);
+        assert!(failure.detail.ends_with("é…"), "{}", failure.detail);
+        assert_eq!(Failure::general("short").detail, "short");
+    }
+
+    #[test]
+    fn obituary_names_the_signal_and_the_last_words() {
+        let obituary = Obituary {
+            worker_pid: 12,
+            cause: CauseOfDeath::Killed {
+                signal: 11,
+                core_dumped: false,
+            },
+            last_words: String::new(),
+        };
+        assert_eq!(
+            obituary.to_string(),
+            "the driver's worker, process 12, was killed by SIGSEGV"
+        );
+        let obituary = Obituary {
+            cause: CauseOfDeath::Exited { code: 70 },
+            last_words: "CONV_2D hung".into(),
+            ..obituary
+        };
+        assert_eq!(
+            obituary.to_string(),
+            "the driver's worker, process 12, exited with code 70: CONV_2D hung"
+        );
+    }
+}

@@ -1,0 +1,51 @@
+//! The control protocol between an application and a driver's worker.
+//!
+//! Contract: both sides speak first in a fixed layout that every version understands ([`handshake`]), so that two
+//! releases that cannot talk can at least say so. Then the client sends [`Call`]s, each under an id of its choice, and
+//! the driver sends [`Message`]s: one [`Reply`] or [`Failure`] for each call, and later the [`Event`]s of those calls
+//! that have any. Descriptors travel beside the message that needs them; how many is part of the message, and a
+//! message that brought others than it says is refused ([`Call::fd_count`]).
+//!
+//! Nothing received is trusted: a message is decoded from private bytes under a cap that follows its size
+//! ([`codec`]), and decoding proves its form only. Models and requests are still what a hostile peer may have sent;
+//! [`crate::validate`] decides on them.
+//!
+//! The methods of the HAL map to messages as follows; the older versions of a method are the same message with the
+//! later arguments at their defaults.
+//!
+//! | HAL | here |
+//! |---|---|
+//! | getCapabilities, getVersionString, getType, getSupportedExtensions, getNumberOfCacheFilesNeeded | [`Welcome::device`] |
+//! | getStatus | [`Call::GetStatus`] |
+//! | getSupportedOperations | [`Call::GetSupportedOperations`] |
+//! | prepareModel, IPreparedModelCallback | [`Call::PrepareModel`], [`Event::Prepared`] |
+//! | prepareModelFromCache | [`Call::PrepareModelFromCache`], [`Event::Prepared`] |
+//! | allocate, IBuffer | [`Call::Allocate`], [`Call::CopyTo`], [`Call::CopyFrom`] |
+//! | execute, IExecutionCallback, executeSynchronously | [`Call::Execute`], [`Event::Executed`] |
+//! | executeFenced, IFencedExecutionCallback | [`Call::ExecuteFenced`], [`Call::GetExecutionInfo`] |
+//! | configureExecutionBurst, IBurstContext, IBurstCallback | [`Call::ConfigureBurst`]; memory slots are [`MemoryHandle`]s |
+//! | a handle's destruction | [`Call::Release`] |
+
+#![forbid(unsafe_code)]
+
+mod call;
+mod channel;
+pub mod codec;
+mod handle;
+pub mod handshake;
+mod message;
+#[cfg(test)]
+mod properties;
+
+pub use call::{
+    CacheFiles, Call, Envelope, Execute, ExecuteFenced, ExecutionForm, FenceArgument, FencedLimits,
+    MemoryDescription, Object, PrepareModel, PrepareModelFromCache, RequestWithMemories,
+};
+pub use channel::{ChannelError, Inbox, MAX_PACKET, send};
+pub use handle::{
+    BufferHandle, BurstHandle, ExecutionHandle, FenceHandle, Handle, MemoryHandle, PreparedModelHandle,
+};
+pub use message::{
+    Allocated, CauseOfDeath, Event, ExecutionInfo, ExecutionResult, Failure, FenceStarted, MAX_DETAIL,
+    Message, Obituary, OperationSupport, Place, Reply, Welcome,
+};
