@@ -4,5 +4,7 @@
 //! This crate knows no kernel and opens no socket by itself.
 
 pub mod hal;
+pub mod ops;
 pub mod sys;
+pub mod validate;
 pub mod wire;

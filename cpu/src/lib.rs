@@ -1,1 +1,16 @@
-//! See the crate's description.
+//! The CPU devices of nnhal: reference kernels for the operations of the NN HAL, and the executor that runs a
+//! validated model with them.
+//!
+//! The executor trusts the model's structure, which [`nnhal::validate`] has proven, and nothing about values: every
+//! index, axis, extent and code that comes from data is checked by the shape rule or kernel that uses it.
+#![forbid(unsafe_code)]
+
+pub mod buffer;
+pub mod executor;
+pub mod kernel;
+pub mod kernels;
+
+pub use buffer::{AlignedBuffer, OutOfMemory};
+pub use executor::{
+    Execution, ExecutionError, Interrupt, Interrupted, NeverInterrupted, Program, RunOptions,
+};

@@ -21,7 +21,7 @@ pub use capabilities::{Capabilities, DeviceStatus, DeviceType, OperandPerformanc
 pub use device::{DeviceInfo, NumberOfCacheFiles};
 pub use error::ErrorStatus;
 pub use extension::{Extension, ExtensionNameAndPrefix, ExtensionOperandTypeInformation};
-pub use model::{MemoryPool, Model, Subgraph, SubgraphIndex};
+pub use model::{ConstantPools, MemoryPool, Model, NoPools, Subgraph, SubgraphIndex};
 pub use operand::{
     DataLocation, ExtraParams, Operand, OperandLifeTime, OperandType, SymmPerChannelQuantParams,
 };

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ExtensionNameAndPrefix, Operand, Operation};
+use super::{DataLocation, ExtensionNameAndPrefix, Operand, OperandLifeTime, Operation};
 
 /// HAL `Subgraph` 1.3: operands and the operations over them, in execution order.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
@@ -70,5 +70,52 @@ impl std::fmt::Display for SubgraphIndex {
             SubgraphIndex::Main => f.write_str("main graph"),
             SubgraphIndex::Referenced(index) => write!(f, "referenced graph {index}"),
         }
+    }
+}
+
+/// The bytes of a model's pools, in the order of [`Model::pools`]. Implementations give bytes that nobody can change
+/// any more: sealed memory, or a private copy.
+pub trait ConstantPools {
+    /// The bytes of the pool with this index; `None` beyond the list.
+    fn bytes(&self, pool: usize) -> Option<&[u8]>;
+}
+
+impl<T: AsRef<[u8]>> ConstantPools for [T] {
+    fn bytes(&self, pool: usize) -> Option<&[u8]> {
+        self.get(pool).map(AsRef::as_ref)
+    }
+}
+
+impl<T: AsRef<[u8]>> ConstantPools for Vec<T> {
+    fn bytes(&self, pool: usize) -> Option<&[u8]> {
+        self.as_slice().bytes(pool)
+    }
+}
+
+/// The pools of a model that has none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoPools;
+
+impl ConstantPools for NoPools {
+    fn bytes(&self, _: usize) -> Option<&[u8]> {
+        None
+    }
+}
+
+impl Model {
+    /// The bytes of a constant operand; `None` for any other operand, or if its location lies outside.
+    #[must_use]
+    pub fn constant_bytes<'a>(&'a self, operand: &Operand, pools: &'a dyn ConstantPools) -> Option<&'a [u8]> {
+        let DataLocation {
+            pool_index,
+            offset,
+            length,
+        } = operand.location;
+        let store = match operand.lifetime {
+            OperandLifeTime::ConstantCopy => &self.operand_values,
+            OperandLifeTime::ConstantReference => pools.bytes(pool_index as usize)?,
+            _ => return None,
+        };
+        store.get(offset as usize..(offset as usize).checked_add(length as usize)?)
     }
 }

@@ -1,0 +1,284 @@
+//! IF and WHILE.
+//!
+//! Source: the NN HAL 1.3 text. A condition is one TENSOR_BOOL8 element. A WHILE's loop-carried values go from the
+//! body's outputs to the next iteration's inputs by exchanging buffers. The time limit is checked after a condition
+//! that came out true, before the body, as in the HAL's reference.
+
+use std::time::Instant;
+
+use nnhal::hal::{Operand, Operation, Shape, Subgraph, SubgraphIndex};
+use nnhal::ops::OpError;
+
+use super::ExecutionError;
+use super::run::{Frame, Runner, copy_value};
+use crate::kernel::{Inputs, KernelError, Value};
+
+impl Runner<'_> {
+    pub(super) fn run_if(
+        &mut self,
+        at: SubgraphIndex,
+        index: usize,
+        frame: &mut Frame,
+    ) -> Result<(), ExecutionError> {
+        let (subgraph, _) = self.subgraph(at);
+        let operation = &subgraph.operations[index];
+        let failed = failure(at, index, operation);
+        let condition = {
+            let inputs = self.inputs(at, operation, &frame.values);
+            truth(inputs.tensor(0).map_err(failed)?.bytes, 0).map_err(failed)?
+        };
+        let branch = referenced(subgraph, operation, if condition { 1 } else { 2 }).map_err(failed)?;
+        let mut children = self.children(frame, index, [branch, branch]);
+        let child = &mut children[usize::from(!condition)];
+        let result = self
+            .enter(at, operation, 3, &frame.values, branch, child)
+            .map_err(failed)
+            .and_then(|()| {
+                self.graph(branch, child)?;
+                let (inner, _) = self.subgraph(branch);
+                for (number, outer) in operation.outputs.iter().enumerate() {
+                    let value = take_output(inner, child, number);
+                    give_output(
+                        &subgraph.operands[*outer as usize],
+                        &mut frame.values[*outer as usize],
+                        value,
+                        number,
+                    )
+                    .map_err(failed)?;
+                }
+                Ok(())
+            });
+        frame.children[index] = Some(children);
+        result
+    }
+
+    pub(super) fn run_while(
+        &mut self,
+        at: SubgraphIndex,
+        index: usize,
+        frame: &mut Frame,
+    ) -> Result<(), ExecutionError> {
+        let (subgraph, _) = self.subgraph(at);
+        let operation = &subgraph.operations[index];
+        let failed = failure(at, index, operation);
+        let condition = referenced(subgraph, operation, 0).map_err(failed)?;
+        let body = referenced(subgraph, operation, 1).map_err(failed)?;
+        let mut children = self.children(frame, index, [condition, body]);
+        let result = self.iterate(at, index, frame, [condition, body], &mut children);
+        frame.children[index] = Some(children);
+        result
+    }
+
+    fn iterate(
+        &mut self,
+        at: SubgraphIndex,
+        index: usize,
+        frame: &mut Frame,
+        [condition, body]: [SubgraphIndex; 2],
+        children: &mut [Frame; 2],
+    ) -> Result<(), ExecutionError> {
+        let (subgraph, _) = self.subgraph(at);
+        let operation = &subgraph.operations[index];
+        let failed = failure(at, index, operation);
+        let [condition_frame, body_frame] = children;
+        let (condition_graph, _) = self.subgraph(condition);
+        let (body_graph, _) = self.subgraph(body);
+        let limit = self.options.loop_timeout;
+        let started = Instant::now();
+        self.enter(at, operation, 2, &frame.values, body, body_frame)
+            .map_err(failed)?;
+        loop {
+            self.pass_on(body_graph, body_frame, condition_graph, condition_frame)
+                .map_err(failed)?;
+            self.graph(condition, condition_frame)?;
+            let holds = condition_graph
+                .output_indexes
+                .first()
+                .map(|at| &condition_frame.values[*at as usize]);
+            let holds = holds
+                .filter(|value| value.present)
+                .map_or(&[][..], |value| value.buffer.bytes());
+            if !truth(holds, 0).map_err(failed)? {
+                break;
+            }
+            if started.elapsed() > limit {
+                return Err(ExecutionError::LoopTimeout {
+                    graph: at,
+                    index,
+                    limit,
+                });
+            }
+            self.graph(body, body_frame)?;
+            for (&output, &input) in body_graph.output_indexes.iter().zip(&body_graph.input_indexes) {
+                body_frame.values.swap(output as usize, input as usize);
+            }
+        }
+        for (number, outer) in operation.outputs.iter().enumerate() {
+            // After the exchange, and also without any iteration, the current values are the body's inputs.
+            let inner = body_graph.input_indexes.get(number).map(|at| *at as usize);
+            let value = inner
+                .map(|at| &mut body_frame.values[at])
+                .filter(|value| value.present);
+            give_output(
+                &subgraph.operands[*outer as usize],
+                &mut frame.values[*outer as usize],
+                value,
+                number,
+            )
+            .map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn inputs<'b>(&self, at: SubgraphIndex, operation: &'b Operation, values: &'b [Value]) -> Inputs<'b>
+    where
+        Self: 'b,
+    {
+        let (subgraph, graph) = self.subgraph(at);
+        Inputs {
+            operation,
+            operands: &subgraph.operands,
+            constants: &graph.constants,
+            values,
+        }
+    }
+
+    /// The frames of the graphs that the operation runs, out of the frame for as long as they run.
+    fn children(&self, frame: &mut Frame, index: usize, graphs: [SubgraphIndex; 2]) -> Box<[Frame; 2]> {
+        let mut children = frame.children[index].take().unwrap_or_default();
+        for (child, graph) in children.iter_mut().zip(graphs) {
+            let (subgraph, _) = self.subgraph(graph);
+            if child.values.len() != subgraph.operands.len()
+                || child.children.len() != subgraph.operations.len()
+            {
+                *child = Frame::new(subgraph);
+            }
+        }
+        children
+    }
+
+    /// Copies the operation's inputs from `first` on to the inputs of the graph that it runs.
+    fn enter(
+        &self,
+        at: SubgraphIndex,
+        operation: &Operation,
+        first: usize,
+        values: &[Value],
+        graph: SubgraphIndex,
+        child: &mut Frame,
+    ) -> Result<(), KernelError> {
+        let (inner, _) = self.subgraph(graph);
+        let inputs = self.inputs(at, operation, values);
+        for (number, &operand) in inner.input_indexes.iter().enumerate() {
+            let given = inputs
+                .optional(first + number)
+                .map(|tensor| (tensor.shape, tensor.bytes));
+            copy_value(
+                given,
+                &mut child.values[operand as usize],
+                &inner.operands[operand as usize],
+            )
+            .map_err(|error| at_input(error, first + number))?;
+        }
+        Ok(())
+    }
+
+    /// Copies the inputs of a loop's body to the inputs of its condition.
+    fn pass_on(
+        &self,
+        body: &Subgraph,
+        body_frame: &Frame,
+        condition: &Subgraph,
+        condition_frame: &mut Frame,
+    ) -> Result<(), KernelError> {
+        for (number, (&from, &to)) in body
+            .input_indexes
+            .iter()
+            .zip(&condition.input_indexes)
+            .enumerate()
+        {
+            let value = &body_frame.values[from as usize];
+            let given = value.present.then(|| (value.shape, value.buffer.bytes()));
+            copy_value(
+                given,
+                &mut condition_frame.values[to as usize],
+                &condition.operands[to as usize],
+            )
+            .map_err(|error| at_input(error, number + 2))?;
+        }
+        Ok(())
+    }
+}
+
+fn failure(
+    graph: SubgraphIndex,
+    index: usize,
+    operation: &Operation,
+) -> impl Fn(KernelError) -> ExecutionError + Copy {
+    let operation = operation.operation_type;
+    move |error| ExecutionError::Operation {
+        graph,
+        index,
+        operation,
+        error,
+    }
+}
+
+fn at_input(error: KernelError, input: usize) -> KernelError {
+    match error {
+        KernelError::Operation(error) => OpError::input(input, error.message).into(),
+        other => other,
+    }
+}
+
+/// The graph that the operation's input refers to.
+fn referenced(
+    subgraph: &Subgraph,
+    operation: &Operation,
+    input: usize,
+) -> Result<SubgraphIndex, KernelError> {
+    operation
+        .inputs
+        .get(input)
+        .and_then(|at| subgraph.operands.get(*at as usize))
+        .map(|operand| SubgraphIndex::Referenced(operand.location.offset as usize))
+        .ok_or_else(|| OpError::input(input, "is missing").into())
+}
+
+fn truth(bytes: &[u8], input: usize) -> Result<bool, KernelError> {
+    match bytes {
+        [byte] => Ok(*byte != 0),
+        _ => Err(OpError::input(
+            input,
+            format!("is a condition of {} elements, must be one", bytes.len()),
+        )
+        .into()),
+    }
+}
+
+fn take_output<'f>(inner: &Subgraph, child: &'f mut Frame, number: usize) -> Option<&'f mut Value> {
+    let at = *inner.output_indexes.get(number)? as usize;
+    child.values.get_mut(at).filter(|value| value.present)
+}
+
+/// Hands a subgraph's result to the operation's output by exchanging buffers.
+fn give_output(
+    operand: &Operand,
+    outer: &mut Value,
+    inner: Option<&mut Value>,
+    number: usize,
+) -> Result<(), KernelError> {
+    let Some(inner) = inner else {
+        return Err(OpError::output(number, "was not written by the subgraph").into());
+    };
+    let declared = Shape::new(&operand.dimensions).unwrap_or_default();
+    if operand.operand_type.is_tensor() && declared.combine(&inner.shape).is_none() {
+        let message = format!(
+            "has dimensions {:?} when computed, the model declares {declared:?}",
+            inner.shape
+        );
+        return Err(OpError::output(number, message).into());
+    }
+    std::mem::swap(outer, inner);
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! Runs a validated model operation by operation.
+//!
+//! A [`Program`] is made once from a model: constants copied into aligned memory, kernels looked up, the last reader
+//! of every temporary found. An [`Execution`] holds the memory of one run at a time and is used again and again:
+//! once its buffers have grown to what the model needs, running allocates nothing. Buffers of temporaries go back to
+//! a pool after their last reader.
+
+mod control_flow;
+mod program;
+mod run;
+
+pub use program::{Program, ProgramError};
+pub use run::Execution;
+
+use std::time::Duration;
+
+use nnhal::hal::{ErrorStatus, OperationType, SubgraphIndex};
+
+use crate::kernel::KernelError;
+
+/// Asked before every operation whether to go on. An implementation may also block here: an execution suspended for
+/// another of higher priority keeps its state.
+pub trait Interrupt {
+    /// Whether to stop now.
+    fn check(&self) -> Result<(), Interrupted>;
+}
+
+/// Why an execution was stopped from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Interrupted {
+    /// Its deadline passed.
+    #[error("the deadline passed during the execution")]
+    DeadlineMissed,
+    /// Nobody waits for the result any more.
+    #[error("the execution was cancelled")]
+    Cancelled,
+}
+
+/// An [`Interrupt`] that never asks to stop.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NeverInterrupted;
+
+impl Interrupt for NeverInterrupted {
+    fn check(&self) -> Result<(), Interrupted> {
+        Ok(())
+    }
+}
+
+/// How to run.
+#[derive(Clone, Copy)]
+pub struct RunOptions<'a> {
+    /// Asked before every operation.
+    pub interrupt: &'a dyn Interrupt,
+    /// How long each WHILE may take, from before its first condition.
+    pub loop_timeout: Duration,
+}
+
+impl std::fmt::Debug for RunOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunOptions")
+            .field("loop_timeout", &self.loop_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for RunOptions<'_> {
+    fn default() -> Self {
+        RunOptions {
+            interrupt: &NeverInterrupted,
+            loop_timeout: nnhal::hal::loop_timeout::DEFAULT,
+        }
+    }
+}
+
+/// Why an execution gave no result.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ExecutionError {
+    /// An operation failed.
+    #[error("operation {index} ({operation}) of the {graph}: {error}")]
+    Operation {
+        /// Which graph.
+        graph: SubgraphIndex,
+        /// Index of the operation in the graph.
+        index: usize,
+        /// The operation.
+        operation: OperationType,
+        /// What went wrong.
+        error: KernelError,
+    },
+    /// An input of the main graph was not given, or not as it must be.
+    #[error("model input {index}: {message}")]
+    Input {
+        /// Index of the input.
+        index: usize,
+        /// What was wrong, and what would be right.
+        message: String,
+    },
+    /// A WHILE ran longer than its time limit.
+    #[error("operation {index} (WHILE) of the {graph} ran longer than its limit of {limit:?}")]
+    LoopTimeout {
+        /// Which graph.
+        graph: SubgraphIndex,
+        /// Index of the operation in the graph.
+        index: usize,
+        /// The limit.
+        limit: Duration,
+    },
+    /// Stopped from outside.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+}
+
+impl ExecutionError {
+    /// The HAL status for the error.
+    #[must_use]
+    pub fn status(&self) -> ErrorStatus {
+        match self {
+            ExecutionError::Operation {
+                error: KernelError::OutOfMemory(_),
+                ..
+            } => ErrorStatus::ResourceExhaustedTransient,
+            ExecutionError::Operation { .. } | ExecutionError::Interrupted(Interrupted::Cancelled) => {
+                ErrorStatus::GeneralFailure
+            }
+            ExecutionError::Input { .. } => ErrorStatus::InvalidArgument,
+            ExecutionError::LoopTimeout { .. } | ExecutionError::Interrupted(Interrupted::DeadlineMissed) => {
+                ErrorStatus::MissedDeadlineTransient
+            }
+        }
+    }
+}

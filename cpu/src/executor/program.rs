@@ -1,0 +1,175 @@
+//! A model made ready to run.
+
+use std::sync::Arc;
+
+use nnhal::hal::{
+    ConstantPools, ErrorStatus, Model, OperandLifeTime, OperationType, Shape, Subgraph, SubgraphIndex,
+};
+use nnhal::ops::{self, ShapeRule};
+use nnhal::validate::ValidModel;
+
+use crate::buffer::{AlignedBuffer, OutOfMemory};
+use crate::kernel::{Constant, Kernel};
+use crate::kernels;
+
+/// A model made ready to run; shared by all its executions.
+#[derive(Debug)]
+pub struct Program {
+    pub(super) model: Arc<ValidModel>,
+    /// The main graph, then the referenced ones.
+    pub(super) graphs: Vec<Graph>,
+}
+
+#[derive(Debug)]
+pub(super) struct Graph {
+    /// By operand.
+    pub(super) constants: Vec<Option<Constant>>,
+    /// By operation.
+    pub(super) steps: Vec<Step>,
+}
+
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) work: Work,
+    /// Temporaries that nothing reads after this operation.
+    pub(super) releases: Vec<u32>,
+}
+
+#[derive(Debug)]
+pub(super) enum Work {
+    Compute { kernel: Kernel, shape: ShapeRule },
+    If,
+    While,
+}
+
+/// Why a model cannot be made ready.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// There is no kernel for one of its operations.
+    #[error("operation {index} ({operation}) of the {graph} is not supported: {reason}")]
+    Unsupported {
+        /// Which graph.
+        graph: SubgraphIndex,
+        /// Index of the operation in the graph.
+        index: usize,
+        /// The operation.
+        operation: OperationType,
+        /// Why.
+        reason: String,
+    },
+    /// Its constants do not fit in memory.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfMemory),
+}
+
+impl ProgramError {
+    /// The HAL status for the error.
+    #[must_use]
+    pub fn status(&self) -> ErrorStatus {
+        match self {
+            ProgramError::Unsupported { .. } => ErrorStatus::InvalidArgument,
+            ProgramError::OutOfMemory(_) => ErrorStatus::ResourceExhaustedPersistent,
+        }
+    }
+}
+
+impl Program {
+    /// Makes `model` ready. Constants are copied; `pools` is not needed afterwards.
+    pub fn new(model: Arc<ValidModel>, pools: &dyn ConstantPools) -> Result<Program, ProgramError> {
+        let graphs = model
+            .model()
+            .subgraphs()
+            .map(|(at, graph)| Graph::new(model.model(), at, graph, pools))
+            .collect::<Result<_, _>>()?;
+        Ok(Program { model, graphs })
+    }
+
+    /// The model.
+    #[must_use]
+    pub fn model(&self) -> &Arc<ValidModel> {
+        &self.model
+    }
+
+    /// Why an operation cannot be run here, or `None` if it can. For IF and WHILE this speaks of the operation
+    /// itself, not of what its subgraphs contain.
+    #[must_use]
+    pub fn refusal(operation: OperationType) -> Option<String> {
+        if operation.is_control_flow() || kernels::kernel(operation).is_some() {
+            return None;
+        }
+        Some(if operation == OperationType::OEM_OPERATION {
+            "OEM operations are vendor-specific and deprecated; this device has none".to_owned()
+        } else if operation.is_extension() {
+            "this device has no extensions".to_owned()
+        } else {
+            format!("this device has no kernel for {operation}")
+        })
+    }
+}
+
+impl Graph {
+    fn new(
+        model: &Model,
+        at: SubgraphIndex,
+        graph: &Subgraph,
+        pools: &dyn ConstantPools,
+    ) -> Result<Graph, ProgramError> {
+        let constants = graph
+            .operands
+            .iter()
+            .map(|operand| match model.constant_bytes(operand, pools) {
+                Some(bytes) => {
+                    let shape = Shape::new(&operand.dimensions).unwrap_or_default();
+                    Ok(Some(Constant {
+                        shape,
+                        bytes: AlignedBuffer::copy_of(bytes)?,
+                    }))
+                }
+                None => Ok(None),
+            })
+            .collect::<Result<Vec<_>, OutOfMemory>>()?;
+        let mut steps = Vec::with_capacity(graph.operations.len());
+        for (index, operation) in graph.operations.iter().enumerate() {
+            let work = match operation.operation_type {
+                OperationType::IF => Work::If,
+                OperationType::WHILE => Work::While,
+                operation => {
+                    let unsupported = |reason| ProgramError::Unsupported {
+                        graph: at,
+                        index,
+                        operation,
+                        reason,
+                    };
+                    let refusal = || {
+                        unsupported(
+                            Program::refusal(operation).unwrap_or_else(|| "it has no shape rule".to_owned()),
+                        )
+                    };
+                    let kernel = kernels::kernel(operation).ok_or_else(refusal)?;
+                    let shape = ops::entry(operation).ok_or_else(refusal)?.shape;
+                    Work::Compute { kernel, shape }
+                }
+            };
+            steps.push(Step {
+                work,
+                releases: Vec::new(),
+            });
+        }
+        release_after_last_reader(graph, &mut steps);
+        Ok(Graph { constants, steps })
+    }
+}
+
+/// Notes with each step the temporaries that nothing reads after it.
+fn release_after_last_reader(graph: &Subgraph, steps: &mut [Step]) {
+    let mut seen = vec![false; graph.operands.len()];
+    for (operation, step) in graph.operations.iter().zip(steps).rev() {
+        for &operand in operation.inputs.iter().chain(&operation.outputs) {
+            let at = operand as usize;
+            let temporary = graph.operands[at].lifetime == OperandLifeTime::TemporaryVariable;
+            if temporary && !std::mem::replace(&mut seen[at], true) {
+                step.releases.push(operand);
+            }
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! One run of a program.
+
+use std::sync::Arc;
+
+use nnhal::hal::{MAX_RANK, Operation, Shape, Subgraph, SubgraphIndex};
+use nnhal::ops::{OpError, ShapeRule};
+
+use super::program::{Graph, Program, Work};
+use super::{ExecutionError, RunOptions};
+use crate::buffer::{AlignedBuffer, OutOfMemory, Scratch};
+use crate::kernel::{Inputs, Kernel, KernelContext, KernelError, Outputs, Value, allocate};
+
+/// The memory of one run at a time.
+#[derive(Debug)]
+pub struct Execution {
+    program: Arc<Program>,
+    frame: Frame,
+    memory: Memory,
+}
+
+/// The values of one graph while it runs.
+#[derive(Debug, Default)]
+pub(super) struct Frame {
+    /// By operand.
+    pub(super) values: Vec<Value>,
+    /// By operation: the frames of the subgraphs that it runs, made when first needed.
+    pub(super) children: Vec<Option<Box<[Frame; 2]>>>,
+}
+
+/// What frames share.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    free: Vec<AlignedBuffer>,
+    outputs: Vec<Value>,
+    shapes: Vec<Shape>,
+    scratch: Scratch,
+}
+
+impl Frame {
+    pub(super) fn new(graph: &Subgraph) -> Frame {
+        Frame {
+            values: graph.operands.iter().map(|_| Value::default()).collect(),
+            children: graph.operations.iter().map(|_| None).collect(),
+        }
+    }
+}
+
+impl Memory {
+    /// Gives an empty buffer memory from the pool: the smallest one that holds `bytes`, else the largest there is.
+    fn reuse(&mut self, buffer: &mut AlignedBuffer, bytes: usize) {
+        if buffer.capacity() >= bytes || self.free.is_empty() {
+            return;
+        }
+        let key = |free: &AlignedBuffer| {
+            let capacity = free.capacity();
+            if capacity >= bytes {
+                (0, capacity)
+            } else {
+                (1, usize::MAX - capacity)
+            }
+        };
+        let best = (0..self.free.len()).min_by_key(|at| key(&self.free[*at]));
+        if let Some(at) = best {
+            let taken = self.free.swap_remove(at);
+            let given_up = std::mem::replace(buffer, taken);
+            self.give_back(given_up);
+        }
+    }
+
+    fn give_back(&mut self, buffer: AlignedBuffer) {
+        if buffer.capacity() > 0 {
+            self.free.push(buffer);
+        }
+    }
+}
+
+impl Execution {
+    /// An execution of `program` with no memory yet.
+    #[must_use]
+    pub fn new(program: Arc<Program>) -> Execution {
+        let frame = Frame::new(&program.model.model().main);
+        Execution {
+            program,
+            frame,
+            memory: Memory::default(),
+        }
+    }
+
+    /// The program.
+    #[must_use]
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// Gives input `index` this shape and returns its memory, to be filled before [`Execution::run`].
+    ///
+    /// # Errors
+    /// The shape contradicts the model, or there is not enough memory.
+    pub fn input(&mut self, index: usize, shape: Shape) -> Result<&mut [u8], ExecutionError> {
+        let main = &self.program.model.model().main;
+        let at = input_operand(main, index)?;
+        let value = &mut self.frame.values[at];
+        allocate(value, &main.operands[at], shape).map_err(|error| ExecutionError::Input {
+            index,
+            message: error.to_string(),
+        })?;
+        Ok(value.buffer.bytes_mut())
+    }
+
+    /// Leaves input `index` out.
+    pub fn omit_input(&mut self, index: usize) -> Result<(), ExecutionError> {
+        let at = input_operand(&self.program.model.model().main, index)?;
+        self.frame.values[at].present = false;
+        Ok(())
+    }
+
+    /// Computes the outputs from the inputs given before.
+    pub fn run(&mut self, options: &RunOptions<'_>) -> Result<(), ExecutionError> {
+        let program = Arc::clone(&self.program);
+        Runner {
+            program: &program,
+            options,
+            memory: &mut self.memory,
+        }
+        .graph(SubgraphIndex::Main, &mut self.frame)
+    }
+
+    /// Shape and bytes of output `index` after a run that succeeded.
+    #[must_use]
+    pub fn output(&self, index: usize) -> Option<(Shape, &[u8])> {
+        let at = *self.program.model.model().main.output_indexes.get(index)? as usize;
+        let value = self.frame.values.get(at).filter(|value| value.present)?;
+        Some((value.shape, value.buffer.bytes()))
+    }
+
+    /// Gives back all memory; the next run allocates it again.
+    pub fn release_memory(&mut self) {
+        self.frame = Frame::new(&self.program.model.model().main);
+        self.memory = Memory::default();
+    }
+}
+
+fn input_operand(main: &Subgraph, index: usize) -> Result<usize, ExecutionError> {
+    main.input_indexes
+        .get(index)
+        .map(|at| *at as usize)
+        .ok_or_else(|| ExecutionError::Input {
+            index,
+            message: format!("the model has {} inputs", main.input_indexes.len()),
+        })
+}
+
+/// A run in progress.
+pub(super) struct Runner<'a> {
+    pub(super) program: &'a Program,
+    pub(super) options: &'a RunOptions<'a>,
+    pub(super) memory: &'a mut Memory,
+}
+
+impl<'a> Runner<'a> {
+    pub(super) fn subgraph(&self, at: SubgraphIndex) -> (&'a Subgraph, &'a Graph) {
+        let model = self.program.model.model();
+        match at {
+            SubgraphIndex::Main => (&model.main, &self.program.graphs[0]),
+            SubgraphIndex::Referenced(index) => (&model.referenced[index], &self.program.graphs[index + 1]),
+        }
+    }
+
+    /// Runs every operation of a graph whose inputs are in `frame`.
+    pub(super) fn graph(&mut self, at: SubgraphIndex, frame: &mut Frame) -> Result<(), ExecutionError> {
+        let (subgraph, graph) = self.subgraph(at);
+        for (index, (operation, step)) in subgraph.operations.iter().zip(&graph.steps).enumerate() {
+            self.options.interrupt.check()?;
+            let failed = |error| ExecutionError::Operation {
+                graph: at,
+                index,
+                operation: operation.operation_type,
+                error,
+            };
+            match &step.work {
+                Work::Compute { kernel, shape } => {
+                    self.compute(at, operation, *kernel, *shape, frame)
+                        .map_err(failed)?;
+                }
+                Work::If => self.run_if(at, index, frame)?,
+                Work::While => self.run_while(at, index, frame)?,
+            }
+            for &operand in &step.releases {
+                let value = &mut frame.values[operand as usize];
+                value.present = false;
+                self.memory.give_back(std::mem::take(&mut value.buffer));
+            }
+        }
+        Ok(())
+    }
+
+    fn compute(
+        &mut self,
+        at: SubgraphIndex,
+        operation: &Operation,
+        kernel: Kernel,
+        shape: ShapeRule,
+        frame: &mut Frame,
+    ) -> Result<(), KernelError> {
+        // The outputs are taken out of the frame, so that inputs and outputs can be borrowed side by side.
+        let mut outputs = std::mem::take(&mut self.memory.outputs);
+        outputs.extend(
+            operation
+                .outputs
+                .iter()
+                .map(|at| std::mem::take(&mut frame.values[*at as usize])),
+        );
+        let result = self.compute_into(at, operation, kernel, shape, &frame.values, &mut outputs);
+        for (at, value) in operation.outputs.iter().zip(outputs.drain(..)) {
+            frame.values[*at as usize] = value;
+        }
+        self.memory.outputs = outputs;
+        result
+    }
+
+    fn compute_into(
+        &mut self,
+        at: SubgraphIndex,
+        operation: &Operation,
+        kernel: Kernel,
+        shape: ShapeRule,
+        values: &[Value],
+        outputs: &mut [Value],
+    ) -> Result<(), KernelError> {
+        let (subgraph, graph) = self.subgraph(at);
+        let operands = &subgraph.operands;
+        let inputs = Inputs {
+            operation,
+            operands,
+            constants: &graph.constants,
+            values,
+        };
+        if let ShapeRule::Infer(rule) = shape {
+            let mut shapes = std::mem::take(&mut self.memory.shapes);
+            shapes.clear();
+            shapes.resize(outputs.len(), Shape::SCALAR);
+            let inferred = rule(&inputs, &mut shapes);
+            let sized = inferred.map_err(KernelError::from).and_then(|()| {
+                for (number, (value, shape)) in outputs.iter_mut().zip(&shapes).enumerate() {
+                    let operand = &operands[operation.outputs[number] as usize];
+                    let bytes = shape.byte_size(operand.operand_type.element_size()).unwrap_or(0);
+                    self.memory.reuse(&mut value.buffer, bytes);
+                    allocate(value, operand, *shape).map_err(|error| match error {
+                        KernelError::Operation(error) => OpError::output(number, error.message).into(),
+                        other => other,
+                    })?;
+                }
+                Ok(())
+            });
+            self.memory.shapes = shapes;
+            sized?;
+        } else {
+            // The kernel sizes them; buffers left from an earlier run are used again.
+            outputs.iter_mut().for_each(|value| value.present = false);
+        }
+        let mut context = KernelContext {
+            inputs,
+            outputs: Outputs {
+                operation,
+                operands,
+                values: outputs,
+            },
+            scratch: &mut self.memory.scratch,
+            relaxed: self.program.model.model().relax_computation_float32_to_float16,
+        };
+        kernel(&mut context)?;
+        match context.outputs.values.iter().position(|value| !value.present) {
+            Some(number) => Err(OpError::output(number, "was not written").into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Copies an operand's value, shape included, from one frame's operand to another's.
+pub(super) fn copy_value(
+    from: Option<(Shape, &[u8])>,
+    to: &mut Value,
+    operand: &nnhal::hal::Operand,
+) -> Result<(), KernelError> {
+    let Some((shape, bytes)) = from else {
+        to.present = false;
+        return Ok(());
+    };
+    debug_assert!(shape.rank() <= MAX_RANK);
+    allocate(to, operand, shape)?;
+    let target = to.buffer.bytes_mut();
+    if target.len() != bytes.len() {
+        return Err(OutOfMemory { bytes: bytes.len() }.into());
+    }
+    target.copy_from_slice(bytes);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use nnhal::hal::{
+        Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape, Subgraph,
+    };
+    use nnhal::validate::ValidModel;
+
+    use super::{Execution, Program};
+    use crate::RunOptions;
+
+    /// `(x + x) + x` over a tensor of unknown length.
+    fn triple() -> Arc<Program> {
+        let tensor = |lifetime, consumers| {
+            let mut operand = Operand::new(OperandType::TENSOR_FLOAT32, &[0]).with_lifetime(lifetime);
+            operand.number_of_consumers = consumers;
+            operand
+        };
+        let mut activation =
+            Operand::new(OperandType::INT32, &[]).with_lifetime(OperandLifeTime::ConstantCopy);
+        activation.number_of_consumers = 2;
+        activation.location.length = 4;
+        let add = |inputs: &[u32], output| Operation {
+            operation_type: OperationType::ADD,
+            inputs: inputs.to_vec(),
+            outputs: vec![output],
+        };
+        let model = Model {
+            main: Subgraph {
+                operands: vec![
+                    tensor(OperandLifeTime::SubgraphInput, 3),
+                    activation,
+                    tensor(OperandLifeTime::TemporaryVariable, 1),
+                    tensor(OperandLifeTime::SubgraphOutput, 0),
+                ],
+                operations: vec![add(&[0, 0, 1], 2), add(&[2, 0, 1], 3)],
+                input_indexes: vec![0],
+                output_indexes: vec![3],
+            },
+            operand_values: vec![0; 4],
+            ..Model::default()
+        };
+        let model = ValidModel::new(Arc::new(model), &NoPools, &[]).unwrap();
+        Arc::new(Program::new(Arc::new(model), &NoPools).unwrap())
+    }
+
+    fn run(execution: &mut Execution, input: &[f32]) -> Vec<f32> {
+        let shape = Shape::new(&[input.len() as u32]).unwrap();
+        execution
+            .input(0, shape)
+            .unwrap()
+            .copy_from_slice(bytemuck::cast_slice(input));
+        execution.run(&RunOptions::default()).unwrap();
+        let (found, bytes) = execution.output(0).unwrap();
+        assert_eq!(found, shape);
+        bytemuck::cast_slice(bytes).to_vec()
+    }
+
+    #[test]
+    fn one_execution_serves_many_runs_of_different_shapes() {
+        let mut execution = Execution::new(triple());
+        assert_eq!(run(&mut execution, &[1.0, 2.0]), [3.0, 6.0]);
+        assert_eq!(run(&mut execution, &[1.0, 2.0, -4.0]), [3.0, 6.0, -12.0]);
+        assert_eq!(run(&mut execution, &[5.0]), [15.0]);
+    }
+
+    #[test]
+    fn omitted_input_gives_an_error_that_names_the_operation() {
+        let mut execution = Execution::new(triple());
+        execution.omit_input(0).unwrap();
+        let error = execution.run(&RunOptions::default()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "operation 0 (ADD) of the main graph: input 0: is omitted but not optional"
+        );
+    }
+}

@@ -1,0 +1,376 @@
+//! What a kernel gets: its inputs, its outputs and scratch memory.
+//!
+//! The executor has matched the operation's signature, and for every operation whose output shapes follow from its
+//! inputs it has sized the outputs by the operation table's shape rule before the kernel runs. A kernel checks what
+//! neither covers, above all values: indexes, axes, codes. It allocates nothing in steady state: intermediate values
+//! go to [`Scratch`].
+
+use bytemuck::Pod;
+use nnhal::hal::{Operand, OperandType, Operation, OperationType, Shape};
+use nnhal::ops::{OpError, OperandInfo, OperationContext, ShapeIssue};
+
+use crate::buffer::{AlignedBuffer, OutOfMemory, Scratch};
+
+/// Computes one operation.
+pub type Kernel = fn(&mut KernelContext<'_>) -> Result<(), KernelError>;
+
+/// Why a kernel gave no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KernelError {
+    /// The operands or their values break a rule of the operation.
+    #[error(transparent)]
+    Operation(#[from] OpError),
+    /// There is not enough memory.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfMemory),
+}
+
+impl From<ShapeIssue> for KernelError {
+    fn from(issue: ShapeIssue) -> KernelError {
+        match issue {
+            ShapeIssue::Invalid(error) => KernelError::Operation(error),
+            ShapeIssue::Unknown => KernelError::Operation(OpError::operation("a parameter has no value")),
+        }
+    }
+}
+
+/// The value of an operand during an execution.
+#[derive(Debug, Default)]
+pub struct Value {
+    /// Its exact shape.
+    pub shape: Shape,
+    /// Its bytes.
+    pub buffer: AlignedBuffer,
+    /// Whether the operand has a value; an input that the request omits has none.
+    pub present: bool,
+}
+
+/// An operand with its value, to read.
+#[derive(Clone, Copy, Debug)]
+pub struct Tensor<'a> {
+    /// Type, scale, zero point and extra parameters.
+    pub operand: &'a Operand,
+    /// The exact shape.
+    pub shape: Shape,
+    /// The bytes, aligned for the type.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Tensor<'a> {
+    /// The operand's type.
+    #[must_use]
+    pub fn ty(&self) -> OperandType {
+        self.operand.operand_type
+    }
+
+    /// The elements, as `T`, which must have the size of the operand's elements.
+    pub fn data<T: Pod>(&self) -> Result<&'a [T], KernelError> {
+        check_element_size::<T>(self.ty())?;
+        bytemuck::try_cast_slice(self.bytes)
+            .map_err(|error| OpError::operation(format!("an operand cannot be read: {error}")).into())
+    }
+
+    /// Scale of a quantised tensor.
+    #[must_use]
+    pub fn scale(&self) -> f32 {
+        self.operand.scale
+    }
+
+    /// Zero point of a quantised tensor.
+    #[must_use]
+    pub fn zero_point(&self) -> i32 {
+        self.operand.zero_point
+    }
+
+    /// The dimensions.
+    #[must_use]
+    pub fn dims(&self) -> &[u32] {
+        self.shape.dims()
+    }
+}
+
+/// An operand with its value, to write.
+#[derive(Debug)]
+pub struct TensorMut<'a> {
+    /// Type, scale, zero point and extra parameters.
+    pub operand: &'a Operand,
+    /// The exact shape.
+    pub shape: Shape,
+    /// The bytes, aligned for the type; what was there before is not defined.
+    pub bytes: &'a mut [u8],
+}
+
+impl<'a> TensorMut<'a> {
+    /// The operand's type.
+    #[must_use]
+    pub fn ty(&self) -> OperandType {
+        self.operand.operand_type
+    }
+
+    /// The elements, as `T`, which must have the size of the operand's elements.
+    pub fn into_data<T: Pod>(self) -> Result<&'a mut [T], KernelError> {
+        check_element_size::<T>(self.ty())?;
+        bytemuck::try_cast_slice_mut(self.bytes)
+            .map_err(|error| OpError::operation(format!("an operand cannot be written: {error}")).into())
+    }
+
+    /// The elements, as `T`, for as long as the tensor is borrowed.
+    pub fn data_mut<T: Pod>(&mut self) -> Result<&mut [T], KernelError> {
+        check_element_size::<T>(self.ty())?;
+        bytemuck::try_cast_slice_mut(self.bytes)
+            .map_err(|error| OpError::operation(format!("an operand cannot be written: {error}")).into())
+    }
+
+    /// Scale of a quantised tensor.
+    #[must_use]
+    pub fn scale(&self) -> f32 {
+        self.operand.scale
+    }
+
+    /// Zero point of a quantised tensor.
+    #[must_use]
+    pub fn zero_point(&self) -> i32 {
+        self.operand.zero_point
+    }
+}
+
+fn check_element_size<T>(ty: OperandType) -> Result<(), KernelError> {
+    if size_of::<T>() == ty.element_size() {
+        return Ok(());
+    }
+    Err(OpError::operation(format!(
+        "{ty} has elements of {} bytes, not {}",
+        ty.element_size(),
+        size_of::<T>()
+    ))
+    .into())
+}
+
+/// The inputs of an operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    pub(crate) operation: &'a Operation,
+    pub(crate) operands: &'a [Operand],
+    pub(crate) constants: &'a [Option<Constant>],
+    pub(crate) values: &'a [Value],
+}
+
+/// A constant operand: its exact shape and its bytes, aligned.
+#[derive(Debug)]
+pub struct Constant {
+    pub(crate) shape: Shape,
+    pub(crate) bytes: AlignedBuffer,
+}
+
+impl<'a> Inputs<'a> {
+    /// Number of inputs, omitted ones included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.operation.inputs.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.operation.inputs.is_empty()
+    }
+
+    /// The input with this number, or `None` if it is beyond the list or omitted.
+    #[must_use]
+    pub fn optional(&self, index: usize) -> Option<Tensor<'a>> {
+        let at = *self.operation.inputs.get(index)? as usize;
+        let operand = self.operands.get(at)?;
+        if let Some(constant) = self.constants.get(at)? {
+            return Some(Tensor {
+                operand,
+                shape: constant.shape,
+                bytes: constant.bytes.bytes(),
+            });
+        }
+        let value = self.values.get(at).filter(|value| value.present)?;
+        Some(Tensor {
+            operand,
+            shape: value.shape,
+            bytes: value.buffer.bytes(),
+        })
+    }
+
+    /// The input with this number, which must be there.
+    pub fn tensor(&self, index: usize) -> Result<Tensor<'a>, KernelError> {
+        self.optional(index)
+            .ok_or_else(|| OpError::input(index, "is omitted but this operation needs its value").into())
+    }
+
+    /// The elements of the input with this number, which must be there.
+    pub fn data<T: Pod>(&self, index: usize) -> Result<&'a [T], KernelError> {
+        self.tensor(index)?.data()
+    }
+
+    /// Scalar and shape helpers, as shape rules have them.
+    #[must_use]
+    pub fn rules(&self) -> &(dyn OperationContext + 'a) {
+        self
+    }
+
+    /// The value of a scalar `INT32` input.
+    pub fn i32(&self, index: usize) -> Result<i32, KernelError> {
+        Ok(self.rules().i32(index)?)
+    }
+
+    /// The value of a scalar float input, widened to `f32`.
+    pub fn f32(&self, index: usize) -> Result<f32, KernelError> {
+        Ok(self.rules().f32(index)?)
+    }
+
+    /// The value of a scalar `BOOL` input, or `default` if it is left out.
+    pub fn bool_or(&self, index: usize, default: bool) -> Result<bool, KernelError> {
+        Ok(self.rules().bool_or(index, default)?)
+    }
+
+    /// The value of a scalar `INT32` input, or `default` if it is left out.
+    pub fn i32_or(&self, index: usize, default: i32) -> Result<i32, KernelError> {
+        Ok(self.rules().i32_or(index, default)?)
+    }
+}
+
+impl OperationContext for Inputs<'_> {
+    fn operation(&self) -> OperationType {
+        self.operation.operation_type
+    }
+
+    fn input_count(&self) -> usize {
+        self.operation.inputs.len()
+    }
+
+    fn output_count(&self) -> usize {
+        self.operation.outputs.len()
+    }
+
+    fn input(&self, index: usize) -> Option<OperandInfo<'_>> {
+        self.optional(index).map(|tensor| OperandInfo {
+            operand: tensor.operand,
+            shape: tensor.shape,
+            rank_known: true,
+            shape_known: true,
+            bytes: Some(tensor.bytes),
+        })
+    }
+
+    fn output(&self, index: usize) -> Option<OperandInfo<'_>> {
+        let operand = self.operands.get(*self.operation.outputs.get(index)? as usize)?;
+        let shape = Shape::new(&operand.dimensions).ok()?;
+        Some(OperandInfo {
+            operand,
+            shape,
+            rank_known: !operand.operand_type.is_tensor() || shape.rank() > 0,
+            shape_known: shape.is_fully_specified(),
+            bytes: None,
+        })
+    }
+
+    fn executing(&self) -> bool {
+        true
+    }
+}
+
+/// The outputs of an operation.
+#[derive(Debug)]
+pub struct Outputs<'a> {
+    pub(crate) operation: &'a Operation,
+    pub(crate) operands: &'a [Operand],
+    pub(crate) values: &'a mut [Value],
+}
+
+impl Outputs<'_> {
+    /// Number of outputs.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The output with this number.
+    pub fn tensor(&mut self, index: usize) -> Result<TensorMut<'_>, KernelError> {
+        let [tensor] = self.tensors([index])?;
+        Ok(tensor)
+    }
+
+    /// Several outputs at once, each at most once.
+    pub fn tensors<const N: usize>(
+        &mut self,
+        indexes: [usize; N],
+    ) -> Result<[TensorMut<'_>; N], KernelError> {
+        let (operation, operands) = (self.operation, self.operands);
+        let values = self
+            .values
+            .get_disjoint_mut(indexes)
+            .map_err(|_| OpError::operation(format!("has no outputs {indexes:?}")))?;
+        let mut at = indexes.iter();
+        Ok(values.map(|value| {
+            let index = at.next().map_or(0, |index| operation.outputs[*index] as usize);
+            TensorMut {
+                operand: &operands[index],
+                shape: value.shape,
+                bytes: value.buffer.bytes_mut(),
+            }
+        }))
+    }
+
+    /// The elements of the output with this number.
+    pub fn data<T: Pod>(&mut self, index: usize) -> Result<&mut [T], KernelError> {
+        self.tensor(index)?.into_data()
+    }
+
+    /// Sets the shape of an output and gives it the memory; for operations whose output shapes depend on data.
+    pub fn resize(&mut self, index: usize, shape: Shape) -> Result<(), KernelError> {
+        let Some(value) = self.values.get_mut(index) else {
+            return Err(OpError::output(index, "is missing").into());
+        };
+        let operand = &self.operands[self.operation.outputs[index] as usize];
+        allocate(value, operand, shape).map_err(|error| match error {
+            KernelError::Operation(error) => OpError::output(index, error.message).into(),
+            other => other,
+        })
+    }
+}
+
+/// Gives `value` this shape and the memory for it, if the operand's declaration allows the shape.
+pub(crate) fn allocate(value: &mut Value, operand: &Operand, shape: Shape) -> Result<(), KernelError> {
+    let declared = Shape::new(&operand.dimensions).map_err(|error| OpError::operation(error.to_string()))?;
+    let fits = if operand.operand_type.is_tensor() {
+        declared.combine(&shape).is_some()
+    } else {
+        shape.rank() == 0
+    };
+    if !fits {
+        return Err(OpError::operation(format!(
+            "has dimensions {shape:?} when computed, the model declares {declared:?}"
+        ))
+        .into());
+    }
+    let bytes = shape
+        .byte_size(operand.operand_type.element_size())
+        .map_err(|error| OpError::operation(error.to_string()))?;
+    value.buffer.resize(bytes)?;
+    value.shape = shape;
+    value.present = true;
+    Ok(())
+}
+
+/// An operation about to be computed.
+#[derive(Debug)]
+pub struct KernelContext<'a> {
+    /// What it reads.
+    pub inputs: Inputs<'a>,
+    /// What it writes.
+    pub outputs: Outputs<'a>,
+    /// Memory for intermediate values.
+    pub scratch: &'a mut Scratch,
+    /// Whether float32 may be computed with the range and precision of float16.
+    pub relaxed: bool,
+}

@@ -1,0 +1,59 @@
+//! Fused activations, as ranges that results are cut to.
+
+use nnhal::ops::OpError;
+
+use super::fixed_point::quantize;
+
+/// HAL `FusedActivationFunc`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// No cut.
+    None,
+    /// Nothing below 0.
+    Relu,
+    /// From -1 to 1.
+    Relu1,
+    /// From 0 to 6.
+    Relu6,
+}
+
+impl Activation {
+    /// The activation with this operand value, given as input `index`.
+    pub fn from_code(index: usize, code: i32) -> Result<Activation, OpError> {
+        match code {
+            0 => Ok(Activation::None),
+            1 => Ok(Activation::Relu),
+            2 => Ok(Activation::Relu1),
+            3 => Ok(Activation::Relu6),
+            _ => Err(OpError::input(
+                index,
+                format!("(activation) is {code}, must be 0 to 3"),
+            )),
+        }
+    }
+
+    /// Lower and upper end for real values.
+    #[must_use]
+    pub fn range(self) -> (f32, f32) {
+        match self {
+            Activation::None => (f32::NEG_INFINITY, f32::INFINITY),
+            Activation::Relu => (0.0, f32::INFINITY),
+            Activation::Relu1 => (-1.0, 1.0),
+            Activation::Relu6 => (0.0, 6.0),
+        }
+    }
+
+    /// Lower and upper end for quantised values of this scale and zero point, inside `least..=most`.
+    #[must_use]
+    pub fn quantized_range(self, scale: f32, zero_point: i32, least: i32, most: i32) -> (i32, i32) {
+        let (low, high) = self.range();
+        let quantized = |real: f32, unbounded: i32| {
+            if real.is_finite() {
+                quantize(real, scale, zero_point).clamp(least, most)
+            } else {
+                unbounded
+            }
+        };
+        (quantized(low, least), quantized(high, most))
+    }
+}

@@ -1,0 +1,282 @@
+//! Element-wise arithmetic on two operands: ADD, MUL, SUB, DIV, MAXIMUM, MINIMUM and POW.
+//!
+//! Quantised ADD and SUB follow the HAL reference: inputs shifted left by 20 bits, rescaled to twice the larger
+//! input scale, summed, rescaled to the output. Quantised MUL rescales the product of the offset inputs once.
+
+use half::f16;
+use nnhal::hal::{OperandType, OperationType, Shape};
+use nnhal::ops::OpError;
+
+use super::activation_range::Activation;
+use super::element::{Float, Quant8};
+use super::fixed_point::Multiplier;
+use crate::kernel::{Kernel, KernelContext, KernelError, Tensor};
+
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
+    (OperationType::ADD, |context| {
+        with_activation(context, Arithmetic::Add)
+    }),
+    (OperationType::SUB, |context| {
+        with_activation(context, Arithmetic::Sub)
+    }),
+    (OperationType::MUL, |context| {
+        with_activation(context, Arithmetic::Mul)
+    }),
+    (OperationType::DIV, |context| {
+        with_activation(context, Arithmetic::Div)
+    }),
+    (OperationType::MAXIMUM, |context| extremum(context, true)),
+    (OperationType::MINIMUM, |context| extremum(context, false)),
+    (OperationType::POW, pow),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Arithmetic {
+    Add,
+    Sub,
+    Mul,
+    Div,
+}
+
+/// Calls `each(output index, left index, right index)` for every element of the broadcast of two shapes.
+pub(super) fn for_each_pair(
+    output: &Shape,
+    left: &Shape,
+    right: &Shape,
+    mut each: impl FnMut(usize, usize, usize),
+) -> Result<(), OpError> {
+    let total = output
+        .elements()
+        .map_err(|error| OpError::operation(error.to_string()))?;
+    if left == output && right == output {
+        (0..total).for_each(|index| each(index, index, index));
+        return Ok(());
+    }
+    let left_steps = broadcast_steps(output, left);
+    let right_steps = broadcast_steps(output, right);
+    let rank = output.rank();
+    let mut position = [0_u32; nnhal::hal::MAX_RANK];
+    let (mut at_left, mut at_right) = (0, 0);
+    for index in 0..total {
+        each(index, at_left, at_right);
+        for axis in (0..rank).rev() {
+            position[axis] += 1;
+            at_left += left_steps[axis];
+            at_right += right_steps[axis];
+            if position[axis] < output.dim(axis) {
+                break;
+            }
+            at_left -= left_steps[axis] * position[axis] as usize;
+            at_right -= right_steps[axis] * position[axis] as usize;
+            position[axis] = 0;
+        }
+    }
+    Ok(())
+}
+
+/// How far one step along each output axis moves in an operand that broadcasts to the output.
+fn broadcast_steps(output: &Shape, operand: &Shape) -> [usize; nnhal::hal::MAX_RANK] {
+    let mut steps = [0; nnhal::hal::MAX_RANK];
+    let mut stride = 1;
+    for axis in (0..operand.rank()).rev() {
+        let extent = operand.dim(axis);
+        let at = axis + output.rank() - operand.rank();
+        steps[at] = if extent == 1 { 0 } else { stride };
+        stride *= extent as usize;
+    }
+    steps
+}
+
+fn with_activation(context: &mut KernelContext<'_>, arithmetic: Arithmetic) -> Result<(), KernelError> {
+    let activation = Activation::from_code(2, context.inputs.i32(2)?)?;
+    let ty = context.inputs.tensor(0)?.ty();
+    match ty {
+        OperandType::TENSOR_FLOAT32 => float::<f32>(context, arithmetic, activation),
+        OperandType::TENSOR_FLOAT16 => float::<f16>(context, arithmetic, activation),
+        OperandType::TENSOR_INT32 => integer(context, arithmetic),
+        OperandType::TENSOR_QUANT8_ASYMM => quantized::<u8>(context, arithmetic, activation),
+        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => quantized::<i8>(context, arithmetic, activation),
+        ty => Err(OpError::input(0, format!("is {ty}, which this operation does not take")).into()),
+    }
+}
+
+fn float<T: Float>(
+    context: &mut KernelContext<'_>,
+    arithmetic: Arithmetic,
+    activation: Activation,
+) -> Result<(), KernelError> {
+    let (low, high) = activation.range();
+    binary::<T, T>(context, |left, right| {
+        let (left, right) = (left.to_f32(), right.to_f32());
+        let result = match arithmetic {
+            Arithmetic::Add => left + right,
+            Arithmetic::Sub => left - right,
+            Arithmetic::Mul => left * right,
+            Arithmetic::Div => left / right,
+        };
+        // Not `clamp`, which would let the compiler assume ordered ends; a NaN stays one.
+        T::from_f32(if result < low {
+            low
+        } else if result > high {
+            high
+        } else {
+            result
+        })
+    })
+}
+
+/// Integers wrap; the quotient is rounded down, and 0 where the divisor is 0.
+fn integer(context: &mut KernelContext<'_>, arithmetic: Arithmetic) -> Result<(), KernelError> {
+    binary::<i32, i32>(context, |left, right| match arithmetic {
+        Arithmetic::Add => left.wrapping_add(right),
+        Arithmetic::Sub => left.wrapping_sub(right),
+        Arithmetic::Mul => left.wrapping_mul(right),
+        Arithmetic::Div if right == 0 => 0,
+        Arithmetic::Div => {
+            let quotient = left.wrapping_div(right);
+            let inexact = left.wrapping_rem(right) != 0;
+            if inexact && (left < 0) != (right < 0) {
+                quotient - 1
+            } else {
+                quotient
+            }
+        }
+    })
+}
+
+/// Applies `compute` to every pair of elements of inputs 0 and 1, broadcast, into output 0.
+pub(super) fn binary<T: bytemuck::Pod, U: bytemuck::Pod>(
+    context: &mut KernelContext<'_>,
+    compute: impl Fn(T, T) -> U,
+) -> Result<(), KernelError> {
+    let (left, right) = (context.inputs.tensor(0)?, context.inputs.tensor(1)?);
+    let (left_data, right_data) = (left.data::<T>()?, right.data::<T>()?);
+    let output = context.outputs.tensor(0)?;
+    let shape = output.shape;
+    let data = output.into_data::<U>()?;
+    for_each_pair(&shape, &left.shape, &right.shape, |index, at_left, at_right| {
+        data[index] = compute(left_data[at_left], right_data[at_right]);
+    })?;
+    Ok(())
+}
+
+fn quantized<T: Quant8>(
+    context: &mut KernelContext<'_>,
+    arithmetic: Arithmetic,
+    activation: Activation,
+) -> Result<(), KernelError> {
+    let (left, right) = (context.inputs.tensor(0)?, context.inputs.tensor(1)?);
+    let output = context.outputs.tensor(0)?;
+    let (scale, zero_point) = (output.scale(), output.zero_point());
+    let (low, high) = activation.quantized_range(scale, zero_point, T::LEAST, T::MOST);
+    match arithmetic {
+        Arithmetic::Add | Arithmetic::Sub => {
+            let sum = QuantizedSum::new(&left, &right, scale);
+            let sign = if arithmetic == Arithmetic::Sub { -1 } else { 1 };
+            binary::<T, T>(context, |left, right| {
+                T::saturate((sum.compute(left.to_i32(), right.to_i32(), sign) + zero_point).clamp(low, high))
+            })
+        }
+        Arithmetic::Mul => {
+            let multiplier =
+                Multiplier::new(f64::from(left.scale()) * f64::from(right.scale()) / f64::from(scale));
+            let (left_zero, right_zero) = (left.zero_point(), right.zero_point());
+            binary::<T, T>(context, |left, right| {
+                let product = (left.to_i32() - left_zero) * (right.to_i32() - right_zero);
+                T::saturate(
+                    multiplier
+                        .apply(product)
+                        .saturating_add(zero_point)
+                        .clamp(low, high),
+                )
+            })
+        }
+        Arithmetic::Div => Err(OpError::input(0, "is quantised, which DIV does not take").into()),
+    }
+}
+
+/// The rescaling of a quantised sum.
+struct QuantizedSum {
+    left_zero: i32,
+    right_zero: i32,
+    left: Multiplier,
+    right: Multiplier,
+    output: Multiplier,
+}
+
+/// Head room for the rescaled inputs, in bits.
+const SUM_SHIFT: i32 = 20;
+
+impl QuantizedSum {
+    fn new(left: &Tensor<'_>, right: &Tensor<'_>, output_scale: f32) -> QuantizedSum {
+        let (left_scale, right_scale) = (f64::from(left.scale()), f64::from(right.scale()));
+        let twice_the_larger = 2.0 * left_scale.max(right_scale);
+        QuantizedSum {
+            left_zero: left.zero_point(),
+            right_zero: right.zero_point(),
+            left: Multiplier::new(left_scale / twice_the_larger),
+            right: Multiplier::new(right_scale / twice_the_larger),
+            output: Multiplier::new(twice_the_larger / (f64::from(1 << SUM_SHIFT) * f64::from(output_scale))),
+        }
+    }
+
+    /// The sum in output steps, before the output's zero point.
+    fn compute(&self, left: i32, right: i32, sign: i32) -> i32 {
+        let left = self.left.apply((left - self.left_zero) << SUM_SHIFT);
+        let right = self.right.apply((right - self.right_zero) << SUM_SHIFT);
+        self.output.apply(left + sign * right)
+    }
+}
+
+fn extremum(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelError> {
+    match context.inputs.tensor(0)?.ty() {
+        OperandType::TENSOR_FLOAT32 => float_extremum::<f32>(context, largest),
+        OperandType::TENSOR_FLOAT16 => float_extremum::<f16>(context, largest),
+        OperandType::TENSOR_INT32 => {
+            binary::<i32, i32>(
+                context,
+                |left, right| if largest { left.max(right) } else { left.min(right) },
+            )
+        }
+        OperandType::TENSOR_QUANT8_ASYMM => quantized_extremum::<u8>(context, largest),
+        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => quantized_extremum::<i8>(context, largest),
+        ty => Err(OpError::input(0, format!("is {ty}, which this operation does not take")).into()),
+    }
+}
+
+fn float_extremum<T: Float>(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelError> {
+    binary::<T, T>(
+        context,
+        |left, right| if (left > right) == largest { left } else { right },
+    )
+}
+
+/// Both inputs are rescaled to the output's scale before they are compared.
+fn quantized_extremum<T: Quant8>(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelError> {
+    let (left, right) = (context.inputs.tensor(0)?, context.inputs.tensor(1)?);
+    let output = context.outputs.tensor(0)?;
+    let (scale, zero_point) = (output.scale(), output.zero_point());
+    let rescale = |operand: &Tensor<'_>| {
+        let multiplier = Multiplier::new(f64::from(operand.scale()) / f64::from(scale));
+        let operand_zero = operand.zero_point();
+        move |value: T| {
+            multiplier
+                .apply(value.to_i32() - operand_zero)
+                .saturating_add(zero_point)
+        }
+    };
+    let (rescale_left, rescale_right) = (rescale(&left), rescale(&right));
+    binary::<T, T>(context, |left, right| {
+        let (left, right) = (rescale_left(left), rescale_right(right));
+        T::saturate(if largest { left.max(right) } else { left.min(right) })
+    })
+}
+
+fn pow(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    match context.inputs.tensor(0)?.ty() {
+        OperandType::TENSOR_FLOAT16 => binary::<f16, f16>(context, |base, exponent| {
+            f16::from_f32(base.to_f32().powf(exponent.to_f32()))
+        }),
+        _ => binary::<f32, f32>(context, f32::powf),
+    }
+}

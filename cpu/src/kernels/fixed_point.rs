@@ -1,0 +1,128 @@
+//! Fixed-point rescaling of quantised values.
+//!
+//! Source: the arithmetic that the NN HAL reference and TFLite's reference kernels share: a real multiplier is held
+//! as a 32-bit mantissa in [2^30, 2^31) and a power of two; products are rounded to nearest in two steps, a doubling
+//! high multiply with ties towards positive infinity, then a rounding shift with ties away from zero.
+
+/// A positive real multiplier in fixed point: `mantissa / 2^31 * 2^exponent`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Multiplier {
+    /// 0, or from 2^30 up to 2^31 - 1.
+    pub mantissa: i32,
+    /// Positive for multipliers of 1 and above.
+    pub exponent: i32,
+}
+
+impl Multiplier {
+    /// The closest fixed-point number to `real`, which must be finite and not negative; anything else, or a
+    /// multiplier too small to matter, gives 0.
+    #[must_use]
+    pub fn new(real: f64) -> Multiplier {
+        if !real.is_finite() || real <= 0.0 {
+            return Multiplier::default();
+        }
+        let mut exponent = real.log2().floor() as i32 + 1;
+        let mut fraction = real / f64::from(exponent).exp2();
+        if fraction >= 1.0 {
+            fraction /= 2.0;
+            exponent += 1;
+        }
+        if fraction < 0.5 {
+            fraction *= 2.0;
+            exponent -= 1;
+        }
+        let mut mantissa = (fraction * (1_i64 << 31) as f64).round() as i64;
+        if mantissa == 1 << 31 {
+            mantissa /= 2;
+            exponent += 1;
+        }
+        if exponent < -31 {
+            return Multiplier::default();
+        }
+        Multiplier {
+            mantissa: mantissa as i32,
+            exponent: exponent.min(30),
+        }
+    }
+
+    /// `value` times the multiplier, rounded, cut to 32 bits.
+    #[inline]
+    #[must_use]
+    pub fn apply(self, value: i32) -> i32 {
+        let left = self.exponent.max(0);
+        let right = (-self.exponent).max(0);
+        let shifted = value.wrapping_shl(left as u32);
+        rounding_divide_by_power_of_two(
+            saturating_rounding_doubling_high_multiply(shifted, self.mantissa),
+            right,
+        )
+    }
+}
+
+/// `(left * right * 2) / 2^32` rounded to nearest, cut to 32 bits.
+#[inline]
+#[must_use]
+pub fn saturating_rounding_doubling_high_multiply(left: i32, right: i32) -> i32 {
+    if left == i32::MIN && right == i32::MIN {
+        return i32::MAX;
+    }
+    let product = i64::from(left) * i64::from(right);
+    let nudge = if product >= 0 {
+        1_i64 << 30
+    } else {
+        1 - (1_i64 << 30)
+    };
+    ((product + nudge) / (1_i64 << 31)) as i32
+}
+
+/// `value / 2^exponent` rounded to nearest, ties away from zero; `exponent` from 0 to 31.
+#[inline]
+#[must_use]
+pub fn rounding_divide_by_power_of_two(value: i32, exponent: i32) -> i32 {
+    let mask = ((1_i64 << exponent) - 1) as i32;
+    let remainder = value & mask;
+    let threshold = (mask >> 1) + i32::from(value < 0);
+    (value >> exponent) + i32::from(remainder > threshold)
+}
+
+/// The quantised value nearest to `real` for this scale and zero point, ties away from zero, not yet cut to a range
+/// narrower than 32 bits.
+#[inline]
+#[must_use]
+pub fn quantize(real: f32, scale: f32, zero_point: i32) -> i32 {
+    // The conversion saturates, so that the sum needs to.
+    ((real / scale).round() as i32).saturating_add(zero_point)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Multiplier, rounding_divide_by_power_of_two};
+
+    #[test]
+    fn multipliers_scale_and_round_to_nearest() {
+        assert_eq!(Multiplier::new(0.5).apply(7), 4);
+        // The doubling high multiply rounds ties towards positive infinity.
+        assert_eq!(Multiplier::new(0.5).apply(-7), -3);
+        assert_eq!(Multiplier::new(3.0).apply(5), 15);
+        assert_eq!(Multiplier::new(1.0).apply(i32::MAX / 2), i32::MAX / 2);
+        assert_eq!(Multiplier::new(0.0).apply(5), 0);
+        assert_eq!(Multiplier::new(f64::NAN).apply(5), 0);
+    }
+
+    #[test]
+    fn mantissa_is_normal() {
+        for real in [1e-6, 0.1, 0.25, 0.999_999_999_9, 1.0, 1.5, 100.0] {
+            let multiplier = Multiplier::new(real);
+            assert!(multiplier.mantissa >= 1 << 30, "{real}");
+            let back = f64::from(multiplier.mantissa) / 2f64.powi(31) * f64::from(multiplier.exponent).exp2();
+            assert!((back - real).abs() <= real * 1e-9, "{real}");
+        }
+    }
+
+    #[test]
+    fn division_rounds_ties_away_from_zero() {
+        assert_eq!(rounding_divide_by_power_of_two(6, 2), 2);
+        assert_eq!(rounding_divide_by_power_of_two(-6, 2), -2);
+        assert_eq!(rounding_divide_by_power_of_two(5, 0), 5);
+    }
+}

@@ -1,0 +1,422 @@
+//! Signatures: which operand types in which HAL version, and the matching of an operation against them.
+
+use crate::hal::{HalVersion, OperandLifeTime, OperandType};
+
+use super::{OpError, OperationContext, OperationEntry};
+
+/// The type of a parameter.
+#[derive(Clone, Copy, Debug)]
+pub enum Ty {
+    /// The type that the matching [`Variant`] binds to this variable.
+    Var(usize),
+    /// Always this type.
+    Is(OperandType),
+    /// Any of these, each since its version, whatever the variant.
+    AnyOf(&'static [(OperandType, HalVersion)]),
+}
+
+/// Whether a parameter may be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It must be there.
+    Required,
+    /// Its place must be there, its value may be omitted (lifetime `NO_VALUE`, or no value in the request).
+    Omissible,
+    /// The argument list may end before it.
+    Trailing,
+    /// It may occur any number of times, at least once. At most one parameter of a form.
+    Repeated,
+}
+
+/// The ranks that a tensor may have. Scalars are known by their type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rank {
+    /// Any.
+    Any,
+    /// Exactly this.
+    Is(usize),
+    /// From the first to the second, inclusive.
+    Between(usize, usize),
+}
+
+impl Rank {
+    fn allows(self, rank: usize) -> bool {
+        match self {
+            Rank::Any => true,
+            Rank::Is(only) => rank == only,
+            Rank::Between(low, high) => (low..=high).contains(&rank),
+        }
+    }
+}
+
+impl std::fmt::Display for Rank {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Rank::Any => f.write_str("any"),
+            Rank::Is(rank) => write!(f, "{rank}"),
+            Rank::Between(low, high) => write!(f, "{low} to {high}"),
+        }
+    }
+}
+
+/// One place in an operation's argument or result list.
+#[derive(Clone, Copy, Debug)]
+pub struct Param {
+    /// The name that messages and documentation use.
+    pub name: &'static str,
+    /// Its type.
+    pub ty: Ty,
+    /// First HAL version that has the parameter.
+    pub since: HalVersion,
+    /// Whether it may be left out.
+    pub presence: Presence,
+    /// Its rank, if a tensor.
+    pub rank: Rank,
+}
+
+impl Param {
+    /// A required parameter of HAL 1.0 with any rank.
+    #[must_use]
+    pub const fn new(name: &'static str, ty: Ty) -> Param {
+        Param {
+            name,
+            ty,
+            since: HalVersion::V1_0,
+            presence: Presence::Required,
+            rank: Rank::Any,
+        }
+    }
+
+    /// A required scalar of this type.
+    #[must_use]
+    pub const fn scalar(name: &'static str, ty: OperandType) -> Param {
+        Param::new(name, Ty::Is(ty))
+    }
+
+    /// The same, with this rank.
+    #[must_use]
+    pub const fn rank(mut self, rank: Rank) -> Param {
+        self.rank = rank;
+        self
+    }
+
+    /// The same, its value omissible.
+    #[must_use]
+    pub const fn omissible(mut self) -> Param {
+        self.presence = Presence::Omissible;
+        self
+    }
+
+    /// The same, at the end of the list and free to be left off; there since this version.
+    #[must_use]
+    pub const fn trailing(mut self, since: HalVersion) -> Param {
+        self.presence = Presence::Trailing;
+        self.since = since;
+        self
+    }
+
+    /// The same, any number of times.
+    #[must_use]
+    pub const fn repeated(mut self) -> Param {
+        self.presence = Presence::Repeated;
+        self
+    }
+}
+
+/// A legal binding of the type variables.
+#[derive(Clone, Copy, Debug)]
+pub struct Variant {
+    /// First HAL version that has it.
+    pub since: HalVersion,
+    /// The type of each variable, by number.
+    pub types: &'static [OperandType],
+}
+
+impl Variant {
+    /// The binding `types`, legal since `since`.
+    #[must_use]
+    pub const fn new(since: HalVersion, types: &'static [OperandType]) -> Variant {
+        Variant { since, types }
+    }
+}
+
+/// One argument list.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    /// Name for messages and documentation, such as "explicit padding".
+    pub name: &'static str,
+    /// First HAL version that has it.
+    pub since: HalVersion,
+    /// The parameters.
+    pub inputs: &'static [Param],
+}
+
+impl Form {
+    /// The only or usual form, there since the operation is.
+    #[must_use]
+    pub const fn default(inputs: &'static [Param]) -> Form {
+        Form {
+            name: "default",
+            since: HalVersion::V1_0,
+            inputs,
+        }
+    }
+
+    /// A named form, there since the operation is.
+    #[must_use]
+    pub const fn named(name: &'static str, inputs: &'static [Param]) -> Form {
+        Form {
+            name,
+            since: HalVersion::V1_0,
+            inputs,
+        }
+    }
+
+    /// How many arguments the form takes, least and most.
+    fn arity(&self) -> (usize, usize) {
+        let trailing = self
+            .inputs
+            .iter()
+            .filter(|param| param.presence == Presence::Trailing)
+            .count();
+        let most = if self
+            .inputs
+            .iter()
+            .any(|param| param.presence == Presence::Repeated)
+        {
+            usize::MAX
+        } else {
+            self.inputs.len()
+        };
+        (self.inputs.len() - trailing, most)
+    }
+
+    /// The parameter that the argument `index` of `count` stands for.
+    #[must_use]
+    pub fn param(&self, index: usize, count: usize) -> Option<&'static Param> {
+        let repeated = self
+            .inputs
+            .iter()
+            .position(|param| param.presence == Presence::Repeated);
+        param_at(self.inputs, repeated, index, count)
+    }
+}
+
+fn param_at(
+    params: &'static [Param],
+    repeated: Option<usize>,
+    index: usize,
+    count: usize,
+) -> Option<&'static Param> {
+    let Some(repeated) = repeated else {
+        return params.get(index);
+    };
+    let copies = (count + 1).checked_sub(params.len())?;
+    if index < repeated {
+        params.get(index)
+    } else if index < repeated + copies {
+        params.get(repeated)
+    } else {
+        params.get(index + 1 - copies)
+    }
+}
+
+/// How an operation fits its entry.
+#[derive(Clone, Copy, Debug)]
+pub struct SignatureMatch {
+    /// The form.
+    pub form: &'static Form,
+    /// The variant; `None` for operations without type variables.
+    pub variant: Option<&'static Variant>,
+    /// The first HAL version in which this use of the operation is legal.
+    pub since: HalVersion,
+}
+
+impl OperationEntry {
+    /// The form and variant that the operation's operands fit.
+    ///
+    /// # Errors
+    /// The closest form's first mismatch: the argument, what it is and what it must be.
+    pub fn match_signature(&'static self, context: &dyn OperationContext) -> Result<SignatureMatch, OpError> {
+        let count = context.input_count();
+        let fitting: Vec<&'static Form> = self
+            .forms
+            .iter()
+            .filter(|form| {
+                let (least, most) = form.arity();
+                (least..=most).contains(&count)
+            })
+            .collect();
+        if fitting.is_empty() {
+            return Err(OpError::operation(format!(
+                "has {count} inputs, {}",
+                self.arities()
+            )));
+        }
+        self.check_output_count(context)?;
+        let none = [None];
+        let bound: Vec<Option<&'static Variant>> = self.variants.iter().map(Some).collect();
+        let variants: &[Option<&'static Variant>] = if bound.is_empty() { &none } else { &bound };
+        let mut closest: Option<(usize, OpError)> = None;
+        for form in fitting {
+            for variant in variants {
+                match self.match_one(context, form, *variant) {
+                    Ok(found) => return Ok(found),
+                    Err((depth, error)) => {
+                        if closest.as_ref().is_none_or(|(best, _)| depth > *best) {
+                            closest = Some((depth, error));
+                        }
+                    }
+                }
+            }
+        }
+        Err(closest.map_or_else(
+            || OpError::operation("has no legal signature"),
+            |(_, error)| error,
+        ))
+    }
+
+    fn arities(&self) -> String {
+        let mut text = String::from("takes ");
+        for (index, form) in self.forms.iter().enumerate() {
+            if index > 0 {
+                text.push_str(" or ");
+            }
+            match form.arity() {
+                (least, usize::MAX) => text.push_str(&format!("at least {least}")),
+                (least, most) if least == most => text.push_str(&least.to_string()),
+                (least, most) => text.push_str(&format!("{least} to {most}")),
+            }
+            if self.forms.len() > 1 {
+                text.push_str(&format!(" ({})", form.name));
+            }
+        }
+        text
+    }
+
+    fn check_output_count(&self, context: &dyn OperationContext) -> Result<(), OpError> {
+        let (count, listed) = (context.output_count(), self.outputs.len());
+        let optional = self
+            .outputs
+            .iter()
+            .filter(|param| param.presence == Presence::Trailing)
+            .count();
+        let legal = if self.outputs_repeat {
+            count >= listed
+        } else {
+            (listed - optional..=listed).contains(&count)
+        };
+        if legal {
+            return Ok(());
+        }
+        let expected = match (self.outputs_repeat, optional) {
+            (true, _) => format!("at least {listed}"),
+            (false, 0) => listed.to_string(),
+            (false, optional) => format!("{} to {listed}", listed - optional),
+        };
+        Err(OpError::operation(format!(
+            "has {count} outputs, gives {expected}"
+        )))
+    }
+
+    /// The match of one form under one variant, or how many arguments fitted and the first that did not.
+    fn match_one(
+        &'static self,
+        context: &dyn OperationContext,
+        form: &'static Form,
+        variant: Option<&'static Variant>,
+    ) -> Result<SignatureMatch, (usize, OpError)> {
+        let mut since = form.since.max(self.operation.since().unwrap_or(HalVersion::V1_0));
+        if let Some(variant) = variant {
+            since = since.max(variant.since);
+        }
+        let count = context.input_count();
+        for index in 0..count {
+            let Some(param) = form.param(index, count) else {
+                return Err((index, OpError::input(index, "is one too many")));
+            };
+            let wanted = Wanted { param, variant };
+            match context.input(index) {
+                Some(input) => {
+                    let known = input.rank_known.then(|| input.shape.rank());
+                    since = since.max(
+                        wanted
+                            .check(input.ty(), known)
+                            .map_err(|m| (index, OpError::input(index, m)))?,
+                    );
+                }
+                None if param.presence == Presence::Omissible => {}
+                None => {
+                    let message = format!("({}) is omitted but not optional", param.name);
+                    return Err((index, OpError::input(index, message)));
+                }
+            }
+            since = since.max(param.since);
+        }
+        for index in 0..context.output_count() {
+            let param = &self.outputs[index.min(self.outputs.len() - 1)];
+            let Some(output) = context.output(index) else {
+                continue;
+            };
+            let wanted = Wanted { param, variant };
+            let known = output.rank_known.then(|| output.shape.rank());
+            since = since.max(
+                wanted
+                    .check(output.ty(), known)
+                    .map_err(|message| (count + index, OpError::output(index, message)))?,
+            );
+            since = since.max(param.since);
+        }
+        Ok(SignatureMatch { form, variant, since })
+    }
+}
+
+struct Wanted {
+    param: &'static Param,
+    variant: Option<&'static Variant>,
+}
+
+impl Wanted {
+    /// The version that this type needs here.
+    fn check(&self, ty: OperandType, rank: Option<usize>) -> Result<HalVersion, String> {
+        let name = self.param.name;
+        let since = match self.param.ty {
+            Ty::Is(only) if ty == only => Ok(HalVersion::V1_0),
+            Ty::Is(only) => Err(format!("({name}) is {ty}, must be {only}")),
+            Ty::AnyOf(types) => types
+                .iter()
+                .find(|(allowed, _)| *allowed == ty)
+                .map(|(_, since)| *since)
+                .ok_or_else(|| {
+                    format!(
+                        "({name}) is {ty}, must be one of {}",
+                        list(types.iter().map(|t| t.0))
+                    )
+                }),
+            Ty::Var(variable) => match self.variant.and_then(|variant| variant.types.get(variable)) {
+                Some(bound) if *bound == ty => Ok(HalVersion::V1_0),
+                Some(bound) => Err(format!(
+                    "({name}) is {ty}, must be {bound} beside the other operands"
+                )),
+                None => Err(format!("({name}) is {ty}, which no variant of the operation has")),
+            },
+        }?;
+        match rank {
+            Some(rank) if ty.is_tensor() && !self.param.rank.allows(rank) => Err(format!(
+                "({name}) has rank {rank}, must have rank {}",
+                self.param.rank
+            )),
+            _ => Ok(since),
+        }
+    }
+}
+
+fn list(types: impl Iterator<Item = OperandType>) -> String {
+    types.map(|ty| ty.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether an operand with this lifetime counts as omitted.
+#[must_use]
+pub fn is_omitted(lifetime: OperandLifeTime) -> bool {
+    lifetime == OperandLifeTime::NoValue
+}
