@@ -2,9 +2,12 @@
 //! shared memory and message queues through which application and driver talk.
 //!
 //! This crate knows no kernel and opens no socket by itself.
+#![deny(unsafe_code)]
 
 pub mod hal;
+#[allow(unsafe_code)]
 pub mod ops;
 pub mod sys;
+pub mod time;
 pub mod validate;
 pub mod wire;

@@ -1,0 +1,58 @@
+//! Event descriptors.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
+use super::SysError;
+
+/// The largest count an eventfd can reach by writing; more would block.
+pub const MAX_COUNT: u64 = u64::MAX - 1;
+
+/// Creates an eventfd with count 0, non-blocking and close-on-exec.
+pub fn create() -> Result<OwnedFd, SysError> {
+    // SAFETY: eventfd reads no memory of ours; it returns a new descriptor or -1.
+    let raw = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    super::fds::own(raw, "eventfd")
+}
+
+/// Adds `count` to an eventfd without blocking, unless a peer that shares the description clears `O_NONBLOCK`
+/// between this call's own `fcntl` and `write` and saturates the counter in the same moment.
+///
+/// Returns false if the counter was too full to take it.
+pub fn add(fd: impl AsFd, count: u64) -> Result<bool, SysError> {
+    let fd = fd.as_fd();
+    let flags = fcntl(fd, FcntlArg::F_GETFL).map_err(SysError::of("fcntl(F_GETFL)"))?;
+    let flags = OFlag::from_bits_retain(flags);
+    if !flags.contains(OFlag::O_NONBLOCK) {
+        fcntl(fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK)).map_err(SysError::of("fcntl(F_SETFL)"))?;
+    }
+    loop {
+        match nix::unistd::write(fd, &count.to_ne_bytes()) {
+            Ok(_) => return Ok(true),
+            Err(Errno::EAGAIN) => return Ok(false),
+            Err(Errno::EINTR) => {}
+            Err(errno) => {
+                return Err(SysError {
+                    call: "write(eventfd)",
+                    errno,
+                });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_counter_refuses_without_blocking_even_when_a_peer_cleared_o_nonblock() {
+        let event = create().unwrap();
+        let duplicate = event.try_clone().unwrap();
+        assert!(add(&event, MAX_COUNT).unwrap());
+        fcntl(&duplicate, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+        assert!(!add(&event, 1).unwrap());
+    }
+}

@@ -1,0 +1,106 @@
+//! Sleeping on a word of memory that processes share.
+//!
+//! The words may lie in memory a peer can write, so a value read here means nothing but "sleep or look again":
+//! callers loop around [`wait`] and decide by their own checks. The futexes are shared ones (keyed by file and offset), since the two sides
+//! map the same page at different addresses.
+
+use std::sync::atomic::AtomicU32;
+
+use nix::errno::Errno;
+
+use super::SysError;
+use crate::time::Deadline;
+
+/// Why [`wait`] returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Somebody woke this thread, or the kernel did for no reason.
+    Woken,
+    /// The word did not hold the expected value any more, so the thread never slept.
+    Changed,
+    /// The deadline passed.
+    TimedOut,
+    /// A signal was handled.
+    Interrupted,
+}
+
+/// Sleeps while `word` holds `expected`, until woken or until `deadline`.
+pub fn wait(word: &AtomicU32, expected: u32, deadline: Deadline) -> Result<Wait, SysError> {
+    let timeout = deadline.to_timespec();
+    let timeout = timeout
+        .as_ref()
+        .map_or(std::ptr::null(), |spec| spec as *const libc::timespec);
+    // SAFETY: `word` lives for the call and is aligned; `timeout` is null or points to a timespec on this stack
+    // frame; FUTEX_WAIT_BITSET without FUTEX_CLOCK_REALTIME takes an absolute CLOCK_MONOTONIC time.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT_BITSET,
+            expected,
+            timeout,
+            std::ptr::null::<u32>(),
+            libc::FUTEX_BITSET_MATCH_ANY,
+        )
+    };
+    if done == 0 {
+        return Ok(Wait::Woken);
+    }
+    match Errno::last() {
+        Errno::EAGAIN => Ok(Wait::Changed),
+        Errno::ETIMEDOUT => Ok(Wait::TimedOut),
+        Errno::EINTR => Ok(Wait::Interrupted),
+        errno => Err(SysError {
+            call: "futex(WAIT)",
+            errno,
+        }),
+    }
+}
+
+/// Wakes at most `count` threads that sleep on `word`, in this or any other process that maps it.
+///
+/// Returns how many were woken.
+pub fn wake(word: &AtomicU32, count: i32) -> Result<usize, SysError> {
+    // SAFETY: `word` lives for the call and is aligned; FUTEX_WAKE does not access its value.
+    let woken = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, count) };
+    usize::try_from(woken).map_err(|_| SysError::last("futex(WAKE)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::time::{Clock, MonotonicClock, TimePoint};
+
+    #[test]
+    fn changed_word_returns_at_once() {
+        let word = AtomicU32::new(1);
+        assert_eq!(wait(&word, 0, Deadline::NONE).unwrap(), Wait::Changed);
+    }
+
+    #[test]
+    fn past_deadline_times_out() {
+        let word = AtomicU32::new(0);
+        let past = Deadline::at(TimePoint::from_nanos(1));
+        assert_eq!(wait(&word, 0, past).unwrap(), Wait::TimedOut);
+        let soon = Deadline::after(MonotonicClock.now(), std::time::Duration::from_millis(1));
+        assert_eq!(wait(&word, 0, soon).unwrap(), Wait::TimedOut);
+        assert!(soon.is_past(MonotonicClock.now()));
+    }
+
+    #[test]
+    fn wake_reaches_a_sleeper_in_another_thread() {
+        let word = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| {
+                while word.load(Ordering::SeqCst) == 0 {
+                    wait(&word, 0, Deadline::NONE).unwrap();
+                }
+            });
+            word.store(1, Ordering::SeqCst);
+            wake(&word, i32::MAX).unwrap();
+            sleeper.join().unwrap();
+        });
+    }
+}

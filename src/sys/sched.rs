@@ -1,0 +1,67 @@
+//! Where and how a thread runs: processors it may use, real-time scheduling for measurements.
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use nix::unistd::Pid;
+
+use super::SysError;
+
+/// The processors the calling thread may run on, in ascending order.
+pub fn allowed_cpus() -> Result<Vec<usize>, SysError> {
+    let set = sched_getaffinity(Pid::from_raw(0)).map_err(SysError::of("sched_getaffinity"))?;
+    Ok((0..CpuSet::count())
+        .filter(|&cpu| set.is_set(cpu).unwrap_or(false))
+        .collect())
+}
+
+/// Keeps the calling thread on one processor.
+pub fn pin_to(cpu: usize) -> Result<(), SysError> {
+    let mut set = CpuSet::new();
+    set.set(cpu).map_err(SysError::of("sched_setaffinity"))?;
+    sched_setaffinity(Pid::from_raw(0), &set).map_err(SysError::of("sched_setaffinity"))
+}
+
+/// The processor the calling thread runs on at this moment.
+pub fn current_cpu() -> Result<usize, SysError> {
+    sched_getcpu().map_err(SysError::of("getcpu"))
+}
+
+/// Puts the calling thread under first-in first-out real-time scheduling. For measurements only: such a thread
+/// that never sleeps starves its processor.
+///
+/// # Errors
+/// `EPERM` without CAP_SYS_NICE or a real-time limit.
+pub fn set_fifo(priority: i32) -> Result<(), SysError> {
+    let param = libc::sched_param {
+        sched_priority: priority,
+    };
+    // SAFETY: `param` lives for the call; thread 0 is the calling one.
+    let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) };
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(SysError::last("sched_setscheduler(SCHED_FIFO)"))
+    }
+}
+
+/// Offers the processor to another thread that is ready to run.
+pub fn yield_now() {
+    std::thread::yield_now();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pinned_thread_runs_on_its_processor() {
+        // A thread of its own, so that the test harness keeps its affinity.
+        std::thread::spawn(|| {
+            let cpu = *allowed_cpus().unwrap().last().unwrap();
+            pin_to(cpu).unwrap();
+            assert_eq!(current_cpu().unwrap(), cpu);
+            assert_eq!(allowed_cpus().unwrap(), [cpu]);
+        })
+        .join()
+        .unwrap();
+    }
+}
