@@ -5,8 +5,8 @@
 #![deny(unsafe_code)]
 
 pub mod hal;
-#[allow(unsafe_code)]
 pub mod ops;
+#[allow(unsafe_code)]
 pub mod sys;
 pub mod time;
 pub mod validate;
