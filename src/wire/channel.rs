@@ -7,15 +7,16 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::time::Instant;
 
-use nix::fcntl::{FcntlArg, SealFlag, fcntl};
-use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::fcntl::SealFlag;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::codec::{self, CodecError, MAX_MESSAGE};
+use crate::sys::SysError;
+use crate::sys::memfd;
 use crate::sys::socket::{Connection, SocketError};
+use crate::time::Deadline;
 
 /// The longest packet; what is longer travels in a memfd. A socket's send buffer, 208 KiB by default, holds several.
 pub const MAX_PACKET: usize = 32 * 1024;
@@ -67,7 +68,7 @@ impl ChannelError {
     }
 }
 
-/// Sends one message with its descriptors. `None` as the deadline means: now or not at all.
+/// Sends one message with its descriptors. With a deadline that has passed: now or not at all.
 ///
 /// # Errors
 ///
@@ -76,7 +77,7 @@ pub fn send<T: Serialize>(
     connection: &Connection,
     message: &T,
     fds: &[BorrowedFd<'_>],
-    deadline: Option<Instant>,
+    deadline: Deadline,
 ) -> Result<(), ChannelError> {
     let mut packet = vec![INLINE];
     codec::encode_into(message, &mut packet)?;
@@ -110,7 +111,7 @@ impl Inbox {
         }
     }
 
-    /// Receives one message and its descriptors. `None` as the deadline means: only what is there already.
+    /// Receives one message and its descriptors. With a deadline that has passed: only what is there already.
     ///
     /// # Errors
     ///
@@ -118,7 +119,7 @@ impl Inbox {
     pub fn receive<T: DeserializeOwned>(
         &mut self,
         connection: &Connection,
-        deadline: Option<Instant>,
+        deadline: Deadline,
     ) -> Result<(T, Vec<OwnedFd>), ChannelError> {
         let received = connection.receive(&mut self.buffer, deadline)?;
         let packet = self.buffer.get(..received.length).unwrap_or_default();
@@ -147,7 +148,7 @@ impl Inbox {
     pub fn receive_bytes(
         &mut self,
         connection: &Connection,
-        deadline: Option<Instant>,
+        deadline: Deadline,
     ) -> Result<(&[u8], Vec<OwnedFd>), SocketError> {
         let received = connection.receive(&mut self.buffer, deadline)?;
         Ok((
@@ -164,13 +165,10 @@ impl Default for Inbox {
 }
 
 fn seal(body: &[u8]) -> std::io::Result<OwnedFd> {
-    let fd = memfd_create(
-        c"nnhal-message",
-        MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING,
-    )?;
-    let mut file = File::from(fd);
+    let system = |error: SysError| std::io::Error::from(error.errno);
+    let mut file = File::from(memfd::create(c"nnhal-message").map_err(system)?);
     file.write_all(body)?;
-    fcntl(&file, FcntlArg::F_ADD_SEALS(SEALS))?;
+    memfd::seal(&file, SEALS).map_err(system)?;
     Ok(file.into())
 }
 
@@ -179,8 +177,7 @@ fn read_sealed(fd: OwnedFd, length: u64) -> Result<Vec<u8>, ChannelError> {
     if length > MAX_MESSAGE as u64 {
         return Err(CodecError::TooLong { length }.into());
     }
-    let seals = fcntl(&fd, FcntlArg::F_GET_SEALS).map(SealFlag::from_bits_retain);
-    if !seals.is_ok_and(|seals| seals.contains(SEALS)) {
+    if !memfd::seals(&fd).is_ok_and(|seals| seals.contains(SEALS)) {
         return Err(ChannelError::Protocol("a long message is not in a sealed memfd"));
     }
     let file = File::from(fd);
@@ -201,10 +198,13 @@ fn read_sealed(fd: OwnedFd, length: u64) -> Result<Vec<u8>, ChannelError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::{Clock, MonotonicClock};
     use std::time::Duration;
 
-    fn soon() -> Option<Instant> {
-        Some(Instant::now() + Duration::from_secs(10))
+    const NOW: Deadline = Deadline::from_raw(0);
+
+    fn soon() -> Deadline {
+        Deadline::after(MonotonicClock.now(), Duration::from_secs(10))
     }
 
     fn attached(length: u64) -> Vec<u8> {
@@ -230,10 +230,9 @@ mod tests {
     fn long_message_in_unsealed_memory_is_refused() {
         let (left, right) = Connection::pair().unwrap();
         let body = codec::encode("text").unwrap();
-        let fd = memfd_create(c"test", MFdFlags::MFD_ALLOW_SEALING).unwrap();
-        let mut file = File::from(fd);
+        let mut file = File::from(memfd::create(c"test").unwrap());
         file.write_all(&body).unwrap();
-        left.send(&attached(body.len() as u64), &[file.as_fd()], None)
+        left.send(&attached(body.len() as u64), &[file.as_fd()], NOW)
             .unwrap();
         let error = Inbox::new().receive::<String>(&right, soon()).unwrap_err();
         assert!(matches!(error, ChannelError::Protocol(_)), "{error}");
@@ -252,13 +251,13 @@ mod tests {
             1 << 40,
             u64::MAX,
         ] {
-            left.send(&attached(length), &[memory.as_fd()], None).unwrap();
+            left.send(&attached(length), &[memory.as_fd()], NOW).unwrap();
             assert!(
                 Inbox::new().receive::<String>(&right, soon()).is_err(),
                 "{length}"
             );
         }
-        left.send(&attached(body.len() as u64), &[memory.as_fd()], None)
+        left.send(&attached(body.len() as u64), &[memory.as_fd()], NOW)
             .unwrap();
         assert_eq!(Inbox::new().receive::<String>(&right, soon()).unwrap().0, "text");
     }
@@ -267,7 +266,7 @@ mod tests {
     fn packets_of_no_known_form_are_refused() {
         let (left, right) = Connection::pair().unwrap();
         for packet in [&[2_u8, 0, 0][..], &[ATTACHED], &[ATTACHED, 1, 2], &attached(4)] {
-            left.send(packet, &[], None).unwrap();
+            left.send(packet, &[], NOW).unwrap();
             let error = Inbox::new().receive::<String>(&right, soon()).unwrap_err();
             assert!(matches!(error, ChannelError::Protocol(_)), "{error}");
         }
@@ -277,7 +276,7 @@ mod tests {
     fn closed_connection_is_told_from_other_failures() {
         let (left, right) = Connection::pair().unwrap();
         let mut inbox = Inbox::new();
-        assert!(inbox.receive::<String>(&right, None).unwrap_err().is_timeout());
+        assert!(inbox.receive::<String>(&right, NOW).unwrap_err().is_timeout());
         drop(left);
         assert!(inbox.receive::<String>(&right, soon()).unwrap_err().is_closed());
     }

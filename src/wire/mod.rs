@@ -31,6 +31,7 @@
 mod call;
 mod channel;
 pub mod codec;
+pub mod directory;
 mod handle;
 pub mod handshake;
 mod message;

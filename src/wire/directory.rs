@@ -1,0 +1,125 @@
+//! Where drivers publish their sockets, and under which names.
+//!
+//! A driver publishes `{VENDOR}-{DEVICE_NAME}.sock` in a runtime directory for each of its devices; that directory is
+//! all there is to discovery. The environment variable [`RUNTIME_DIR_VARIABLE`] names another directory, for both
+//! sides.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::hal::DeviceInfo;
+
+/// Names the runtime directory, if set and not empty.
+pub const RUNTIME_DIR_VARIABLE: &str = "NNHAL_RUNTIME_DIR";
+
+/// Where drivers that serve the whole system publish their sockets.
+pub const SYSTEM_RUNTIME_DIR: &str = "/run/nnhal";
+
+const SOCKET_SUFFIX: &str = ".sock";
+
+/// Where a driver publishes its sockets if it is not told: [`RUNTIME_DIR_VARIABLE`], else `nnhal` in
+/// `XDG_RUNTIME_DIR`, else [`SYSTEM_RUNTIME_DIR`] for root and `/tmp/nnhal-UID` for anyone else.
+#[must_use]
+pub fn runtime_dir() -> PathBuf {
+    of_user(|name| std::env::var_os(name), nix::unistd::geteuid().as_raw())
+}
+
+/// Where a client looks for drivers, in this order: only [`RUNTIME_DIR_VARIABLE`] if set; else this user's directory,
+/// as [`runtime_dir`] has it, and then the system's.
+#[must_use]
+pub fn search_path() -> Vec<PathBuf> {
+    search_path_of(|name| std::env::var_os(name), nix::unistd::geteuid().as_raw())
+}
+
+/// The socket of the device with this name.
+#[must_use]
+pub fn socket_path(runtime_dir: &Path, device: &str) -> PathBuf {
+    runtime_dir.join(format!("{device}{SOCKET_SUFFIX}"))
+}
+
+/// The name of the device whose socket has this file name; `None` for other files.
+#[must_use]
+pub fn device_of_socket(file_name: &str) -> Option<&str> {
+    file_name
+        .strip_suffix(SOCKET_SUFFIX)
+        .filter(|name| DeviceInfo::is_valid_name(name))
+}
+
+fn of_user(variable: impl Fn(&str) -> Option<OsString>, uid: u32) -> PathBuf {
+    let directory = |name| {
+        variable(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    if let Some(named) = directory(RUNTIME_DIR_VARIABLE) {
+        named
+    } else if let Some(session) = directory("XDG_RUNTIME_DIR") {
+        session.join("nnhal")
+    } else if uid == 0 {
+        PathBuf::from(SYSTEM_RUNTIME_DIR)
+    } else {
+        PathBuf::from(format!("/tmp/nnhal-{uid}"))
+    }
+}
+
+fn search_path_of(variable: impl Fn(&str) -> Option<OsString>, uid: u32) -> Vec<PathBuf> {
+    let is_named = variable(RUNTIME_DIR_VARIABLE).is_some_and(|value| !value.is_empty());
+    let mut path = vec![of_user(variable, uid)];
+    let system = PathBuf::from(SYSTEM_RUNTIME_DIR);
+    if !is_named && !path.contains(&system) {
+        path.push(system);
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(pairs: &'static [(&str, &str)]) -> impl Fn(&str) -> Option<OsString> {
+        move |name| {
+            pairs
+                .iter()
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| (*value).into())
+        }
+    }
+
+    #[test]
+    fn directory_follows_the_environment() {
+        let both = &[(RUNTIME_DIR_VARIABLE, "/a"), ("XDG_RUNTIME_DIR", "/b")];
+        assert_eq!(of_user(environment(both), 7), Path::new("/a"));
+        assert_eq!(
+            of_user(environment(&[("XDG_RUNTIME_DIR", "/b")]), 7),
+            Path::new("/b/nnhal")
+        );
+        assert_eq!(
+            of_user(environment(&[(RUNTIME_DIR_VARIABLE, "")]), 0),
+            Path::new("/run/nnhal")
+        );
+        assert_eq!(of_user(environment(&[]), 7), Path::new("/tmp/nnhal-7"));
+    }
+
+    #[test]
+    fn clients_look_in_a_named_directory_only() {
+        assert_eq!(
+            search_path_of(environment(&[(RUNTIME_DIR_VARIABLE, "/a")]), 7),
+            [Path::new("/a")]
+        );
+        assert_eq!(
+            search_path_of(environment(&[]), 7),
+            [Path::new("/tmp/nnhal-7"), Path::new("/run/nnhal")]
+        );
+        assert_eq!(search_path_of(environment(&[]), 0), [Path::new("/run/nnhal")]);
+    }
+
+    #[test]
+    fn socket_names_are_device_names() {
+        let path = socket_path(Path::new("/run/nnhal"), "ACME-npu");
+        assert_eq!(path, Path::new("/run/nnhal/ACME-npu.sock"));
+        assert_eq!(device_of_socket("ACME-npu.sock"), Some("ACME-npu"));
+        for other in ["ACME-npu", "ACME-npu.lock", ".sock", "npu.sock", "../A-b.sock"] {
+            assert_eq!(device_of_socket(other), None, "{other}");
+        }
+    }
+}
