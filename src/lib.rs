@@ -7,6 +7,8 @@
 pub mod hal;
 pub mod ops;
 #[allow(unsafe_code)]
+pub mod shm;
+#[allow(unsafe_code)]
 pub mod sys;
 pub mod time;
 pub mod validate;

@@ -1,0 +1,21 @@
+//! Memory that two processes map.
+//!
+//! Contract: memory that another process can write is never borrowed. [`SharedSlice`] copies between it and private
+//! memory, bounds-checked, so that what is checked afterwards is what was copied. Only memory that nobody can write any
+//! more (sealed with `F_SEAL_WRITE` and `F_SEAL_SHRINK`) is seen as `&[u8]`, by [`Mapping::as_bytes`].
+//!
+//! Descriptors from a peer become [`SharedMemory`] by [`SharedMemory::from_fd`], which refuses everything that is not
+//! a file of the declared size. Memory that its owner can still shrink may fault when it is touched; that ends the
+//! process that mapped it, which is why only workers, one per client, map what a client can shrink.
+//! [`SharedMemory::cannot_shrink`] tells the two apart.
+
+mod copy;
+mod error;
+mod mapping;
+mod memory;
+mod slice;
+
+pub use error::ShmError;
+pub use mapping::{Access, Mapping};
+pub use memory::SharedMemory;
+pub use slice::SharedSlice;
