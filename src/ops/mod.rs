@@ -13,9 +13,13 @@ pub mod shapes;
 pub mod signature;
 
 mod arithmetic;
+mod concatenation;
+mod pad;
+mod reshape;
+mod split;
 
 pub use context::{OpError, OperandInfo, OperationContext, Place, ShapeIssue};
-pub use signature::{Form, Param, Presence, Rank, SignatureMatch, Ty, Variant};
+pub use signature::{Form, Param, Presence, Rank, Rule, SignatureMatch, Ty, Variant};
 
 use crate::hal::{OperationType, Shape};
 
@@ -57,13 +61,19 @@ pub struct OperationEntry {
     /// Rules between operands that the lists above cannot say: quantisation parameters, values of constant
     /// parameters, ranks that depend on each other. Called after a form has matched. What is not known yet (a value
     /// that comes at execution) is no violation.
-    pub check: fn(&dyn OperationContext) -> Result<(), OpError>,
+    pub check: Rule,
     /// The shapes of the outputs.
     pub shape: ShapeRule,
 }
 
 /// The table, by family.
-pub const FAMILIES: &[&[OperationEntry]] = &[arithmetic::ENTRIES];
+pub const FAMILIES: &[&[OperationEntry]] = &[
+    arithmetic::ENTRIES,
+    concatenation::ENTRIES,
+    pad::ENTRIES,
+    reshape::ENTRIES,
+    split::ENTRIES,
+];
 
 /// Codes of standard operations lie below this number, OEM_OPERATION excepted.
 const STANDARD_CODES: usize = 102;
@@ -93,6 +103,12 @@ pub fn entries() -> impl Iterator<Item = &'static OperationEntry> {
 /// The `check` of operations that have no rule beyond their signature.
 pub fn no_further_rule(_: &dyn OperationContext) -> Result<(), OpError> {
     Ok(())
+}
+
+/// The `check` of operations that move the values of input 0 to their outputs unchanged: the same scale and zero
+/// point everywhere.
+pub fn keeps_quantization(context: &dyn OperationContext) -> Result<(), OpError> {
+    (0..context.output_count()).try_for_each(|output| context.check_same_quantization(0, output))
 }
 
 #[cfg(test)]

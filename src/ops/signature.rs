@@ -123,6 +123,9 @@ impl Param {
     }
 }
 
+/// A rule between operands. What is not known yet is no violation.
+pub type Rule = fn(&dyn OperationContext) -> Result<(), OpError>;
+
 /// A legal binding of the type variables.
 #[derive(Clone, Copy, Debug)]
 pub struct Variant {
@@ -130,13 +133,27 @@ pub struct Variant {
     pub since: HalVersion,
     /// The type of each variable, by number.
     pub types: &'static [OperandType],
+    /// A rule that the operands must keep for the binding to be legal already in `since`. Variants are tried in
+    /// order: one without the rule, of a later version, follows.
+    pub only_if: Option<Rule>,
 }
 
 impl Variant {
     /// The binding `types`, legal since `since`.
     #[must_use]
     pub const fn new(since: HalVersion, types: &'static [OperandType]) -> Variant {
-        Variant { since, types }
+        Variant {
+            since,
+            types,
+            only_if: None,
+        }
+    }
+
+    /// The same, legal only for operands that keep this rule.
+    #[must_use]
+    pub const fn only_if(mut self, rule: Rule) -> Variant {
+        self.only_if = Some(rule);
+        self
     }
 }
 
@@ -366,6 +383,9 @@ impl OperationEntry {
                     .map_err(|message| (count + index, OpError::output(index, message)))?,
             );
             since = since.max(param.since);
+        }
+        if let Some(rule) = variant.and_then(|variant| variant.only_if) {
+            rule(context).map_err(|error| (usize::MAX, error))?;
         }
         Ok(SignatureMatch { form, variant, since })
     }

@@ -4,15 +4,28 @@
 
 pub mod activation_range;
 mod arithmetic;
+mod blocks;
+mod concatenation;
 pub mod element;
 pub mod fixed_point;
+mod pad;
+mod reshape;
+mod split;
+#[cfg(test)]
+mod testing;
 
 use nnhal::hal::OperationType;
 
 use crate::kernel::Kernel;
 
 /// The kernels, by family.
-const FAMILIES: &[&[(OperationType, Kernel)]] = &[arithmetic::KERNELS];
+const FAMILIES: &[&[(OperationType, Kernel)]] = &[
+    arithmetic::KERNELS,
+    concatenation::KERNELS,
+    pad::KERNELS,
+    reshape::KERNELS,
+    split::KERNELS,
+];
 
 /// The kernel of `operation`, or `None` if there is none. Control flow is the executor's own.
 #[must_use]
