@@ -1,0 +1,48 @@
+//! The whole corpus against the executor as a library, held to the counts in `passed.txt`.
+
+use nnhal_conformance::corpus::Corpus;
+use nnhal_conformance::in_process::InProcess;
+use nnhal_conformance::procedure::Outcome;
+use nnhal_conformance::ratchet::Ratchet;
+use nnhal_conformance::report::CaseReport;
+use nnhal_conformance::runner::{self, Observer, Selection};
+
+struct PrintFailures;
+
+impl Observer for PrintFailures {
+    fn case(&self, report: &CaseReport) {
+        if let Outcome::Failed { reason } = &report.outcome {
+            println!("FAILED {}: {reason}", report.name);
+        }
+    }
+}
+
+#[test]
+fn passed_counts_do_not_fall() {
+    let root = Corpus::default_root();
+    if !root.is_dir() {
+        // Told even where the harness keeps a test's output to itself.
+        let message = format!("SKIPPED: there is no conformance corpus at {}\n", root.display());
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), message.as_bytes());
+        return;
+    }
+    let corpus = Corpus::open(&root).unwrap();
+    let tally = runner::run(
+        &corpus,
+        &Selection::default(),
+        2,
+        || Ok(InProcess),
+        &PrintFailures,
+    )
+    .unwrap();
+    println!("{}{}", tally.table(), tally.total);
+    let total = tally.total;
+    assert_eq!(
+        (corpus.files.len(), total.passed + total.failed + total.skipped),
+        (485, 7435),
+        "the corpus is not whole"
+    );
+    let before = Ratchet::parse(include_str!("../passed.txt")).unwrap();
+    let fallen = Ratchet::of(&tally).fallen_since(&before);
+    assert!(fallen.is_empty(), "{}", fallen.join("\n"));
+}
