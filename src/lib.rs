@@ -4,6 +4,7 @@
 //! This crate knows no kernel and opens no socket by itself.
 #![deny(unsafe_code)]
 
+pub mod fence;
 pub mod hal;
 pub mod ops;
 #[allow(unsafe_code)]

@@ -2,6 +2,7 @@
 //!
 //! Only CLOCK_MONOTONIC is used: it is the clock of HAL time points (`nanosecondsSinceEpoch` of the steady clock),
 //! it is the same in every process of the machine, and it never jumps. All arithmetic saturates.
+#![forbid(unsafe_code)]
 
 mod clock;
 mod deadline;
