@@ -14,9 +14,14 @@ pub mod signature;
 
 mod arithmetic;
 mod concatenation;
+mod fill;
+mod gather;
 mod pad;
 mod reshape;
+pub mod slice;
 mod split;
+mod tile;
+pub mod transpose;
 
 pub use context::{OpError, OperandInfo, OperationContext, Place, ShapeIssue};
 pub use signature::{Form, Param, Presence, Rank, Rule, SignatureMatch, Ty, Variant};
@@ -70,9 +75,14 @@ pub struct OperationEntry {
 pub const FAMILIES: &[&[OperationEntry]] = &[
     arithmetic::ENTRIES,
     concatenation::ENTRIES,
+    fill::ENTRIES,
+    gather::ENTRIES,
     pad::ENTRIES,
     reshape::ENTRIES,
+    slice::ENTRIES,
     split::ENTRIES,
+    tile::ENTRIES,
+    transpose::ENTRIES,
 ];
 
 /// Codes of standard operations lie below this number, OEM_OPERATION excepted.

@@ -7,12 +7,17 @@ mod arithmetic;
 mod blocks;
 mod concatenation;
 pub mod element;
+mod fill;
 pub mod fixed_point;
+mod gather;
 mod pad;
 mod reshape;
+mod slice;
 mod split;
 #[cfg(test)]
 mod testing;
+mod tile;
+mod transpose;
 
 use nnhal::hal::OperationType;
 
@@ -22,9 +27,14 @@ use crate::kernel::Kernel;
 const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     arithmetic::KERNELS,
     concatenation::KERNELS,
+    fill::KERNELS,
+    gather::KERNELS,
     pad::KERNELS,
     reshape::KERNELS,
+    slice::KERNELS,
     split::KERNELS,
+    tile::KERNELS,
+    transpose::KERNELS,
 ];
 
 /// The kernel of `operation`, or `None` if there is none. Control flow is the executor's own.

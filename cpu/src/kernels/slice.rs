@@ -1,0 +1,143 @@
+//! SLICE and STRIDED_SLICE: a part of a tensor.
+
+use nnhal::hal::{MAX_RANK, OperationType};
+use nnhal::ops::slice::ranges;
+
+use super::blocks::{Layout, by_element_size, copy_block, steps_of};
+use crate::kernel::{Kernel, KernelContext, KernelError};
+
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
+    (OperationType::SLICE, slice),
+    (OperationType::STRIDED_SLICE, slice),
+];
+
+fn slice(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let ty = context.inputs.tensor(0)?.ty();
+    by_element_size!(ty, take(context))
+}
+
+fn take<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let input = context.inputs.tensor(0)?;
+    let rank = input.shape.rank();
+    let ranges = ranges(context.inputs.rules(), &input.shape)?;
+    let mut steps = [0; MAX_RANK];
+    let mut start = 0;
+    for ((step, range), of_one) in steps.iter_mut().zip(&ranges[..rank]).zip(steps_of(input.dims())) {
+        start += range.start as isize * of_one;
+        *step = of_one.saturating_mul(range.stride as isize);
+    }
+    let counts = ranges.map(|range| range.count);
+    copy_block(
+        &counts[..rank],
+        input.data::<T>()?,
+        &Layout::new(start, &steps[..rank]),
+        context.outputs.data::<T>(0)?,
+        &Layout::whole(&counts[..rank]),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::{OperandType as T, OperationType};
+
+    use crate::kernels::testing::OneOperation;
+
+    fn slice(begin: &[i32], size: &[i32]) -> Result<(Vec<u32>, Vec<i32>), String> {
+        OneOperation::new(OperationType::SLICE)
+            .tensor(T::TENSOR_INT32, &[2, 3], &[1, 2, 3, 4, 5, 6])
+            .tensor(T::TENSOR_INT32, &[begin.len() as u32], begin)
+            .tensor(T::TENSOR_INT32, &[size.len() as u32], size)
+            .output(T::TENSOR_INT32, &[])
+            .run_one()
+    }
+
+    #[test]
+    fn size_of_minus_1_takes_the_rest_and_0_nothing() {
+        assert_eq!(slice(&[0, 1], &[-1, 2]).unwrap(), (vec![2, 2], vec![2, 3, 5, 6]));
+        assert_eq!(slice(&[2, 0], &[-1, 3]).unwrap(), (vec![0, 3], vec![]));
+        assert_eq!(slice(&[1, 1], &[1, 0]).unwrap().0, [1, 0]);
+    }
+
+    #[test]
+    fn slices_outside_the_input_give_an_error() {
+        assert!(
+            slice(&[0, -1], &[1, 1])
+                .unwrap_err()
+                .contains("(begin) is -1 for axis 1")
+        );
+        assert!(slice(&[3, 0], &[-1, 1]).is_err());
+        assert!(
+            slice(&[1, 0], &[2, 1])
+                .unwrap_err()
+                .contains("(size) is 2 for axis 0")
+        );
+        assert!(slice(&[0, 0], &[-2, 1]).is_err());
+        assert!(slice(&[0, i32::MAX], &[1, i32::MAX]).is_err());
+        assert!(slice(&[0], &[1, 1]).unwrap_err().contains("input 1"));
+        assert!(slice(&[0, 0], &[1, 1, 1]).unwrap_err().contains("input 2"));
+    }
+
+    /// Begin, end and stride for each axis of [[1, 2, 3], [4, 5, 6]], then the begin, end and shrink masks.
+    fn strided(axes: [[i32; 3]; 2], masks: [i32; 3]) -> Result<(Vec<u32>, Vec<f32>), String> {
+        let vector = |number: usize| axes.map(|axis| axis[number]);
+        OneOperation::new(OperationType::STRIDED_SLICE)
+            .tensor(T::TENSOR_FLOAT32, &[2, 3], &[1_f32, 2.0, 3.0, 4.0, 5.0, 6.0])
+            .tensor(T::TENSOR_INT32, &[2], &vector(0))
+            .tensor(T::TENSOR_INT32, &[2], &vector(1))
+            .tensor(T::TENSOR_INT32, &[2], &vector(2))
+            .i32(masks[0])
+            .i32(masks[1])
+            .i32(masks[2])
+            .output(T::TENSOR_FLOAT32, &[])
+            .run_one()
+    }
+
+    #[test]
+    fn strides_walk_backwards_to_the_first_element() {
+        let result = strided([[-1, -3, -1], [9, -9, -2]], [0; 3]).unwrap();
+        assert_eq!(result, (vec![2, 2], vec![6.0, 4.0, 3.0, 1.0]));
+        let masked = strided([[0, 0, -1], [0, 0, -2]], [3, 3, 0]).unwrap();
+        assert_eq!(masked, result);
+    }
+
+    #[test]
+    fn bounds_in_the_wrong_order_take_nothing() {
+        assert_eq!(strided([[2, 0, 1], [0, 3, 1]], [0; 3]).unwrap().0, [0, 3]);
+    }
+
+    #[test]
+    fn bounds_at_the_ends_of_their_type_are_cut() {
+        let all = [i32::MIN, i32::MAX, 1];
+        assert_eq!(strided([all, all], [0; 3]).unwrap().0, [2, 3]);
+        let backwards = [i32::MAX, i32::MIN, i32::MIN];
+        assert_eq!(
+            strided([backwards, backwards], [0; 3]).unwrap(),
+            (vec![1, 1], vec![6.0])
+        );
+    }
+
+    #[test]
+    fn shrunk_axes_vanish_and_must_take_one_element() {
+        let one = [1, 2, 1];
+        assert_eq!(strided([one, one], [0, 0, 3]).unwrap(), (vec![1], vec![5.0]));
+        assert_eq!(
+            strided([one, [0, 3, 1]], [0, 0, 1]).unwrap(),
+            (vec![3], vec![4.0, 5.0, 6.0])
+        );
+        assert!(
+            strided([one, [0, 3, 1]], [0, 0, 2])
+                .unwrap_err()
+                .contains("(shrink_axis_mask)")
+        );
+        assert!(strided([one, [1, 0, -1]], [0, 0, 2]).is_err());
+    }
+
+    #[test]
+    fn stride_of_0_gives_an_error() {
+        assert!(
+            strided([[0, 1, 0], [0, 1, 1]], [0; 3])
+                .unwrap_err()
+                .contains("(strides) is 0")
+        );
+    }
+}

@@ -1,0 +1,76 @@
+//! TRANSPOSE: a tensor with its axes in another order.
+
+use nnhal::hal::{MAX_RANK, OperationType};
+use nnhal::ops::transpose::permutation;
+
+use super::blocks::{Layout, by_element_size, copy_block, steps_of};
+use crate::kernel::{Kernel, KernelContext, KernelError};
+
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::TRANSPOSE, transpose)];
+
+fn transpose(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let ty = context.inputs.tensor(0)?.ty();
+    by_element_size!(ty, permute(context))
+}
+
+fn permute<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let input = context.inputs.tensor(0)?;
+    let rank = input.shape.rank();
+    let axes = permutation(context.inputs.rules(), rank)?;
+    let steps = steps_of(input.dims());
+    let mut permuted = [0; MAX_RANK];
+    for (step, axis) in permuted.iter_mut().zip(&axes[..rank]) {
+        *step = steps[*axis];
+    }
+    let output = context.outputs.tensor(0)?;
+    let shape = output.shape;
+    copy_block(
+        shape.dims(),
+        input.data::<T>()?,
+        &Layout::new(0, &permuted[..rank]),
+        output.into_data::<T>()?,
+        &Layout::whole(shape.dims()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::{OperandType as T, OperationType};
+
+    use crate::kernels::testing::OneOperation;
+
+    fn transpose(permutation: Option<&[i32]>) -> Result<(Vec<u32>, Vec<f32>), String> {
+        let operation = OneOperation::new(OperationType::TRANSPOSE).tensor(
+            T::TENSOR_FLOAT32,
+            &[1, 2, 3],
+            &[1_f32, 2.0, 3.0, 4.0, 5.0, 6.0],
+        );
+        match permutation {
+            Some(axes) => operation.tensor(T::TENSOR_INT32, &[axes.len() as u32], axes),
+            None => operation.omitted(T::TENSOR_INT32),
+        }
+        .output(T::TENSOR_FLOAT32, &[])
+        .run_one()
+    }
+
+    #[test]
+    fn omitted_permutation_reverses_the_axes() {
+        let (dims, data) = transpose(None).unwrap();
+        assert_eq!((dims, data), (vec![3, 2, 1], vec![1.0, 4.0, 2.0, 5.0, 3.0, 6.0]));
+        assert_eq!(transpose(Some(&[2, 1, 0])), transpose(None));
+    }
+
+    #[test]
+    fn lists_that_are_no_permutation_give_an_error() {
+        for axes in [
+            &[0, 1][..],
+            &[0, 1, 1],
+            &[0, 1, 3],
+            &[-1, 0, 1],
+            &[0, 1, 2, 0],
+            &[i32::MAX, i32::MIN, 0],
+        ] {
+            assert!(transpose(Some(axes)).unwrap_err().contains("(permutation)"));
+        }
+    }
+}
