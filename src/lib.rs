@@ -4,13 +4,4 @@
 //! This crate knows no kernel and opens no socket by itself.
 #![deny(unsafe_code)]
 
-pub mod fence;
-pub mod hal;
-pub mod ops;
-#[allow(unsafe_code)]
-pub mod shm;
-#[allow(unsafe_code)]
-pub mod sys;
-pub mod time;
-pub mod validate;
-pub mod wire;
+pub mod diag;

@@ -1,0 +1,251 @@
+//! Graphs in Graphviz's language.
+
+use std::fmt;
+
+use crate::hal::{
+    ExtraParams, Model, Operand, OperandLifeTime, OperandType, Operation, Subgraph, SubgraphIndex,
+};
+
+/// A model as a Graphviz digraph: `format!("{}", Dot(&model))`.
+///
+/// Each graph is a cluster. Operations are boxes, operands that an operation writes or a caller gives are ellipses,
+/// constants are notes; arrows carry the argument's number where an operation has several. Dashed arrows lead from IF
+/// and WHILE to the graphs that they run. The model need not be valid: an index that leads nowhere is drawn in red.
+#[derive(Clone, Copy, Debug)]
+pub struct Dot<'a>(pub &'a Model);
+
+impl fmt::Display for Dot<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "digraph model {{")?;
+        writeln!(f, "  compound=true; node [fontname=\"sans-serif\", fontsize=10];")?;
+        writeln!(f, "  edge [fontname=\"sans-serif\", fontsize=8];")?;
+        if self.0.relax_computation_float32_to_float16 {
+            writeln!(f, "  label=\"float32 may be computed as float16\";")?;
+        }
+        for (at, graph) in self.0.subgraphs() {
+            let cluster = Cluster {
+                id: ClusterId(at),
+                graph,
+            };
+            cluster.fmt(f)?;
+        }
+        writeln!(f, "}}")
+    }
+}
+
+/// Names a cluster, and with a suffix its nodes.
+#[derive(Clone, Copy)]
+struct ClusterId(SubgraphIndex);
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            SubgraphIndex::Main => f.write_str("main"),
+            SubgraphIndex::Referenced(index) => write!(f, "graph{index}"),
+        }
+    }
+}
+
+struct Cluster<'a> {
+    id: ClusterId,
+    graph: &'a Subgraph,
+}
+
+impl Cluster<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = self.id;
+        writeln!(f, "  subgraph cluster_{id} {{")?;
+        writeln!(f, "    label=\"{}\"; color=gray;", id.0)?;
+        // A node that arrows can lead to, also where the graph is empty.
+        writeln!(f, "    {id} [shape=point, style=invis];")?;
+        for (index, operand) in self.graph.operands.iter().enumerate() {
+            self.operand(f, index, operand)?;
+        }
+        for (index, operation) in self.graph.operations.iter().enumerate() {
+            writeln!(
+                f,
+                "    {id}_op{index} [shape=box, style=filled, fillcolor=lightyellow, label=\"{index}: {}\"];",
+                operation.operation_type
+            )?;
+        }
+        writeln!(f, "  }}")?;
+        for (index, operation) in self.graph.operations.iter().enumerate() {
+            self.arrows(f, index, operation)?;
+        }
+        Ok(())
+    }
+
+    fn operand(&self, f: &mut fmt::Formatter<'_>, index: usize, operand: &Operand) -> fmt::Result {
+        let (shape, role) = match operand.lifetime {
+            OperandLifeTime::TemporaryVariable => ("ellipse", ""),
+            OperandLifeTime::SubgraphInput => ("ellipse, style=filled, fillcolor=lightblue", "input "),
+            OperandLifeTime::SubgraphOutput => ("ellipse, style=filled, fillcolor=lightgreen", "output "),
+            OperandLifeTime::ConstantCopy | OperandLifeTime::ConstantReference => ("note", ""),
+            OperandLifeTime::NoValue => ("plaintext", "omitted "),
+            OperandLifeTime::Subgraph => return Ok(()),
+        };
+        writeln!(
+            f,
+            "    {}_{index} [shape={shape}, label=\"{role}{index}\\n{}\"];",
+            self.id,
+            OperandLabel(operand)
+        )
+    }
+
+    fn arrows(&self, f: &mut fmt::Formatter<'_>, index: usize, operation: &Operation) -> fmt::Result {
+        let id = self.id;
+        for (number, &input) in operation.inputs.iter().enumerate() {
+            let label = ArgumentLabel(number, operation.inputs.len());
+            match self.graph.operands.get(input as usize) {
+                Some(operand) if operand.operand_type == OperandType::SUBGRAPH => {
+                    let target = ClusterId(SubgraphIndex::Referenced(operand.location.offset as usize));
+                    writeln!(
+                        f,
+                        "  {id}_op{index} -> {target} [style=dashed, lhead=cluster_{target}{label}];"
+                    )?;
+                }
+                Some(_) => writeln!(f, "  {id}_{input} -> {id}_op{index} [color=black{label}];")?,
+                None => self.dangling(f, index, input)?,
+            }
+        }
+        for (number, &output) in operation.outputs.iter().enumerate() {
+            let label = ArgumentLabel(number, operation.outputs.len());
+            if (output as usize) < self.graph.operands.len() {
+                writeln!(f, "  {id}_op{index} -> {id}_{output} [color=black{label}];")?;
+            } else {
+                self.dangling(f, index, output)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn dangling(&self, f: &mut fmt::Formatter<'_>, index: usize, operand: u32) -> fmt::Result {
+        let id = self.id;
+        writeln!(
+            f,
+            "  {id}_none{operand} [color=red, label=\"no operand {operand}\"];"
+        )?;
+        writeln!(f, "  {id}_op{index} -> {id}_none{operand} [color=red, dir=none];")
+    }
+}
+
+/// `, label="1"`, or nothing for the only argument.
+struct ArgumentLabel(usize, usize);
+
+impl fmt::Display for ArgumentLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.1 > 1 {
+            write!(f, ", label=\"{}\"", self.0)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+struct OperandLabel<'a>(&'a Operand);
+
+impl fmt::Display for OperandLabel<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let operand = self.0;
+        write!(f, "{}", operand.operand_type)?;
+        if operand.operand_type.is_tensor() {
+            write!(f, " {}", Dimensions(&operand.dimensions))?;
+        }
+        if operand.scale != 0.0 {
+            write!(f, "\\nscale {}, zero point {}", operand.scale, operand.zero_point)?;
+        }
+        if let ExtraParams::ChannelQuant(channel_quant) = &operand.extra_params {
+            write!(
+                f,
+                "\\n{} scales along dimension {}",
+                channel_quant.scales.len(),
+                channel_quant.channel_dim
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// `1x224x224x3`, with `?` for what the model leaves open.
+struct Dimensions<'a>(&'a [u32]);
+
+impl fmt::Display for Dimensions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("of any rank");
+        }
+        for (axis, dimension) in self.0.iter().enumerate() {
+            if axis > 0 {
+                f.write_str("x")?;
+            }
+            match dimension {
+                0 => f.write_str("?")?,
+                known => write!(f, "{known}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Dot;
+    use crate::hal::{Model, Operand, OperandLifeTime, OperandType, Operation, OperationType, Subgraph};
+
+    fn operand(ty: OperandType, dimensions: &[u32], lifetime: OperandLifeTime) -> Operand {
+        Operand::new(ty, dimensions).with_lifetime(lifetime)
+    }
+
+    fn branching() -> Model {
+        let tensor = |lifetime| operand(OperandType::TENSOR_FLOAT32, &[2, 0], lifetime);
+        let branch = Subgraph {
+            operands: vec![tensor(OperandLifeTime::SubgraphInput)],
+            input_indexes: vec![0],
+            output_indexes: vec![0],
+            ..Subgraph::default()
+        };
+        Model {
+            main: Subgraph {
+                operands: vec![
+                    operand(OperandType::TENSOR_BOOL8, &[1], OperandLifeTime::SubgraphInput),
+                    operand(OperandType::SUBGRAPH, &[], OperandLifeTime::Subgraph),
+                    tensor(OperandLifeTime::SubgraphInput),
+                    tensor(OperandLifeTime::SubgraphOutput),
+                ],
+                operations: vec![Operation {
+                    operation_type: OperationType::IF,
+                    inputs: vec![0, 1, 1, 2],
+                    outputs: vec![3],
+                }],
+                input_indexes: vec![0, 2],
+                output_indexes: vec![3],
+            },
+            referenced: vec![branch],
+            ..Model::default()
+        }
+    }
+
+    #[test]
+    fn operations_operands_and_subgraphs_are_drawn() {
+        let text = Dot(&branching()).to_string();
+        for line in [
+            "main_op0 [shape=box, style=filled, fillcolor=lightyellow, label=\"0: IF\"];",
+            "main_2 -> main_op0 [color=black, label=\"3\"];",
+            "main_op0 -> graph0 [style=dashed, lhead=cluster_graph0, label=\"1\"];",
+            "main_op0 -> main_3 [color=black];",
+            "subgraph cluster_graph0 {",
+            "TENSOR_FLOAT32 2x?",
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+        assert_eq!(text.matches('{').count(), text.matches('}').count());
+    }
+
+    #[test]
+    fn index_that_leads_nowhere_is_drawn_in_red() {
+        let mut model = branching();
+        model.main.operations[0].inputs[3] = 77;
+        let text = Dot(&model).to_string();
+        assert!(text.contains("[color=red, label=\"no operand 77\"]"), "{text}");
+    }
+}

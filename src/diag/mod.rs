@@ -1,0 +1,5 @@
+//! Models as people read them.
+
+mod dot;
+
+pub use dot::Dot;
