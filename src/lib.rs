@@ -5,3 +5,13 @@
 #![deny(unsafe_code)]
 
 pub mod diag;
+pub mod fence;
+pub mod hal;
+pub mod ops;
+#[allow(unsafe_code)]
+pub mod shm;
+#[allow(unsafe_code)]
+pub mod sys;
+pub mod time;
+pub mod validate;
+pub mod wire;
