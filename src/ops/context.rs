@@ -180,6 +180,12 @@ impl<'c> dyn OperationContext + 'c {
         }
     }
 
+    /// The value of a scalar `BOOL` input.
+    pub fn bool(&self, index: usize) -> Result<bool, ShapeIssue> {
+        self.required(index)?;
+        self.bool_or(index, false)
+    }
+
     /// The value of a scalar `BOOL` input; `default` if the list ends before it or it is omitted.
     pub fn bool_or(&self, index: usize, default: bool) -> Result<bool, ShapeIssue> {
         let Some(input) = self.input(index) else {

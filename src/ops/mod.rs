@@ -12,16 +12,28 @@ pub mod padding;
 pub mod shapes;
 pub mod signature;
 
+mod activation;
+mod arg;
 mod arithmetic;
+mod comparison;
 mod concatenation;
 mod fill;
 mod gather;
+mod logical;
+mod normalization;
 mod pad;
+mod prelu;
+mod quantization;
+pub mod reduction;
 mod reshape;
+mod select;
 pub mod slice;
+mod softmax;
 mod split;
 mod tile;
+mod topk;
 pub mod transpose;
+mod unary;
 
 pub use context::{OpError, OperandInfo, OperationContext, Place, ShapeIssue};
 pub use signature::{Form, Param, Presence, Rank, Rule, SignatureMatch, Ty, Variant};
@@ -73,16 +85,28 @@ pub struct OperationEntry {
 
 /// The table, by family.
 pub const FAMILIES: &[&[OperationEntry]] = &[
+    activation::ENTRIES,
+    arg::ENTRIES,
     arithmetic::ENTRIES,
+    comparison::ENTRIES,
     concatenation::ENTRIES,
     fill::ENTRIES,
     gather::ENTRIES,
+    logical::ENTRIES,
+    normalization::ENTRIES,
     pad::ENTRIES,
+    prelu::ENTRIES,
+    quantization::ENTRIES,
+    reduction::ENTRIES,
     reshape::ENTRIES,
+    select::ENTRIES,
     slice::ENTRIES,
+    softmax::ENTRIES,
     split::ENTRIES,
     tile::ENTRIES,
+    topk::ENTRIES,
     transpose::ENTRIES,
+    unary::ENTRIES,
 ];
 
 /// Codes of standard operations lie below this number, OEM_OPERATION excepted.

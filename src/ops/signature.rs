@@ -37,6 +37,8 @@ pub enum Rank {
     Is(usize),
     /// From the first to the second, inclusive.
     Between(usize, usize),
+    /// One of these.
+    OneOf(&'static [usize]),
 }
 
 impl Rank {
@@ -45,6 +47,7 @@ impl Rank {
             Rank::Any => true,
             Rank::Is(only) => rank == only,
             Rank::Between(low, high) => (low..=high).contains(&rank),
+            Rank::OneOf(ranks) => ranks.contains(&rank),
         }
     }
 }
@@ -55,6 +58,12 @@ impl std::fmt::Display for Rank {
             Rank::Any => f.write_str("any"),
             Rank::Is(rank) => write!(f, "{rank}"),
             Rank::Between(low, high) => write!(f, "{low} to {high}"),
+            Rank::OneOf(ranks) => {
+                for (index, rank) in ranks.iter().enumerate() {
+                    write!(f, "{}{rank}", if index == 0 { "" } else { " or " })?;
+                }
+                Ok(())
+            }
         }
     }
 }

@@ -4,12 +4,13 @@
 //! input scale, summed, rescaled to the output. Quantised MUL rescales the product of the offset inputs once.
 
 use half::f16;
-use nnhal::hal::{OperandType, OperationType, Shape};
+use nnhal::hal::{OperandType, OperationType};
 use nnhal::ops::OpError;
 
 use super::activation_range::Activation;
+use super::broadcast::binary;
 use super::element::{Float, Quant8};
-use super::fixed_point::Multiplier;
+use super::fixed_point::{Multiplier, requantize};
 use crate::kernel::{Kernel, KernelContext, KernelError, Tensor};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
@@ -38,62 +39,16 @@ enum Arithmetic {
     Div,
 }
 
-/// Calls `each(output index, left index, right index)` for every element of the broadcast of two shapes.
-pub(super) fn for_each_pair(
-    output: &Shape,
-    left: &Shape,
-    right: &Shape,
-    mut each: impl FnMut(usize, usize, usize),
-) -> Result<(), OpError> {
-    let total = output
-        .elements()
-        .map_err(|error| OpError::operation(error.to_string()))?;
-    if left == output && right == output {
-        (0..total).for_each(|index| each(index, index, index));
-        return Ok(());
-    }
-    let left_steps = broadcast_steps(output, left);
-    let right_steps = broadcast_steps(output, right);
-    let rank = output.rank();
-    let mut position = [0_u32; nnhal::hal::MAX_RANK];
-    let (mut at_left, mut at_right) = (0, 0);
-    for index in 0..total {
-        each(index, at_left, at_right);
-        for axis in (0..rank).rev() {
-            position[axis] += 1;
-            at_left += left_steps[axis];
-            at_right += right_steps[axis];
-            if position[axis] < output.dim(axis) {
-                break;
-            }
-            at_left -= left_steps[axis] * position[axis] as usize;
-            at_right -= right_steps[axis] * position[axis] as usize;
-            position[axis] = 0;
-        }
-    }
-    Ok(())
-}
-
-/// How far one step along each output axis moves in an operand that broadcasts to the output.
-fn broadcast_steps(output: &Shape, operand: &Shape) -> [usize; nnhal::hal::MAX_RANK] {
-    let mut steps = [0; nnhal::hal::MAX_RANK];
-    let mut stride = 1;
-    for axis in (0..operand.rank()).rev() {
-        let extent = operand.dim(axis);
-        let at = axis + output.rank() - operand.rank();
-        steps[at] = if extent == 1 { 0 } else { stride };
-        stride *= extent as usize;
-    }
-    steps
-}
-
 fn with_activation(context: &mut KernelContext<'_>, arithmetic: Arithmetic) -> Result<(), KernelError> {
     let activation = Activation::from_code(2, context.inputs.i32(2)?)?;
     let ty = context.inputs.tensor(0)?.ty();
     match ty {
         OperandType::TENSOR_FLOAT32 => float::<f32>(context, arithmetic, activation),
         OperandType::TENSOR_FLOAT16 => float::<f16>(context, arithmetic, activation),
-        OperandType::TENSOR_INT32 => integer(context, arithmetic),
+        OperandType::TENSOR_INT32 if activation == Activation::None => integer(context, arithmetic),
+        OperandType::TENSOR_INT32 => {
+            Err(OpError::input(2, "(activation) must be 0 (NONE) for TENSOR_INT32").into())
+        }
         OperandType::TENSOR_QUANT8_ASYMM => quantized::<u8>(context, arithmetic, activation),
         OperandType::TENSOR_QUANT8_ASYMM_SIGNED => quantized::<i8>(context, arithmetic, activation),
         ty => Err(OpError::input(0, format!("is {ty}, which this operation does not take")).into()),
@@ -144,22 +99,6 @@ fn integer(context: &mut KernelContext<'_>, arithmetic: Arithmetic) -> Result<()
     })
 }
 
-/// Applies `compute` to every pair of elements of inputs 0 and 1, broadcast, into output 0.
-pub(super) fn binary<T: bytemuck::Pod, U: bytemuck::Pod>(
-    context: &mut KernelContext<'_>,
-    compute: impl Fn(T, T) -> U,
-) -> Result<(), KernelError> {
-    let (left, right) = (context.inputs.tensor(0)?, context.inputs.tensor(1)?);
-    let (left_data, right_data) = (left.data::<T>()?, right.data::<T>()?);
-    let output = context.outputs.tensor(0)?;
-    let shape = output.shape;
-    let data = output.into_data::<U>()?;
-    for_each_pair(&shape, &left.shape, &right.shape, |index, at_left, at_right| {
-        data[index] = compute(left_data[at_left], right_data[at_right]);
-    })?;
-    Ok(())
-}
-
 fn quantized<T: Quant8>(
     context: &mut KernelContext<'_>,
     arithmetic: Arithmetic,
@@ -174,7 +113,8 @@ fn quantized<T: Quant8>(
             let sum = QuantizedSum::new(&left, &right, scale);
             let sign = if arithmetic == Arithmetic::Sub { -1 } else { 1 };
             binary::<T, T>(context, |left, right| {
-                T::saturate((sum.compute(left.to_i32(), right.to_i32(), sign) + zero_point).clamp(low, high))
+                let sum = sum.compute(left.to_i32(), right.to_i32(), sign);
+                T::saturate(sum.saturating_add(zero_point).max(low).min(high))
             })
         }
         Arithmetic::Mul => {
@@ -187,7 +127,8 @@ fn quantized<T: Quant8>(
                     multiplier
                         .apply(product)
                         .saturating_add(zero_point)
-                        .clamp(low, high),
+                        .max(low)
+                        .min(high),
                 )
             })
         }
@@ -257,13 +198,8 @@ fn quantized_extremum<T: Quant8>(context: &mut KernelContext<'_>, largest: bool)
     let output = context.outputs.tensor(0)?;
     let (scale, zero_point) = (output.scale(), output.zero_point());
     let rescale = |operand: &Tensor<'_>| {
-        let multiplier = Multiplier::new(f64::from(operand.scale()) / f64::from(scale));
-        let operand_zero = operand.zero_point();
-        move |value: T| {
-            multiplier
-                .apply(value.to_i32() - operand_zero)
-                .saturating_add(zero_point)
-        }
+        let from = (operand.scale(), operand.zero_point());
+        move |value: T| requantize(value.to_i32(), from, (scale, zero_point))
     };
     let (rescale_left, rescale_right) = (rescale(&left), rescale(&right));
     binary::<T, T>(context, |left, right| {

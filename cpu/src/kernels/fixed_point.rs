@@ -45,13 +45,22 @@ impl Multiplier {
         }
     }
 
+    /// The smallest magnitude that, times the multiplier, is no longer below the largest number of `integer_bits`
+    /// bits before the point and `31 - integer_bits` after it; fixed-point functions saturate from there on.
+    #[must_use]
+    pub fn input_radius(self, integer_bits: u32) -> i32 {
+        let largest = f64::from((1_u32 << integer_bits) - 1) * f64::from(1_u32 << (31 - integer_bits));
+        // The conversion saturates.
+        (largest / f64::from(self.exponent).exp2()).floor() as i32
+    }
+
     /// `value` times the multiplier, rounded, cut to 32 bits.
     #[inline]
     #[must_use]
     pub fn apply(self, value: i32) -> i32 {
         let left = self.exponent.max(0);
         let right = (-self.exponent).max(0);
-        let shifted = value.wrapping_shl(left as u32);
+        let shifted = (i64::from(value) << left).clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
         rounding_divide_by_power_of_two(
             saturating_rounding_doubling_high_multiply(shifted, self.mantissa),
             right,
@@ -94,9 +103,21 @@ pub fn quantize(real: f32, scale: f32, zero_point: i32) -> i32 {
     ((real / scale).round() as i32).saturating_add(zero_point)
 }
 
+/// The value, in output steps, of a quantised value in input steps: exact up to one rounding, ties away from zero,
+/// not yet cut to a range narrower than 32 bits. Scales and zero points are given as `(scale, zero point)`.
+#[inline]
+#[must_use]
+pub fn requantize(value: i32, from: (f32, i32), to: (f32, i32)) -> i32 {
+    if from == to {
+        return value;
+    }
+    let real = f64::from(value - from.1) * f64::from(from.0);
+    ((real / f64::from(to.0)).round() as i32).saturating_add(to.1)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Multiplier, rounding_divide_by_power_of_two};
+    use super::{Multiplier, requantize, rounding_divide_by_power_of_two};
 
     #[test]
     fn multipliers_scale_and_round_to_nearest() {
@@ -107,6 +128,20 @@ mod tests {
         assert_eq!(Multiplier::new(1.0).apply(i32::MAX / 2), i32::MAX / 2);
         assert_eq!(Multiplier::new(0.0).apply(5), 0);
         assert_eq!(Multiplier::new(f64::NAN).apply(5), 0);
+    }
+
+    #[test]
+    fn products_beyond_32_bits_are_cut() {
+        assert!(Multiplier::new(1e9).apply(1000) > i32::MAX / 2);
+        assert!(Multiplier::new(1e9).apply(-1000) < i32::MIN / 2);
+    }
+
+    #[test]
+    fn requantizing_rounds_before_the_zero_point_is_added() {
+        assert_eq!(requantize(3, (0.5, 0), (1.0, 0)), 2);
+        assert_eq!(requantize(131, (0.5, 128), (1.0, -128)), -126);
+        assert_eq!(requantize(-3, (0.5, 0), (1.0, 10)), 8);
+        assert_eq!(requantize(255, (1e30, 0), (1e-30, 5)), i32::MAX);
     }
 
     #[test]

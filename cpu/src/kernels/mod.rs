@@ -2,22 +2,36 @@
 //!
 //! A family is added by one line in [`FAMILIES`].
 
+mod activation;
 pub mod activation_range;
+mod arg;
 mod arithmetic;
 mod blocks;
+mod broadcast;
+mod comparison;
 mod concatenation;
 pub mod element;
 mod fill;
 pub mod fixed_point;
+pub mod fixed_point_functions;
 mod gather;
+mod logical;
+mod normalization;
 mod pad;
+mod prelu;
+mod quantization;
+mod reduction;
 mod reshape;
+mod select;
 mod slice;
+mod softmax;
 mod split;
 #[cfg(test)]
 mod testing;
 mod tile;
+mod topk;
 mod transpose;
+mod unary;
 
 use nnhal::hal::OperationType;
 
@@ -25,16 +39,28 @@ use crate::kernel::Kernel;
 
 /// The kernels, by family.
 const FAMILIES: &[&[(OperationType, Kernel)]] = &[
+    activation::KERNELS,
+    arg::KERNELS,
     arithmetic::KERNELS,
+    comparison::KERNELS,
     concatenation::KERNELS,
     fill::KERNELS,
     gather::KERNELS,
+    logical::KERNELS,
+    normalization::KERNELS,
     pad::KERNELS,
+    prelu::KERNELS,
+    quantization::KERNELS,
+    reduction::KERNELS,
     reshape::KERNELS,
+    select::KERNELS,
     slice::KERNELS,
+    softmax::KERNELS,
     split::KERNELS,
     tile::KERNELS,
+    topk::KERNELS,
     transpose::KERNELS,
+    unary::KERNELS,
 ];
 
 /// The kernel of `operation`, or `None` if there is none. Control flow is the executor's own.

@@ -1,0 +1,188 @@
+//! Element-wise activations: RELU, RELU1, RELU6, LOGISTIC, TANH, ELU and HARD_SWISH.
+//!
+//! Quantised LOGISTIC and TANH follow the HAL reference: the input in fixed point with four integer bits, inputs
+//! beyond what those hold at the end of the output's range. Quantised HARD_SWISH rounds the real result once.
+
+use half::f16;
+use nnhal::hal::{OperandType, OperationType};
+use nnhal::ops::OpError;
+
+use super::activation_range::Activation;
+use super::broadcast::unary;
+use super::element::{Float, Quant8};
+use super::fixed_point::{Multiplier, quantize, rounding_divide_by_power_of_two};
+use super::fixed_point_functions;
+use crate::kernel::{Kernel, KernelContext, KernelError};
+
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
+    (OperationType::RELU, |context| clamp(context, Activation::Relu)),
+    (OperationType::RELU1, |context| clamp(context, Activation::Relu1)),
+    (OperationType::RELU6, |context| clamp(context, Activation::Relu6)),
+    (OperationType::LOGISTIC, |context| sigmoid(context, LOGISTIC)),
+    (OperationType::TANH, |context| sigmoid(context, TANH)),
+    (OperationType::ELU, elu),
+    (OperationType::HARD_SWISH, hard_swish),
+];
+
+fn unexpected(ty: OperandType) -> KernelError {
+    OpError::input(0, format!("is {ty}, which this operation does not take")).into()
+}
+
+/// Applies `compute` to every element of input 0 of an 8-bit quantised type; a table serves larger tensors.
+fn unary_quantized<T: Quant8>(
+    context: &mut KernelContext<'_>,
+    compute: impl Fn(i32) -> i32,
+) -> Result<(), KernelError> {
+    let compute = |value: i32| T::saturate(compute(value));
+    if context.inputs.tensor(0)?.bytes.len() < 256 {
+        return unary::<T, T>(context, |value| compute(value.to_i32()));
+    }
+    let mut table = [T::zeroed(); 256];
+    for (entry, value) in table.iter_mut().zip(T::LEAST..=T::MOST) {
+        *entry = compute(value);
+    }
+    unary::<T, T>(context, |value| table[(value.to_i32() - T::LEAST) as usize])
+}
+
+fn clamp(context: &mut KernelContext<'_>, activation: Activation) -> Result<(), KernelError> {
+    match context.inputs.tensor(0)?.ty() {
+        OperandType::TENSOR_FLOAT32 => clamp_float::<f32>(context, activation),
+        OperandType::TENSOR_FLOAT16 => clamp_float::<f16>(context, activation),
+        OperandType::TENSOR_QUANT8_ASYMM => clamp_quantized::<u8>(context, activation),
+        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => clamp_quantized::<i8>(context, activation),
+        ty => Err(unexpected(ty)),
+    }
+}
+
+fn clamp_float<T: Float>(context: &mut KernelContext<'_>, activation: Activation) -> Result<(), KernelError> {
+    let (low, high) = activation.range();
+    unary::<T, T>(context, |value| {
+        let value = value.to_f32();
+        // Comparisons that leave a NaN as it is.
+        T::from_f32(if value < low {
+            low
+        } else if value > high {
+            high
+        } else {
+            value
+        })
+    })
+}
+
+fn clamp_quantized<T: Quant8>(
+    context: &mut KernelContext<'_>,
+    activation: Activation,
+) -> Result<(), KernelError> {
+    let input = context.inputs.tensor(0)?;
+    let (low, high) = activation.quantized_range(input.scale(), input.zero_point(), T::LEAST, T::MOST);
+    unary::<T, T>(context, |value| T::saturate(value.to_i32().max(low).min(high)))
+}
+
+/// A function that flattens towards both ends, in floating and in fixed point.
+#[derive(Clone, Copy)]
+struct Sigmoid {
+    float: fn(f32) -> f32,
+    /// From a value with these integer bits to one with none.
+    fixed: fn(i32, u32) -> i32,
+    /// Bits that the quantised output drops from the fixed-point result.
+    dropped_bits: i32,
+    /// The quantised results, without zero point, that stand for the two ends.
+    ends: (i32, i32),
+}
+
+const LOGISTIC: Sigmoid = Sigmoid {
+    float: |value| 1.0 / (1.0 + (-value).exp()),
+    fixed: fixed_point_functions::logistic,
+    dropped_bits: 23,
+    ends: (0, 255),
+};
+
+const TANH: Sigmoid = Sigmoid {
+    float: f32::tanh,
+    fixed: fixed_point_functions::tanh,
+    dropped_bits: 24,
+    ends: (-128, 127),
+};
+
+fn sigmoid(context: &mut KernelContext<'_>, function: Sigmoid) -> Result<(), KernelError> {
+    match context.inputs.tensor(0)?.ty() {
+        OperandType::TENSOR_FLOAT32 => unary::<f32, f32>(context, function.float),
+        OperandType::TENSOR_FLOAT16 => {
+            unary::<f16, f16>(context, |value| f16::from_f32((function.float)(value.to_f32())))
+        }
+        OperandType::TENSOR_QUANT8_ASYMM => sigmoid_quantized::<u8>(context, function),
+        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => sigmoid_quantized::<i8>(context, function),
+        ty => Err(unexpected(ty)),
+    }
+}
+
+fn sigmoid_quantized<T: Quant8>(
+    context: &mut KernelContext<'_>,
+    function: Sigmoid,
+) -> Result<(), KernelError> {
+    const INTEGER_BITS: u32 = 4;
+    let input = context.inputs.tensor(0)?;
+    let (scale, zero_point) = (input.scale(), input.zero_point());
+    let output_zero = context.outputs.tensor(0)?.zero_point();
+    let multiplier = Multiplier::new(f64::from(scale) * f64::from(1 << (31 - INTEGER_BITS)));
+    let radius = multiplier.input_radius(INTEGER_BITS);
+    let (low, high) = function.ends;
+    unary_quantized::<T>(context, |value| {
+        let value = value - zero_point;
+        let result = if value <= -radius {
+            low
+        } else if value >= radius {
+            high
+        } else {
+            let fixed = (function.fixed)(multiplier.apply(value), INTEGER_BITS);
+            rounding_divide_by_power_of_two(fixed, function.dropped_bits).min(high)
+        };
+        result + output_zero
+    })
+}
+
+fn elu(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let alpha = context.inputs.f32(1)?;
+    let compute = |value: f32| {
+        if value < 0.0 {
+            alpha * value.exp_m1()
+        } else {
+            value
+        }
+    };
+    match context.inputs.tensor(0)?.ty() {
+        OperandType::TENSOR_FLOAT32 => unary::<f32, f32>(context, compute),
+        OperandType::TENSOR_FLOAT16 => {
+            unary::<f16, f16>(context, |value| f16::from_f32(compute(value.to_f32())))
+        }
+        ty => Err(unexpected(ty)),
+    }
+}
+
+fn hard_swish(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let compute = |value: f32| value * (value + 3.0).clamp(0.0, 6.0) / 6.0;
+    match context.inputs.tensor(0)?.ty() {
+        OperandType::TENSOR_FLOAT32 => unary::<f32, f32>(context, compute),
+        OperandType::TENSOR_FLOAT16 => {
+            unary::<f16, f16>(context, |value| f16::from_f32(compute(value.to_f32())))
+        }
+        OperandType::TENSOR_QUANT8_ASYMM => real_quantized::<u8>(context, compute),
+        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => real_quantized::<i8>(context, compute),
+        ty => Err(unexpected(ty)),
+    }
+}
+
+/// A quantised function by way of real numbers, rounded once.
+fn real_quantized<T: Quant8>(
+    context: &mut KernelContext<'_>,
+    compute: impl Fn(f32) -> f32,
+) -> Result<(), KernelError> {
+    let input = context.inputs.tensor(0)?;
+    let (scale, zero_point) = (input.scale(), input.zero_point());
+    let output = context.outputs.tensor(0)?;
+    let (output_scale, output_zero) = (output.scale(), output.zero_point());
+    unary_quantized::<T>(context, |value| {
+        let real = (value - zero_point) as f32 * scale;
+        quantize(compute(real), output_scale, output_zero)
+    })
+}

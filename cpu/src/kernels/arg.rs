@@ -1,0 +1,88 @@
+//! ARGMAX and ARGMIN. Of several equal elements the first counts; a NaN only where it stands first.
+
+use bytemuck::Pod;
+use half::f16;
+use nnhal::hal::{OperandType, OperationType};
+use nnhal::ops::{OpError, shapes};
+
+use super::broadcast::Lanes;
+use crate::kernel::{Kernel, KernelContext, KernelError};
+
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
+    (OperationType::ARGMAX, |context| arg(context, true)),
+    (OperationType::ARGMIN, |context| arg(context, false)),
+];
+
+fn arg(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelError> {
+    match context.inputs.tensor(0)?.ty() {
+        OperandType::TENSOR_FLOAT32 => arg_of::<f32>(context, largest),
+        OperandType::TENSOR_FLOAT16 => arg_of::<f16>(context, largest),
+        OperandType::TENSOR_INT32 => arg_of::<i32>(context, largest),
+        OperandType::TENSOR_QUANT8_ASYMM => arg_of::<u8>(context, largest),
+        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => arg_of::<i8>(context, largest),
+        ty => Err(OpError::input(0, format!("is {ty}, which this operation does not take")).into()),
+    }
+}
+
+fn arg_of<T: Pod + PartialOrd>(context: &mut KernelContext<'_>, largest: bool) -> Result<(), KernelError> {
+    let input = context.inputs.tensor(0)?;
+    let axis = shapes::resolve_axis(1, context.inputs.i32(1)?, input.shape.rank())?;
+    let lanes = Lanes::along(&input.shape, axis);
+    if i32::try_from(lanes.extent).is_err() {
+        return Err(OpError::input(
+            0,
+            format!(
+                "has {} elements along axis {axis}, whose places do not fit TENSOR_INT32",
+                lanes.extent
+            ),
+        )
+        .into());
+    }
+    let data = input.data::<T>()?;
+    let output = context.outputs.data::<i32>(0)?;
+    for (result, start) in output.iter_mut().zip(lanes.starts()) {
+        let mut best = data[start];
+        *result = 0;
+        for (value, at) in lanes.lane(data, start).zip(0..) {
+            if if largest { *value > best } else { *value < best } {
+                best = *value;
+                *result = at;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::{OperandType, OperationType};
+
+    use crate::kernels::testing::OneOperation;
+
+    fn argmax(dims: &[u32], data: &[f32], axis: i32) -> Result<(Vec<u32>, Vec<i32>), String> {
+        OneOperation::new(OperationType::ARGMAX)
+            .tensor(OperandType::TENSOR_FLOAT32, dims, data)
+            .i32(axis)
+            .output(OperandType::TENSOR_INT32, &[])
+            .run_one()
+    }
+
+    #[test]
+    fn first_of_equal_elements_counts() {
+        assert_eq!(
+            argmax(&[4], &[1.0, 3.0, 3.0, 2.0], 0).unwrap(),
+            (vec![1], vec![1])
+        );
+        assert_eq!(
+            argmax(&[2, 2], &[1.0, 3.0, 3.0, 2.0], -2).unwrap(),
+            (vec![2], vec![1, 0])
+        );
+    }
+
+    #[test]
+    fn axis_outside_the_rank_gives_an_error() {
+        for axis in [1, -2, i32::MIN, i32::MAX] {
+            assert!(argmax(&[1], &[0.0], axis).unwrap_err().contains("axis"));
+        }
+    }
+}

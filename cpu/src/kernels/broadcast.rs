@@ -1,0 +1,291 @@
+//! Walks over element-wise operands whose shapes broadcast, and over the lanes of a tensor along one axis.
+//!
+//! Indices are never recomputed by division: neighbouring axes along which both operands move alike are merged, and
+//! what is left is cut into runs of consecutive output elements.
+
+use nnhal::hal::{MAX_RANK, Shape};
+use nnhal::ops::OpError;
+
+use crate::kernel::{KernelContext, KernelError};
+
+/// Consecutive output elements, and where their operands are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    /// Number of elements.
+    pub(super) length: usize,
+    /// Index of the first output element.
+    pub(super) output: usize,
+    /// Index of the left operand's first element.
+    pub(super) left: usize,
+    /// Index of the right operand's first element.
+    pub(super) right: usize,
+    /// Whether the left operand moves with the output; otherwise one element serves the whole run.
+    pub(super) left_moves: bool,
+    /// The same of the right operand.
+    pub(super) right_moves: bool,
+}
+
+/// One axis of the walk: its extent and how far a step along it moves in each operand.
+#[derive(Clone, Copy, Default)]
+struct Axis {
+    extent: usize,
+    left: usize,
+    right: usize,
+}
+
+/// Calls `each` for runs that cover `output`, to which `left` and `right` broadcast.
+pub(super) fn for_each_run(
+    output: &Shape,
+    left: &Shape,
+    right: &Shape,
+    mut each: impl FnMut(Run),
+) -> Result<(), OpError> {
+    let total = output
+        .elements()
+        .map_err(|error| OpError::operation(error.to_string()))?;
+    if total == 0 {
+        return Ok(());
+    }
+    let mut axes = [Axis::default(); MAX_RANK];
+    let count = merged_axes(output, left, right, &mut axes);
+    let (inner, outer) = match axes[..count].split_first() {
+        Some((inner, outer)) => (*inner, outer),
+        None => (
+            Axis {
+                extent: 1,
+                ..Axis::default()
+            },
+            &[][..],
+        ),
+    };
+    let mut run = Run {
+        length: inner.extent,
+        output: 0,
+        left: 0,
+        right: 0,
+        left_moves: inner.left != 0,
+        right_moves: inner.right != 0,
+    };
+    let mut position = [0_usize; MAX_RANK];
+    while run.output < total {
+        each(run);
+        run.output += inner.extent;
+        for (axis, at) in outer.iter().zip(&mut position) {
+            *at += 1;
+            run.left += axis.left;
+            run.right += axis.right;
+            if *at < axis.extent {
+                break;
+            }
+            run.left -= axis.left * *at;
+            run.right -= axis.right * *at;
+            *at = 0;
+        }
+    }
+    Ok(())
+}
+
+/// The axes of the output, innermost first, those of extent 1 left out and neighbours merged where both operands
+/// allow; returns how many there are.
+fn merged_axes(output: &Shape, left: &Shape, right: &Shape, axes: &mut [Axis; MAX_RANK]) -> usize {
+    let mut count = 0;
+    let (mut left_stride, mut right_stride) = (1, 1);
+    for from_last in 1..=output.rank() {
+        let extent_in = |shape: &Shape| {
+            shape
+                .rank()
+                .checked_sub(from_last)
+                .map_or(1, |axis| shape.dim(axis) as usize)
+        };
+        let (extent, left_extent, right_extent) = (extent_in(output), extent_in(left), extent_in(right));
+        let axis = Axis {
+            extent,
+            left: if left_extent == 1 { 0 } else { left_stride },
+            right: if right_extent == 1 { 0 } else { right_stride },
+        };
+        left_stride *= left_extent;
+        right_stride *= right_extent;
+        if extent == 1 {
+            continue;
+        }
+        match axes[..count].last_mut() {
+            Some(inner)
+                if axis.left == inner.left * inner.extent && axis.right == inner.right * inner.extent =>
+            {
+                inner.extent *= extent;
+            }
+            _ => {
+                axes[count] = axis;
+                count += 1;
+            }
+        }
+    }
+    count
+}
+
+/// Applies `compute` to every pair of elements of inputs 0 and 1, broadcast, into output 0.
+pub(super) fn binary<T: bytemuck::Pod, U: bytemuck::Pod>(
+    context: &mut KernelContext<'_>,
+    compute: impl Fn(T, T) -> U,
+) -> Result<(), KernelError> {
+    let (left, right) = (context.inputs.tensor(0)?, context.inputs.tensor(1)?);
+    let (left_data, right_data) = (left.data::<T>()?, right.data::<T>()?);
+    let output = context.outputs.tensor(0)?;
+    let shape = output.shape;
+    let data = output.into_data::<U>()?;
+    for_each_run(&shape, &left.shape, &right.shape, |run| {
+        let results = data[run.output..][..run.length].iter_mut();
+        match (run.left_moves, run.right_moves) {
+            (true, true) => {
+                let (lefts, rights) = (&left_data[run.left..], &right_data[run.right..]);
+                for ((result, left), right) in results.zip(lefts).zip(rights) {
+                    *result = compute(*left, *right);
+                }
+            }
+            (true, false) => {
+                let right = right_data[run.right];
+                for (result, left) in results.zip(&left_data[run.left..]) {
+                    *result = compute(*left, right);
+                }
+            }
+            (false, true) => {
+                let left = left_data[run.left];
+                for (result, right) in results.zip(&right_data[run.right..]) {
+                    *result = compute(left, *right);
+                }
+            }
+            (false, false) => {
+                let value = compute(left_data[run.left], right_data[run.right]);
+                results.for_each(|result| *result = value);
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Applies `compute` to every element of input 0, into output 0.
+pub(super) fn unary<T: bytemuck::Pod, U: bytemuck::Pod>(
+    context: &mut KernelContext<'_>,
+    compute: impl Fn(T) -> U,
+) -> Result<(), KernelError> {
+    let input = context.inputs.data::<T>(0)?;
+    let output = context.outputs.data::<U>(0)?;
+    for (result, value) in output.iter_mut().zip(input) {
+        *result = compute(*value);
+    }
+    Ok(())
+}
+
+/// The lanes of a tensor along one axis: the elements of a lane are `inner` apart, `extent` of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lanes {
+    /// Product of the extents before the axis.
+    pub(super) outer: usize,
+    /// The extent of the axis.
+    pub(super) extent: usize,
+    /// Product of the extents after the axis.
+    pub(super) inner: usize,
+}
+
+impl Lanes {
+    /// The lanes of `shape` along `axis`, which is inside its rank.
+    pub(super) fn along(shape: &Shape, axis: usize) -> Lanes {
+        let product = |dims: &[u32]| {
+            dims.iter()
+                .map(|dim| *dim as usize)
+                .fold(1, usize::saturating_mul)
+        };
+        let dims = shape.dims();
+        Lanes {
+            outer: product(&dims[..axis.min(dims.len())]),
+            extent: shape.dim(axis) as usize,
+            inner: product(dims.get(axis + 1..).unwrap_or_default()),
+        }
+    }
+
+    /// The index of the first element of every lane, in order; nothing if there are no elements.
+    pub(super) fn starts(self) -> impl Iterator<Item = usize> {
+        let outer = if self.extent == 0 || self.inner == 0 {
+            0
+        } else {
+            self.outer
+        };
+        let block = self.extent.saturating_mul(self.inner);
+        (0..outer).flat_map(move |at| (0..self.inner).map(move |inner| at * block + inner))
+    }
+
+    /// The elements of the lane that starts at `start`.
+    pub(super) fn lane<T>(self, data: &[T], start: usize) -> impl Iterator<Item = &T> {
+        data[start..].iter().step_by(self.inner.max(1)).take(self.extent)
+    }
+
+    /// The elements of the lane that starts at `start`, to write.
+    pub(super) fn lane_mut<T>(self, data: &mut [T], start: usize) -> impl Iterator<Item = &mut T> {
+        data[start..]
+            .iter_mut()
+            .step_by(self.inner.max(1))
+            .take(self.extent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::Shape;
+
+    use super::{Lanes, Run, for_each_run};
+
+    fn shape(dims: &[u32]) -> Shape {
+        Shape::new(dims).unwrap()
+    }
+
+    fn runs(output: &[u32], left: &[u32], right: &[u32]) -> Vec<Run> {
+        let mut runs = Vec::new();
+        for_each_run(&shape(output), &shape(left), &shape(right), |run| runs.push(run)).unwrap();
+        runs
+    }
+
+    #[test]
+    fn equal_shapes_are_one_run() {
+        let found = runs(&[2, 3, 4], &[2, 3, 4], &[2, 3, 4]);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].length, 24);
+        assert!(found[0].left_moves && found[0].right_moves);
+    }
+
+    #[test]
+    fn a_vector_over_the_last_axis_is_a_run_for_each_row() {
+        let found = runs(&[2, 3, 4], &[2, 3, 4], &[4]);
+        assert_eq!(found.len(), 6);
+        assert_eq!(
+            found[5],
+            Run {
+                length: 4,
+                output: 20,
+                left: 20,
+                right: 0,
+                left_moves: true,
+                right_moves: true
+            }
+        );
+    }
+
+    #[test]
+    fn single_elements_on_both_sides_cover_everything() {
+        assert_eq!(runs(&[1, 1], &[1], &[1, 1]).len(), 1);
+        assert_eq!(runs(&[], &[], &[]).len(), 1);
+        assert_eq!(runs(&[0, 3], &[0, 3], &[3]), []);
+        let crossed = runs(&[2, 3], &[2, 1], &[3]);
+        assert_eq!((crossed.len(), crossed[1].left, crossed[1].right), (2, 1, 0));
+        assert!(!crossed[1].left_moves && crossed[1].right_moves);
+    }
+
+    #[test]
+    fn lanes_start_at_every_combination_of_the_other_axes() {
+        let lanes = Lanes::along(&shape(&[2, 3, 2]), 1);
+        assert_eq!(lanes.starts().collect::<Vec<_>>(), [0, 1, 6, 7]);
+        let data: Vec<u32> = (0..12).collect();
+        assert_eq!(lanes.lane(&data, 7).copied().collect::<Vec<_>>(), [7, 9, 11]);
+        assert_eq!(Lanes::along(&shape(&[2, 0]), 1).starts().count(), 0);
+        assert_eq!(Lanes::along(&shape(&[4, 0, 3]), 0).starts().count(), 0);
+    }
+}

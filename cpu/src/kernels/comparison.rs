@@ -1,0 +1,109 @@
+//! Element-wise comparison of two operands: EQUAL, GREATER, GREATER_EQUAL, LESS, LESS_EQUAL and NOT_EQUAL.
+//!
+//! Quantised values are compared as the real numbers they stand for, in single precision as the HAL reference does.
+
+use half::f16;
+use nnhal::hal::{OperandType, OperationType};
+use nnhal::ops::OpError;
+
+use super::broadcast::binary;
+use super::element::Quant8;
+use crate::kernel::{Kernel, KernelContext, KernelError, Tensor};
+
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
+    (OperationType::EQUAL, |context| {
+        compare(context, |order| order == Some(Equal))
+    }),
+    (OperationType::NOT_EQUAL, |context| {
+        compare(context, |order| order != Some(Equal))
+    }),
+    (OperationType::GREATER, |context| {
+        compare(context, |order| order == Some(Greater))
+    }),
+    (OperationType::GREATER_EQUAL, |context| {
+        compare(context, |order| matches!(order, Some(Greater | Equal)))
+    }),
+    (OperationType::LESS, |context| {
+        compare(context, |order| order == Some(Less))
+    }),
+    (OperationType::LESS_EQUAL, |context| {
+        compare(context, |order| matches!(order, Some(Less | Equal)))
+    }),
+];
+
+use std::cmp::Ordering::{self, Equal, Greater, Less};
+
+/// Writes whether `holds` of the order of each pair; a NaN has no order to anything.
+fn compare(
+    context: &mut KernelContext<'_>,
+    holds: impl Fn(Option<Ordering>) -> bool,
+) -> Result<(), KernelError> {
+    match context.inputs.tensor(0)?.ty() {
+        OperandType::TENSOR_FLOAT32 => {
+            binary::<f32, u8>(context, |left, right| u8::from(holds(left.partial_cmp(&right))))
+        }
+        OperandType::TENSOR_FLOAT16 => {
+            binary::<f16, u8>(context, |left, right| u8::from(holds(left.partial_cmp(&right))))
+        }
+        OperandType::TENSOR_INT32 => {
+            binary::<i32, u8>(context, |left, right| u8::from(holds(Some(left.cmp(&right)))))
+        }
+        // Every byte but 0 is true.
+        OperandType::TENSOR_BOOL8 => binary::<u8, u8>(context, |left, right| {
+            u8::from(holds(Some((left != 0).cmp(&(right != 0)))))
+        }),
+        OperandType::TENSOR_QUANT8_ASYMM => quantized::<u8>(context, holds),
+        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => quantized::<i8>(context, holds),
+        ty => Err(OpError::input(0, format!("is {ty}, which this operation does not take")).into()),
+    }
+}
+
+fn quantized<T: Quant8>(
+    context: &mut KernelContext<'_>,
+    holds: impl Fn(Option<Ordering>) -> bool,
+) -> Result<(), KernelError> {
+    let real = |tensor: &Tensor<'_>| {
+        let (scale, zero_point) = (tensor.scale(), tensor.zero_point());
+        move |value: T| (value.to_i32() - zero_point) as f32 * scale
+    };
+    let (left_real, right_real) = (real(&context.inputs.tensor(0)?), real(&context.inputs.tensor(1)?));
+    binary::<T, u8>(context, |left, right| {
+        u8::from(holds(left_real(left).partial_cmp(&right_real(right))))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::{OperandType, OperationType};
+
+    use crate::kernels::testing::OneOperation;
+
+    fn of<T: bytemuck::Pod>(operation: OperationType, ty: OperandType, left: T, right: T) -> u8 {
+        OneOperation::new(operation)
+            .tensor(ty, &[1], &[left])
+            .tensor(ty, &[1], &[right])
+            .output(OperandType::TENSOR_BOOL8, &[])
+            .run_one::<u8>()
+            .unwrap()
+            .1[0]
+    }
+
+    #[test]
+    fn nan_differs_from_everything_and_has_no_order() {
+        let nan = |operation| of(operation, OperandType::TENSOR_FLOAT32, f32::NAN, f32::NAN);
+        assert_eq!(nan(OperationType::NOT_EQUAL), 1);
+        for operation in [
+            OperationType::EQUAL,
+            OperationType::LESS_EQUAL,
+            OperationType::GREATER_EQUAL,
+        ] {
+            assert_eq!(nan(operation), 0);
+        }
+    }
+
+    #[test]
+    fn every_byte_but_0_is_the_same_true() {
+        assert_eq!(of(OperationType::EQUAL, OperandType::TENSOR_BOOL8, 1_u8, 255), 1);
+        assert_eq!(of(OperationType::LESS, OperandType::TENSOR_BOOL8, 0_u8, 7), 1);
+    }
+}

@@ -1,0 +1,192 @@
+//! Changes of element type: QUANTIZE, DEQUANTIZE and CAST.
+
+use half::f16;
+use nnhal::hal::{OperandType as T, OperationType};
+use nnhal::ops::OpError;
+
+use super::broadcast::{Lanes, unary};
+use super::element::{Float, Quant8};
+use super::fixed_point;
+use crate::kernel::{Kernel, KernelContext, KernelError};
+
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
+    (OperationType::QUANTIZE, quantize),
+    (OperationType::DEQUANTIZE, dequantize),
+    (OperationType::CAST, cast),
+];
+
+/// Types of input 0 and output 0.
+fn types(context: &mut KernelContext<'_>) -> Result<(T, T), KernelError> {
+    Ok((context.inputs.tensor(0)?.ty(), context.outputs.tensor(0)?.ty()))
+}
+
+fn unexpected((from, to): (T, T)) -> KernelError {
+    OpError::operation(format!("does not convert {from} to {to}")).into()
+}
+
+fn quantize(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    match types(context)? {
+        (T::TENSOR_FLOAT32, T::TENSOR_QUANT8_ASYMM) => quantize_to::<f32, u8>(context),
+        (T::TENSOR_FLOAT32, T::TENSOR_QUANT8_ASYMM_SIGNED) => quantize_to::<f32, i8>(context),
+        (T::TENSOR_FLOAT16, T::TENSOR_QUANT8_ASYMM) => quantize_to::<f16, u8>(context),
+        (T::TENSOR_FLOAT16, T::TENSOR_QUANT8_ASYMM_SIGNED) => quantize_to::<f16, i8>(context),
+        types => Err(unexpected(types)),
+    }
+}
+
+fn quantize_to<F: Float, Q: Quant8>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let output = context.outputs.tensor(0)?;
+    let (scale, zero_point) = (output.scale(), output.zero_point());
+    unary::<F, Q>(context, |value| {
+        Q::saturate(fixed_point::quantize(value.to_f32(), scale, zero_point))
+    })
+}
+
+fn dequantize(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    match types(context)? {
+        (T::TENSOR_QUANT8_ASYMM, T::TENSOR_FLOAT32) => dequantize_to::<u8, f32>(context),
+        (T::TENSOR_QUANT8_ASYMM, T::TENSOR_FLOAT16) => dequantize_to::<u8, f16>(context),
+        (T::TENSOR_QUANT8_SYMM_PER_CHANNEL, T::TENSOR_FLOAT32) => dequantize_channels::<f32>(context),
+        (T::TENSOR_QUANT8_SYMM_PER_CHANNEL, T::TENSOR_FLOAT16) => dequantize_channels::<f16>(context),
+        (T::TENSOR_QUANT8_SYMM | T::TENSOR_QUANT8_ASYMM_SIGNED, T::TENSOR_FLOAT32) => {
+            dequantize_to::<i8, f32>(context)
+        }
+        (T::TENSOR_QUANT8_SYMM | T::TENSOR_QUANT8_ASYMM_SIGNED, T::TENSOR_FLOAT16) => {
+            dequantize_to::<i8, f16>(context)
+        }
+        types => Err(unexpected(types)),
+    }
+}
+
+fn dequantize_to<Q: Quant8, F: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let input = context.inputs.tensor(0)?;
+    let (scale, zero_point) = (input.scale(), input.zero_point());
+    unary::<Q, F>(context, |value| {
+        F::from_f32((value.to_i32() - zero_point) as f32 * scale)
+    })
+}
+
+fn dequantize_channels<F: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let input = context.inputs.tensor(0)?;
+    let params = context
+        .inputs
+        .rules()
+        .channel_quant(0)
+        .ok_or_else(|| OpError::input(0, "has no scales, must have one for each channel"))?;
+    let lanes = Lanes::along(&input.shape, params.channel_dim as usize);
+    if params.scales.len() != lanes.extent {
+        return Err(OpError::input(
+            0,
+            format!(
+                "has {} scales, must have {}, one for each channel",
+                params.scales.len(),
+                lanes.extent
+            ),
+        )
+        .into());
+    }
+    let output = context.outputs.data::<F>(0)?;
+    let input = input.data::<i8>()?;
+    if input.is_empty() {
+        return Ok(());
+    }
+    let rows = input
+        .chunks_exact(lanes.inner)
+        .zip(output.chunks_exact_mut(lanes.inner));
+    for ((values, results), scale) in rows.zip(params.scales.iter().cycle()) {
+        for (value, result) in values.iter().zip(results) {
+            *result = F::from_f32(f32::from(*value) * scale);
+        }
+    }
+    Ok(())
+}
+
+/// Values are converted, whatever scale and zero point say: fractions are cut off, and what the output's type cannot
+/// hold becomes its closest value.
+fn cast(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    match types(context)? {
+        (T::TENSOR_FLOAT16, T::TENSOR_FLOAT32) => unary::<f16, f32>(context, f16::to_f32),
+        (T::TENSOR_FLOAT16, T::TENSOR_INT32) => unary::<f16, i32>(context, |value| value.to_f32() as i32),
+        (T::TENSOR_FLOAT16, T::TENSOR_QUANT8_ASYMM) => {
+            unary::<f16, u8>(context, |value| value.to_f32() as u8)
+        }
+        (T::TENSOR_FLOAT32, T::TENSOR_FLOAT16) => unary::<f32, f16>(context, f16::from_f32),
+        (T::TENSOR_FLOAT32, T::TENSOR_INT32) => unary::<f32, i32>(context, |value| value as i32),
+        (T::TENSOR_FLOAT32, T::TENSOR_QUANT8_ASYMM) => unary::<f32, u8>(context, |value| value as u8),
+        (T::TENSOR_INT32, T::TENSOR_FLOAT16) => {
+            unary::<i32, f16>(context, |value| f16::from_f32(value as f32))
+        }
+        (T::TENSOR_INT32, T::TENSOR_FLOAT32) => unary::<i32, f32>(context, |value| value as f32),
+        (T::TENSOR_INT32, T::TENSOR_QUANT8_ASYMM) => unary::<i32, u8>(context, u8::saturate),
+        (T::TENSOR_QUANT8_ASYMM, T::TENSOR_FLOAT16) => {
+            unary::<u8, f16>(context, |value| f16::from_f32(f32::from(value)))
+        }
+        (T::TENSOR_QUANT8_ASYMM, T::TENSOR_FLOAT32) => unary::<u8, f32>(context, f32::from),
+        (T::TENSOR_QUANT8_ASYMM, T::TENSOR_INT32) => unary::<u8, i32>(context, i32::from),
+        (from, to) if from == to => {
+            let input = context.inputs.tensor(0)?.bytes;
+            let output = context.outputs.tensor(0)?.bytes;
+            output.copy_from_slice(input);
+            Ok(())
+        }
+        types => Err(unexpected(types)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::{ExtraParams, Operand, OperandType, OperationType, SymmPerChannelQuantParams};
+
+    use crate::kernels::testing::OneOperation;
+
+    #[test]
+    fn quantize_rounds_ties_away_from_zero_and_saturates() {
+        let (_, data) = OneOperation::new(OperationType::QUANTIZE)
+            .tensor(
+                OperandType::TENSOR_FLOAT32,
+                &[6],
+                &[0.5_f32, -0.5, 1e30, -1e30, f32::INFINITY, f32::NAN],
+            )
+            .output_operand(
+                Operand::new(OperandType::TENSOR_QUANT8_ASYMM_SIGNED, &[]).with_quantization(1.0, 1),
+            )
+            .run_one::<i8>()
+            .unwrap();
+        assert_eq!(data, [2, 0, 127, -128, 127, 1]);
+    }
+
+    #[test]
+    fn cast_cuts_off_fractions_and_saturates() {
+        let cast = |ty| {
+            OneOperation::new(OperationType::CAST)
+                .tensor(
+                    OperandType::TENSOR_FLOAT32,
+                    &[5],
+                    &[-1.9_f32, 1.9, 1e30, f32::NEG_INFINITY, f32::NAN],
+                )
+                .output_operand(
+                    Operand::new(ty, &[])
+                        .with_quantization(if ty == OperandType::TENSOR_INT32 { 0.0 } else { 3.0 }, 0),
+                )
+        };
+        let (_, data) = cast(OperandType::TENSOR_INT32).run_one::<i32>().unwrap();
+        assert_eq!(data, [-1, 1, i32::MAX, i32::MIN, 0]);
+        let (_, data) = cast(OperandType::TENSOR_QUANT8_ASYMM).run_one::<u8>().unwrap();
+        assert_eq!(data, [0, 1, 255, 0, 0]);
+    }
+
+    #[test]
+    fn per_channel_scales_follow_their_dimension() {
+        let mut operand = Operand::new(OperandType::TENSOR_QUANT8_SYMM_PER_CHANNEL, &[2, 2, 2]);
+        operand.extra_params = ExtraParams::ChannelQuant(SymmPerChannelQuantParams {
+            scales: vec![1.0, 10.0],
+            channel_dim: 1,
+        });
+        let (_, data) = OneOperation::new(OperationType::DEQUANTIZE)
+            .operand(operand, &[1_i8, -1, 2, -2, 3, -3, 4, -4])
+            .output(OperandType::TENSOR_FLOAT32, &[])
+            .run_one::<f32>()
+            .unwrap();
+        assert_eq!(data, [1.0, -1.0, 20.0, -20.0, 3.0, -3.0, 40.0, -40.0]);
+    }
+}
