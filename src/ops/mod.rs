@@ -20,10 +20,13 @@ mod concatenation;
 mod fill;
 mod gather;
 mod logical;
+mod lookup;
+pub mod lsh_projection;
 mod normalization;
 mod pad;
 mod prelu;
 mod quantization;
+mod random;
 pub mod reduction;
 mod reshape;
 mod select;
@@ -93,10 +96,13 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     fill::ENTRIES,
     gather::ENTRIES,
     logical::ENTRIES,
+    lookup::ENTRIES,
+    lsh_projection::ENTRIES,
     normalization::ENTRIES,
     pad::ENTRIES,
     prelu::ENTRIES,
     quantization::ENTRIES,
+    random::ENTRIES,
     reduction::ENTRIES,
     reshape::ENTRIES,
     select::ENTRIES,

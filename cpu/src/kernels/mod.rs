@@ -12,14 +12,18 @@ mod comparison;
 mod concatenation;
 pub mod element;
 mod fill;
+mod fingerprint;
 pub mod fixed_point;
 pub mod fixed_point_functions;
 mod gather;
 mod logical;
+mod lookup;
+mod lsh_projection;
 mod normalization;
 mod pad;
 mod prelu;
 mod quantization;
+mod random;
 mod reduction;
 mod reshape;
 mod select;
@@ -47,10 +51,13 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     fill::KERNELS,
     gather::KERNELS,
     logical::KERNELS,
+    lookup::KERNELS,
+    lsh_projection::KERNELS,
     normalization::KERNELS,
     pad::KERNELS,
     prelu::KERNELS,
     quantization::KERNELS,
+    random::KERNELS,
     reduction::KERNELS,
     reshape::KERNELS,
     select::KERNELS,
