@@ -8,9 +8,19 @@
 //! Nothing here computes: the kernels are the device's.
 
 pub mod context;
+pub mod convolution;
+pub mod depthwise_convolution;
+pub mod filters;
+pub mod grouped_convolution;
+pub mod lsh_projection;
 pub mod padding;
+pub mod pooling;
+pub mod reduction;
 pub mod shapes;
 pub mod signature;
+pub mod slice;
+pub mod transpose;
+pub mod windows;
 
 mod activation;
 mod arg;
@@ -18,24 +28,21 @@ mod arithmetic;
 mod comparison;
 mod concatenation;
 mod fill;
+mod fully_connected;
 mod gather;
 mod logical;
 mod lookup;
-pub mod lsh_projection;
 mod normalization;
 mod pad;
 mod prelu;
 mod quantization;
 mod random;
-pub mod reduction;
 mod reshape;
 mod select;
-pub mod slice;
 mod softmax;
 mod split;
 mod tile;
 mod topk;
-pub mod transpose;
 mod unary;
 
 pub use context::{OpError, OperandInfo, OperationContext, Place, ShapeIssue};
@@ -93,13 +100,18 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     arithmetic::ENTRIES,
     comparison::ENTRIES,
     concatenation::ENTRIES,
+    convolution::ENTRIES,
+    depthwise_convolution::ENTRIES,
     fill::ENTRIES,
+    fully_connected::ENTRIES,
     gather::ENTRIES,
+    grouped_convolution::ENTRIES,
     logical::ENTRIES,
     lookup::ENTRIES,
     lsh_projection::ENTRIES,
     normalization::ENTRIES,
     pad::ENTRIES,
+    pooling::ENTRIES,
     prelu::ENTRIES,
     quantization::ENTRIES,
     random::ENTRIES,

@@ -198,6 +198,13 @@ impl Form {
         }
     }
 
+    /// The same, there since this version.
+    #[must_use]
+    pub const fn since(mut self, version: HalVersion) -> Form {
+        self.since = version;
+        self
+    }
+
     /// How many arguments the form takes, least and most.
     fn arity(&self) -> (usize, usize) {
         let trailing = self

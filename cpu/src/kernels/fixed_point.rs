@@ -5,7 +5,8 @@
 //! high multiply with ties towards positive infinity, then a rounding shift with ties away from zero.
 
 /// A positive real multiplier in fixed point: `mantissa / 2^31 * 2^exponent`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, bytemuck::Zeroable, bytemuck::Pod)]
+#[repr(C)]
 pub struct Multiplier {
     /// 0, or from 2^30 up to 2^31 - 1.
     pub mantissa: i32,

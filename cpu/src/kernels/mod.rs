@@ -10,18 +10,25 @@ mod blocks;
 mod broadcast;
 mod comparison;
 mod concatenation;
+mod convolution;
+mod depthwise_convolution;
 pub mod element;
 mod fill;
 mod fingerprint;
 pub mod fixed_point;
 pub mod fixed_point_functions;
+mod fully_connected;
 mod gather;
+mod image;
+mod layer;
 mod logical;
 mod lookup;
 mod lsh_projection;
 mod normalization;
 mod pad;
+mod pooling;
 mod prelu;
+mod products;
 mod quantization;
 mod random;
 mod reduction;
@@ -48,13 +55,17 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     arithmetic::KERNELS,
     comparison::KERNELS,
     concatenation::KERNELS,
+    convolution::KERNELS,
+    depthwise_convolution::KERNELS,
     fill::KERNELS,
+    fully_connected::KERNELS,
     gather::KERNELS,
     logical::KERNELS,
     lookup::KERNELS,
     lsh_projection::KERNELS,
     normalization::KERNELS,
     pad::KERNELS,
+    pooling::KERNELS,
     prelu::KERNELS,
     quantization::KERNELS,
     random::KERNELS,

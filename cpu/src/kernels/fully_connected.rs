@@ -1,0 +1,109 @@
+//! FULLY_CONNECTED: every unit is the product of its weights with the input.
+
+use nnhal::hal::OperationType;
+
+use super::convolution::TILE;
+use super::layer::{self, Arithmetic, Layer, LayerScratch, ScratchLengths};
+use super::products::Product;
+use crate::kernel::{Kernel, KernelContext, KernelError};
+
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::FULLY_CONNECTED, fully_connected)];
+
+fn fully_connected(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let weights = context.inputs.tensor(1)?.shape;
+    let layer = FullyConnected {
+        batch: context.outputs.tensor(0)?.shape.dim(0) as usize,
+        units: weights.dim(0) as usize,
+        size: weights.dim(1) as usize,
+    };
+    layer::compute(context, 3, layer.units, &layer)
+}
+
+struct FullyConnected {
+    batch: usize,
+    units: usize,
+    size: usize,
+}
+
+impl Layer for FullyConnected {
+    fn scratch(&self) -> ScratchLengths {
+        ScratchLengths {
+            patches: self.batch * self.size,
+            // The weights are converted row by row: most are used only once.
+            weights: self.size,
+            sums: 0,
+        }
+    }
+
+    fn compute<A: Arithmetic>(
+        &self,
+        arithmetic: &A,
+        input: &[A::Input],
+        weights: &[A::Weight],
+        output: &mut [A::Output],
+        scratch: LayerScratch<'_, A::Operand>,
+    ) {
+        for (operand, element) in scratch.patches.iter_mut().zip(input) {
+            *operand = arithmetic.input(*element);
+        }
+        let tiles = self.batch / TILE * TILE;
+        let column = |row: usize| &scratch.patches[row * self.size..];
+        for (unit, row) in weights.chunks_exact(self.size).enumerate() {
+            for (operand, weight) in scratch.weights.iter_mut().zip(row) {
+                *operand = arithmetic.weight(*weight);
+            }
+            for first in (0..tiles).step_by(TILE) {
+                let columns: [_; TILE] = std::array::from_fn(|index| column(first + index));
+                let sums = A::Operand::dots(scratch.weights, columns);
+                for (index, sum) in sums.into_iter().enumerate() {
+                    output[(first + index) * self.units + unit] = arithmetic.finish(unit, sum);
+                }
+            }
+            for at in tiles..self.batch {
+                let [sum] = A::Operand::dots(scratch.weights, [column(at)]);
+                output[at * self.units + unit] = arithmetic.finish(unit, sum);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::{OperandType as T, OperationType};
+
+    use crate::kernels::testing::OneOperation;
+
+    fn fully_connected(input: &[u32], weights: &[u32]) -> Result<(Vec<u32>, Vec<f32>), String> {
+        let ramp = |dims: &[u32]| -> Vec<f32> {
+            (0..dims.iter().product::<u32>())
+                .map(|value| value as f32)
+                .collect()
+        };
+        OneOperation::new(OperationType::FULLY_CONNECTED)
+            .tensor(T::TENSOR_FLOAT32, input, &ramp(input))
+            .tensor(T::TENSOR_FLOAT32, weights, &ramp(weights))
+            .tensor(T::TENSOR_FLOAT32, &weights[..1], &ramp(&weights[..1]))
+            .i32(0)
+            .output(T::TENSOR_FLOAT32, &[0; 2])
+            .run_one()
+    }
+
+    #[test]
+    fn input_of_higher_rank_is_taken_as_rows() {
+        let (dims, data) = fully_connected(&[5, 1, 2], &[2, 2]).unwrap();
+        assert_eq!(dims, [5, 2]);
+        assert_eq!(data, [1.0, 4.0, 3.0, 14.0, 5.0, 24.0, 7.0, 34.0, 9.0, 44.0]);
+    }
+
+    #[test]
+    fn no_rows_give_no_output() {
+        assert_eq!(fully_connected(&[0, 2], &[3, 2]), Ok((vec![0, 3], vec![])));
+    }
+
+    #[test]
+    fn sizes_that_do_not_fit_give_an_error() {
+        assert!(fully_connected(&[1, 3], &[1, 2]).is_err());
+        assert!(fully_connected(&[1, 0], &[1, 0]).is_err());
+        assert!(fully_connected(&[1, 1], &[0, 1]).is_err());
+    }
+}

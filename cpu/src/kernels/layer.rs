@@ -1,0 +1,240 @@
+//! What convolutions and fully connected layers have in common: inputs 0, 1 and 2 are input, weights and bias, and
+//! every output is a sum of products, the bias and an activation.
+//!
+//! Floats are summed in `f32`. Quantised values are summed exactly in 32 bits, less their zero points, then rescaled
+//! once: by input scale * filter scale / output scale as a fixed-point [`Multiplier`]. Of an unquantised filter
+//! scale the product is one of 32-bit floats, of a per-channel one of 64-bit floats, as in TFLite's kernels.
+
+use half::f16;
+use nnhal::hal::OperandType;
+use nnhal::ops::OpError;
+
+use super::activation_range::Activation;
+use super::element::{Float, Quant8};
+use super::fixed_point::Multiplier;
+use super::products::Product;
+use crate::kernel::{KernelContext, KernelError};
+
+/// How the elements of one combination of types become products and outputs.
+pub(super) trait Arithmetic {
+    type Input: Copy;
+    type Weight: Copy;
+    type Output: Copy;
+    type Operand: Product;
+
+    fn input(&self, element: Self::Input) -> Self::Operand;
+
+    fn weight(&self, element: Self::Weight) -> Self::Operand;
+
+    /// The output for a sum of products of this output channel.
+    fn finish(&self, channel: usize, sum: <Self::Operand as Product>::Sum) -> Self::Output;
+}
+
+/// How many elements of scratch memory a layer needs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ScratchLengths {
+    pub(super) patches: usize,
+    pub(super) weights: usize,
+    pub(super) sums: usize,
+}
+
+/// Scratch memory of a layer.
+pub(super) struct LayerScratch<'a, P: Product> {
+    pub(super) patches: &'a mut [P],
+    pub(super) weights: &'a mut [P],
+    pub(super) sums: &'a mut [P::Sum],
+}
+
+/// A layer over any arithmetic.
+pub(super) trait Layer {
+    fn scratch(&self) -> ScratchLengths;
+
+    fn compute<A: Arithmetic>(
+        &self,
+        arithmetic: &A,
+        input: &[A::Input],
+        weights: &[A::Weight],
+        output: &mut [A::Output],
+        scratch: LayerScratch<'_, A::Operand>,
+    );
+}
+
+/// Computes a layer with the types of its operands. Input `activation` holds the fused activation; there are
+/// `channels` output channels, as many as elements of the bias.
+pub(super) fn compute(
+    context: &mut KernelContext<'_>,
+    activation: usize,
+    channels: usize,
+    layer: &impl Layer,
+) -> Result<(), KernelError> {
+    let activation = Activation::from_code(activation, context.inputs.i32(activation)?)?;
+    let (input, weights) = (context.inputs.tensor(0)?.ty(), context.inputs.tensor(1)?.ty());
+    match (input, weights) {
+        (OperandType::TENSOR_FLOAT32, _) => float::<f32>(context, activation, layer),
+        (OperandType::TENSOR_FLOAT16, _) => float::<f16>(context, activation, layer),
+        (OperandType::TENSOR_QUANT8_ASYMM, OperandType::TENSOR_QUANT8_ASYMM) => {
+            quantized::<u8, u8>(context, activation, channels, layer)
+        }
+        (OperandType::TENSOR_QUANT8_ASYMM, _) => quantized::<u8, i8>(context, activation, channels, layer),
+        (OperandType::TENSOR_QUANT8_ASYMM_SIGNED, _) => {
+            quantized::<i8, i8>(context, activation, channels, layer)
+        }
+        (ty, _) => Err(OpError::input(0, format!("is {ty}, which this operation does not take")).into()),
+    }
+}
+
+struct FloatArithmetic<'a, T> {
+    bias: &'a [T],
+    low: f32,
+    high: f32,
+}
+
+impl<T: Float> Arithmetic for FloatArithmetic<'_, T> {
+    type Input = T;
+    type Weight = T;
+    type Output = T;
+    type Operand = f32;
+
+    #[inline]
+    fn input(&self, element: T) -> f32 {
+        element.to_f32()
+    }
+
+    #[inline]
+    fn weight(&self, element: T) -> f32 {
+        element.to_f32()
+    }
+
+    #[inline]
+    fn finish(&self, channel: usize, sum: f32) -> T {
+        let sum = sum + self.bias[channel].to_f32();
+        // Not `clamp`: a NaN stays one.
+        T::from_f32(if sum < self.low {
+            self.low
+        } else if sum > self.high {
+            self.high
+        } else {
+            sum
+        })
+    }
+}
+
+fn float<T: Float>(
+    context: &mut KernelContext<'_>,
+    activation: Activation,
+    layer: &impl Layer,
+) -> Result<(), KernelError> {
+    let (low, high) = activation.range();
+    let arithmetic = FloatArithmetic {
+        bias: context.inputs.data::<T>(2)?,
+        low,
+        high,
+    };
+    let lengths = layer.scratch();
+    let [patches, weights, sums] =
+        context
+            .scratch
+            .carve::<f32, 3>([lengths.patches, lengths.weights, lengths.sums])?;
+    layer.compute(
+        &arithmetic,
+        context.inputs.data::<T>(0)?,
+        context.inputs.data::<T>(1)?,
+        context.outputs.data::<T>(0)?,
+        LayerScratch {
+            patches,
+            weights,
+            sums,
+        },
+    );
+    Ok(())
+}
+
+struct QuantizedArithmetic<'a, T, W> {
+    input_zero: i32,
+    weight_zero: i32,
+    bias: &'a [i32],
+    /// One for each channel.
+    multipliers: &'a [Multiplier],
+    output_zero: i32,
+    low: i32,
+    high: i32,
+    types: std::marker::PhantomData<(T, W)>,
+}
+
+impl<T: Quant8, W: Quant8> Arithmetic for QuantizedArithmetic<'_, T, W> {
+    type Input = T;
+    type Weight = W;
+    type Output = T;
+    type Operand = i16;
+
+    #[inline]
+    fn input(&self, element: T) -> i16 {
+        // Both are within 8 bits of the same type: the difference is within 9.
+        (element.to_i32() - self.input_zero) as i16
+    }
+
+    #[inline]
+    fn weight(&self, element: W) -> i16 {
+        (element.to_i32() - self.weight_zero) as i16
+    }
+
+    #[inline]
+    fn finish(&self, channel: usize, sum: i32) -> T {
+        let value = self.multipliers[channel].apply(sum.wrapping_add(self.bias[channel]));
+        T::saturate(value.saturating_add(self.output_zero).clamp(self.low, self.high))
+    }
+}
+
+fn quantized<T: Quant8, W: Quant8>(
+    context: &mut KernelContext<'_>,
+    activation: Activation,
+    channels: usize,
+    layer: &impl Layer,
+) -> Result<(), KernelError> {
+    let (input, weights) = (context.inputs.tensor(0)?, context.inputs.tensor(1)?);
+    let output = context.outputs.tensor(0)?;
+    let (output_scale, output_zero) = (output.scale(), output.zero_point());
+    let (low, high) = activation.quantized_range(output_scale, output_zero, T::LEAST, T::MOST);
+    let lengths = layer.scratch();
+    let [patches, operands, sums, multipliers] = context.scratch.carve::<u8, 4>([
+        lengths.patches * size_of::<i16>(),
+        lengths.weights * size_of::<i16>(),
+        lengths.sums * size_of::<i32>(),
+        channels * size_of::<Multiplier>(),
+    ])?;
+    let multipliers: &mut [Multiplier] = bytemuck::cast_slice_mut(multipliers);
+    match context.inputs.rules().channel_quant(1) {
+        Some(params) => {
+            for (multiplier, scale) in multipliers.iter_mut().zip(&params.scales) {
+                let product = f64::from(input.scale()) * f64::from(*scale);
+                *multiplier = Multiplier::new(product / f64::from(output_scale));
+            }
+        }
+        None => {
+            let product = f64::from(input.scale() * weights.scale());
+            multipliers.fill(Multiplier::new(product / f64::from(output_scale)));
+        }
+    }
+    let arithmetic = QuantizedArithmetic::<T, W> {
+        input_zero: input.zero_point(),
+        weight_zero: weights.zero_point(),
+        bias: context.inputs.data::<i32>(2)?,
+        multipliers,
+        output_zero,
+        low,
+        high,
+        types: std::marker::PhantomData,
+    };
+    layer.compute(
+        &arithmetic,
+        input.data::<T>()?,
+        weights.data::<W>()?,
+        output.into_data::<T>()?,
+        LayerScratch {
+            patches: bytemuck::cast_slice_mut(patches),
+            weights: bytemuck::cast_slice_mut(operands),
+            sums: bytemuck::cast_slice_mut(sums),
+        },
+    );
+    Ok(())
+}
