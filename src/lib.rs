@@ -6,6 +6,8 @@
 
 pub mod diag;
 pub mod fence;
+#[allow(unsafe_code)]
+pub mod fmq;
 pub mod hal;
 pub mod ops;
 #[allow(unsafe_code)]

@@ -119,6 +119,12 @@ impl Mapping {
         // so its bytes neither change nor vanish. Seals cannot be removed.
         Some(unsafe { std::slice::from_raw_parts(self.raw.as_ptr(), self.raw.len()) })
     }
+
+    /// The start of the mapping, page-aligned if the mapping's offset is. For structures of atomics only.
+    #[cfg_attr(loom, expect(dead_code))]
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        self.raw.as_mut_ptr()
+    }
 }
 
 #[cfg(test)]

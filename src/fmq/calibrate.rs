@@ -1,0 +1,108 @@
+//! How long polling takes on this machine, measured once per process, so that windows in time become counts of
+//! polls and no poll reads the clock.
+
+use std::hint::black_box;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::sys::{cpu, sched};
+use crate::time::{Clock, MonotonicClock};
+
+/// Fractional bits of the durations here: a poll may take less than a nanosecond.
+const FRACTION_BITS: u32 = 8;
+
+/// What this machine can do about waiting.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PollRates {
+    /// Duration of a poll alone, in 1/256 ns.
+    eager: u64,
+    /// Duration of a poll and a pause, in 1/256 ns.
+    paused: u64,
+    /// Processors this process may use.
+    pub(super) cpus: u32,
+}
+
+impl PollRates {
+    /// The rates of this machine; the first call in a process takes about 50 us.
+    pub(super) fn get() -> Self {
+        static RATES: OnceLock<PollRates> = OnceLock::new();
+        *RATES.get_or_init(|| Self {
+            eager: measure(4000, || {}),
+            paused: measure(200, cpu::relax),
+            // Unknown is as good as one: then nobody spins while the other side may need the processor.
+            cpus: sched::allowed_cpus().map_or(1, |cpus| cpus.len() as u32),
+        })
+    }
+
+    /// Rates as given, for tests of what is computed from them.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn of(eager_ns: u64, paused_ns: u64, cpus: u32) -> Self {
+        Self {
+            eager: eager_ns << FRACTION_BITS,
+            paused: paused_ns << FRACTION_BITS,
+            cpus,
+        }
+    }
+
+    /// How many polls without a pause take `nanos`.
+    pub(super) fn eager_polls(&self, nanos: u64) -> u32 {
+        polls(nanos, self.eager)
+    }
+
+    /// How many polls with a pause take `nanos`.
+    pub(super) fn paused_polls(&self, nanos: u64) -> u32 {
+        polls(nanos, self.paused)
+    }
+
+    /// How long that many polls of each kind took, in nanoseconds.
+    pub(super) fn nanos(&self, eager_polls: u64, paused_polls: u64) -> u64 {
+        let eager = eager_polls.saturating_mul(self.eager);
+        let paused = paused_polls.saturating_mul(self.paused);
+        eager.saturating_add(paused) >> FRACTION_BITS
+    }
+}
+
+fn polls(nanos: u64, each: u64) -> u32 {
+    u32::try_from(nanos.saturating_mul(1 << FRACTION_BITS) / each).unwrap_or(u32::MAX)
+}
+
+/// The shortest of several measurements, since anything that disturbs one makes it longer.
+fn measure(polls: u64, pause: impl Fn()) -> u64 {
+    let word = AtomicU64::new(0);
+    let once = || {
+        let start = MonotonicClock.now();
+        for expected in 1..=polls {
+            if black_box(&word).load(Ordering::Relaxed) == expected {
+                break;
+            }
+            pause();
+        }
+        let nanos = MonotonicClock.now().saturating_since(start).as_nanos() as u64;
+        (nanos << FRACTION_BITS) / polls
+    };
+    (0..5).map(|_| once()).min().unwrap_or(0).max(1)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_become_polls_and_polls_become_time() {
+        let rates = PollRates::of(2, 50, 2);
+        assert_eq!(rates.eager_polls(1000), 500);
+        assert_eq!(rates.paused_polls(50_000), 1000);
+        assert_eq!(rates.nanos(500, 1000), 51_000);
+        assert_eq!(rates.paused_polls(u64::MAX), u32::MAX);
+    }
+
+    #[test]
+    fn this_machine_polls_in_between_a_tenth_of_a_nanosecond_and_ten_microseconds() {
+        let rates = PollRates::get();
+        assert!(
+            (25..2_560_000).contains(&rates.eager) && (25..2_560_000).contains(&rates.paused),
+            "{rates:?}"
+        );
+        assert!(rates.cpus >= 1);
+    }
+}

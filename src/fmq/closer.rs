@@ -1,0 +1,67 @@
+//! Ending a channel from any thread.
+
+use std::sync::Arc;
+
+use super::layout::AWAKE;
+use super::memory::RingMemory;
+use super::parked::Parked;
+use super::sync::{Ordering, fence};
+
+/// Ends both rings of a channel end, for whoever learns that the peer is gone: usually the thread that watches the
+/// peer's socket or pid descriptor.
+#[derive(Clone, Debug)]
+pub struct ChannelCloser {
+    produced: Arc<RingMemory>,
+    consumed: Arc<RingMemory>,
+    parked: Arc<Parked>,
+}
+
+impl ChannelCloser {
+    pub(super) fn new(produced: Arc<RingMemory>, consumed: Arc<RingMemory>, parked: Arc<Parked>) -> Self {
+        Self {
+            produced,
+            consumed,
+            parked,
+        }
+    }
+
+    /// Closes both rings and makes sure that this process's consumer does not sleep on: it and the producer report the
+    /// end, after the packets that are already there. Returns when the consumer is up, if it slept.
+    ///
+    /// It may be called any number of times.
+    pub fn close(&self) {
+        self.parked.set_closed();
+        close_ring(&self.produced);
+        close_ring(&self.consumed);
+        // The consumer sets `asleep`, fences, and looks at `closed`; here it is the other way round, so either it sees
+        // the end or this sees it asleep. A hostile peer can put the doorbell word back between the store in
+        // `close_ring` and the wake, so waking is repeated until the consumer has left.
+        fence(Ordering::SeqCst);
+        while self.parked.is_asleep() {
+            self.parked.wait_until_up();
+            close_ring(&self.consumed);
+        }
+    }
+
+    /// What a hostile peer can do to a sleeper's word and to the shared end.
+    #[cfg(all(test, loom))]
+    pub(super) fn tamper(&self) {
+        let doorbell = &self.consumed.control().doorbell;
+        doorbell.sleeper.store(super::layout::SLEEPING, Ordering::Relaxed);
+        doorbell.closed.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether [`ChannelCloser::close`] was called on this end.
+    pub fn is_closed(&self) -> bool {
+        self.parked.is_closed()
+    }
+}
+
+/// Marks a ring as ended and wakes its sleeper, on whichever side.
+pub(super) fn close_ring(ring: &RingMemory) {
+    let doorbell = &ring.control().doorbell;
+    doorbell.closed.store(1, Ordering::Release);
+    fence(Ordering::SeqCst);
+    doorbell.sleeper.store(AWAKE, Ordering::Relaxed);
+    ring.wake();
+}

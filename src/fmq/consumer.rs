@@ -1,0 +1,268 @@
+//! The receiving end of a ring.
+
+use std::sync::Arc;
+
+use super::closer::close_ring;
+use super::error::{Misbehaviour, ReceiveError};
+use super::layout::{AWAKE, PAYLOAD_WORDS, SLEEPING, cell_count, idle_stamp, sequence_word, stamp};
+use super::memory::RingMemory;
+use super::packet::Packet;
+use super::parked::Parked;
+use super::sync::{Ordering, fence};
+use super::wait::{Spin, WaitPolicy, WaitSettings};
+use crate::sys::futex;
+use crate::time::{Clock, Deadline, MonotonicClock};
+
+/// Receives packets. Dropping it closes the ring.
+#[derive(Debug)]
+pub struct Consumer {
+    ring: Arc<RingMemory>,
+    parked: Arc<Parked>,
+    /// Position of the next cell to read; never read back from the ring.
+    position: u64,
+    policy: WaitPolicy,
+    poison: Option<Misbehaviour>,
+}
+
+impl Consumer {
+    pub(super) fn new(ring: Arc<RingMemory>, parked: Arc<Parked>, settings: WaitSettings) -> Self {
+        Self {
+            ring,
+            parked,
+            position: 0,
+            policy: WaitPolicy::new(settings),
+            poison: None,
+        }
+    }
+
+    /// A buffer for the longest packet of this ring.
+    pub fn new_packet(&self) -> Packet {
+        Packet::with_room_for(self.ring.capacity() as usize)
+    }
+
+    /// Sets how to wait from now on.
+    pub fn set_wait(&mut self, settings: WaitSettings) {
+        self.policy = WaitPolicy::new(settings);
+    }
+
+    /// How this end waits.
+    pub fn policy(&self) -> &WaitPolicy {
+        &self.policy
+    }
+
+    /// Receives the next packet if it is there; `false` if not.
+    ///
+    /// # Errors
+    /// [`ReceiveError::Closed`] if there is none and none will come, [`ReceiveError::Poisoned`].
+    #[inline]
+    pub fn try_receive(&mut self, packet: &mut Packet) -> Result<bool, ReceiveError> {
+        if let Some(word) = self.poll()? {
+            self.take(word, packet)?;
+            return Ok(true);
+        }
+        if !self.is_closed() {
+            return Ok(false);
+        }
+        // What was sent before the end still counts.
+        match self.poll()? {
+            Some(word) => self.take(word, packet).map(|()| true),
+            None => Err(ReceiveError::Closed),
+        }
+    }
+
+    /// Receives the next packet, waiting for it until `deadline`: first by polling, as long as the policy finds it
+    /// worthwhile, then asleep. The deadline is looked at every 20 us of polling.
+    ///
+    /// # Errors
+    /// [`ReceiveError`]; after `TimedOut` the call can be repeated.
+    #[inline]
+    pub fn receive(&mut self, packet: &mut Packet, deadline: Deadline) -> Result<(), ReceiveError> {
+        let mut spin = self.policy.start();
+        loop {
+            if let Some(word) = self.poll()? {
+                self.policy.record(spin.waited());
+                return self.take(word, packet);
+            }
+            if !spin.next() {
+                break;
+            }
+        }
+        self.receive_slow(packet, deadline, spin)
+    }
+
+    /// Whether a packet is there, or the end, or an error: whether [`Consumer::receive`] would return at once.
+    #[inline]
+    pub fn is_ready(&mut self) -> bool {
+        !matches!(self.poll(), Ok(None)) || self.is_closed()
+    }
+
+    /// Whether the ring has ended; packets sent before may still be there.
+    pub fn is_closed(&self) -> bool {
+        self.parked.is_closed() || self.ring.control().doorbell.closed.load(Ordering::Acquire) != 0
+    }
+
+    /// Goes on polling past the first stretch, then sleeps.
+    #[cold]
+    fn receive_slow(
+        &mut self,
+        packet: &mut Packet,
+        deadline: Deadline,
+        mut spin: Spin,
+    ) -> Result<(), ReceiveError> {
+        while !self.is_closed() && !is_past(deadline) && spin.next_stretch() {
+            loop {
+                if let Some(word) = self.poll()? {
+                    self.policy.record(spin.waited());
+                    return self.take(word, packet);
+                }
+                if !spin.next() {
+                    break;
+                }
+            }
+        }
+        spin.stop();
+        let start = self.policy.is_adaptive().then(|| MonotonicClock.now());
+        let ready = self.sleep(deadline);
+        if let Some(start) = start {
+            let slept = MonotonicClock.now().saturating_since(start);
+            self.policy.record(spin.waited().and_slept(slept));
+        }
+        let word = ready?;
+        self.take(word, packet)
+    }
+
+    /// Sleeps until the next cell is there; returns its sequence word.
+    fn sleep(&mut self, deadline: Deadline) -> Result<u64, ReceiveError> {
+        let ring = Arc::clone(&self.ring);
+        let sleeper = &ring.control().doorbell.sleeper;
+        let result = loop {
+            self.parked.enter();
+            sleeper.store(SLEEPING, Ordering::Relaxed);
+            // Orders the announcement before the last look; producer and closer have the mirror image of it.
+            fence(Ordering::SeqCst);
+            match self.poll() {
+                Ok(None) => {}
+                Ok(Some(word)) => break Ok(word),
+                Err(error) => break Err(error),
+            }
+            if self.is_closed() {
+                // A packet may have been sent between the look above and the end.
+                break self.poll().and_then(|word| word.ok_or(ReceiveError::Closed));
+            }
+            match self.ring.sleep(SLEEPING, deadline) {
+                Ok(futex::Wait::TimedOut) => {
+                    break self.poll().and_then(|word| word.ok_or(ReceiveError::TimedOut));
+                }
+                // The peer can change the word again and again, which must not outlast the deadline.
+                Ok(_) if is_past(deadline) => {
+                    break self.poll().and_then(|word| word.ok_or(ReceiveError::TimedOut));
+                }
+                Ok(_) => {}
+                Err(error) => break Err(error.into()),
+            }
+        };
+        sleeper.store(AWAKE, Ordering::Relaxed);
+        self.parked.leave();
+        result
+    }
+
+    /// The sequence word of the next packet's first cell, once it is there.
+    #[inline(always)]
+    fn poll(&mut self) -> Result<Option<u64>, ReceiveError> {
+        if let Some(misbehaviour) = self.poison {
+            return Err(misbehaviour.into());
+        }
+        // A relaxed load and a fence, since other loads are not defined on memory that is mapped read-only.
+        let word = self.ring.cell(self.position).sequence.load(Ordering::Relaxed);
+        if stamp(word) == idle_stamp(self.position, u64::from(self.ring.capacity())) {
+            return Ok(None);
+        }
+        self.committed(word)
+    }
+
+    #[inline(always)]
+    fn committed(&mut self, word: u64) -> Result<Option<u64>, ReceiveError> {
+        if stamp(word) == sequence_word(self.position, 0) {
+            fence(Ordering::Acquire);
+            return Ok(Some(word));
+        }
+        Err(self.poison(Misbehaviour::Sequence {
+            position: self.position,
+            found: word,
+        }))
+    }
+
+    /// Copies the packet whose first cell has the sequence word `word`, and frees its cells.
+    #[inline(always)]
+    fn take(&mut self, word: u64, packet: &mut Packet) -> Result<(), ReceiveError> {
+        let cells = cell_count(word);
+        if cells == 1
+            && let Some([payload]) = packet.fill(1)
+        {
+            self.copy(self.position, payload);
+        } else {
+            self.take_long(cells, packet)?;
+        }
+        self.position += u64::from(cells);
+        self.ring
+            .control()
+            .progress
+            .consumed
+            .store(self.position, Ordering::Release);
+        Ok(())
+    }
+
+    #[cold]
+    fn take_long(&mut self, cells: u16, packet: &mut Packet) -> Result<(), ReceiveError> {
+        let capacity = self.ring.capacity();
+        let misbehaviour = if cells == 0 || u32::from(cells) > capacity {
+            Err(Misbehaviour::PacketLength {
+                position: self.position,
+                cells,
+                capacity,
+            })
+        } else {
+            self.copy_all(cells, packet.grow(usize::from(cells)))
+        };
+        misbehaviour.map_err(|misbehaviour| {
+            packet.clear();
+            self.poison(misbehaviour)
+        })
+    }
+
+    /// Copies every cell of a packet, checking that each belongs to it.
+    fn copy_all(&self, cells: u16, payloads: &mut [[u64; PAYLOAD_WORDS]]) -> Result<(), Misbehaviour> {
+        let mut count = cells;
+        for (position, payload) in (self.position..).zip(payloads) {
+            let found = self.ring.cell(position).sequence.load(Ordering::Relaxed);
+            if found != sequence_word(position, count) {
+                return Err(Misbehaviour::Sequence { position, found });
+            }
+            self.copy(position, payload);
+            count = 0;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn copy(&self, position: u64, payload: &mut [u64; PAYLOAD_WORDS]) {
+        for (word, slot) in payload.iter_mut().zip(&self.ring.cell(position).payload) {
+            *word = slot.load(Ordering::Relaxed);
+        }
+    }
+
+    fn poison(&mut self, misbehaviour: Misbehaviour) -> ReceiveError {
+        self.poison = Some(misbehaviour);
+        misbehaviour.into()
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        close_ring(&self.ring);
+    }
+}
+
+fn is_past(deadline: Deadline) -> bool {
+    !deadline.is_none() && deadline.is_past(MonotonicClock.now())
+}

@@ -1,0 +1,153 @@
+//! Every interleaving of small sessions. Run with
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p nnhal --lib fmq:: --target-dir target/loom`.
+//!
+//! A lost wake-up shows as a deadlock, which loom reports; a cell seen before its content, as a wrong value.
+
+use std::sync::Arc;
+
+use loom::thread;
+
+use super::closer::ChannelCloser;
+use super::memory::RingMemory;
+use super::parked::Parked;
+use super::*;
+use crate::time::Deadline;
+
+fn ring(cells: u32) -> (Producer, Consumer, ChannelCloser) {
+    let (ring, back) = (Arc::new(RingMemory::new(cells)), Arc::new(RingMemory::new(1)));
+    let (here, there) = (Arc::new(Parked::new()), Arc::new(Parked::new()));
+    let consumer = Consumer::new(Arc::clone(&ring), Arc::clone(&here), WaitSettings::Sleep);
+    let closer = ChannelCloser::new(back, Arc::clone(&ring), here);
+    (Producer::new(ring, there), consumer, closer)
+}
+
+fn words(packet: &Packet) -> Vec<u64> {
+    bytemuck::cast_slice(packet.bytes()).to_vec()
+}
+
+/// A packet of so many cells whose first words count up from `first`.
+fn packet_of(first: u64, cells: usize) -> Vec<u8> {
+    (first..)
+        .take(cells)
+        .flat_map(|word| {
+            let mut cell = [0; PAYLOAD_BYTES];
+            cell[..8].copy_from_slice(&word.to_ne_bytes());
+            cell
+        })
+        .collect()
+}
+
+fn model(run: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(run);
+}
+
+#[test]
+fn sleeping_consumer_misses_no_packet_and_no_end() {
+    model(|| {
+        let (mut producer, mut consumer, _closer) = ring(2);
+        let sender = thread::spawn(move || {
+            producer.send(&packet_of(1, 1)).unwrap();
+            producer.send(&packet_of(2, 1)).unwrap();
+        });
+        let mut packet = consumer.new_packet();
+        for expected in [1, 2] {
+            consumer.receive(&mut packet, Deadline::NONE).unwrap();
+            assert_eq!(words(&packet), [expected]);
+        }
+        assert_eq!(
+            consumer.receive(&mut packet, Deadline::NONE),
+            Err(ReceiveError::Closed)
+        );
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn packet_of_several_cells_is_seen_whole() {
+    model(|| {
+        let (mut producer, mut consumer, _closer) = ring(4);
+        let sender = thread::spawn(move || {
+            producer.send(&packet_of(1, 3)).unwrap();
+            producer
+        });
+        let mut packet = consumer.new_packet();
+        consumer.receive(&mut packet, Deadline::NONE).unwrap();
+        assert_eq!(words(&packet), [1, 2, 3]);
+        drop(sender.join().unwrap());
+    });
+}
+
+#[test]
+fn cell_is_not_used_again_before_it_was_read() {
+    model(|| {
+        let (mut producer, mut consumer, _closer) = ring(1);
+        let sender = thread::spawn(move || {
+            for word in [1, 2] {
+                while producer.send(&packet_of(word, 1)) == Err(SendError::Full) {
+                    thread::yield_now();
+                }
+            }
+        });
+        let mut packet = consumer.new_packet();
+        for expected in [1, 2] {
+            consumer.receive(&mut packet, Deadline::NONE).unwrap();
+            assert_eq!(words(&packet), [expected]);
+        }
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn pushed_packets_are_announced_by_one_notify() {
+    model(|| {
+        let (mut producer, mut consumer, _closer) = ring(2);
+        let sender = thread::spawn(move || {
+            producer.push(&packet_of(1, 1)).unwrap();
+            producer.push(&packet_of(2, 1)).unwrap();
+            producer.notify();
+            producer
+        });
+        let mut packet = consumer.new_packet();
+        for expected in [1, 2] {
+            consumer.receive(&mut packet, Deadline::NONE).unwrap();
+            assert_eq!(words(&packet), [expected]);
+        }
+        drop(sender.join().unwrap());
+    });
+}
+
+#[test]
+fn closer_in_another_thread_ends_a_sleep() {
+    model(|| {
+        let (_producer, mut consumer, closer) = ring(1);
+        let watcher = thread::spawn(move || closer.close());
+        let mut packet = consumer.new_packet();
+        assert_eq!(
+            consumer.receive(&mut packet, Deadline::NONE),
+            Err(ReceiveError::Closed)
+        );
+        watcher.join().unwrap();
+    });
+}
+
+#[test]
+fn closer_ends_a_sleep_though_the_peer_puts_the_doorbell_back() {
+    model(|| {
+        let (producer, mut consumer, closer) = ring(1);
+        let hostile = closer.clone();
+        let peer = thread::spawn(move || {
+            hostile.tamper();
+            producer
+        });
+        let watcher = thread::spawn(move || closer.close());
+        let mut packet = consumer.new_packet();
+        assert_eq!(
+            consumer.receive(&mut packet, Deadline::NONE),
+            Err(ReceiveError::Closed)
+        );
+        watcher.join().unwrap();
+        drop(peer.join().unwrap());
+    });
+}

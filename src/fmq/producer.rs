@@ -1,0 +1,179 @@
+//! The sending end of a ring.
+
+use std::sync::Arc;
+
+use super::closer::close_ring;
+use super::error::{Misbehaviour, SendError};
+use super::layout::{AWAKE, Cell, PAYLOAD_BYTES, PAYLOAD_WORDS, SLEEPING, sequence_word};
+use super::memory::RingMemory;
+use super::parked::Parked;
+use super::sync::{Ordering, fence};
+
+/// Sends packets. Dropping it closes the ring.
+#[derive(Debug)]
+pub struct Producer {
+    ring: Arc<RingMemory>,
+    parked: Arc<Parked>,
+    /// Position of the next cell to fill; never read back from the ring.
+    position: u64,
+    /// Up to where the consumer is known to have read.
+    consumed: u64,
+    poison: Option<Misbehaviour>,
+}
+
+impl Producer {
+    pub(super) fn new(ring: Arc<RingMemory>, parked: Arc<Parked>) -> Self {
+        Self {
+            ring,
+            parked,
+            position: 0,
+            consumed: 0,
+            poison: None,
+        }
+    }
+
+    /// Bytes of the longest packet that can be sent at all.
+    pub fn max_packet_bytes(&self) -> usize {
+        self.ring.capacity() as usize * PAYLOAD_BYTES
+    }
+
+    /// Sends one packet and wakes the consumer if it sleeps.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing has been sent then.
+    #[inline]
+    pub fn send(&mut self, bytes: &[u8]) -> Result<(), SendError> {
+        self.push(bytes)?;
+        self.notify();
+        Ok(())
+    }
+
+    /// Sends one packet without looking whether the consumer sleeps; [`Producer::notify`] must follow the last of a
+    /// series.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing has been sent then.
+    #[inline]
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), SendError> {
+        let cells = bytes.len().div_ceil(PAYLOAD_BYTES).max(1);
+        self.reserve(cells, bytes.len())?;
+        let first = &bytes[..bytes.len().min(PAYLOAD_BYTES)];
+        if cells > 1 {
+            self.fill_rest(&bytes[PAYLOAD_BYTES..]);
+        }
+        // `reserve` has bounded the count by the capacity, which fits its 16 bits.
+        let word = sequence_word(self.position, cells as u16);
+        let cell = self.ring.cell(self.position);
+        fill(cell, first);
+        cell.sequence.store(word, Ordering::Release);
+        self.position += cells as u64;
+        Ok(())
+    }
+
+    /// Wakes the consumer if it sleeps.
+    #[inline]
+    pub fn notify(&self) {
+        let doorbell = &self.ring.control().doorbell;
+        // Orders the commit before the look at the sleeper; the consumer has the mirror image of it.
+        fence(Ordering::SeqCst);
+        if doorbell.sleeper.load(Ordering::Relaxed) == SLEEPING {
+            doorbell.sleeper.store(AWAKE, Ordering::Relaxed);
+            self.ring.wake();
+        }
+    }
+
+    /// How many cells could be sent at this moment.
+    ///
+    /// # Errors
+    /// [`SendError::Poisoned`].
+    pub fn room(&mut self) -> Result<usize, SendError> {
+        self.refresh_consumed()?;
+        Ok(self.free() as usize)
+    }
+
+    /// Whether the ring has ended.
+    pub fn is_closed(&self) -> bool {
+        self.ring.control().doorbell.closed.load(Ordering::Relaxed) != 0 || self.parked.is_closed()
+    }
+
+    /// Makes sure that `cells` cells are free.
+    #[inline]
+    fn reserve(&mut self, cells: usize, length: usize) -> Result<(), SendError> {
+        if cells as u64 <= self.free() && self.poison.is_none() && !self.is_closed() {
+            return Ok(());
+        }
+        self.reserve_slow(cells, length)
+    }
+
+    #[cold]
+    fn reserve_slow(&mut self, cells: usize, length: usize) -> Result<(), SendError> {
+        if let Some(misbehaviour) = self.poison {
+            return Err(misbehaviour.into());
+        }
+        if cells > self.ring.capacity() as usize {
+            return Err(SendError::TooLong {
+                length,
+                capacity: self.max_packet_bytes(),
+            });
+        }
+        if self.is_closed() {
+            return Err(SendError::Closed);
+        }
+        self.refresh_consumed()?;
+        if cells as u64 > self.free() {
+            Err(SendError::Full)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn refresh_consumed(&mut self) -> Result<(), SendError> {
+        if let Some(misbehaviour) = self.poison {
+            return Err(misbehaviour.into());
+        }
+        let claimed = self.ring.control().progress.consumed.load(Ordering::Acquire);
+        if claimed < self.consumed || claimed > self.position {
+            let misbehaviour = Misbehaviour::Consumed {
+                claimed,
+                from: self.consumed,
+                to: self.position,
+            };
+            self.poison = Some(misbehaviour);
+            return Err(misbehaviour.into());
+        }
+        self.consumed = claimed;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn free(&self) -> u64 {
+        // `consumed` never exceeds `position`, and `reserve` keeps their distance within the capacity.
+        u64::from(self.ring.capacity()) - (self.position - self.consumed)
+    }
+
+    /// Fills the cells after a packet's first.
+    fn fill_rest(&self, bytes: &[u8]) {
+        let positions = self.position + 1..;
+        for (chunk, position) in bytes.chunks(PAYLOAD_BYTES).zip(positions) {
+            let cell = self.ring.cell(position);
+            fill(cell, chunk);
+            cell.sequence.store(sequence_word(position, 0), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        close_ring(&self.ring);
+    }
+}
+
+/// Stores at most [`PAYLOAD_BYTES`] bytes as a cell's payload, zeros after them.
+#[inline(always)]
+fn fill(cell: &Cell, bytes: &[u8]) {
+    let mut words = [0_u64; PAYLOAD_BYTES / 8];
+    bytemuck::bytes_of_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
+    for (slot, word) in cell.payload.iter().zip(&words[..PAYLOAD_WORDS]) {
+        slot.store(*word, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,7 @@
+//! The atomics of the ring: the standard library's, or loom's where the protocol is model-checked.
+
+#[cfg(not(loom))]
+pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+#[cfg(loom)]
+pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

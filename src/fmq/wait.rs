@@ -1,0 +1,292 @@
+//! How long to poll before sleeping.
+//!
+//! Sleeping costs the waiter some 8 us of latency and the waker a system call; polling costs a processor. Which is
+//! better depends on how long the wait would be, which is learned: the policy keeps a short history of waits in classes
+//! of doubling length, and polls for as long as would have been cheapest over that history, counting a sleep as
+//! expensive as polling for the longest allowed window. So it polls through regular short waits, gives up at once where
+//! waits are long, and between the two polls as long as the short ones among them take.
+//!
+//! Where threads that want to run outnumber processors, waits last until the peer gets its turn, which is longer
+//! than any window, so polling stops by the same rule. Within one process, no more threads poll than there are
+//! processors.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::calibrate::PollRates;
+
+/// How an end of a ring waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitSettings {
+    /// Poll for a window that follows the measured waits, at most `max_window`.
+    Adaptive {
+        /// The longest window.
+        max_window: Duration,
+    },
+    /// Poll for this long, then sleep.
+    Fixed {
+        /// The window.
+        window: Duration,
+    },
+    /// Sleep at once: the low-power preference.
+    Sleep,
+}
+
+impl Default for WaitSettings {
+    /// Adaptive, with the 50 us that NNAPI's burst polls by default as the longest window.
+    fn default() -> Self {
+        Self::Adaptive {
+            max_window: Duration::from_micros(50),
+        }
+    }
+}
+
+/// How long a wait took and how it was spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waited {
+    /// Nanoseconds from the start of the wait to its end.
+    pub nanos: u64,
+    /// Whether the waiter slept.
+    pub slept: bool,
+}
+
+impl Waited {
+    pub(super) fn and_slept(self, slept: Duration) -> Self {
+        let slept = u64::try_from(slept.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            nanos: self.nanos.saturating_add(slept),
+            slept: true,
+        }
+    }
+}
+
+/// Classes of waits: below 512 ns, below 1 us and so on, doubling; the last has no bound.
+const CLASSES: usize = 14;
+const FIRST_CLASS_BITS: u32 = 9;
+/// The weight of a new wait in the history, and the total at which all weights are halved: 64 waits ago counts half.
+const WEIGHT: u32 = 16;
+const FULL: u32 = 64 * 2 * WEIGHT;
+/// Waits that fit the window change it slowly, so it is computed anew after this many.
+const REVIEW_AFTER: u32 = 16;
+
+/// Learns from past waits how long to poll in the next.
+#[derive(Clone, Debug)]
+pub struct WaitPolicy {
+    max_window: u64,
+    adaptive: bool,
+    /// The present window in nanoseconds.
+    window: u64,
+    weights: [u32; CLASSES],
+    total: u32,
+    since_review: u32,
+    rates: PollRates,
+}
+
+impl WaitPolicy {
+    /// A policy without history: it polls for the longest window until it has learned.
+    pub fn new(settings: WaitSettings) -> Self {
+        Self::with_rates(settings, PollRates::get())
+    }
+
+    fn with_rates(settings: WaitSettings, rates: PollRates) -> Self {
+        let (window, adaptive) = match settings {
+            WaitSettings::Adaptive { max_window } => (max_window, true),
+            WaitSettings::Fixed { window } => (window, false),
+            WaitSettings::Sleep => (Duration::ZERO, false),
+        };
+        // On a single processor the peer cannot run while this side polls.
+        let window = if rates.cpus < 2 { Duration::ZERO } else { window };
+        let max_window = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            max_window,
+            adaptive: adaptive && max_window > 0,
+            window: max_window,
+            weights: [0; CLASSES],
+            total: 0,
+            since_review: 0,
+            rates,
+        }
+    }
+
+    /// How long the next wait polls before it sleeps.
+    pub fn window(&self) -> Duration {
+        Duration::from_nanos(self.window)
+    }
+
+    /// Whether the window depends on what is recorded.
+    pub fn is_adaptive(&self) -> bool {
+        self.adaptive
+    }
+
+    /// Learns from a wait that is over.
+    #[inline]
+    pub fn record(&mut self, waited: Waited) {
+        if !self.adaptive {
+            return;
+        }
+        // The class is below CLASSES by its definition.
+        self.weights[class_of(waited.nanos)] += WEIGHT;
+        self.total += WEIGHT;
+        self.since_review += 1;
+        if waited.slept || self.since_review >= REVIEW_AFTER {
+            self.review();
+        }
+    }
+
+    /// Starts a wait.
+    #[inline]
+    pub(super) fn start(&self) -> Spin {
+        let eager = self.rates.eager_polls(self.window.min(EAGER_NANOS));
+        Spin {
+            left: eager,
+            eager_polls: eager,
+            paused_polls: 0,
+            paused: false,
+            window_left: self.window.saturating_sub(EAGER_NANOS),
+            rates: self.rates,
+            permit: None,
+        }
+    }
+
+    /// Computes the window that would have been cheapest over the history.
+    #[cold]
+    fn review(&mut self) {
+        self.since_review = 0;
+        if self.total >= FULL {
+            self.weights.iter_mut().for_each(|weight| *weight /= 2);
+            self.total = self.weights.iter().sum();
+        }
+        let total = u64::from(self.total);
+        let sleep_cost = self.max_window;
+        let (mut best_window, mut best_cost) = (0, total.saturating_mul(sleep_cost));
+        let (mut caught, mut polled) = (0_u64, 0_u64);
+        for (class, &weight) in self.weights.iter().enumerate().take(CLASSES - 1) {
+            let window = class_end(class);
+            if class > 0 && class_end(class - 1) >= self.max_window {
+                break;
+            }
+            let window = window.min(self.max_window);
+            caught += u64::from(weight);
+            polled = polled.saturating_add(u64::from(weight).saturating_mul(window / 4 * 3));
+            let missed = (total - caught).saturating_mul(window.saturating_add(sleep_cost));
+            let cost = polled.saturating_add(missed);
+            if cost < best_cost {
+                (best_window, best_cost) = (window, cost);
+            }
+        }
+        self.window = best_window;
+    }
+}
+
+fn class_of(nanos: u64) -> usize {
+    let bits = (u64::BITS - nanos.leading_zeros()).saturating_sub(FIRST_CLASS_BITS) as usize;
+    bits.min(CLASSES - 1)
+}
+
+/// The waits of a class are shorter than this many nanoseconds.
+fn class_end(class: usize) -> u64 {
+    1 << (FIRST_CLASS_BITS as usize + class)
+}
+
+/// For so long a wait polls without pausing, so that the shortest round trips are seen at once.
+const EAGER_NANOS: u64 = 1000;
+/// For so long a wait polls with pauses before it looks at the deadline and the end again.
+const STRETCH_NANOS: u64 = 20_000;
+
+/// Threads of this process that poll with pauses.
+static SPINNING: AtomicU32 = AtomicU32::new(0);
+
+/// One wait's polling.
+#[derive(Debug)]
+pub(super) struct Spin {
+    /// Polls left in this stretch.
+    left: u32,
+    /// Polls planned without pause.
+    eager_polls: u32,
+    /// Polls planned with pauses so far.
+    paused_polls: u64,
+    paused: bool,
+    /// Nanoseconds of the window not yet planned.
+    window_left: u64,
+    rates: PollRates,
+    permit: Option<SpinPermit>,
+}
+
+impl Spin {
+    /// Whether to poll once more in this stretch; pauses if it is one with pauses.
+    #[inline(always)]
+    pub(super) fn next(&mut self) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        self.left -= 1;
+        if self.paused {
+            crate::sys::cpu::relax();
+        }
+        true
+    }
+
+    /// Starts a stretch with pauses, if the window has not passed and not too many threads poll already.
+    pub(super) fn next_stretch(&mut self) -> bool {
+        let stretch = self.window_left.min(STRETCH_NANOS);
+        if stretch == 0 {
+            return false;
+        }
+        if self.permit.is_none() {
+            self.permit = SpinPermit::take(self.rates.cpus);
+            if self.permit.is_none() {
+                self.window_left = 0;
+                return false;
+            }
+        }
+        self.window_left -= stretch;
+        self.paused = true;
+        self.left = self.rates.paused_polls(stretch).max(1);
+        self.paused_polls += u64::from(self.left);
+        true
+    }
+
+    /// Ends the polling, since the thread goes to sleep.
+    pub(super) fn stop(&mut self) {
+        self.permit = None;
+    }
+
+    /// How long the polling took so far.
+    #[inline]
+    pub(super) fn waited(&self) -> Waited {
+        let left = u64::from(self.left);
+        let (eager, paused) = if self.paused {
+            (u64::from(self.eager_polls), self.paused_polls - left)
+        } else {
+            (u64::from(self.eager_polls) - left, 0)
+        };
+        Waited {
+            nanos: self.rates.nanos(eager, paused),
+            slept: false,
+        }
+    }
+}
+
+/// The right of a thread to poll with pauses; at most one for each processor.
+#[derive(Debug)]
+struct SpinPermit;
+
+impl SpinPermit {
+    fn take(cpus: u32) -> Option<Self> {
+        if SPINNING.fetch_add(1, Ordering::Relaxed) < cpus {
+            return Some(Self);
+        }
+        SPINNING.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+}
+
+impl Drop for SpinPermit {
+    fn drop(&mut self) {
+        SPINNING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[path = "wait_tests.rs"]
+mod tests;
