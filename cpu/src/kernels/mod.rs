@@ -20,7 +20,7 @@ pub mod fixed_point_functions;
 mod fully_connected;
 mod gather;
 mod image;
-mod layer;
+pub(crate) mod layer;
 mod logical;
 mod lookup;
 mod lsh_projection;
