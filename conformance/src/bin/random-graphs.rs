@@ -95,18 +95,18 @@ fn search(recipe: &Recipe, seeds: std::ops::Range<u64>, wanted: Property) -> Opt
     property::search(recipe, seeds, |generated, choices| {
         let mut verdict = Verdict::Kept;
         if wants(Property::Valid) {
-            verdict = property::one_result_by_every_path(&mut InProcess, generated);
+            verdict = property::one_result_by_every_path(&mut InProcess::default(), generated);
         }
         if wants(Property::Broken) && verdict == Verdict::Kept {
             let (broken, how) = mutation::break_rule(generated, choices);
-            verdict = match property::is_refused(&mut InProcess, &broken) {
+            verdict = match property::is_refused(&mut InProcess::default(), &broken) {
                 Verdict::Broken(message) => Verdict::Broken(format!("{how}: {message}")),
                 Verdict::Kept => Verdict::Kept,
             };
         }
         if wants(Property::Changed) && verdict == Verdict::Kept {
             let changed = mutation::change(generated, choices);
-            verdict = property::does_not_crash(&mut InProcess, &changed);
+            verdict = property::does_not_crash(&mut InProcess::default(), &changed);
         }
         verdict
     })

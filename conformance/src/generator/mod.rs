@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn valid_models_are_prepared_and_give_one_result() {
         let found = property::search(&Recipe::default(), 0..MODELS, |generated, _| {
-            property::one_result_by_every_path(&mut InProcess, generated)
+            property::one_result_by_every_path(&mut InProcess::default(), generated)
         });
         assert!(found.is_none(), "{}", found.unwrap());
     }
@@ -137,13 +137,13 @@ mod tests {
         let mut refused = BTreeMap::new();
         let found = property::search(&Recipe::default(), 0..MODELS, |generated, choices| {
             let (broken, how) = mutation::break_rule(generated, choices);
-            let verdict = property::is_refused(&mut InProcess, &broken);
+            let verdict = property::is_refused(&mut InProcess::default(), &broken);
             *refused.entry(how).or_insert(0) += 1;
             match verdict {
                 Verdict::Broken(message) => Verdict::Broken(format!("{how}: {message}")),
                 Verdict::Kept => {
                     let changed = mutation::change(generated, choices);
-                    property::does_not_crash(&mut InProcess, &changed)
+                    property::does_not_crash(&mut InProcess::default(), &changed)
                 }
             }
         });
