@@ -1,1 +1,28 @@
-//! See the crate's description.
+//! The driver side of nnhal: what a vendor implements, and everything that makes a daemon of it.
+//!
+//! A vendor implements [`device::Device`], registers it in a [`DeviceRegistry`], and calls [`Daemon::run`] from `main`:
+//!
+//! ```no_run
+//! use nnhal_driver::{Daemon, DeviceRegistry};
+//!
+//! fn main() -> std::process::ExitCode {
+//!     Daemon::new(DeviceRegistry::of_nnhal()).run(std::env::args_os().skip(1))
+//! }
+//! ```
+//!
+//! The daemon is a supervisor and one worker process for each client; both are this same binary. See [`supervisor`]
+//! and the module documentation of [`device`] for what each may rely on.
+
+#![forbid(unsafe_code)]
+
+mod daemon;
+pub mod device;
+mod jail;
+mod link;
+mod scheduler;
+pub mod settings;
+pub mod supervisor;
+mod worker;
+
+pub use daemon::Daemon;
+pub use device::DeviceRegistry;

@@ -57,9 +57,36 @@ pub fn is_eventfd(fd: impl AsFd) -> Result<bool, SysError> {
     }
 }
 
+/// Takes the count and leaves 0; returns what it was. For events that this process alone reads.
+pub fn drain(fd: impl AsFd) -> Result<u64, SysError> {
+    let mut count = [0; 8];
+    loop {
+        match nix::unistd::read(fd.as_fd(), &mut count) {
+            Ok(_) => return Ok(u64::from_ne_bytes(count)),
+            Err(Errno::EAGAIN) => return Ok(0),
+            Err(Errno::EINTR) => {}
+            Err(errno) => {
+                return Err(SysError {
+                    call: "read(eventfd)",
+                    errno,
+                });
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn drained_counter_starts_anew() {
+        let event = create().unwrap();
+        add(&event, 3).unwrap();
+        add(&event, 4).unwrap();
+        assert_eq!(drain(&event).unwrap(), 7);
+        assert_eq!(drain(&event).unwrap(), 0);
+    }
 
     #[test]
     fn full_counter_refuses_without_blocking_even_when_a_peer_cleared_o_nonblock() {

@@ -15,6 +15,22 @@ pub(crate) fn own(raw: RawFd, call: &'static str) -> Result<OwnedFd, SysError> {
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
+/// A duplicate, close-on-exec, of a descriptor that is known by its number only, as an inherited one is.
+///
+/// # Errors
+/// `EBADF` if there is no such descriptor.
+pub fn duplicate(raw: RawFd) -> Result<OwnedFd, SysError> {
+    // SAFETY: the call reads no memory of ours, and leaves the descriptor it duplicates as it is.
+    let copy = unsafe { libc::fcntl(raw, libc::F_DUPFD_CLOEXEC, 0) };
+    own(copy, "fcntl(F_DUPFD_CLOEXEC)")
+}
+
+/// A duplicate, close-on-exec.
+pub fn duplicate_of(fd: impl AsFd) -> Result<OwnedFd, SysError> {
+    use std::os::fd::AsRawFd;
+    duplicate(fd.as_fd().as_raw_fd())
+}
+
 /// Marks every descriptor from `first` on close-on-exec, those that libraries opened without the flag included.
 ///
 /// Nothing is closed, so no owner in this process is left with a dead number.

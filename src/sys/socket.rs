@@ -277,11 +277,14 @@ impl Connection {
     /// gone and the connection should be dropped; [`SocketError::Io`].
     pub fn receive(&self, buffer: &mut [u8], deadline: Deadline) -> Result<Received, SocketError> {
         const ACTION: &str = "receive a message";
+        let mut was_reset = false;
         loop {
             match receive_message(self.fd.as_fd(), buffer) {
                 Ok(message) => return message.checked(buffer.len()),
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => self.wait(PollFlags::POLLIN, deadline, ACTION)?,
+                // A peer that closed without having read everything; what it said before is still to be had.
+                Err(Errno::ECONNRESET) if !was_reset => was_reset = true,
                 Err(errno) => return Err(SocketError::io(ACTION, errno)),
             }
         }
@@ -612,6 +615,20 @@ mod tests {
             Err(SocketError::Closed)
         ));
         assert!(matches!(right.send(b"x", &[], NOW), Err(SocketError::Closed)));
+    }
+
+    #[test]
+    fn last_message_of_a_peer_that_did_not_read_arrives() {
+        let (left, right) = Connection::pair().unwrap();
+        left.send(b"unread", &[], NOW).unwrap();
+        right.send(b"last", &[], NOW).unwrap();
+        drop(right);
+        let mut buffer = [0; 8];
+        assert_eq!(left.receive(&mut buffer, soon()).unwrap().length, 4);
+        assert!(matches!(
+            left.receive(&mut buffer, soon()),
+            Err(SocketError::Closed)
+        ));
     }
 
     #[test]

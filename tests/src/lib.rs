@@ -1,1 +1,19 @@
-//! See the crate's description.
+//! Help for tests across processes: a daemon of one's own, a client that speaks the protocol by hand, models.
+//!
+//! Nothing here leaves anything behind: dropping a [`TestDaemon`] ends the daemon and its workers and removes its
+//! directory, also when the test fails.
+
+#![forbid(unsafe_code)]
+
+mod daemon;
+mod models;
+mod process;
+mod raw_client;
+
+pub use daemon::{DaemonOptions, TestDaemon};
+pub use models::{add_model, request_in_one_memory, shared_floats};
+pub use process::{children_of, fds_of, is_alive, private_bytes, wait_until};
+pub use raw_client::RawClient;
+
+/// How long anything may take before a test gives up on it: far above what it takes on a loaded machine.
+pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);

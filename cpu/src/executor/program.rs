@@ -9,7 +9,6 @@ use nnhal::ops::{self, ShapeRule};
 use nnhal::validate::ValidModel;
 
 use crate::buffer::{AlignedBuffer, OutOfMemory};
-use crate::fast::{self, PlannedStep};
 use crate::kernel::{Constant, Kernel};
 use crate::kernels;
 
@@ -19,15 +18,6 @@ pub struct Program {
     pub(super) model: Arc<ValidModel>,
     /// The main graph, then the referenced ones.
     pub(super) graphs: Vec<Graph>,
-}
-
-/// Which kernels compute a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KernelSet {
-    /// The reference kernels.
-    Reference,
-    /// Steps made at preparation for the operations that have them, the reference kernels for the others.
-    Fast,
 }
 
 #[derive(Debug)]
@@ -47,15 +37,7 @@ pub(super) struct Step {
 
 #[derive(Debug)]
 pub(super) enum Work {
-    Compute {
-        kernel: Kernel,
-        shape: ShapeRule,
-    },
-    /// Computed by a step that was made for this operation and its constants.
-    Planned {
-        step: Box<dyn PlannedStep>,
-        shape: ShapeRule,
-    },
+    Compute { kernel: Kernel, shape: ShapeRule },
     If,
     While,
 }
@@ -92,22 +74,12 @@ impl ProgramError {
 }
 
 impl Program {
-    /// Makes `model` ready to run with the reference kernels. Constants are copied; `pools` is not needed
-    /// afterwards.
+    /// Makes `model` ready. Constants are copied; `pools` is not needed afterwards.
     pub fn new(model: Arc<ValidModel>, pools: &dyn ConstantPools) -> Result<Program, ProgramError> {
-        Program::with_kernels(model, pools, KernelSet::Reference)
-    }
-
-    /// The same with a choice of kernels.
-    pub fn with_kernels(
-        model: Arc<ValidModel>,
-        pools: &dyn ConstantPools,
-        kernels: KernelSet,
-    ) -> Result<Program, ProgramError> {
         let graphs = model
             .model()
             .subgraphs()
-            .map(|(at, graph)| Graph::new(model.model(), at, graph, (pools, kernels)))
+            .map(|(at, graph)| Graph::new(model.model(), at, graph, pools))
             .collect::<Result<_, _>>()?;
         Ok(Program { model, graphs })
     }
@@ -140,7 +112,7 @@ impl Graph {
         model: &Model,
         at: SubgraphIndex,
         graph: &Subgraph,
-        (pools, kernel_set): (&dyn ConstantPools, KernelSet),
+        pools: &dyn ConstantPools,
     ) -> Result<Graph, ProgramError> {
         let constants = graph
             .operands
@@ -175,14 +147,7 @@ impl Graph {
                     };
                     let kernel = kernels::kernel(operation).ok_or_else(refusal)?;
                     let shape = ops::entry(operation).ok_or_else(refusal)?.shape;
-                    let planned = match kernel_set {
-                        KernelSet::Reference => None,
-                        KernelSet::Fast => fast::plan(&graph.operations[index], &graph.operands, &constants)?,
-                    };
-                    match planned {
-                        Some(step) => Work::Planned { step, shape },
-                        None => Work::Compute { kernel, shape },
-                    }
+                    Work::Compute { kernel, shape }
                 }
             };
             steps.push(Step {

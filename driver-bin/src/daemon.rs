@@ -1,0 +1,190 @@
+//! From a command line to a driver that runs.
+
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use nnhal::wire::directory;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
+
+use crate::device::DeviceRegistry;
+use crate::settings::{Settings, SettingsError};
+use crate::supervisor::{self, Invocation, LOG_VARIABLE, SettingsSource, SupervisorOptions, WORKER_ARGUMENT};
+use crate::worker;
+
+/// A driver daemon: `nnhald`, or a vendor's own.
+#[derive(Debug)]
+pub struct Daemon {
+    registry: DeviceRegistry,
+    invocation: Invocation,
+}
+
+/// Serves neural-network devices to other processes.
+///
+/// SIGTERM and SIGINT let running work finish and end the driver; SIGHUP reads the settings again.
+#[derive(Debug, Parser)]
+#[command(name = "nnhald", version)]
+struct Arguments {
+    /// Settings file (TOML).
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Device to serve; may be given several times. Overrides the settings file.
+    #[arg(long, value_name = "NAME")]
+    device: Vec<String>,
+    /// Directory for the sockets. Overrides the settings file; by default NNHAL_RUNTIME_DIR, else nnhal in
+    /// XDG_RUNTIME_DIR, else /run/nnhal for root and /tmp/nnhal-UID for others.
+    #[arg(long, value_name = "DIR")]
+    runtime_dir: Option<PathBuf>,
+    /// Belong to the process that started this one: print "ready" when clients can connect, and end when standard
+    /// input closes.
+    #[arg(long)]
+    private: bool,
+    /// What to log, such as "info" or "nnhal_driver=debug"; by default NNHAL_LOG, else "warn".
+    #[arg(long, value_name = "FILTER")]
+    log: Option<Targets>,
+    /// List the devices that this binary knows, and end.
+    #[arg(long)]
+    list_devices: bool,
+}
+
+impl Daemon {
+    /// A daemon for these devices.
+    #[must_use]
+    pub fn new(registry: DeviceRegistry) -> Daemon {
+        Daemon {
+            registry,
+            invocation: Invocation::default(),
+        }
+    }
+
+    /// For binaries that are more than a driver: the arguments that lead to the call of [`Daemon::run`], so that
+    /// workers can be started by the same way.
+    #[must_use]
+    pub fn reached_by<S: Into<OsString>>(mut self, prefix: impl IntoIterator<Item = S>) -> Daemon {
+        self.invocation.prefix = prefix.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Runs the driver, or a worker if that is what `arguments` ask for; `arguments` are what follows the binary's
+    /// name and the prefix. Returns when all is over; failures are told on standard error, with exit code 1, mistakes
+    /// on the command line with 2.
+    pub fn run(self, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+        let mut arguments = arguments.into_iter().peekable();
+        if arguments.next_if(|first| first == WORKER_ARGUMENT).is_some() {
+            return match arguments.next() {
+                Some(bootstrap) => worker::main(&bootstrap, &self.registry),
+                None => fail("a worker needs the name of its bootstrap channel"),
+            };
+        }
+        let name = OsString::from("nnhald");
+        let arguments = match Arguments::try_parse_from(std::iter::once(name).chain(arguments)) {
+            Ok(arguments) => arguments,
+            Err(error) => {
+                let _ = error.print();
+                return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+            }
+        };
+        self.run_supervisor(arguments)
+    }
+
+    fn run_supervisor(self, arguments: Arguments) -> ExitCode {
+        if arguments.list_devices {
+            let names: Vec<_> = self.registry.names().collect();
+            return match writeln!(std::io::stdout(), "{}", names.join("\n")) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => fail(error),
+            };
+        }
+        let source = SettingsSource {
+            config: arguments.config,
+            devices: arguments.device,
+            runtime_dir: arguments.runtime_dir,
+        };
+        let settings = match read_settings(&source, &self.registry) {
+            Ok(settings) => settings,
+            Err(error) => return fail(error),
+        };
+        let owner = if arguments.private {
+            match std::io::stdin().as_fd().try_clone_to_owned() {
+                Ok(owner) => Some(owner),
+                Err(error) => return fail(format!("--private needs an open standard input: {error}")),
+            }
+        } else {
+            None
+        };
+        let log = arguments.log.unwrap_or_else(log_of_environment);
+        start_log(&log);
+        let options = SupervisorOptions {
+            registry: self.registry,
+            settings,
+            reload: read_settings,
+            source,
+            on_ready: if arguments.private { say_ready } else { || () },
+            invocation: Invocation {
+                log: log.to_string(),
+                ..self.invocation
+            },
+            owner,
+        };
+        match supervisor::run(options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(error),
+        }
+    }
+}
+
+fn read_settings(source: &SettingsSource, registry: &DeviceRegistry) -> Result<Settings, SettingsError> {
+    let mut settings = match &source.config {
+        Some(path) => Settings::read(path)?,
+        None => Settings::default(),
+    };
+    if !source.devices.is_empty() {
+        settings.devices.clone_from(&source.devices);
+    }
+    if let Some(directory) = &source.runtime_dir {
+        settings.runtime_dir.clone_from(directory);
+    }
+    if settings.runtime_dir.as_os_str().is_empty() {
+        settings.runtime_dir = directory::runtime_dir();
+    }
+    settings.check(registry)?;
+    Ok(settings)
+}
+
+/// Whoever started a private driver waits for this line.
+fn say_ready() {
+    let mut out = std::io::stdout();
+    // Without a reader there is nobody to tell; the end of standard input will end the driver.
+    let _ = writeln!(out, "ready").and_then(|()| out.flush());
+}
+
+/// What [`LOG_VARIABLE`] asks to log; warnings if it is not set or makes no sense.
+pub(crate) fn log_of_environment() -> Targets {
+    std::env::var(LOG_VARIABLE)
+        .ok()
+        .and_then(|filter| filter.parse().ok())
+        .unwrap_or_else(|| Targets::new().with_default(tracing::Level::WARN))
+}
+
+/// Logs go to standard error, for the service manager to keep.
+pub(crate) fn start_log(filter: &Targets) {
+    let format = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .without_time()
+        .with_ansi(false);
+    // A binary that is more than a driver may log already.
+    let _ = tracing_subscriber::registry()
+        .with(format.with_filter(filter.clone()))
+        .try_init();
+}
+
+fn fail(error: impl Display) -> ExitCode {
+    // Standard error is the last resort; if it is closed, the exit code says enough.
+    let _ = writeln!(std::io::stderr(), "nnhald: {error}");
+    ExitCode::FAILURE
+}

@@ -1,0 +1,86 @@
+//! The way from the driver into work that a device does.
+
+use std::fmt;
+use std::time::Duration;
+
+use nnhal::hal::ErrorStatus;
+use nnhal::time::{Clock, Deadline, MonotonicClock};
+use nnhal::wire::Failure;
+
+use crate::scheduler::Ticket;
+
+/// Why work shall end before it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Interruption {
+    /// The deadline has passed.
+    #[error("the deadline passed before the work was done")]
+    DeadlineMissed,
+    /// The client gave it up, or is gone.
+    #[error("the work was cancelled")]
+    Cancelled,
+}
+
+impl From<Interruption> for Failure {
+    fn from(interruption: Interruption) -> Failure {
+        let status = match interruption {
+            // The same work may be in time when less is going on.
+            Interruption::DeadlineMissed => ErrorStatus::MissedDeadlineTransient,
+            Interruption::Cancelled => ErrorStatus::GeneralFailure,
+        };
+        Failure::new(status, interruption.to_string())
+    }
+}
+
+/// What a piece of work must heed while it runs.
+#[derive(Clone, Copy)]
+pub struct Control<'a> {
+    ticket: &'a Ticket,
+    deadline: Deadline,
+    loop_timeout: Duration,
+}
+
+impl<'a> Control<'a> {
+    pub(crate) fn new(ticket: &'a Ticket, deadline: Deadline, loop_timeout: Duration) -> Control<'a> {
+        Control {
+            ticket,
+            deadline,
+            loop_timeout,
+        }
+    }
+
+    /// To be called between operations, at least every few milliseconds where that is possible. Blocks while work of
+    /// higher priority goes first.
+    ///
+    /// # Errors
+    ///
+    /// The work shall end now, with the error as its result.
+    #[inline]
+    pub fn checkpoint(&self) -> Result<(), Interruption> {
+        self.ticket.checkpoint()?;
+        if !self.deadline.is_none() && self.deadline.is_past(MonotonicClock.now()) {
+            return Err(Interruption::DeadlineMissed);
+        }
+        Ok(())
+    }
+
+    /// When the work must be done, for devices that can tell their hardware.
+    #[must_use]
+    pub fn deadline(&self) -> Deadline {
+        self.deadline
+    }
+
+    /// The longest that any one WHILE may take.
+    #[must_use]
+    pub fn loop_timeout(&self) -> Duration {
+        self.loop_timeout
+    }
+}
+
+impl fmt::Debug for Control<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control")
+            .field("deadline", &self.deadline)
+            .field("loop_timeout", &self.loop_timeout)
+            .finish_non_exhaustive()
+    }
+}

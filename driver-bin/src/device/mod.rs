@@ -1,0 +1,127 @@
+//! What a vendor implements to put a device behind a driver.
+//!
+//! # The contract
+//!
+//! A vendor implements three traits: [`Device`], which answers questions and prepares models; [`PreparedModel`], which
+//! holds what preparing produced; and [`Execution`], which holds the memory of one run at a time. Everything else
+//! (the protocol, processes, memories, bursts, fences, deadlines, priorities, quotas) is the driver library's.
+//!
+//! - **What a device sees is valid.** Models and requests have passed [`nnhal::validate`] before a device is asked:
+//!   structure, types, signatures and locations hold, and constants are in memory that no other process can change.
+//!   A device does not check again. What validation cannot know, because it depends on values (an axis, an index into
+//!   a table) or on vendor extensions, is the device's to check, without panicking.
+//! - **What a device touches is private.** Inputs are copied from the client's memory into memory that the execution
+//!   provides ([`Execution::input`]), once, by the driver; outputs are copied from there. A device never sees a
+//!   pointer to memory that another process can write.
+//! - **Each client has a process of its own**, and in it each device an object of its own. A device that crashes or
+//!   hangs ends that client's worker and nothing else. Global state, files and threads are per worker; workers run
+//!   under a jail that is entered before the first client is known, after the devices have been created.
+//! - **Threads.** A device is called from several threads at once. One `Execution` is used by one thread at a time,
+//!   not always the same.
+//! - **Long work asks [`Control::checkpoint`]** between operations. It returns an error when the work shall end
+//!   (deadline, cancellation, end of the session), and blocks while work of higher priority goes first. Work that
+//!   does not ask for longer than the watchdog's limit is taken for hung, and the worker is ended.
+//! - **No allocation in steady state.** Once an execution has run with certain shapes, running it again with the same
+//!   shapes should not allocate: bursts rely on it for their latency.
+//! - **Memory between runs.** The driver calls [`Execution::release_memory`] on executions that have not run for a
+//!   while.
+//! - **Failures** are a HAL status and a text that tells a person what was wrong, where, and what would be right.
+
+mod control;
+pub mod empty;
+pub mod reference;
+mod registry;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nnhal::hal::{ConstantPools, DeviceInfo, DeviceStatus, ExecutionPreference, Priority, Shape};
+use nnhal::validate::ValidModel;
+use nnhal::wire::{Failure, OperationSupport};
+
+pub use control::{Control, Interruption};
+pub use registry::{CreateDevice, DeviceEntry, DeviceOptions, DeviceRegistry};
+
+/// A device.
+pub trait Device: Send + Sync + Debug {
+    /// What the device says of itself: the same at every call, and from start to start.
+    fn info(&self) -> &DeviceInfo;
+
+    /// Whether it can take work now.
+    fn status(&self) -> DeviceStatus {
+        DeviceStatus::Available
+    }
+
+    /// For each operation of the main graph whether the device can run it. `Supported` promises that
+    /// [`Device::prepare`] will not fail because of it; IF and WHILE are supported only if everything inside their
+    /// subgraphs is.
+    fn supported_operations(&self, model: &ValidModel, pools: &dyn ConstantPools) -> Vec<OperationSupport>;
+
+    /// Makes a model ready to run. `pools` is valid during the call only: what executions need of it is copied.
+    ///
+    /// # Errors
+    ///
+    /// `MISSED_DEADLINE_*` if a checkpoint says so, `RESOURCE_EXHAUSTED_*` without memory, `GENERAL_FAILURE` for anything
+    /// else. Models with operations that the device does not support are refused before.
+    fn prepare(
+        &self,
+        model: Arc<ValidModel>,
+        pools: &dyn ConstantPools,
+        options: &PrepareOptions<'_>,
+    ) -> Result<Arc<dyn PreparedModel>, Failure>;
+}
+
+/// How to prepare a model.
+#[derive(Debug)]
+pub struct PrepareOptions<'a> {
+    /// What executions shall be good at.
+    pub preference: ExecutionPreference,
+    /// How executions rank among those of the same client. The driver orders them by itself; this is for devices
+    /// whose hardware has priorities too.
+    pub priority: Priority,
+    /// To be asked between steps.
+    pub control: &'a Control<'a>,
+}
+
+/// A model made ready to run.
+pub trait PreparedModel: Send + Sync + Debug {
+    /// Memory for one run at a time. Executions of one prepared model are independent of each other.
+    ///
+    /// # Errors
+    ///
+    /// `RESOURCE_EXHAUSTED_*` without memory.
+    fn new_execution(&self) -> Result<Box<dyn Execution>, Failure>;
+}
+
+/// The memory of one run at a time, used again and again: set every input, run, read the outputs.
+pub trait Execution: Send + Debug {
+    /// Gives input `index` its dimensions and returns its memory, exactly as many bytes as the input has, to be
+    /// filled before [`Execution::run`]. The content is undefined until then.
+    ///
+    /// # Errors
+    ///
+    /// `RESOURCE_EXHAUSTED_*` without memory; `INVALID_ARGUMENT` if the device cannot take these dimensions.
+    fn input(&mut self, index: usize, shape: Shape) -> Result<&mut [u8], Failure>;
+
+    /// Leaves the optional input `index` out.
+    ///
+    /// # Errors
+    ///
+    /// `INVALID_ARGUMENT` if the device needs it.
+    fn omit_input(&mut self, index: usize) -> Result<(), Failure>;
+
+    /// Computes all outputs. Returns how long the hardware was busy, if it can tell; the driver takes the time of the
+    /// call otherwise.
+    ///
+    /// # Errors
+    ///
+    /// The outputs are undefined then.
+    fn run(&mut self, control: &Control<'_>) -> Result<Option<Duration>, Failure>;
+
+    /// Dimensions and bytes of output `index` after a run that succeeded.
+    fn output(&self, index: usize) -> Option<(Shape, &[u8])>;
+
+    /// Gives back what the next run can allocate again.
+    fn release_memory(&mut self);
+}

@@ -1,0 +1,131 @@
+//! The devices that a driver binary knows.
+
+use std::fmt;
+use std::sync::Arc;
+
+use nnhal::hal::DeviceInfo;
+use nnhal::wire::Failure;
+
+use super::{Device, empty, reference};
+
+/// What the settings say to devices: the table `[device.NAME]` of the settings file, as text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct DeviceOptions {
+    /// Key and value, in the order of the keys.
+    pub values: std::collections::BTreeMap<String, String>,
+}
+
+impl DeviceOptions {
+    /// The value of one option.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.values.get(key).map(String::as_str)
+    }
+}
+
+/// Makes a device. Called once in each worker, before the worker enters its jail.
+pub type CreateDevice = fn(&DeviceOptions) -> Result<Arc<dyn Device>, Failure>;
+
+/// A device that a driver binary can serve.
+#[derive(Clone, Copy)]
+pub struct DeviceEntry {
+    /// `{VENDOR}-{DEVICE_NAME}`, the name that [`Device::info`] gives too.
+    pub name: &'static str,
+    /// Makes it.
+    pub create: CreateDevice,
+}
+
+impl fmt::Debug for DeviceEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceEntry")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The devices that a driver binary knows. Which of them it serves is for its settings to say; the first one by
+/// default.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceRegistry {
+    entries: Vec<DeviceEntry>,
+}
+
+impl DeviceRegistry {
+    /// A registry without devices, for a vendor's own.
+    #[must_use]
+    pub fn new() -> DeviceRegistry {
+        DeviceRegistry::default()
+    }
+
+    /// The devices of this library: `nnhal-reference`, and `nnhal-empty` for tests.
+    #[must_use]
+    pub fn of_nnhal() -> DeviceRegistry {
+        DeviceRegistry::new()
+            .with(DeviceEntry {
+                name: reference::NAME,
+                create: reference::create,
+            })
+            .with(DeviceEntry {
+                name: empty::NAME,
+                create: empty::create,
+            })
+    }
+
+    /// The same registry with one more device.
+    ///
+    /// # Panics
+    ///
+    /// If the name is not a device name or is taken: a mistake in the binary, not in its input.
+    #[must_use]
+    pub fn with(mut self, entry: DeviceEntry) -> DeviceRegistry {
+        assert!(
+            DeviceInfo::is_valid_name(entry.name),
+            "{:?} is no device name",
+            entry.name
+        );
+        assert!(
+            self.get(entry.name).is_none(),
+            "{:?} is registered twice",
+            entry.name
+        );
+        self.entries.push(entry);
+        self
+    }
+
+    /// The device with this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&DeviceEntry> {
+        self.entries.iter().find(|entry| entry.name == name)
+    }
+
+    /// The names of all devices, the default first.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.entries.iter().map(|entry| entry.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_give_the_name_they_are_registered_under() {
+        for name in DeviceRegistry::of_nnhal().names() {
+            let entry = *DeviceRegistry::of_nnhal().get(name).unwrap();
+            let device = (entry.create)(&DeviceOptions::default()).unwrap();
+            assert_eq!(device.info().name, name);
+            assert!(!device.info().version.is_empty());
+            assert!(device.info().cache_files.is_valid());
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "registered twice")]
+    fn device_registered_twice_is_a_mistake() {
+        let entry = DeviceEntry {
+            name: reference::NAME,
+            create: reference::create,
+        };
+        let _ = DeviceRegistry::of_nnhal().with(entry);
+    }
+}

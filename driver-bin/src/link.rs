@@ -1,0 +1,176 @@
+//! What passes between the supervisor and its workers.
+//!
+//! Three ways, each with its reason:
+//! - **ipc-channel**, worker to supervisor while the worker starts, supervisor to worker ever after. Receiving on
+//!   ipc-channel sizes its buffer by what the sender claims and waits for the rest, so a worker that has met a client
+//!   has no way to send there any more: the supervisor drops its end once the worker is ready.
+//! - **A packet socket** on the worker's standard input, by which a client's connection is handed over, since
+//!   ipc-channel carries no descriptors but its own.
+//! - **The black box**, a page of shared memory that the worker writes its last words to. The supervisor reads it as
+//!   bytes, when the worker is dead.
+
+use std::os::fd::OwnedFd;
+
+use ipc_channel::ipc::IpcSender;
+use nnhal::shm::{Access, Mapping, SharedMemory, ShmError};
+use serde::{Deserialize, Serialize};
+
+use crate::device::DeviceOptions;
+use crate::settings::{ExecutionSettings, Limits, Settings, WorkerSettings};
+
+/// A worker's share of the settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WorkerConfig {
+    /// The devices that a client may be there for, with their options.
+    pub(crate) devices: Vec<(String, DeviceOptions)>,
+    pub(crate) workers: WorkerSettings,
+    pub(crate) limits: Limits,
+    pub(crate) execution: ExecutionSettings,
+}
+
+impl WorkerConfig {
+    pub(crate) fn new(settings: &Settings) -> WorkerConfig {
+        let devices = settings
+            .devices
+            .iter()
+            .map(|name| (name.clone(), settings.device_options(name)));
+        WorkerConfig {
+            devices: devices.collect(),
+            workers: settings.workers.clone(),
+            limits: settings.limits.clone(),
+            execution: settings.execution.clone(),
+        }
+    }
+}
+
+/// From a worker that starts.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// It runs, and listens for commands there.
+    Started { commands: IpcSender<Command> },
+    /// Its devices are made, its jail is entered.
+    Ready,
+    /// It cannot serve anyone; it ends.
+    Failed { reason: String },
+}
+
+/// From the supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Command {
+    /// First of all: what to be.
+    Configure(Box<WorkerConfig>),
+    /// The settings have changed; execution settings apply at once.
+    Reconfigure(ExecutionSettings),
+    /// The driver ends: finish what runs, then end.
+    Drain,
+}
+
+/// A client that is handed to a worker. Descriptor: its connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Assignment {
+    /// The device whose socket the client connected to.
+    pub(crate) device: String,
+    pub(crate) supervisor_pid: u32,
+    /// The client, as the kernel identified it.
+    pub(crate) client: ClientIdentity,
+}
+
+/// Who a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClientIdentity {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) pid: i32,
+}
+
+/// A page that outlives the worker that writes to it.
+#[derive(Debug)]
+pub(crate) struct BlackBox {
+    mapping: Mapping,
+}
+
+impl BlackBox {
+    const SIZE: u64 = 4096;
+    const TEXT: u64 = 2;
+    const MAX_TEXT: usize = 1024;
+
+    /// A new one, and the descriptor for the other side.
+    pub(crate) fn create() -> Result<(BlackBox, OwnedFd), ShmError> {
+        let memory = SharedMemory::create(Self::SIZE)?;
+        let mapping = Mapping::new(&memory, Access::ReadWrite)?;
+        Ok((BlackBox { mapping }, memory.into()))
+    }
+
+    /// The other side's.
+    pub(crate) fn open(fd: OwnedFd) -> Result<BlackBox, ShmError> {
+        let memory = SharedMemory::from_fd(fd, Self::SIZE, Self::SIZE)?;
+        Ok(BlackBox {
+            mapping: Mapping::new(&memory, Access::ReadWrite)?,
+        })
+    }
+
+    /// Writes down why this process ends, if nothing is written there yet. Allocates nothing.
+    pub(crate) fn note(&self, text: &str) {
+        let page = self.mapping.as_slice();
+        let mut length = [0; 2];
+        if page.read_at(0, &mut length).is_err() || length != [0; 2] {
+            return;
+        }
+        let end = text.floor_char_boundary(Self::MAX_TEXT);
+        let bytes = text.as_bytes().get(..end).unwrap_or_default();
+        // The text first: a process killed in between has said nothing. The range lies within the page.
+        let _ = page.write_at(Self::TEXT, bytes);
+        let _ = page.write_at(0, &(bytes.len() as u16).to_le_bytes());
+    }
+
+    /// What the other process wrote last. Whatever it is, it comes out as a short line of text.
+    pub(crate) fn last_words(&self) -> String {
+        let page = self.mapping.as_slice();
+        let mut length = [0; 2];
+        if page.read_at(0, &mut length).is_err() {
+            return String::new();
+        }
+        let mut bytes = vec![0; usize::from(u16::from_le_bytes(length)).min(Self::MAX_TEXT)];
+        if page.read_at(Self::TEXT, &mut bytes).is_err() {
+            return String::new();
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        text.chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_words_are_the_first_ones_noted() {
+        let (here, fd) = BlackBox::create().unwrap();
+        let there = BlackBox::open(fd).unwrap();
+        assert_eq!(here.last_words(), "");
+        there.note("CONV_2D\nhung");
+        there.note("something that followed from it");
+        assert_eq!(here.last_words(), "CONV_2D hung");
+    }
+
+    #[test]
+    fn last_words_of_a_hostile_worker_are_bounded_text() {
+        let (here, fd) = BlackBox::create().unwrap();
+        let there = BlackBox::open(fd).unwrap();
+        there.mapping.as_slice().write_at(0, &[0xFF; 4096]).unwrap();
+        assert!(here.last_words().chars().count() <= BlackBox::MAX_TEXT);
+        let (here, fd) = BlackBox::create().unwrap();
+        BlackBox::open(fd).unwrap().note(&"é".repeat(4000));
+        assert_eq!(here.last_words().len(), BlackBox::MAX_TEXT);
+    }
+
+    #[test]
+    fn config_carries_device_options_as_text() {
+        let settings: Settings =
+            toml::from_str("devices = [\"nnhal-empty\"]\n[device.nnhal-empty]\nafter = 3").unwrap();
+        let config = WorkerConfig::new(&settings);
+        assert_eq!(config.devices[0].1.get("after"), Some("3"));
+    }
+}

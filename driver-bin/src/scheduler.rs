@@ -1,0 +1,507 @@
+//! Who runs now: a bounded number of slots, three priorities, and the way from one to the other.
+//!
+//! Contract: at most as many pieces of work run at once as there are slots. A piece of work holds a [`Ticket`]; it
+//! takes a slot with [`Scheduler::enter`] and gives it back with [`Scheduler::leave`]. Work that waits is let in by
+//! priority, then by age; work that runs lets work of higher priority go first at its next checkpoint, keeping its
+//! thread and its memory, and goes on later. Work that has waited counts as one priority higher for each
+//! [`AGEING`]; once let in because of that, it may keep its slot for at least [`QUANTUM`], so that low priority
+//! makes progress however much else there is.
+//!
+//! While nobody waits, entering, leaving and checkpoints are a few atomic operations: no lock, no clock, no system
+//! call.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::Thread;
+use std::time::Duration;
+
+use nnhal::hal::Priority;
+use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
+
+use crate::device::Interruption;
+
+/// How long waiting raises work by one priority.
+pub(crate) const AGEING: Duration = Duration::from_millis(100);
+
+/// How long work that was let in because of its age keeps its slot.
+pub(crate) const QUANTUM: Duration = Duration::from_millis(2);
+
+/// The slots of a worker.
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    slots: u32,
+    running: AtomicU32,
+    /// 0 if nobody waits, else one more than the highest priority that waits. Changed under the lock.
+    waiting: AtomicU8,
+    queue: Mutex<Vec<Waiter>>,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    ticket: Arc<TicketState>,
+    thread: Thread,
+    since: TimePoint,
+}
+
+impl Waiter {
+    /// The priority that the work counts as by now.
+    fn rank(&self, now: TimePoint) -> u64 {
+        let age = now.saturating_since(self.since).as_nanos() / AGEING.as_nanos();
+        let raised = u64::from(self.ticket.rank) + u64::try_from(age).unwrap_or(u64::MAX);
+        raised.min(u64::from(rank(Priority::High)))
+    }
+}
+
+fn rank(priority: Priority) -> u8 {
+    priority as u8
+}
+
+/// What one piece of work has to do with the scheduler. One for each execution context, used again and again.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    scheduler: Arc<Scheduler>,
+    state: Arc<TicketState>,
+}
+
+#[derive(Debug)]
+struct TicketState {
+    rank: u8,
+    is_cancelled: AtomicBool,
+    /// Set by whoever lets this one in; the waiting thread clears it.
+    is_granted: AtomicBool,
+    /// Nanoseconds; work of higher priority waits until then.
+    immune_until: AtomicU64,
+    /// Odd while the work runs; moves on at every checkpoint by two.
+    progress: AtomicU64,
+}
+
+/// Looks at work from outside: whether it gets on, and a way to end it.
+#[derive(Clone, Debug)]
+pub(crate) struct Observer {
+    scheduler: Arc<Scheduler>,
+    state: Weak<TicketState>,
+}
+
+impl Scheduler {
+    /// A scheduler with this many slots, at least one.
+    #[must_use]
+    pub(crate) fn new(slots: u32) -> Arc<Scheduler> {
+        Scheduler::with_clock(slots, Arc::new(MonotonicClock))
+    }
+
+    /// The same with a clock of its own, for tests.
+    #[must_use]
+    pub(crate) fn with_clock(slots: u32, clock: Arc<dyn Clock>) -> Arc<Scheduler> {
+        Arc::new(Scheduler {
+            slots: slots.max(1),
+            running: AtomicU32::new(0),
+            waiting: AtomicU8::new(0),
+            queue: Mutex::new(Vec::new()),
+            clock,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Waiter>> {
+        // The queue is whole between any two statements of this module.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_slot(&self) -> bool {
+        let more = |running| (running < self.slots).then_some(running + 1);
+        self.running
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more)
+            .is_ok()
+    }
+
+    fn give_slot(&self) {
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        // Whoever enters the queue marks it before it looks for a slot: either it sees the slot given here, or this
+        // sees the mark.
+        if self.waiting.load(Ordering::SeqCst) != 0 {
+            let mut queue = self.lock();
+            self.let_in(&mut queue);
+        }
+    }
+
+    /// Lets in as many as there are slots, and writes down who still waits.
+    fn let_in(&self, queue: &mut Vec<Waiter>) {
+        while !queue.is_empty() && self.take_slot() {
+            let now = self.clock.now();
+            let best = (0..queue.len()).max_by_key(|&at| {
+                queue
+                    .get(at)
+                    .map(|waiter| (waiter.rank(now), std::cmp::Reverse(waiter.since)))
+            });
+            let Some(best) = best else { break };
+            let waiter = queue.remove(best);
+            let is_aged = waiter.rank(now) > u64::from(waiter.ticket.rank);
+            let immune_until = if is_aged {
+                now.saturating_add(QUANTUM)
+            } else {
+                TimePoint::EPOCH
+            };
+            waiter
+                .ticket
+                .immune_until
+                .store(immune_until.as_nanos(), Ordering::Relaxed);
+            waiter.ticket.is_granted.store(true, Ordering::Release);
+            waiter.thread.unpark();
+        }
+        self.mark(queue);
+    }
+
+    fn mark(&self, queue: &[Waiter]) {
+        let highest = queue
+            .iter()
+            .map(|waiter| waiter.ticket.rank + 1)
+            .max()
+            .unwrap_or(0);
+        self.waiting.store(highest, Ordering::SeqCst);
+    }
+
+    /// Waits in the queue until let in.
+    fn wait(
+        &self,
+        mut queue: MutexGuard<'_, Vec<Waiter>>,
+        ticket: &Arc<TicketState>,
+        deadline: Deadline,
+    ) -> Result<(), Interruption> {
+        ticket.is_granted.store(false, Ordering::Relaxed);
+        let waiter = Waiter {
+            ticket: Arc::clone(ticket),
+            thread: std::thread::current(),
+            since: self.clock.now(),
+        };
+        queue.push(waiter);
+        self.mark(&queue);
+        self.let_in(&mut queue);
+        drop(queue);
+        loop {
+            if ticket.is_granted.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            let interruption = if ticket.is_cancelled.load(Ordering::Acquire) {
+                Some(Interruption::Cancelled)
+            } else {
+                deadline
+                    .is_past(self.clock.now())
+                    .then_some(Interruption::DeadlineMissed)
+            };
+            if let Some(interruption) = interruption {
+                return self.give_up(ticket, interruption);
+            }
+            match deadline.remaining(self.clock.now()) {
+                Some(left) => std::thread::park_timeout(left),
+                None => std::thread::park(),
+            }
+        }
+    }
+
+    /// Leaves the queue, and the slot if it came in the meantime.
+    fn give_up(&self, ticket: &Arc<TicketState>, interruption: Interruption) -> Result<(), Interruption> {
+        let mut queue = self.lock();
+        queue.retain(|waiter| !Arc::ptr_eq(&waiter.ticket, ticket));
+        self.mark(&queue);
+        drop(queue);
+        if ticket.is_granted.load(Ordering::Acquire) {
+            self.give_slot();
+        }
+        Err(interruption)
+    }
+}
+
+impl Ticket {
+    /// A ticket for work of this priority.
+    #[must_use]
+    pub(crate) fn new(scheduler: &Arc<Scheduler>, priority: Priority) -> Ticket {
+        Ticket {
+            scheduler: Arc::clone(scheduler),
+            state: Arc::new(TicketState {
+                rank: rank(priority),
+                is_cancelled: AtomicBool::new(false),
+                is_granted: AtomicBool::new(false),
+                immune_until: AtomicU64::new(0),
+                progress: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// A way to look at the work and to end it.
+    #[must_use]
+    pub(crate) fn observer(&self) -> Observer {
+        Observer {
+            scheduler: Arc::clone(&self.scheduler),
+            state: Arc::downgrade(&self.state),
+        }
+    }
+
+    /// Takes a slot, as soon as there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`Interruption`] if the deadline passes or the work is cancelled while it waits; then it holds no slot.
+    pub(crate) fn enter(&self, deadline: Deadline) -> Result<(), Interruption> {
+        if self.state.is_cancelled.load(Ordering::Acquire) {
+            return Err(Interruption::Cancelled);
+        }
+        let is_open = self.scheduler.waiting.load(Ordering::SeqCst) == 0 && self.scheduler.take_slot();
+        if is_open {
+            self.state.immune_until.store(0, Ordering::Relaxed);
+        } else {
+            self.scheduler
+                .wait(self.scheduler.lock(), &self.state, deadline)?;
+        }
+        self.state.progress.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Gives the slot back.
+    pub(crate) fn leave(&self) {
+        self.state.progress.fetch_add(1, Ordering::Relaxed);
+        self.scheduler.give_slot();
+    }
+
+    /// Forgets an earlier cancellation, before the ticket is used for other work.
+    pub(crate) fn reset(&self) {
+        self.state.is_cancelled.store(false, Ordering::Release);
+    }
+
+    /// See [`crate::device::Control::checkpoint`].
+    #[inline]
+    pub(crate) fn checkpoint(&self) -> Result<(), Interruption> {
+        self.state.progress.fetch_add(2, Ordering::Relaxed);
+        if self.state.is_cancelled.load(Ordering::Relaxed) {
+            return Err(Interruption::Cancelled);
+        }
+        if self.scheduler.waiting.load(Ordering::Relaxed) > self.state.rank + 1 {
+            self.let_others_go_first()?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn let_others_go_first(&self) -> Result<(), Interruption> {
+        let now = self.scheduler.clock.now();
+        if now.as_nanos() < self.state.immune_until.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let queue = self.scheduler.lock();
+        if !queue.iter().any(|waiter| waiter.ticket.rank > self.state.rank) {
+            return Ok(());
+        }
+        // While suspended the work does not count as running for the watchdog.
+        self.state.progress.fetch_add(1, Ordering::Relaxed);
+        self.scheduler.running.fetch_sub(1, Ordering::SeqCst);
+        let outcome = self.scheduler.wait(queue, &self.state, Deadline::NONE);
+        self.state.progress.fetch_add(1, Ordering::Relaxed);
+        if outcome.is_err() {
+            // Whoever runs with a ticket gives its slot back when it ends; it needs one to give.
+            self.scheduler.running.fetch_add(1, Ordering::SeqCst);
+        }
+        outcome
+    }
+}
+
+impl Observer {
+    /// Asks the work to end at its next checkpoint, or at once if it waits for a slot.
+    pub(crate) fn cancel(&self) {
+        let Some(state) = self.state.upgrade() else { return };
+        state.is_cancelled.store(true, Ordering::Release);
+        let queue = self.scheduler.lock();
+        for waiter in queue.iter().filter(|waiter| Arc::ptr_eq(&waiter.ticket, &state)) {
+            waiter.thread.unpark();
+        }
+    }
+
+    /// A number that moves on while the work does; `None` while it does not run.
+    #[must_use]
+    pub(crate) fn progress(&self) -> Option<u64> {
+        let progress = self.state.upgrade()?.progress.load(Ordering::SeqCst);
+        (progress % 2 == 1).then_some(progress)
+    }
+
+    /// Whether there can be any more work: false once the ticket is gone.
+    #[must_use]
+    pub(crate) fn is_alive(&self) -> bool {
+        self.state.strong_count() > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use nnhal::time::ManualClock;
+
+    use super::*;
+
+    struct Bench {
+        clock: Arc<ManualClock>,
+        scheduler: Arc<Scheduler>,
+        entered: (mpsc::Sender<&'static str>, mpsc::Receiver<&'static str>),
+    }
+
+    impl Bench {
+        fn new() -> Bench {
+            let clock = Arc::new(ManualClock::new(TimePoint::from_nanos(1_000_000_000)));
+            Bench {
+                scheduler: Scheduler::with_clock(1, clock.clone()),
+                clock,
+                entered: mpsc::channel(),
+            }
+        }
+
+        fn ticket(&self, priority: Priority) -> Ticket {
+            Ticket::new(&self.scheduler, priority)
+        }
+
+        /// Starts a thread that enters, says so, and leaves; returns once it waits.
+        fn queue(&self, name: &'static str, priority: Priority) -> std::thread::JoinHandle<()> {
+            let ticket = self.ticket(priority);
+            let said = self.entered.0.clone();
+            let before = self.scheduler.lock().len();
+            let thread = std::thread::spawn(move || {
+                ticket.enter(Deadline::NONE).unwrap();
+                said.send(name).unwrap();
+                ticket.leave();
+            });
+            while self.scheduler.lock().len() == before {
+                std::thread::yield_now();
+            }
+            self.clock.advance(Duration::from_nanos(1));
+            thread
+        }
+
+        fn order(&self, count: usize) -> Vec<&'static str> {
+            (0..count)
+                .map(|_| self.entered.1.recv_timeout(Duration::from_secs(20)).unwrap())
+                .collect()
+        }
+    }
+
+    #[test]
+    fn slots_are_bounded_and_given_back() {
+        let bench = Bench::new();
+        let (first, second) = (bench.ticket(Priority::Low), bench.ticket(Priority::High));
+        let past = Deadline::at(TimePoint::EPOCH);
+        first.enter(past).unwrap();
+        assert_eq!(second.enter(past), Err(Interruption::DeadlineMissed));
+        first.leave();
+        second.enter(past).unwrap();
+        second.leave();
+        assert_eq!(bench.scheduler.running.load(Ordering::SeqCst), 0);
+        assert_eq!(bench.scheduler.waiting.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn waiting_work_is_let_in_by_priority_and_then_by_age() {
+        let bench = Bench::new();
+        let runner = bench.ticket(Priority::High);
+        runner.enter(Deadline::NONE).unwrap();
+        let threads = [
+            bench.queue("low", Priority::Low),
+            bench.queue("medium 1", Priority::Medium),
+            bench.queue("medium 2", Priority::Medium),
+            bench.queue("high", Priority::High),
+        ];
+        runner.leave();
+        assert_eq!(bench.order(4), ["high", "medium 1", "medium 2", "low"]);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+
+    #[test]
+    fn low_priority_that_waited_long_goes_before_high_priority_that_came_later() {
+        let bench = Bench::new();
+        let runner = bench.ticket(Priority::High);
+        runner.enter(Deadline::NONE).unwrap();
+        let low = bench.queue("low", Priority::Low);
+        bench.clock.advance(AGEING * 2);
+        let high = bench.queue("high", Priority::High);
+        runner.leave();
+        assert_eq!(bench.order(2), ["low", "high"]);
+        low.join().unwrap();
+        high.join().unwrap();
+    }
+
+    #[test]
+    fn running_work_lets_higher_priority_go_first_and_goes_on() {
+        let bench = Bench::new();
+        let runner = bench.ticket(Priority::Low);
+        runner.enter(Deadline::NONE).unwrap();
+        runner.checkpoint().unwrap();
+        let high = bench.queue("high", Priority::High);
+        runner.checkpoint().unwrap();
+        assert_eq!(bench.order(1), ["high"]);
+        high.join().unwrap();
+        runner.leave();
+        assert_eq!(bench.scheduler.running.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn running_work_does_not_yield_to_its_own_priority() {
+        let bench = Bench::new();
+        let runner = bench.ticket(Priority::Medium);
+        runner.enter(Deadline::NONE).unwrap();
+        let other = bench.queue("other", Priority::Medium);
+        runner.checkpoint().unwrap();
+        assert!(bench.entered.1.try_recv().is_err());
+        runner.leave();
+        other.join().unwrap();
+    }
+
+    #[test]
+    fn aged_work_keeps_its_slot_for_a_quantum() {
+        let bench = Bench::new();
+        let low = bench.ticket(Priority::Low);
+        low.state.immune_until.store(u64::MAX, Ordering::Relaxed);
+        let high = {
+            assert!(bench.scheduler.take_slot());
+            bench.queue("high", Priority::High)
+        };
+        low.checkpoint().unwrap();
+        assert!(bench.entered.1.try_recv().is_err());
+        low.state.immune_until.store(0, Ordering::Relaxed);
+        low.checkpoint().unwrap();
+        assert_eq!(bench.order(1), ["high"]);
+        high.join().unwrap();
+        low.leave();
+    }
+
+    #[test]
+    fn cancelled_work_ends_whether_it_waits_or_runs() {
+        let bench = Bench::new();
+        let runner = bench.ticket(Priority::Medium);
+        runner.enter(Deadline::NONE).unwrap();
+        let waiting = bench.ticket(Priority::Medium);
+        let observer = waiting.observer();
+        let thread = std::thread::spawn(move || waiting.enter(Deadline::NONE));
+        while bench.scheduler.lock().is_empty() {
+            std::thread::yield_now();
+        }
+        observer.cancel();
+        assert_eq!(thread.join().unwrap(), Err(Interruption::Cancelled));
+        runner.observer().cancel();
+        assert_eq!(runner.checkpoint(), Err(Interruption::Cancelled));
+        runner.leave();
+        runner.reset();
+        runner.enter(Deadline::NONE).unwrap();
+        runner.leave();
+        assert_eq!(bench.scheduler.running.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn progress_is_seen_only_while_work_runs() {
+        let bench = Bench::new();
+        let ticket = bench.ticket(Priority::Low);
+        let observer = ticket.observer();
+        assert_eq!(observer.progress(), None);
+        ticket.enter(Deadline::NONE).unwrap();
+        let before = observer.progress();
+        assert!(before.is_some());
+        ticket.checkpoint().unwrap();
+        assert_ne!(observer.progress(), before);
+        ticket.leave();
+        assert_eq!(observer.progress(), None);
+    }
+}

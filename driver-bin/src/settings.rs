@@ -1,0 +1,341 @@
+//! What can be set: the settings file, read at the start and again on SIGHUP.
+//!
+//! Every value has a default, so that no file is needed. A key that there is not is an error: a misspelt limit would
+//! otherwise be no limit.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::device::{DeviceOptions, DeviceRegistry};
+
+/// The settings of a driver.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// The devices to serve, by name; empty for the first one that the binary knows. Read at the start only.
+    pub devices: Vec<String>,
+    /// Where to publish the sockets; empty for [`nnhal::wire::directory::runtime_dir`]. Read at the start only.
+    pub runtime_dir: PathBuf,
+    /// Who is served.
+    pub clients: ClientSettings,
+    /// Worker processes.
+    pub workers: WorkerSettings,
+    /// What one client may use. Applies to workers that start afterwards.
+    pub limits: Limits,
+    /// How work is run. Applies at once.
+    pub execution: ExecutionSettings,
+    /// Options of devices, by name. Applies to workers that start afterwards.
+    pub device: BTreeMap<String, BTreeMap<String, OptionValue>>,
+}
+
+/// The value of a device's option.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum OptionValue {
+    /// Yes or no.
+    Flag(bool),
+    /// A whole number.
+    Whole(i64),
+    /// Any number.
+    Number(f64),
+    /// Anything else.
+    Text(String),
+}
+
+/// Who is served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClientSettings {
+    /// Clients at once, of all users.
+    pub max: u32,
+    /// Clients at once of one user.
+    pub max_per_user: u32,
+    /// Whether other users than the driver's own may connect. The runtime directory and the sockets are then open to
+    /// them.
+    pub other_users: bool,
+}
+
+impl Default for ClientSettings {
+    fn default() -> Self {
+        // A worker's start costs a few milliseconds and megabytes; a thousand is what a small machine bears.
+        ClientSettings {
+            max: 1024,
+            max_per_user: 256,
+            other_users: false,
+        }
+    }
+}
+
+/// Worker processes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WorkerSettings {
+    /// Workers that are kept started for clients to come.
+    pub spare: u32,
+    /// How long a worker may take to start, in milliseconds.
+    pub start_timeout_ms: u64,
+    /// How long a client may take for its hello, in milliseconds.
+    pub hello_timeout_ms: u64,
+    /// How long workers may take to finish what they do when the driver ends, in milliseconds.
+    pub drain_timeout_ms: u64,
+    /// How long a worker may outlive its client, in milliseconds.
+    pub linger_timeout_ms: u64,
+}
+
+impl Default for WorkerSettings {
+    fn default() -> Self {
+        WorkerSettings {
+            spare: 1,
+            start_timeout_ms: 10_000,
+            hello_timeout_ms: 5_000,
+            drain_timeout_ms: 5_000,
+            linger_timeout_ms: 2_000,
+        }
+    }
+}
+
+/// What one client may use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Bytes of all memories that it shares, by their declared sizes.
+    pub shared_bytes: u64,
+    /// Bytes of constants that one model has outside of sealed memory; they are copied.
+    pub constant_bytes: u64,
+    /// Bytes of all its device buffers.
+    pub buffer_bytes: u64,
+    /// Bytes of address space of its worker, the driver's own included; 0 for no limit.
+    pub address_space_bytes: u64,
+    /// Memories, prepared models, device buffers, fences and outcomes of fenced executions, of each kind.
+    pub objects: u32,
+    /// Bursts; each has a thread of its own.
+    pub bursts: u32,
+    /// Calls that have not been answered.
+    pub calls: u32,
+    /// Threads that run calls, beside those of bursts.
+    pub threads: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            shared_bytes: 16 << 30,
+            constant_bytes: 4 << 30,
+            buffer_bytes: 4 << 30,
+            address_space_bytes: 64 << 30,
+            objects: 4096,
+            bursts: 64,
+            calls: 1024,
+            threads: 32,
+        }
+    }
+}
+
+/// How work is run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ExecutionSettings {
+    /// Pieces of work of one client that run at once; 0 for the number of processors.
+    pub slots: u32,
+    /// How long a burst looks for its next request before it sleeps, at most, in microseconds.
+    pub polling_window_us: u64,
+    /// After how long without a checkpoint work is taken for hung, in milliseconds; 0 for never.
+    pub hang_limit_ms: u64,
+    /// After how long without work its scratch memory is given back, in milliseconds; 0 for never.
+    pub idle_release_ms: u64,
+}
+
+impl Default for ExecutionSettings {
+    fn default() -> Self {
+        // The longest single operation of the reference kernels, a large convolution on a slow processor, takes
+        // seconds.
+        ExecutionSettings {
+            slots: 0,
+            polling_window_us: 50,
+            hang_limit_ms: 60_000,
+            idle_release_ms: 5_000,
+        }
+    }
+}
+
+impl ExecutionSettings {
+    /// [`ExecutionSettings::hang_limit_ms`] as a duration, if there is one.
+    #[must_use]
+    pub fn hang_limit(&self) -> Option<Duration> {
+        (self.hang_limit_ms != 0).then(|| Duration::from_millis(self.hang_limit_ms))
+    }
+
+    /// [`ExecutionSettings::idle_release_ms`] as a duration, if there is one.
+    #[must_use]
+    pub fn idle_release(&self) -> Option<Duration> {
+        (self.idle_release_ms != 0).then(|| Duration::from_millis(self.idle_release_ms))
+    }
+}
+
+/// What is wrong with settings.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The file cannot be read.
+    #[error("failed to read the settings file {}: {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The file is not as it should be.
+    #[error("the settings file {} is wrong: {source}", .path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// Where, and what was expected.
+        source: Box<toml::de::Error>,
+    },
+    /// A device that the binary does not know.
+    #[error("there is no device {name:?}; this driver has {known}")]
+    UnknownDevice {
+        /// The name.
+        name: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// A value makes no sense.
+    #[error("{key} must be at least {minimum}")]
+    TooSmall {
+        /// Which one.
+        key: &'static str,
+        /// The least that works.
+        minimum: u64,
+    },
+}
+
+impl Settings {
+    /// Reads a settings file.
+    ///
+    /// # Errors
+    ///
+    /// [`SettingsError`], naming the file and the line.
+    pub fn read(path: &Path) -> Result<Settings, SettingsError> {
+        let text = std::fs::read_to_string(path).map_err(|source| SettingsError::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        toml::from_str(&text).map_err(|source| SettingsError::Parse {
+            path: path.to_owned(),
+            source: Box::new(source),
+        })
+    }
+
+    /// Checks what the form alone does not say, and fills in which devices are served.
+    ///
+    /// # Errors
+    ///
+    /// [`SettingsError`].
+    pub fn check(&mut self, registry: &DeviceRegistry) -> Result<(), SettingsError> {
+        if self.devices.is_empty() {
+            self.devices.extend(registry.names().next().map(str::to_owned));
+        }
+        self.devices.dedup();
+        for name in self.devices.iter().chain(self.device.keys()) {
+            if registry.get(name).is_none() {
+                let known = registry.names().collect::<Vec<_>>().join(", ");
+                return Err(SettingsError::UnknownDevice {
+                    name: name.clone(),
+                    known,
+                });
+            }
+        }
+        let minimums = [
+            ("clients.max", u64::from(self.clients.max), 1),
+            ("clients.max_per_user", u64::from(self.clients.max_per_user), 1),
+            ("workers.start_timeout_ms", self.workers.start_timeout_ms, 100),
+            ("workers.hello_timeout_ms", self.workers.hello_timeout_ms, 100),
+            ("limits.objects", u64::from(self.limits.objects), 1),
+            ("limits.calls", u64::from(self.limits.calls), 1),
+            ("limits.threads", u64::from(self.limits.threads), 1),
+        ];
+        for (key, value, minimum) in minimums {
+            if value < minimum {
+                return Err(SettingsError::TooSmall { key, minimum });
+            }
+        }
+        Ok(())
+    }
+
+    /// The options of one device.
+    #[must_use]
+    pub fn device_options(&self, name: &str) -> DeviceOptions {
+        let text = |value: &OptionValue| match value {
+            OptionValue::Flag(value) => value.to_string(),
+            OptionValue::Whole(value) => value.to_string(),
+            OptionValue::Number(value) => value.to_string(),
+            OptionValue::Text(value) => value.clone(),
+        };
+        let options = self.device.get(name).into_iter().flatten();
+        DeviceOptions {
+            values: options.map(|(key, value)| (key.clone(), text(value))).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Settings, SettingsError> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("settings.toml");
+        std::fs::write(&path, text).unwrap();
+        let mut settings = Settings::read(&path)?;
+        settings.check(&DeviceRegistry::of_nnhal())?;
+        Ok(settings)
+    }
+
+    #[test]
+    fn empty_file_gives_the_defaults_and_the_first_device() {
+        let settings = read("").unwrap();
+        assert_eq!(settings.devices, ["nnhal-reference"]);
+        assert_eq!(settings.limits, Limits::default());
+    }
+
+    #[test]
+    fn values_and_device_options_are_read() {
+        let settings = read(
+            "devices = [\"nnhal-empty\"]\n[limits]\nbursts = 3\n[device.nnhal-empty]\nfault = \"hang\"\nafter = 2\n",
+        )
+        .unwrap();
+        assert_eq!(settings.limits.bursts, 3);
+        let options = settings.device_options("nnhal-empty");
+        assert_eq!(
+            (options.get("fault"), options.get("after")),
+            (Some("hang"), Some("2"))
+        );
+        assert_eq!(
+            settings.device_options("nnhal-reference"),
+            DeviceOptions::default()
+        );
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, mention) in [
+            ("[limits]\nburst = 3", "burst"),
+            ("[limits]\nbursts = \"many\"", "bursts"),
+            ("devices = [\"nnhal-none\"]", "nnhal-none"),
+            ("[device.ACME-npu]\n", "ACME-npu"),
+            ("[clients]\nmax = 0", "clients.max"),
+            ("[limits", "limits"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.to_string().contains(mention), "{error}");
+        }
+        let error = Settings::read(Path::new("/nonexistent/settings.toml")).unwrap_err();
+        assert!(
+            error.to_string().contains("/nonexistent/settings.toml"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,691 @@
+//! The process that clients connect to and that no client can harm.
+//!
+//! Contract: the supervisor accepts connections, finds out who is there, and hands each connection to a worker process
+//! of its own. It never reads what a client sends, never maps a client's memory and never runs a device. Workers are
+//! started ahead of time, by exec. When one ends, its client is told how; when a client ends and its worker does not,
+//! the worker is killed. Workers do not depend on the supervisor once they have a client: it can be killed, and they
+//! serve on.
+//!
+//! The main thread waits for descriptors, never for a client or a worker: see [`spawner`] for the one thing that takes
+//! time.
+
+mod admission;
+mod runtime_dir;
+mod signals;
+mod spawner;
+mod workers;
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags};
+use nix::sys::resource::Resource;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nnhal::sys::socket::Connection;
+use nnhal::sys::{eventfd, peer, poll, rlimit};
+use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
+use nnhal::wire::handshake::Refusal;
+
+pub use runtime_dir::RuntimeDirError;
+pub use spawner::Invocation;
+
+pub(crate) use spawner::{LOG_VARIABLE, WORKER_ARGUMENT};
+
+use self::admission::{Admission, Refused, Reserve, turn_away};
+use self::runtime_dir::{Claim, Published, RuntimeDir};
+use self::signals::Signals;
+use self::spawner::{Outcome, Spawner, Starting};
+use self::workers::Workers;
+use crate::device::DeviceRegistry;
+use crate::link::{Assignment, ClientIdentity, Command, WorkerConfig};
+use crate::settings::{Settings, SettingsError, WorkerSettings};
+
+/// How a driver is run.
+#[derive(Debug)]
+pub struct SupervisorOptions {
+    /// The devices that there are.
+    pub registry: DeviceRegistry,
+    /// The settings, checked.
+    pub settings: Settings,
+    /// Reads the settings again, on SIGHUP.
+    pub reload: fn(&SettingsSource, &DeviceRegistry) -> Result<Settings, SettingsError>,
+    /// What to read them from.
+    pub source: SettingsSource,
+    /// Called once clients can connect.
+    pub on_ready: fn(),
+    /// How workers are started.
+    pub invocation: Invocation,
+    /// Ends the driver when it closes, for drivers that belong to one application.
+    pub owner: Option<OwnedFd>,
+}
+
+/// What settings are made of: a file, and what the command line says instead.
+#[derive(Clone, Debug, Default)]
+pub struct SettingsSource {
+    /// The settings file.
+    pub config: Option<PathBuf>,
+    /// Devices from the command line.
+    pub devices: Vec<String>,
+    /// The runtime directory from the command line.
+    pub runtime_dir: Option<PathBuf>,
+}
+
+/// Why a driver cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum SupervisorError {
+    /// Its sockets cannot be published.
+    #[error(transparent)]
+    RuntimeDir(#[from] RuntimeDirError),
+    /// The first worker did not come up.
+    #[error("no worker could be started: {0}")]
+    Worker(String),
+    /// The system refused something.
+    #[error("failed to {action}: {source}")]
+    System {
+        /// What was attempted.
+        action: &'static str,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+impl SupervisorError {
+    fn system<E: Into<std::io::Error>>(action: &'static str) -> impl FnOnce(E) -> SupervisorError {
+        move |source| SupervisorError::System {
+            action,
+            source: source.into(),
+        }
+    }
+}
+
+/// A client that has been let in and waits for a worker.
+#[derive(Debug)]
+struct Waiting {
+    client: Connection,
+    assignment: Assignment,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// The first worker is coming up; nothing is published before it is there.
+    Starting {
+        directory: RuntimeDir,
+        claims: Vec<(Claim, Option<OwnedFd>)>,
+    },
+    Serving {
+        published: Vec<Published>,
+    },
+    /// No new clients; workers finish what they do until then.
+    Draining {
+        until: Deadline,
+    },
+}
+
+struct Supervisor {
+    options: SupervisorOptions,
+    signals: Signals,
+    spawner: SpawnerHandle,
+    workers: Workers,
+    waiting: VecDeque<Waiting>,
+    admission: Admission,
+    reserve: Reserve,
+    /// Deaths of processes that the spawner has not told of yet.
+    unclaimed: HashMap<i32, WaitStatus>,
+    /// After an accept that could not be helped: no more until then.
+    accept_again: Option<TimePoint>,
+    phase: Phase,
+}
+
+/// The main thread's side of the spawner.
+struct SpawnerHandle {
+    orders: Sender<WorkerConfig>,
+    outcomes: Receiver<Outcome>,
+    wake: OwnedFd,
+    starting: Starting,
+    /// Orders that have no outcome yet.
+    open: u32,
+    /// Whether the last order failed: then none is placed but for a client that waits.
+    has_failed: bool,
+}
+
+/// How many connections are accepted before anything else is looked at.
+const ACCEPTS_AT_ONCE: usize = 64;
+
+/// How long to wait after an accept that failed for want of resources.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Runs a driver until it is told to end.
+///
+/// # Errors
+///
+/// [`SupervisorError`] if it cannot start to serve.
+pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
+    // What this process inherited is not for workers.
+    nnhal::sys::fds::set_cloexec_from(3)
+        .map_err(|error| SupervisorError::system("keep inherited descriptors from workers")(error.errno))?;
+    // Each client costs some descriptors; running out is handled, but need not come early.
+    let _ = rlimit::raise_to_hard(Resource::RLIMIT_NOFILE);
+    let signals = Signals::install().map_err(SupervisorError::system("watch for signals"))?;
+    let settings = &options.settings;
+    let directory = RuntimeDir::open(&settings.runtime_dir, settings.clients.other_users)?;
+    let mut activated = activated_sockets()?;
+    let mut claims = Vec::new();
+    for device in &settings.devices {
+        claims.push((directory.claim(device)?, activated.remove(device)));
+    }
+    let Some((first, _)) = claims.first() else {
+        return Err(SupervisorError::Worker("there is no device to serve".to_owned()));
+    };
+    let private_dir = directory.private_dir(first)?;
+    let (spawner, thread) = start_spawner(private_dir.stable_path(), options.invocation.clone())?;
+    let mut supervisor = Supervisor {
+        options,
+        signals,
+        spawner,
+        workers: Workers::default(),
+        waiting: VecDeque::new(),
+        admission: Admission::default(),
+        reserve: Reserve::new(),
+        unclaimed: HashMap::new(),
+        accept_again: None,
+        phase: Phase::Starting { directory, claims },
+    };
+    let outcome = supervisor.serve();
+    // Without orders the spawner ends.
+    drop(supervisor);
+    let _ = thread.join();
+    outcome
+}
+
+/// Sockets that a service manager made for this driver, by device: `FileDescriptorName=` is the device's name.
+fn activated_sockets() -> Result<HashMap<String, OwnedFd>, SupervisorError> {
+    let failed = SupervisorError::system("take over sockets from the service manager");
+    let sockets = sd_notify::listen_fds_with_names().map_err(failed)?;
+    let mut by_device = HashMap::new();
+    for (raw, name) in sockets {
+        // The number stays open beside the duplicate, owned by nobody, as the service manager gave it.
+        let duplicate = nnhal::sys::fds::duplicate(raw)
+            .map_err(|error| SupervisorError::system("take over an activated socket")(error.errno))?;
+        let device = name.strip_suffix(".sock").unwrap_or(&name).to_owned();
+        by_device.insert(device, duplicate);
+    }
+    Ok(by_device)
+}
+
+fn start_spawner(
+    state_dir: PathBuf,
+    invocation: Invocation,
+) -> Result<(SpawnerHandle, std::thread::JoinHandle<()>), SupervisorError> {
+    // Bootstrap channels must be where only this user gets at them, and where the next driver clears up.
+    let _ = tempfile::env::override_temp_dir(&state_dir);
+    let wake = eventfd::create().map_err(|error| SupervisorError::system("make an event")(error.errno))?;
+    let other = wake
+        .try_clone()
+        .map_err(SupervisorError::system("make an event"))?;
+    let (orders, ordered) = mpsc::channel();
+    let (told, outcomes) = mpsc::channel();
+    let starting = Starting::default();
+    let spawner = Spawner {
+        invocation,
+        state_dir,
+        starting: starting.clone(),
+        orders: ordered,
+        outcomes: told,
+        wake: other,
+    };
+    let thread = std::thread::Builder::new()
+        .name("spawner".to_owned())
+        .stack_size(256 * 1024)
+        .spawn(move || spawner.run())
+        .map_err(SupervisorError::system("start a thread"))?;
+    Ok((
+        SpawnerHandle {
+            orders,
+            outcomes,
+            wake,
+            starting,
+            open: 0,
+            has_failed: false,
+        },
+        thread,
+    ))
+}
+
+/// What the main thread waits for, besides the clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Signals,
+    Spawner,
+    Owner,
+    Listener(usize),
+    Client(i32),
+}
+
+impl Supervisor {
+    fn serve(&mut self) -> Result<(), SupervisorError> {
+        loop {
+            self.order_workers();
+            if matches!(self.phase, Phase::Draining { .. })
+                && self.workers.count() == 0
+                && self.spawner.open == 0
+            {
+                return Ok(());
+            }
+            let ready = self.wait()?;
+            // Deaths first: an outcome that follows may be that of a worker that is dead already.
+            if ready.contains(&Source::Signals) {
+                self.heed_signals();
+            }
+            if ready.contains(&Source::Spawner) {
+                self.take_outcomes()?;
+            }
+            if ready.contains(&Source::Owner) {
+                tracing::info!("the owner is gone");
+                self.options.owner = None;
+                self.drain();
+            }
+            for source in ready {
+                match source {
+                    Source::Listener(index) => self.accept(index),
+                    Source::Client(pid) => self.client_is_gone(pid),
+                    Source::Signals | Source::Spawner | Source::Owner => {}
+                }
+            }
+            self.hand_over();
+            self.enforce_deadlines();
+        }
+    }
+
+    /// Waits until something is ready or a deadline passes.
+    fn wait(&self) -> Result<Vec<Source>, SupervisorError> {
+        let mut sources = vec![Source::Signals, Source::Spawner];
+        let mut fds = vec![self.signals.as_fd(), self.spawner.wake.as_fd()];
+        if let Some(owner) = &self.options.owner {
+            sources.push(Source::Owner);
+            fds.push(owner.as_fd());
+        }
+        if let (Phase::Serving { published }, None) = (&self.phase, self.accept_again) {
+            for (index, published) in published.iter().enumerate() {
+                sources.push(Source::Listener(index));
+                fds.push(published.listener.as_fd());
+            }
+        }
+        for (pid, service) in self
+            .workers
+            .serving()
+            .filter(|(_, service)| service.hung_up.is_none())
+        {
+            sources.push(Source::Client(pid));
+            fds.push(service.client.as_fd());
+        }
+        let mut polled: Vec<_> = sources
+            .iter()
+            .zip(fds)
+            .map(|(source, fd)| match source {
+                // What a client sends is its worker's; only its end is looked for here.
+                Source::Client(_) => PollFd::new(fd, PollFlags::empty()),
+                _ => PollFd::new(fd, PollFlags::POLLIN),
+            })
+            .collect();
+        poll::wait(&mut polled, self.next_deadline())
+            .map_err(|error| SupervisorError::system("wait for events")(error.errno))?;
+        let is_ready = |fd: &PollFd| fd.revents().is_some_and(|events| !events.is_empty());
+        Ok(sources
+            .into_iter()
+            .zip(&polled)
+            .filter(|(_, fd)| is_ready(fd))
+            .map(|(source, _)| source)
+            .collect())
+    }
+
+    fn workers_settings(&self) -> &WorkerSettings {
+        &self.options.settings.workers
+    }
+
+    /// The earliest moment at which something must be done although nothing happens.
+    fn next_deadline(&self) -> Deadline {
+        let workers = self.workers_settings();
+        let after = |point: TimePoint, ms| Deadline::after(point, Duration::from_millis(ms));
+        let start = self
+            .spawner
+            .starting
+            .since()
+            .map(|since| after(since, workers.start_timeout_ms));
+        let lingering = self.workers.serving().filter_map(|(_, service)| service.hung_up);
+        let linger = lingering
+            .map(|since| after(since, workers.linger_timeout_ms))
+            .min();
+        let drain = match self.phase {
+            Phase::Draining { until } => Some(until),
+            _ => None,
+        };
+        let accept = self.accept_again.map(Deadline::at);
+        [start, linger, drain, accept]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(Deadline::NONE)
+    }
+
+    fn enforce_deadlines(&mut self) {
+        let now = MonotonicClock.now();
+        let timeout = |ms| Duration::from_millis(ms);
+        let workers = self.workers_settings().clone();
+        let has_passed = |since: TimePoint, ms| Deadline::after(since, timeout(ms)).is_past(now);
+        if self
+            .spawner
+            .starting
+            .since()
+            .is_some_and(|since| has_passed(since, workers.start_timeout_ms))
+        {
+            tracing::warn!(
+                limit_ms = workers.start_timeout_ms,
+                "a worker took too long to start"
+            );
+            self.spawner.starting.kill();
+        }
+        let lingering = |service: &workers::Service| {
+            service
+                .hung_up
+                .is_some_and(|since| has_passed(since, workers.linger_timeout_ms))
+        };
+        let overdue: Vec<_> = self
+            .workers
+            .serving()
+            .filter(|(_, service)| lingering(service))
+            .map(|(pid, _)| pid)
+            .collect();
+        for pid in overdue {
+            tracing::warn!(pid, "the worker outlived its client");
+            self.workers.kill(pid);
+        }
+        if matches!(self.phase, Phase::Draining { until } if until.is_past(now)) {
+            self.workers.kill_all();
+            self.spawner.starting.kill();
+        }
+        if self.accept_again.is_some_and(|point| point <= now) {
+            self.accept_again = None;
+        }
+    }
+
+    /// Orders as many workers as clients wait for and as shall be in reserve.
+    fn order_workers(&mut self) {
+        let spare = match self.phase {
+            Phase::Draining { .. } => return,
+            // The first one shows whether there can be any.
+            Phase::Starting { .. } => 1,
+            Phase::Serving { .. } if self.spawner.has_failed => 0,
+            Phase::Serving { .. } => self.workers_settings().spare as usize,
+        };
+        let wanted = self.waiting.len() + spare;
+        let coming = self.workers.idle_count() + self.spawner.open as usize;
+        for _ in coming..wanted {
+            if self
+                .spawner
+                .orders
+                .send(WorkerConfig::new(&self.options.settings))
+                .is_err()
+            {
+                tracing::error!("the spawner has ended");
+                return;
+            }
+            self.spawner.open += 1;
+        }
+    }
+
+    fn take_outcomes(&mut self) -> Result<(), SupervisorError> {
+        let _ = eventfd::drain(&self.spawner.wake);
+        while let Ok(outcome) = self.spawner.outcomes.try_recv() {
+            self.spawner.open -= 1;
+            self.spawner.has_failed = matches!(outcome, Outcome::Failed { .. });
+            match outcome {
+                Outcome::Ready(worker) => {
+                    let pid = worker.pid;
+                    self.workers.add(worker);
+                    if let Some(status) = self.unclaimed.remove(&pid) {
+                        self.bury(pid, status);
+                    }
+                    self.start_serving()?;
+                }
+                Outcome::Failed { pid, reason } => {
+                    if let Some(pid) = pid {
+                        self.unclaimed.remove(&pid);
+                    }
+                    if matches!(self.phase, Phase::Starting { .. }) {
+                        return Err(SupervisorError::Worker(reason));
+                    }
+                    tracing::error!(%reason, "a worker could not be started");
+                    self.turn_away_first(&Refused {
+                        refusal: Refusal::NoWorker,
+                        reason,
+                    });
+                }
+            }
+        }
+        if self.spawner.open == 0 {
+            self.unclaimed.clear();
+        }
+        if matches!(self.phase, Phase::Draining { .. }) {
+            self.workers.dismiss_idle();
+        }
+        Ok(())
+    }
+
+    /// Publishes the devices once there is a worker for the first client.
+    fn start_serving(&mut self) -> Result<(), SupervisorError> {
+        if !matches!(self.phase, Phase::Starting { .. }) {
+            return Ok(());
+        }
+        let placeholder = Phase::Serving {
+            published: Vec::new(),
+        };
+        let Phase::Starting { directory, claims } = std::mem::replace(&mut self.phase, placeholder) else {
+            return Ok(());
+        };
+        let mut all = Vec::new();
+        for (claim, activated) in claims {
+            let published = directory.publish(claim, activated)?;
+            tracing::info!(device = published.device(), directory = %directory.path().display(), "serving");
+            all.push(published);
+        }
+        self.phase = Phase::Serving { published: all };
+        notify(&[sd_notify::NotifyState::Ready]);
+        (self.options.on_ready)();
+        Ok(())
+    }
+
+    fn heed_signals(&mut self) {
+        let raised = self.signals.take();
+        if raised.child {
+            self.reap();
+        }
+        if raised.reload {
+            self.reload();
+        }
+        if raised.terminate {
+            if matches!(self.phase, Phase::Draining { .. }) {
+                self.workers.kill_all();
+            }
+            self.drain();
+        }
+    }
+
+    fn reap(&mut self) {
+        loop {
+            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return,
+                Ok(status @ (WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, _, _))) => {
+                    self.bury(pid.as_raw(), status);
+                }
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(errno) => {
+                    tracing::error!(%errno, "failed to reap workers");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn bury(&mut self, pid: i32, status: WaitStatus) {
+        self.spawner.starting.release(pid);
+        let Some(burial) = self.workers.bury(pid, status) else {
+            if self.spawner.open > 0 {
+                self.unclaimed.insert(pid, status);
+            }
+            return;
+        };
+        if let Some(uid) = burial.uid {
+            self.admission.leave(uid);
+        }
+        if matches!(status, WaitStatus::Exited(_, 0)) {
+            tracing::debug!(pid, "worker ended");
+        } else {
+            tracing::warn!(pid, "{}", burial.obituary);
+        }
+    }
+
+    fn reload(&mut self) {
+        let settings = match (self.options.reload)(&self.options.source, &self.options.registry) {
+            Ok(settings) => settings,
+            Err(error) => {
+                tracing::error!(%error, "the settings stay as they are");
+                return;
+            }
+        };
+        let old = &self.options.settings;
+        if settings.devices != old.devices || settings.runtime_dir != old.runtime_dir {
+            tracing::warn!("devices and the runtime directory change with the next start only");
+        }
+        self.options.settings = Settings {
+            devices: old.devices.clone(),
+            runtime_dir: old.runtime_dir.clone(),
+            ..settings
+        };
+        // Workers without a client are replaced, so that the next client's has the new settings in full.
+        self.workers.dismiss_idle();
+        let execution = self.options.settings.execution.clone();
+        self.workers.command(|| Command::Reconfigure(execution.clone()));
+        self.spawner.has_failed = false;
+        tracing::info!("settings read again");
+    }
+
+    /// Takes no more clients, and has the workers come to an end.
+    fn drain(&mut self) {
+        if matches!(self.phase, Phase::Draining { .. }) {
+            return;
+        }
+        tracing::info!("ending");
+        notify(&[sd_notify::NotifyState::Stopping]);
+        let limit = Duration::from_millis(self.workers_settings().drain_timeout_ms);
+        // Dropping what was published takes the sockets away.
+        self.phase = Phase::Draining {
+            until: Deadline::after(MonotonicClock.now(), limit),
+        };
+        let refused = Refused {
+            refusal: Refusal::ShuttingDown,
+            reason: "the driver is ending".to_owned(),
+        };
+        while !self.waiting.is_empty() {
+            self.turn_away_first(&refused);
+        }
+        self.workers.dismiss_idle();
+        self.workers.command(|| Command::Drain);
+    }
+
+    fn turn_away_first(&mut self, refused: &Refused) {
+        if let Some(waiting) = self.waiting.pop_front() {
+            self.admission.leave(waiting.assignment.client.uid);
+            turn_away(&waiting.client, refused);
+        }
+    }
+
+    fn accept(&mut self, index: usize) {
+        for _ in 0..ACCEPTS_AT_ONCE {
+            let Phase::Serving { published } = &self.phase else {
+                return;
+            };
+            let Some(published) = published.get(index) else {
+                return;
+            };
+            let device = published.device().to_owned();
+            match published.listener.accept() {
+                Ok(Some(client)) => self.welcome(client, device),
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept");
+                    self.reserve.release();
+                    let refused = Refused {
+                        refusal: Refusal::Busy,
+                        reason: "the driver has no descriptors left".to_owned(),
+                    };
+                    match published.listener.accept() {
+                        Ok(Some(client)) => turn_away(&client, &refused),
+                        // Nothing can be done for now; trying on would only burn time.
+                        _ => self.accept_again = Some(MonotonicClock.now().saturating_add(ACCEPT_PAUSE)),
+                    }
+                    self.reserve.refill();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Lets a client in, or turns it away.
+    fn welcome(&mut self, client: Connection, device: String) {
+        let peer = match peer::identify(&client) {
+            Ok(peer) => peer,
+            Err(error) => {
+                tracing::warn!(%error, "cannot tell who connects");
+                return;
+            }
+        };
+        if let Err(refused) = self.admission.admit(&peer, &self.options.settings.clients) {
+            tracing::info!(
+                uid = peer.uid,
+                pid = peer.pid,
+                reason = refused.reason,
+                "client turned away"
+            );
+            turn_away(&client, &refused);
+            return;
+        }
+        tracing::debug!(uid = peer.uid, pid = peer.pid, device, "client");
+        let assignment = Assignment {
+            device,
+            supervisor_pid: std::process::id(),
+            client: ClientIdentity {
+                uid: peer.uid,
+                gid: peer.gid,
+                pid: peer.pid,
+            },
+        };
+        self.waiting.push_back(Waiting { client, assignment });
+    }
+
+    /// Hands clients that wait to workers that do.
+    fn hand_over(&mut self) {
+        while let Some(Waiting { client, assignment }) = self.waiting.pop_front() {
+            if let Err(client) = self.workers.assign(client, &assignment) {
+                self.waiting.push_front(Waiting { client, assignment });
+                return;
+            }
+        }
+    }
+
+    fn client_is_gone(&mut self, pid: i32) {
+        if let Some(service) = self.workers.service_mut(pid) {
+            service.hung_up = Some(MonotonicClock.now());
+        }
+    }
+}
+
+/// Tells the service manager, if there is one.
+fn notify(states: &[sd_notify::NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!(%error, "cannot tell the service manager");
+    }
+}

@@ -1,0 +1,570 @@
+//! The directory where sockets are published, and what is found there.
+//!
+//! Contract: nothing is published in a directory that another user could write to, or through a symbolic link. A
+//! device's name belongs to the process that holds the lock on `{DEVICE}.lock`; only with the lock is a socket that
+//! an earlier driver left behind removed, and only if it is a socket of this user. A socket appears under its name
+//! when connections are accepted already.
+
+use std::fs::File;
+use std::fs::Permissions;
+use std::io::{Read, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, open, openat, renameat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+use nnhal::sys::socket::{Listener, SocketError};
+use nnhal::wire::directory;
+
+/// Why sockets cannot be published.
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeDirError {
+    /// The directory cannot be made or opened.
+    #[error("failed to use the runtime directory {}: {source}; set another one with --runtime-dir or {}", .path.display(), directory::RUNTIME_DIR_VARIABLE)]
+    Open {
+        /// The directory.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The directory is somebody else's.
+    #[error("the runtime directory {} belongs to user {owner}, not to this driver's user {user}", .path.display())]
+    ForeignOwner {
+        /// The directory.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Who runs the driver.
+        user: u32,
+    },
+    /// Others have more access than they may.
+    #[error("the runtime directory {} has mode {mode:04o}, which is open to other users; it must be {expected:04o} (chmod {expected:o})", .path.display())]
+    TooOpen {
+        /// The directory.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+        /// The mode it must have at most.
+        expected: u32,
+    },
+    /// Another driver serves the device.
+    #[error("device {device} is already served from {} by process {holder}", .path.display())]
+    AlreadyServed {
+        /// The device.
+        device: String,
+        /// The directory.
+        path: PathBuf,
+        /// The process id that the other driver wrote down.
+        holder: String,
+    },
+    /// Something else stands where the socket should be.
+    #[error("{} is in the way and is not a socket of this user; remove it", .path.display())]
+    InTheWay {
+        /// What.
+        path: PathBuf,
+    },
+    /// A file there cannot be made, locked or removed.
+    #[error("failed to {action} {}: {source}", .path.display())]
+    File {
+        /// What was attempted.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The socket cannot be made.
+    #[error("failed to publish {device} in {}: {source}", .path.display())]
+    Socket {
+        /// The device.
+        device: String,
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        source: SocketError,
+    },
+}
+
+/// A runtime directory that has been found fit.
+#[derive(Debug)]
+pub(super) struct RuntimeDir {
+    path: PathBuf,
+    fd: OwnedFd,
+    is_open_to_others: bool,
+}
+
+/// The right to publish a device. Dropping it gives the right up.
+#[derive(Debug)]
+pub(super) struct Claim {
+    device: String,
+    directory: OwnedFd,
+    _lock: Flock<File>,
+}
+
+/// A device that clients can connect to. Dropping it takes the socket away.
+#[derive(Debug)]
+pub(super) struct Published {
+    /// Where clients connect.
+    pub(super) listener: Listener,
+    claim: Claim,
+    socket: Option<(u64, u64)>,
+}
+
+/// A directory of the supervisor's own. Dropping it removes it with what is in it.
+#[derive(Debug)]
+pub(super) struct PrivateDir {
+    fd: OwnedFd,
+    parent: OwnedFd,
+    name: String,
+}
+
+impl PrivateDir {
+    /// The directory by way of its descriptor, short enough for any socket address in it.
+    #[must_use]
+    pub(super) fn stable_path(&self) -> PathBuf {
+        descriptor_path(&self.fd)
+    }
+}
+
+impl Drop for PrivateDir {
+    fn drop(&mut self) {
+        // Best effort; the next driver clears it otherwise.
+        let _ = std::fs::remove_dir_all(descriptor_path(&self.parent).join(&self.name));
+    }
+}
+
+impl RuntimeDir {
+    /// Opens the directory, making it if needed. With `is_open_to_others`, other users may look into it.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeDirError`].
+    pub(super) fn open(path: &Path, is_open_to_others: bool) -> Result<RuntimeDir, RuntimeDirError> {
+        let failed = |source| RuntimeDirError::Open {
+            path: path.to_owned(),
+            source,
+        };
+        let mode = if is_open_to_others { 0o755 } else { 0o700 };
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).map_err(failed)?;
+        }
+        match std::fs::DirBuilder::new().mode(mode).create(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(failed(error)),
+            _ => {}
+        }
+        let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        let fd = open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+        let stat = fstat(&fd).map_err(|errno| failed(errno.into()))?;
+        let user = nix::unistd::geteuid().as_raw();
+        if stat.st_uid != user {
+            return Err(RuntimeDirError::ForeignOwner {
+                path: path.to_owned(),
+                owner: stat.st_uid,
+                user,
+            });
+        }
+        let actual = stat.st_mode & 0o7777;
+        if actual & 0o777 & !mode != 0 {
+            return Err(RuntimeDirError::TooOpen {
+                path: path.to_owned(),
+                mode: actual,
+                expected: mode,
+            });
+        }
+        let dir = RuntimeDir {
+            path: path.to_owned(),
+            fd,
+            is_open_to_others,
+        };
+        dir.check_writable()?;
+        Ok(dir)
+    }
+
+    /// Says so before anything is started, rather than at the first file.
+    fn check_writable(&self) -> Result<(), RuntimeDirError> {
+        use nix::unistd::{AccessFlags, faccessat};
+        faccessat(
+            &self.fd,
+            ".",
+            AccessFlags::W_OK | AccessFlags::X_OK,
+            AtFlags::AT_EACCESS,
+        )
+        .map_err(|errno| RuntimeDirError::Open {
+            path: self.path.clone(),
+            source: errno.into(),
+        })
+    }
+
+    /// The directory's path.
+    #[must_use]
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The directory by way of its descriptor: the same directory whatever happens to its path, and short enough for
+    /// any socket address.
+    fn stable_path(&self) -> PathBuf {
+        descriptor_path(&self.fd)
+    }
+
+    /// Takes the name of a device: no other driver can publish it here until the claim is gone.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeDirError::AlreadyServed`], or what else stands in the way.
+    pub(super) fn claim(&self, device: &str) -> Result<Claim, RuntimeDirError> {
+        let lock = self.lock(device)?;
+        let directory = self
+            .fd
+            .try_clone()
+            .map_err(|source| self.file_error("open", ".", source))?;
+        Ok(Claim {
+            device: device.to_owned(),
+            directory,
+            _lock: lock,
+        })
+    }
+
+    /// Publishes a device's socket; takes over `activated` instead if a service manager holds the socket.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeDirError`].
+    pub(super) fn publish(
+        &self,
+        claim: Claim,
+        activated: Option<OwnedFd>,
+    ) -> Result<Published, RuntimeDirError> {
+        let socket_error = |source| RuntimeDirError::Socket {
+            device: claim.device.clone(),
+            path: self.path.clone(),
+            source,
+        };
+        if let Some(fd) = activated {
+            let listener = Listener::from_activation(fd).map_err(socket_error)?;
+            return Ok(Published {
+                listener,
+                claim,
+                socket: None,
+            });
+        }
+        let name = socket_name(&claim.device);
+        self.remove_stale(&name)?;
+        let hidden = format!(".{name}.new");
+        self.remove_stale(&hidden)?;
+        let listener = Listener::bind(&self.stable_path().join(&hidden)).map_err(socket_error)?;
+        let mode = if self.is_open_to_others { 0o666 } else { 0o600 };
+        std::fs::set_permissions(self.stable_path().join(&hidden), Permissions::from_mode(mode))
+            .map_err(|source| self.file_error("set the mode of", &hidden, source))?;
+        renameat(&self.fd, hidden.as_str(), &self.fd, name.as_str())
+            .map_err(|errno| self.file_error("rename", &hidden, errno.into()))?;
+        let socket = self.stat(&name)?.map(|stat| (stat.st_dev, stat.st_ino));
+        Ok(Published {
+            listener,
+            claim,
+            socket,
+        })
+    }
+
+    /// Makes a directory for the supervisor's own use, empty. What an earlier driver left there is removed: the claim
+    /// is the proof that it is not running.
+    ///
+    /// # Errors
+    ///
+    /// [`RuntimeDirError::File`].
+    pub(super) fn private_dir(&self, claim: &Claim) -> Result<PrivateDir, RuntimeDirError> {
+        let name = format!(".{}.workers", claim.device);
+        let path = self.stable_path().join(&name);
+        match std::fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(self.file_error("clear", &name, error));
+            }
+            _ => {}
+        }
+        std::fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .map_err(|source| self.file_error("make", &name, source))?;
+        let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        let fd = openat(&self.fd, name.as_str(), flags, Mode::empty())
+            .map_err(|errno| self.file_error("open", &name, errno.into()))?;
+        let parent = self
+            .fd
+            .try_clone()
+            .map_err(|source| self.file_error("open", ".", source))?;
+        Ok(PrivateDir { fd, parent, name })
+    }
+
+    /// Locks the device's name. The lock file is removed with the lock held, so a lock that was got on a file that is
+    /// no longer there does not count.
+    fn lock(&self, device: &str) -> Result<Flock<File>, RuntimeDirError> {
+        let name = lock_name(device);
+        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        loop {
+            let fd = openat(&self.fd, name.as_str(), flags, Mode::S_IRUSR | Mode::S_IWUSR)
+                .map_err(|errno| self.file_error("open", &name, errno.into()))?;
+            let mut file = match Flock::lock(File::from(fd), FlockArg::LockExclusiveNonblock) {
+                Ok(file) => file,
+                Err((mut file, Errno::EWOULDBLOCK)) => {
+                    return Err(RuntimeDirError::AlreadyServed {
+                        device: device.to_owned(),
+                        path: self.path.clone(),
+                        holder: read_holder(&mut file),
+                    });
+                }
+                Err((_, errno)) => return Err(self.file_error("lock", &name, errno.into())),
+            };
+            let held = fstat(&*file).map_err(|errno| self.file_error("inspect", &name, errno.into()))?;
+            let named = self.stat(&name)?;
+            if named.is_some_and(|named| (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino)) {
+                file.set_len(0)
+                    .and_then(|()| file.rewind())
+                    .and_then(|()| writeln!(file, "{}", std::process::id()))
+                    .map_err(|source| self.file_error("write", &name, source))?;
+                return Ok(file);
+            }
+        }
+    }
+
+    /// Removes a socket that an earlier driver of this user left behind.
+    fn remove_stale(&self, name: &str) -> Result<(), RuntimeDirError> {
+        let Some(stat) = self.stat(name)? else {
+            return Ok(());
+        };
+        let is_socket = stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFSOCK.bits();
+        if !is_socket || stat.st_uid != nix::unistd::geteuid().as_raw() {
+            return Err(RuntimeDirError::InTheWay {
+                path: self.path.join(name),
+            });
+        }
+        unlinkat(&self.fd, name, UnlinkatFlags::NoRemoveDir)
+            .map_err(|errno| self.file_error("remove", name, errno.into()))
+    }
+
+    fn stat(&self, name: &str) -> Result<Option<FileStat>, RuntimeDirError> {
+        match fstatat(&self.fd, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(self.file_error("inspect", name, errno.into())),
+        }
+    }
+
+    fn file_error(&self, action: &'static str, name: &str, source: std::io::Error) -> RuntimeDirError {
+        RuntimeDirError::File {
+            action,
+            path: self.path.join(name),
+            source,
+        }
+    }
+}
+
+impl Published {
+    /// The device's name.
+    #[must_use]
+    pub(super) fn device(&self) -> &str {
+        &self.claim.device
+    }
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        // Best effort: the directory may be gone already. A socket that somebody else put there stays.
+        let name = socket_name(&self.claim.device);
+        let directory = &self.claim.directory;
+        let present = fstatat(directory, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).ok();
+        let is_ours = present
+            .map(|stat| (stat.st_dev, stat.st_ino))
+            .is_some_and(|id| self.socket == Some(id));
+        if is_ours {
+            let _ = unlinkat(directory, name.as_str(), UnlinkatFlags::NoRemoveDir);
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // While the lock is held: see RuntimeDir::lock.
+        let _ = unlinkat(
+            &self.directory,
+            lock_name(&self.device).as_str(),
+            UnlinkatFlags::NoRemoveDir,
+        );
+    }
+}
+
+impl AsFd for Published {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+fn descriptor_path(fd: &OwnedFd) -> PathBuf {
+    Path::new("/proc/self/fd").join(fd.as_raw_fd().to_string())
+}
+
+fn socket_name(device: &str) -> String {
+    directory::socket_path(Path::new(""), device)
+        .to_string_lossy()
+        .into_owned()
+}
+
+fn lock_name(device: &str) -> String {
+    format!("{device}.lock")
+}
+
+fn read_holder(file: &mut File) -> String {
+    let mut text = String::new();
+    match file.take(20).read_to_string(&mut text) {
+        Ok(_) if !text.trim().is_empty() => text.trim().to_owned(),
+        _ => "unknown".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::time::Duration;
+
+    use nnhal::sys::socket::Connection;
+    use nnhal::time::{Clock, Deadline, MonotonicClock};
+
+    use super::*;
+
+    const DEVICE: &str = "ACME-npu";
+
+    struct Place {
+        _parent: tempfile::TempDir,
+        path: PathBuf,
+    }
+
+    impl Place {
+        fn new() -> Place {
+            let parent = tempfile::tempdir().unwrap();
+            let path = parent.path().join("run");
+            Place {
+                _parent: parent,
+                path,
+            }
+        }
+
+        fn socket(&self) -> PathBuf {
+            directory::socket_path(&self.path, DEVICE)
+        }
+
+        fn publish(&self) -> Result<Published, RuntimeDirError> {
+            let directory = RuntimeDir::open(&self.path, false)?;
+            directory.publish(directory.claim(DEVICE)?, None)
+        }
+
+        fn connect(&self) -> Result<Connection, SocketError> {
+            Connection::connect(
+                &self.socket(),
+                Deadline::after(MonotonicClock.now(), Duration::from_secs(10)),
+            )
+        }
+    }
+
+    #[test]
+    fn published_device_can_be_connected_to_and_leaves_nothing_behind() {
+        let place = Place::new();
+        let published = place.publish().unwrap();
+        place.connect().unwrap();
+        assert!(published.listener.accept().unwrap().is_some());
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&place.path), mode(&place.socket())), (0o700, 0o600));
+        drop(published);
+        assert_eq!(std::fs::read_dir(&place.path).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn second_driver_of_the_same_device_is_told_who_serves_it() {
+        let place = Place::new();
+        let _published = place.publish().unwrap();
+        let error = place.publish().unwrap_err();
+        assert!(matches!(error, RuntimeDirError::AlreadyServed { .. }), "{error}");
+        assert!(
+            error.to_string().contains(&std::process::id().to_string()),
+            "{error}"
+        );
+        place.connect().unwrap();
+    }
+
+    #[test]
+    fn socket_left_behind_is_replaced() {
+        let place = Place::new();
+        RuntimeDir::open(&place.path, false).unwrap();
+        drop(Listener::bind(&place.socket()).unwrap());
+        assert!(place.connect().is_err());
+        let published = place.publish().unwrap();
+        place.connect().unwrap();
+        drop(published);
+    }
+
+    #[test]
+    fn whatever_else_is_in_the_way_is_left_alone() {
+        let place = Place::new();
+        RuntimeDir::open(&place.path, false).unwrap();
+        std::fs::write(place.socket(), "precious").unwrap();
+        assert!(matches!(place.publish(), Err(RuntimeDirError::InTheWay { .. })));
+        assert_eq!(std::fs::read_to_string(place.socket()).unwrap(), "precious");
+        std::fs::remove_file(place.socket()).unwrap();
+        symlink("/nowhere", place.socket()).unwrap();
+        assert!(matches!(place.publish(), Err(RuntimeDirError::InTheWay { .. })));
+        std::fs::remove_file(place.socket()).unwrap();
+        symlink("/nowhere", place.path.join(lock_name(DEVICE))).unwrap();
+        assert!(matches!(place.publish(), Err(RuntimeDirError::File { .. })));
+    }
+
+    #[test]
+    fn directory_open_to_others_or_behind_a_link_is_refused() {
+        let place = Place::new();
+        std::fs::create_dir(&place.path).unwrap();
+        for mode in [0o777, 0o770, 0o755, 0o710] {
+            std::fs::set_permissions(&place.path, PermissionsExt::from_mode(mode)).unwrap();
+            let error = place.publish().unwrap_err();
+            assert!(matches!(error, RuntimeDirError::TooOpen { .. }), "{error}");
+        }
+        std::fs::set_permissions(&place.path, PermissionsExt::from_mode(0o755)).unwrap();
+        assert!(RuntimeDir::open(&place.path, true).is_ok());
+        let link = place.path.with_extension("link");
+        symlink(&place.path, &link).unwrap();
+        assert!(matches!(
+            RuntimeDir::open(&link, true),
+            Err(RuntimeDirError::Open { .. })
+        ));
+    }
+
+    #[test]
+    fn private_directory_is_cleared_and_removed() {
+        let place = Place::new();
+        let directory = RuntimeDir::open(&place.path, false).unwrap();
+        let claim = directory.claim(DEVICE).unwrap();
+        let left_behind = place.path.join(format!(".{DEVICE}.workers"));
+        std::fs::create_dir_all(left_behind.join("deep")).unwrap();
+        let private = directory.private_dir(&claim).unwrap();
+        assert_eq!(std::fs::read_dir(private.stable_path()).unwrap().count(), 0);
+        std::fs::write(private.stable_path().join("file"), "").unwrap();
+        drop((private, claim));
+        assert_eq!(std::fs::read_dir(&place.path).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn directory_that_cannot_be_made_is_named_with_the_reason() {
+        let error = RuntimeDir::open(Path::new("/proc/nnhal"), false).unwrap_err();
+        assert!(error.to_string().contains("/proc/nnhal"), "{error}");
+        assert!(error.to_string().contains("--runtime-dir"), "{error}");
+    }
+
+    #[test]
+    fn socket_that_replaced_the_published_one_stays() {
+        let place = Place::new();
+        let published = place.publish().unwrap();
+        std::fs::remove_file(place.socket()).unwrap();
+        let _other = Listener::bind(&place.socket()).unwrap();
+        drop(published);
+        assert!(place.socket().exists());
+    }
+}

@@ -1,0 +1,176 @@
+//! The workers that there are, and whom they serve.
+
+use std::collections::HashMap;
+
+use nix::sys::signal::Signal;
+use nix::sys::wait::WaitStatus;
+use nnhal::sys::pidfd;
+use nnhal::sys::socket::Connection;
+use nnhal::time::{Deadline, TimePoint};
+use nnhal::wire::{self, CauseOfDeath, Message, Obituary};
+
+use super::spawner::ReadyWorker;
+use crate::link::{Assignment, Command};
+
+/// Commands that a worker may have unread before it is taken for dead. A worker reads them at once; the socket's
+/// buffer holds hundreds, and sending must never block.
+const MAX_COMMANDS: u32 = 64;
+
+/// A worker.
+#[derive(Debug)]
+pub(super) struct Worker {
+    process: ReadyWorker,
+    commands_sent: u32,
+    service: Option<Service>,
+}
+
+/// What a worker does for whom.
+#[derive(Debug)]
+pub(super) struct Service {
+    /// The client's connection, which the worker has too: to tell the client how its worker ended, and to notice when
+    /// the client is gone.
+    pub(super) client: Connection,
+    pub(super) uid: u32,
+    /// When the client was seen to be gone.
+    pub(super) hung_up: Option<TimePoint>,
+}
+
+/// A worker that has ended.
+#[derive(Debug)]
+pub(super) struct Burial {
+    pub(super) obituary: Obituary,
+    /// Whose client it served.
+    pub(super) uid: Option<u32>,
+}
+
+/// All workers, by process id.
+#[derive(Debug, Default)]
+pub(super) struct Workers {
+    by_pid: HashMap<i32, Worker>,
+    /// Those without a client, the one that waits longest first.
+    idle: Vec<i32>,
+}
+
+impl Workers {
+    pub(super) fn add(&mut self, process: ReadyWorker) {
+        let pid = process.pid;
+        self.by_pid.insert(
+            pid,
+            Worker {
+                process,
+                commands_sent: 1,
+                service: None,
+            },
+        );
+        self.idle.push(pid);
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.by_pid.len()
+    }
+
+    pub(super) fn idle_count(&self) -> usize {
+        self.idle.len()
+    }
+
+    pub(super) fn serving(&self) -> impl Iterator<Item = (i32, &Service)> {
+        self.by_pid
+            .iter()
+            .filter_map(|(&pid, worker)| worker.service.as_ref().map(|service| (pid, service)))
+    }
+
+    pub(super) fn service_mut(&mut self, pid: i32) -> Option<&mut Service> {
+        self.by_pid.get_mut(&pid)?.service.as_mut()
+    }
+
+    /// Hands a client to the worker that has waited longest. Gives the client back if there is none that can take it.
+    pub(super) fn assign(&mut self, client: Connection, assignment: &Assignment) -> Result<(), Connection> {
+        while !self.idle.is_empty() {
+            let pid = self.idle.remove(0);
+            let Some(worker) = self.by_pid.get_mut(&pid) else {
+                continue;
+            };
+            let fds = [std::os::fd::AsFd::as_fd(&client)];
+            match wire::send(&worker.process.handoff, assignment, &fds, Deadline::from_raw(0)) {
+                Ok(()) => {
+                    let uid = assignment.client.uid;
+                    worker.service = Some(Service {
+                        client,
+                        uid,
+                        hung_up: None,
+                    });
+                    return Ok(());
+                }
+                // It is dead or dying; its death will be reaped.
+                Err(error) => tracing::warn!(pid, %error, "worker cannot take a client"),
+            }
+        }
+        Err(client)
+    }
+
+    /// Forgets a worker that has ended, and tells its client how.
+    pub(super) fn bury(&mut self, pid: i32, status: WaitStatus) -> Option<Burial> {
+        let worker = self.by_pid.remove(&pid)?;
+        self.idle.retain(|&idle| idle != pid);
+        let obituary = Obituary {
+            worker_pid: u32::try_from(pid).unwrap_or_default(),
+            cause: cause_of_death(status),
+            last_words: worker.process.black_box.last_words(),
+        };
+        let uid = worker.service.as_ref().map(|service| service.uid);
+        if let Some(service) = worker.service {
+            let message = Message::Obituary(obituary.clone());
+            // The client may be gone, or not read: it sees the end of the connection in any case.
+            let _ = wire::send(&service.client, &message, &[], Deadline::from_raw(0));
+            service.client.shutdown();
+        }
+        Some(Burial { obituary, uid })
+    }
+
+    /// Sends a command to every worker.
+    pub(super) fn command(&mut self, command: impl Fn() -> Command) {
+        for (pid, worker) in &mut self.by_pid {
+            worker.commands_sent += 1;
+            if worker.commands_sent > MAX_COMMANDS {
+                continue;
+            }
+            if let Err(error) = worker.process.commands.send(command()) {
+                tracing::debug!(pid, %error, "worker takes no commands");
+            }
+        }
+    }
+
+    /// Kills one worker.
+    pub(super) fn kill(&self, pid: i32) {
+        if let Some(worker) = self.by_pid.get(&pid) {
+            // It may have ended by itself.
+            let _ = pidfd::send_signal(&worker.process.pidfd, Signal::SIGKILL);
+        }
+    }
+
+    /// Kills every worker.
+    pub(super) fn kill_all(&self) {
+        self.by_pid.keys().for_each(|&pid| self.kill(pid));
+    }
+
+    /// Ends the workers that serve nobody: a closed handoff is their order to end.
+    pub(super) fn dismiss_idle(&mut self) {
+        for pid in std::mem::take(&mut self.idle) {
+            if let Some(worker) = self.by_pid.get(&pid) {
+                worker.process.handoff.shutdown();
+            }
+        }
+    }
+}
+
+fn cause_of_death(status: WaitStatus) -> CauseOfDeath {
+    match status {
+        WaitStatus::Signaled(_, signal, core_dumped) => CauseOfDeath::Killed {
+            signal: signal as i32,
+            core_dumped,
+        },
+        WaitStatus::Exited(_, code) => CauseOfDeath::Exited { code },
+        // waitpid reports no other end of a process.
+        _ => CauseOfDeath::Exited { code: 0 },
+    }
+}

@@ -1,0 +1,157 @@
+//! What all threads that work for the client share.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nnhal::hal::{Model, Request, RequestPool};
+use nnhal::sys::SysError;
+use nnhal::wire::{Failure, MemoryHandle, Place, PreparedModelHandle, RequestWithMemories};
+
+use super::calls::Calls;
+use super::memory::{Memories, Memory};
+use super::outbox::Outbox;
+use super::pool::Pool;
+use super::prepared::Prepared;
+use super::table::Table;
+use super::watchdog::Watchdog;
+use crate::device::Device;
+use crate::link::WorkerConfig;
+use crate::scheduler::Scheduler;
+use crate::settings::Limits;
+
+/// The memories of a request, by pool; none for pools that are device buffers.
+pub(crate) type RequestPools = Vec<Option<Arc<Memory>>>;
+
+/// The client of a worker, and all that is its own.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) outbox: Outbox,
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) limits: Limits,
+    pub(crate) calls: Arc<Calls>,
+    pub(crate) pool: Pool,
+    pub(crate) scheduler: Arc<Scheduler>,
+    pub(crate) watchdog: Arc<Watchdog>,
+    pub(crate) memories: Arc<Memories>,
+    models: Mutex<Table<Arc<Prepared>>>,
+}
+
+impl Client {
+    pub(crate) fn new(
+        connection: nnhal::sys::socket::Connection,
+        device: Arc<dyn Device>,
+        config: &WorkerConfig,
+        wake: &OwnedFd,
+    ) -> Result<Client, SysError> {
+        let wake = || nnhal::sys::fds::duplicate_of(wake);
+        let slots = match config.execution.slots {
+            0 => std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
+            slots => slots,
+        };
+        let limits = config.limits.clone();
+        Ok(Client {
+            outbox: Outbox::new(connection, wake()?),
+            device,
+            calls: Arc::new(Calls::new(limits.calls, wake()?)),
+            pool: Pool::new(limits.threads),
+            scheduler: Scheduler::new(slots),
+            watchdog: Arc::new(Watchdog::new(config.execution.hang_limit(), wake()?)),
+            memories: Arc::new(Memories::new(&limits)),
+            models: Mutex::new(Table::new(limits.objects)),
+            limits,
+        })
+    }
+
+    fn models(&self) -> MutexGuard<'_, Table<Arc<Prepared>>> {
+        // The table is whole between any two statements of this module.
+        self.models.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add_model(&self, prepared: Prepared) -> Result<PreparedModelHandle, Failure> {
+        let handle = self.models().insert(Arc::new(prepared));
+        Ok(handle
+            .map_err(|full| super::too_many("prepared models", full))?
+            .into())
+    }
+
+    pub(crate) fn model(&self, handle: PreparedModelHandle) -> Result<Arc<Prepared>, Failure> {
+        self.models()
+            .get(handle.0)
+            .cloned()
+            .ok_or_else(|| no_such_model(handle))
+    }
+
+    pub(crate) fn remove_model(&self, handle: PreparedModelHandle) -> Result<(), Failure> {
+        let removed = self.models().remove(handle.0);
+        removed.map(drop).ok_or_else(|| no_such_model(handle))
+    }
+
+    /// Gives back scratch memory of models that do not run.
+    pub(crate) fn release_memory(&self) {
+        let models: Vec<_> = self.models().iter().cloned().collect();
+        models.iter().for_each(|model| model.release_memory());
+    }
+
+    /// Puts the true sizes of its pools into a model, whatever the client wrote there.
+    pub(crate) fn resolve_pools(
+        &self,
+        model: &mut Model,
+        handles: &[MemoryHandle],
+    ) -> Result<Vec<Arc<Memory>>, Failure> {
+        if model.pools.len() != handles.len() {
+            return Err(Failure::invalid_argument(format!(
+                "the model has {} pools, {} memories came with it",
+                model.pools.len(),
+                handles.len()
+            )));
+        }
+        let memories = self.memories.get_all(handles)?;
+        for (pool, memory) in model.pools.iter_mut().zip(&memories) {
+            pool.size = memory.size();
+        }
+        Ok(memories)
+    }
+
+    /// Puts the true sizes of its pools into a request, whatever the client wrote there. Returns the memories by pool.
+    pub(crate) fn resolve_request(
+        &self,
+        request: RequestWithMemories,
+    ) -> Result<(Request, RequestPools), Failure> {
+        let RequestWithMemories {
+            mut request,
+            memories,
+        } = request;
+        let mut handles = memories.iter();
+        let mut pools = Vec::new();
+        for (index, pool) in request.pools.iter_mut().enumerate() {
+            let RequestPool::Memory { size } = pool else {
+                pools.push(None);
+                continue;
+            };
+            let place = Place {
+                pool: u32::try_from(index).ok(),
+                ..Place::default()
+            };
+            let handle = handles.next().ok_or_else(|| {
+                Failure::invalid_argument(format!("pool {index} of the request came without its memory"))
+                    .at(place)
+            })?;
+            let memory = self.memories.get(*handle).map_err(|failure| failure.at(place))?;
+            *size = memory.size();
+            pools.push(Some(memory));
+        }
+        match handles.len() {
+            0 => Ok((request, pools)),
+            extra => Err(Failure::invalid_argument(format!(
+                "{extra} memories more than pools came with the request"
+            ))),
+        }
+    }
+}
+
+fn no_such_model(handle: PreparedModelHandle) -> Failure {
+    Failure::invalid_argument(format!(
+        "there is no prepared model {} of generation {}; it was released, or never made on this connection",
+        handle.0.index, handle.0.generation
+    ))
+}

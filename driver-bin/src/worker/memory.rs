@@ -1,0 +1,484 @@
+//! Memories that the client shares.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use std::os::fd::OwnedFd;
+
+use nnhal::hal::{ErrorStatus, Model, OperandLifeTime};
+use nnhal::shm::{Access, Mapping, SharedMemory, SharedSlice, ShmError};
+use nnhal::wire::{Failure, MemoryDescription, MemoryHandle, Place};
+
+use super::table::Table;
+use crate::settings::Limits;
+
+/// `PROT_WRITE` of a memory's description.
+const PROTECTION_WRITE: u32 = 2;
+
+/// A memory that the client shares, mapped when it is first used.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    shared: SharedMemory,
+    /// Where in the file the memory starts.
+    base: u64,
+    size: u64,
+    is_writable: bool,
+    mapping: OnceLock<Mapping>,
+}
+
+impl Memory {
+    /// Takes what the client sent as a memory.
+    fn new(
+        description: &MemoryDescription,
+        mut fds: Vec<OwnedFd>,
+        limits: &Limits,
+    ) -> Result<Memory, Failure> {
+        let base = match description.name.as_str() {
+            "ashmem" | "hardware_buffer_blob" if description.offset == 0 => 0,
+            "ashmem" | "hardware_buffer_blob" => {
+                return Err(Failure::invalid_argument(format!(
+                    "a memory named {:?} starts at offset 0, not {}",
+                    description.name, description.offset
+                )));
+            }
+            "mmap_fd" => description.offset,
+            other => {
+                return Err(Failure::invalid_argument(format!(
+                    "memories named {other:?} are not supported; use ashmem, mmap_fd or hardware_buffer_blob"
+                )));
+            }
+        };
+        let (Some(fd), true) = (fds.pop(), fds.is_empty()) else {
+            return Err(Failure::invalid_argument(format!(
+                "the handle of a memory has one descriptor, not {}",
+                description.fds
+            )));
+        };
+        let end = base.checked_add(description.size).ok_or_else(|| {
+            Failure::invalid_argument(format!(
+                "{} bytes from offset {base} do not fit 64 bits",
+                description.size
+            ))
+        })?;
+        let limit = limits.shared_bytes.saturating_add(base);
+        let shared = SharedMemory::from_fd(fd, end, limit).map_err(|error| memory_failure(&error))?;
+        if description.size == 0 {
+            return Err(memory_failure(&ShmError::Empty));
+        }
+        let is_writable = shared.is_writable() && description.protection & PROTECTION_WRITE != 0;
+        Ok(Memory {
+            shared,
+            base,
+            size: description.size,
+            is_writable,
+            mapping: OnceLock::new(),
+        })
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Whether outputs can be written there.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.is_writable
+    }
+
+    /// The memory, mapped.
+    pub(crate) fn slice(&self) -> Result<SharedSlice<'_>, Failure> {
+        let mapping = match self.mapping.get() {
+            Some(mapping) => mapping,
+            None => {
+                let access = if self.is_writable {
+                    Access::ReadWrite
+                } else {
+                    Access::ReadOnly
+                };
+                let mapping = Mapping::new(&self.shared, access).map_err(|error| mapping_failure(&error))?;
+                // If another thread was first, its mapping is as good.
+                self.mapping.get_or_init(|| mapping)
+            }
+        };
+        mapping
+            .slice(self.base, self.size)
+            .map_err(|error| mapping_failure(&error))
+    }
+
+    /// The bytes in place, if nobody can ever change them.
+    fn immutable_bytes(&self) -> Option<&[u8]> {
+        if !self.shared.is_immutable() {
+            return None;
+        }
+        self.slice().ok()?;
+        let bytes = self.mapping.get()?.as_bytes()?;
+        let base = usize::try_from(self.base).ok()?;
+        bytes.get(base..base.checked_add(usize::try_from(self.size).ok()?)?)
+    }
+
+    fn copy(&self, length: u64) -> Result<Vec<u8>, Failure> {
+        self.shared
+            .read_to_vec(self.base, length)
+            .map_err(|error| memory_failure(&error))
+    }
+}
+
+fn memory_failure(error: &ShmError) -> Failure {
+    let status = if error.is_exhaustion() {
+        ErrorStatus::ResourceExhaustedTransient
+    } else {
+        ErrorStatus::InvalidArgument
+    };
+    Failure::new(status, error.to_string())
+}
+
+fn mapping_failure(error: &ShmError) -> Failure {
+    let status = if error.is_exhaustion() {
+        ErrorStatus::ResourceExhaustedTransient
+    } else {
+        ErrorStatus::GeneralFailure
+    };
+    Failure::new(status, error.to_string())
+}
+
+/// All memories of a client. Bursts look here from their own threads when they meet a handle for the first time.
+#[derive(Debug)]
+pub(crate) struct Memories {
+    state: Mutex<State>,
+    limits: Limits,
+}
+
+#[derive(Debug)]
+struct State {
+    table: Table<Arc<Memory>>,
+    bytes: u64,
+}
+
+impl Memories {
+    pub(crate) fn new(limits: &Limits) -> Memories {
+        Memories {
+            state: Mutex::new(State {
+                table: Table::new(limits.objects),
+                bytes: 0,
+            }),
+            limits: limits.clone(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is whole between any two statements of this module.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn register(
+        &self,
+        description: &MemoryDescription,
+        fds: Vec<OwnedFd>,
+    ) -> Result<MemoryHandle, Failure> {
+        let memory = Memory::new(description, fds, &self.limits)?;
+        let mut state = self.lock();
+        let bytes = state.bytes.saturating_add(memory.size);
+        if bytes > self.limits.shared_bytes {
+            return Err(Failure::new(
+                ErrorStatus::ResourceExhaustedTransient,
+                format!(
+                    "{} bytes more of shared memory exceed the {} bytes that one client may share; it shares {}",
+                    memory.size, self.limits.shared_bytes, state.bytes
+                ),
+            ));
+        }
+        let handle = state
+            .table
+            .insert(Arc::new(memory))
+            .map_err(|full| super::too_many("memories", full))?;
+        state.bytes = bytes;
+        Ok(handle.into())
+    }
+
+    pub(crate) fn remove(&self, handle: MemoryHandle) -> Result<(), Failure> {
+        let mut state = self.lock();
+        let memory = state.table.remove(handle.0).ok_or_else(|| unknown(handle))?;
+        state.bytes = state.bytes.saturating_sub(memory.size);
+        Ok(())
+    }
+
+    pub(crate) fn get(&self, handle: MemoryHandle) -> Result<Arc<Memory>, Failure> {
+        self.lock()
+            .table
+            .get(handle.0)
+            .cloned()
+            .ok_or_else(|| unknown(handle))
+    }
+
+    pub(crate) fn get_all(&self, handles: &[MemoryHandle]) -> Result<Vec<Arc<Memory>>, Failure> {
+        let of_pool = |(index, &handle): (usize, &MemoryHandle)| {
+            let place = Place {
+                pool: u32::try_from(index).ok(),
+                ..Place::default()
+            };
+            self.get(handle).map_err(|failure| failure.at(place))
+        };
+        handles.iter().enumerate().map(of_pool).collect()
+    }
+}
+
+fn unknown(handle: MemoryHandle) -> Failure {
+    Failure::invalid_argument(format!(
+        "there is no memory {} of generation {}; it was freed, or never registered on this connection",
+        handle.0.index, handle.0.generation
+    ))
+}
+
+/// The constants of a model in memories, in a form that nobody else can change.
+#[derive(Debug)]
+pub(crate) enum ConstantPool {
+    /// Sealed: used where it is.
+    InPlace(Arc<Memory>),
+    Copied(Vec<u8>),
+}
+
+impl AsRef<[u8]> for ConstantPool {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            ConstantPool::InPlace(memory) => memory.immutable_bytes().unwrap_or_default(),
+            ConstantPool::Copied(bytes) => bytes,
+        }
+    }
+}
+
+/// Makes a model's pools safe to read. Sealed memories are used in place; of others, what the model refers to is
+/// copied, once, by reading the file: a file that its owner cuts short is an error then and not a fault.
+pub(crate) fn constant_pools(
+    model: &Model,
+    memories: &[Arc<Memory>],
+    limits: &Limits,
+) -> Result<Vec<ConstantPool>, Failure> {
+    let mut used = vec![0_u64; memories.len()];
+    let operands = model.subgraphs().flat_map(|(_, graph)| &graph.operands);
+    for operand in operands.filter(|operand| operand.lifetime == OperandLifeTime::ConstantReference) {
+        let location = operand.location;
+        if let Some(used) = used.get_mut(location.pool_index as usize) {
+            *used = (*used).max(u64::from(location.offset) + u64::from(location.length));
+        }
+    }
+    let mut left = limits.constant_bytes;
+    let mut pools = Vec::with_capacity(memories.len());
+    for (memory, used) in memories.iter().zip(used) {
+        if memory.immutable_bytes().is_some() {
+            pools.push(ConstantPool::InPlace(Arc::clone(memory)));
+            continue;
+        }
+        // Beyond its end is for validation to refuse.
+        let length = used.min(memory.size);
+        left = left.checked_sub(length).ok_or_else(|| {
+            Failure::new(
+                ErrorStatus::ResourceExhaustedPersistent,
+                format!(
+                    "the model's constants outside of sealed memory exceed {} bytes; seal their memories",
+                    limits.constant_bytes
+                ),
+            )
+        })?;
+        pools.push(ConstantPool::Copied(memory.copy(length)?));
+    }
+    Ok(pools)
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::{DataLocation, Operand, OperandType};
+    use nnhal::wire::Handle;
+
+    use super::*;
+
+    fn description(size: u64) -> MemoryDescription {
+        MemoryDescription {
+            name: "ashmem".into(),
+            fds: 1,
+            size,
+            offset: 0,
+            protection: 3,
+        }
+    }
+
+    fn memfd(size: u64) -> Vec<OwnedFd> {
+        vec![SharedMemory::create(size).unwrap().into()]
+    }
+
+    fn memories() -> Memories {
+        Memories::new(&Limits {
+            shared_bytes: 10_000,
+            objects: 3,
+            ..Limits::default()
+        })
+    }
+
+    fn status(result: Result<MemoryHandle, Failure>) -> ErrorStatus {
+        result.unwrap_err().status
+    }
+
+    #[test]
+    fn memory_is_found_by_its_handle_until_it_is_removed() {
+        let memories = memories();
+        let handle = memories.register(&description(100), memfd(100)).unwrap();
+        assert_eq!(memories.get(handle).unwrap().size(), 100);
+        memories.remove(handle).unwrap();
+        assert_eq!(
+            memories.get(handle).unwrap_err().status,
+            ErrorStatus::InvalidArgument
+        );
+        assert_eq!(
+            memories.remove(handle).unwrap_err().status,
+            ErrorStatus::InvalidArgument
+        );
+    }
+
+    #[test]
+    fn quotas_of_bytes_and_of_objects_hold() {
+        let memories = memories();
+        let first = memories.register(&description(6000), memfd(6000)).unwrap();
+        let refused = memories.register(&description(6000), memfd(6000));
+        assert_eq!(status(refused), ErrorStatus::ResourceExhaustedTransient);
+        memories.remove(first).unwrap();
+        for _ in 0..3 {
+            memories.register(&description(10), memfd(10)).unwrap();
+        }
+        let refused = memories.register(&description(10), memfd(10));
+        assert_eq!(status(refused), ErrorStatus::ResourceExhaustedTransient);
+    }
+
+    #[test]
+    fn descriptions_that_make_no_sense_are_invalid() {
+        let memories = memories();
+        let bad = [
+            (
+                MemoryDescription {
+                    name: "hardware_buffer".into(),
+                    ..description(10)
+                },
+                1,
+            ),
+            (
+                MemoryDescription {
+                    name: "nonsense".into(),
+                    ..description(10)
+                },
+                1,
+            ),
+            (
+                MemoryDescription {
+                    offset: 4,
+                    ..description(10)
+                },
+                1,
+            ),
+            (
+                MemoryDescription {
+                    name: "mmap_fd".into(),
+                    offset: u64::MAX,
+                    ..description(10)
+                },
+                1,
+            ),
+            (
+                MemoryDescription {
+                    name: "mmap_fd".into(),
+                    offset: 200,
+                    ..description(10)
+                },
+                1,
+            ),
+            (description(0), 1),
+            (description(101), 1),
+            (description(u64::MAX), 1),
+            (
+                MemoryDescription {
+                    fds: 0,
+                    ..description(10)
+                },
+                0,
+            ),
+            (
+                MemoryDescription {
+                    fds: 2,
+                    ..description(10)
+                },
+                2,
+            ),
+        ];
+        for (description, fds) in bad {
+            let fds = (0..fds).flat_map(|_| memfd(100)).collect();
+            let refused = memories.register(&description, fds);
+            assert_eq!(status(refused), ErrorStatus::InvalidArgument, "{description:?}");
+        }
+    }
+
+    #[test]
+    fn memory_with_an_offset_starts_there() {
+        let shared = SharedMemory::create(100).unwrap();
+        Mapping::new(&shared, Access::ReadWrite)
+            .unwrap()
+            .as_slice()
+            .write_at(40, b"here")
+            .unwrap();
+        let description = MemoryDescription {
+            name: "mmap_fd".into(),
+            offset: 40,
+            protection: 1,
+            ..description(4)
+        };
+        let memories = memories();
+        let handle = memories.register(&description, vec![shared.into()]).unwrap();
+        let memory = memories.get(handle).unwrap();
+        let mut bytes = [0; 4];
+        memory.slice().unwrap().read_at(0, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"here");
+        assert!(!memory.is_writable());
+        assert!(memory.slice().unwrap().read_at(1, &mut bytes).is_err());
+    }
+
+    fn model_with_constants(ends: &[(u32, u32)]) -> Model {
+        let mut model = Model::default();
+        for (pool, &(offset, length)) in ends.iter().enumerate() {
+            let mut operand = Operand::new(OperandType::TENSOR_FLOAT32, &[1])
+                .with_lifetime(OperandLifeTime::ConstantReference);
+            operand.location = DataLocation {
+                pool_index: pool as u32,
+                offset,
+                length,
+            };
+            model.main.operands.push(operand);
+        }
+        model
+    }
+
+    #[test]
+    fn sealed_constants_stay_in_place_and_others_are_copied_as_far_as_used() {
+        let memories = memories();
+        let sealed = SharedMemory::create_sealed(b"sealed").unwrap();
+        let sealed = memories.register(&description(6), vec![sealed.into()]).unwrap();
+        let open = memories.register(&description(100), memfd(100)).unwrap();
+        let all = memories.get_all(&[sealed, open]).unwrap();
+        let model = model_with_constants(&[(0, 6), (10, 20)]);
+        let pools = constant_pools(&model, &all, &Limits::default()).unwrap();
+        assert!(matches!(pools[0], ConstantPool::InPlace(_)));
+        assert_eq!(pools[0].as_ref(), b"sealed");
+        assert_eq!(pools[1].as_ref(), [0; 30]);
+        let limits = Limits {
+            constant_bytes: 29,
+            ..Limits::default()
+        };
+        let refused = constant_pools(&model, &all, &limits).unwrap_err();
+        assert_eq!(refused.status, ErrorStatus::ResourceExhaustedPersistent);
+    }
+
+    #[test]
+    fn unknown_handle_names_its_pool() {
+        let memories = memories();
+        let known = memories.register(&description(10), memfd(10)).unwrap();
+        let unknown = MemoryHandle(Handle {
+            index: 7,
+            generation: 0,
+        });
+        let failure = memories.get_all(&[known, unknown]).unwrap_err();
+        assert_eq!(failure.place.pool, Some(1));
+    }
+}

@@ -1,0 +1,332 @@
+//! The process that serves one client.
+//!
+//! Contract: a worker is started without a client. It makes its devices, enters its jail, and waits to be handed a
+//! connection; from then on it serves that client until one of the two ends. It trusts nothing that the client sends.
+//! Whatever goes wrong in here (a crash, a hang, memory that runs out) ends this process; the supervisor tells the
+//! client how.
+//!
+//! The main thread reads calls and answers the short ones; long ones run on threads of the [`pool`], bursts on threads
+//! of their own. It never runs a device, so it notices at once when the client is gone.
+
+mod calls;
+mod client;
+mod execute;
+mod memory;
+mod outbox;
+mod pool;
+mod prepare;
+mod prepared;
+mod run;
+mod session;
+mod table;
+mod watchdog;
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::PanicHookInfo;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use ipc_channel::ipc::{self, IpcReceiver, IpcSender};
+use nnhal::hal::{ErrorStatus, Priority};
+use nnhal::sys::eventfd;
+use nnhal::sys::socket::{Connection, SocketError};
+use nnhal::time::Deadline;
+use nnhal::wire::{Failure, Inbox};
+
+use self::calls::OpenCall;
+use self::client::Client;
+use self::table::Full;
+use crate::daemon::{log_of_environment, start_log};
+use crate::device::{Device, DeviceRegistry};
+use crate::jail;
+use crate::link::{Assignment, BlackBox, Command, Report, WorkerConfig};
+use crate::settings::ExecutionSettings;
+
+/// Where this process notes why it ends.
+static BLACK_BOX: OnceLock<BlackBox> = OnceLock::new();
+
+/// Notes why this process is about to end, for the supervisor to tell.
+fn note(text: &str) {
+    if let Some(black_box) = BLACK_BOX.get() {
+        black_box.note(text);
+    }
+}
+
+/// Why a worker ends before its time.
+#[derive(Debug, thiserror::Error)]
+enum WorkerError {
+    #[error("failed to {action}: {source}")]
+    Io {
+        action: &'static str,
+        source: std::io::Error,
+    },
+    #[error("the supervisor is gone: {0}")]
+    Supervisor(#[from] ipc_channel::IpcError),
+    #[error(transparent)]
+    Handoff(#[from] SocketError),
+    #[error("the supervisor said something unexpected")]
+    Unexpected,
+    #[error("device {name} cannot be made: {failure}")]
+    Device { name: String, failure: Failure },
+    #[error("failed to give up privileges: {0}")]
+    Jail(nnhal::sys::SysError),
+    #[error(transparent)]
+    System(#[from] nnhal::sys::SysError),
+}
+
+/// Runs a worker from its start to its end.
+pub(crate) fn main(bootstrap: &OsStr, registry: &DeviceRegistry) -> ExitCode {
+    start_log(&log_of_environment());
+    match run(bootstrap, registry) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            note(&error.to_string());
+            tracing::error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A worker before it has a client.
+struct Idle {
+    handoff: Connection,
+    devices: HashMap<String, Arc<dyn Device>>,
+    config: WorkerConfig,
+    commands: IpcReceiver<Command>,
+}
+
+fn run(bootstrap: &OsStr, registry: &DeviceRegistry) -> Result<(), WorkerError> {
+    let idle = start(bootstrap, registry)?;
+    let mut inbox = Inbox::new();
+    let (assignment, mut fds) = match inbox.receive::<Assignment>(&idle.handoff, Deadline::NONE) {
+        Ok(received) => received,
+        // Not needed any more.
+        Err(error) if error.is_closed() => return Ok(()),
+        Err(_) => return Err(WorkerError::Unexpected),
+    };
+    let device = idle.devices.get(&assignment.device).cloned();
+    let (Some(fd), Some(device)) = (fds.pop(), device) else {
+        return Err(WorkerError::Unexpected);
+    };
+    let orders = Arc::new(Orders::new(idle.config.execution.clone())?);
+    listen(idle.commands, Arc::clone(&orders))?;
+    session::serve(
+        Connection::from_fd(fd),
+        device,
+        &assignment,
+        &idle.config,
+        &orders,
+    )
+}
+
+/// From the first instruction to being ready for a client.
+fn start(bootstrap: &OsStr, registry: &DeviceRegistry) -> Result<Idle, WorkerError> {
+    let handoff = take_handoff()?;
+    open_black_box(&handoff)?;
+    std::panic::set_hook(Box::new(end_by_panic));
+    let (reports, commands) = report_start(bootstrap)?;
+    let Command::Configure(config) = commands.recv()? else {
+        return Err(WorkerError::Unexpected);
+    };
+    let ready = make_devices(&config, registry).and_then(|devices| {
+        jail::enter(&config.limits)
+            .map_err(WorkerError::Jail)
+            .map(|()| devices)
+    });
+    match ready {
+        Ok(devices) => {
+            send_report(&reports, Report::Ready)?;
+            Ok(Idle {
+                handoff,
+                devices,
+                config: *config,
+                commands,
+            })
+        }
+        Err(error) => {
+            send_report(
+                &reports,
+                Report::Failed {
+                    reason: error.to_string(),
+                },
+            )?;
+            Err(error)
+        }
+    }
+}
+
+/// Takes the socket on standard input by which clients are handed over, and puts nothing in its place.
+fn take_handoff() -> Result<Connection, WorkerError> {
+    let failed = |action| move |source| WorkerError::Io { action, source };
+    let stdin = std::io::stdin();
+    let handoff = stdin
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(failed("take over standard input"))?;
+    let null = std::fs::File::open("/dev/null").map_err(failed("open /dev/null"))?;
+    nix::unistd::dup2_stdin(&null).map_err(|errno| failed("close standard input")(errno.into()))?;
+    Ok(Connection::from_fd(handoff))
+}
+
+fn open_black_box(handoff: &Connection) -> Result<(), WorkerError> {
+    let mut received = handoff.receive(&mut [0; 16], Deadline::NONE)?;
+    let page = received.fds.pop().ok_or(WorkerError::Unexpected)?;
+    let black_box = BlackBox::open(page).map_err(|_| WorkerError::Unexpected)?;
+    // Nobody else sets it.
+    let _ = BLACK_BOX.set(black_box);
+    Ok(())
+}
+
+fn report_start(bootstrap: &OsStr) -> Result<(IpcSender<Report>, IpcReceiver<Command>), WorkerError> {
+    let failed = |action| move |source| WorkerError::Io { action, source };
+    let name = bootstrap.to_str().ok_or(WorkerError::Unexpected)?.to_owned();
+    let reports = IpcSender::connect(name).map_err(failed("reach the supervisor"))?;
+    // The way to the bootstrap channel was the last thing needed of the file system.
+    std::env::set_current_dir("/").map_err(failed("leave the working directory"))?;
+    let (commands, receiver) = ipc::channel().map_err(failed("make a channel"))?;
+    send_report(&reports, Report::Started { commands })?;
+    Ok((reports, receiver))
+}
+
+fn send_report(reports: &IpcSender<Report>, report: Report) -> Result<(), WorkerError> {
+    Ok(reports.send(report)?)
+}
+
+fn make_devices(
+    config: &WorkerConfig,
+    registry: &DeviceRegistry,
+) -> Result<HashMap<String, Arc<dyn Device>>, WorkerError> {
+    let make = |(name, options): &(String, _)| {
+        let failed = |failure| WorkerError::Device {
+            name: name.clone(),
+            failure,
+        };
+        let unknown = || failed(Failure::general("this binary does not know it"));
+        let entry = registry.get(name).ok_or_else(unknown)?;
+        Ok((name.clone(), (entry.create)(options).map_err(failed)?))
+    };
+    config.devices.iter().map(make).collect()
+}
+
+/// A panic is a bug in this process, whose state can no longer be trusted.
+fn end_by_panic(info: &PanicHookInfo<'_>) {
+    let thread = std::thread::current();
+    let text = format!(
+        "thread {} panicked: {info}",
+        thread.name().unwrap_or("without a name")
+    );
+    note(&text);
+    tracing::error!("{text}");
+    std::process::abort();
+}
+
+/// What the supervisor wants of a session.
+#[derive(Debug)]
+struct Orders {
+    /// Wakes the main thread.
+    wake: OwnedFd,
+    drain: AtomicBool,
+    execution: Mutex<ExecutionSettings>,
+}
+
+impl Orders {
+    fn new(execution: ExecutionSettings) -> Result<Orders, WorkerError> {
+        Ok(Orders {
+            wake: eventfd::create()?,
+            drain: AtomicBool::new(false),
+            execution: Mutex::new(execution),
+        })
+    }
+
+    fn is_draining(&self) -> bool {
+        self.drain.load(Ordering::Acquire)
+    }
+
+    fn execution(&self) -> ExecutionSettings {
+        self.execution
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn take(&self, command: Command) {
+        match command {
+            Command::Drain => self.drain.store(true, Ordering::Release),
+            Command::Reconfigure(execution) => {
+                *self.execution.lock().unwrap_or_else(PoisonError::into_inner) = execution;
+            }
+            // Only the first command configures.
+            Command::Configure(_) => {}
+        }
+        // A full counter wakes as well.
+        let _ = eventfd::add(&self.wake, 1);
+    }
+}
+
+/// Listens to the supervisor, as long as there is one: without it the worker goes on.
+fn listen(commands: IpcReceiver<Command>, orders: Arc<Orders>) -> Result<(), WorkerError> {
+    std::thread::Builder::new()
+        .name("listener".to_owned())
+        .stack_size(256 * 1024)
+        .spawn(move || {
+            while let Ok(command) = commands.recv() {
+                orders.take(command);
+            }
+        })
+        .map(drop)
+        .map_err(|source| WorkerError::Io {
+            action: "start a thread",
+            source,
+        })
+}
+
+/// Has a thread of the pool run the rest of a call; answers it if there is none.
+fn submit(
+    client: &Arc<Client>,
+    priority: Priority,
+    call: OpenCall,
+    work: impl FnOnce(&OpenCall) + Send + 'static,
+) {
+    if let Err(call) = try_submit(client, priority, call, work) {
+        client.outbox.reply(call.id(), Err(no_thread()));
+    }
+}
+
+/// Has a thread of the pool run the rest of a call; gives the call back if there is none.
+fn try_submit(
+    client: &Arc<Client>,
+    priority: Priority,
+    call: OpenCall,
+    work: impl FnOnce(&OpenCall) + Send + 'static,
+) -> Result<(), OpenCall> {
+    let shared = Arc::new(Mutex::new(Some(call)));
+    let kept = Arc::clone(&shared);
+    let take = |slot: &Mutex<Option<OpenCall>>| slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let submitted = client.pool.submit(priority, move || {
+        if let Some(call) = take(&shared) {
+            work(&call);
+        }
+    });
+    if submitted {
+        return Ok(());
+    }
+    // The work has been dropped without having run, so the call is still there.
+    take(&kept).map_or(Ok(()), Err)
+}
+
+fn no_thread() -> Failure {
+    Failure::new(
+        ErrorStatus::ResourceExhaustedTransient,
+        "the driver cannot start a thread for the call",
+    )
+}
+
+fn too_many(what: &str, full: Full) -> Failure {
+    Failure::new(
+        ErrorStatus::ResourceExhaustedTransient,
+        format!("one client may have {} {what} at once; release some", full.limit),
+    )
+}

@@ -1,0 +1,202 @@
+//! Preparing models, and saying which operations a device supports.
+
+use std::sync::Arc;
+
+use nnhal::hal::{ConstantPools, ErrorStatus, ExecutionPreference, Model, Priority};
+use nnhal::validate::{ModelError, ValidModel};
+use nnhal::wire::{
+    Event, Failure, MemoryHandle, OperationSupport, Place, PrepareModel, PrepareModelFromCache,
+    PreparedModelHandle, Reply,
+};
+
+use super::calls::OpenCall;
+use super::client::Client;
+use super::memory::{ConstantPool, Memory, constant_pools};
+use super::prepared::Prepared;
+use super::run::RunLimits;
+use crate::device::{Control, PrepareOptions};
+use crate::scheduler::Ticket;
+
+/// HAL `getSupportedOperations`.
+pub(crate) fn supported_operations(
+    client: &Arc<Client>,
+    call: OpenCall,
+    mut model: Model,
+    pools: &[MemoryHandle],
+) {
+    let memories = match client.resolve_pools(&mut model, pools) {
+        Ok(memories) => memories,
+        Err(failure) => return client.outbox.reply(call.id(), Err(failure)),
+    };
+    let shared = Arc::clone(client);
+    super::submit(client, Priority::Medium, call, move |call| {
+        let result = support(&shared, model, &memories);
+        shared
+            .outbox
+            .reply(call.id(), result.map(Reply::SupportedOperations));
+    });
+}
+
+fn support(
+    client: &Client,
+    model: Model,
+    memories: &[Arc<Memory>],
+) -> Result<Vec<OperationSupport>, Failure> {
+    let (model, pools) = validate(client, model, memories)?;
+    let mut support = client.device.supported_operations(&model, &pools);
+    // A device that does not answer for an operation does not support it.
+    let unanswered = || OperationSupport::Unsupported {
+        reason: "the device gave no answer".to_owned(),
+    };
+    support.resize_with(model.model().main.operations.len(), unanswered);
+    Ok(support)
+}
+
+/// HAL `prepareModel`. The reply says whether it was launched, which it is if the arguments are valid; the event says
+/// what came of it.
+pub(crate) fn prepare_model(client: &Arc<Client>, call: OpenCall, mut arguments: Box<PrepareModel>) {
+    let checked = check_codes(&arguments).and_then(|codes| {
+        Ok((
+            codes,
+            client.resolve_pools(&mut arguments.model, &arguments.pools)?,
+        ))
+    });
+    let ((preference, priority), memories) = match checked {
+        Ok(checked) => checked,
+        Err(failure) => return client.outbox.reply(call.id(), Err(failure)),
+    };
+    let shared = Arc::clone(client);
+    super::submit(client, priority, call, move |call| {
+        let limits = RunLimits::from_hal(arguments.deadline_ns, None);
+        let (model, pools) = match validate(&shared, arguments.model, &memories) {
+            Ok(valid) => valid,
+            Err(failure) => return shared.outbox.reply(call.id(), Err(failure)),
+        };
+        shared.outbox.reply(call.id(), Ok(Reply::Launched));
+        let prepared = limits
+            .check_not_past()
+            .and_then(|()| prepare(&shared, call, (model, &pools), (preference, priority), limits));
+        shared.outbox.event(call.id(), Event::Prepared(prepared));
+    });
+}
+
+/// HAL `prepareModelFromCache`.
+pub(crate) fn prepare_model_from_cache(client: &Client, call: &OpenCall, _: &PrepareModelFromCache) {
+    let info = client.device.info();
+    let failure = Failure::general(format!("device {} does not cache compilations", info.name));
+    client.outbox.reply(call.id(), Err(failure));
+}
+
+fn check_codes(arguments: &PrepareModel) -> Result<(ExecutionPreference, Priority), Failure> {
+    let preference = ExecutionPreference::from_code(arguments.preference).ok_or_else(|| {
+        Failure::invalid_argument(format!(
+            "execution preference {} must be 0 (low power), 1 (fast single answer) or 2 (sustained speed)",
+            arguments.preference
+        ))
+    })?;
+    let priority = Priority::from_code(arguments.priority).ok_or_else(|| {
+        Failure::invalid_argument(format!(
+            "priority {} must be 0 (low), 1 (medium) or 2 (high)",
+            arguments.priority
+        ))
+    })?;
+    Ok((preference, priority))
+}
+
+fn validate(
+    client: &Client,
+    model: Model,
+    memories: &[Arc<Memory>],
+) -> Result<(Arc<ValidModel>, Vec<ConstantPool>), Failure> {
+    let pools = constant_pools(&model, memories, &client.limits)?;
+    let model = ValidModel::new(Arc::new(model), &pools, &client.device.info().extensions)
+        .map_err(|error| model_failure(&error))?;
+    Ok((Arc::new(model), pools))
+}
+
+fn prepare(
+    client: &Client,
+    call: &OpenCall,
+    (model, pools): (Arc<ValidModel>, &dyn ConstantPools),
+    (preference, priority): (ExecutionPreference, Priority),
+    limits: RunLimits,
+) -> Result<PreparedModelHandle, Failure> {
+    check_supported(client, &model, pools)?;
+    let ticket = Ticket::new(&client.scheduler, priority);
+    client.watchdog.watch(ticket.observer());
+    call.works_as(ticket.observer());
+    ticket.enter(limits.deadline)?;
+    client.watchdog.work_starts();
+    let control = Control::new(&ticket, limits.deadline, limits.loop_timeout);
+    let options = PrepareOptions {
+        preference,
+        priority,
+        control: &control,
+    };
+    let device_model = client.device.prepare(Arc::clone(&model), pools, &options);
+    ticket.leave();
+    let prepared = Prepared::new(
+        model,
+        device_model?,
+        priority,
+        &client.scheduler,
+        &client.watchdog,
+    );
+    client.add_model(prepared)
+}
+
+/// A model with an operation that the device does not support is refused with the device's reason. The model is valid
+/// all the same, hence not `INVALID_ARGUMENT`: a runtime may take it elsewhere.
+fn check_supported(client: &Client, model: &ValidModel, pools: &dyn ConstantPools) -> Result<(), Failure> {
+    let support = client.device.supported_operations(model, pools);
+    for (index, support) in support.into_iter().enumerate() {
+        let OperationSupport::Unsupported { reason } = support else {
+            continue;
+        };
+        let operation = model
+            .model()
+            .main
+            .operations
+            .get(index)
+            .map(|operation| operation.operation_type);
+        let name = operation
+            .map(|operation| operation.to_string())
+            .unwrap_or_default();
+        return Err(Failure::new(
+            ErrorStatus::GeneralFailure,
+            format!("operation {index} ({name}) is not supported: {reason}"),
+        )
+        .at(Place {
+            operation: u32::try_from(index).ok(),
+            ..Place::default()
+        }));
+    }
+    Ok(())
+}
+
+/// What is wrong with a model, as a failure that names the place.
+fn model_failure(error: &ModelError) -> Failure {
+    use nnhal::hal::SubgraphIndex;
+    let subgraph = |graph: &SubgraphIndex| match graph {
+        SubgraphIndex::Main => None,
+        SubgraphIndex::Referenced(index) => u32::try_from(*index).ok(),
+    };
+    let place = match error {
+        ModelError::Model { .. } => Place::default(),
+        ModelError::Graph { graph, .. } => Place {
+            subgraph: subgraph(graph),
+            ..Place::default()
+        },
+        ModelError::Operand { graph, operand, .. } => Place {
+            subgraph: subgraph(graph),
+            operand: u32::try_from(*operand).ok(),
+            ..Place::default()
+        },
+        ModelError::Operation { graph, index, .. } => Place {
+            subgraph: subgraph(graph),
+            operation: u32::try_from(*index).ok(),
+            ..Place::default()
+        },
+    };
+    Failure::invalid_argument(error.to_string()).at(place)
+}

@@ -1,0 +1,90 @@
+//! Models that are ready to run.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nnhal::hal::Priority;
+use nnhal::validate::ValidModel;
+use nnhal::wire::Failure;
+
+use super::run::Context;
+use super::watchdog::Watchdog;
+use crate::device::PreparedModel;
+use crate::scheduler::{Scheduler, Ticket};
+
+/// A model that is ready to run, with the executions that are free for the next request.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    model: Arc<ValidModel>,
+    device_model: Arc<dyn PreparedModel>,
+    priority: Priority,
+    scheduler: Arc<Scheduler>,
+    watchdog: Arc<Watchdog>,
+    free: Mutex<Vec<Context>>,
+}
+
+impl Prepared {
+    pub(crate) fn new(
+        model: Arc<ValidModel>,
+        device_model: Arc<dyn PreparedModel>,
+        priority: Priority,
+        scheduler: &Arc<Scheduler>,
+        watchdog: &Arc<Watchdog>,
+    ) -> Prepared {
+        Prepared {
+            model,
+            device_model,
+            priority,
+            scheduler: Arc::clone(scheduler),
+            watchdog: Arc::clone(watchdog),
+            free: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn model(&self) -> &ValidModel {
+        &self.model
+    }
+
+    pub(crate) fn priority(&self) -> Priority {
+        self.priority
+    }
+
+    /// A context of its own for one run at a time.
+    pub(crate) fn new_context(&self) -> Result<Context, Failure> {
+        let ticket = Ticket::new(&self.scheduler, self.priority);
+        Ok(Context::new(
+            self.device_model.new_execution()?,
+            ticket,
+            &self.watchdog,
+        ))
+    }
+
+    /// A context that ran before, if one is free.
+    pub(crate) fn take_context(&self) -> Result<Context, Failure> {
+        let free = self.lock().pop();
+        match free {
+            Some(context) => {
+                context.ticket().reset();
+                Ok(context)
+            }
+            None => self.new_context(),
+        }
+    }
+
+    /// Keeps a context for the next request.
+    pub(crate) fn give_back(&self, context: Context) {
+        self.lock().push(context);
+    }
+
+    /// Gives back the scratch memory of contexts that are free.
+    pub(crate) fn release_memory(&self) {
+        let mut free = self.lock();
+        // One stays, without its memory; the others were made for executions at the same time.
+        free.truncate(1);
+        free.iter_mut().for_each(Context::release_memory);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Context>> {
+        // The list is whole between any two statements of this module.
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

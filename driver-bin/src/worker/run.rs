@@ -1,0 +1,274 @@
+//! One execution of a request, the same for every form: copy in, run, copy out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nnhal::hal::{ErrorStatus, OutputShape, Shape, Timing, loop_timeout};
+use nnhal::shm::ShmError;
+use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
+use nnhal::validate::{ArgumentPlan, Direction, ValidRequest};
+use nnhal::wire::{ExecutionResult, Failure, Place};
+
+use super::memory::Memory;
+use super::watchdog::Watchdog;
+use crate::device::{Control, Execution};
+use crate::scheduler::Ticket;
+
+/// A device's execution and what the driver needs beside it; used again and again, by one run at a time.
+#[derive(Debug)]
+pub(crate) struct Context {
+    execution: Box<dyn Execution>,
+    ticket: Ticket,
+    watchdog: Arc<Watchdog>,
+    /// What the last run found of its outputs.
+    outputs: Vec<FoundOutput>,
+}
+
+/// What a run found of one output.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoundOutput {
+    pub(crate) shape: Shape,
+    pub(crate) is_sufficient: bool,
+}
+
+/// What a run needs to know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run<'a> {
+    pub(crate) request: &'a ValidRequest,
+    /// By pool of the request; none for pools that are device buffers.
+    pub(crate) pools: &'a [Option<Arc<Memory>>],
+    pub(crate) limits: RunLimits,
+    /// Since when the driver has known of the request, if the run is to be measured.
+    pub(crate) measure_since: Option<TimePoint>,
+}
+
+/// When a run must end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunLimits {
+    pub(crate) deadline: Deadline,
+    pub(crate) loop_timeout: Duration,
+}
+
+impl RunLimits {
+    /// From what a call says: no deadline and the default for loops if it says nothing.
+    pub(crate) fn from_hal(deadline_ns: Option<u64>, loop_timeout_ns: Option<u64>) -> RunLimits {
+        let loop_timeout = loop_timeout_ns.map_or(loop_timeout::DEFAULT, Duration::from_nanos);
+        RunLimits {
+            deadline: Deadline::from_hal(deadline_ns),
+            loop_timeout: loop_timeout.min(loop_timeout::MAXIMUM),
+        }
+    }
+
+    /// What is said to a request that comes too late: it would have been, however idle the device.
+    pub(crate) fn check_not_past(&self) -> Result<(), Failure> {
+        if !self.deadline.is_none() && self.deadline.is_past(MonotonicClock.now()) {
+            return Err(Failure::new(
+                ErrorStatus::MissedDeadlinePersistent,
+                "the deadline had passed when the request arrived",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Context {
+    pub(crate) fn new(execution: Box<dyn Execution>, ticket: Ticket, watchdog: &Arc<Watchdog>) -> Context {
+        watchdog.watch(ticket.observer());
+        Context {
+            execution,
+            ticket,
+            watchdog: Arc::clone(watchdog),
+            outputs: Vec::new(),
+        }
+    }
+
+    pub(crate) fn ticket(&self) -> &Ticket {
+        &self.ticket
+    }
+
+    /// What the last run found of its outputs; none unless it succeeded or an output was too small.
+    pub(crate) fn outputs(&self) -> &[FoundOutput] {
+        &self.outputs
+    }
+
+    /// Gives back the memory that the next run would need anyway.
+    pub(crate) fn release_memory(&mut self) {
+        self.execution.release_memory();
+    }
+
+    /// Runs a request. Allocates nothing, and makes no system call, once it has run one of the same shapes on memories
+    /// that are mapped.
+    pub(crate) fn run(&mut self, run: &Run<'_>) -> Result<Timing, Failure> {
+        self.outputs.clear();
+        check_writable(run)?;
+        self.ticket.enter(run.limits.deadline)?;
+        self.watchdog.work_starts();
+        let outcome = self.run_in_slot(run);
+        self.ticket.leave();
+        let keeps_shapes = outcome.as_ref().map_or_else(
+            |failure| failure.status == ErrorStatus::OutputInsufficientSize,
+            |_| true,
+        );
+        if !keeps_shapes {
+            self.outputs.clear();
+        }
+        let on_device = outcome?;
+        Ok(run.measure_since.map_or(Timing::NONE, |since| Timing {
+            time_on_device_us: on_device.map_or(u64::MAX, micros),
+            time_in_driver_us: micros(MonotonicClock.now().saturating_since(since)),
+        }))
+    }
+
+    /// Returns the time on the device, if the run is measured.
+    fn run_in_slot(&mut self, run: &Run<'_>) -> Result<Option<Duration>, Failure> {
+        self.copy_in(run)?;
+        let control = Control::new(&self.ticket, run.limits.deadline, run.limits.loop_timeout);
+        let started = run.measure_since.map(|_| MonotonicClock.now());
+        let busy = self.execution.run(&control)?;
+        let on_device = started.map(|started| {
+            let elapsed = MonotonicClock.now().saturating_since(started);
+            busy.map_or(elapsed, |busy| busy.min(elapsed))
+        });
+        self.copy_out(run)?;
+        Ok(on_device)
+    }
+
+    fn copy_in(&mut self, run: &Run<'_>) -> Result<(), Failure> {
+        for (index, plan) in run.request.inputs().iter().enumerate() {
+            match *plan {
+                ArgumentPlan::Omitted => self.execution.omit_input(index)?,
+                ArgumentPlan::Memory {
+                    shape, pool, offset, ..
+                } => {
+                    let bytes = self.execution.input(index, shape)?;
+                    let memory = memory_of(run, pool)?;
+                    memory
+                        .slice()?
+                        .read_at(offset, bytes)
+                        .map_err(|error| copy_failure(Direction::Input, index, pool, &error))?;
+                }
+                ArgumentPlan::Token { token, .. } => return Err(no_such_token(token)),
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_out(&mut self, run: &Run<'_>) -> Result<(), Failure> {
+        let plans = run.request.outputs();
+        for (index, plan) in plans.iter().enumerate() {
+            let (shape, bytes) = self
+                .execution
+                .output(index)
+                .ok_or_else(|| Failure::general(format!("the device did not compute output {index}")))?;
+            let is_sufficient = match *plan {
+                ArgumentPlan::Omitted => true,
+                ArgumentPlan::Memory {
+                    shape: expected,
+                    length,
+                    ..
+                } => {
+                    check_agrees(index, &expected, &shape)?;
+                    bytes.len() as u64 <= length
+                }
+                ArgumentPlan::Token { token, .. } => return Err(no_such_token(token)),
+            };
+            self.outputs.push(FoundOutput { shape, is_sufficient });
+        }
+        if let Some(index) = self.outputs.iter().position(|output| !output.is_sufficient) {
+            return Err(insufficient(
+                index,
+                plans.get(index),
+                self.execution.output(index),
+            ));
+        }
+        for (index, plan) in plans.iter().enumerate() {
+            let (ArgumentPlan::Memory { pool, offset, .. }, Some((_, bytes))) =
+                (*plan, self.execution.output(index))
+            else {
+                continue;
+            };
+            memory_of(run, pool)?
+                .slice()?
+                .write_at(offset, bytes)
+                .map_err(|error| copy_failure(Direction::Output, index, pool, &error))?;
+        }
+        Ok(())
+    }
+}
+
+/// The result of a run as a message has it.
+pub(crate) fn execution_result(context: &Context, outcome: Result<Timing, Failure>) -> ExecutionResult {
+    let output_shapes = context
+        .outputs()
+        .iter()
+        .map(|output| OutputShape {
+            dimensions: output.shape.dims().to_vec(),
+            is_sufficient: output.is_sufficient,
+        })
+        .collect();
+    let timing = outcome.as_ref().copied().unwrap_or(Timing::NONE);
+    ExecutionResult {
+        outcome: outcome.map(drop),
+        output_shapes,
+        timing,
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn memory_of<'a>(run: &Run<'a>, pool: u32) -> Result<&'a Memory, Failure> {
+    let memory = run.pools.get(pool as usize).and_then(Option::as_deref);
+    memory.ok_or_else(|| Failure::invalid_argument(format!("pool {pool} of the request is no memory")))
+}
+
+fn check_writable(run: &Run<'_>) -> Result<(), Failure> {
+    for (index, plan) in run.request.outputs().iter().enumerate() {
+        let ArgumentPlan::Memory { pool, .. } = *plan else {
+            continue;
+        };
+        if !memory_of(run, pool)?.is_writable() {
+            return Err(Failure::invalid_argument(format!(
+                "output {index} is in pool {pool}, which is shared for reading only"
+            ))
+            .at(Place {
+                pool: Some(pool),
+                ..Place::default()
+            }));
+        }
+    }
+    Ok(())
+}
+
+fn check_agrees(index: usize, expected: &Shape, found: &Shape) -> Result<(), Failure> {
+    if expected.combine(found).is_some() {
+        return Ok(());
+    }
+    Err(Failure::general(format!(
+        "output {index} has dimensions {found:?} when computed, model and request say {expected:?}"
+    )))
+}
+
+fn insufficient(index: usize, plan: Option<&ArgumentPlan>, output: Option<(Shape, &[u8])>) -> Failure {
+    let room = match plan {
+        Some(ArgumentPlan::Memory { length, .. }) => *length,
+        _ => 0,
+    };
+    let (shape, needed) = output.map_or((Shape::SCALAR, 0), |(shape, bytes)| (shape, bytes.len()));
+    Failure::new(
+        ErrorStatus::OutputInsufficientSize,
+        format!("output {index} has room for {room} bytes; with dimensions {shape:?} it takes {needed}"),
+    )
+}
+
+fn copy_failure(direction: Direction, index: usize, pool: u32, error: &ShmError) -> Failure {
+    Failure::general(format!("{direction} {index}: {error}")).at(Place {
+        pool: Some(pool),
+        ..Place::default()
+    })
+}
+
+fn no_such_token(token: u32) -> Failure {
+    Failure::invalid_argument(format!("there is no device buffer with token {token}"))
+}

@@ -1,0 +1,314 @@
+//! The conversation with the client.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags};
+use nnhal::hal::ErrorStatus;
+use nnhal::sys::socket::Connection;
+use nnhal::sys::{eventfd, pidfd, poll};
+use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
+use nnhal::wire::handshake::{self, Refusal};
+use nnhal::wire::{Call, ChannelError, Envelope, Failure, Inbox, Object, Reply, Welcome};
+
+use super::client::Client;
+use super::watchdog::Look;
+use super::{Orders, WorkerError, execute, prepare};
+use crate::device::Device;
+use crate::link::{Assignment, WorkerConfig};
+
+/// Calls that are read before anything else is looked at.
+const CALLS_AT_ONCE: usize = 64;
+
+/// How long the last words to a client may take.
+const GOODBYE_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// Now or not at all.
+const NOW: Deadline = Deadline::from_raw(0);
+
+struct Session<'a> {
+    client: Arc<Client>,
+    inbox: Inbox,
+    orders: &'a Orders,
+    /// When the client last asked for anything; none once its scratch memory has been given back.
+    busy_since: Option<TimePoint>,
+}
+
+/// Why a session is over.
+enum End {
+    /// The client is gone.
+    Closed,
+    /// The client must be told.
+    Goodbye(String),
+}
+
+/// Serves a client until it or this worker ends.
+pub(super) fn serve(
+    connection: Connection,
+    device: Arc<dyn Device>,
+    assignment: &Assignment,
+    config: &WorkerConfig,
+    orders: &Orders,
+) -> Result<(), WorkerError> {
+    let mut inbox = Inbox::new();
+    if !greet(&connection, &mut inbox, &device, assignment, config)? {
+        return Ok(());
+    }
+    let client = Arc::new(Client::new(connection, device, config, &orders.wake)?);
+    let mut session = Session {
+        client,
+        inbox,
+        orders,
+        busy_since: Some(MonotonicClock.now()),
+    };
+    match session.run()? {
+        End::Closed => {}
+        End::Goodbye(reason) => {
+            tracing::info!(%reason, "the session ends");
+            session.say_goodbye(&reason);
+        }
+    }
+    Ok(())
+}
+
+/// The handshake. Returns whether there is a session.
+fn greet(
+    connection: &Connection,
+    inbox: &mut Inbox,
+    device: &Arc<dyn Device>,
+    assignment: &Assignment,
+    config: &WorkerConfig,
+) -> Result<bool, WorkerError> {
+    let limit = Duration::from_millis(config.workers.hello_timeout_ms);
+    let deadline = Deadline::after(MonotonicClock.now(), limit);
+    let versions = match inbox.receive_bytes(connection, deadline) {
+        Ok((hello, _)) => handshake::read_hello(hello),
+        Err(error) => {
+            tracing::debug!(%error, "no hello");
+            return Ok(false);
+        }
+    };
+    let versions = match versions {
+        Ok(versions) => versions,
+        Err(error) => {
+            tracing::info!(client = ?assignment.client, "{error}");
+            return Ok(false);
+        }
+    };
+    let Some(version) = handshake::VERSIONS.agree(versions) else {
+        let answer = handshake::refuse(handshake::VERSIONS, Refusal::Version, "");
+        // Whether the client still wants to know is its affair.
+        let _ = connection.send(&answer, &[], NOW);
+        return Ok(false);
+    };
+    let pidfd: Option<OwnedFd> = pidfd::open(std::process::id().cast_signed()).ok();
+    let welcome = Welcome {
+        device: device.info().clone(),
+        worker_pid: std::process::id(),
+        supervisor_pid: assignment.supervisor_pid,
+        has_pidfd: pidfd.is_some(),
+    };
+    let answer =
+        handshake::accept(handshake::VERSIONS, version, &welcome).map_err(|_| WorkerError::Unexpected)?;
+    let fds: Vec<_> = pidfd.iter().map(AsFd::as_fd).collect();
+    Ok(connection.send(&answer, &fds, deadline).is_ok())
+}
+
+impl Session<'_> {
+    fn run(&mut self) -> Result<End, WorkerError> {
+        loop {
+            if self.client.outbox.is_broken() {
+                return Ok(End::Closed);
+            }
+            if self.orders.is_draining() && self.is_at_rest() {
+                return Ok(End::Goodbye("the driver is ending".to_owned()));
+            }
+            let deadline = match self.look_after_work() {
+                Ok(deadline) => deadline,
+                Err(end) => return Ok(end),
+            };
+            let (has_calls, is_woken) = self.wait(deadline)?;
+            if is_woken {
+                self.heed_orders();
+            }
+            if self.client.outbox.has_waiting() {
+                self.client.outbox.flush();
+            }
+            if has_calls && let Some(end) = self.read_calls() {
+                return Ok(end);
+            }
+        }
+    }
+
+    fn wait(&self, deadline: Deadline) -> Result<(bool, bool), WorkerError> {
+        let mut events = PollFlags::POLLIN;
+        if self.client.outbox.has_waiting() {
+            events |= PollFlags::POLLOUT;
+        }
+        let mut fds = [
+            PollFd::new(self.client.outbox.connection().as_fd(), events),
+            PollFd::new(self.orders.wake.as_fd(), PollFlags::POLLIN),
+        ];
+        poll::wait(&mut fds, deadline)?;
+        let ready = |fd: &PollFd, wanted| fd.revents().is_some_and(|events| events.intersects(wanted));
+        let input = PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR;
+        Ok((ready(&fds[0], input), ready(&fds[1], input)))
+    }
+
+    fn heed_orders(&self) {
+        // Its own event: it cannot fail.
+        let _ = eventfd::drain(&self.orders.wake);
+        self.client
+            .watchdog
+            .set_limit(self.orders.execution().hang_limit());
+        if self.orders.is_draining() {
+            self.client.calls.drain();
+        }
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.client.calls.is_empty()
+    }
+
+    /// Looks for work that hangs, and for memory that nobody needs. Returns when to look again.
+    fn look_after_work(&mut self) -> Result<Deadline, End> {
+        let now = MonotonicClock.now();
+        let mut deadline = match self.client.watchdog.look(now) {
+            Look::Idle => Deadline::NONE,
+            Look::Again(after) => Deadline::after(now, after),
+            Look::Hung(stuck) => return Err(self.end_hung_work(stuck)),
+        };
+        if let (Some(since), Some(limit)) = (self.busy_since, self.orders.execution().idle_release()) {
+            let release = Deadline::after(since, limit);
+            if !release.is_past(now) {
+                deadline = deadline.earlier(release);
+            } else if self.client.calls.is_empty() {
+                self.client.release_memory();
+                self.busy_since = None;
+            } else {
+                self.busy_since = Some(now);
+                deadline = deadline.earlier(Deadline::after(now, limit));
+            }
+        }
+        Ok(deadline)
+    }
+
+    /// A thread that hangs cannot be ended but with its process.
+    fn end_hung_work(&mut self, stuck: Duration) -> End {
+        let reason = format!(
+            "the watchdog ended it: an operation made no progress for {} ms",
+            stuck.as_millis()
+        );
+        super::note(&reason);
+        tracing::error!("{reason}");
+        self.say_goodbye(&reason);
+        std::process::abort();
+    }
+
+    fn say_goodbye(&mut self, reason: &str) {
+        self.client.outbox.goodbye(reason);
+        let deadline = Deadline::after(MonotonicClock.now(), GOODBYE_TIMEOUT);
+        while self.client.outbox.has_waiting() && !self.client.outbox.is_broken() {
+            let connection = self.client.outbox.connection();
+            match poll::one(connection, PollFlags::POLLOUT, deadline) {
+                Ok(ready) if !ready.is_empty() => self.client.outbox.flush(),
+                _ => return,
+            }
+        }
+    }
+
+    /// Reads calls and begins them. Returns the end of the session if that is what it is.
+    fn read_calls(&mut self) -> Option<End> {
+        for _ in 0..CALLS_AT_ONCE {
+            let received = self
+                .inbox
+                .receive::<Envelope>(self.client.outbox.connection(), NOW);
+            let (envelope, fds) = match received {
+                Ok(received) => received,
+                Err(error) if error.is_timeout() => return None,
+                Err(error) => return Some(end_of(&error)),
+            };
+            if fds.len() != envelope.call.fd_count() {
+                return Some(End::Goodbye(format!(
+                    "the client broke the protocol: {} came with {} descriptors instead of {}",
+                    envelope.call.name(),
+                    fds.len(),
+                    envelope.call.fd_count()
+                )));
+            }
+            self.busy_since = Some(MonotonicClock.now());
+            self.begin(envelope, fds);
+        }
+        None
+    }
+
+    /// Answers a short call; hands a long one to a thread.
+    fn begin(&mut self, Envelope { id, call }: Envelope, fds: Vec<OwnedFd>) {
+        tracing::trace!(id, call = call.name());
+        if self.orders.is_draining() && !matches!(call, Call::Release { .. } | Call::Cancel { .. }) {
+            let ending = Failure::new(ErrorStatus::DeviceUnavailable, "the driver is ending");
+            return self.client.outbox.reply(id, Err(ending));
+        }
+        match call {
+            Call::GetStatus => self.answer(id, Ok(Reply::Status(self.client.device.status()))),
+            Call::RegisterMemory(description) => {
+                let memory = self.client.memories.register(&description, fds);
+                self.answer(id, memory.map(Reply::Memory));
+            }
+            Call::Release { object } => self.answer(id, self.release(object).map(|()| Reply::Done)),
+            Call::Cancel { id: other } => {
+                let result = if self.client.calls.cancel(other) {
+                    Ok(Reply::Done)
+                } else {
+                    Err(Failure::invalid_argument(format!(
+                        "no call with id {other} is in progress"
+                    )))
+                };
+                self.answer(id, result);
+            }
+            long => match self.client.calls.open(id) {
+                Ok(open) => self.begin_long(open, long),
+                Err(failure) => self.answer(id, Err(failure)),
+            },
+        }
+    }
+
+    fn begin_long(&mut self, open: super::OpenCall, call: Call) {
+        let client = &self.client;
+        match call {
+            Call::GetSupportedOperations { model, pools } => {
+                prepare::supported_operations(client, open, model, &pools);
+            }
+            Call::PrepareModel(arguments) => prepare::prepare_model(client, open, arguments),
+            Call::PrepareModelFromCache(arguments) => {
+                prepare::prepare_model_from_cache(client, &open, &arguments);
+            }
+            Call::Execute(arguments) => execute::execute(client, open, arguments),
+            other => {
+                let failure = Failure::general(format!("{} is not supported", other.name()));
+                client.outbox.reply(open.id(), Err(failure));
+            }
+        }
+    }
+
+    fn answer(&self, id: u64, result: Result<Reply, Failure>) {
+        self.client.outbox.reply(id, result);
+    }
+
+    fn release(&self, object: Object) -> Result<(), Failure> {
+        match object {
+            Object::PreparedModel(handle) => self.client.remove_model(handle),
+            Object::Memory(handle) => self.client.memories.remove(handle),
+            other => Err(Failure::invalid_argument(format!("there is no {other:?}"))),
+        }
+    }
+}
+
+fn end_of(error: &ChannelError) -> End {
+    if error.is_closed() {
+        End::Closed
+    } else {
+        End::Goodbye(error.to_string())
+    }
+}

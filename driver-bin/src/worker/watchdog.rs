@@ -1,0 +1,210 @@
+//! Notices work that hangs.
+//!
+//! Work that runs makes progress at its checkpoints. The main thread looks in from time to time, but only while work
+//! runs: when nothing does it sleeps without an end, and whoever starts work then wakes it. Executions of bursts
+//! start without a system call, so they look at a flag first ([`Watchdog::work_starts`]).
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use nnhal::sys::eventfd;
+use nnhal::time::TimePoint;
+
+use crate::scheduler::Observer;
+
+/// How often the main thread looks in, as a part of the limit.
+const LOOKS_PER_LIMIT: u32 = 4;
+
+/// Watches all work of a worker.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    watched: Mutex<Vec<Watched>>,
+    /// Nanoseconds; 0 for no limit.
+    limit: AtomicU64,
+    /// Whether the main thread will look in by itself.
+    is_awake: AtomicBool,
+    /// Wakes the main thread.
+    wake: OwnedFd,
+}
+
+#[derive(Debug)]
+struct Watched {
+    observer: Observer,
+    /// The progress that was seen last, and when it was first seen.
+    seen: Option<(u64, TimePoint)>,
+}
+
+/// What a look has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Nothing runs: no need to look again until work starts.
+    Idle,
+    /// Look again after this time.
+    Again(Duration),
+    /// Work has made no progress for this long.
+    Hung(Duration),
+}
+
+impl Watchdog {
+    pub(crate) fn new(limit: Option<Duration>, wake: OwnedFd) -> Watchdog {
+        let watchdog = Watchdog {
+            watched: Mutex::default(),
+            limit: AtomicU64::new(0),
+            is_awake: AtomicBool::new(false),
+            wake,
+        };
+        watchdog.set_limit(limit);
+        watchdog
+    }
+
+    pub(crate) fn set_limit(&self, limit: Option<Duration>) {
+        let nanos = limit.map_or(0, |limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+        self.limit.store(nanos, Ordering::Relaxed);
+    }
+
+    /// Watches one more piece of work, until its ticket is gone.
+    pub(crate) fn watch(&self, observer: Observer) {
+        self.lock().push(Watched { observer, seen: None });
+    }
+
+    /// To be called when work has started. Wakes the main thread if it sleeps without an end.
+    #[inline]
+    pub(crate) fn work_starts(&self) {
+        // The work's progress was marked before: either this sees the flag down, or the main thread, which takes the
+        // flag down before it looks for the last time, sees the work.
+        if !self.is_awake.load(Ordering::SeqCst) && self.limit.load(Ordering::Relaxed) != 0 {
+            self.is_awake.store(true, Ordering::SeqCst);
+            // A full counter wakes as well.
+            let _ = eventfd::add(&self.wake, 1);
+        }
+    }
+
+    /// Looks at all work.
+    pub(crate) fn look(&self, now: TimePoint) -> Look {
+        let limit = Duration::from_nanos(self.limit.load(Ordering::Relaxed));
+        if limit.is_zero() {
+            return Look::Idle;
+        }
+        self.is_awake.store(false, Ordering::SeqCst);
+        let look = self.look_within(limit, now);
+        if look != Look::Idle {
+            self.is_awake.store(true, Ordering::SeqCst);
+        }
+        look
+    }
+
+    fn look_within(&self, limit: Duration, now: TimePoint) -> Look {
+        let mut watched = self.lock();
+        watched.retain(|watched| watched.observer.is_alive());
+        let mut runs = false;
+        for watched in watched.iter_mut() {
+            let Some(progress) = watched.observer.progress() else {
+                watched.seen = None;
+                continue;
+            };
+            runs = true;
+            match watched.seen {
+                Some((seen, since)) if seen == progress => {
+                    let stuck = now.saturating_since(since);
+                    if stuck >= limit {
+                        return Look::Hung(stuck);
+                    }
+                }
+                _ => watched.seen = Some((progress, now)),
+            }
+        }
+        if runs {
+            Look::Again(limit / LOOKS_PER_LIMIT)
+        } else {
+            Look::Idle
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Watched>> {
+        // The list is whole between any two statements of this module.
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::Priority;
+    use nnhal::time::Deadline;
+
+    use super::*;
+    use crate::scheduler::{Scheduler, Ticket};
+
+    const LIMIT: Duration = Duration::from_secs(1);
+
+    fn at(millis: u64) -> TimePoint {
+        TimePoint::from_nanos(millis * 1_000_000)
+    }
+
+    fn watchdog() -> Watchdog {
+        Watchdog::new(Some(LIMIT), eventfd::create().unwrap())
+    }
+
+    #[test]
+    fn work_without_progress_is_hung_after_the_limit() {
+        let watchdog = watchdog();
+        let ticket = Ticket::new(&Scheduler::new(1), Priority::Medium);
+        watchdog.watch(ticket.observer());
+        assert_eq!(watchdog.look(at(0)), Look::Idle);
+        ticket.enter(Deadline::NONE).unwrap();
+        assert_eq!(watchdog.look(at(10)), Look::Again(LIMIT / 4));
+        ticket.checkpoint().unwrap();
+        assert_eq!(watchdog.look(at(1500)), Look::Again(LIMIT / 4));
+        assert_eq!(watchdog.look(at(2400)), Look::Again(LIMIT / 4));
+        assert_eq!(watchdog.look(at(2600)), Look::Hung(Duration::from_millis(1100)));
+    }
+
+    #[test]
+    fn runs_that_follow_each_other_are_not_taken_for_one() {
+        let watchdog = watchdog();
+        let ticket = Ticket::new(&Scheduler::new(1), Priority::Medium);
+        watchdog.watch(ticket.observer());
+        for second in 0..5 {
+            ticket.enter(Deadline::NONE).unwrap();
+            assert_eq!(watchdog.look(at(second * 1000)), Look::Again(LIMIT / 4));
+            ticket.leave();
+        }
+        assert_eq!(watchdog.look(at(9000)), Look::Idle);
+    }
+
+    #[test]
+    fn main_thread_is_woken_only_when_it_sleeps() {
+        let watchdog = watchdog();
+        let ticket = Ticket::new(&Scheduler::new(1), Priority::Medium);
+        watchdog.watch(ticket.observer());
+        ticket.enter(Deadline::NONE).unwrap();
+        watchdog.work_starts();
+        assert_eq!(eventfd::drain(&watchdog.wake).unwrap(), 1);
+        assert!(matches!(watchdog.look(at(0)), Look::Again(_)));
+        watchdog.work_starts();
+        assert_eq!(eventfd::drain(&watchdog.wake).unwrap(), 0);
+        ticket.leave();
+        assert_eq!(watchdog.look(at(1)), Look::Idle);
+        watchdog.work_starts();
+        assert_eq!(eventfd::drain(&watchdog.wake).unwrap(), 1);
+    }
+
+    #[test]
+    fn work_whose_ticket_is_gone_is_forgotten() {
+        let watchdog = watchdog();
+        let ticket = Ticket::new(&Scheduler::new(1), Priority::Medium);
+        watchdog.watch(ticket.observer());
+        drop(ticket);
+        assert_eq!(watchdog.look(at(0)), Look::Idle);
+        assert!(watchdog.lock().is_empty());
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_looked_at() {
+        let watchdog = Watchdog::new(None, eventfd::create().unwrap());
+        watchdog.work_starts();
+        assert_eq!(eventfd::drain(&watchdog.wake).unwrap(), 0);
+        assert_eq!(watchdog.look(at(0)), Look::Idle);
+    }
+}

@@ -1,0 +1,94 @@
+//! Small models and their requests.
+
+use nnhal::hal::{
+    DataLocation, Model, Operand, OperandLifeTime, OperandType, Operation, OperationType, Request,
+    RequestArgument, RequestPool, Subgraph,
+};
+use nnhal::shm::{Access, Mapping, SharedMemory};
+use nnhal::wire::{CacheFiles, MemoryHandle, PrepareModel, RequestWithMemories};
+
+/// The arguments that prepare `output = first + second` over `elements` float32 values.
+#[must_use]
+pub fn add_model(elements: u32) -> PrepareModel {
+    let tensor = |lifetime| Operand::new(OperandType::TENSOR_FLOAT32, &[elements]).with_lifetime(lifetime);
+    let mut activation = Operand::new(OperandType::INT32, &[]).with_lifetime(OperandLifeTime::ConstantCopy);
+    activation.location = DataLocation {
+        pool_index: 0,
+        offset: 0,
+        length: 4,
+    };
+    let mut operands = vec![
+        tensor(OperandLifeTime::SubgraphInput),
+        tensor(OperandLifeTime::SubgraphInput),
+        activation,
+        tensor(OperandLifeTime::SubgraphOutput),
+    ];
+    operands
+        .iter_mut()
+        .take(3)
+        .for_each(|operand| operand.number_of_consumers = 1);
+    let model = Model {
+        main: Subgraph {
+            operands,
+            operations: vec![Operation {
+                operation_type: OperationType::ADD,
+                inputs: vec![0, 1, 2],
+                outputs: vec![3],
+            }],
+            input_indexes: vec![0, 1],
+            output_indexes: vec![3],
+        },
+        operand_values: vec![0; 4],
+        ..Model::default()
+    };
+    PrepareModel {
+        model,
+        pools: Vec::new(),
+        preference: 1,
+        priority: 1,
+        deadline_ns: None,
+        cache: CacheFiles::default(),
+        token: [0; 32],
+    }
+}
+
+/// A request whose arguments, `bytes` each, lie one behind the other in one memory: inputs, then outputs.
+#[must_use]
+pub fn request_in_one_memory(
+    memory: MemoryHandle,
+    inputs: u32,
+    outputs: u32,
+    bytes: u32,
+) -> RequestWithMemories {
+    let argument = |index: u32| RequestArgument {
+        has_no_value: false,
+        location: DataLocation {
+            pool_index: 0,
+            offset: index * bytes,
+            length: bytes,
+        },
+        dimensions: Vec::new(),
+    };
+    RequestWithMemories {
+        request: Request {
+            inputs: (0..inputs).map(argument).collect(),
+            outputs: (inputs..inputs + outputs).map(argument).collect(),
+            pools: vec![RequestPool::Memory { size: 0 }],
+        },
+        memories: vec![memory],
+    }
+}
+
+/// A memory that holds these values, and its mapping.
+///
+/// # Panics
+///
+/// If there is no memory.
+#[must_use]
+pub fn shared_floats(values: &[f32]) -> (SharedMemory, Mapping) {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let memory = SharedMemory::create(bytes.len() as u64).expect("memory");
+    let mapping = Mapping::new(&memory, Access::ReadWrite).expect("a mapping");
+    mapping.as_slice().write_at(0, &bytes).expect("room");
+    (memory, mapping)
+}

@@ -1,0 +1,71 @@
+//! What the kernel says of processes.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nnhal::time::{Clock, Deadline, MonotonicClock};
+
+use crate::PATIENCE;
+
+fn proc(pid: u32, file: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/{file}"))
+}
+
+/// The fields of `/proc/PID/stat` after the name, which may contain anything.
+fn stat(pid: u32) -> Option<Vec<String>> {
+    let text = std::fs::read_to_string(proc(pid, "stat")).ok()?;
+    let (_, fields) = text.rsplit_once(')')?;
+    Some(fields.split_whitespace().map(str::to_owned).collect())
+}
+
+/// Whether there is such a process and it has not ended.
+#[must_use]
+pub fn is_alive(pid: u32) -> bool {
+    stat(pid).is_some_and(|fields| fields.first().is_some_and(|state| state != "Z" && state != "X"))
+}
+
+/// The processes whose parent is `pid`, those that have ended and wait to be reaped included.
+#[must_use]
+pub fn children_of(pid: u32) -> Vec<u32> {
+    let parent = pid.to_string();
+    let entries = std::fs::read_dir("/proc").expect("/proc is mounted");
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|&child| stat(child).is_some_and(|fields| fields.get(1) == Some(&parent)))
+        .collect()
+}
+
+/// How many descriptors a process has open.
+#[must_use]
+pub fn fds_of(pid: u32) -> usize {
+    std::fs::read_dir(proc(pid, "fd")).map_or(0, Iterator::count)
+}
+
+/// Memory of a process that it shares with no other, in bytes.
+#[must_use]
+pub fn private_bytes(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(proc(pid, "smaps_rollup")).unwrap_or_default();
+    let kilobytes = |line: &str| line.split_whitespace().nth(1)?.parse::<u64>().ok();
+    text.lines()
+        .filter(|line| line.starts_with("Private_"))
+        .filter_map(kilobytes)
+        .sum::<u64>()
+        * 1024
+}
+
+/// Looks again and again until `condition` holds.
+///
+/// # Panics
+///
+/// If it does not within [`PATIENCE`].
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Deadline::after(MonotonicClock.now(), PATIENCE);
+    while !condition() {
+        assert!(
+            !deadline.is_past(MonotonicClock.now()),
+            "waited in vain until {what}"
+        );
+        // Nothing announces what is looked for here; parking gives the processor to others for a moment.
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,361 @@
+//! The daemon's life: start, service, signals, end, and the ways to refuse to start.
+
+use nix::sys::signal::Signal;
+use nnhal::hal::{ErrorStatus, MeasureTiming, Timing};
+use nnhal::wire::{Call, Event, Execute, ExecutionForm, Message, Reply};
+use nnhal_tests::{
+    DaemonOptions, RawClient, TestDaemon, add_model, children_of, is_alive, request_in_one_memory,
+    shared_floats, wait_until,
+};
+
+const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
+const REFERENCE: &str = "nnhal-reference";
+
+fn start() -> TestDaemon {
+    TestDaemon::start(EXE, &DaemonOptions::default())
+}
+
+fn start_empty(settings: &str) -> TestDaemon {
+    let devices = vec!["nnhal-empty".to_owned()];
+    TestDaemon::start(
+        EXE,
+        &DaemonOptions {
+            devices,
+            ..DaemonOptions::with_settings(settings)
+        },
+    )
+}
+
+fn floats(mapping: &nnhal::shm::Mapping, range: std::ops::Range<u64>) -> Vec<f32> {
+    let read = |index| {
+        let mut bytes = [0; 4];
+        mapping.as_slice().read_at(index * 4, &mut bytes).unwrap();
+        f32::from_le_bytes(bytes)
+    };
+    range.map(read).collect()
+}
+
+/// An execution of [`add_model`] on a memory that holds both inputs and the output.
+fn execution(
+    prepared_model: nnhal::wire::PreparedModelHandle,
+    memory: nnhal::wire::MemoryHandle,
+    elements: u32,
+) -> Execute {
+    Execute {
+        prepared_model,
+        request: request_in_one_memory(memory, 2, 1, elements * 4),
+        form: ExecutionForm::Synchronous,
+        measure: MeasureTiming::No,
+        deadline_ns: None,
+        loop_timeout_ns: None,
+    }
+}
+
+#[test]
+fn model_is_prepared_and_executed_in_another_process() {
+    let daemon = start();
+    let mut client = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
+    assert_eq!(client.welcome.device.name, REFERENCE);
+    assert_eq!(client.welcome.supervisor_pid, daemon.pid());
+    assert_ne!(client.welcome.worker_pid, std::process::id());
+    let (memory, mapping) = shared_floats(&[1.0, 2.0, 10.0, 20.0, 0.0, 0.0]);
+    let handle = client.register(&memory);
+    let prepared_model = client.prepare(add_model(2)).unwrap();
+    let mut execute = execution(prepared_model, handle, 2);
+    let reply = client.call(Call::Execute(execute.clone()), &[]).unwrap();
+    let Reply::Executed(result) = reply else {
+        panic!("{reply:?}")
+    };
+    assert_eq!(result.outcome, Ok(()));
+    assert_eq!(result.timing, Timing::NONE);
+    assert_eq!(floats(&mapping, 4..6), [11.0, 22.0]);
+
+    mapping.as_slice().write_at(0, &5_f32.to_le_bytes()).unwrap();
+    execute.form = ExecutionForm::Asynchronous;
+    execute.measure = MeasureTiming::Yes;
+    assert_eq!(client.call(Call::Execute(execute), &[]), Ok(Reply::Launched));
+    let Event::Executed(result) = client.event() else {
+        panic!("not an execution")
+    };
+    assert_eq!(result.outcome, Ok(()));
+    assert!(result.timing.time_on_device_us <= result.timing.time_in_driver_us);
+    assert_ne!(result.timing.time_in_driver_us, u64::MAX);
+    assert_eq!(floats(&mapping, 4..6), [15.0, 22.0]);
+}
+
+#[test]
+fn end_of_the_client_ends_its_worker_and_nothing_else() {
+    let daemon = start();
+    let mut other = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
+    let client = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
+    let worker = client.welcome.worker_pid;
+    assert_ne!(worker, other.welcome.worker_pid);
+    assert!(is_alive(worker));
+    drop(client);
+    wait_until("the worker is reaped", || {
+        !children_of(daemon.pid()).contains(&worker)
+    });
+    assert!(matches!(other.call(Call::GetStatus, &[]), Ok(Reply::Status(_))));
+}
+
+#[test]
+fn death_of_the_worker_is_told_to_its_client() {
+    let daemon = start();
+    let mut other = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
+    let mut client = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
+    let worker = client.welcome.worker_pid;
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(worker.cast_signed()), Signal::SIGKILL).unwrap();
+    let last = client.drain().pop().expect("an obituary");
+    let Message::Obituary(obituary) = last else {
+        panic!("{last:?}")
+    };
+    assert_eq!(obituary.worker_pid, worker);
+    assert!(obituary.to_string().contains("SIGKILL"), "{obituary}");
+    assert!(matches!(other.call(Call::GetStatus, &[]), Ok(Reply::Status(_))));
+}
+
+#[test]
+fn workers_serve_on_without_their_supervisor() {
+    let daemon = start();
+    let mut client = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
+    let worker = client.welcome.worker_pid;
+    let idle: Vec<_> = daemon
+        .workers()
+        .into_iter()
+        .filter(|&pid| pid != worker)
+        .collect();
+    daemon.signal(Signal::SIGKILL);
+    wait_until("the supervisor is gone", || !is_alive(daemon.pid()));
+    wait_until("workers without a client are gone", || {
+        idle.iter().all(|&pid| !is_alive(pid))
+    });
+    assert!(client.prepare(add_model(1)).is_ok());
+    assert!(is_alive(worker));
+    drop(client);
+    wait_until("the worker is gone", || !is_alive(worker));
+}
+
+#[test]
+fn sigterm_ends_the_driver_with_all_its_workers_and_files() {
+    let mut daemon = start();
+    let mut client = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
+    let workers = daemon.workers();
+    daemon.signal(Signal::SIGTERM);
+    assert!(daemon.wait().success());
+    let messages = client.drain();
+    let is_told =
+        |message: &Message| matches!(message, Message::Goodbye { reason } if reason.contains("ending"));
+    assert!(messages.iter().any(is_told), "{messages:?}");
+    assert!(workers.iter().all(|&pid| !is_alive(pid)));
+    assert_eq!(std::fs::read_dir(daemon.runtime_dir()).unwrap().count(), 0);
+}
+
+#[test]
+fn private_driver_ends_with_its_owner() {
+    let mut daemon = start();
+    daemon.close_owner();
+    assert!(daemon.wait().success());
+}
+
+#[test]
+fn sighup_reads_the_settings_again() {
+    let options = DaemonOptions::with_settings("[clients]\nmax = 9\n");
+    let daemon = TestDaemon::start(
+        EXE,
+        &DaemonOptions {
+            log: Some("info".into()),
+            ..options
+        },
+    );
+    let _first = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
+    std::fs::write(daemon.settings_file(), "[clients]\nmax = 1\n").unwrap();
+    daemon.signal(Signal::SIGHUP);
+    daemon.wait_for_log("settings read again");
+    let refused = RawClient::try_connect(&daemon.runtime_dir(), REFERENCE).unwrap_err();
+    assert!(refused.to_string().contains("as many as it may"), "{refused}");
+    std::fs::write(daemon.settings_file(), "[clients]\nmaximum = 1\n").unwrap();
+    daemon.signal(Signal::SIGHUP);
+    daemon.wait_for_log("the settings stay as they are");
+}
+
+#[test]
+fn crash_of_a_device_is_told_with_its_signal() {
+    let faults = [
+        ("segfault", "SIGSEGV"),
+        ("abort", "SIGABRT"),
+        ("overflow", "SIGABRT"),
+        ("exit", "code 3"),
+        ("panic", "told to panic"),
+    ];
+    for (fault, mention) in faults {
+        let daemon = start_empty(&format!("[device.nnhal-empty]\nprepare = {fault:?}\n"));
+        let mut client = RawClient::connect(&daemon.runtime_dir(), "nnhal-empty");
+        client
+            .send(Call::PrepareModel(Box::new(add_model(1))), &[])
+            .unwrap();
+        let last = client.drain().pop().expect("an obituary");
+        let Message::Obituary(obituary) = last else {
+            panic!("{last:?}")
+        };
+        assert!(obituary.to_string().contains(mention), "{obituary}");
+    }
+}
+
+#[test]
+fn device_that_hangs_is_ended_by_the_watchdog() {
+    let daemon =
+        start_empty("[execution]\nhang_limit_ms = 50\n[device.nnhal-empty]\nfault = \"hang\"\nafter = 1\n");
+    let mut client = RawClient::connect(&daemon.runtime_dir(), "nnhal-empty");
+    let (memory, _mapping) = shared_floats(&[0.0; 3]);
+    let handle = client.register(&memory);
+    let prepared_model = client.prepare(add_model(1)).unwrap();
+    let execute = execution(prepared_model, handle, 1);
+    assert!(client.call(Call::Execute(execute.clone()), &[]).is_ok());
+    client.send(Call::Execute(execute), &[]).unwrap();
+    let messages = client.drain();
+    let is_told = |message: &Message| match message {
+        Message::Goodbye { reason } => reason.contains("watchdog"),
+        Message::Obituary(obituary) => obituary.last_words.contains("watchdog"),
+        _ => false,
+    };
+    assert_eq!(messages.len(), 2, "{messages:?}");
+    assert!(messages.iter().all(is_told), "{messages:?}");
+}
+
+#[test]
+fn client_that_goes_while_its_work_hangs_leaves_no_worker() {
+    let daemon = start_empty("[execution]\nhang_limit_ms = 0\n[device.nnhal-empty]\nprepare = \"hang\"\n");
+    let mut client = RawClient::connect(&daemon.runtime_dir(), "nnhal-empty");
+    client
+        .send(Call::PrepareModel(Box::new(add_model(1))), &[])
+        .unwrap();
+    let worker = client.welcome.worker_pid;
+    assert!(matches!(
+        client.receive().unwrap().0,
+        Message::Reply {
+            result: Ok(Reply::Launched),
+            ..
+        }
+    ));
+    drop(client);
+    wait_until("the worker is gone", || !is_alive(worker));
+}
+
+#[test]
+fn work_that_is_cancelled_ends_with_a_failure_that_says_so() {
+    let daemon = start_empty("[device.nnhal-empty]\nfault = \"loop\"\n");
+    let mut client = RawClient::connect(&daemon.runtime_dir(), "nnhal-empty");
+    let (memory, _mapping) = shared_floats(&[0.0; 3]);
+    let handle = client.register(&memory);
+    let prepared_model = client.prepare(add_model(1)).unwrap();
+    let id = client
+        .send(Call::Execute(execution(prepared_model, handle, 1)), &[])
+        .unwrap();
+    // The first may come before the work has begun.
+    let result = loop {
+        client.send(Call::Cancel { id }, &[]).unwrap();
+        match client.receive().unwrap().0 {
+            Message::Reply { id: answered, result } if answered == id => break result,
+            _ => {}
+        }
+    };
+    let Ok(Reply::Executed(result)) = result else {
+        panic!("{result:?}")
+    };
+    let failure = result.outcome.unwrap_err();
+    assert_eq!(failure.status, ErrorStatus::GeneralFailure);
+    assert!(failure.detail.contains("cancelled"), "{failure}");
+}
+
+#[test]
+fn deadline_ends_work_that_does_not() {
+    use nnhal::time::{Clock, MonotonicClock};
+    let daemon = start_empty("[device.nnhal-empty]\nfault = \"loop\"\n");
+    let mut client = RawClient::connect(&daemon.runtime_dir(), "nnhal-empty");
+    let (memory, _mapping) = shared_floats(&[0.0; 3]);
+    let handle = client.register(&memory);
+    let prepared_model = client.prepare(add_model(1)).unwrap();
+    let mut status_with = |deadline_ns| {
+        let execute = Execute {
+            deadline_ns: Some(deadline_ns),
+            ..execution(prepared_model, handle, 1)
+        };
+        let reply = client.call(Call::Execute(execute), &[]).unwrap();
+        let Reply::Executed(result) = reply else {
+            panic!("{reply:?}")
+        };
+        result.status()
+    };
+    let now = MonotonicClock.now().as_nanos();
+    assert_eq!(status_with(now), ErrorStatus::MissedDeadlinePersistent);
+    assert_eq!(
+        status_with(now + 20_000_000),
+        ErrorStatus::MissedDeadlineTransient
+    );
+}
+
+#[test]
+fn client_beyond_its_quota_is_turned_away() {
+    let daemon = TestDaemon::start(
+        EXE,
+        &DaemonOptions::with_settings("[clients]\nmax_per_user = 2\n"),
+    );
+    let first = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
+    let _second = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
+    let refused = RawClient::try_connect(&daemon.runtime_dir(), REFERENCE).unwrap_err();
+    assert!(
+        refused.to_string().contains("as many as one user may"),
+        "{refused}"
+    );
+    drop(first);
+    wait_until("there is room again", || {
+        RawClient::try_connect(&daemon.runtime_dir(), REFERENCE).is_ok()
+    });
+}
+
+#[test]
+fn unknown_handles_are_invalid_arguments() {
+    let daemon = start();
+    let mut client = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
+    let guess = nnhal::wire::Handle {
+        index: 0,
+        generation: 0,
+    };
+    let execute = Execute {
+        form: ExecutionForm::Asynchronous,
+        ..execution(guess.into(), guess.into(), 1)
+    };
+    let failure = client.call(Call::Execute(execute), &[]).unwrap_err();
+    assert_eq!(failure.status, ErrorStatus::InvalidArgument);
+}
+
+#[test]
+fn daemon_that_cannot_start_says_why_and_exits_with_1() {
+    let refuses = |options: &DaemonOptions, runtime_dir: Option<&std::path::Path>, mention: &str| {
+        let (status, text) = TestDaemon::run_to_end(EXE, options, runtime_dir);
+        assert_eq!(status.code(), Some(1), "{text}");
+        assert!(text.contains(mention), "{text}");
+    };
+    let unknown = DaemonOptions {
+        devices: vec!["ACME-none".into()],
+        ..DaemonOptions::default()
+    };
+    refuses(&unknown, None, "ACME-none");
+    refuses(&DaemonOptions::with_settings("nonsense = 1"), None, "nonsense");
+    let bad_option = DaemonOptions {
+        devices: vec!["nnhal-empty".into()],
+        ..DaemonOptions::with_settings("[device.nnhal-empty]\nfault = \"bad luck\"")
+    };
+    refuses(&bad_option, None, "bad luck");
+    refuses(
+        &DaemonOptions::default(),
+        Some("/proc/nnhal".as_ref()),
+        "/proc/nnhal",
+    );
+    let daemon = start();
+    refuses(
+        &DaemonOptions::default(),
+        Some(&daemon.runtime_dir()),
+        "already served",
+    );
+}
