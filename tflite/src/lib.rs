@@ -1,1 +1,48 @@
-//! See the crate's description.
+//! Imports `.tflite` files as [`nnhal`] models.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let bytes = std::fs::read("model.tflite")?;
+//! let imported = nnhal_tflite::import(&bytes)?;
+//! for input in &imported.inputs {
+//!     println!("{} {:?}", input.name, input.dimensions);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Every builtin operator with an equivalent in NN HAL 1.3 is mapped; [`operator_table`] lists them. An operator that
+//! has none is refused by index, name and reason. float32, float16 weights, int8 (one scale in all, or one a channel)
+//! and uint8 are supported; what becomes of each is in the table.
+//!
+//! A file is untrusted: whatever its bytes, [`import`] returns a model that [`nnhal::validate`] accepts or an
+//! [`ImportError`], within memory in proportion to the file's size.
+
+#![forbid(unsafe_code)]
+
+mod constants;
+mod error;
+mod file;
+mod graph;
+mod import;
+mod imported;
+mod operators;
+mod table;
+mod tensor;
+mod values;
+
+pub use error::ImportError;
+pub use file::{FileError, reader::ReadError};
+pub use imported::{ElementError, ImportedModel, Note, State, TensorInfo};
+pub use operators::Builtin;
+pub use table::operator_table;
+pub use tensor::{ElementType, Quantization};
+
+/// Imports the model in the bytes of a `.tflite` file.
+///
+/// # Errors
+/// If the bytes are not a sound `.tflite` file, or the model has something that NNAPI has not; the error names the
+/// place in the file and what is wrong there.
+pub fn import(bytes: &[u8]) -> Result<ImportedModel, ImportError> {
+    import::import(&file::File::read(bytes)?)
+}

@@ -1,0 +1,203 @@
+//! The option tables of operators, as far as they are read, with the numbers of their fields and the code by which
+//! an operator says which of them it carries.
+
+use super::reader::{Numbers, Table, table};
+
+/// A table of the union of operator options.
+pub(crate) trait Options<'a>: Table<'a> + Default {
+    /// The name in the format, for messages.
+    const NAME: &'static str;
+    /// The value of the union's type field.
+    const CODE: u8;
+}
+
+macro_rules! options {
+    ($($name:ident $(<$life:lifetime>)? = $code:literal {
+        $($field:ident: $ty:ty = $default:expr, $number:literal;)*
+    })*) => {$(
+        table! {
+            #[doc = concat!("`", stringify!($name), "` of the format.")]
+            $name $(<$life>)? { $($field: $ty = $default, $number;)* }
+        }
+
+        options!(@union $name $(<$life>)? = $code);
+    )*};
+    (@union $name:ident<$life:lifetime> = $code:literal) => {
+        impl<$life> Options<$life> for $name<$life> {
+            const NAME: &'static str = stringify!($name);
+            const CODE: u8 = $code;
+        }
+    };
+    (@union $name:ident = $code:literal) => {
+        impl<'a> Options<'a> for $name {
+            const NAME: &'static str = stringify!($name);
+            const CODE: u8 = $code;
+        }
+    };
+}
+
+options! {
+    Conv2DOptions = 1 {
+        padding: i8 = 0, 0;
+        stride_w: i32 = 0, 1;
+        stride_h: i32 = 0, 2;
+        activation: i8 = 0, 3;
+        dilation_w: i32 = 1, 4;
+        dilation_h: i32 = 1, 5;
+    }
+    DepthwiseConv2DOptions = 2 {
+        padding: i8 = 0, 0;
+        stride_w: i32 = 0, 1;
+        stride_h: i32 = 0, 2;
+        depth_multiplier: i32 = 0, 3;
+        activation: i8 = 0, 4;
+        dilation_w: i32 = 1, 5;
+        dilation_h: i32 = 1, 6;
+    }
+    LSHProjectionOptions = 4 {
+        kind: i8 = 0, 0;
+    }
+    Pool2DOptions = 5 {
+        padding: i8 = 0, 0;
+        stride_w: i32 = 0, 1;
+        stride_h: i32 = 0, 2;
+        filter_width: i32 = 0, 3;
+        filter_height: i32 = 0, 4;
+        activation: i8 = 0, 5;
+    }
+    SVDFOptions = 6 {
+        rank: i32 = 0, 0;
+        activation: i8 = 0, 1;
+    }
+    RNNOptions = 7 {
+        activation: i8 = 0, 0;
+    }
+    FullyConnectedOptions = 8 {
+        activation: i8 = 0, 0;
+        weights_format: i8 = 0, 1;
+        keep_num_dims: bool = false, 2;
+        asymmetric_quantize_inputs: bool = false, 3;
+    }
+    SoftmaxOptions = 9 {
+        beta: f32 = 0.0, 0;
+    }
+    ConcatenationOptions = 10 {
+        axis: i32 = 0, 0;
+        activation: i8 = 0, 1;
+    }
+    AddOptions = 11 {
+        activation: i8 = 0, 0;
+    }
+    L2NormOptions = 12 {
+        activation: i8 = 0, 0;
+    }
+    LocalResponseNormalizationOptions = 13 {
+        radius: i32 = 0, 0;
+        bias: f32 = 0.0, 1;
+        alpha: f32 = 0.0, 2;
+        beta: f32 = 0.0, 3;
+    }
+    LSTMOptions = 14 {
+        activation: i8 = 0, 0;
+        cell_clip: f32 = 0.0, 1;
+        proj_clip: f32 = 0.0, 2;
+        kernel_type: i8 = 0, 3;
+    }
+    ResizeBilinearOptions = 15 {
+        align_corners: bool = false, 2;
+        half_pixel_centers: bool = false, 3;
+    }
+    ReshapeOptions<'a> = 17 {
+        new_shape: Numbers<'a, i32> = Numbers::default(), 0;
+    }
+    SpaceToDepthOptions = 19 {
+        block_size: i32 = 0, 0;
+    }
+    MulOptions = 21 {
+        activation: i8 = 0, 0;
+    }
+    GatherOptions = 23 {
+        axis: i32 = 0, 0;
+        batch_dims: i32 = 0, 1;
+    }
+    ReducerOptions = 27 {
+        keep_dims: bool = false, 0;
+    }
+    SubOptions = 28 {
+        activation: i8 = 0, 0;
+    }
+    DivOptions = 29 {
+        activation: i8 = 0, 0;
+    }
+    SqueezeOptions<'a> = 30 {
+        squeeze_dims: Numbers<'a, i32> = Numbers::default(), 0;
+    }
+    SequenceRNNOptions = 31 {
+        time_major: bool = false, 0;
+        activation: i8 = 0, 1;
+    }
+    StridedSliceOptions = 32 {
+        begin_mask: i32 = 0, 0;
+        end_mask: i32 = 0, 1;
+        ellipsis_mask: i32 = 0, 2;
+        new_axis_mask: i32 = 0, 3;
+        shrink_axis_mask: i32 = 0, 4;
+        offset: bool = false, 5;
+    }
+    SplitOptions = 35 {
+        num_splits: i32 = 0, 0;
+    }
+    TransposeConvOptions = 49 {
+        padding: i8 = 0, 0;
+        stride_w: i32 = 0, 1;
+        stride_h: i32 = 0, 2;
+        activation: i8 = 0, 3;
+    }
+    PackOptions = 59 {
+        axis: i32 = 0, 1;
+    }
+    UnpackOptions = 64 {
+        axis: i32 = 0, 1;
+    }
+    BidirectionalSequenceLSTMOptions = 69 {
+        activation: i8 = 0, 0;
+        cell_clip: f32 = 0.0, 1;
+        proj_clip: f32 = 0.0, 2;
+        merge_outputs: bool = false, 3;
+        time_major: bool = true, 4;
+    }
+    BidirectionalSequenceRNNOptions = 70 {
+        time_major: bool = false, 0;
+        activation: i8 = 0, 1;
+        merge_outputs: bool = false, 2;
+    }
+    UnidirectionalSequenceLSTMOptions = 71 {
+        activation: i8 = 0, 0;
+        cell_clip: f32 = 0.0, 1;
+        proj_clip: f32 = 0.0, 2;
+        time_major: bool = false, 3;
+        diagonal_recurrent_tensors: bool = false, 5;
+    }
+    ResizeNearestNeighborOptions = 74 {
+        align_corners: bool = false, 0;
+        half_pixel_centers: bool = false, 1;
+    }
+    LeakyReluOptions = 75 {
+        alpha: f32 = 0.0, 0;
+    }
+    IfOptions = 92 {
+        then_subgraph: i32 = 0, 0;
+        else_subgraph: i32 = 0, 1;
+    }
+    WhileOptions = 93 {
+        cond_subgraph: i32 = 0, 0;
+        body_subgraph: i32 = 0, 1;
+    }
+    DepthToSpaceOptions = 94 {
+        block_size: i32 = 0, 0;
+    }
+    RandomOptions = 114 {
+        seed: i64 = 0, 0;
+        seed2: i64 = 0, 1;
+    }
+}

@@ -1,0 +1,212 @@
+//! What an import gives: a model, and what its user must know beside it.
+
+use nnhal::hal::{Model, OperandType};
+
+use crate::tensor::{ElementType, Quantization};
+
+/// A model from a `.tflite` file.
+///
+/// The inputs of `model.main` are [`inputs`](ImportedModel::inputs) in the file's order and then one for each of
+/// [`states`](ImportedModel::states); its outputs likewise.
+#[derive(Clone, Debug)]
+pub struct ImportedModel {
+    /// The model, valid by [`nnhal::validate`]. All constants are in its `operand_values`, large ones at multiples
+    /// of 64 bytes.
+    pub model: Model,
+    /// The inputs of the file's main graph.
+    pub inputs: Vec<TensorInfo>,
+    /// The outputs of the file's main graph.
+    pub outputs: Vec<TensorInfo>,
+    /// What must be carried from one execution to the next.
+    pub states: Vec<State>,
+    /// Where the model differs from the file without being wrong.
+    pub notes: Vec<Note>,
+}
+
+/// An input or output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TensorInfo {
+    /// The tensor's name in the file; often made up by the converter, sometimes empty.
+    pub name: String,
+    /// The name that the file's signature gives it, if there is one.
+    pub signature_name: Option<String>,
+    /// The element type in the file. Where it is [`ElementType::Int64`], the operand has 32-bit integers.
+    pub element_type: ElementType,
+    /// The operand's type.
+    pub operand_type: OperandType,
+    /// The operand's dimensions: `[1]` for a scalar; empty or with a 0 where only an execution tells.
+    pub dimensions: Vec<u32>,
+    /// How integers stand for real numbers, if the file says so.
+    pub quantization: Option<Quantization>,
+}
+
+/// A variable tensor of the file: an input that the first execution takes as [`initial`](State::initial) and every
+/// later one as what the one before gave as the output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    /// The tensor's name in the file.
+    pub name: String,
+    /// Which input of the model.
+    pub input: usize,
+    /// Which output of the model.
+    pub output: usize,
+    /// The type of both operands.
+    pub operand_type: OperandType,
+    /// The dimensions of both operands.
+    pub dimensions: Vec<u32>,
+    /// The value before the first execution: 0.0 in every element.
+    pub initial: Vec<u8>,
+}
+
+/// A difference between file and model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The operator of the main graph that it is about, if it is about one.
+    pub operator: Option<usize>,
+    /// What differs.
+    pub text: String,
+}
+
+impl std::fmt::Display for Note {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.operator {
+            Some(index) => write!(f, "operation #{index}: {}", self.text),
+            None => f.write_str(&self.text),
+        }
+    }
+}
+
+/// A value that does not fit its operand.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ElementError {
+    /// The number of bytes is not that of whole elements.
+    #[error("{bytes} bytes are not a whole number of {element_type} elements")]
+    Size {
+        /// The number of bytes.
+        bytes: usize,
+        /// The type of the elements.
+        element_type: ElementType,
+    },
+    /// A 64-bit integer beyond the 32 bits of its operand.
+    #[error("element {index} is {value}, which does not fit the 32-bit integers that NNAPI has")]
+    Range {
+        /// Index of the element.
+        index: usize,
+        /// Its value.
+        value: i64,
+    },
+}
+
+impl TensorInfo {
+    /// The operand's bytes for `data`, elements of the file's type in little-endian order.
+    ///
+    /// # Errors
+    /// If `data` is not a whole number of elements, or a 64-bit integer does not fit 32 bits.
+    pub fn to_operand_bytes(&self, data: &[u8]) -> Result<Vec<u8>, ElementError> {
+        let size = self.element_type.size().unwrap_or(1);
+        if !data.len().is_multiple_of(size) {
+            return Err(ElementError::Size {
+                bytes: data.len(),
+                element_type: self.element_type,
+            });
+        }
+        if self.element_type == ElementType::Int64 {
+            narrow(data)
+        } else {
+            Ok(data.to_vec())
+        }
+    }
+
+    /// The elements of the file's type, in little-endian order, for the operand's bytes.
+    ///
+    /// # Errors
+    /// If `bytes` is not a whole number of elements.
+    pub fn from_operand_bytes(&self, bytes: &[u8]) -> Result<Vec<u8>, ElementError> {
+        let size = self.operand_type.element_size().max(1);
+        if !bytes.len().is_multiple_of(size) {
+            return Err(ElementError::Size {
+                bytes: bytes.len(),
+                element_type: self.element_type,
+            });
+        }
+        if self.element_type == ElementType::Int64 {
+            Ok(bytes
+                .chunks_exact(4)
+                .flat_map(|chunk| i64::from(i32_of(chunk)).to_le_bytes())
+                .collect())
+        } else {
+            Ok(bytes.to_vec())
+        }
+    }
+}
+
+fn i32_of(chunk: &[u8]) -> i32 {
+    let mut exact = [0; 4];
+    exact.copy_from_slice(chunk);
+    i32::from_le_bytes(exact)
+}
+
+/// Little-endian 64-bit integers as 32-bit ones, each in range. A rest of fewer than eight bytes is left out.
+pub(crate) fn narrow(data: &[u8]) -> Result<Vec<u8>, ElementError> {
+    let mut narrowed = Vec::with_capacity(data.len() / 2);
+    for (index, chunk) in data.chunks_exact(8).enumerate() {
+        let mut exact = [0; 8];
+        exact.copy_from_slice(chunk);
+        let value = i64::from_le_bytes(exact);
+        let value = i32::try_from(value).map_err(|_| ElementError::Range { index, value })?;
+        narrowed.extend_from_slice(&value.to_le_bytes());
+    }
+    Ok(narrowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ElementError, TensorInfo};
+    use crate::tensor::ElementType;
+    use nnhal::hal::OperandType;
+
+    fn info(element_type: ElementType, operand_type: OperandType) -> TensorInfo {
+        TensorInfo {
+            name: String::new(),
+            signature_name: None,
+            element_type,
+            operand_type,
+            dimensions: vec![2],
+            quantization: None,
+        }
+    }
+
+    #[test]
+    fn int64_elements_pass_through_32_bits() {
+        let info = info(ElementType::Int64, OperandType::TENSOR_INT32);
+        let wide: Vec<u8> = [7_i64, -3].iter().flat_map(|value| value.to_le_bytes()).collect();
+        let narrow = info.to_operand_bytes(&wide).unwrap();
+        assert_eq!(narrow, [7, 0, 0, 0, 253, 255, 255, 255]);
+        assert_eq!(info.from_operand_bytes(&narrow).unwrap(), wide);
+    }
+
+    #[test]
+    fn int64_elements_beyond_32_bits_are_refused() {
+        let info = info(ElementType::Int64, OperandType::TENSOR_INT32);
+        let wide: Vec<u8> = [0, 1_i64 << 31]
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        let error = info.to_operand_bytes(&wide).unwrap_err();
+        assert_eq!(
+            error,
+            ElementError::Range {
+                index: 1,
+                value: 1 << 31
+            }
+        );
+    }
+
+    #[test]
+    fn parts_of_elements_are_refused() {
+        let info = info(ElementType::Float32, OperandType::TENSOR_FLOAT32);
+        assert!(info.to_operand_bytes(&[0; 6]).is_err());
+        assert!(info.from_operand_bytes(&[0; 6]).is_err());
+        assert_eq!(info.to_operand_bytes(&[1; 8]).unwrap(), [1; 8]);
+    }
+}

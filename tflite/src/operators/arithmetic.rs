@@ -1,0 +1,138 @@
+//! ADD, SUB, MUL, DIV and what they make: extremes, powers, squares, sums of many.
+
+use nnhal::hal::{OperandType, OperationType as O};
+
+use super::{Builtin, Mapping, Node, Refusal};
+use crate::file::options::{AddOptions, DivOptions, MulOptions, SubOptions};
+
+const FUSED: &str = "fused activation passed on; TANH as an operation of its own";
+
+pub(super) const MAPPINGS: &[Mapping] = &[
+    Mapping::new(Builtin::ADD, &[O::ADD], FUSED, |node| {
+        let activation = node.options::<AddOptions>()?.activation;
+        with_activation(node, O::ADD, activation)
+    }),
+    Mapping::new(Builtin::SUB, &[O::SUB], FUSED, |node| {
+        let activation = node.options::<SubOptions>()?.activation;
+        with_activation(node, O::SUB, activation)
+    }),
+    Mapping::new(
+        Builtin::MUL,
+        &[O::MUL],
+        "as ADD; in floats where the output scale is not above the product of the input scales",
+        |node| {
+            let activation = node.options::<MulOptions>()?.activation;
+            if is_too_fine(node)? {
+                in_floats(node, O::MUL, activation)
+            } else {
+                with_activation(node, O::MUL, activation)
+            }
+        },
+    ),
+    Mapping::new(
+        Builtin::DIV,
+        &[O::DIV],
+        "as ADD; quantized operands in floats",
+        |node| {
+            let activation = node.options::<DivOptions>()?.activation;
+            in_floats(node, O::DIV, activation)
+        },
+    ),
+    Mapping::new(Builtin::MAXIMUM, &[O::MAXIMUM], "", |node| {
+        plain(node, O::MAXIMUM)
+    }),
+    Mapping::new(Builtin::MINIMUM, &[O::MINIMUM], "", |node| {
+        plain(node, O::MINIMUM)
+    }),
+    Mapping::new(Builtin::POW, &[O::POW], "", |node| plain(node, O::POW)),
+    Mapping::new(
+        Builtin::SQUARED_DIFFERENCE,
+        &[O::SUB, O::MUL],
+        "the difference times itself; quantized operands in floats",
+        |node| {
+            let inputs = [node.real_input(0)?, node.real_input(1)?];
+            let none = node.scalar_i32(0)?;
+            let target = node.real_output(0)?;
+            let operand = node.graph.builder.operand(target.id).clone();
+            let difference = node.temporary(operand)?;
+            node.emit(O::SUB, &[inputs[0], inputs[1], none], &[difference])?;
+            node.emit(O::MUL, &[difference, difference, none], &[target.id])?;
+            node.settle(target)
+        },
+    ),
+    Mapping::new(Builtin::SQUARE, &[O::MUL], "the input times itself", |node| {
+        let input = node.real_input(0)?;
+        let none = node.scalar_i32(0)?;
+        let target = node.real_output(0)?;
+        node.emit(O::MUL, &[input, input, none], &[target.id])?;
+        node.settle(target)
+    }),
+    Mapping::new(
+        Builtin::ADD_N,
+        &[O::ADD],
+        "one ADD for each input after the first",
+        add_n,
+    ),
+];
+
+/// An operation of two inputs and an activation code.
+fn with_activation(node: &mut Node<'_, '_, '_, '_>, kind: O, activation: i8) -> Result<(), Refusal> {
+    let inputs = [node.input(0)?, node.input(1)?];
+    let (target, code) = node.activated_output(0, activation)?;
+    node.emit(kind, &[inputs[0], inputs[1], code], &[target.id])?;
+    node.settle(target)
+}
+
+/// The same on dequantized operands. Those that are not quantized are taken as they are.
+fn in_floats(node: &mut Node<'_, '_, '_, '_>, kind: O, activation: i8) -> Result<(), Refusal> {
+    if !node.tensor(0)?.is_quant8() {
+        return with_activation(node, kind, activation);
+    }
+    if !(0..=3).contains(&activation) {
+        return Err("it has quantized operands and a fused activation that is not of the RELU family".into());
+    }
+    let inputs = [node.real_input(0)?, node.real_input(1)?];
+    let code = node.scalar_i32(i32::from(activation))?;
+    let target = node.real_output(0)?;
+    node.emit(kind, &[inputs[0], inputs[1], code], &[target.id])?;
+    node.settle(target)
+}
+
+/// Whether the output of a quantized MUL is finer than NNAPI's allows.
+fn is_too_fine(node: &Node<'_, '_, '_, '_>) -> Result<bool, Refusal> {
+    let (left, right) = (node.tensor(0)?.quantization(), node.tensor(1)?.quantization());
+    let output = node.output_tensor(0)?.quantization();
+    Ok(match (left, right, output) {
+        (Some(left), Some(right), Some(output)) => output.scale <= left.scale * right.scale,
+        _ => false,
+    })
+}
+
+fn plain(node: &mut Node<'_, '_, '_, '_>, kind: O) -> Result<(), Refusal> {
+    let inputs = [node.input(0)?, node.input(1)?];
+    let output = node.output(0)?;
+    node.emit(kind, &inputs, &[output])
+}
+
+fn add_n(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
+    let none = node.scalar_i32(0)?;
+    let mut sum = node.input(0)?;
+    if node.input_count() == 1 {
+        let output = node.output(0)?;
+        return node.emit(O::CAST, &[sum], &[output]);
+    }
+    if node.ty(sum) != OperandType::TENSOR_FLOAT32 && node.ty(sum) != OperandType::TENSOR_INT32 {
+        return Err(node.input_error(0, "must have float32 or int32 elements"));
+    }
+    for number in 1..node.input_count() {
+        let term = node.input(number)?;
+        let next = if number + 1 == node.input_count() {
+            node.output(0)?
+        } else {
+            node.temporary(node.output_operand(0)?)?
+        };
+        node.emit(O::ADD, &[sum, term, none], &[next])?;
+        sum = next;
+    }
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! IF and WHILE.
+
+use nnhal::hal::{DataLocation, Operand, OperandLifeTime, OperandType, OperationType as O};
+
+use super::{Builtin, Mapping, Node, Refusal};
+use crate::file::options::{IfOptions, WhileOptions};
+use crate::graph::Id;
+
+pub(super) const MAPPINGS: &[Mapping] = &[
+    Mapping::new(
+        Builtin::IF,
+        &[O::IF],
+        "the branches become referenced graphs; no variables inside",
+        |node| {
+            let options = node.options::<IfOptions>()?;
+            let condition = node.input(0)?;
+            let arguments = arguments(node, 1)?;
+            let branches = [options.then_subgraph, options.else_subgraph];
+            let mut inputs = vec![condition];
+            let mut results = Vec::with_capacity(2);
+            for branch in branches {
+                let (graph, outputs) = referenced(node, branch, &arguments)?;
+                inputs.push(graph);
+                results.push(outputs);
+            }
+            inputs.extend(arguments);
+            let dimensions: Vec<Vec<u32>> = results[0]
+                .iter()
+                .zip(&results[1])
+                .map(|(one, other)| common(one, other))
+                .collect();
+            let outputs = outputs(node, &dimensions)?;
+            node.emit(O::IF, &inputs, &outputs)
+        },
+    ),
+    Mapping::new(
+        Builtin::WHILE,
+        &[O::WHILE],
+        "condition and body become referenced graphs; no variables inside",
+        |node| {
+            let options = node.options::<WhileOptions>()?;
+            let arguments = arguments(node, 0)?;
+            let (condition, _) = referenced(node, options.cond_subgraph, &arguments)?;
+            let (body, dimensions) = referenced(node, options.body_subgraph, &arguments)?;
+            let mut inputs = vec![condition, body];
+            inputs.extend(arguments);
+            let outputs = outputs(node, &dimensions)?;
+            node.emit(O::WHILE, &inputs, &outputs)
+        },
+    ),
+];
+
+fn arguments(node: &mut Node<'_, '_, '_, '_>, first: usize) -> Result<Vec<Id>, Refusal> {
+    (first..node.input_count())
+        .map(|number| node.input(number))
+        .collect()
+}
+
+/// The operand that refers to a graph of the file, and the dimensions of the graph's outputs.
+fn referenced(
+    node: &mut Node<'_, '_, '_, '_>,
+    number: i32,
+    arguments: &[Id],
+) -> Result<(Id, Vec<Vec<u32>>), Refusal> {
+    let number = usize::try_from(number).map_err(|_| format!("it refers to graph {number}"))?;
+    let builder = &node.graph.builder;
+    let dimensions: Vec<Vec<u32>> = arguments
+        .iter()
+        .map(|id| builder.operand(*id).dimensions.clone())
+        .collect();
+    let place = node.graph.model.place(number, &dimensions)?;
+    let outputs = node.graph.model.output_dimensions(place);
+    let operand = Operand {
+        location: DataLocation {
+            offset: u32::try_from(place).map_err(|error| error.to_string())?,
+            ..DataLocation::default()
+        },
+        ..Operand::new(OperandType::SUBGRAPH, &[]).with_lifetime(OperandLifeTime::Subgraph)
+    };
+    Ok((node.graph.builder.add(operand)?, outputs))
+}
+
+/// The dimensions that hold for both, with 0 where they differ; none if not even the rank is the same.
+fn common(one: &[u32], other: &[u32]) -> Vec<u32> {
+    if one.len() != other.len() {
+        return Vec::new();
+    }
+    one.iter()
+        .zip(other)
+        .map(|(one, other)| if one == other { *one } else { 0 })
+        .collect()
+}
+
+/// The outputs, with the dimensions that the graphs give them.
+fn outputs(node: &mut Node<'_, '_, '_, '_>, dimensions: &[Vec<u32>]) -> Result<Vec<Id>, Refusal> {
+    if dimensions.len() != node.output_count() {
+        return Err(Refusal::Reason(format!(
+            "it has {} outputs and its graphs {}",
+            node.output_count(),
+            dimensions.len()
+        )));
+    }
+    dimensions
+        .iter()
+        .enumerate()
+        .map(|(number, dimensions)| {
+            let id = node.output(number)?;
+            node.graph
+                .builder
+                .operand_mut(id)
+                .dimensions
+                .clone_from(dimensions);
+            Ok(id)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::common;
+
+    #[test]
+    fn extents_that_differ_between_branches_are_open() {
+        assert_eq!(common(&[2, 3], &[2, 4]), [2, 0]);
+        assert_eq!(common(&[2, 3], &[6]), [0_u32; 0]);
+    }
+}

@@ -1,0 +1,42 @@
+//! Functions of one tensor, element by element.
+
+use nnhal::hal::OperationType as O;
+
+use super::{Builtin, Mapping, Node, Refusal};
+
+const IN_FLOATS: &str = "quantized operands in floats";
+
+pub(super) const MAPPINGS: &[Mapping] = &[
+    Mapping::new(Builtin::ABS, &[O::ABS], IN_FLOATS, |node| unary(node, O::ABS)),
+    Mapping::new(Builtin::NEG, &[O::NEG], IN_FLOATS, |node| unary(node, O::NEG)),
+    Mapping::new(Builtin::EXP, &[O::EXP], IN_FLOATS, |node| unary(node, O::EXP)),
+    Mapping::new(Builtin::LOG, &[O::LOG], IN_FLOATS, |node| unary(node, O::LOG)),
+    Mapping::new(Builtin::SQRT, &[O::SQRT], IN_FLOATS, |node| unary(node, O::SQRT)),
+    Mapping::new(Builtin::RSQRT, &[O::RSQRT], IN_FLOATS, |node| {
+        unary(node, O::RSQRT)
+    }),
+    Mapping::new(Builtin::SIN, &[O::SIN], "", |node| unary(node, O::SIN)),
+    Mapping::new(Builtin::FLOOR, &[O::FLOOR], "", |node| unary(node, O::FLOOR)),
+    Mapping::new(
+        Builtin::CEIL,
+        &[O::NEG, O::FLOOR],
+        "the negative of the floor of the negative",
+        |node| {
+            let input = node.input(0)?;
+            let operand = node.graph.builder.operand(input).clone();
+            let negative = node.temporary(operand.clone())?;
+            let floor = node.temporary(operand)?;
+            let output = node.output(0)?;
+            node.emit(O::NEG, &[input], &[negative])?;
+            node.emit(O::FLOOR, &[negative], &[floor])?;
+            node.emit(O::NEG, &[floor], &[output])
+        },
+    ),
+];
+
+fn unary(node: &mut Node<'_, '_, '_, '_>, kind: O) -> Result<(), Refusal> {
+    let input = node.real_input(0)?;
+    let target = node.real_output(0)?;
+    node.emit(kind, &[input], &[target.id])?;
+    node.settle(target)
+}

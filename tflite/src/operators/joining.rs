@@ -1,0 +1,246 @@
+//! Joining, repeating and filling.
+
+use nnhal::hal::{Operand, OperandType, OperationType as O};
+
+use super::{Builtin, Mapping, Node, Refusal};
+use crate::file::options::{ConcatenationOptions, PackOptions, UnpackOptions};
+use crate::graph::Id;
+
+pub(super) const MAPPINGS: &[Mapping] = &[
+    Mapping::new(
+        Builtin::CONCATENATION,
+        &[O::CONCATENATION],
+        "a fused activation as an operation of its own",
+        |node| {
+            let options = node.options::<ConcatenationOptions>()?;
+            let mut inputs = (0..node.input_count())
+                .map(|number| node.input(number))
+                .collect::<Result<Vec<_>, _>>()?;
+            let rank = node.rank(0)?;
+            let axis = node.axis(options.axis, rank)?;
+            inputs.push(node.scalar_i32(axis as i32)?);
+            let target = node.separately_activated_output(0, options.activation)?;
+            node.emit(O::CONCATENATION, &inputs, &[target.id])?;
+            node.settle(target)
+        },
+    ),
+    Mapping::new(
+        Builtin::PACK,
+        &[O::EXPAND_DIMS, O::CONCATENATION],
+        "each input with an additional axis, then joined along it",
+        pack,
+    ),
+    Mapping::new(
+        Builtin::UNPACK,
+        &[O::SPLIT, O::SQUEEZE],
+        "a SPLIT into parts of extent 1, each without that axis",
+        unpack,
+    ),
+    Mapping::new(Builtin::TILE, &[O::TILE], "", |node| {
+        let inputs = [node.input(0)?, node.input(1)?];
+        let output = node.output_moved_from(0, inputs[0])?;
+        node.emit(O::TILE, &inputs, &[output])
+    }),
+    Mapping::new(
+        Builtin::BROADCAST_TO,
+        &[O::EXPAND_DIMS, O::TILE],
+        "constant shape; axes added in front, then repeated",
+        |node| {
+            let input = node.input(0)?;
+            let shape: Vec<u32> = node
+                .i32s(1)?
+                .into_iter()
+                .map(|extent| u32::try_from(extent).map_err(|_| node.input_error(1, "has a negative extent")))
+                .collect::<Result<_, _>>()?;
+            let source = expanded(node, input, shape.len())?;
+            let multiples = multiples(node, source, &shape)?;
+            let output = node.output_moved_from(0, input)?;
+            let multiples = node.tensor_i32(&multiples)?;
+            node.emit(O::TILE, &[source, multiples], &[output])
+        },
+    ),
+    Mapping::new(Builtin::FILL, &[O::FILL], "constant value of one element", fill),
+    Mapping::new(
+        Builtin::ZEROS_LIKE,
+        &[],
+        "a constant, where the dimensions are known before execution",
+        |node| {
+            let dimensions = node.dimensions(0)?;
+            let operand = Operand {
+                dimensions,
+                ..node.output_operand(0)?
+            };
+            let zero = operand.zero_point.to_le_bytes();
+            let element = match operand.operand_type.element_size() {
+                1 => zero[..1].to_vec(),
+                size => vec![0; size],
+            };
+            let constant = node.filled(operand, &element)?;
+            let index = node.output_index(0)?;
+            node.graph.set_value(index, constant);
+            Ok(())
+        },
+    ),
+];
+
+/// Whether the file has an input as a scalar, which is a tensor of one dimension in the model. The file's own
+/// dimensions do not always tell it from a tensor of unknown shape; those of the result of a PACK, which has one
+/// dimension more, or the length of its shape do.
+fn is_scalar(node: &Node<'_, '_, '_, '_>, number: usize, joined_rank: usize) -> Result<bool, Refusal> {
+    Ok(node.tensor(number)?.dimensions.is_empty() && joined_rank <= 1)
+}
+
+fn pack(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
+    let axis = node.options::<PackOptions>()?.axis;
+    let first = node.input(0)?;
+    let joined_rank = node.output_tensor(0)?.dimensions.len();
+    let scalars = is_scalar(node, 0, joined_rank)?;
+    let rank = node.rank(0)?;
+    let axis = if scalars { 0 } else { node.axis(axis, rank + 1)? };
+    let mut parts: Vec<Id> = Vec::with_capacity(node.input_count() + 1);
+    let position = node.scalar_i32(axis as i32)?;
+    for number in 0..node.input_count() {
+        let input = node.input(number)?;
+        if scalars {
+            parts.push(input);
+            continue;
+        }
+        let operand = node.graph.builder.operand(input).clone();
+        let expanded = node.temporary(Operand {
+            dimensions: Vec::new(),
+            ..operand
+        })?;
+        node.emit(O::EXPAND_DIMS, &[input, position], &[expanded])?;
+        parts.push(expanded);
+    }
+    let output = node.output_moved_from(0, first)?;
+    parts.push(position);
+    node.emit(O::CONCATENATION, &parts, &[output])
+}
+
+fn unpack(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
+    let axis = node.options::<UnpackOptions>()?.axis;
+    let input = node.input(0)?;
+    let dimensions = node.dimensions(0)?;
+    let axis = node.axis(axis, dimensions.len())?;
+    let count = node.output_count();
+    if dimensions[axis] as usize != count {
+        return Err(Refusal::Reason(format!(
+            "it unpacks extent {} into {count} outputs",
+            dimensions[axis]
+        )));
+    }
+    let position = node.scalar_i32(axis as i32)?;
+    let axes = node.tensor_i32(&[axis as i32])?;
+    let parts = [input, position, node.scalar_i32(count as i32)?];
+    let outputs = (0..count)
+        .map(|number| node.output_moved_from(number, input))
+        .collect::<Result<Vec<_>, _>>()?;
+    // The parts of a vector are scalars, which keep their one dimension in the model.
+    if dimensions.len() == 1 {
+        return node.emit(O::SPLIT, &parts, &outputs);
+    }
+    let mut slices = Vec::with_capacity(count);
+    for _ in 0..count {
+        let operand = node.graph.builder.operand(input).clone();
+        slices.push(node.temporary(Operand {
+            dimensions: Vec::new(),
+            ..operand
+        })?);
+    }
+    node.emit(O::SPLIT, &parts, &slices)?;
+    for (slice, output) in slices.into_iter().zip(outputs) {
+        node.emit(O::SQUEEZE, &[slice, axes], &[output])?;
+    }
+    Ok(())
+}
+
+fn fill(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
+    let dims = node.input(0)?;
+    let value = node.tensor(1)?;
+    let Some(bytes) = value.data.as_ref().map(|data| data.to_vec()) else {
+        return Err(node.input_error(1, "must be constant"));
+    };
+    let id = node.input(1)?;
+    let ty = match node.ty(id) {
+        OperandType::TENSOR_FLOAT32 => OperandType::FLOAT32,
+        OperandType::TENSOR_FLOAT16 => OperandType::FLOAT16,
+        OperandType::TENSOR_INT32 => OperandType::INT32,
+        other => {
+            return Err(node.input_error(1, format_args!("is {other}; NNAPI fills floats and int32 only")));
+        }
+    };
+    // A 64-bit value is known to fit, as its tensor became an operand.
+    let bytes = bytes
+        .get(..ty.element_size())
+        .ok_or_else(|| node.input_error(1, "has no element"))?;
+    let graph = &mut *node.graph;
+    let value = graph.builder.scalar(&mut graph.model.store, ty, bytes)?;
+    let output = node.output(0)?;
+    node.emit(O::FILL, &[dims, value], &[output])
+}
+
+/// The operand repeated to these dimensions, by the rules of broadcasting.
+pub(super) fn broadcast_to(
+    node: &mut Node<'_, '_, '_, '_>,
+    id: Id,
+    dimensions: &[u32],
+) -> Result<Id, Refusal> {
+    if node.graph.builder.dimensions(id) == Some(dimensions) {
+        return Ok(id);
+    }
+    let source = expanded(node, id, dimensions.len())?;
+    let multiples = multiples(node, source, dimensions)?;
+    if multiples.iter().all(|multiple| *multiple == 1) {
+        return Ok(source);
+    }
+    let operand = node.graph.builder.operand(source).clone();
+    let repeated = node.temporary(Operand {
+        dimensions: Vec::new(),
+        ..operand
+    })?;
+    let multiples = node.tensor_i32(&multiples)?;
+    node.emit(O::TILE, &[source, multiples], &[repeated])?;
+    Ok(repeated)
+}
+
+/// The operand with axes of extent 1 added in front until it has this rank.
+fn expanded(node: &mut Node<'_, '_, '_, '_>, id: Id, rank: usize) -> Result<Id, Refusal> {
+    let Some(dimensions) = node.graph.builder.dimensions(id) else {
+        return Err("its dimensions are not known before execution".into());
+    };
+    let missing = rank.saturating_sub(dimensions.len());
+    let front = node.scalar_i32(0)?;
+    let mut id = id;
+    for _ in 0..missing {
+        let operand = node.graph.builder.operand(id).clone();
+        let wider = node.temporary(Operand {
+            dimensions: Vec::new(),
+            ..operand
+        })?;
+        node.emit(O::EXPAND_DIMS, &[id, front], &[wider])?;
+        id = wider;
+    }
+    Ok(id)
+}
+
+/// How often each axis of the operand is repeated to give these dimensions.
+fn multiples(node: &Node<'_, '_, '_, '_>, id: Id, dimensions: &[u32]) -> Result<Vec<i32>, Refusal> {
+    let found = node.graph.builder.dimensions(id).unwrap_or_default();
+    if found.len() != dimensions.len() {
+        return Err(Refusal::Reason(format!(
+            "dimensions {found:?} do not broadcast to {dimensions:?}"
+        )));
+    }
+    found
+        .iter()
+        .zip(dimensions)
+        .map(|(from, to)| match (*from, *to) {
+            (from, to) if from == to => Ok(1),
+            (1, to) => i32::try_from(to).map_err(|error| Refusal::Reason(error.to_string())),
+            _ => Err(Refusal::Reason(format!(
+                "dimensions {found:?} do not broadcast to {dimensions:?}"
+            ))),
+        })
+        .collect()
+}

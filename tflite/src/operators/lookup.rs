@@ -1,0 +1,123 @@
+//! Look-up by index, key or rank, and random draws.
+
+use nnhal::hal::{Operand, OperationType as O};
+
+use super::{Builtin, Mapping, Node, Refusal};
+use crate::file::options::{GatherOptions, LSHProjectionOptions, RandomOptions};
+use crate::graph::Id;
+use crate::tensor::ElementType;
+
+pub(super) const MAPPINGS: &[Mapping] = &[
+    Mapping::new(
+        Builtin::GATHER,
+        &[O::GATHER, O::RESHAPE],
+        "no batch dimensions; 64-bit indices become 32-bit ones; a RESHAPE where the index is a scalar",
+        gather,
+    ),
+    Mapping::new(Builtin::EMBEDDING_LOOKUP, &[O::EMBEDDING_LOOKUP], "", |node| {
+        let inputs = [node.input(0)?, embedding_table(node)?];
+        let output = node.output_moved_from(0, inputs[1])?;
+        node.emit(O::EMBEDDING_LOOKUP, &inputs, &[output])
+    }),
+    Mapping::new(Builtin::HASHTABLE_LOOKUP, &[O::HASHTABLE_LOOKUP], "", |node| {
+        let inputs = [node.input(0)?, node.input(1)?, node.input(2)?];
+        let outputs = [node.output_moved_from(0, inputs[2])?, node.output(1)?];
+        node.emit(O::HASHTABLE_LOOKUP, &inputs, &outputs)
+    }),
+    Mapping::new(
+        Builtin::TOPK_V2,
+        &[O::TOPK_V2],
+        "constant k; of equal values NNAPI puts the one with the larger index first",
+        |node| {
+            let input = node.input(0)?;
+            let k = node.single_i32(1)?;
+            let k = node.scalar_i32(k)?;
+            let outputs = [node.output_moved_from(0, input)?, node.output(1)?];
+            node.emit(O::TOPK_V2, &[input, k], &outputs)
+        },
+    ),
+    Mapping::new(
+        Builtin::LSH_PROJECTION,
+        &[O::LSH_PROJECTION],
+        "sparse projections as NNAPI's type 3, dense ones as 2",
+        |node| {
+            let kind = match node.options::<LSHProjectionOptions>()?.kind {
+                1 => 3,
+                2 => 2,
+                other => {
+                    return Err(Refusal::Reason(format!(
+                        "its projection type is {other}, must be 1 (sparse) or 2 (dense)"
+                    )));
+                }
+            };
+            let hash = node.input(0)?;
+            let weight_type = node.ty(hash);
+            let inputs = [
+                hash,
+                node.input(1)?,
+                node.input_or_none(2, weight_type)?,
+                node.scalar_i32(kind)?,
+            ];
+            let output = node.output(0)?;
+            node.emit(O::LSH_PROJECTION, &inputs, &[output])
+        },
+    ),
+    Mapping::new(
+        Builtin::MULTINOMIAL,
+        &[O::RANDOM_MULTINOMIAL],
+        "constant number of samples; seeds of 32 bits; the numbers drawn are the device's",
+        multinomial,
+    ),
+];
+
+fn gather(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
+    let options = node.options::<GatherOptions>()?;
+    if options.batch_dims != 0 {
+        return Err(Refusal::Reason(format!(
+            "it has {} batch dimensions, which NNAPI has not",
+            options.batch_dims
+        )));
+    }
+    let (input, indices) = (node.input(0)?, node.input(1)?);
+    let rank = node.rank(0)?;
+    let axis = node.axis(options.axis, rank)?;
+    let position = node.scalar_i32(axis as i32)?;
+    let index_is_scalar = node.tensor(1)?.dimensions.is_empty() && node.is_constant(1);
+    let output = node.output_moved_from(0, input)?;
+    if !index_is_scalar || rank == 1 {
+        return node.emit(O::GATHER, &[input, position, indices], &[output]);
+    }
+    let mut dimensions = node.dimensions(0)?;
+    let operand = node.graph.builder.operand(output).clone();
+    let kept = node.temporary(Operand {
+        dimensions: Vec::new(),
+        ..operand
+    })?;
+    node.emit(O::GATHER, &[input, position, indices], &[kept])?;
+    dimensions.remove(axis);
+    node.emit_reshape(kept, output, &dimensions)
+}
+
+/// The table of an embedding: integers become floats where the result is one.
+fn embedding_table(node: &mut Node<'_, '_, '_, '_>) -> Result<Id, Refusal> {
+    if node.output_tensor(0)?.is_float() {
+        node.float_weights(1)
+    } else {
+        node.input(1)
+    }
+}
+
+fn multinomial(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
+    let options = node.options::<RandomOptions>()?;
+    let logits = node.input(0)?;
+    let count = node.single_i32(1)?;
+    let count = node.scalar_i32(count)?;
+    // Seeds only have to differ where the file's do: the lower halves of 64 bits.
+    let seeds = node.tensor_i32(&[options.seed as i32, options.seed2 as i32])?;
+    if node.output_tensor(0)?.element_type == ElementType::Int64 {
+        let note = "its 64-bit results are 32-bit ones in the model".to_owned();
+        node.graph.note(node.index(), note);
+    }
+    let output = node.output(0)?;
+    node.emit(O::RANDOM_MULTINOMIAL, &[logits, count, seeds], &[output])
+}

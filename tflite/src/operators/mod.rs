@@ -1,0 +1,176 @@
+//! The operators of the `.tflite` format and what they are in NNAPI: one [`Mapping`] for each, in one file per
+//! family. The table in `docs/tflite-operators.md` is made from the same list.
+
+mod builtin;
+mod node;
+mod unmapped;
+
+mod activation;
+mod arithmetic;
+mod comparison;
+mod control_flow;
+mod convolution;
+mod elementwise;
+mod fold;
+mod fully_connected;
+mod hybrid;
+mod joining;
+mod lookup;
+mod normalization;
+mod padding;
+mod pooling;
+mod quantization;
+mod quantized_lstm;
+mod recurrent;
+mod reduction;
+mod sequence;
+mod shape;
+mod slicing;
+mod sparse;
+mod spatial;
+
+pub use builtin::Builtin;
+pub(crate) use node::{Node, Refusal};
+
+use nnhal::hal::OperationType;
+
+use crate::error::ImportError;
+use crate::file::File;
+use crate::file::tables::OperatorCode;
+
+/// How one builtin operator becomes operations.
+pub(crate) struct Mapping {
+    /// The operator.
+    pub(crate) operator: Builtin,
+    /// The operations that can result.
+    pub(crate) to: &'static [OperationType],
+    /// What the mapping does beyond passing operands on, and what it demands; for the documentation.
+    pub(crate) rule: &'static str,
+    /// Adds the operations, or says why it cannot.
+    map: fn(&mut Node<'_, '_, '_, '_>) -> Result<(), Refusal>,
+}
+
+impl Mapping {
+    const fn new(
+        operator: Builtin,
+        to: &'static [OperationType],
+        rule: &'static str,
+        map: fn(&mut Node<'_, '_, '_, '_>) -> Result<(), Refusal>,
+    ) -> Mapping {
+        Mapping {
+            operator,
+            to,
+            rule,
+            map,
+        }
+    }
+}
+
+/// Every mapping, by family.
+pub(crate) const FAMILIES: &[(&str, &[Mapping])] = &[
+    ("Arithmetic", arithmetic::MAPPINGS),
+    ("Element-wise functions", elementwise::MAPPINGS),
+    ("Activations", activation::MAPPINGS),
+    ("Comparison and logic", comparison::MAPPINGS),
+    ("Convolutions", convolution::MAPPINGS),
+    ("Dense layers", fully_connected::MAPPINGS),
+    ("Pooling", pooling::MAPPINGS),
+    ("Normalization", normalization::MAPPINGS),
+    ("Reductions", reduction::MAPPINGS),
+    ("Shapes", shape::MAPPINGS),
+    ("Slices", slicing::MAPPINGS),
+    ("Joining and repeating", joining::MAPPINGS),
+    ("Padding", padding::MAPPINGS),
+    ("Space and depth", spatial::MAPPINGS),
+    ("Look-up", lookup::MAPPINGS),
+    ("Types and quantization", quantization::MAPPINGS),
+    ("Recurrent layers, one step", recurrent::MAPPINGS),
+    ("Recurrent layers, sequences", sequence::MAPPINGS),
+    ("Control flow", control_flow::MAPPINGS),
+];
+
+/// The mapping of an operator.
+fn mapping(operator: Builtin) -> Option<&'static Mapping> {
+    FAMILIES
+        .iter()
+        .flat_map(|(_, family)| family.iter())
+        .find(|mapping| mapping.operator == operator)
+}
+
+/// Why an operator has no mapping; `None` if it has one.
+pub(crate) fn unmapped_reason(operator: Builtin) -> Option<&'static str> {
+    unmapped::is_listed(operator).then(|| unmapped::reason(operator))
+}
+
+/// Adds the operations of one operator.
+pub(crate) fn map(node: &mut Node<'_, '_, '_, '_>) -> Result<(), ImportError> {
+    let file = node.graph.model.file;
+    let (number, index) = (node.graph.number(), node.index());
+    let result = match file.code(node.operator()).map(builtin) {
+        None => Err(Refusal::from("its operator code is missing")),
+        Some(Builtin::CUSTOM) => Err(Refusal::from("NNAPI has no equivalent of custom operators")),
+        Some(operator) => map_builtin(node, operator),
+    };
+    result.map_err(|refusal| match refusal {
+        Refusal::Inner(error) => *error,
+        Refusal::Reason(reason) => ImportError::Operation {
+            graph: number,
+            index,
+            operator: name(file, number, index),
+            reason,
+        },
+    })
+}
+
+fn map_builtin(node: &mut Node<'_, '_, '_, '_>, operator: Builtin) -> Result<(), Refusal> {
+    if fold::fold(node, operator)? {
+        return Ok(());
+    }
+    match mapping(operator) {
+        Some(mapping) => (mapping.map)(node),
+        None => Err(Refusal::from(unmapped::reason(operator))),
+    }
+}
+
+/// The builtin operator of a code. Those above 127 did not fit the first field, which then has 127.
+fn builtin(code: &OperatorCode<'_>) -> Builtin {
+    let code = i32::from(code.deprecated_builtin_code).max(code.builtin_code);
+    Builtin(u32::try_from(code).unwrap_or(u32::MAX))
+}
+
+/// The name of an operator of the file, for messages.
+pub(crate) fn name(file: &File<'_>, graph: usize, index: usize) -> String {
+    let operator = file
+        .graphs()
+        .get(graph)
+        .and_then(|graph| graph.operators.get(index));
+    match operator.and_then(|operator| file.code(operator)) {
+        Some(code) if builtin(code) == Builtin::CUSTOM => {
+            format!("CUSTOM \"{}\"", code.custom_code.to_text())
+        }
+        Some(code) => builtin(code).to_string(),
+        None => "operator".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Builtin, FAMILIES, unmapped};
+
+    #[test]
+    fn every_operator_is_either_mapped_once_or_has_a_reason() {
+        for operator in Builtin::ALL {
+            let mapped = FAMILIES
+                .iter()
+                .flat_map(|(_, family)| family.iter())
+                .filter(|mapping| mapping.operator == *operator)
+                .count();
+            let refused = unmapped::is_listed(*operator);
+            assert!(mapped <= 1, "{operator} is mapped {mapped} times");
+            assert!(
+                (mapped == 1) != refused,
+                "{operator}: mapped {mapped}, listed as unmapped {refused}"
+            );
+        }
+    }
+}

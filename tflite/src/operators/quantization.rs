@@ -1,0 +1,161 @@
+//! Conversions between types, and between quantized and real values.
+
+use nnhal::hal::{Operand, OperandType as T, OperationType as O};
+
+use super::{Builtin, Mapping, Node, Refusal, sparse};
+use crate::graph::Id;
+use crate::tensor::ElementType;
+use crate::values;
+
+pub(super) const MAPPINGS: &[Mapping] = &[
+    Mapping::new(
+        Builtin::QUANTIZE,
+        &[O::QUANTIZE, O::DEQUANTIZE],
+        "from one scale to another by way of floats",
+        quantize,
+    ),
+    Mapping::new(
+        Builtin::DEQUANTIZE,
+        &[O::DEQUANTIZE, O::CAST],
+        "constant float16 becomes constant float32; other float16 by CAST",
+        dequantize,
+    ),
+    Mapping::new(
+        Builtin::CAST,
+        &[O::CAST, O::DEQUANTIZE, O::SELECT, O::NOT_EQUAL],
+        "from bool by SELECT, to bool by NOT_EQUAL, from int8 by DEQUANTIZE; 64-bit integers are 32-bit ones",
+        cast,
+    ),
+    Mapping::new(
+        Builtin::DENSIFY,
+        &[],
+        "a constant: sparse constants are spelled out",
+        |node| {
+            let index = node.input_index(0)?;
+            let graph = node.graph.number();
+            let table = &node.graph.model.file.graphs()[graph].tensors[index];
+            let data = match (&node.tensor(0)?.data, &table.sparsity) {
+                (Some(data), Some(sparsity)) => {
+                    let dimensions = &node.tensor(0)?.dimensions;
+                    let size = node
+                        .tensor(0)?
+                        .element_type
+                        .size()
+                        .ok_or("its elements have no fixed size")?;
+                    sparse::densify(sparsity, dimensions, size, data)
+                        .map_err(|reason| node.input_error(0, reason))?
+                }
+                (Some(data), None) => data.to_vec(),
+                (None, _) => return Err(node.input_error(0, "must be constant")),
+            };
+            let dimensions = node.tensor(0)?.dimensions.clone();
+            node.set_constant(0, dimensions, data)
+        },
+    ),
+];
+
+fn quantize(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
+    if node.tensor(0)?.element_type == ElementType::Int16 {
+        return Err(node.input_error(0, "has int16 elements, for which NNAPI has no conversion"));
+    }
+    let input = node.input(0)?;
+    let operand = node.graph.builder.operand(input).clone();
+    let wanted = node.output_operand(0)?;
+    let same = operand.operand_type == wanted.operand_type
+        && operand.scale == wanted.scale
+        && operand.zero_point == wanted.zero_point;
+    if same {
+        let output = node.output(0)?;
+        return node.emit(O::CAST, &[input], &[output]);
+    }
+    let real = node.real_input(0)?;
+    let output = node.output(0)?;
+    node.emit(O::QUANTIZE, &[real], &[output])
+}
+
+fn dequantize(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
+    let tensor = node.tensor(0)?;
+    if tensor.element_type == ElementType::Float16 {
+        if tensor.is_constant() {
+            let bytes = values::widen(tensor).map_err(|reason| node.input_error(0, reason))?;
+            let dimensions = tensor.dimensions.clone();
+            return node.set_constant(0, dimensions, bytes);
+        }
+        let input = node.input(0)?;
+        let output = node.output(0)?;
+        return node.emit(O::CAST, &[input], &[output]);
+    }
+    let input = node.input(0)?;
+    let output = node.output(0)?;
+    node.emit(O::DEQUANTIZE, &[input], &[output])
+}
+
+fn cast(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
+    let (from, to) = (node.tensor(0)?.element_type, node.output_tensor(0)?.element_type);
+    let input = node.input(0)?;
+    match (from, to) {
+        (ElementType::Bool, ElementType::Bool) => {}
+        (ElementType::Bool, _) => return from_bool(node, input),
+        (_, ElementType::Bool) => return to_bool(node, input),
+        (ElementType::Int8, ElementType::Float32 | ElementType::Float16) => return from_int8(node, input),
+        _ => {}
+    }
+    if from == ElementType::Int64 || to == ElementType::Int64 {
+        let note = "its 64-bit integers are 32-bit ones in the model".to_owned();
+        node.graph.note(node.index(), note);
+    }
+    let output = node.output(0)?;
+    node.emit(O::CAST, &[input], &[output])
+}
+
+/// One and zero of a type that SELECT has, as bytes.
+fn one_and_zero(ty: T) -> Result<(Vec<u8>, Vec<u8>), Refusal> {
+    match ty {
+        T::TENSOR_FLOAT32 => Ok((1_f32.to_le_bytes().to_vec(), vec![0; 4])),
+        T::TENSOR_FLOAT16 => Ok((half::f16::ONE.to_le_bytes().to_vec(), vec![0; 2])),
+        T::TENSOR_INT32 => Ok((1_i32.to_le_bytes().to_vec(), vec![0; 4])),
+        T::TENSOR_QUANT8_ASYMM | T::TENSOR_QUANT8_ASYMM_SIGNED => Ok((vec![1], vec![0])),
+        other => Err(Refusal::Reason(format!(
+            "it converts truth values to {other}, which NNAPI cannot"
+        ))),
+    }
+}
+
+/// Truth values as numbers: a choice between ones and zeros.
+fn from_bool(node: &mut Node<'_, '_, '_, '_>, input: Id) -> Result<(), Refusal> {
+    let operand = Operand {
+        dimensions: node.dimensions(0)?,
+        ..node.output_operand(0)?
+    };
+    let (one, zero) = one_and_zero(operand.operand_type)?;
+    let choices = [node.filled(operand.clone(), &one)?, node.filled(operand, &zero)?];
+    let output = node.output(0)?;
+    node.emit(O::SELECT, &[input, choices[0], choices[1]], &[output])
+}
+
+/// Numbers as truth values: whether they differ from zero.
+fn to_bool(node: &mut Node<'_, '_, '_, '_>, input: Id) -> Result<(), Refusal> {
+    let operand = node.graph.builder.operand(input).clone();
+    let operand = Operand {
+        dimensions: vec![1],
+        ..operand
+    };
+    // Integers count by what is stored, whatever their scale.
+    let (_, zero) = one_and_zero(operand.operand_type)?;
+    let zero = node.filled(operand, &zero)?;
+    let output = node.output(0)?;
+    node.emit(O::NOT_EQUAL, &[input, zero], &[output])
+}
+
+/// Signed bytes as floats. NNAPI's CAST does not take them; DEQUANTIZE in steps of one is the same.
+fn from_int8(node: &mut Node<'_, '_, '_, '_>, input: Id) -> Result<(), Refusal> {
+    let operand = node.graph.builder.operand(input);
+    if operand.scale != 1.0 || operand.zero_point != 0 {
+        return Err(node.input_error(
+            0,
+            "is quantized int8; NNAPI converts its stored integers to floats only in steps of one",
+        ));
+    }
+    let output = node.output(0)?;
+    node.emit(O::DEQUANTIZE, &[input], &[output])
+}

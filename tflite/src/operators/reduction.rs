@@ -1,0 +1,108 @@
+//! Reductions over axes, and indexes of extremes.
+
+use nnhal::hal::OperationType as O;
+
+use super::{Builtin, Mapping, Node, Refusal};
+use crate::file::options::ReducerOptions;
+use crate::graph::Id;
+use crate::tensor::ElementType;
+
+const IN_FLOATS: &str = "quantized operands in floats";
+
+pub(super) const MAPPINGS: &[Mapping] = &[
+    Mapping::new(
+        Builtin::MEAN,
+        &[O::MEAN],
+        "in floats where quantized input and output differ in scale",
+        |node| {
+            let (input, output) = (
+                node.tensor(0)?.quantization(),
+                node.output_tensor(0)?.quantization(),
+            );
+            if input == output {
+                reduce(node, O::MEAN)
+            } else {
+                reduce_in_floats(node, O::MEAN)
+            }
+        },
+    ),
+    Mapping::new(Builtin::SUM, &[O::REDUCE_SUM], IN_FLOATS, |node| {
+        reduce_in_floats(node, O::REDUCE_SUM)
+    }),
+    Mapping::new(Builtin::REDUCE_PROD, &[O::REDUCE_PROD], IN_FLOATS, |node| {
+        reduce_in_floats(node, O::REDUCE_PROD)
+    }),
+    Mapping::new(Builtin::REDUCE_MAX, &[O::REDUCE_MAX], "", |node| {
+        reduce(node, O::REDUCE_MAX)
+    }),
+    Mapping::new(Builtin::REDUCE_MIN, &[O::REDUCE_MIN], "", |node| {
+        reduce(node, O::REDUCE_MIN)
+    }),
+    Mapping::new(Builtin::REDUCE_ANY, &[O::REDUCE_ANY], "", |node| {
+        reduce(node, O::REDUCE_ANY)
+    }),
+    Mapping::new(Builtin::REDUCE_ALL, &[O::REDUCE_ALL], "", |node| {
+        reduce(node, O::REDUCE_ALL)
+    }),
+    Mapping::new(
+        Builtin::ARG_MAX,
+        &[O::ARGMAX],
+        "constant axis; 64-bit indices become 32-bit ones",
+        |node| arg_extreme(node, O::ARGMAX),
+    ),
+    Mapping::new(
+        Builtin::ARG_MIN,
+        &[O::ARGMIN],
+        "constant axis; 64-bit indices become 32-bit ones",
+        |node| arg_extreme(node, O::ARGMIN),
+    ),
+];
+
+/// The axes, as a tensor of one dimension.
+fn axes(node: &mut Node<'_, '_, '_, '_>) -> Result<Id, Refusal> {
+    if !node.is_constant(1) {
+        return node.input(1);
+    }
+    let axes = node.i32s(1)?;
+    if axes.is_empty() {
+        return Err("it reduces no axis, which NNAPI cannot say".into());
+    }
+    node.tensor_i32(&axes)
+}
+
+fn reduce(node: &mut Node<'_, '_, '_, '_>, kind: O) -> Result<(), Refusal> {
+    let keep = node.options::<ReducerOptions>()?.keep_dims;
+    let input = node.input(0)?;
+    let inputs = [input, axes(node)?, keep_dims(node, kind, keep)?];
+    let output = node.output_moved_from(0, input)?;
+    node.emit(kind, &inputs, &[output])
+}
+
+fn reduce_in_floats(node: &mut Node<'_, '_, '_, '_>, kind: O) -> Result<(), Refusal> {
+    let keep = node.options::<ReducerOptions>()?.keep_dims;
+    let inputs = [node.real_input(0)?, axes(node)?, keep_dims(node, kind, keep)?];
+    let target = node.real_output(0)?;
+    node.emit(kind, &inputs, &[target.id])?;
+    node.settle(target)
+}
+
+/// Whether reduced axes stay, with extent 1: a number for MEAN, a truth value for the others, which are younger.
+fn keep_dims(node: &mut Node<'_, '_, '_, '_>, kind: O, keep: bool) -> Result<Id, Refusal> {
+    if kind == O::MEAN {
+        node.scalar_i32(i32::from(keep))
+    } else {
+        node.scalar_bool(keep)
+    }
+}
+
+fn arg_extreme(node: &mut Node<'_, '_, '_, '_>, kind: O) -> Result<(), Refusal> {
+    let input = node.input(0)?;
+    let axis = node.single_i32(1)?;
+    let axis = node.scalar_i32(axis)?;
+    if node.output_tensor(0)?.element_type == ElementType::Int64 {
+        let note = "its 64-bit indices are 32-bit ones in the model".to_owned();
+        node.graph.note(node.index(), note);
+    }
+    let output = node.output(0)?;
+    node.emit(kind, &[input, axis], &[output])
+}

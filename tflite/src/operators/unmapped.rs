@@ -1,0 +1,103 @@
+//! The operators without an equivalent in NNAPI, each with the reason that a refusal states.
+
+use super::Builtin;
+
+const NO_EQUIVALENT: &str = "NNAPI has no equivalent";
+const NO_RESOURCES: &str =
+    "NNAPI has no resource variables or tables; state must be variable tensors of the graph";
+const NO_TEXT: &str = "NNAPI has no text or key-value operations";
+const NO_SPARSE_FORM: &str = "NNAPI has no sparse gathers, scatters or segments";
+const NO_BITS: &str = "NNAPI has no operations on bits";
+const NO_MATRICES: &str = "NNAPI has no products or parts of matrices beside FULLY_CONNECTED";
+const NO_COMPLEX: &str = "NNAPI has no complex numbers";
+const NO_VOLUMES: &str = "NNAPI has no convolutions of volumes";
+const NO_CALLS: &str = "NNAPI calls graphs by IF and WHILE only";
+const NO_STABLEHLO: &str = "NNAPI has no StableHLO operations; convert the model without them";
+const NO_RANDOM: &str = "NNAPI's only random operation is RANDOM_MULTINOMIAL";
+
+/// The reason for each operator of the format that has no mapping.
+const REASONS: &[(Builtin, &str)] = &[
+    (Builtin::CONCAT_EMBEDDINGS, NO_EQUIVALENT),
+    (Builtin::SKIP_GRAM, NO_TEXT),
+    (Builtin::CALL, NO_CALLS),
+    (Builtin::CUSTOM, "NNAPI has no equivalent of custom operators"),
+    (Builtin::EMBEDDING_LOOKUP_SPARSE, NO_SPARSE_FORM),
+    (Builtin::DELEGATE, NO_EQUIVALENT),
+    (Builtin::SPARSE_TO_DENSE, NO_SPARSE_FORM),
+    (Builtin::FAKE_QUANT, NO_EQUIVALENT),
+    (Builtin::ONE_HOT, NO_EQUIVALENT),
+    (Builtin::FLOOR_DIV, NO_EQUIVALENT),
+    (Builtin::FLOOR_MOD, NO_EQUIVALENT),
+    (Builtin::RANGE, NO_EQUIVALENT),
+    (Builtin::MIRROR_PAD, NO_EQUIVALENT),
+    (Builtin::UNIQUE, NO_EQUIVALENT),
+    (Builtin::GATHER_ND, NO_SPARSE_FORM),
+    (Builtin::COS, NO_EQUIVALENT),
+    (Builtin::WHERE, NO_EQUIVALENT),
+    (Builtin::REVERSE_SEQUENCE, NO_EQUIVALENT),
+    (Builtin::MATRIX_DIAG, NO_MATRICES),
+    (Builtin::MATRIX_SET_DIAG, NO_MATRICES),
+    (Builtin::ROUND, NO_EQUIVALENT),
+    (Builtin::NON_MAX_SUPPRESSION_V4, NO_EQUIVALENT),
+    (Builtin::NON_MAX_SUPPRESSION_V5, NO_EQUIVALENT),
+    (Builtin::SCATTER_ND, NO_SPARSE_FORM),
+    (Builtin::SEGMENT_SUM, NO_SPARSE_FORM),
+    (Builtin::BATCH_MATMUL, NO_MATRICES),
+    (
+        Builtin::PLACEHOLDER_FOR_GREATER_OP_CODES,
+        "it is no operator but a placeholder of the format",
+    ),
+    (Builtin::CUMSUM, NO_EQUIVALENT),
+    (Builtin::CALL_ONCE, NO_RESOURCES),
+    (Builtin::RFFT2D, NO_COMPLEX),
+    (Builtin::CONV_3D, NO_VOLUMES),
+    (Builtin::IMAG, NO_COMPLEX),
+    (Builtin::REAL, NO_COMPLEX),
+    (Builtin::COMPLEX_ABS, NO_COMPLEX),
+    (Builtin::HASHTABLE, NO_RESOURCES),
+    (Builtin::HASHTABLE_FIND, NO_RESOURCES),
+    (Builtin::HASHTABLE_IMPORT, NO_RESOURCES),
+    (Builtin::HASHTABLE_SIZE, NO_RESOURCES),
+    (Builtin::CONV_3D_TRANSPOSE, NO_VOLUMES),
+    (Builtin::VAR_HANDLE, NO_RESOURCES),
+    (Builtin::READ_VARIABLE, NO_RESOURCES),
+    (Builtin::ASSIGN_VARIABLE, NO_RESOURCES),
+    (Builtin::BROADCAST_ARGS, NO_EQUIVALENT),
+    (Builtin::RANDOM_STANDARD_NORMAL, NO_RANDOM),
+    (Builtin::BUCKETIZE, NO_EQUIVALENT),
+    (Builtin::RANDOM_UNIFORM, NO_RANDOM),
+    (Builtin::GELU, NO_EQUIVALENT),
+    (Builtin::DYNAMIC_UPDATE_SLICE, NO_EQUIVALENT),
+    (Builtin::UNSORTED_SEGMENT_PROD, NO_SPARSE_FORM),
+    (Builtin::UNSORTED_SEGMENT_MAX, NO_SPARSE_FORM),
+    (Builtin::UNSORTED_SEGMENT_SUM, NO_SPARSE_FORM),
+    (Builtin::ATAN2, NO_EQUIVALENT),
+    (Builtin::UNSORTED_SEGMENT_MIN, NO_SPARSE_FORM),
+    (Builtin::SIGN, NO_EQUIVALENT),
+    (Builtin::BITCAST, NO_BITS),
+    (Builtin::BITWISE_XOR, NO_BITS),
+    (Builtin::RIGHT_SHIFT, NO_BITS),
+    (Builtin::DILATE, NO_EQUIVALENT),
+    (Builtin::REDUCE_WINDOW, NO_EQUIVALENT),
+];
+
+/// Whether the operator is StableHLO's.
+fn is_stablehlo(operator: Builtin) -> bool {
+    operator.name().is_some_and(|name| name.starts_with("STABLEHLO_"))
+}
+
+/// Whether there is a reason why this operator has no mapping.
+pub(crate) fn is_listed(operator: Builtin) -> bool {
+    is_stablehlo(operator) || REASONS.iter().any(|(listed, _)| *listed == operator)
+}
+
+/// Why the operator has no mapping.
+pub(crate) fn reason(operator: Builtin) -> &'static str {
+    if is_stablehlo(operator) {
+        return NO_STABLEHLO;
+    }
+    REASONS.iter().find(|(listed, _)| *listed == operator).map_or(
+        "it is not an operator that this version of the format has",
+        |(_, reason)| reason,
+    )
+}
