@@ -1,1 +1,71 @@
-//! See the crate's description.
+//! The application's side of nnhal: devices, models, executions, bursts and memories.
+//!
+//! A device runs in processes of its own. Opening one ([`Devices`], [`Device`]) gives this process a worker that serves
+//! nobody else; a model is built ([`ModelBuilder`]) or loaded, prepared ([`Device::prepare`]) and executed: from and
+//! to this process's own memory ([`PreparedModel::run`]), or, with fewer copies, in memory that both processes share
+//! ([`Memory`], [`Request`], [`Arguments`]); synchronously, asynchronously ([`PreparedModel::start`]), behind fences,
+//! or by burst, which costs little more than the computing itself.
+//!
+//! ```no_run
+//! use nnhal_client::{Devices, ExecuteOptions, Input, ModelBuilder, OperationType, Output, PrepareOptions, TensorType};
+//!
+//! let mut model = ModelBuilder::new();
+//! let x = model.input(TensorType::float32(&[1, 4]));
+//! let y = model.constant(TensorType::float32(&[4]), &[1.0_f32, 2.0, 3.0, 4.0]);
+//! let no_activation = model.scalar(0_i32);
+//! let sum = model.output(TensorType::float32(&[1, 4]));
+//! model.operation(OperationType::ADD, &[x, y, no_activation], &[sum]);
+//!
+//! let device = Devices::open()?.fastest()?;
+//! let prepared = device.prepare(&model.finish()?, &PrepareOptions::new())?;
+//! let mut result = [0.0_f32; 4];
+//! prepared.run(&[Input::from(&[1.0_f32; 4])], &mut [Output::from(&mut result)], &ExecuteOptions::new())?;
+//! assert_eq!(result, [2.0, 3.0, 4.0, 5.0]);
+//! # Ok::<(), nnhal_client::Error>(())
+//! ```
+//!
+//! Every wait ends: with the answer, with the deadline that the caller gave, or with the process that was to answer;
+//! then the [`Error`] says which process died and how. Handles that were made before a `fork()` refuse to work in the
+//! child. A rule of the HAL that a model or request breaks is reported by the driver, with the place and the reason.
+
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod buffer;
+mod connection;
+mod device;
+mod devices;
+mod error;
+mod execution;
+mod fenced;
+mod memory;
+mod model;
+mod model_builder;
+mod prepared_model;
+mod private_driver;
+mod request;
+mod tensor;
+
+pub use arguments::{Arguments, Input, Output};
+pub use buffer::Buffer;
+pub use device::{CacheFiles, Device, PrepareOptions};
+pub use devices::{Devices, DevicesOptions};
+pub use error::{Death, Error, ErrorKind, Process, Remedy, Result, Role};
+pub use execution::{Completed, ExecuteOptions, PendingExecution, PendingPrepare, execution_result};
+pub use fenced::{FencedExecution, FencedTiming, WaitFor};
+pub use memory::Memory;
+pub use model::Model;
+pub use model_builder::{ModelBuilder, OperandId};
+pub use prepared_model::PreparedModel;
+pub use private_driver::DRIVER_VARIABLE;
+pub use request::Request;
+pub use tensor::{Element, TensorType};
+
+pub use half::f16;
+pub use nnhal::fence::{Fence, FenceSource, FenceState};
+pub use nnhal::hal::{
+    BufferDesc, BufferRole, DeviceInfo, DeviceStatus, DeviceType, ErrorStatus, ExecutionPreference,
+    OperandType, OperationType, OutputShape, Priority, Timing,
+};
+pub use nnhal::time::{Clock, Deadline, MonotonicClock};
+pub use nnhal::wire::{ExecutionResult, Failure, OperationSupport};

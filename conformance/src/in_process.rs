@@ -9,15 +9,31 @@ use nnhal::hal::{
 use nnhal::ops;
 use nnhal::validate::{ArgumentPlan, ValidModel, ValidRequest};
 use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
-use nnhal_cpu::{Execution, NeverInterrupted, Program, RunOptions};
+use nnhal_cpu::{Execution, KernelSet, NeverInterrupted, Program, RunOptions};
 
 use crate::implementation::{
     Answer, Breakdown, ExecutionAnswer, ExecutionCall, Form, Implementation, ModelWithPools, PreparedModel,
 };
 
 /// The executor of `nnhal-cpu`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct InProcess;
+#[derive(Clone, Copy, Debug)]
+pub struct InProcess {
+    kernels: KernelSet,
+}
+
+impl InProcess {
+    /// The executor with these kernels.
+    #[must_use]
+    pub fn new(kernels: KernelSet) -> InProcess {
+        InProcess { kernels }
+    }
+}
+
+impl Default for InProcess {
+    fn default() -> InProcess {
+        InProcess::new(KernelSet::Reference)
+    }
+}
 
 impl Implementation for InProcess {
     type Prepared = InProcessModel;
@@ -45,7 +61,7 @@ impl Implementation for InProcess {
     }
 
     fn prepare(&mut self, model: &ModelWithPools) -> Answer<InProcessModel> {
-        Ok(prepare(model))
+        Ok(prepare(model, self.kernels))
     }
 }
 
@@ -70,11 +86,11 @@ fn refusal_in_referenced(model: &Model) -> Option<String> {
     None
 }
 
-fn prepare(model: &ModelWithPools) -> Result<InProcessModel, Failure> {
+fn prepare(model: &ModelWithPools, kernels: KernelSet) -> Result<InProcessModel, Failure> {
     let pools = &*model.pools;
     let valid = ValidModel::new(Arc::clone(&model.model), pools, &[])
         .map_err(|error| Failure::invalid_argument(error.to_string()))?;
-    let program = Program::new(Arc::new(valid), pools)
+    let program = Program::with_kernels(Arc::new(valid), pools, kernels)
         .map_err(|error| Failure::new(error.status(), error.to_string()))?;
     Ok(InProcessModel {
         execution: Execution::new(Arc::new(program)),

@@ -31,7 +31,7 @@ fn passed_counts_do_not_fall() {
         &corpus,
         &Selection::default(),
         2,
-        || Ok(InProcess),
+        || Ok(InProcess::default()),
         &PrintFailures,
     )
     .unwrap();

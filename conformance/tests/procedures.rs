@@ -34,7 +34,7 @@ impl Implementation for Tampered {
 
     fn supported_operations(&mut self, model: &ModelWithPools) -> Answer<Vec<OperationSupport>> {
         match self.unsupported {
-            None => InProcess.supported_operations(model),
+            None => InProcess::default().supported_operations(model),
             Some(reason) => Ok(Ok(vec![OperationSupport::Unsupported {
                 reason: reason.to_owned(),
             }])),
@@ -42,7 +42,7 @@ impl Implementation for Tampered {
     }
 
     fn prepare(&mut self, model: &ModelWithPools) -> Answer<TamperedModel> {
-        let prepared = InProcess.prepare(model)?;
+        let prepared = InProcess::default().prepare(model)?;
         Ok(prepared.map(|model| TamperedModel {
             model,
             tamper: self.tamper,

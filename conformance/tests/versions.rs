@@ -10,7 +10,7 @@ use nnhal_conformance::instance::{Instance, Variation};
 
 /// Whether every operation is in the operation table, so that its version can be known.
 fn is_known(model: &ModelWithPools) -> bool {
-    let answers = InProcess.supported_operations(model).unwrap().unwrap();
+    let answers = InProcess::default().supported_operations(model).unwrap().unwrap();
     answers.iter().all(|answer| answer.is_supported())
 }
 

@@ -3,14 +3,15 @@
 //!
 //! The executor trusts the model's structure, which [`nnhal::validate`] has proven, and nothing about values: every
 //! index, axis, extent and code that comes from data is checked by the shape rule or kernel that uses it.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod buffer;
 pub mod executor;
+mod fast;
 pub mod kernel;
 pub mod kernels;
 
 pub use buffer::{AlignedBuffer, OutOfMemory};
 pub use executor::{
-    Execution, ExecutionError, Interrupt, Interrupted, NeverInterrupted, Program, RunOptions,
+    Execution, ExecutionError, Interrupt, Interrupted, KernelSet, NeverInterrupted, Program, RunOptions,
 };

@@ -32,15 +32,20 @@ mod fully_connected;
 mod gather;
 mod logical;
 mod lookup;
+pub mod lstm;
+pub mod lstm_cell;
 mod normalization;
 mod pad;
 mod prelu;
 mod quantization;
 mod random;
+pub mod recurrent;
 mod reshape;
+pub mod rnn;
 mod select;
 mod softmax;
 mod split;
+mod svdf;
 mod tile;
 mod topk;
 mod unary;
@@ -109,6 +114,7 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     logical::ENTRIES,
     lookup::ENTRIES,
     lsh_projection::ENTRIES,
+    lstm::ENTRIES,
     normalization::ENTRIES,
     pad::ENTRIES,
     pooling::ENTRIES,
@@ -117,10 +123,12 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     random::ENTRIES,
     reduction::ENTRIES,
     reshape::ENTRIES,
+    rnn::ENTRIES,
     select::ENTRIES,
     slice::ENTRIES,
     softmax::ENTRIES,
     split::ENTRIES,
+    svdf::ENTRIES,
     tile::ENTRIES,
     topk::ENTRIES,
     transpose::ENTRIES,

@@ -371,7 +371,10 @@ impl OperationEntry {
             let wanted = Wanted { param, variant };
             match context.input(index) {
                 Some(input) => {
-                    let known = input.rank_known.then(|| input.shape.rank());
+                    // An input that the request may omit may have a placeholder for its dimensions.
+                    let placeholder =
+                        param.presence == Presence::Omissible && !input.shape.is_fully_specified();
+                    let known = (input.rank_known && !placeholder).then(|| input.shape.rank());
                     since = since.max(
                         wanted
                             .check(input.ty(), known)

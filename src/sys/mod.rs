@@ -8,6 +8,7 @@
 pub mod cpu;
 pub mod eventfd;
 pub mod fds;
+pub mod fork;
 pub mod futex;
 pub mod memfd;
 pub mod peer;

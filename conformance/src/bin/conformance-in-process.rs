@@ -11,6 +11,7 @@ use nnhal_conformance::procedure::Outcome;
 use nnhal_conformance::ratchet::Ratchet;
 use nnhal_conformance::report::CaseReport;
 use nnhal_conformance::runner::{self, Observer, Selection};
+use nnhal_cpu::KernelSet;
 use regex::Regex;
 
 /// Runs the conformance corpus against the executor in this process.
@@ -25,6 +26,9 @@ struct Arguments {
     /// Where the corpus is.
     #[arg(long, value_name = "DIR", default_value_os_t = Corpus::default_root())]
     corpus: PathBuf,
+    /// Use the fast kernels where there are any.
+    #[arg(long)]
+    fast: bool,
     /// Threads.
     #[arg(long, default_value_t = 2)]
     threads: usize,
@@ -35,7 +39,7 @@ struct Arguments {
     #[arg(long, default_value_t = 100)]
     failures: usize,
     /// Write the passed counts to the ratchet file, if none has fallen. Needs a run of all cases.
-    #[arg(long, conflicts_with_all = ["filter", "op"])]
+    #[arg(long, conflicts_with_all = ["filter", "op", "fast"])]
     record: bool,
 }
 
@@ -52,6 +56,11 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<bool, String> {
     let corpus = Corpus::open(&arguments.corpus).map_err(|error| error.to_string())?;
+    let kernels = if arguments.fast {
+        KernelSet::Fast
+    } else {
+        KernelSet::Reference
+    };
     let selection = Selection {
         name: arguments.filter.clone(),
         operation: arguments.op.clone(),
@@ -60,8 +69,14 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
         verbose: arguments.verbose,
         failures_left: Mutex::new(arguments.failures),
     };
-    let tally = runner::run(&corpus, &selection, arguments.threads, || Ok(InProcess), &printer)
-        .map_err(|error| error.to_string())?;
+    let tally = runner::run(
+        &corpus,
+        &selection,
+        arguments.threads,
+        || Ok(InProcess::new(kernels)),
+        &printer,
+    )
+    .map_err(|error| error.to_string())?;
     print!("{}", tally.table());
     println!("{}", tally.total);
     if arguments.record {

@@ -9,7 +9,7 @@ mod control_flow;
 mod program;
 mod run;
 
-pub use program::{Program, ProgramError};
+pub use program::{KernelSet, Program, ProgramError};
 pub use run::Execution;
 
 use std::time::Duration;

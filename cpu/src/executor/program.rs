@@ -9,6 +9,7 @@ use nnhal::ops::{self, ShapeRule};
 use nnhal::validate::ValidModel;
 
 use crate::buffer::{AlignedBuffer, OutOfMemory};
+use crate::fast::{self, PlannedStep};
 use crate::kernel::{Constant, Kernel};
 use crate::kernels;
 
@@ -18,6 +19,15 @@ pub struct Program {
     pub(super) model: Arc<ValidModel>,
     /// The main graph, then the referenced ones.
     pub(super) graphs: Vec<Graph>,
+}
+
+/// Which kernels compute a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelSet {
+    /// The reference kernels.
+    Reference,
+    /// Steps made at preparation for the operations that have them, the reference kernels for the others.
+    Fast,
 }
 
 #[derive(Debug)]
@@ -37,7 +47,15 @@ pub(super) struct Step {
 
 #[derive(Debug)]
 pub(super) enum Work {
-    Compute { kernel: Kernel, shape: ShapeRule },
+    Compute {
+        kernel: Kernel,
+        shape: ShapeRule,
+    },
+    /// Computed by a step that was made for this operation and its constants.
+    Planned {
+        step: Box<dyn PlannedStep>,
+        shape: ShapeRule,
+    },
     If,
     While,
 }
@@ -74,12 +92,22 @@ impl ProgramError {
 }
 
 impl Program {
-    /// Makes `model` ready. Constants are copied; `pools` is not needed afterwards.
+    /// Makes `model` ready to run with the reference kernels. Constants are copied; `pools` is not needed
+    /// afterwards.
     pub fn new(model: Arc<ValidModel>, pools: &dyn ConstantPools) -> Result<Program, ProgramError> {
+        Program::with_kernels(model, pools, KernelSet::Reference)
+    }
+
+    /// The same with a choice of kernels.
+    pub fn with_kernels(
+        model: Arc<ValidModel>,
+        pools: &dyn ConstantPools,
+        kernels: KernelSet,
+    ) -> Result<Program, ProgramError> {
         let graphs = model
             .model()
             .subgraphs()
-            .map(|(at, graph)| Graph::new(model.model(), at, graph, pools))
+            .map(|(at, graph)| Graph::new(model.model(), at, graph, (pools, kernels)))
             .collect::<Result<_, _>>()?;
         Ok(Program { model, graphs })
     }
@@ -112,7 +140,7 @@ impl Graph {
         model: &Model,
         at: SubgraphIndex,
         graph: &Subgraph,
-        pools: &dyn ConstantPools,
+        (pools, kernel_set): (&dyn ConstantPools, KernelSet),
     ) -> Result<Graph, ProgramError> {
         let constants = graph
             .operands
@@ -147,7 +175,14 @@ impl Graph {
                     };
                     let kernel = kernels::kernel(operation).ok_or_else(refusal)?;
                     let shape = ops::entry(operation).ok_or_else(refusal)?.shape;
-                    Work::Compute { kernel, shape }
+                    let planned = match kernel_set {
+                        KernelSet::Reference => None,
+                        KernelSet::Fast => fast::plan(&graph.operations[index], &graph.operands, &constants)?,
+                    };
+                    match planned {
+                        Some(step) => Work::Planned { step, shape },
+                        None => Work::Compute { kernel, shape },
+                    }
                 }
             };
             steps.push(Step {

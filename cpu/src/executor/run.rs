@@ -8,7 +8,7 @@ use nnhal::ops::{OpError, ShapeRule};
 use super::program::{Graph, Program, Work};
 use super::{ExecutionError, RunOptions};
 use crate::buffer::{AlignedBuffer, OutOfMemory, Scratch};
-use crate::kernel::{Inputs, Kernel, KernelContext, KernelError, Outputs, Value, allocate};
+use crate::kernel::{Inputs, KernelContext, KernelError, Outputs, Value, allocate};
 
 /// The memory of one run at a time.
 #[derive(Debug)]
@@ -150,6 +150,9 @@ fn input_operand(main: &Subgraph, index: usize) -> Result<usize, ExecutionError>
         })
 }
 
+/// What computes an operation.
+type Compute<'k> = &'k dyn Fn(&mut KernelContext<'_>) -> Result<(), KernelError>;
+
 /// A run in progress.
 pub(super) struct Runner<'a> {
     pub(super) program: &'a Program,
@@ -179,7 +182,11 @@ impl<'a> Runner<'a> {
             };
             match &step.work {
                 Work::Compute { kernel, shape } => {
-                    self.compute(at, operation, *kernel, *shape, frame)
+                    self.compute(at, operation, kernel, *shape, frame)
+                        .map_err(failed)?;
+                }
+                Work::Planned { step, shape } => {
+                    self.compute(at, operation, &|context| step.run(context), *shape, frame)
                         .map_err(failed)?;
                 }
                 Work::If => self.run_if(at, index, frame)?,
@@ -198,7 +205,7 @@ impl<'a> Runner<'a> {
         &mut self,
         at: SubgraphIndex,
         operation: &Operation,
-        kernel: Kernel,
+        kernel: Compute<'_>,
         shape: ShapeRule,
         frame: &mut Frame,
     ) -> Result<(), KernelError> {
@@ -222,7 +229,7 @@ impl<'a> Runner<'a> {
         &mut self,
         at: SubgraphIndex,
         operation: &Operation,
-        kernel: Kernel,
+        kernel: Compute<'_>,
         shape: ShapeRule,
         values: &[Value],
         outputs: &mut [Value],

@@ -43,6 +43,20 @@ impl Activation {
         }
     }
 
+    /// The value cut to the range; a NaN stays one.
+    #[inline]
+    #[must_use]
+    pub fn apply(self, value: f32) -> f32 {
+        let (low, high) = self.range();
+        if value < low {
+            low
+        } else if value > high {
+            high
+        } else {
+            value
+        }
+    }
+
     /// Lower and upper end for quantised values of this scale and zero point, inside `least..=most`.
     #[must_use]
     pub fn quantized_range(self, scale: f32, zero_point: i32, least: i32, most: i32) -> (i32, i32) {

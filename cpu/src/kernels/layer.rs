@@ -2,11 +2,10 @@
 //! every output is a sum of products, the bias and an activation.
 //!
 //! Floats are summed in `f32`. Quantised values are summed exactly in 32 bits, less their zero points, then rescaled
-//! once: by input scale * filter scale / output scale as a fixed-point [`Multiplier`]. Of an unquantised filter
-//! scale the product is one of 32-bit floats, of a per-channel one of 64-bit floats, as in TFLite's kernels.
+//! once, by [`multiplier`].
 
 use half::f16;
-use nnhal::hal::OperandType;
+use nnhal::hal::{ExtraParams, Operand, OperandType};
 use nnhal::ops::OpError;
 
 use super::activation_range::Activation;
@@ -185,6 +184,18 @@ impl<T: Quant8, W: Quant8> Arithmetic for QuantizedArithmetic<'_, T, W> {
     }
 }
 
+/// What scales a quantised sum of this output channel: input scale * filter scale / output scale. Of an unquantised
+/// filter scale the product is one of 32-bit floats, of a per-channel one of 64-bit floats, as in TFLite's kernels.
+pub(crate) fn multiplier(input: &Operand, filter: &Operand, output: &Operand, channel: usize) -> Multiplier {
+    let product = match &filter.extra_params {
+        ExtraParams::ChannelQuant(params) => {
+            f64::from(input.scale) * f64::from(params.scales.get(channel).copied().unwrap_or_default())
+        }
+        _ => f64::from(input.scale * filter.scale),
+    };
+    Multiplier::new(product / f64::from(output.scale))
+}
+
 fn quantized<T: Quant8, W: Quant8>(
     context: &mut KernelContext<'_>,
     activation: Activation,
@@ -203,17 +214,12 @@ fn quantized<T: Quant8, W: Quant8>(
         channels * size_of::<Multiplier>(),
     ])?;
     let multipliers: &mut [Multiplier] = bytemuck::cast_slice_mut(multipliers);
-    match context.inputs.rules().channel_quant(1) {
-        Some(params) => {
-            for (multiplier, scale) in multipliers.iter_mut().zip(&params.scales) {
-                let product = f64::from(input.scale()) * f64::from(*scale);
-                *multiplier = Multiplier::new(product / f64::from(output_scale));
-            }
+    if context.inputs.rules().channel_quant(1).is_some() {
+        for (channel, target) in multipliers.iter_mut().enumerate() {
+            *target = multiplier(input.operand, weights.operand, output.operand, channel);
         }
-        None => {
-            let product = f64::from(input.scale() * weights.scale());
-            multipliers.fill(Multiplier::new(product / f64::from(output_scale)));
-        }
+    } else {
+        multipliers.fill(multiplier(input.operand, weights.operand, output.operand, 0));
     }
     let arithmetic = QuantizedArithmetic::<T, W> {
         input_zero: input.zero_point(),

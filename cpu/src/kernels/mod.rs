@@ -20,10 +20,12 @@ pub mod fixed_point_functions;
 mod fully_connected;
 mod gather;
 mod image;
-mod layer;
+pub(crate) mod layer;
 mod logical;
 mod lookup;
 mod lsh_projection;
+mod lstm;
+mod lstm_cell;
 mod normalization;
 mod pad;
 mod pooling;
@@ -31,12 +33,15 @@ mod prelu;
 mod products;
 mod quantization;
 mod random;
+mod recurrent;
 mod reduction;
 mod reshape;
+mod rnn;
 mod select;
 mod slice;
 mod softmax;
 mod split;
+mod svdf;
 #[cfg(test)]
 mod testing;
 mod tile;
@@ -63,6 +68,7 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     logical::KERNELS,
     lookup::KERNELS,
     lsh_projection::KERNELS,
+    lstm::KERNELS,
     normalization::KERNELS,
     pad::KERNELS,
     pooling::KERNELS,
@@ -71,10 +77,12 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     random::KERNELS,
     reduction::KERNELS,
     reshape::KERNELS,
+    rnn::KERNELS,
     select::KERNELS,
     slice::KERNELS,
     softmax::KERNELS,
     split::KERNELS,
+    svdf::KERNELS,
     tile::KERNELS,
     topk::KERNELS,
     transpose::KERNELS,

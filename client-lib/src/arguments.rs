@@ -1,0 +1,495 @@
+//! Arguments of executions as Rust values.
+
+use std::ops::Range;
+
+use nnhal::hal::{MAX_RANK, OperandType, Shape};
+
+use crate::model::ALIGNMENT;
+use crate::prepared_model::ArgumentTypes;
+use crate::{Completed, Element, Error, Memory, Request, Result, TensorType};
+
+/// An input in this process's own memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    bytes: Option<&'a [u8]>,
+    fills: fn(OperandType) -> bool,
+    rust_type: &'static str,
+    dimensions: Shape,
+}
+
+impl<'a> Input<'a> {
+    /// An optional input that is left out.
+    #[must_use]
+    pub fn omitted() -> Input<'static> {
+        Input {
+            bytes: None,
+            fills: |_| true,
+            rust_type: "nothing",
+            dimensions: Shape::SCALAR,
+        }
+    }
+
+    /// The same with these dimensions, where the model leaves them open; at most 8 are possible, and more are refused
+    /// when it is used.
+    #[must_use]
+    pub fn with_dimensions(mut self, dimensions: &[u32]) -> Input<'a> {
+        // The longest shape there is fits no operand with another rank, so the driver names the mistake.
+        self.dimensions = Shape::new(dimensions)
+            .or_else(|_| Shape::new(&dimensions[..MAX_RANK]))
+            .unwrap_or_default();
+        self
+    }
+
+    fn length(&self) -> Option<usize> {
+        self.bytes.map(<[u8]>::len)
+    }
+}
+
+impl<'a, T: Element> From<&'a [T]> for Input<'a> {
+    fn from(values: &'a [T]) -> Input<'a> {
+        Input {
+            bytes: Some(bytemuck::cast_slice(values)),
+            fills: T::fills,
+            rust_type: std::any::type_name::<T>(),
+            dimensions: Shape::SCALAR,
+        }
+    }
+}
+
+impl<'a, T: Element, const N: usize> From<&'a [T; N]> for Input<'a> {
+    fn from(values: &'a [T; N]) -> Input<'a> {
+        Input::from(values.as_slice())
+    }
+}
+
+impl<'a, T: Element> From<&'a Vec<T>> for Input<'a> {
+    fn from(values: &'a Vec<T>) -> Input<'a> {
+        Input::from(values.as_slice())
+    }
+}
+
+/// Room for an output in this process's own memory.
+#[derive(Debug)]
+pub struct Output<'a> {
+    bytes: &'a mut [u8],
+    fills: fn(OperandType) -> bool,
+    rust_type: &'static str,
+}
+
+impl<'a, T: Element> From<&'a mut [T]> for Output<'a> {
+    fn from(values: &'a mut [T]) -> Output<'a> {
+        Output {
+            bytes: bytemuck::cast_slice_mut(values),
+            fills: T::fills,
+            rust_type: std::any::type_name::<T>(),
+        }
+    }
+}
+
+impl<'a, T: Element, const N: usize> From<&'a mut [T; N]> for Output<'a> {
+    fn from(values: &'a mut [T; N]) -> Output<'a> {
+        Output::from(values.as_mut_slice())
+    }
+}
+
+impl<'a, T: Element> From<&'a mut Vec<T>> for Output<'a> {
+    fn from(values: &'a mut Vec<T>) -> Output<'a> {
+        Output::from(values.as_mut_slice())
+    }
+}
+
+/// Where one argument is.
+#[derive(Clone, Debug, PartialEq)]
+struct Place {
+    operand_type: OperandType,
+    dimensions: Shape,
+    /// Bytes of the memory; `None` for an input that is left out.
+    range: Option<Range<u64>>,
+}
+
+/// Shared memory for all arguments of one model, and the request that names them.
+///
+/// Filling inputs here and reading outputs from here is the way with the fewest copies: one in, one out.
+///
+/// ```no_run
+/// # use nnhal_client::{ExecuteOptions, PreparedModel, Result};
+/// # fn example(prepared: &PreparedModel) -> Result<()> {
+/// let mut arguments = prepared.new_arguments()?;
+/// arguments.write(0, &[1.0_f32, 2.0, 3.0, 4.0])?;
+/// prepared.execute(arguments.request(), &ExecuteOptions::new())?;
+/// let sum: Vec<f32> = arguments.read(0)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Arguments {
+    memory: Memory,
+    request: Request,
+    inputs: Vec<Place>,
+    outputs: Vec<Place>,
+}
+
+impl Arguments {
+    /// Memory for arguments whose sizes the model says.
+    pub(crate) fn for_types(types: &ArgumentTypes) -> Result<Arguments> {
+        let mut layout = Layout::default();
+        let mut place = |what: &str, (index, ty): (usize, &TensorType)| {
+            let size = ty.byte_size().ok_or_else(|| {
+                Error::argument(format!(
+                    "the size of {what} {index}, {} with dimensions {:?}, is not known; use run, or a Request with \
+                     dimensions",
+                    ty.operand_type(),
+                    ty.dimensions()
+                ))
+            })?;
+            Ok(Place {
+                operand_type: ty.operand_type(),
+                dimensions: Shape::SCALAR,
+                range: Some(layout.add(size)),
+            })
+        };
+        let inputs = types
+            .inputs
+            .iter()
+            .enumerate()
+            .map(|argument| place("input", argument));
+        let inputs = inputs.collect::<Result<Vec<_>>>()?;
+        let outputs = types
+            .outputs
+            .iter()
+            .enumerate()
+            .map(|argument| place("output", argument));
+        let outputs = outputs.collect::<Result<Vec<_>>>()?;
+        Arguments::new(layout, inputs, outputs)
+    }
+
+    /// Memory for these arguments.
+    pub(crate) fn for_values(
+        types: &ArgumentTypes,
+        inputs: &[Input<'_>],
+        outputs: &[Output<'_>],
+    ) -> Result<Arguments> {
+        expect_count("inputs", inputs.len(), types.inputs.len())?;
+        expect_count("outputs", outputs.len(), types.outputs.len())?;
+        let mut layout = Layout::default();
+        let mut in_places = Vec::with_capacity(inputs.len());
+        for (index, (input, ty)) in inputs.iter().zip(types.inputs.iter()).enumerate() {
+            expect_fit("input", index, (input.fills, input.rust_type), ty.operand_type())?;
+            in_places.push(Place {
+                operand_type: ty.operand_type(),
+                dimensions: input.dimensions,
+                range: input.length().map(|length| layout.add(length)),
+            });
+        }
+        let mut out_places = Vec::with_capacity(outputs.len());
+        for (index, (output, ty)) in outputs.iter().zip(types.outputs.iter()).enumerate() {
+            expect_fit(
+                "output",
+                index,
+                (output.fills, output.rust_type),
+                ty.operand_type(),
+            )?;
+            out_places.push(Place {
+                operand_type: ty.operand_type(),
+                dimensions: Shape::SCALAR,
+                range: Some(layout.add(output.bytes.len())),
+            });
+        }
+        Arguments::new(layout, in_places, out_places)
+    }
+
+    fn new(layout: Layout, inputs: Vec<Place>, outputs: Vec<Place>) -> Result<Arguments> {
+        let memory = Memory::new(layout.end.max(1))?;
+        let mut request = Request::new();
+        for place in &inputs {
+            request = match &place.range {
+                Some(range) => request.input_with_dimensions(&memory, range.clone(), place.dimensions.dims()),
+                None => request.omitted_input(),
+            };
+        }
+        for range in outputs.iter().filter_map(|place| place.range.clone()) {
+            request = request.output(&memory, range);
+        }
+        Ok(Arguments {
+            memory,
+            request,
+            inputs,
+            outputs,
+        })
+    }
+
+    /// The request that executes with these arguments.
+    #[must_use]
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// The memory that holds them all.
+    #[must_use]
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Sets an input.
+    ///
+    /// # Errors
+    /// There is no such input, it has another number of bytes, or the values' type cannot fill it.
+    pub fn write<T: Element>(&mut self, input: usize, values: &[T]) -> Result<()> {
+        let range = place(
+            "input",
+            &self.inputs,
+            input,
+            size_of_val(values),
+            (T::fills, std::any::type_name::<T>()),
+        )?;
+        self.memory.write(range.start, values)
+    }
+
+    /// Reads an output.
+    ///
+    /// # Errors
+    /// There is no such output, or its bytes are not of this type.
+    pub fn read<T: Element>(&self, output: usize) -> Result<Vec<T>> {
+        let count = self.outputs.get(output).and_then(|place| place.range.as_ref());
+        let bytes = count.map_or(0, |range| (range.end - range.start) as usize);
+        let range = place(
+            "output",
+            &self.outputs,
+            output,
+            bytes,
+            (T::fills, std::any::type_name::<T>()),
+        )?;
+        self.memory.read(range.start, bytes / size_of::<T>())
+    }
+
+    /// Copies an output into `values`.
+    ///
+    /// # Errors
+    /// There is no such output, it has another number of bytes, or they are not of this type.
+    pub fn read_into<T: Element>(&self, output: usize, values: &mut [T]) -> Result<()> {
+        let size = size_of_val(values);
+        let range = place(
+            "output",
+            &self.outputs,
+            output,
+            size,
+            (T::fills, std::any::type_name::<T>()),
+        )?;
+        self.memory.read_at(range.start, bytemuck::cast_slice_mut(values))
+    }
+
+    /// Whether these arguments have the layout that the values need.
+    #[inline]
+    pub(crate) fn fits(&self, inputs: &[Input<'_>], outputs: &[Output<'_>]) -> bool {
+        inputs.len() == self.inputs.len()
+            && outputs.len() == self.outputs.len()
+            && inputs.iter().zip(&self.inputs).all(|(input, place)| {
+                input.length() == place.length()
+                    && input.dimensions == place.dimensions
+                    && (input.fills)(place.operand_type)
+            })
+            && outputs.iter().zip(&self.outputs).all(|(output, place)| {
+                Some(output.bytes.len()) == place.length() && (output.fills)(place.operand_type)
+            })
+    }
+
+    /// Copies inputs of this layout in.
+    pub(crate) fn write_all(&mut self, inputs: &[Input<'_>]) -> Result<()> {
+        for (input, place) in inputs.iter().zip(&self.inputs) {
+            if let (Some(bytes), Some(range)) = (input.bytes, &place.range) {
+                self.memory.write_at(range.start, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies outputs of this layout out, as far as they were written.
+    pub(crate) fn read_all(&self, completed: &Completed, outputs: &mut [Output<'_>]) -> Result<()> {
+        for (index, (output, place)) in outputs.iter_mut().zip(&self.outputs).enumerate() {
+            let Some(range) = &place.range else { continue };
+            let written = completed.output_shapes.get(index).and_then(|shape| {
+                let shape = Shape::new(&shape.dimensions).ok()?;
+                shape
+                    .byte_size(place.operand_type.element_size())
+                    .ok()
+                    .filter(|&size| size > 0)
+            });
+            let length = written.map_or(output.bytes.len(), |written| written.min(output.bytes.len()));
+            self.memory.read_at(range.start, &mut output.bytes[..length])?;
+        }
+        Ok(())
+    }
+}
+
+impl Place {
+    #[inline]
+    fn length(&self) -> Option<usize> {
+        self.range
+            .as_ref()
+            .map(|range| (range.end - range.start) as usize)
+    }
+}
+
+/// Argument after argument, each on cache lines of its own.
+#[derive(Default)]
+struct Layout {
+    end: u64,
+}
+
+impl Layout {
+    fn add(&mut self, size: usize) -> Range<u64> {
+        let start = self.end;
+        let end = start.saturating_add(size as u64);
+        // An argument has at least one line, so that no two have the same place, of which nothing could be told apart.
+        let padded = end
+            .max(start.saturating_add(1))
+            .checked_next_multiple_of(ALIGNMENT as u64);
+        self.end = padded.unwrap_or(u64::MAX);
+        start..end
+    }
+}
+
+fn expect_count(what: &str, count: usize, expected: usize) -> Result<()> {
+    if count == expected {
+        return Ok(());
+    }
+    Err(Error::argument(format!(
+        "{count} {what} were given, the model has {expected}"
+    )))
+}
+
+fn expect_fit(
+    what: &str,
+    index: usize,
+    (fills, rust_type): (fn(OperandType) -> bool, &str),
+    operand_type: OperandType,
+) -> Result<()> {
+    if fills(operand_type) {
+        return Ok(());
+    }
+    Err(Error::argument(format!(
+        "{what} {index} is {operand_type}, which {rust_type} cannot fill"
+    )))
+}
+
+/// The place of one argument, if values of this size and type belong there.
+fn place(
+    what: &str,
+    places: &[Place],
+    index: usize,
+    size: usize,
+    element: (fn(OperandType) -> bool, &str),
+) -> Result<Range<u64>> {
+    let place = places.get(index).ok_or_else(|| {
+        Error::argument(format!(
+            "there is no {what} {index}, the model has {}",
+            places.len()
+        ))
+    })?;
+    expect_fit(what, index, element, place.operand_type)?;
+    match &place.range {
+        Some(range) if range.end - range.start == size as u64 => Ok(range.clone()),
+        Some(range) => Err(Error::argument(format!(
+            "{what} {index} has {} bytes, the values have {size}",
+            range.end - range.start
+        ))),
+        None => Err(Error::argument(format!("{what} {index} is left out"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::OutputShape;
+
+    use super::*;
+
+    fn types() -> ArgumentTypes {
+        ArgumentTypes {
+            inputs: [TensorType::float32(&[3]), TensorType::int32(&[0])].into(),
+            outputs: [TensorType::float32(&[0])].into(),
+        }
+    }
+
+    #[test]
+    fn values_are_laid_out_on_lines_of_their_own() {
+        let mut room = [0.0_f32; 4];
+        let outputs = [Output::from(&mut room)];
+        let inputs = [
+            Input::from(&[1.0_f32, 2.0, 3.0]),
+            Input::from(&[7_i32]).with_dimensions(&[1]),
+        ];
+        let mut arguments = Arguments::for_values(&types(), &inputs, &outputs).unwrap();
+        assert!(arguments.fits(&inputs, &outputs));
+        arguments.write_all(&inputs).unwrap();
+        assert_eq!(arguments.memory().read::<f32>(0, 3).unwrap(), [1.0, 2.0, 3.0]);
+        assert_eq!(arguments.memory().read::<i32>(64, 1).unwrap(), [7]);
+        let hal = arguments.request().hal();
+        assert_eq!(hal.inputs[1].dimensions, [1]);
+        assert_eq!(
+            (hal.outputs[0].location.offset, hal.outputs[0].location.length),
+            (128, 16)
+        );
+        let longer = [inputs[0], Input::from(&[7_i32, 8]).with_dimensions(&[2])];
+        assert!(!arguments.fits(&longer, &outputs));
+        assert!(!arguments.fits(&[inputs[0], Input::omitted()], &outputs));
+    }
+
+    #[test]
+    fn outputs_are_read_as_far_as_they_were_written() {
+        let mut room = [9.0_f32; 4];
+        let inputs = [Input::from(&[0.0_f32; 3]), Input::omitted()];
+        let arguments = Arguments::for_values(&types(), &inputs, &[Output::from(&mut room)]).unwrap();
+        arguments.memory().write(64, &[1.0_f32, 2.0, 3.0, 4.0]).unwrap();
+        let completed = Completed {
+            output_shapes: vec![OutputShape {
+                dimensions: vec![2],
+                is_sufficient: true,
+            }],
+            ..Completed::default()
+        };
+        arguments
+            .read_all(&completed, &mut [Output::from(&mut room)])
+            .unwrap();
+        assert_eq!(room, [1.0, 2.0, 9.0, 9.0]);
+    }
+
+    #[test]
+    fn wrong_types_counts_and_sizes_are_named() {
+        let mut room = [0_i32; 1];
+        let right = [Input::from(&[0.0_f32; 3]), Input::omitted()];
+        let error = |inputs: &[Input<'_>], room: &mut [i32]| {
+            Arguments::for_values(&types(), inputs, &[Output::from(room)])
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(error(&right, &mut room).contains("output 0 is TENSOR_FLOAT32, which i32"));
+        assert!(error(&right[..1], &mut room).contains("1 inputs were given, the model has 2"));
+        let unknown = Arguments::for_types(&types()).unwrap_err().to_string();
+        assert!(
+            unknown.contains("input 1, TENSOR_INT32 with dimensions [0]"),
+            "{unknown}"
+        );
+
+        let known = ArgumentTypes {
+            inputs: [TensorType::float32(&[3])].into(),
+            outputs: [TensorType::float32(&[2])].into(),
+        };
+        let mut arguments = Arguments::for_types(&known).unwrap();
+        assert!(
+            arguments
+                .write(0, &[1.0_f32; 2])
+                .unwrap_err()
+                .to_string()
+                .contains("12 bytes")
+        );
+        assert!(
+            arguments
+                .write(1, &[1.0_f32; 3])
+                .unwrap_err()
+                .to_string()
+                .contains("no input 1")
+        );
+        assert!(arguments.read::<i32>(0).is_err());
+        assert_eq!(arguments.read::<f32>(0).unwrap(), [0.0; 2]);
+    }
+}

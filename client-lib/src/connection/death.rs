@@ -1,0 +1,188 @@
+//! How a connection ends, and finding out why.
+
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use nnhal::sys::pidfd;
+use nnhal::time::{Clock, Deadline, MonotonicClock};
+use nnhal::wire::{CauseOfDeath, Inbox, Message};
+
+use super::Link;
+use crate::error::Death;
+use crate::{Error, ErrorKind};
+
+/// How long the supervisor may take to tell how its worker ended. It is told by a signal at the same moment as this
+/// side, so it takes a fraction of this, unless it is dead or stopped.
+const OBITUARY_TIMEOUT: Duration = Duration::from_millis(15);
+
+/// How long after the end of the connection the process behind it may take to end, for its exit status.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(5);
+
+/// How long a caller waits for the watcher to find out why the connection has ended: far longer than it takes.
+const FIND_OUT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Why a connection has ended.
+#[derive(Clone, Debug)]
+pub(crate) enum Ending {
+    /// The worker is dead, or has closed the connection.
+    Death(Arc<Death>),
+    /// The worker broke the protocol, so that this side has closed it.
+    Protocol(String),
+}
+
+/// What a reader found that ends the connection.
+#[derive(Clone, Debug)]
+pub(super) enum Trouble {
+    /// The connection is closed, or the worker is dead.
+    Gone,
+    /// The worker broke the protocol.
+    Protocol(String),
+}
+
+/// What the worker and its supervisor have said about the end.
+#[derive(Debug, Default)]
+pub(super) struct Farewell {
+    pub(super) goodbye: Option<String>,
+    pub(super) obituary: Option<(CauseOfDeath, String)>,
+}
+
+impl Link {
+    /// The error of a call that cannot be answered any more.
+    pub(crate) fn ended_error(&self, call: &'static str) -> Error {
+        match self.ending.get() {
+            Some(Ending::Death(death)) => ErrorKind::DeadObject {
+                call,
+                death: Arc::clone(death),
+            }
+            .into(),
+            Some(Ending::Protocol(message)) => ErrorKind::Protocol {
+                process: self.worker,
+                message: message.clone(),
+            }
+            .into(),
+            None => ErrorKind::DeadObject {
+                call,
+                death: Arc::new(self.death_of_unknown_cause()),
+            }
+            .into(),
+        }
+    }
+
+    /// The error of every further call, once the connection has ended.
+    pub(crate) fn ended_with(&self) -> Option<Error> {
+        self.ending.get().map(|_| self.ended_error("the call"))
+    }
+
+    /// Waits until it is known why the connection has ended, which it has, and returns the error for `call`.
+    pub(crate) fn wait_for_end(&self, call: &'static str) -> Error {
+        self.ring_bell();
+        let calls = self.lock();
+        let waited = self
+            .ended
+            .wait_timeout_while(calls, FIND_OUT_TIMEOUT, |calls| !calls.has_ended);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        self.ended_error(call)
+    }
+
+    fn death_of_unknown_cause(&self) -> Death {
+        Death {
+            process: self.worker,
+            cause: None,
+            last_words: String::new(),
+        }
+    }
+
+    /// Ends every call, with the reason.
+    pub(super) fn end(&self, trouble: Trouble) {
+        let ending = match trouble {
+            Trouble::Gone => Ending::Death(Arc::new(self.find_out())),
+            Trouble::Protocol(message) => {
+                self.socket.shutdown();
+                Ending::Protocol(message)
+            }
+        };
+        tracing::debug!(device = %self.name, ?ending, "connection ended");
+        // The watcher alone ends a connection, once.
+        let _ = self.ending.set(ending);
+        let (effects, listeners) = self.lock().end(|| self.ended_error("the call"));
+        for listener in listeners {
+            listener.connection_ended();
+        }
+        effects.happen(self);
+        self.ended.notify_all();
+    }
+
+    /// Finds out how the worker ended: from what it said, from its supervisor, or from the kernel.
+    fn find_out(&self) -> Death {
+        let mut farewell = Farewell::default();
+        // Who reads gives the inbox up as soon as it sees the end, which is now.
+        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        self.read_farewell(&mut inbox, &mut farewell);
+        drop(inbox);
+        let mut calls = self.lock();
+        let goodbye = farewell.goodbye.or(calls.farewell.goodbye.take());
+        let obituary = farewell.obituary.or(calls.farewell.obituary.take());
+        drop(calls);
+        let (cause, last_words) = match obituary {
+            Some((cause, last_words)) => (Some(cause), last_words),
+            None => (self.exit_status().map(cause_of), String::new()),
+        };
+        let last_words = if last_words.is_empty() {
+            goodbye.unwrap_or_default()
+        } else {
+            last_words
+        };
+        Death {
+            process: self.worker,
+            cause,
+            last_words,
+        }
+    }
+
+    /// Reads what is left on the socket, up to the obituary. Answers that came in time still count.
+    fn read_farewell(&self, inbox: &mut Inbox, farewell: &mut Farewell) {
+        if self.lock().farewell.obituary.is_some() {
+            return;
+        }
+        let deadline = Deadline::after(MonotonicClock.now(), OBITUARY_TIMEOUT);
+        while let Ok((message, fds)) = inbox.receive::<Message>(&self.socket, deadline) {
+            match message {
+                Message::Obituary(obituary) => {
+                    farewell.obituary = Some((obituary.cause, obituary.last_words));
+                    return;
+                }
+                Message::Goodbye { reason } => farewell.goodbye = Some(reason),
+                message => {
+                    if self.dispatch(message, fds).is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The worker's exit status, from the kernel: the supervisor cannot tell if it is dead itself.
+    fn exit_status(&self) -> Option<ExitStatus> {
+        let pidfd = self.pidfd.as_ref()?.as_fd();
+        let deadline = Deadline::after(MonotonicClock.now(), EXIT_TIMEOUT);
+        if !pidfd::wait_for_end(pidfd, deadline).ok()? {
+            return None;
+        }
+        pidfd::exit_status(pidfd)
+    }
+}
+
+fn cause_of(status: ExitStatus) -> CauseOfDeath {
+    match status.signal() {
+        Some(signal) => CauseOfDeath::Killed {
+            signal,
+            core_dumped: status.core_dumped(),
+        },
+        None => CauseOfDeath::Exited {
+            code: status.code().unwrap_or_default(),
+        },
+    }
+}

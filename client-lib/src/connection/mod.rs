@@ -1,0 +1,269 @@
+//! One connection to one worker, and everyone in this process who waits for it.
+//!
+//! A call is a message under an id, and an entry in [`Calls`] until all its answers are there. Whoever waits for an
+//! answer reads the socket itself, one at a time (the *reader*), and hands out what belongs to others; so a synchronous
+//! call costs no detour through another thread. Answers that nobody waits for, and the end of the worker, are the
+//! watcher thread's business. It sleeps in the kernel until something happens: no deadline wakes it.
+
+mod calls;
+mod death;
+mod open;
+mod receive;
+#[cfg(test)]
+mod tests;
+mod watcher;
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::thread::JoinHandle;
+
+use nnhal::hal::{DeviceInfo, OutputShape};
+use nnhal::sys::eventfd;
+use nnhal::sys::fork::ForkStamp;
+use nnhal::sys::socket;
+use nnhal::time::Deadline;
+use nnhal::wire::{self, Call, Envelope, Failure, Inbox, Object, Reply};
+
+pub(crate) use calls::{Answer, PendingCall};
+use calls::{Callbacks, Calls, Interest};
+pub(crate) use death::Ending;
+
+use crate::private_driver::PrivateDriver;
+use crate::{Error, ErrorKind, Process, Result};
+
+/// The client's end of a connection. Dropping the last handle ends the connection and with it the worker.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    link: Arc<Link>,
+    watcher: Option<JoinHandle<()>>,
+    /// After the link, so that the connection is closed before the driver is told to end.
+    driver: Option<Arc<PrivateDriver>>,
+}
+
+/// What the handles, the callers and the watcher share.
+#[derive(Debug)]
+pub(crate) struct Link {
+    socket: socket::Connection,
+    /// Wakes the watcher.
+    bell: OwnedFd,
+    /// Becomes readable when the worker ends.
+    pidfd: Option<OwnedFd>,
+    device: Arc<DeviceInfo>,
+    name: Arc<str>,
+    worker: Process,
+    supervisor: Process,
+    stamp: ForkStamp,
+    next_id: AtomicU64,
+    calls: Mutex<Calls>,
+    /// Told when the connection has ended.
+    ended: Condvar,
+    /// Held by the reader.
+    inbox: Mutex<Inbox>,
+    ending: OnceLock<Ending>,
+    callbacks: Callbacks,
+}
+
+/// What is told when the connection ends.
+pub(crate) trait EndListener: Send + Sync + std::fmt::Debug {
+    /// The connection has ended; [`Link::ending`] says why.
+    fn connection_ended(&self);
+}
+
+impl Connection {
+    /// The device behind the connection.
+    pub(crate) fn device(&self) -> &Arc<DeviceInfo> {
+        &self.link.device
+    }
+
+    /// The process that serves this connection.
+    pub(crate) fn worker(&self) -> Process {
+        self.link.worker
+    }
+
+    /// The process that accepted it.
+    pub(crate) fn supervisor(&self) -> Process {
+        self.link.supervisor
+    }
+
+    /// The private driver that serves it, if one does.
+    pub(crate) fn driver(&self) -> Option<&Arc<PrivateDriver>> {
+        self.driver.as_ref()
+    }
+
+    pub(crate) fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if !self.link.stamp.is_current() {
+            // A forked child has no watcher, and the connection is its parent's.
+            return;
+        }
+        self.link.lock().is_stopping = true;
+        self.link.ring_bell();
+        let Some(watcher) = self.watcher.take() else {
+            return;
+        };
+        // The last handle may have been in a waker or a callback that the watcher itself runs.
+        if watcher.thread().id() != std::thread::current().id() && watcher.join().is_err() {
+            tracing::error!("the thread that watched a driver's worker panicked");
+        }
+    }
+}
+
+impl Link {
+    /// The worker that answers.
+    pub(crate) fn worker(&self) -> Process {
+        self.worker
+    }
+
+    /// Refuses use by another process than the one that made the connection.
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.stamp.is_current() {
+            Ok(())
+        } else {
+            Err(ErrorKind::Forked.into())
+        }
+    }
+
+    /// Makes a call and waits for its reply.
+    ///
+    /// # Errors
+    /// The driver's refusal; the end of the worker; the deadline.
+    pub(crate) fn call(&self, call: Call, fds: &[BorrowedFd<'_>], deadline: Deadline) -> Result<Answer> {
+        let name = call.name();
+        let id = self.begin(call, fds, Interest::Reply, deadline)?;
+        let result = self.wait(id, name, Interest::Reply, deadline);
+        if result.is_err() {
+            self.abandon(id);
+            return Err(result.err().unwrap_or_else(|| self.ended_error(name)));
+        }
+        let entry = self.lock().remove(id).ok_or_else(|| self.ended_error(name))?;
+        entry.into_reply(self, name)
+    }
+
+    /// Makes a call whose reply nobody waits for. What goes wrong with it matters to nobody either.
+    pub(crate) fn tell(&self, call: Call) {
+        if self.stamp.is_current()
+            && self
+                .begin(call, &[], Interest::None, Deadline::from_raw(0))
+                .is_ok()
+        {
+            self.attend_unattended();
+        }
+    }
+
+    /// Gives up an object of the worker.
+    pub(crate) fn release(&self, object: Object) {
+        self.tell(Call::Release { object });
+    }
+
+    /// Makes a call that is launched first and ends later. Returns once it has been launched.
+    ///
+    /// # Errors
+    /// As [`Link::call`], the refusal to launch included.
+    pub(crate) fn launch(
+        self: &Arc<Self>,
+        call: Call,
+        fds: &[BorrowedFd<'_>],
+        keep: calls::Keep,
+        deadline: Deadline,
+    ) -> Result<PendingCall> {
+        let name = call.name();
+        let id = self.begin(call, fds, Interest::Event, deadline)?;
+        // From here on dropping it gives the call up.
+        let pending = PendingCall::new(Arc::clone(self), id, name);
+        self.wait(id, name, Interest::Reply, deadline)?;
+        self.lock().keep(id, keep);
+        let refusal = match self.lock().take_reply(id) {
+            Some(Ok((Reply::Launched, _))) => return Ok(pending),
+            Some(Ok((reply, _))) => self.misplaced(name, &reply),
+            Some(Err(failure)) => self.status(name, failure, Vec::new()),
+            None => self.ended_error(name),
+        };
+        pending.forget();
+        Err(refusal)
+    }
+
+    /// Sends a call and enters it among those to be answered.
+    fn begin(
+        &self,
+        call: Call,
+        fds: &[BorrowedFd<'_>],
+        interest: Interest,
+        deadline: Deadline,
+    ) -> Result<u64> {
+        self.check_process()?;
+        let name = call.name();
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        self.lock()
+            .add(id, interest)
+            .map_err(|()| self.ended_error(name))?;
+        let envelope = Envelope { id, call };
+        match wire::send(&self.socket, &envelope, fds, deadline) {
+            Ok(()) => Ok(id),
+            Err(error) => {
+                self.lock().remove(id);
+                if error.is_closed() {
+                    Err(self.wait_for_end(name))
+                } else {
+                    Err(Error::channel(name, self.worker)(error))
+                }
+            }
+        }
+    }
+
+    /// The error for a status of the HAL from the driver.
+    pub(crate) fn status(
+        &self,
+        call: &'static str,
+        failure: Failure,
+        output_shapes: Vec<OutputShape>,
+    ) -> Error {
+        ErrorKind::Status {
+            call,
+            device: Arc::clone(&self.name),
+            process: self.worker,
+            failure,
+            output_shapes,
+        }
+        .into()
+    }
+
+    /// The error for an answer that does not belong to the call.
+    pub(crate) fn misplaced(&self, call: &'static str, answer: &dyn std::fmt::Debug) -> Error {
+        let mut answer = format!("{answer:?}");
+        answer.truncate(answer.floor_char_boundary(200));
+        ErrorKind::Protocol {
+            process: self.worker,
+            message: format!("it answered {call} with {answer}"),
+        }
+        .into()
+    }
+
+    /// Has `listener` told when the connection ends; at once if it has.
+    pub(crate) fn on_end(&self, listener: Weak<dyn EndListener>) {
+        let mut calls = self.lock();
+        calls.listeners.retain(|known| known.strong_count() > 0);
+        calls.listeners.push(Weak::clone(&listener));
+        let has_ended = calls.has_ended;
+        drop(calls);
+        if has_ended && let Some(listener) = listener.upgrade() {
+            listener.connection_ended();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Calls> {
+        // A panic elsewhere leaves the table whole: it is changed by single steps.
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ring_bell(&self) {
+        // A full counter is a bell that rings already; nothing else can go wrong with an own eventfd.
+        let _ = eventfd::add(&self.bell, 1);
+    }
+}

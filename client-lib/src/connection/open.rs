@@ -1,0 +1,134 @@
+//! Making a connection: the handshake.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+
+use nnhal::sys::fork::ForkStamp;
+use nnhal::sys::socket::{self, SocketError};
+use nnhal::sys::{eventfd, peer};
+use nnhal::time::Deadline;
+use nnhal::wire::handshake::{self, HandshakeError, VERSIONS};
+use nnhal::wire::{Inbox, Welcome};
+
+use super::calls::{Callbacks, Calls};
+use super::{Connection, Link, watcher};
+use crate::error::Death;
+use crate::private_driver::PrivateDriver;
+use crate::{Error, ErrorKind, Process, Result, Role};
+
+/// What the driver said in the handshake.
+struct Greeting {
+    welcome: Welcome,
+    pidfd: Option<OwnedFd>,
+    inbox: Inbox,
+}
+
+impl Connection {
+    /// Connects to the socket of a device and agrees on a version with the driver.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Connect`], [`ErrorKind::Handshake`], [`ErrorKind::TimedOut`], [`ErrorKind::DeadObject`] if the
+    /// driver ends meanwhile, [`ErrorKind::Thread`].
+    pub(crate) fn open(
+        path: &Path,
+        deadline: Deadline,
+        driver: Option<Arc<PrivateDriver>>,
+    ) -> Result<Arc<Connection>> {
+        let stamp = ForkStamp::take();
+        let failed = |source| ErrorKind::Connect {
+            path: path.to_owned(),
+            source: Arc::new(source),
+        };
+        let socket = socket::Connection::connect(path, deadline).map_err(failed)?;
+        let greeting = greet(&socket, path, deadline)?;
+        let welcome = greeting.welcome;
+        let link = Arc::new(Link {
+            bell: eventfd::create().map_err(Error::system("make an eventfd for the connection"))?,
+            socket,
+            pidfd: greeting.pidfd,
+            name: welcome.device.name.as_str().into(),
+            device: Arc::new(welcome.device),
+            worker: Process {
+                role: Role::Worker,
+                pid: welcome.worker_pid,
+            },
+            supervisor: Process {
+                role: Role::Supervisor,
+                pid: welcome.supervisor_pid,
+            },
+            stamp,
+            next_id: AtomicU64::new(1),
+            calls: Mutex::new(Calls::default()),
+            ended: Condvar::new(),
+            inbox: Mutex::new(greeting.inbox),
+            ending: OnceLock::new(),
+            callbacks: Callbacks::default(),
+        });
+        let watched = Arc::clone(&link);
+        let watcher = std::thread::Builder::new()
+            .name("nnhal-watch".into())
+            .spawn(move || watcher::watch(&watched))
+            .map_err(|source| ErrorKind::Thread {
+                source: Arc::new(source),
+            })?;
+        Ok(Arc::new(Connection {
+            link,
+            watcher: Some(watcher),
+            driver,
+        }))
+    }
+}
+
+fn greet(socket: &socket::Connection, path: &Path, deadline: Deadline) -> Result<Greeting> {
+    const CALL: &str = "the handshake";
+    let pid = peer::identify(socket).map_or(0, |peer| u32::try_from(peer.pid).unwrap_or_default());
+    let supervisor = Process {
+        role: Role::Supervisor,
+        pid,
+    };
+    let failed = |error| match error {
+        SocketError::TimedOut { .. } => Error::from(ErrorKind::TimedOut {
+            call: CALL,
+            process: supervisor,
+        }),
+        SocketError::Closed => {
+            let death = Death {
+                process: supervisor,
+                cause: None,
+                last_words: String::new(),
+            };
+            ErrorKind::DeadObject {
+                call: CALL,
+                death: Arc::new(death),
+            }
+            .into()
+        }
+        error => ErrorKind::Connect {
+            path: path.to_owned(),
+            source: Arc::new(error),
+        }
+        .into(),
+    };
+    let refused = |source: HandshakeError| {
+        Error::from(ErrorKind::Handshake {
+            path: path.to_owned(),
+            source: Arc::new(source),
+        })
+    };
+    socket
+        .send(&handshake::hello(VERSIONS), &[], deadline)
+        .map_err(failed)?;
+    let mut inbox = Inbox::new();
+    let (bytes, mut fds) = inbox.receive_bytes(socket, deadline).map_err(failed)?;
+    let (_version, welcome) = handshake::read_answer(bytes, VERSIONS).map_err(refused)?;
+    if fds.len() != usize::from(welcome.has_pidfd) {
+        return Err(refused(HandshakeError::NotNnhal));
+    }
+    Ok(Greeting {
+        welcome,
+        pidfd: fds.pop(),
+        inbox,
+    })
+}

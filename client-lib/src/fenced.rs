@@ -1,0 +1,192 @@
+//! Fenced executions: HAL `executeFenced`.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Weak};
+
+use nnhal::fence::{Fence, FenceState};
+use nnhal::sys::eventfd;
+use nnhal::time::Deadline;
+use nnhal::wire::{self, Call, ExecuteFenced, ExecutionHandle, FenceArgument, FencedLimits, Object, Reply};
+
+use crate::connection::{Connection, EndListener};
+use crate::device::call_deadline;
+use crate::execution::nanoseconds;
+use crate::{Error, ErrorKind, ExecuteOptions, PreparedModel, Request, Result, Timing};
+
+/// Something that a fenced execution waits for before it starts.
+#[derive(Clone, Copy, Debug)]
+pub enum WaitFor<'a> {
+    /// A fence of any process, or anything else that polls readable when it is done.
+    Fence(&'a Fence),
+    /// Another fenced execution. If both run in the same worker no kernel is involved, and a failure of the one is a
+    /// failure of the other at once.
+    Execution(&'a FencedExecution),
+}
+
+/// A fenced execution that was launched. Clones are handles on the same execution, which goes on without them.
+#[derive(Clone, Debug)]
+pub struct FencedExecution {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    connection: Arc<Connection>,
+    handle: ExecutionHandle,
+    fence: Option<Fence>,
+    /// Holds the memories.
+    _request: Request,
+}
+
+/// How long a fenced execution took, in microseconds; `u64::MAX` where it was not measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FencedTiming {
+    /// From the call to the signal.
+    pub launched: Timing,
+    /// From the last signal that it waited for to its own.
+    pub fenced: Timing,
+}
+
+impl PreparedModel {
+    /// HAL `executeFenced`: launches an execution that starts when everything in `wait_for` is done, and whose end is a
+    /// fence that any process can wait for. All output dimensions must be known.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for what is wrong with the request or the fences, one of which may have failed already.
+    pub fn execute_fenced(
+        &self,
+        request: &Request,
+        wait_for: &[WaitFor<'_>],
+        options: &ExecuteOptions,
+    ) -> Result<FencedExecution> {
+        let connection = self.connection();
+        let mut fds = Vec::new();
+        let arguments = wait_for
+            .iter()
+            .filter_map(|wait_for| wait_for.argument(connection, &mut fds));
+        let wait_for = arguments.collect();
+        let call = Call::ExecuteFenced(ExecuteFenced {
+            prepared_model: self.handle_on(connection)?,
+            request: request.on_wire(connection, call_deadline())?,
+            wait_for,
+            measure: options.measure,
+            limits: FencedLimits {
+                deadline_ns: options.deadline.to_hal(),
+                loop_timeout_ns: options.loop_timeout_ns(),
+                duration_ns: options.duration.map(nanoseconds),
+            },
+        });
+        let (name, link) = (call.name(), connection.link());
+        let (started, mut fds) = match link.call(call, &fds, call_deadline())? {
+            (Reply::Fenced(started), fds) => (started, fds),
+            (other, _) => return Err(link.misplaced(name, &other)),
+        };
+        let fence = fds.pop().map(Fence::from_fd).transpose();
+        let fence = fence.map_err(|error| link.misplaced(name, &error))?;
+        let inner = Arc::new(Inner {
+            connection: Arc::clone(connection),
+            handle: started.execution,
+            fence,
+            _request: request.clone(),
+        });
+        if inner.fence.is_some() {
+            let listener: Weak<dyn EndListener> = Arc::downgrade(&inner) as _;
+            link.on_end(listener);
+        }
+        Ok(FencedExecution { inner })
+    }
+}
+
+impl<'a> WaitFor<'a> {
+    /// The argument of the call and the descriptor that goes with it; nothing for what is known to be done.
+    fn argument(self, connection: &Arc<Connection>, fds: &mut Vec<BorrowedFd<'a>>) -> Option<FenceArgument> {
+        let fence = match self {
+            WaitFor::Fence(fence) => fence,
+            WaitFor::Execution(execution) if Arc::ptr_eq(&execution.inner.connection, connection) => {
+                return Some(FenceArgument::Execution(execution.inner.handle));
+            }
+            WaitFor::Execution(execution) => execution.inner.fence.as_ref()?,
+        };
+        fds.push(fence.as_fd());
+        Some(FenceArgument::Attached { fds: 1 })
+    }
+}
+
+impl FencedExecution {
+    /// The fence that is signalled when the execution has ended, for this process or, by its descriptor, for others.
+    /// `None` if it had ended before the call returned. If the worker dies the fence fails.
+    #[must_use]
+    pub fn fence(&self) -> Option<&Fence> {
+        self.inner.fence.as_ref()
+    }
+
+    /// Waits for the end and tells the outcome.
+    ///
+    /// # Errors
+    /// The status of the execution; [`ErrorKind::TimedOut`], after which it can be waited for again.
+    pub fn wait(&self, deadline: Deadline) -> Result<FencedTiming> {
+        const CALL: &str = "ExecuteFenced";
+        let link = self.inner.connection.link();
+        link.check_process()?;
+        if let Some(fence) = &self.inner.fence {
+            let state = fence
+                .wait(deadline)
+                .map_err(|error| link.misplaced(CALL, &error))?;
+            if state == FenceState::Pending {
+                return Err(ErrorKind::TimedOut {
+                    call: CALL,
+                    process: link.worker(),
+                }
+                .into());
+            }
+        }
+        self.info()
+    }
+
+    /// HAL `getExecutionInfo`: the outcome of an execution that has ended.
+    ///
+    /// # Errors
+    /// The status of the execution; `GENERAL_FAILURE` if it has not ended yet.
+    pub fn info(&self) -> Result<FencedTiming> {
+        let link = self.inner.connection.link();
+        let call = Call::GetExecutionInfo {
+            execution: self.inner.handle,
+        };
+        let name = call.name();
+        let info: wire::ExecutionInfo = match link.call(call, &[], call_deadline())? {
+            (Reply::ExecutionInfo(info), _) => info,
+            (other, _) => return Err(link.misplaced(name, &other)),
+        };
+        match info.result {
+            Ok(()) => Ok(FencedTiming {
+                launched: info.timing_launched,
+                fenced: info.timing_fenced,
+            }),
+            Err(failure) => Err(self.failed(failure)),
+        }
+    }
+
+    fn failed(&self, failure: wire::Failure) -> Error {
+        self.inner
+            .connection
+            .link()
+            .status("ExecuteFenced", failure, Vec::new())
+    }
+}
+
+impl EndListener for Inner {
+    /// Nobody else will signal it, and others wait for it.
+    fn connection_ended(&self) {
+        let Some(fence) = &self.fence else { return };
+        if matches!(fence.state(), Ok(FenceState::Pending)) {
+            // A descriptor that is no eventfd is its driver's to end.
+            let _ = eventfd::add(fence, eventfd::MAX_COUNT);
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.connection.link().release(Object::Execution(self.handle));
+    }
+}

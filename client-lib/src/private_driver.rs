@@ -1,0 +1,338 @@
+//! A driver of this process's own, for when none runs.
+//!
+//! It is started with `--private`: its sockets are in a directory of its own that nobody else can enter, it says
+//! `ready` on its standard output, and it ends, and takes its workers and its directory with it, when its standard
+//! input closes. That happens when the last handle on it is dropped, and also when this process ends in any other way.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::poll::PollFlags;
+use nnhal::sys::fork::ForkStamp;
+use nnhal::sys::{pidfd, poll};
+use nnhal::time::{Clock, Deadline, MonotonicClock};
+use tempfile::TempDir;
+
+use crate::{Error, ErrorKind, Result};
+
+/// Names the driver's executable, if set and not empty.
+pub const DRIVER_VARIABLE: &str = "NNHAL_DRIVER";
+
+/// The daemon's executable.
+const DAEMON: &str = "nnhald";
+
+/// How long a driver may take until clients can connect.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long a driver that nobody uses any more may take to end before it is killed.
+const END_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How much of what a driver says before it is ready goes into an error message, in bytes.
+const MAX_MESSAGE: usize = 2048;
+
+/// How to start a driver: an executable, and the arguments before the driver's own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct DriverCommand {
+    /// The executable.
+    pub(crate) executable: PathBuf,
+    /// Arguments that come first, for an executable that is more than a driver.
+    pub(crate) arguments: Vec<OsString>,
+}
+
+/// Where to find the executable of a private driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum DriverChoice {
+    /// [`DRIVER_VARIABLE`], else [`DAEMON`] beside this executable, else on the `PATH`.
+    #[default]
+    Search,
+    /// [`DRIVER_VARIABLE`], else this one.
+    Unless(DriverCommand),
+    /// This one.
+    Explicit(DriverCommand),
+    /// None is to be started.
+    Never,
+}
+
+impl DriverChoice {
+    /// The command, or why there is none.
+    pub(crate) fn find(&self) -> std::result::Result<DriverCommand, String> {
+        let of = |executable: PathBuf| DriverCommand {
+            executable,
+            arguments: Vec::new(),
+        };
+        let named = std::env::var_os(DRIVER_VARIABLE).filter(|name| !name.is_empty());
+        match (self, named) {
+            (DriverChoice::Never, _) => Err("the caller wants none".to_owned()),
+            (DriverChoice::Explicit(command), _) => Ok(command.clone()),
+            (_, Some(named)) => Ok(of(named.into())),
+            (DriverChoice::Unless(command), None) => Ok(command.clone()),
+            (DriverChoice::Search, None) => beside_this_executable()
+                .or_else(|| on_path(std::env::var_os("PATH").unwrap_or_default()))
+                .map(of)
+                .ok_or_else(|| {
+                    format!(
+                        "there is no {DAEMON} beside this executable or on the PATH; {DRIVER_VARIABLE} can name one"
+                    )
+                }),
+        }
+    }
+}
+
+fn beside_this_executable() -> Option<PathBuf> {
+    let executable = std::env::current_exe().ok()?;
+    let directory = executable.parent()?;
+    // Test executables are one level deeper than the binaries that cargo builds with them.
+    let above = directory.ends_with("deps").then(|| directory.parent()).flatten();
+    [Some(directory), above]
+        .into_iter()
+        .flatten()
+        .map(|directory| directory.join(DAEMON))
+        .find(|path| path.is_file())
+}
+
+fn on_path(path: OsString) -> Option<PathBuf> {
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(DAEMON))
+        .find(|path| path.is_file())
+}
+
+/// A private driver that runs. Dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct PrivateDriver {
+    command: DriverCommand,
+    device: Option<String>,
+    child: Child,
+    pidfd: OwnedFd,
+    directory: Option<TempDir>,
+    log: Option<JoinHandle<()>>,
+    stamp: ForkStamp,
+}
+
+/// The private drivers of this process; opening devices twice does not start two.
+static RUNNING: Mutex<Vec<Weak<PrivateDriver>>> = Mutex::new(Vec::new());
+
+impl PrivateDriver {
+    /// The driver that serves `device`, or whatever it serves by default; started if it does not run.
+    pub(crate) fn get(choice: &DriverChoice, device: Option<&str>) -> Result<Arc<PrivateDriver>> {
+        let command = choice.find().map_err(|reason| ErrorKind::NoDriver {
+            searched: Vec::new(),
+            reason,
+        })?;
+        // Held while the driver starts: who wants the same one has to wait for it anyway.
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        running.retain(|driver| driver.strong_count() > 0);
+        let known = running.iter().filter_map(Weak::upgrade).find(|driver| {
+            driver.command == command && driver.device.as_deref() == device && driver.is_usable()
+        });
+        if let Some(driver) = known {
+            return Ok(driver);
+        }
+        let driver = Arc::new(PrivateDriver::start(command, device)?);
+        running.push(Arc::downgrade(&driver));
+        Ok(driver)
+    }
+
+    /// The directory of its sockets.
+    pub(crate) fn runtime_dir(&self) -> &Path {
+        self.directory.as_ref().map_or(Path::new(""), TempDir::path)
+    }
+
+    fn start(command: DriverCommand, device: Option<&str>) -> Result<PrivateDriver> {
+        let failed = |message: String| {
+            Error::from(ErrorKind::PrivateDriver {
+                executable: command.executable.clone(),
+                message,
+            })
+        };
+        let directory = tempfile::Builder::new()
+            .prefix("nnhal-")
+            .tempdir()
+            .map_err(|error| failed(format!("failed to make a directory for its sockets: {error}")))?;
+        let mut process = Command::new(&command.executable);
+        process
+            .args(&command.arguments)
+            .arg("--private")
+            .arg("--runtime-dir")
+            .arg(directory.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // A Ctrl-C is for this process, which ends the driver when it ends itself.
+            .process_group(0);
+        if let Some(device) = device {
+            process.arg("--device").arg(device);
+        }
+        let mut child = process.spawn().map_err(|error| failed(error.to_string()))?;
+        let deadline = Deadline::after(MonotonicClock.now(), START_TIMEOUT);
+        let ready = match (child.stdout.take(), child.stderr.take()) {
+            (Some(stdout), Some(stderr)) => wait_until_ready(stdout, stderr, deadline),
+            _ => Err("its output cannot be read".to_owned()),
+        };
+        let watched = ready.and_then(|log| {
+            let pid = i32::try_from(child.id()).unwrap_or_default();
+            let pidfd = pidfd::open(pid).map_err(|error| error.to_string())?;
+            Ok((log, pidfd))
+        });
+        match watched {
+            Ok((log, pidfd)) => Ok(PrivateDriver {
+                device: device.map(str::to_owned),
+                command,
+                child,
+                pidfd,
+                directory: Some(directory),
+                log: Some(log),
+                stamp: ForkStamp::take(),
+            }),
+            Err(message) => {
+                // Failing is only possible if it has ended already.
+                let _ = child.kill();
+                let end = child
+                    .wait()
+                    .map_or_else(|error| error.to_string(), |status| status.to_string());
+                Err(failed(format!("{message} ({end})")))
+            }
+        }
+    }
+
+    /// Whether it runs, and belongs to this process rather than to the one it was forked from.
+    pub(crate) fn is_usable(&self) -> bool {
+        let now = Deadline::from_raw(0);
+        self.stamp.is_current() && !pidfd::wait_for_end(&self.pidfd, now).unwrap_or(true)
+    }
+}
+
+impl Drop for PrivateDriver {
+    fn drop(&mut self) {
+        if !self.stamp.is_current() {
+            // The driver and its directory belong to the process that this one was forked from.
+            if let Some(directory) = self.directory.take() {
+                let _ = directory.keep();
+            }
+            return;
+        }
+        drop(self.child.stdin.take());
+        let deadline = Deadline::after(MonotonicClock.now(), END_TIMEOUT);
+        if !pidfd::wait_for_end(&self.pidfd, deadline).unwrap_or(false) {
+            tracing::warn!(pid = self.child.id(), "private driver does not end; killing it");
+            // Failing is only possible if it has ended meanwhile.
+            let _ = self.child.kill();
+        }
+        if let Err(error) = self.child.wait() {
+            tracing::warn!(%error, "failed to reap the private driver");
+        }
+        // Workers that outlive the driver keep its log open; they end with their clients.
+        if let Some(log) = self.log.take().filter(JoinHandle::is_finished) {
+            let _ = log.join();
+        }
+    }
+}
+
+/// Waits for the driver's word; then has what it says on standard error forwarded.
+fn wait_until_ready(
+    stdout: ChildStdout,
+    mut stderr: ChildStderr,
+    deadline: Deadline,
+) -> std::result::Result<JoinHandle<()>, String> {
+    let is_readable = poll::one(&stdout, PollFlags::POLLIN, deadline).map_err(|error| error.to_string())?;
+    if is_readable.is_empty() {
+        return Err(format!(
+            "it is not ready after {} seconds",
+            START_TIMEOUT.as_secs()
+        ));
+    }
+    let mut line = String::new();
+    // It says one line or ends; either comes at once when something can be read.
+    let read = BufReader::new(stdout.take(64)).read_line(&mut line);
+    if read.is_ok() && line.trim_end() == "ready" {
+        let forward = move || forward_log(stderr);
+        let thread = std::thread::Builder::new()
+            .name("nnhal-driver-log".into())
+            .spawn(forward);
+        return thread.map_err(|error| format!("failed to start a thread for its log: {error}"));
+    }
+    let mut said = Vec::new();
+    // What it has said so far is there; a process of its own that it leaves behind must not hold this up.
+    while said.len() < MAX_MESSAGE
+        && poll::one(stderr.as_fd(), PollFlags::POLLIN, deadline).is_ok_and(|ready| !ready.is_empty())
+    {
+        let mut block = [0; 512];
+        match stderr.read(&mut block) {
+            Ok(0) | Err(_) => break,
+            Ok(count) => said.extend_from_slice(&block[..count]),
+        }
+    }
+    let said = String::from_utf8_lossy(&said);
+    match said.trim() {
+        "" => Err("it ended before it was ready".to_owned()),
+        said => Err(format!("it said: {said}")),
+    }
+}
+
+fn forward_log(stderr: ChildStderr) {
+    for line in BufReader::new(stderr).split(b'\n') {
+        let Ok(mut line) = line else { return };
+        line.push(b'\n');
+        // Without a standard error there is nobody to tell.
+        let _ = std::io::stderr().write_all(&line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(script: &str) -> DriverCommand {
+        DriverCommand {
+            executable: "/bin/sh".into(),
+            arguments: ["-c", script].map(OsString::from).to_vec(),
+        }
+    }
+
+    #[test]
+    fn driver_that_ends_before_it_is_ready_is_reported_with_its_words() {
+        let error = PrivateDriver::start(command("echo no such device >&2; exit 3"), None).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("it said: no such device (exit status: 3)"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn missing_executable_is_named() {
+        let missing = DriverCommand {
+            executable: "/nonexistent/nnhald".into(),
+            arguments: Vec::new(),
+        };
+        let error = PrivateDriver::start(missing, None).unwrap_err();
+        assert!(error.to_string().contains("/nonexistent/nnhald"), "{error}");
+    }
+
+    #[test]
+    fn driver_ends_when_its_standard_input_closes_and_its_directory_goes() {
+        let driver = PrivateDriver::start(command("echo ready; cat >/dev/null"), None).unwrap();
+        let directory = driver.runtime_dir().to_owned();
+        let pidfd = driver.pidfd.try_clone().unwrap();
+        assert!(driver.is_usable() && directory.is_dir());
+        drop(driver);
+        assert!(pidfd::wait_for_end(&pidfd, Deadline::from_raw(0)).unwrap());
+        assert!(!directory.exists());
+    }
+
+    #[test]
+    fn same_driver_is_started_once() {
+        let choice = DriverChoice::Explicit(command("echo ready; cat >/dev/null # shared"));
+        let first = PrivateDriver::get(&choice, None).unwrap();
+        let second = PrivateDriver::get(&choice, None).unwrap();
+        assert!(Arc::ptr_eq(&first, &second));
+        let other = PrivateDriver::get(&choice, Some("a-b")).unwrap();
+        assert!(!Arc::ptr_eq(&first, &other));
+    }
+}

@@ -1,0 +1,244 @@
+//! Draws arguments that are likely to fit: by the names that the operation table gives its parameters.
+//!
+//! Nothing here has to be right. What is drawn is held to the table's rules, and drawn again if it breaks one; a
+//! parameter that no rule below knows is drawn like any other of its type.
+
+use nnhal::hal::{Operand, OperandType, OperationType, Shape};
+use nnhal::ops::{OperationEntry, Param, Presence, Rank, Ty, Variant};
+
+use super::choices::Choices;
+use super::graph::{Drawn, Graph, Role};
+use super::operation::{concrete_type, some_quantization};
+use super::{shapes, values};
+
+/// Arguments of one operation while they are drawn.
+pub(super) struct Arguments<'a> {
+    pub(super) graph: &'a mut Graph,
+    pub(super) choices: &'a mut Choices,
+    pub(super) operation: OperationType,
+    variant: Option<&'static Variant>,
+    /// The names of all parameters of this call, as [`key`] writes them.
+    pub(super) names: Vec<String>,
+    /// Whether images have their channels before height and width.
+    pub(super) nchw: bool,
+    /// Numbers that several shapes of one operation share.
+    pub(super) extents: [u32; 4],
+}
+
+/// Operations that refuse some data: it is not taken from other operations, which may give anything.
+const WANT_DRAWN_DATA: &[OperationType] = &[OperationType::RANDOM_MULTINOMIAL];
+
+/// A parameter's name without capitals and separators.
+pub(super) fn key(name: &str) -> String {
+    name.chars()
+        .filter(|letter| *letter != '_')
+        .map(|letter| letter.to_ascii_lowercase())
+        .collect()
+}
+
+impl<'a> Arguments<'a> {
+    pub(super) fn new(
+        graph: &'a mut Graph,
+        choices: &'a mut Choices,
+        operation: OperationType,
+        variant: Option<&'static Variant>,
+        params: &[&'static Param],
+    ) -> Arguments<'a> {
+        let names: Vec<String> = params.iter().map(|param| key(param.name)).collect();
+        let has_layout = names.iter().any(|name| name == "layout" || name == "nchw");
+        let nchw = has_layout && choices.once_in(2);
+        let extents = [(); 4].map(|()| 1 + choices.below(3));
+        Arguments {
+            graph,
+            choices,
+            operation,
+            variant,
+            names,
+            nchw,
+            extents,
+        }
+    }
+
+    /// Draws argument `index`, which follows `before`; `None` if there is nothing that could fit.
+    pub(super) fn draw(&mut self, index: usize, param: &'static Param, before: &[u32]) -> Option<u32> {
+        let ty = concrete_type(param.ty, self.variant, self.choices)?;
+        if param.presence == Presence::Omissible && self.choices.once_in(2) {
+            return Some(self.omitted(ty));
+        }
+        let name = self.names.get(index).cloned().unwrap_or_default();
+        if !ty.is_tensor() {
+            return self.scalar(ty, &name, before);
+        }
+        if before.is_empty() && matches!(param.ty, Ty::Var(_)) {
+            return self.primary(ty, param.rank);
+        }
+        if ty == OperandType::TENSOR_INT32
+            && let Some(integers) = shapes::integers(self, &name, before)
+        {
+            let dims = integers.dims;
+            let drawn = self.value_tensor(ty, &dims, values::integers(&integers.values));
+            return Some(drawn);
+        }
+        let dims = shapes::of(self, &name, param.rank, before)?;
+        let same_shape = self.reusable(ty, &dims);
+        if let Some(index) = same_shape.filter(|_| self.choices.once_in(2)) {
+            return Some(index);
+        }
+        Some(self.tensor(ty, &dims, &name, before))
+    }
+
+    /// How many outputs the operation has.
+    pub(super) fn output_count(&mut self, entry: &OperationEntry, inputs: &[u32]) -> usize {
+        let optional = entry
+            .outputs
+            .iter()
+            .filter(|param| param.presence == Presence::Trailing)
+            .count();
+        if !entry.outputs_repeat {
+            return entry.outputs.len() - self.choices.below(optional as u32 + 1) as usize;
+        }
+        let count = self
+            .argument("numsplits", inputs)
+            .and_then(|drawn| drawn.value.as_ref())
+            .map_or(1, |value| value.bytes().first().copied().unwrap_or(1));
+        usize::from(count)
+    }
+
+    /// The argument with this name, if it is drawn already.
+    pub(super) fn argument(&self, name: &str, before: &[u32]) -> Option<&Drawn> {
+        let at = self.names.iter().position(|other| other == name)?;
+        self.graph.operands.get(*before.get(at)? as usize)
+    }
+
+    /// The dimensions of argument `index`, if it is drawn already and has known ones.
+    pub(super) fn dims(&self, index: usize, before: &[u32]) -> Option<Vec<u32>> {
+        let drawn = self.graph.operands.get(*before.get(index)? as usize)?;
+        drawn.shape.map(|shape| shape.dims().to_vec())
+    }
+
+    fn omitted(&mut self, ty: OperandType) -> u32 {
+        let role = if self.choices.once_in(2) {
+            Role::OmittedInput
+        } else {
+            Role::NoValue
+        };
+        let dims: &[u32] = if ty.is_tensor() { &[0] } else { &[] };
+        let mut operand = Operand::new(ty, dims);
+        some_quantization(self.choices, &mut operand);
+        self.graph.add(Drawn {
+            operand,
+            shape: None,
+            value: None,
+            role,
+        })
+    }
+
+    fn scalar(&mut self, ty: OperandType, name: &str, before: &[u32]) -> Option<u32> {
+        let value = match ty {
+            OperandType::BOOL if name == "layout" || name == "nchw" => f64::from(u8::from(self.nchw)),
+            OperandType::BOOL => f64::from(self.choices.below(2)),
+            OperandType::FLOAT32 | OperandType::FLOAT16 => *self.choices.pick(&[1.0, 0.5, 2.0, 0.25])?,
+            _ => f64::from(shapes::scalar(self, name, before)),
+        };
+        let value = values::encode(ty, std::iter::once(value));
+        Some(self.add(Operand::new(ty, &[]), Shape::SCALAR, value))
+    }
+
+    /// A tensor to compute with: one that is there already, or a new one.
+    fn primary(&mut self, ty: OperandType, rank: Rank) -> Option<u32> {
+        let fitting: Vec<u32> = (0_u32..)
+            .zip(&self.graph.operands)
+            .filter(|(_, drawn)| drawn.operand.operand_type == ty && drawn.role != Role::OmittedInput)
+            .filter(|(_, drawn)| {
+                drawn.shape.is_some_and(|shape| {
+                    shape.rank() > 0 && allows(rank, shape.rank()) && !shape.dims().contains(&0)
+                })
+            })
+            .map(|(index, _)| index)
+            .collect();
+        let taken = !fitting.is_empty() && !WANT_DRAWN_DATA.contains(&self.operation);
+        if taken && !self.choices.once_in(3) {
+            return self.choices.pick(&fitting).copied();
+        }
+        let dims = shapes::any(self.choices, rank);
+        Some(self.tensor(ty, &dims, "", &[]))
+    }
+
+    /// A tensor of this type and shape that is there already.
+    fn reusable(&self, ty: OperandType, dims: &[u32]) -> Option<u32> {
+        (0_u32..)
+            .zip(&self.graph.operands)
+            .filter(|(_, drawn)| {
+                drawn.operand.operand_type == ty && drawn.shape.is_some_and(|shape| shape.dims() == dims)
+            })
+            .map(|(index, _)| index)
+            .last()
+    }
+
+    /// A new tensor with any values.
+    fn tensor(&mut self, ty: OperandType, dims: &[u32], name: &str, before: &[u32]) -> u32 {
+        let count = dims.iter().product::<u32>() as usize;
+        let value = values::some(self.choices, ty, count);
+        let mut operand = Operand::new(ty, dims);
+        some_quantization(self.choices, &mut operand);
+        if ty == OperandType::TENSOR_INT32 && name.contains("bias") {
+            operand.scale = self.bias_scale(before);
+        }
+        let shape = Shape::new(dims).unwrap_or_default();
+        self.add(operand, shape, value)
+    }
+
+    /// A new tensor with these values.
+    fn value_tensor(&mut self, ty: OperandType, dims: &[u32], value: nnhal_cpu::AlignedBuffer) -> u32 {
+        let shape = Shape::new(dims).unwrap_or_default();
+        self.add(Operand::new(ty, dims), shape, value)
+    }
+
+    /// The product of the scales of input and filter, which the scale of a quantised bias must be; 0 if the filter
+    /// has one for each channel.
+    fn bias_scale(&self, before: &[u32]) -> f32 {
+        let scale = |index: usize| {
+            before
+                .get(index)
+                .and_then(|operand| self.graph.operands.get(*operand as usize))
+                .map_or(0.0, |drawn| drawn.operand.scale)
+        };
+        scale(0) * scale(1)
+    }
+
+    fn add(&mut self, operand: Operand, shape: Shape, value: nnhal_cpu::AlignedBuffer) -> u32 {
+        let constant_only = operand.operand_type == OperandType::TENSOR_QUANT8_SYMM_PER_CHANNEL;
+        let roles = [Role::ConstantCopy, Role::Input, Role::ConstantReference];
+        // Parameters are mostly constants, as in real models; data is mostly given with the request.
+        let first_data = self.graph.operands.is_empty();
+        let role = if constant_only {
+            Role::ConstantCopy
+        } else if first_data {
+            Role::Input
+        } else {
+            self.choices.pick(&roles).copied().unwrap_or(Role::ConstantCopy)
+        };
+        // What has no element cannot be a constant.
+        let role = if shape.dims().contains(&0) {
+            Role::Input
+        } else {
+            role
+        };
+        self.graph.add(Drawn {
+            operand,
+            shape: Some(shape),
+            value: Some(value),
+            role,
+        })
+    }
+}
+
+/// Whether a rank is among these.
+pub(super) fn allows(ranks: Rank, rank: usize) -> bool {
+    match ranks {
+        Rank::Any => true,
+        Rank::Is(only) => rank == only,
+        Rank::Between(low, high) => (low..=high).contains(&rank),
+        Rank::OneOf(some) => some.contains(&rank),
+    }
+}

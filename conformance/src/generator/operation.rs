@@ -1,0 +1,234 @@
+//! Draws one operation: a form and a variant from the operation table, arguments that may fit, and then the table's
+//! own rules to tell whether they do.
+
+use nnhal::hal::{ExtraParams, Operand, OperandType, Operation, Shape, SymmPerChannelQuantParams};
+use nnhal::ops::{Form, OperationContext, OperationEntry, Param, Presence, ShapeRule, Ty, Variant};
+
+use super::arguments::Arguments;
+use super::choices::Choices;
+use super::graph::{Draft, Drawn, Graph, Role};
+
+/// Tensors with more elements than this are not drawn.
+const MOST_ELEMENTS: usize = 4096;
+
+/// Tries to add one operation with this entry. The graph is as before if the arguments that were drawn do not fit.
+pub(super) fn try_operation(
+    graph: &mut Graph,
+    choices: &mut Choices,
+    entry: &'static OperationEntry,
+) -> bool {
+    let (operands, operations) = (graph.operands.len(), graph.operations.len());
+    let added = add_operation(graph, choices, entry).is_some();
+    if !added {
+        graph.operands.truncate(operands);
+        graph.operations.truncate(operations);
+    }
+    added
+}
+
+fn add_operation(graph: &mut Graph, choices: &mut Choices, entry: &'static OperationEntry) -> Option<()> {
+    let form = choices.pick(entry.forms)?;
+    let variant = choices.pick(entry.variants);
+    let params = parameter_list(form, choices);
+    let mut arguments = Arguments::new(graph, choices, entry.operation, variant, &params);
+    let mut inputs = Vec::new();
+    for (index, param) in params.iter().enumerate() {
+        inputs.push(arguments.draw(index, param, &inputs)?);
+    }
+    let output_count = arguments.output_count(entry, &inputs);
+    let mut outputs = Vec::new();
+    for index in 0..output_count {
+        let param = entry.outputs.get(index).or_else(|| entry.outputs.last())?;
+        outputs.push(Operand::new(concrete_type(param.ty, variant, choices)?, &[]));
+    }
+    quantize_outputs(graph, entry, &inputs, &mut outputs, choices)?;
+    let shapes = output_shapes(graph, entry, &inputs, &outputs)?;
+    let mut indexes = Vec::new();
+    for (mut operand, shape) in outputs.into_iter().zip(shapes) {
+        operand.dimensions = shape.map(|shape| shape.dims().to_vec()).unwrap_or_default();
+        indexes.push(graph.add(Drawn {
+            operand,
+            shape,
+            value: None,
+            role: Role::Computed,
+        }));
+    }
+    graph.operations.push(Operation {
+        operation_type: entry.operation,
+        inputs,
+        outputs: indexes,
+    });
+    Some(())
+}
+
+/// The parameters of one call: how many trailing ones and how many copies of a repeated one is chosen.
+fn parameter_list(form: &'static Form, choices: &mut Choices) -> Vec<&'static Param> {
+    let trailing = form
+        .inputs
+        .iter()
+        .filter(|param| param.presence == Presence::Trailing)
+        .count();
+    let left_off = trailing - choices.below(trailing as u32 + 1) as usize;
+    let listed = &form.inputs[..form.inputs.len() - left_off];
+    let mut params = Vec::new();
+    for param in listed {
+        let copies = if param.presence == Presence::Repeated {
+            1 + choices.below(3)
+        } else {
+            1
+        };
+        params.extend(std::iter::repeat_n(param, copies as usize));
+    }
+    params
+}
+
+/// The type of a parameter under a variant.
+pub(super) fn concrete_type(
+    ty: Ty,
+    variant: Option<&'static Variant>,
+    choices: &mut Choices,
+) -> Option<OperandType> {
+    match ty {
+        Ty::Var(variable) => variant?.types.get(variable).copied(),
+        Ty::Is(only) => Some(only),
+        Ty::AnyOf(types) => choices.pick(types).map(|(ty, _)| *ty),
+    }
+}
+
+/// A legal scale and zero point for a tensor of this type; what has none gets zeros.
+pub(super) fn some_quantization(choices: &mut Choices, operand: &mut Operand) {
+    let scale = *choices.pick(&[0.5, 0.25, 1.0, 0.0625]).unwrap_or(&0.5);
+    match operand.operand_type {
+        OperandType::TENSOR_QUANT8_ASYMM => {
+            operand.scale = scale;
+            operand.zero_point = *choices.pick(&[128, 0, 100, 255]).unwrap_or(&128);
+        }
+        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => {
+            operand.scale = scale;
+            operand.zero_point = *choices.pick(&[0, -128, -28, 127]).unwrap_or(&0);
+        }
+        OperandType::TENSOR_QUANT16_ASYMM => {
+            // Coordinates: the HAL wants an eighth and no offset for them.
+            operand.scale = 0.125;
+        }
+        OperandType::TENSOR_QUANT8_SYMM | OperandType::TENSOR_QUANT16_SYMM => operand.scale = scale,
+        OperandType::TENSOR_QUANT8_SYMM_PER_CHANNEL => {
+            let channel_dim = if operand.dimensions.len() == 4 && operand.dimensions[0] == 1 {
+                // As depthwise convolutions need it.
+                3
+            } else {
+                0
+            };
+            let channels = operand.dimensions.get(channel_dim).copied().unwrap_or(0);
+            operand.extra_params = ExtraParams::ChannelQuant(SymmPerChannelQuantParams {
+                scales: (0..channels)
+                    .map(|channel| scale * (channel % 3 + 1) as f32)
+                    .collect(),
+                channel_dim: channel_dim as u32,
+            });
+        }
+        _ => {}
+    }
+}
+
+/// Gives the outputs scales and zero points that the operation's check accepts: any, that of an input, or one that
+/// the HAL fixes.
+fn quantize_outputs(
+    graph: &Graph,
+    entry: &'static OperationEntry,
+    inputs: &[u32],
+    outputs: &mut [Operand],
+    choices: &mut Choices,
+) -> Option<()> {
+    for output in outputs.iter_mut() {
+        some_quantization(choices, output);
+    }
+    let of_inputs = inputs.iter().filter_map(|input| {
+        let operand = &graph.operands.get(*input as usize)?.operand;
+        (operand.scale > 0.0).then_some((operand.scale, operand.zero_point))
+    });
+    let fixed = [
+        (1.0 / 256.0, 0),
+        (1.0 / 256.0, -128),
+        (1.0 / 128.0, 128),
+        (1.0 / 128.0, 0),
+        (1.0 / 32768.0, 0),
+        (1.0 / 2048.0, 0),
+        (1000.0, 0),
+    ];
+    let mut candidates: Vec<Option<(f32, i32)>> = vec![None];
+    candidates.extend(of_inputs.chain(fixed).map(Some));
+    // Two outputs may need different ones; further outputs go with the second.
+    let seconds = if outputs.len() > 1 {
+        &candidates[..]
+    } else {
+        &[None][..]
+    };
+    let drawn = outputs.to_vec();
+    for first in &candidates {
+        for second in seconds {
+            outputs.clone_from_slice(&drawn);
+            for (at, output) in outputs.iter_mut().enumerate() {
+                set_quantization(output, if at == 0 { *first } else { *second });
+            }
+            let draft = Draft {
+                graph,
+                operation: entry.operation,
+                inputs,
+                outputs,
+            };
+            if accepts(entry, &draft) {
+                return Some(());
+            }
+        }
+    }
+    None
+}
+
+/// Gives a quantised tensor this scale and zero point, if its type can have them.
+fn set_quantization(operand: &mut Operand, quantization: Option<(f32, i32)>) {
+    let Some((scale, zero_point)) = quantization else {
+        return;
+    };
+    let zero_points = match operand.operand_type {
+        OperandType::TENSOR_QUANT8_ASYMM => 0..=255,
+        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => -128..=127,
+        OperandType::TENSOR_QUANT16_ASYMM => 0..=65535,
+        _ => 0..=0,
+    };
+    if operand.operand_type.is_quantized_per_tensor() && zero_points.contains(&zero_point) {
+        (operand.scale, operand.zero_point) = (scale, zero_point);
+    }
+}
+
+fn accepts(entry: &'static OperationEntry, draft: &dyn OperationContext) -> bool {
+    entry.match_signature(draft).is_ok() && (entry.check)(draft).is_ok()
+}
+
+/// The shapes of the outputs, `None` for those that depend on data; nothing if the arguments do not fit.
+fn output_shapes(
+    graph: &Graph,
+    entry: &'static OperationEntry,
+    inputs: &[u32],
+    outputs: &[Operand],
+) -> Option<Vec<Option<Shape>>> {
+    let ShapeRule::Infer(rule) = entry.shape else {
+        return Some(vec![None; outputs.len()]);
+    };
+    let draft = Draft {
+        graph,
+        operation: entry.operation,
+        inputs,
+        outputs,
+    };
+    let mut shapes = vec![Shape::SCALAR; outputs.len()];
+    rule(&draft, &mut shapes).ok()?;
+    shapes
+        .into_iter()
+        .map(|shape| {
+            let elements = shape.elements().ok()?;
+            // An extent of zero cannot be declared, it would count as open.
+            (1..=MOST_ELEMENTS).contains(&elements).then_some(Some(shape))
+        })
+        .collect()
+}

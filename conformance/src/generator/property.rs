@@ -1,0 +1,212 @@
+//! What must hold of every model, and the search for one of which it does not.
+
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use nnhal::hal::{MeasureTiming, Model};
+
+use super::choices::{Choices, shrink};
+use super::{Generated, Recipe};
+use crate::implementation::{ExecutionAnswer, ExecutionCall, Form, Implementation, PreparedModel};
+
+/// Whether a property holds of a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It holds.
+    Kept,
+    /// It does not, and this is what was seen.
+    Broken(String),
+}
+
+/// A model that breaks a property, shrunk.
+#[derive(Clone, Debug)]
+pub struct Counterexample {
+    /// The seed that led to it.
+    pub seed: u64,
+    /// The choices that make it.
+    pub choices: Vec<u32>,
+    /// What was seen.
+    pub message: String,
+    /// The model.
+    pub model: String,
+}
+
+impl std::fmt::Display for Counterexample {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "seed {}: {}\nchoices {:?}\n{}",
+            self.seed, self.message, self.choices, self.model
+        )
+    }
+}
+
+/// Looks for a model, among those of these seeds, that breaks `property`, and shrinks the first it finds. The property
+/// may draw further choices. A panic breaks any property.
+pub fn search(
+    recipe: &Recipe,
+    seeds: Range<u64>,
+    mut property: impl FnMut(&Generated, &mut Choices) -> Verdict,
+) -> Option<Counterexample> {
+    let mut judge = |choices: &mut Choices| {
+        let generated = recipe.generate(choices)?;
+        let verdict = catch_unwind(AssertUnwindSafe(|| property(&generated, choices)))
+            .unwrap_or_else(|panic| Verdict::Broken(format!("panicked: {}", panic_text(panic.as_ref()))));
+        match verdict {
+            Verdict::Kept => None,
+            Verdict::Broken(message) => Some((message, generated)),
+        }
+    };
+    for seed in seeds {
+        let mut choices = Choices::from_seed(seed);
+        if judge(&mut choices).is_none() {
+            continue;
+        }
+        let shrunk = shrink(choices.made().to_vec(), |candidate| {
+            judge(&mut Choices::replay(candidate.to_vec())).is_some()
+        });
+        let (message, generated) = judge(&mut Choices::replay(shrunk.clone()))?;
+        return Some(Counterexample {
+            seed,
+            choices: shrunk,
+            message,
+            model: describe(&generated.model.model),
+        });
+    }
+    None
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("with no message")
+}
+
+/// A model's graph in a few lines.
+#[must_use]
+pub fn describe(model: &Model) -> String {
+    let mut text = String::new();
+    for (at, graph) in model.subgraphs() {
+        text.push_str(&format!("{at}:\n"));
+        for (index, operand) in graph.operands.iter().enumerate() {
+            text.push_str(&format!(
+                "  operand {index}: {} {:?} scale {} zero point {} {:?}\n",
+                operand.operand_type, operand.dimensions, operand.scale, operand.zero_point, operand.lifetime
+            ));
+        }
+        for operation in &graph.operations {
+            text.push_str(&format!(
+                "  {} {:?} -> {:?}\n",
+                operation.operation_type, operation.inputs, operation.outputs
+            ));
+        }
+    }
+    text
+}
+
+fn execute<I: Implementation>(
+    prepared: &mut I::Prepared,
+    generated: &Generated,
+    form: Form,
+) -> Result<ExecutionAnswer, String> {
+    prepared
+        .execute(&ExecutionCall {
+            form,
+            request: &generated.request,
+            inputs: &generated.inputs,
+            outputs: generated.outputs_size,
+            measure: MeasureTiming::No,
+            loop_timeout: None,
+        })
+        .map_err(|breakdown| format!("{form} execution: {breakdown}"))
+}
+
+/// What is compared between executions: the outcome and, if it is good, the bytes of the outputs.
+fn result_of(answer: ExecutionAnswer) -> Result<Vec<u8>, String> {
+    match answer.result.outcome {
+        Ok(()) => Ok(answer.outputs),
+        Err(failure) => Err(failure.to_string()),
+    }
+}
+
+/// A valid model: what the implementation says it supports is what it prepares, and every way to execute gives the
+/// same bytes, also the second time.
+pub fn one_result_by_every_path<I: Implementation>(implementation: &mut I, generated: &Generated) -> Verdict {
+    match check_paths(implementation, generated) {
+        Ok(()) => Verdict::Kept,
+        Err(message) => Verdict::Broken(message),
+    }
+}
+
+fn check_paths<I: Implementation>(implementation: &mut I, generated: &Generated) -> Result<(), String> {
+    let supported = implementation
+        .supported_operations(&generated.model)
+        .map_err(|breakdown| breakdown.to_string())?
+        .map_err(|failure| format!("a valid model was refused: {failure}"))?;
+    let all_supported = supported
+        .iter()
+        .all(|support| *support == nnhal::wire::OperationSupport::Supported);
+    let prepared = implementation
+        .prepare(&generated.model)
+        .map_err(|breakdown| breakdown.to_string())?;
+    let mut prepared = match (prepared, all_supported) {
+        (Ok(prepared), true) => prepared,
+        (Err(_), false) => return Ok(()),
+        (Err(failure), true) => return Err(format!("supported, but not prepared: {failure}")),
+        (Ok(_), false) => return Err(format!("prepared, but supported is only {supported:?}")),
+    };
+    let forms = implementation.forms().to_vec();
+    let mut first: Option<Result<Vec<u8>, String>> = None;
+    for form in forms.iter().chain(&forms) {
+        if *form == Form::Fenced && !is_fully_specified(generated) {
+            continue;
+        }
+        let found = result_of(execute::<I>(&mut prepared, generated, *form)?);
+        if let Err(failure) = &found {
+            return Err(format!("{form} execution of a valid model failed: {failure}"));
+        }
+        match &first {
+            Some(first) if *first != found => {
+                return Err(format!("{form} execution gave another result than the first"));
+            }
+            Some(_) => {}
+            None => first = Some(found),
+        }
+    }
+    Ok(())
+}
+
+/// Whether every output's size is known before the execution, as fenced executions need.
+fn is_fully_specified(generated: &Generated) -> bool {
+    let main = &generated.model.model.main;
+    main.output_indexes.iter().all(|index| {
+        main.operands.get(*index as usize).is_some_and(|operand| {
+            let known = !operand.dimensions.is_empty() || !operand.operand_type.is_tensor();
+            known && !operand.dimensions.contains(&0)
+        })
+    })
+}
+
+/// A model that breaks a rule: it must not be prepared.
+pub fn is_refused<I: Implementation>(implementation: &mut I, generated: &Generated) -> Verdict {
+    match implementation.prepare(&generated.model) {
+        Ok(Err(_)) => Verdict::Kept,
+        Ok(Ok(_)) => Verdict::Broken("a broken model was prepared".into()),
+        Err(breakdown) => Verdict::Broken(breakdown.to_string()),
+    }
+}
+
+/// Any model: prepared and executed or refused, but no breakdown and no panic.
+pub fn does_not_crash<I: Implementation>(implementation: &mut I, generated: &Generated) -> Verdict {
+    let outcome = match implementation.prepare(&generated.model) {
+        Ok(Ok(mut prepared)) => execute::<I>(&mut prepared, generated, Form::Synchronous).map(|_| ()),
+        Ok(Err(_)) => Ok(()),
+        Err(breakdown) => Err(breakdown.to_string()),
+    };
+    match outcome {
+        Ok(()) => Verdict::Kept,
+        Err(message) => Verdict::Broken(message),
+    }
+}

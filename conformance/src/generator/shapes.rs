@@ -1,0 +1,240 @@
+//! What parameters look like, by their names: shapes of weights, values of axes, strides and paddings.
+
+use nnhal::hal::OperationType;
+use nnhal::ops::Rank;
+
+use super::arguments::{Arguments, allows};
+use super::choices::Choices;
+
+/// Dimensions for a tensor with one of these ranks.
+pub(super) fn any(choices: &mut Choices, rank: Rank) -> Vec<u32> {
+    let ranks: Vec<usize> = (1..=5)
+        .filter(|candidate| allows(rank, *candidate))
+        // Rank 5 only where the HAL has no bound of its own.
+        .filter(|candidate| *candidate < 5 || rank == Rank::Any)
+        .collect();
+    let rank = choices.pick(&ranks).copied().unwrap_or(1);
+    (0..rank).map(|_| 1 + choices.below(4)).collect()
+}
+
+/// Height, width and channels of the image that argument 0 is.
+fn image(arguments: &Arguments<'_>, before: &[u32]) -> Option<[u32; 3]> {
+    let dims = arguments.dims(0, before)?;
+    let &[_, first, second, third] = dims.as_slice() else {
+        return None;
+    };
+    Some(if arguments.nchw {
+        [second, third, first]
+    } else {
+        [first, second, third]
+    })
+}
+
+/// The dimensions of the tensor with this name. `None` if what it depends on does not fit the operation.
+pub(super) fn of(arguments: &mut Arguments<'_>, name: &str, rank: Rank, before: &[u32]) -> Option<Vec<u32>> {
+    let operation = arguments.operation;
+    let [one, two, three, _] = arguments.extents;
+    match name {
+        "filter" | "weights" if operation == OperationType::FULLY_CONNECTED => {
+            let input = arguments.dims(0, before)?;
+            Some(vec![one, *input.last()?])
+        }
+        "filter" => {
+            let [_, _, channels] = image(arguments, before)?;
+            Some(match operation {
+                OperationType::DEPTHWISE_CONV_2D => vec![1, two, three, channels * one],
+                OperationType::GROUPED_CONV_2D => {
+                    let groups = grouping(arguments, before)?;
+                    vec![groups * one, two, three, channels / groups]
+                }
+                _ => vec![one, two, three, channels],
+            })
+        }
+        "bias" => {
+            let filter = arguments.dims(1, before)?;
+            Some(vec![if operation == OperationType::DEPTHWISE_CONV_2D {
+                *filter.last()?
+            } else {
+                *filter.first()?
+            }])
+        }
+        "values" => Some(vec![one, two]),
+        _ => Some(companion(arguments, rank, before)),
+    }
+}
+
+/// A number of groups that divides the channels of the image.
+fn grouping(arguments: &mut Arguments<'_>, before: &[u32]) -> Option<u32> {
+    let [_, _, channels] = image(arguments, before)?;
+    let groups = arguments.extents[3].min(channels);
+    (channels % groups == 0).then_some(groups)
+}
+
+/// Dimensions that go with those of an earlier argument: the same, or such as broadcast to them.
+fn companion(arguments: &mut Arguments<'_>, rank: Rank, before: &[u32]) -> Vec<u32> {
+    let Some(mut dims) = arguments.dims(0, before).filter(|dims| !dims.is_empty()) else {
+        return any(arguments.choices, rank);
+    };
+    if arguments.choices.once_in(3) {
+        let axis = arguments.choices.below(dims.len() as u32) as usize;
+        dims[axis] = 1;
+    }
+    if arguments.choices.once_in(4) {
+        let leading = arguments.choices.below(dims.len() as u32) as usize;
+        dims.drain(..leading);
+    }
+    if allows(rank, dims.len()) {
+        dims
+    } else {
+        any(arguments.choices, rank)
+    }
+}
+
+/// The value of the `INT32` scalar with this name.
+pub(super) fn scalar(arguments: &mut Arguments<'_>, name: &str, before: &[u32]) -> i32 {
+    let dims = arguments.dims(0, before).unwrap_or_default();
+    let rank = dims.len() as u32;
+    let choices = &mut *arguments.choices;
+    match name {
+        "axis" => {
+            let ranks = if arguments.operation == OperationType::EXPAND_DIMS {
+                rank + 1
+            } else {
+                rank
+            };
+            choices.below(2 * ranks) as i32 - ranks as i32
+        }
+        "numsplits" => {
+            let axis = axis(arguments, before).unwrap_or(0);
+            let extent = dims.get(axis).copied().unwrap_or(1);
+            let divisors: Vec<u32> = (1..=extent).filter(|count| extent % count == 0).collect();
+            arguments.choices.pick(&divisors).copied().unwrap_or(1) as i32
+        }
+        "k" => 1 + choices.below(dims.last().copied().unwrap_or(1)) as i32,
+        "groups" => grouping(arguments, before).unwrap_or(1) as i32,
+        "depthmultiplier" => arguments.extents[0] as i32,
+        "paddingscheme" => 1 + choices.below(2) as i32,
+        _ if ["stride", "dilation", "filter", "block", "sample", "output", "num"]
+            .iter()
+            .any(|start| name.starts_with(start)) =>
+        {
+            1 + choices.below(3) as i32
+        }
+        _ if name.starts_with("pad") => choices.below(2) as i32,
+        _ => choices.below(4) as i32,
+    }
+}
+
+/// The axis that the argument of that name gives, counted from the front.
+fn axis(arguments: &Arguments<'_>, before: &[u32]) -> Option<usize> {
+    let bytes = arguments.argument("axis", before)?.value.as_ref()?.bytes();
+    let axis = i32::from_le_bytes(bytes.try_into().ok()?);
+    let rank = arguments.dims(0, before)?.len() as i32;
+    usize::try_from(if axis < 0 { axis + rank } else { axis }).ok()
+}
+
+/// A tensor of integers that parametrises an operation.
+pub(super) struct Integers {
+    pub(super) dims: Vec<u32>,
+    pub(super) values: Vec<i32>,
+}
+
+impl Integers {
+    fn vector(values: Vec<i32>) -> Integers {
+        Integers {
+            dims: vec![values.len() as u32],
+            values,
+        }
+    }
+}
+
+/// Shape and values of the `TENSOR_INT32` with this name; `None` if it is data like any other.
+pub(super) fn integers(arguments: &mut Arguments<'_>, name: &str, before: &[u32]) -> Option<Integers> {
+    let dims = arguments.dims(0, before).unwrap_or_default();
+    let rank = dims.len();
+    let found = axis(arguments, before);
+    let rows = arguments.extents[0];
+    let choices = &mut *arguments.choices;
+    let mut each = |least: i32, count: u32| -> Vec<i32> {
+        (0..rank).map(|_| least + choices.below(count) as i32).collect()
+    };
+    Some(match name {
+        "axes" => {
+            let count = 1 + arguments.choices.below(2);
+            let ranks = rank.max(1) as u32;
+            let axes = (0..count).map(|_| arguments.choices.below(2 * ranks) as i32 - ranks as i32);
+            Integers::vector(axes.collect())
+        }
+        "multiples" => Integers::vector(each(1, 2)),
+        "paddings" if arguments.operation == OperationType::SPACE_TO_BATCH_ND => Integers {
+            dims: vec![2, 2],
+            values: (0..4).map(|_| arguments.choices.below(3) as i32).collect(),
+        },
+        "paddings" => Integers {
+            dims: vec![rank as u32, 2],
+            values: each(0, 3).into_iter().flat_map(|head| [head, 1]).collect(),
+        },
+        "blocksize" | "blockshape" | "blocksizes" => {
+            Integers::vector((0..2).map(|_| 1 + arguments.choices.below(2) as i32).collect())
+        }
+        "permutation" => {
+            let mut axes: Vec<i32> = (0..rank as i32).collect();
+            for at in (1..axes.len()).rev() {
+                let other = at - arguments.choices.below(at as u32 + 1) as usize;
+                axes.swap(at, other);
+            }
+            Integers::vector(axes)
+        }
+        "shape" => Integers::vector(reshaped(choices, &dims)),
+        "begin" | "begins" => {
+            let begins = dims.iter().map(|extent| choices.below(*extent) as i32);
+            Integers::vector(begins.collect())
+        }
+        "size" | "sizes" => Integers::vector(each(-1, 3)),
+        "end" | "ends" => {
+            let ends = dims.iter().map(|extent| 1 + choices.below(*extent) as i32);
+            Integers::vector(ends.collect())
+        }
+        "strides" => Integers::vector(each(1, 2)),
+        "dims" => Integers::vector(
+            (0..1 + choices.below(3))
+                .map(|_| 1 + choices.below(3) as i32)
+                .collect(),
+        ),
+        "seeds" => Integers::vector(vec![choices.below(100) as i32, 1]),
+        "indices" => {
+            let extent = dims.get(found?).copied()?;
+            let count = 1 + choices.below(3);
+            Integers::vector((0..count).map(|_| choices.below(extent) as i32).collect())
+        }
+        "lookups" => {
+            let count = 1 + choices.below(3);
+            Integers::vector((0..count).map(|_| choices.below(rows) as i32).collect())
+        }
+        "keys" => Integers::vector((0..rows as i32).collect()),
+        _ => return None,
+    })
+}
+
+/// Dimensions for the same number of elements: the old ones with two neighbours made one, one left to be found, or
+/// all in a row.
+fn reshaped(choices: &mut Choices, dims: &[u32]) -> Vec<i32> {
+    let mut shape: Vec<i32> = dims.iter().map(|extent| *extent as i32).collect();
+    match choices.below(4) {
+        1 => vec![-1],
+        2 if shape.len() > 1 => {
+            let second = shape.remove(1);
+            shape[0] *= second;
+            shape
+        }
+        3 if !shape.is_empty() => {
+            let at = choices.below(shape.len() as u32) as usize;
+            shape[at] = -1;
+            shape
+        }
+        _ => {
+            shape.push(1);
+            shape
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Values of operands: bytes that are legal for their type, from one choice.
+
+use nnhal::hal::OperandType;
+use nnhal_cpu::AlignedBuffer;
+
+use super::choices::{Choices, Random};
+use crate::element;
+
+/// Values for `count` elements of `ty`: small numbers, negative ones among them. The first choice gives ones.
+pub(super) fn some(choices: &mut Choices, ty: OperandType, count: usize) -> AlignedBuffer {
+    let seed = choices.below(1 << 16);
+    let mut random = Random::new(u64::from(seed));
+    let mut next = |least: i32, most: i32| {
+        if seed == 0 {
+            return 1.0;
+        }
+        f64::from(least) + f64::from(random.below((most - least + 1) as u32))
+    };
+    let values = (0..count).map(|_| match ty {
+        OperandType::TENSOR_FLOAT32
+        | OperandType::TENSOR_FLOAT16
+        | OperandType::FLOAT32
+        | OperandType::FLOAT16 => next(-256, 256) / 128.0,
+        OperandType::TENSOR_INT32 | OperandType::INT32 => next(-9, 9),
+        OperandType::TENSOR_BOOL8 | OperandType::BOOL => next(0, 1),
+        OperandType::TENSOR_QUANT8_ASYMM => next(0, 255),
+        OperandType::TENSOR_QUANT16_ASYMM => next(0, 65535),
+        OperandType::TENSOR_QUANT16_SYMM => next(-32768, 32767),
+        _ => next(-128, 127),
+    });
+    encode(ty, values)
+}
+
+/// These integers as a value of `TENSOR_INT32` or `INT32`.
+pub(super) fn integers(values: &[i32]) -> AlignedBuffer {
+    encode(
+        OperandType::TENSOR_INT32,
+        values.iter().map(|value| f64::from(*value)),
+    )
+}
+
+/// These numbers as a value of `ty`. Values here are small, so that there is memory for them.
+pub(super) fn encode(ty: OperandType, values: impl Iterator<Item = f64>) -> AlignedBuffer {
+    let mut bytes = Vec::new();
+    values.for_each(|value| element::encode(ty, value, &mut bytes));
+    AlignedBuffer::copy_of(&bytes).unwrap_or_default()
+}

@@ -1,0 +1,24 @@
+//! Fast kernels: operations whose weights are constant become steps made when the model is prepared.
+//!
+//! A step holds its weights packed for the inner loops of [`tile`] and everything else that can be worked out ahead;
+//! running it allocates nothing once scratch memory has grown. What has no step is left to the reference kernels,
+//! operation by operation, within the same program. Results: float sums are taken in another order than the
+//! reference's; 8-bit results are the same bits.
+
+mod convolution;
+mod depthwise;
+mod matmul;
+mod patches;
+mod requantize;
+mod steps;
+mod tile;
+
+pub(crate) use steps::plan;
+
+use crate::kernel::{KernelContext, KernelError};
+
+/// An operation made ready with its constants.
+pub(crate) trait PlannedStep: std::fmt::Debug + Send + Sync {
+    /// Computes the operation; outputs are sized already.
+    fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError>;
+}

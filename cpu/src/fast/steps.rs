@@ -1,0 +1,287 @@
+//! Which operations become steps, and how.
+
+use nnhal::hal::{Operand, OperandType, Operation, OperationType};
+use nnhal::ops::windows::{WindowArguments, WindowGeometry};
+use nnhal::ops::{self, OperationContext, ShapeIssue};
+
+use super::convolution::{self, QuantizedOutput};
+use super::depthwise::{self, PackedDepthwise};
+use super::matmul::{PackedF32, PackedI16};
+use super::patches::Patches;
+use super::{PlannedStep, convolution::weight};
+use crate::buffer::OutOfMemory;
+use crate::kernel::{Constant, Kernel, KernelContext, KernelError};
+use crate::kernels::activation_range::Activation;
+use crate::kernels::element::Quant8;
+use crate::kernels::{kernel, layer};
+
+/// The step for an operation, or `None` if it has none: another operation, weights that are not constant, or types
+/// that only the reference kernels take.
+pub(crate) fn plan(
+    operation: &Operation,
+    operands: &[Operand],
+    constants: &[Option<Constant>],
+) -> Result<Option<Box<dyn PlannedStep>>, OutOfMemory> {
+    let Some(kind) = Kind::of(operation.operation_type) else {
+        return Ok(None);
+    };
+    let (Some(fallback), Some(layer)) = (
+        kernel(operation.operation_type),
+        ConstantLayer::of(kind, operation, operands, constants),
+    ) else {
+        return Ok(None);
+    };
+    Ok(layer.pack()?.map(|weights| {
+        Box::new(Layer {
+            kind,
+            fallback,
+            weights,
+        }) as Box<dyn PlannedStep>
+    }))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Convolution,
+    Depthwise,
+    FullyConnected,
+}
+
+impl Kind {
+    fn of(operation: OperationType) -> Option<Kind> {
+        match operation {
+            OperationType::CONV_2D => Some(Kind::Convolution),
+            OperationType::DEPTHWISE_CONV_2D => Some(Kind::Depthwise),
+            OperationType::FULLY_CONNECTED => Some(Kind::FullyConnected),
+            _ => None,
+        }
+    }
+
+    fn geometry(
+        self,
+        context: &dyn OperationContext,
+    ) -> Result<(WindowArguments, WindowGeometry), ShapeIssue> {
+        Ok(match self {
+            Kind::Depthwise => (
+                ops::depthwise_convolution::arguments(context),
+                ops::depthwise_convolution::geometry(context)?,
+            ),
+            _ => (
+                ops::convolution::arguments(context),
+                ops::convolution::geometry(context)?,
+            ),
+        })
+    }
+}
+
+/// An operation with constant weights and bias.
+struct ConstantLayer<'a> {
+    kind: Kind,
+    input: &'a Operand,
+    output: &'a Operand,
+    filter: (&'a Operand, &'a Constant),
+    bias: &'a Constant,
+}
+
+impl<'a> ConstantLayer<'a> {
+    fn of(
+        kind: Kind,
+        operation: &Operation,
+        operands: &'a [Operand],
+        constants: &'a [Option<Constant>],
+    ) -> Option<ConstantLayer<'a>> {
+        let input = |number: usize| operation.inputs.get(number).map(|at| *at as usize);
+        let constant = |number: usize| {
+            let at = input(number)?;
+            Some((operands.get(at)?, constants.get(at)?.as_ref()?))
+        };
+        Some(ConstantLayer {
+            kind,
+            input: operands.get(input(0)?)?,
+            output: operands.get(*operation.outputs.first()? as usize)?,
+            filter: constant(1)?,
+            bias: constant(2)?.1,
+        })
+    }
+
+    /// Output channels, and values along each.
+    fn sizes(&self) -> (usize, usize) {
+        let shape = self.filter.1.shape;
+        let total = shape.dims().iter().map(|dim| *dim as usize).product::<usize>();
+        let columns = match self.kind {
+            Kind::Depthwise => shape.dim(3) as usize,
+            _ => shape.dim(0) as usize,
+        };
+        (columns, total / columns.max(1))
+    }
+
+    fn pack(&self) -> Result<Option<Weights>, OutOfMemory> {
+        let (columns, depth) = self.sizes();
+        if self.bias.bytes.bytes().len() != columns * size_of::<f32>() || depth == 0 {
+            return Ok(None);
+        }
+        match self.input.operand_type {
+            OperandType::TENSOR_FLOAT32 => self.pack_f32(columns, depth).map(Some),
+            OperandType::TENSOR_QUANT8_ASYMM | OperandType::TENSOR_QUANT8_ASYMM_SIGNED => {
+                self.pack_q8(columns, depth).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn pack_f32(&self, columns: usize, depth: usize) -> Result<Weights, OutOfMemory> {
+        let weights: &[f32] = bytemuck::cast_slice(self.filter.1.bytes.bytes());
+        let bias: &[f32] = bytemuck::cast_slice(self.bias.bytes.bytes());
+        let bias = |column: usize| bias[column];
+        Ok(match self.kind {
+            Kind::Depthwise => Weights::DepthwiseF32(PackedDepthwise::new(
+                columns,
+                depth,
+                |tap, channel| weights[tap * columns + channel],
+                bias,
+                None,
+            )),
+            _ => Weights::MatrixF32(PackedF32::new(
+                columns,
+                depth,
+                |column, at| weights[column * depth + at],
+                bias,
+            )?),
+        })
+    }
+
+    fn pack_q8(&self, columns: usize, depth: usize) -> Result<Weights, OutOfMemory> {
+        let (filter, constant) = self.filter;
+        let bytes = constant.bytes.bytes();
+        let bias: &[i32] = bytemuck::cast_slice(self.bias.bytes.bytes());
+        let bias = |column: usize| bias[column];
+        let value = |at: usize| weight(filter.operand_type, bytes[at]) - filter.zero_point as i16;
+        let multiplier = |channel: usize| layer::multiplier(self.input, filter, self.output, channel);
+        Ok(match self.kind {
+            Kind::Depthwise => Weights::DepthwiseQ8(PackedDepthwise::new(
+                columns,
+                depth,
+                |tap, channel| i32::from(value(tap * columns + channel)),
+                bias,
+                Some(&multiplier),
+            )),
+            _ => Weights::MatrixQ8(PackedI16::new(
+                columns,
+                depth,
+                |column, at| value(column * depth + at),
+                bias,
+                multiplier,
+            )?),
+        })
+    }
+}
+
+#[derive(Debug)]
+enum Weights {
+    MatrixF32(PackedF32),
+    MatrixQ8(PackedI16),
+    DepthwiseF32(PackedDepthwise<f32, f32>),
+    DepthwiseQ8(PackedDepthwise<i32, i32>),
+}
+
+/// A convolution, depthwise convolution or fully connected layer.
+#[derive(Debug)]
+struct Layer {
+    kind: Kind,
+    /// For the layouts and multipliers that the packed form does not serve.
+    fallback: Kernel,
+    weights: Weights,
+}
+
+impl PlannedStep for Layer {
+    fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+        if self.kind == Kind::FullyConnected {
+            return self.run_fully_connected(context);
+        }
+        let (arguments, geometry) = self.kind.geometry(context.inputs.rules())?;
+        let many_to_one = self.kind == Kind::Depthwise && geometry.input.channels != geometry.output.channels;
+        if geometry.nchw || many_to_one {
+            return (self.fallback)(context);
+        }
+        let patches = Patches::new(&geometry);
+        self.run_on(context, &patches, arguments.activation())
+    }
+}
+
+impl Layer {
+    /// A fully connected layer is a convolution of single pixels.
+    fn run_fully_connected(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+        let output = context.outputs.tensor(0)?.shape;
+        let depth = context.inputs.tensor(1)?.shape.dim(1);
+        let patches = Patches::pixels(output.dim(0), depth, output.dim(1));
+        self.run_on(context, &patches, 3)
+    }
+
+    fn run_on(
+        &self,
+        context: &mut KernelContext<'_>,
+        patches: &Patches,
+        activation: usize,
+    ) -> Result<(), KernelError> {
+        let activation = Activation::from_code(activation, context.inputs.i32(activation)?)?;
+        let input = context.inputs.tensor(0)?;
+        match &self.weights {
+            Weights::MatrixF32(weights) => {
+                let (input, output) = (input.data()?, context.outputs.data(0)?);
+                convolution::run_f32(
+                    weights,
+                    patches,
+                    input,
+                    output,
+                    activation.range(),
+                    context.scratch,
+                )?;
+            }
+            Weights::DepthwiseF32(weights) => {
+                let (input, output) = (input.data()?, context.outputs.data(0)?);
+                depthwise::run_f32(
+                    weights,
+                    patches,
+                    input,
+                    output,
+                    activation.range(),
+                    context.scratch,
+                )?;
+            }
+            _ if input.ty() == OperandType::TENSOR_QUANT8_ASYMM => {
+                self.run_q8::<u8>(context, patches, activation)?;
+            }
+            _ => self.run_q8::<i8>(context, patches, activation)?,
+        }
+        Ok(())
+    }
+
+    fn run_q8<T: Quant8>(
+        &self,
+        context: &mut KernelContext<'_>,
+        patches: &Patches,
+        activation: Activation,
+    ) -> Result<(), KernelError> {
+        let input = context.inputs.tensor(0)?;
+        let output = context.outputs.tensor(0)?;
+        let (scale, zero_point) = (output.scale(), output.zero_point());
+        let (low, high) = activation.quantized_range(scale, zero_point, T::LEAST, T::MOST);
+        let stored = QuantizedOutput {
+            zero_point,
+            low,
+            high,
+        };
+        let source = (input.data::<T>()?, input.zero_point());
+        let target = (output.into_data::<T>()?, stored);
+        match &self.weights {
+            Weights::MatrixQ8(weights) => {
+                convolution::run_q8(weights, patches, source, target, context.scratch)?
+            }
+            Weights::DepthwiseQ8(weights) => {
+                depthwise::run_q8(weights, patches, source, target, context.scratch)?;
+            }
+            Weights::MatrixF32(_) | Weights::DepthwiseF32(_) => return (self.fallback)(context),
+        }
+        Ok(())
+    }
+}

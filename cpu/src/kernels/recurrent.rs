@@ -1,0 +1,180 @@
+//! What recurrent kernels share: float inputs widened to float32, products of matrices and vectors, and the order in
+//! which a sequence is walked.
+
+use half::f16;
+use nnhal::hal::OperandType;
+use nnhal::ops::OpError;
+use nnhal::ops::recurrent::SequenceShape;
+
+use super::element::Float;
+use crate::kernel::{Inputs, KernelError, TensorMut};
+
+/// The float tensors among an operation's inputs, as float32. Those of float16 are widened into memory that the
+/// caller has carved, once for each execution.
+#[derive(Clone, Copy)]
+pub(super) struct FloatInputs<'a> {
+    inputs: Inputs<'a>,
+    widened: &'a [f32],
+}
+
+impl<'a> FloatInputs<'a> {
+    /// How many elements of memory [`FloatInputs::new`] needs.
+    pub(super) fn memory(inputs: &Inputs<'_>) -> usize {
+        (0..inputs.len()).map(|index| widened_length(inputs, index)).sum()
+    }
+
+    /// Widens what is not float32 into `memory`.
+    pub(super) fn new(inputs: Inputs<'a>, memory: &'a mut [f32]) -> Result<FloatInputs<'a>, KernelError> {
+        let mut rest = &mut memory[..];
+        for index in 0..inputs.len() {
+            let length = widened_length(&inputs, index);
+            if length == 0 {
+                continue;
+            }
+            let (target, after) = rest
+                .split_at_mut_checked(length)
+                .ok_or_else(|| OpError::input(index, "does not fit the memory for wide values"))?;
+            for (to, from) in target.iter_mut().zip(inputs.data::<f16>(index)?) {
+                *to = Float::to_f32(*from);
+            }
+            rest = after;
+        }
+        Ok(FloatInputs {
+            inputs,
+            widened: memory,
+        })
+    }
+
+    /// The elements of the input, or `None` if it is omitted.
+    pub(super) fn optional(&self, index: usize) -> Result<Option<&'a [f32]>, KernelError> {
+        let Some(tensor) = self.inputs.optional(index) else {
+            return Ok(None);
+        };
+        if tensor.ty() != OperandType::TENSOR_FLOAT16 {
+            return tensor.data().map(Some);
+        }
+        let start: usize = (0..index)
+            .map(|before| widened_length(&self.inputs, before))
+            .sum();
+        let length = widened_length(&self.inputs, index);
+        Ok(self.widened.get(start..start + length))
+    }
+
+    /// The elements of the input, which must be there.
+    pub(super) fn required(&self, index: usize) -> Result<&'a [f32], KernelError> {
+        self.optional(index)?
+            .ok_or_else(|| OpError::input(index, "is omitted but this operation needs its value").into())
+    }
+}
+
+fn widened_length(inputs: &Inputs<'_>, index: usize) -> usize {
+    inputs
+        .optional(index)
+        .filter(|tensor| tensor.ty() == OperandType::TENSOR_FLOAT16)
+        .map_or(0, |tensor| tensor.bytes.len() / size_of::<f16>())
+}
+
+/// Writes float32 values to an output of float32 or float16.
+pub(super) fn store(output: TensorMut<'_>, values: &[f32]) -> Result<(), KernelError> {
+    if output.ty() == OperandType::TENSOR_FLOAT16 {
+        for (to, from) in output.into_data::<f16>()?.iter_mut().zip(values) {
+            *to = f16::from_f32(*from);
+        }
+    } else {
+        for (to, from) in output.into_data::<f32>()?.iter_mut().zip(values) {
+            *to = *from;
+        }
+    }
+    Ok(())
+}
+
+/// Adds the product of a matrix, with a row for each sum, and a vector.
+pub(super) fn add_product(sums: &mut [f32], matrix: &[f32], vector: &[f32]) {
+    if vector.is_empty() {
+        return;
+    }
+    for (sum, row) in sums.iter_mut().zip(matrix.chunks_exact(vector.len())) {
+        *sum += dot(row, vector);
+    }
+}
+
+/// The sum of products, in eight partial sums that the compiler can keep in one vector register.
+pub(super) fn dot(left: &[f32], right: &[f32]) -> f32 {
+    const LANES: usize = 8;
+    let mut sums = [0_f32; LANES];
+    let (left, right) = (left.chunks_exact(LANES), right.chunks_exact(LANES));
+    let rest: f32 = left
+        .remainder()
+        .iter()
+        .zip(right.remainder())
+        .map(|(left, right)| left * right)
+        .sum();
+    for (left, right) in left.zip(right) {
+        for ((sum, left), right) in sums.iter_mut().zip(left).zip(right) {
+            *sum += left * right;
+        }
+    }
+    sums.iter().sum::<f32>() + rest
+}
+
+/// Items of a sequence as one cell reads or writes them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Items {
+    pub(super) shape: SequenceShape,
+    /// Values that an item holds in memory.
+    pub(super) stride: usize,
+    /// The first of the cell's values in each item.
+    pub(super) offset: usize,
+    /// The number of the cell's values.
+    pub(super) values: usize,
+}
+
+impl Items {
+    /// Whole items of `values`.
+    pub(super) fn whole(shape: SequenceShape, values: usize) -> Items {
+        Items {
+            shape,
+            stride: values,
+            offset: 0,
+            values,
+        }
+    }
+
+    /// The cell's values at a step of a batch.
+    pub(super) fn range(&self, step: usize, batch: usize) -> std::ops::Range<usize> {
+        let (start, apart) = self.shape.rows(step, self.stride);
+        let first = start + batch * apart + self.offset;
+        first..first + self.values
+    }
+}
+
+/// The steps of a sequence in the order in which a cell takes them.
+pub(super) fn steps(count: u32, backward: bool) -> impl Iterator<Item = usize> {
+    let count = count as usize;
+    (0..count).map(move |step| if backward { count - 1 - step } else { step })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{add_product, dot, steps};
+
+    #[test]
+    fn products_take_every_element_whatever_the_length() {
+        for length in [0, 1, 7, 8, 9, 31] {
+            let ones = vec![1_f32; length];
+            let count: Vec<f32> = (0..length).map(|index| index as f32).collect();
+            assert_eq!(dot(&ones, &count), (0..length).sum::<usize>() as f32);
+        }
+        let mut sums = [1.0, 2.0];
+        add_product(&mut sums, &[1.0, 2.0, 3.0, 4.0], &[1.0, 10.0]);
+        assert_eq!(sums, [22.0, 45.0]);
+        add_product(&mut sums, &[], &[]);
+        assert_eq!(sums, [22.0, 45.0]);
+    }
+
+    #[test]
+    fn backward_steps_start_at_the_end() {
+        assert_eq!(steps(3, true).collect::<Vec<_>>(), [2, 1, 0]);
+        assert_eq!(steps(0, true).count(), 0);
+    }
+}

@@ -1,0 +1,325 @@
+//! Basic recurrent layers: RNN, UNIDIRECTIONAL_SEQUENCE_RNN and BIDIRECTIONAL_SEQUENCE_RNN.
+//!
+//! A step is `state = activation(weights * input + recurrent_weights * state + bias)`, with the auxiliary input's
+//! product added where there is one; the output is the new state. Float16 is computed in float32 throughout, states
+//! between steps included.
+
+use nnhal::hal::OperationType;
+use nnhal::ops::recurrent::SequenceShape;
+use nnhal::ops::rnn::{Linking, ONE_CELL, RnnCell, TWO_CELLS, linking};
+
+use super::activation_range::Activation;
+use super::recurrent::{FloatInputs, Items, add_product, steps, store};
+use crate::kernel::{Kernel, KernelContext, KernelError};
+
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
+    (OperationType::RNN, one_step),
+    (OperationType::UNIDIRECTIONAL_SEQUENCE_RNN, unidirectional),
+    (OperationType::BIDIRECTIONAL_SEQUENCE_RNN, bidirectional),
+];
+
+/// A cell with its weights.
+struct Cell<'a> {
+    weights: &'a [f32],
+    recurrent_weights: &'a [f32],
+    bias: &'a [f32],
+    aux_weights: Option<&'a [f32]>,
+    activation: Activation,
+}
+
+impl<'a> Cell<'a> {
+    fn new(inputs: &FloatInputs<'a>, at: &RnnCell, activation: Activation) -> Result<Cell<'a>, KernelError> {
+        Ok(Cell {
+            weights: inputs.required(at.first)?,
+            recurrent_weights: inputs.required(at.first + 1)?,
+            bias: inputs.required(at.first + 2)?,
+            aux_weights: match at.aux_weights {
+                Some(weights) => inputs.optional(weights)?,
+                None => None,
+            },
+            activation,
+        })
+    }
+
+    fn units(&self) -> usize {
+        self.bias.len()
+    }
+
+    /// One step of one batch. `sums` has room for the new state.
+    fn step(&self, input: &[f32], aux: Option<&[f32]>, state: &mut [f32], sums: &mut [f32]) {
+        sums.copy_from_slice(self.bias);
+        add_product(sums, self.weights, input);
+        if let (Some(weights), Some(aux)) = (self.aux_weights, aux) {
+            add_product(sums, weights, aux);
+        }
+        add_product(sums, self.recurrent_weights, state);
+        for (state, sum) in state.iter_mut().zip(sums) {
+            *state = self.activation.apply(*sum);
+        }
+    }
+
+    /// Every step of every batch; `state` goes from the initial to the final one.
+    fn run(
+        &self,
+        input: (&[f32], Items),
+        aux: Option<(&[f32], Items)>,
+        state: &mut [f32],
+        pass: &mut Pass<'_>,
+    ) {
+        let shape = input.1.shape;
+        let units = self.units();
+        for step in steps(shape.steps, pass.backward) {
+            for batch in 0..shape.batches as usize {
+                let state = &mut state[batch * units..][..units];
+                let aux = aux.map(|(data, items)| &data[items.range(step, batch)]);
+                self.step(&input.0[input.1.range(step, batch)], aux, state, pass.sums);
+                pass.output[pass.items.range(step, batch)].copy_from_slice(state);
+            }
+        }
+    }
+}
+
+/// Where a pass over a sequence puts its results, and its direction.
+struct Pass<'a> {
+    backward: bool,
+    output: &'a mut [f32],
+    items: Items,
+    sums: &'a mut [f32],
+}
+
+/// RNN is a sequence of one step. Its outputs are the state and the output, which are the same.
+fn one_step(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let shape = context.inputs.tensor(0)?.shape;
+    let sequence = SequenceShape {
+        steps: 1,
+        batches: shape.dim(0),
+        values: shape.dim(1),
+        time_major: true,
+    };
+    let activation = Activation::from_code(5, context.inputs.i32(5)?)?;
+    single_cell(context, sequence, activation, [Some(1), Some(0)])
+}
+
+fn unidirectional(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let time_major = context.inputs.i32(6)? != 0;
+    let sequence = SequenceShape::of(context.inputs.rules(), 0, time_major)?;
+    let activation = Activation::from_code(5, context.inputs.i32(5)?)?;
+    let state = (context.outputs.len() > 1).then_some(1);
+    single_cell(context, sequence, activation, [Some(0), state])
+}
+
+/// Runs the only cell; `outputs` are the numbers of the output and of the state, where the operation gives them.
+fn single_cell(
+    context: &mut KernelContext<'_>,
+    sequence: SequenceShape,
+    activation: Activation,
+    outputs: [Option<usize>; 2],
+) -> Result<(), KernelError> {
+    let inputs = context.inputs;
+    let units = inputs.tensor(ONE_CELL.first)?.shape.dim(0) as usize;
+    let state_length = sequence.batches as usize * units;
+    let memory = FloatInputs::memory(&inputs);
+    let lengths = [
+        memory,
+        state_length,
+        state_length * sequence.steps as usize,
+        units,
+    ];
+    let [memory, state, output, sums] = context.scratch.carve::<f32, 4>(lengths)?;
+    let inputs = FloatInputs::new(inputs, memory)?;
+    let cell = Cell::new(&inputs, &ONE_CELL, activation)?;
+    state.copy_from_slice(inputs.required(ONE_CELL.first + 3)?);
+    let mut pass = Pass {
+        backward: false,
+        items: Items::whole(sequence, units),
+        output: &mut *output,
+        sums,
+    };
+    let items = Items::whole(sequence, sequence.values as usize);
+    cell.run((inputs.required(0)?, items), None, state, &mut pass);
+    for (number, values) in outputs.into_iter().zip([&*output, &*state]) {
+        if let Some(number) = number {
+            store(context.outputs.tensor(number)?, values)?;
+        }
+    }
+    Ok(())
+}
+
+fn bidirectional(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let inputs = context.inputs;
+    let rules = inputs.rules();
+    let (time_major, merged) = (rules.bool(13)?, rules.bool(14)?);
+    let linking = linking(rules)?;
+    let activation = Activation::from_code(12, inputs.i32(12)?)?;
+    let sequence = SequenceShape::of(rules, 0, time_major)?;
+    let aux_sequence = match linking {
+        Linking::None => None,
+        Linking::Cross | Linking::Parallel => Some(SequenceShape::of(rules, 9, time_major)?),
+    };
+    let [forward_units, backward_units] = [0, 1].map(|at| match inputs.optional(TWO_CELLS[at].first) {
+        Some(weights) => weights.shape.dim(0) as usize,
+        None => 0,
+    });
+    let batches = sequence.batches as usize;
+    let items = batches * sequence.steps as usize;
+    let [
+        memory,
+        forward_state,
+        backward_state,
+        forward_output,
+        backward_output,
+        sums,
+    ] = context.scratch.carve::<f32, 6>([
+        FloatInputs::memory(&inputs),
+        batches * forward_units,
+        batches * backward_units,
+        items
+            * if merged {
+                forward_units + backward_units
+            } else {
+                forward_units
+            },
+        if merged { 0 } else { items * backward_units },
+        forward_units.max(backward_units),
+    ])?;
+    let inputs = FloatInputs::new(inputs, memory)?;
+    let input = (
+        inputs.required(0)?,
+        Items::whole(sequence, sequence.values as usize),
+    );
+    let aux = match aux_sequence {
+        Some(shape) => Some((inputs.required(9)?, Items::whole(shape, shape.values as usize))),
+        None => None,
+    };
+    let stride = if merged { forward_units + backward_units } else { 0 };
+    for (at, state) in [&mut *forward_state, &mut *backward_state]
+        .into_iter()
+        .enumerate()
+    {
+        let backward = at == 1;
+        let cell = Cell::new(&inputs, &TWO_CELLS[at], activation)?;
+        state.copy_from_slice(inputs.required(TWO_CELLS[at].first + 3)?);
+        let items = if merged {
+            Items {
+                shape: sequence,
+                stride,
+                offset: if backward { forward_units } else { 0 },
+                values: cell.units(),
+            }
+        } else {
+            Items::whole(sequence, cell.units())
+        };
+        let mut pass = Pass {
+            backward,
+            output: if backward && !merged {
+                &mut *backward_output
+            } else {
+                &mut *forward_output
+            },
+            items,
+            sums: &mut sums[..cell.units()],
+        };
+        let input = match (linking, aux) {
+            (Linking::Parallel, Some(aux)) if backward => aux,
+            _ => input,
+        };
+        cell.run(input, aux, state, &mut pass);
+    }
+    let results: [&[f32]; 4] = [forward_output, backward_output, forward_state, backward_state];
+    let given = results.iter().enumerate().filter(|(at, _)| !(merged && *at == 1));
+    for (number, (_, values)) in given.take(context.outputs.len()).enumerate() {
+        store(context.outputs.tensor(number)?, values)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::{OperandType as T, OperationType};
+
+    use crate::kernels::testing::{Computed, OneOperation};
+
+    fn with_cell(operation: OneOperation, state: f32) -> OneOperation {
+        operation
+            .tensor(T::TENSOR_FLOAT32, &[1, 1], &[2_f32])
+            .tensor(T::TENSOR_FLOAT32, &[1, 1], &[10_f32])
+            .tensor(T::TENSOR_FLOAT32, &[1], &[1_f32])
+            .tensor(T::TENSOR_FLOAT32, &[1, 1], &[state])
+    }
+
+    fn sequence(time_major: i32, activation: i32) -> Result<Vec<Computed>, String> {
+        let operation = OneOperation::new(OperationType::UNIDIRECTIONAL_SEQUENCE_RNN).tensor(
+            T::TENSOR_FLOAT32,
+            &[1, 2, 1],
+            &[1_f32, 2.0],
+        );
+        with_cell(operation, 0.0)
+            .i32(activation)
+            .i32(time_major)
+            .output(T::TENSOR_FLOAT32, &[0, 0, 0])
+            .output(T::TENSOR_FLOAT32, &[0, 0])
+            .run()
+    }
+
+    #[test]
+    fn steps_feed_their_state_to_the_next() {
+        let outputs = sequence(0, 0).unwrap();
+        assert_eq!(outputs[0].data::<f32>(), [3.0, 35.0]);
+        assert_eq!(outputs[1].data::<f32>(), [35.0]);
+        assert_eq!(sequence(0, 3).unwrap()[0].data::<f32>(), [3.0, 6.0]);
+    }
+
+    #[test]
+    fn batches_that_do_not_fit_the_state_give_an_error() {
+        // Time-major, the same input is two batches.
+        assert!(sequence(1, 0).unwrap_err().contains("input 4"));
+        assert!(sequence(0, 9).unwrap_err().contains("(activation) is 9"));
+    }
+
+    /// Input 1, 2; auxiliary input 5, 7 with or without weights.
+    fn bidirectional(aux: bool, weights: bool) -> Result<Vec<Computed>, String> {
+        let operation = OneOperation::new(OperationType::BIDIRECTIONAL_SEQUENCE_RNN).tensor(
+            T::TENSOR_FLOAT32,
+            &[2, 1, 1],
+            &[1_f32, 2.0],
+        );
+        let mut operation = with_cell(with_cell(operation, 0.0), 0.0);
+        operation = if aux {
+            operation.tensor(T::TENSOR_FLOAT32, &[2, 1, 1], &[5_f32, 7.0])
+        } else {
+            operation.omitted(T::TENSOR_FLOAT32)
+        };
+        for _ in 0..2 {
+            operation = if weights {
+                operation.tensor(T::TENSOR_FLOAT32, &[1, 1], &[100_f32])
+            } else {
+                operation.omitted(T::TENSOR_FLOAT32)
+            };
+        }
+        operation
+            .i32(0)
+            .tensor(T::BOOL, &[], &[1_u8])
+            .tensor(T::BOOL, &[], &[0_u8])
+            .output(T::TENSOR_FLOAT32, &[0, 0, 0])
+            .output(T::TENSOR_FLOAT32, &[0, 0, 0])
+            .run()
+    }
+
+    #[test]
+    fn auxiliary_input_links_the_directions_by_its_weights_or_replaces_the_backward_input() {
+        let values = |outputs: &[Computed]| (outputs[0].data::<f32>(), outputs[1].data::<f32>());
+        assert_eq!(
+            values(&bidirectional(false, false).unwrap()),
+            (vec![3.0, 35.0], vec![53.0, 5.0])
+        );
+        assert_eq!(
+            values(&bidirectional(true, true).unwrap()),
+            (vec![503.0, 5735.0], vec![7553.0, 705.0])
+        );
+        assert_eq!(
+            values(&bidirectional(true, false).unwrap()),
+            (vec![3.0, 35.0], vec![161.0, 15.0])
+        );
+        assert!(bidirectional(false, true).unwrap_err().contains("input 9"));
+    }
+}
