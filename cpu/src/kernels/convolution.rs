@@ -10,7 +10,7 @@ use nnhal::ops::windows::WindowGeometry;
 
 use super::image::{Image, Pixel, Taps, gather};
 use super::layer::{self, Arithmetic, Layer, LayerScratch, ScratchLengths};
-use super::products::Product;
+use super::products::{BLOCK, Product};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
@@ -85,7 +85,7 @@ impl Layer for Convolution {
     fn scratch(&self) -> ScratchLengths {
         ScratchLengths {
             patches: TILE * self.patch(),
-            weights: self.output.channels * self.patch(),
+            weights: filter_size(self.output.channels / self.groups, self.patch()),
             sums: 0,
         }
     }
@@ -98,20 +98,18 @@ impl Layer for Convolution {
         output: &mut [A::Output],
         scratch: LayerScratch<'_, A::Operand>,
     ) {
-        for (operand, weight) in scratch.weights.iter_mut().zip(weights) {
-            *operand = arithmetic.weight(*weight);
-        }
-        let channels = self.output.channels / self.groups;
+        let (channels, length) = (self.output.channels / self.groups, self.patch());
         for group in 0..self.groups {
-            let inputs = group * self.depth()..(group + 1) * self.depth();
-            let filters = Filters {
+            let filters = Filters::new(
                 arithmetic,
-                rows: scratch.weights,
-                length: self.patch(),
-                channels: group * channels..(group + 1) * channels,
-            };
+                scratch.weights,
+                length,
+                group * channels..(group + 1) * channels,
+                |channel, index| weights[channel * length + index],
+            );
+            let inputs = group * self.depth()..(group + 1) * self.depth();
             for_each_tile(&self.output, |pixels| {
-                for (patch, pixel) in scratch.patches.chunks_exact_mut(self.patch()).zip(pixels) {
+                for (patch, pixel) in scratch.patches.chunks_exact_mut(length).zip(pixels) {
                     let rows = taps(&self.vertical, pixel.row);
                     let columns = taps(&self.horizontal, pixel.column);
                     let image = (input, &self.input);
@@ -141,18 +139,49 @@ pub(super) fn for_each_tile(image: &Image, mut each: impl FnMut(&[Pixel])) {
     }
 }
 
-/// Filters, one row for each output channel.
-pub(super) struct Filters<'a, A: Arithmetic> {
-    pub(super) arithmetic: &'a A,
-    /// The rows of all channels.
-    pub(super) rows: &'a [A::Operand],
-    /// Elements of a row.
-    pub(super) length: usize,
-    /// The channels to compute.
-    pub(super) channels: Range<usize>,
+/// How many elements [`Filters`] of `channels` channels with `length` weights each need.
+pub(super) fn filter_size(channels: usize, length: usize) -> usize {
+    channels.div_ceil(BLOCK) * BLOCK * length
 }
 
-impl<A: Arithmetic> Filters<'_, A> {
+/// The weights of some output channels, in blocks of [`BLOCK`].
+pub(super) struct Filters<'a, A: Arithmetic> {
+    arithmetic: &'a A,
+    weights: &'a [A::Operand],
+    /// Weights of one channel.
+    length: usize,
+    channels: Range<usize>,
+}
+
+impl<'a, A: Arithmetic> Filters<'a, A> {
+    /// Fills `weights` with `weight(channel, index)`. Channels that the last block lacks get weights of 0.
+    pub(super) fn new(
+        arithmetic: &'a A,
+        weights: &'a mut [A::Operand],
+        length: usize,
+        channels: Range<usize>,
+        weight: impl Fn(usize, usize) -> A::Weight,
+    ) -> Filters<'a, A> {
+        weights.fill(bytemuck::Zeroable::zeroed());
+        for (block, first) in weights
+            .chunks_exact_mut(BLOCK * length)
+            .zip(channels.clone().step_by(BLOCK))
+        {
+            for channel in first..channels.end.min(first + BLOCK) {
+                for index in 0..length {
+                    block[A::Operand::place(channel - first, index, length)] =
+                        arithmetic.weight(weight(channel, index));
+                }
+            }
+        }
+        Filters {
+            arithmetic,
+            weights,
+            length,
+            channels,
+        }
+    }
+
     /// Computes the channels of some pixels from what their windows see, one patch after the other.
     pub(super) fn apply(
         &self,
@@ -161,31 +190,34 @@ impl<A: Arithmetic> Filters<'_, A> {
         output: &mut [A::Output],
         image: &Image,
     ) {
-        if pixels.len() == TILE {
-            self.apply_to::<TILE>(patches, pixels, output, image);
-        } else {
-            for (patch, pixel) in patches.chunks_exact(self.length).zip(pixels.chunks_exact(1)) {
-                self.apply_to::<1>(patch, pixel, output, image);
-            }
+        if let Ok(pixels) = <&[Pixel; TILE]>::try_from(pixels) {
+            self.apply_to(patches, pixels, output, image);
+            return;
+        }
+        for (patch, pixel) in patches.chunks_exact(self.length).zip(pixels) {
+            self.apply_to(patch, std::array::from_ref(pixel), output, image);
         }
     }
 
     fn apply_to<const N: usize>(
         &self,
         patches: &[A::Operand],
-        pixels: &[Pixel],
+        pixels: &[Pixel; N],
         output: &mut [A::Output],
         image: &Image,
     ) {
         let columns: [&[A::Operand]; N] = std::array::from_fn(|index| &patches[index * self.length..]);
-        let first: [usize; N] = std::array::from_fn(|index| {
-            image.at(pixels[index].batch, pixels[index].row, pixels[index].column)
-        });
-        let rows = &self.rows[self.channels.start * self.length..self.channels.end * self.length];
-        for (channel, row) in self.channels.clone().zip(rows.chunks_exact(self.length)) {
-            let sums = A::Operand::dots(row, columns);
-            for (at, sum) in first.into_iter().zip(sums) {
-                output[at + channel * image.channel_step] = self.arithmetic.finish(channel, sum);
+        let at = pixels.map(|pixel| image.at(pixel.batch, pixel.row, pixel.column));
+        for (weights, first) in self
+            .weights
+            .chunks_exact(BLOCK * self.length)
+            .zip(self.channels.clone().step_by(BLOCK))
+        {
+            let sums = A::Operand::block(weights, columns);
+            for (at, sums) in at.into_iter().zip(sums) {
+                for (channel, sum) in (first..self.channels.end).zip(sums) {
+                    output[at + channel * image.channel_step] = self.arithmetic.finish(channel, sum);
+                }
             }
         }
     }

@@ -2,7 +2,6 @@
 
 use nnhal::hal::OperationType;
 
-use super::convolution::TILE;
 use super::layer::{self, Arithmetic, Layer, LayerScratch, ScratchLengths};
 use super::products::Product;
 use crate::kernel::{Kernel, KernelContext, KernelError};
@@ -20,6 +19,7 @@ fn fully_connected(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 }
 
 struct FullyConnected {
+    /// Rows of the input.
     batch: usize,
     units: usize,
     size: usize,
@@ -46,22 +46,16 @@ impl Layer for FullyConnected {
         for (operand, element) in scratch.patches.iter_mut().zip(input) {
             *operand = arithmetic.input(*element);
         }
-        let tiles = self.batch / TILE * TILE;
-        let column = |row: usize| &scratch.patches[row * self.size..];
         for (unit, row) in weights.chunks_exact(self.size).enumerate() {
             for (operand, weight) in scratch.weights.iter_mut().zip(row) {
                 *operand = arithmetic.weight(*weight);
             }
-            for first in (0..tiles).step_by(TILE) {
-                let columns: [_; TILE] = std::array::from_fn(|index| column(first + index));
-                let sums = A::Operand::dots(scratch.weights, columns);
-                for (index, sum) in sums.into_iter().enumerate() {
-                    output[(first + index) * self.units + unit] = arithmetic.finish(unit, sum);
-                }
-            }
-            for at in tiles..self.batch {
-                let [sum] = A::Operand::dots(scratch.weights, [column(at)]);
-                output[at * self.units + unit] = arithmetic.finish(unit, sum);
+            for (input, outputs) in scratch
+                .patches
+                .chunks_exact(self.size)
+                .zip(output.chunks_exact_mut(self.units))
+            {
+                outputs[unit] = arithmetic.finish(unit, A::Operand::dot(scratch.weights, input));
             }
         }
     }

@@ -1,12 +1,22 @@
 //! Sums of products over contiguous elements, in a form that compilers turn into vector instructions.
 
+/// Output channels that are computed at once.
+pub(super) const BLOCK: usize = 8;
+
 /// An element that layers multiply and sum: `f32`, or `i16` for quantised values less their zero points.
 pub(super) trait Product: bytemuck::Pod {
     /// What the products are summed in.
     type Sum: bytemuck::Pod;
 
-    /// The sums of `row` times each of `columns`, which are at least as long.
-    fn dots<const N: usize>(row: &[Self], columns: [&[Self]; N]) -> [Self::Sum; N];
+    /// The sum of the products of elements at the same place; `right` is at least as long as `left`.
+    fn dot(left: &[Self], right: &[Self]) -> Self::Sum;
+
+    /// Where, among the weights of a block of [`BLOCK`] channels, element `index` of the `length` of one channel
+    /// stands for [`Product::block`].
+    fn place(channel: usize, index: usize, length: usize) -> usize;
+
+    /// The products of [`BLOCK`] channels' weights, placed by [`Product::place`], with each of `columns`.
+    fn block<const N: usize>(weights: &[Self], columns: [&[Self]; N]) -> [[Self::Sum; BLOCK]; N];
 
     /// Adds the products of elements at the same place to `sums`.
     fn add_products(sums: &mut [Self::Sum], left: &[Self], right: &[Self]);
@@ -15,34 +25,44 @@ pub(super) trait Product: bytemuck::Pod {
     fn add_scaled(sums: &mut [Self::Sum], factor: Self, elements: &[Self]);
 }
 
-/// Partial sums that are kept side by side: two vectors of the narrowest instruction set.
-const LANES: usize = 8;
+/// Partial sums that are kept side by side, so that one addition need not wait for the last.
+const LANES: usize = 16;
 
+/// Weights stand channel by channel beside each other: a block is summed without moving sums between lanes.
 impl Product for f32 {
     type Sum = f32;
 
     #[inline]
-    fn dots<const N: usize>(row: &[f32], columns: [&[f32]; N]) -> [f32; N] {
-        let (chunks, rest) = row.as_chunks::<LANES>();
-        let columns = columns.map(|column| &column[..row.len()]);
-        let column_chunks = columns.map(|column| &column.as_chunks::<LANES>().0[..chunks.len()]);
-        let mut lanes = [[0.0_f32; LANES]; N];
-        for (index, left) in chunks.iter().enumerate() {
-            for (lanes, column) in lanes.iter_mut().zip(&column_chunks) {
-                let right = &column[index];
-                for lane in 0..LANES {
-                    lanes[lane] += left[lane] * right[lane];
-                }
+    fn dot(left: &[f32], right: &[f32]) -> f32 {
+        let (left_chunks, left_rest) = left.as_chunks::<LANES>();
+        let (right_chunks, right_rest) = right[..left.len()].as_chunks::<LANES>();
+        let mut lanes = [0.0_f32; LANES];
+        for (left, right) in left_chunks.iter().zip(right_chunks) {
+            for lane in 0..LANES {
+                lanes[lane] += left[lane] * right[lane];
             }
         }
-        let mut sums = lanes.map(|lanes| {
-            let [a, b, c, d, e, f, g, h] = lanes;
-            ((a + e) + (c + g)) + ((b + f) + (d + h))
-        });
-        let from = row.len() - rest.len();
-        for (sum, column) in sums.iter_mut().zip(columns) {
-            for (left, right) in rest.iter().zip(&column[from..]) {
-                *sum += left * right;
+        let rest = left_rest.iter().zip(right_rest);
+        let start: f32 = lanes.iter().sum();
+        rest.fold(start, |sum, (left, right)| sum + left * right)
+    }
+
+    #[inline]
+    fn place(channel: usize, index: usize, _length: usize) -> usize {
+        index * BLOCK + channel
+    }
+
+    #[inline]
+    fn block<const N: usize>(weights: &[f32], columns: [&[f32]; N]) -> [[f32; BLOCK]; N] {
+        let weights = weights.as_chunks::<BLOCK>().0;
+        let columns = columns.map(|column| &column[..weights.len()]);
+        let mut sums = [[0.0_f32; BLOCK]; N];
+        for (index, weights) in weights.iter().enumerate() {
+            for (sums, column) in sums.iter_mut().zip(&columns) {
+                let factor = column[index];
+                for channel in 0..BLOCK {
+                    sums[channel] += factor * weights[channel];
+                }
             }
         }
         sums
@@ -63,17 +83,34 @@ impl Product for f32 {
     }
 }
 
+/// Weights stand channel after channel: instruction sets multiply and add neighbouring 16-bit integers in one step.
 /// Sums wrap: an accumulator that overflows gives a wrong value, as in the HAL's reference, never a panic.
 impl Product for i16 {
     type Sum = i32;
 
     #[inline]
-    fn dots<const N: usize>(row: &[i16], columns: [&[i16]; N]) -> [i32; N] {
-        columns.map(|column| {
-            row.iter().zip(column).fold(0_i32, |sum, (left, right)| {
-                sum.wrapping_add(i32::from(*left).wrapping_mul(i32::from(*right)))
-            })
+    fn dot(left: &[i16], right: &[i16]) -> i32 {
+        left.iter().zip(right).fold(0_i32, |sum, (left, right)| {
+            sum.wrapping_add(i32::from(*left).wrapping_mul(i32::from(*right)))
         })
+    }
+
+    #[inline]
+    fn place(channel: usize, index: usize, length: usize) -> usize {
+        channel * length + index
+    }
+
+    #[inline]
+    fn block<const N: usize>(weights: &[i16], columns: [&[i16]; N]) -> [[i32; BLOCK]; N] {
+        let length = weights.len() / BLOCK;
+        let mut sums = [[0; BLOCK]; N];
+        for channel in 0..BLOCK {
+            let row = &weights[channel * length..][..length];
+            for (sums, column) in sums.iter_mut().zip(columns) {
+                sums[channel] = i16::dot(row, column);
+            }
+        }
+        sums
     }
 
     #[inline]
@@ -93,18 +130,30 @@ impl Product for i16 {
 
 #[cfg(test)]
 mod tests {
-    use super::Product;
+    use super::{BLOCK, Product};
+
+    fn blocks_equal_dots<P: Product<Sum: PartialEq + std::fmt::Debug>>(convert: impl Fn(i16) -> P) {
+        for length in 0..40_usize {
+            let column: Vec<P> = (0..length).map(|index| convert(index as i16 - 7)).collect();
+            let weight = |channel: usize, index: usize| convert((channel * 3 + index) as i16 % 11);
+            let mut weights = vec![convert(0); BLOCK * length];
+            for (channel, index) in (0..BLOCK * length).map(|at| (at / length, at % length)) {
+                weights[P::place(channel, index, length)] = weight(channel, index);
+            }
+            let [first, second] = P::block(&weights, [&column, &weights]);
+            for channel in 0..BLOCK {
+                let row: Vec<P> = (0..length).map(|index| weight(channel, index)).collect();
+                assert_eq!(first[channel], P::dot(&row, &column));
+                assert_eq!(second[channel], P::dot(&row, &weights));
+            }
+        }
+    }
 
     #[test]
-    fn dots_take_every_element() {
-        for length in 0..40_i16 {
-            let row: Vec<i16> = (0..length).collect();
-            let twice: Vec<i16> = row.iter().map(|value| 2 * value).collect();
-            let expected: i32 = row.iter().map(|value| i32::from(*value).pow(2)).sum();
-            assert_eq!(i16::dots(&row, [&row, &twice]), [expected, 2 * expected]);
-            let row: Vec<f32> = row.iter().map(|value| f32::from(*value)).collect();
-            assert_eq!(f32::dots(&row, [&row]), [expected as f32]);
-        }
+    fn blocks_give_the_dots_of_their_channels() {
+        blocks_equal_dots(|value| value);
+        blocks_equal_dots(f32::from);
+        assert_eq!(i16::dot(&[1, 2, 3], &[4, 5, 6, 7]), 32);
     }
 
     #[test]
