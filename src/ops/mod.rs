@@ -20,6 +20,7 @@ pub mod shapes;
 pub mod signature;
 pub mod slice;
 pub mod transpose;
+pub mod transpose_convolution;
 pub mod windows;
 
 mod activation;
@@ -132,6 +133,7 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     tile::ENTRIES,
     topk::ENTRIES,
     transpose::ENTRIES,
+    transpose_convolution::ENTRIES,
     unary::ENTRIES,
 ];
 

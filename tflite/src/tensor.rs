@@ -77,22 +77,20 @@ impl std::fmt::Display for ElementType {
             ElementType::Int16 => "int16",
             ElementType::Int8 => "int8",
             ElementType::Int4 => "int4",
-            ElementType::Other(code) => {
-                match code {
-                    8 => "complex64",
-                    10 => "float64",
-                    11 => "complex128",
-                    12 => "uint64",
-                    13 => "resource",
-                    14 => "variant",
-                    15 => "uint32",
-                    16 => "uint16",
-                    18 => "bfloat16",
-                    19 => "int2",
-                    20 => "uint4",
-                    _ => return write!(f, "unknown element type {code}"),
-                }
-            }
+            ElementType::Other(code) => match code {
+                8 => "complex64",
+                10 => "float64",
+                11 => "complex128",
+                12 => "uint64",
+                13 => "resource",
+                14 => "variant",
+                15 => "uint32",
+                16 => "uint16",
+                18 => "bfloat16",
+                19 => "int2",
+                20 => "uint4",
+                _ => return write!(f, "unknown element type {code}"),
+            },
         })
     }
 }

@@ -1,25 +1,20 @@
 //! CONV_2D and GROUPED_CONV_2D: what a window sees is gathered into a row, and every output channel is the product
 //! of that row with its filter.
 
-use std::ops::Range;
-
 use nnhal::hal::OperationType;
 use nnhal::ops;
 use nnhal::ops::padding::Window;
 use nnhal::ops::windows::WindowGeometry;
 
-use super::image::{Image, Pixel, Taps, gather};
+use super::filters::{Filters, TILE, filter_size, for_each_tile};
+use super::image::{Image, Taps, gather};
 use super::layer::{self, Arithmetic, Layer, LayerScratch, ScratchLengths};
-use super::products::{BLOCK, Product};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::CONV_2D, convolution),
     (OperationType::GROUPED_CONV_2D, grouped_convolution),
 ];
-
-/// Pixels whose windows are multiplied with a filter at once, so that the filter is read once for all of them.
-pub(super) const TILE: usize = 4;
 
 fn convolution(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let rules = context.inputs.rules();
@@ -108,7 +103,7 @@ impl Layer for Convolution {
                 |channel, index| weights[channel * length + index],
             );
             let inputs = group * self.depth()..(group + 1) * self.depth();
-            for_each_tile(&self.output, |pixels| {
+            for_each_tile(self.output.pixels(), |pixels| {
                 for (patch, pixel) in scratch.patches.chunks_exact_mut(length).zip(pixels) {
                     let rows = taps(&self.vertical, pixel.row);
                     let columns = taps(&self.horizontal, pixel.column);
@@ -119,106 +114,6 @@ impl Layer for Convolution {
                 }
                 filters.apply(scratch.patches, pixels, output, &self.output);
             });
-        }
-    }
-}
-
-/// Calls `each` with up to [`TILE`] pixels at a time, for all pixels of an image.
-pub(super) fn for_each_tile(image: &Image, mut each: impl FnMut(&[Pixel])) {
-    let mut next = Pixel::default();
-    let mut left = image.pixels();
-    while left > 0 {
-        let mut tile = [Pixel::default(); TILE];
-        let count = left.min(TILE);
-        for pixel in &mut tile[..count] {
-            *pixel = next;
-            next.advance(image);
-        }
-        left -= count;
-        each(&tile[..count]);
-    }
-}
-
-/// How many elements [`Filters`] of `channels` channels with `length` weights each need.
-pub(super) fn filter_size(channels: usize, length: usize) -> usize {
-    channels.div_ceil(BLOCK) * BLOCK * length
-}
-
-/// The weights of some output channels, in blocks of [`BLOCK`].
-pub(super) struct Filters<'a, A: Arithmetic> {
-    arithmetic: &'a A,
-    weights: &'a [A::Operand],
-    /// Weights of one channel.
-    length: usize,
-    channels: Range<usize>,
-}
-
-impl<'a, A: Arithmetic> Filters<'a, A> {
-    /// Fills `weights` with `weight(channel, index)`. Channels that the last block lacks get weights of 0.
-    pub(super) fn new(
-        arithmetic: &'a A,
-        weights: &'a mut [A::Operand],
-        length: usize,
-        channels: Range<usize>,
-        weight: impl Fn(usize, usize) -> A::Weight,
-    ) -> Filters<'a, A> {
-        weights.fill(bytemuck::Zeroable::zeroed());
-        for (block, first) in weights
-            .chunks_exact_mut(BLOCK * length)
-            .zip(channels.clone().step_by(BLOCK))
-        {
-            for channel in first..channels.end.min(first + BLOCK) {
-                for index in 0..length {
-                    block[A::Operand::place(channel - first, index, length)] =
-                        arithmetic.weight(weight(channel, index));
-                }
-            }
-        }
-        Filters {
-            arithmetic,
-            weights,
-            length,
-            channels,
-        }
-    }
-
-    /// Computes the channels of some pixels from what their windows see, one patch after the other.
-    pub(super) fn apply(
-        &self,
-        patches: &[A::Operand],
-        pixels: &[Pixel],
-        output: &mut [A::Output],
-        image: &Image,
-    ) {
-        if let Ok(pixels) = <&[Pixel; TILE]>::try_from(pixels) {
-            self.apply_to(patches, pixels, output, image);
-            return;
-        }
-        for (patch, pixel) in patches.chunks_exact(self.length).zip(pixels) {
-            self.apply_to(patch, std::array::from_ref(pixel), output, image);
-        }
-    }
-
-    fn apply_to<const N: usize>(
-        &self,
-        patches: &[A::Operand],
-        pixels: &[Pixel; N],
-        output: &mut [A::Output],
-        image: &Image,
-    ) {
-        let columns: [&[A::Operand]; N] = std::array::from_fn(|index| &patches[index * self.length..]);
-        let at = pixels.map(|pixel| image.at(pixel.batch, pixel.row, pixel.column));
-        for (weights, first) in self
-            .weights
-            .chunks_exact(BLOCK * self.length)
-            .zip(self.channels.clone().step_by(BLOCK))
-        {
-            let sums = A::Operand::block(weights, columns);
-            for (at, sums) in at.into_iter().zip(sums) {
-                for (channel, sum) in (first..self.channels.end).zip(sums) {
-                    output[at + channel * image.channel_step] = self.arithmetic.finish(channel, sum);
-                }
-            }
         }
     }
 }

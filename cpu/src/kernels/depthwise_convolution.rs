@@ -5,7 +5,7 @@ use nnhal::ops::depthwise_convolution::{arguments, geometry};
 use nnhal::ops::windows::WindowGeometry;
 
 use super::convolution::taps;
-use super::image::{Image, Pixel, gather};
+use super::image::{Image, gather};
 use super::layer::{self, Arithmetic, Layer, LayerScratch, ScratchLengths};
 use super::products::Product;
 use crate::kernel::{Kernel, KernelContext, KernelError};
@@ -77,8 +77,7 @@ impl Layer for Depthwise {
             *operand = arithmetic.weight(*weight);
         }
         let channels = 0..self.input.channels;
-        let mut pixel = Pixel::default();
-        for _ in 0..self.output.pixels() {
+        for pixel in self.output.pixels() {
             let rows = taps(&self.geometry.vertical, pixel.row);
             let columns = taps(&self.geometry.horizontal, pixel.column);
             let image = (input, &self.input);
@@ -96,7 +95,6 @@ impl Layer for Depthwise {
             for (channel, sum) in scratch.sums.iter().enumerate() {
                 output[at + channel * self.output.channel_step] = arithmetic.finish(channel, *sum);
             }
-            pixel.advance(&self.output);
         }
     }
 }

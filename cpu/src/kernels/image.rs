@@ -40,9 +40,22 @@ impl Image {
         }
     }
 
-    /// Pixels of all batches.
-    pub(super) fn pixels(&self) -> usize {
-        self.batch * self.height * self.width
+    /// All pixels, in the order batch, row, column.
+    pub(super) fn pixels(&self) -> impl Iterator<Item = Pixel> + use<> {
+        self.pixels_at(0..self.height, 0..self.width)
+    }
+
+    /// The pixels of all batches with these rows and columns, in the order batch, row, column.
+    pub(super) fn pixels_at<I: Iterator<Item = usize> + Clone>(
+        &self,
+        rows: I,
+        columns: I,
+    ) -> impl Iterator<Item = Pixel> + use<I> {
+        (0..self.batch).flat_map(move |batch| {
+            let columns = columns.clone();
+            rows.clone()
+                .flat_map(move |row| columns.clone().map(move |column| Pixel { batch, row, column }))
+        })
     }
 
     /// Where the first channel of a pixel is.
@@ -63,21 +76,6 @@ pub(super) struct Pixel {
     pub(super) batch: usize,
     pub(super) row: usize,
     pub(super) column: usize,
-}
-
-impl Pixel {
-    /// Moves on by one, in the order batch, row, column.
-    pub(super) fn advance(&mut self, image: &Image) {
-        self.column += 1;
-        if self.column == image.width {
-            self.column = 0;
-            self.row += 1;
-            if self.row == image.height {
-                self.row = 0;
-                self.batch += 1;
-            }
-        }
-    }
 }
 
 /// The positions along one axis that the taps of a filter look at; they may be outside the image.

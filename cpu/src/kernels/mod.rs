@@ -14,6 +14,7 @@ mod convolution;
 mod depthwise_convolution;
 pub mod element;
 mod fill;
+mod filters;
 mod fingerprint;
 pub mod fixed_point;
 pub mod fixed_point_functions;
@@ -47,6 +48,7 @@ mod testing;
 mod tile;
 mod topk;
 mod transpose;
+mod transpose_convolution;
 mod unary;
 
 use nnhal::hal::OperationType;
@@ -86,6 +88,7 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     tile::KERNELS,
     topk::KERNELS,
     transpose::KERNELS,
+    transpose_convolution::KERNELS,
     unary::KERNELS,
 ];
 

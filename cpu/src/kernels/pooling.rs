@@ -129,15 +129,13 @@ fn for_each_window<T: bytemuck::Pod, V: bytemuck::Pod>(
     let data = context.inputs.data::<T>(0)?;
     let output = context.outputs.data::<T>(0)?;
     let [values] = context.scratch.carve::<V, 1>([windows.input.channels])?;
-    let mut pixel = Pixel::default();
-    for _ in 0..windows.output.pixels() {
+    for pixel in windows.output.pixels() {
         values.fill(start);
         let count = windows.fold(data, &pixel, values, &fold);
         let at = windows.output.at(pixel.batch, pixel.row, pixel.column);
         for (channel, value) in values.iter().enumerate() {
             output[at + channel * windows.output.channel_step] = finish(*value, count);
         }
-        pixel.advance(&windows.output);
     }
     Ok(())
 }

@@ -211,7 +211,9 @@ fn strided_slice(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     let mut dimensions = match node.graph.builder.dimensions(sliced) {
         Some(dimensions) => dimensions.to_vec(),
         None => {
-            return Err("it has new axes and a result whose dimensions are not known before execution".into());
+            return Err(
+                "it has new axes and a result whose dimensions are not known before execution".into(),
+            );
         }
     };
     // A slice that shrinks every axis leaves one element, of no axis in the file's terms.
