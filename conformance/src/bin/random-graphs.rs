@@ -8,6 +8,7 @@ use nnhal::hal::OperationType;
 use nnhal_conformance::generator::property::{self, Counterexample, Verdict};
 use nnhal_conformance::generator::{Recipe, mutation};
 use nnhal_conformance::in_process::InProcess;
+use nnhal_cpu::KernelSet;
 
 /// Holds the executor in this process to properties over random models.
 #[derive(Debug, Parser)]
@@ -33,6 +34,8 @@ struct Arguments {
 enum Property {
     /// Valid models are supported, prepared and give one result by every path.
     Valid,
+    /// The fast kernels give what the reference kernels give, within the accuracy rules.
+    Fast,
     /// Models with one rule broken are refused.
     Broken,
     /// Models with anything changed do not crash.
@@ -96,6 +99,13 @@ fn search(recipe: &Recipe, seeds: std::ops::Range<u64>, wanted: Property) -> Opt
         let mut verdict = Verdict::Kept;
         if wants(Property::Valid) {
             verdict = property::one_result_by_every_path(&mut InProcess::default(), generated);
+        }
+        if wants(Property::Fast) && verdict == Verdict::Kept {
+            verdict = property::agrees_with(
+                &mut InProcess::new(KernelSet::Reference),
+                &mut InProcess::new(KernelSet::Fast),
+                generated,
+            );
         }
         if wants(Property::Broken) && verdict == Verdict::Kept {
             let (broken, how) = mutation::break_rule(generated, choices);

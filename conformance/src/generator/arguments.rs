@@ -21,6 +21,10 @@ pub(super) struct Arguments<'a> {
     pub(super) names: Vec<String>,
     /// Whether images have their channels before height and width.
     pub(super) nchw: bool,
+    /// Whether sequences have their time before the batch.
+    pub(super) time_major: bool,
+    /// Which parts a recurrent layer has.
+    pub(super) parts: Parts,
     /// Numbers that several shapes of one operation share.
     pub(super) extents: [u32; 4],
 }
@@ -48,6 +52,13 @@ impl<'a> Arguments<'a> {
         let has_layout = names.iter().any(|name| name == "layout" || name == "nchw");
         let nchw = has_layout && choices.once_in(2);
         let extents = [(); 4].map(|()| 1 + choices.below(3));
+        let recurrent = names.iter().any(|name| name.contains("recurrent"));
+        let time_major = recurrent && choices.once_in(2);
+        let parts = if recurrent {
+            Parts::choose(choices)
+        } else {
+            Parts::default()
+        };
         Arguments {
             graph,
             choices,
@@ -55,6 +66,8 @@ impl<'a> Arguments<'a> {
             variant,
             names,
             nchw,
+            time_major,
+            parts,
             extents,
         }
     }
@@ -62,14 +75,21 @@ impl<'a> Arguments<'a> {
     /// Draws argument `index`, which follows `before`; `None` if there is nothing that could fit.
     pub(super) fn draw(&mut self, index: usize, param: &'static Param, before: &[u32]) -> Option<u32> {
         let ty = concrete_type(param.ty, self.variant, self.choices)?;
-        if param.presence == Presence::Omissible && self.choices.once_in(2) {
-            return Some(self.omitted(ty));
-        }
         let name = self.names.get(index).cloned().unwrap_or_default();
+        if param.presence == Presence::Omissible {
+            let given = match self.parts.has(&name) {
+                Some(has) => has,
+                None => !self.choices.once_in(2),
+            };
+            if !given {
+                return Some(self.omitted(ty));
+            }
+        }
         if !ty.is_tensor() {
             return self.scalar(ty, &name, before);
         }
-        if before.is_empty() && matches!(param.ty, Ty::Var(_)) {
+        let boxes = shapes::BOXES.contains(&name.as_str());
+        if before.is_empty() && matches!(param.ty, Ty::Var(_)) && !boxes {
             return self.primary(ty, param.rank);
         }
         if ty == OperandType::TENSOR_INT32
@@ -80,6 +100,9 @@ impl<'a> Arguments<'a> {
             return Some(drawn);
         }
         let dims = shapes::of(self, &name, param.rank, before)?;
+        if shapes::BOXES.contains(&name.as_str()) || name == "imageinfo" {
+            return Some(self.tensor(ty, &dims, &name, before));
+        }
         let same_shape = self.reusable(ty, &dims);
         if let Some(index) = same_shape.filter(|_| self.choices.once_in(2)) {
             return Some(index);
@@ -136,6 +159,7 @@ impl<'a> Arguments<'a> {
     fn scalar(&mut self, ty: OperandType, name: &str, before: &[u32]) -> Option<u32> {
         let value = match ty {
             OperandType::BOOL if name == "layout" || name == "nchw" => f64::from(u8::from(self.nchw)),
+            _ if name == "timemajor" => f64::from(u8::from(self.time_major)),
             OperandType::BOOL => f64::from(self.choices.below(2)),
             OperandType::FLOAT32 | OperandType::FLOAT16 => *self.choices.pick(&[1.0, 0.5, 2.0, 0.25])?,
             _ => f64::from(shapes::scalar(self, name, before)),
@@ -178,7 +202,13 @@ impl<'a> Arguments<'a> {
     /// A new tensor with any values.
     fn tensor(&mut self, ty: OperandType, dims: &[u32], name: &str, before: &[u32]) -> u32 {
         let count = dims.iter().product::<u32>() as usize;
-        let value = values::some(self.choices, ty, count);
+        let value = if shapes::BOXES.contains(&name) {
+            values::boxes(self.choices, ty, count)
+        } else if name == "imageinfo" {
+            values::encode(ty, std::iter::repeat_n(values::raw(ty, 32.0), count))
+        } else {
+            values::some(self.choices, ty, count)
+        };
         let mut operand = Operand::new(ty, dims);
         some_quantization(self.choices, &mut operand);
         if ty == OperandType::TENSOR_INT32 && name.contains("bias") {
@@ -230,6 +260,51 @@ impl<'a> Arguments<'a> {
             value: Some(value),
             role,
         })
+    }
+}
+
+/// Which optional parts a recurrent layer has. Their parameters are given or left out together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Parts {
+    /// An input gate of its own, not one coupled to the forget gate.
+    input_gate: bool,
+    peephole: bool,
+    pub(super) projection: bool,
+    normalisation: bool,
+    auxiliary: bool,
+}
+
+impl Parts {
+    fn choose(choices: &mut Choices) -> Parts {
+        Parts {
+            input_gate: choices.once_in(2),
+            peephole: choices.once_in(2),
+            projection: choices.once_in(2),
+            normalisation: choices.once_in(2),
+            auxiliary: choices.once_in(2),
+        }
+    }
+
+    /// Whether a parameter of this name is given; `None` if it belongs to no part.
+    fn has(self, name: &str) -> Option<bool> {
+        let of_input_gate = ["toinputweights", "inputgatebias", "inputlayernormweights"]
+            .iter()
+            .any(|part| name.ends_with(part));
+        let gate = !of_input_gate || self.input_gate;
+        let part = if name.contains("aux") {
+            self.auxiliary
+        } else if name.contains("layernorm") {
+            self.normalisation
+        } else if name.contains("cellto") {
+            self.peephole
+        } else if name.contains("projection") {
+            self.projection
+        } else if of_input_gate {
+            true
+        } else {
+            return None;
+        };
+        Some(part && gate)
     }
 }
 

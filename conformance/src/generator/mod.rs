@@ -84,6 +84,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use nnhal::ops;
+    use nnhal_cpu::KernelSet;
 
     use super::choices::Choices;
     use super::property::{self, Verdict};
@@ -128,6 +129,18 @@ mod tests {
     fn valid_models_are_prepared_and_give_one_result() {
         let found = property::search(&Recipe::default(), 0..MODELS, |generated, _| {
             property::one_result_by_every_path(&mut InProcess::default(), generated)
+        });
+        assert!(found.is_none(), "{}", found.unwrap());
+    }
+
+    #[test]
+    fn fast_kernels_agree_with_the_reference() {
+        let found = property::search(&Recipe::default(), 0..MODELS, |generated, _| {
+            property::agrees_with(
+                &mut InProcess::new(KernelSet::Reference),
+                &mut InProcess::new(KernelSet::Fast),
+                generated,
+            )
         });
         assert!(found.is_none(), "{}", found.unwrap());
     }

@@ -3,10 +3,12 @@
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use nnhal::hal::{MeasureTiming, Model};
+use nnhal::hal::{MeasureTiming, Model, OperandType};
 
 use super::choices::{Choices, shrink};
 use super::{Generated, Recipe};
+use crate::accuracy::Tolerance;
+use crate::element;
 use crate::implementation::{ExecutionAnswer, ExecutionCall, Form, Implementation, PreparedModel};
 
 /// Whether a property holds of a model.
@@ -176,6 +178,89 @@ fn check_paths<I: Implementation>(implementation: &mut I, generated: &Generated)
         }
     }
     Ok(())
+}
+
+/// A valid model: another implementation's result is close to that of the reference.
+///
+/// Source of the limits: the HAL's criteria for random graphs. Elements that are not finite or large are not
+/// compared; neither are truth values and the integers that indexes and conversions give, where the last bit of a
+/// number decides.
+pub fn agrees_with<R: Implementation, I: Implementation>(
+    reference: &mut R,
+    other: &mut I,
+    generated: &Generated,
+) -> Verdict {
+    match compare(reference, other, generated) {
+        Ok(()) => Verdict::Kept,
+        Err(message) => Verdict::Broken(message),
+    }
+}
+
+/// Beyond this magnitude, rounding differences of whole graphs say nothing.
+const LARGEST_COMPARED: f64 = 1e3;
+
+fn compare<R: Implementation, I: Implementation>(
+    reference: &mut R,
+    other: &mut I,
+    generated: &Generated,
+) -> Result<(), String> {
+    let expected = synchronous_result(reference, generated)?;
+    let actual = synchronous_result(other, generated)?;
+    let main = &generated.model.model.main;
+    for (number, (index, argument)) in main
+        .output_indexes
+        .iter()
+        .zip(&generated.request.outputs)
+        .enumerate()
+    {
+        let Some(operand) = main.operands.get(*index as usize) else {
+            continue;
+        };
+        let limit = match operand.operand_type {
+            OperandType::TENSOR_FLOAT32 => Tolerance {
+                absolute: 1e-2,
+                relative: 1e-2,
+            },
+            OperandType::TENSOR_FLOAT16 => Tolerance {
+                absolute: 1.0,
+                relative: 1.0,
+            },
+            ty if ty.is_quantized_per_tensor() => Tolerance {
+                absolute: 12.0,
+                relative: 0.0,
+            },
+            _ => continue,
+        };
+        let elements = |bytes: &[u8]| {
+            let from = argument.location.offset as usize;
+            let length = argument.location.length as usize;
+            element::decode(
+                operand.operand_type,
+                bytes.get(from..from + length).unwrap_or_default(),
+            )
+        };
+        let (expected, actual) = (elements(&expected), elements(&actual));
+        let compared = expected.iter().zip(&actual).enumerate();
+        for (at, (expected, actual)) in compared {
+            if expected.abs() <= LARGEST_COMPARED && !limit.allows(*actual, *expected) {
+                return Err(format!(
+                    "output {number} differs from the reference: element {at} is {actual}, expected {expected}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn synchronous_result<I: Implementation>(
+    implementation: &mut I,
+    generated: &Generated,
+) -> Result<Vec<u8>, String> {
+    let mut prepared = implementation
+        .prepare(&generated.model)
+        .map_err(|breakdown| breakdown.to_string())?
+        .map_err(|failure| format!("a valid model was not prepared: {failure}"))?;
+    result_of(execute::<I>(&mut prepared, generated, Form::Synchronous)?)
 }
 
 /// Whether every output's size is known before the execution, as fenced executions need.

@@ -30,10 +30,16 @@ fn image(arguments: &Arguments<'_>, before: &[u32]) -> Option<[u32; 3]> {
     })
 }
 
+/// Names of tensors that hold boxes: corners that are in order.
+pub(super) const BOXES: &[&str] = &["rois", "boxes", "anchors"];
+
 /// The dimensions of the tensor with this name. `None` if what it depends on does not fit the operation.
 pub(super) fn of(arguments: &mut Arguments<'_>, name: &str, rank: Rank, before: &[u32]) -> Option<Vec<u32>> {
     let operation = arguments.operation;
     let [one, two, three, _] = arguments.extents;
+    if let Some(dims) = recurrent(arguments, name, before).or_else(|| of_boxes(arguments, name, before)) {
+        return Some(dims);
+    }
     match name {
         "filter" | "weights" if operation == OperationType::FULLY_CONNECTED => {
             let input = arguments.dims(0, before)?;
@@ -61,6 +67,90 @@ pub(super) fn of(arguments: &mut Arguments<'_>, name: &str, rank: Rank, before: 
         "values" => Some(vec![one, two]),
         _ => Some(companion(arguments, rank, before)),
     }
+}
+
+/// The dimensions of a parameter of a recurrent layer, of either direction.
+fn recurrent(arguments: &Arguments<'_>, name: &str, before: &[u32]) -> Option<Vec<u32>> {
+    let layer = arguments
+        .names
+        .iter()
+        .any(|other| other.contains("recurrent") || other == "weightsfeature");
+    if !layer {
+        return None;
+    }
+    let name = name
+        .strip_prefix("fw")
+        .or_else(|| name.strip_prefix("bw"))
+        .unwrap_or(name);
+    let input = arguments.dims(0, before)?;
+    let [units, outputs, others, memory] = arguments.extents;
+    let outputs = if arguments.parts.projection {
+        outputs
+    } else {
+        units
+    };
+    let columns = *input.last()?;
+    let batch = match input.as_slice() {
+        [_, batch, _] if arguments.time_major => *batch,
+        [batch, ..] => *batch,
+        [] => return None,
+    };
+    // SVDF: so many filters for each unit.
+    let filters = units * others;
+    Some(match name {
+        "auxinput" => vec![input[0], *input.get(1)?, others],
+        _ if name.starts_with("auxinputto") || name == "auxweights" => vec![units, others],
+        _ if name.starts_with("inputto") => vec![units, columns],
+        _ if name.starts_with("recurrentto") => vec![units, outputs],
+        _ if name.starts_with("cellto")
+            || name.ends_with("gatebias")
+            || name.ends_with("layernormweights") =>
+        {
+            vec![units]
+        }
+        "projectionweights" => vec![outputs, units],
+        "projectionbias" => vec![outputs],
+        "outputstatein" | "prevoutput" | "activationstate" => vec![batch, outputs],
+        "cellstatein" | "prevcellstate" | "hiddenstate" | "hiddenstatein" => vec![batch, units],
+        "weights" => vec![units, columns],
+        "recurrentweights" => vec![units, units],
+        "bias" => vec![units],
+        "weightsfeature" => vec![filters, columns],
+        "weightstime" => vec![filters, memory],
+        "statein" => vec![batch, memory * filters],
+        _ => return None,
+    })
+}
+
+/// The dimensions of a parameter of an operation on boxes.
+fn of_boxes(arguments: &Arguments<'_>, name: &str, before: &[u32]) -> Option<Vec<u32>> {
+    use OperationType as O;
+    let first = arguments.dims(0, before);
+    let count = arguments.extents[0];
+    let classes = arguments.extents[1];
+    Some(match (arguments.operation, name) {
+        (O::ROI_ALIGN | O::ROI_POOLING | O::AXIS_ALIGNED_BBOX_TRANSFORM, "rois") => vec![count, 4],
+        (O::AXIS_ALIGNED_BBOX_TRANSFORM, "deltas") => vec![first?[0], 4 * classes],
+        (O::AXIS_ALIGNED_BBOX_TRANSFORM, "imageinfo") => vec![1, 2],
+        (O::BOX_WITH_NMS_LIMIT, "rois") => {
+            let scores = first?;
+            vec![scores[0], 4 * *scores.get(1)?]
+        }
+        (O::HEATMAP_MAX_KEYPOINT, "boxes") => vec![first?[0], 4],
+        (O::GENERATE_PROPOSALS, "deltas") => {
+            let mut dims = first?;
+            *dims.get_mut(if arguments.nchw { 1 } else { 3 })? *= 4;
+            dims
+        }
+        (O::GENERATE_PROPOSALS, "anchors") => vec![*first?.get(if arguments.nchw { 1 } else { 3 })?, 4],
+        (O::GENERATE_PROPOSALS, "imageinfo") => vec![first?[0], 2],
+        (O::DETECTION_POSTPROCESSING, "deltas") => {
+            let scores = first?;
+            vec![scores[0], *scores.get(1)?, 4 + (classes - 1)]
+        }
+        (O::DETECTION_POSTPROCESSING, "anchors") => vec![*first?.get(1)?, 4],
+        _ => return None,
+    })
 }
 
 /// A number of groups that divides the channels of the image.
@@ -112,6 +202,11 @@ pub(super) fn scalar(arguments: &mut Arguments<'_>, name: &str, before: &[u32]) 
         }
         "k" => 1 + choices.below(dims.last().copied().unwrap_or(1)) as i32,
         "groups" => grouping(arguments, before).unwrap_or(1) as i32,
+        // SVDF's filters for each unit.
+        "rank" => arguments.extents[2] as i32,
+        "activation" if arguments.names.iter().any(|name| name.contains("recurrent")) => {
+            choices.pick(&[4, 0, 1, 3, 6]).copied().unwrap_or(4)
+        }
         "depthmultiplier" => arguments.extents[0] as i32,
         "paddingscheme" => 1 + choices.below(2) as i32,
         _ if ["stride", "dilation", "filter", "block", "sample", "output", "num"]
@@ -201,6 +296,13 @@ pub(super) fn integers(arguments: &mut Arguments<'_>, name: &str, before: &[u32]
                 .map(|_| 1 + choices.below(3) as i32)
                 .collect(),
         ),
+        "batchsplit" => {
+            let boxes = arguments
+                .argument("rois", before)
+                .and_then(|drawn| drawn.shape)
+                .map_or(1, |shape| shape.dim(0));
+            Integers::vector(vec![0; boxes as usize])
+        }
         "seeds" => Integers::vector(vec![choices.below(100) as i32, 1]),
         "indices" => {
             let extent = dims.get(found?).copied()?;

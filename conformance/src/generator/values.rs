@@ -31,6 +31,29 @@ pub(super) fn some(choices: &mut Choices, ty: OperandType, count: usize) -> Alig
     encode(ty, values)
 }
 
+/// Boxes: the corners at the top left and, further on, at the bottom right.
+pub(super) fn boxes(choices: &mut Choices, ty: OperandType, count: usize) -> AlignedBuffer {
+    let mut random = Random::new(u64::from(choices.below(1 << 16)));
+    let mut corners = [0.0; 4];
+    let values = (0..count).map(|at| {
+        if at % 4 == 0 {
+            let [left, top, width, height] = [(); 4].map(|()| f64::from(random.below(16)));
+            corners = [left, top, left + width + 1.0, top + height + 1.0];
+        }
+        raw(ty, corners[at % 4])
+    });
+    encode(ty, values)
+}
+
+/// A coordinate as an element of `ty`; quantised ones count in eighths.
+pub(super) fn raw(ty: OperandType, coordinate: f64) -> f64 {
+    if ty == OperandType::TENSOR_QUANT16_ASYMM {
+        coordinate * 8.0
+    } else {
+        coordinate
+    }
+}
+
 /// These integers as a value of `TENSOR_INT32` or `INT32`.
 pub(super) fn integers(values: &[i32]) -> AlignedBuffer {
     encode(
