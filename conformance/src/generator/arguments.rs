@@ -32,6 +32,23 @@ pub(super) struct Arguments<'a> {
 /// Operations that refuse some data: it is not taken from other operations, which may give anything.
 const WANT_DRAWN_DATA: &[OperationType] = &[OperationType::RANDOM_MULTINOMIAL];
 
+/// Operations that prescribe scales of their inputs.
+const FIXED_SCALES: &[OperationType] = &[OperationType::QUANTIZED_LSTM, OperationType::QUANTIZED_16BIT_LSTM];
+
+/// The scale and zero point that an operation prescribes for an input, or one that is legal together with the others.
+fn fixed_quantization(operation: OperationType, name: &str) -> Option<(f32, i32)> {
+    if !FIXED_SCALES.contains(&operation) {
+        return None;
+    }
+    let unsigned = operation == OperationType::QUANTIZED_16BIT_LSTM;
+    match name {
+        "prevcellstate" => Some((1.0 / 2048.0, 0)),
+        "input" | "prevoutput" if unsigned => Some((1.0 / 128.0, 128)),
+        _ if unsigned && name.ends_with("weights") => Some((1.0 / 64.0, 128)),
+        _ => None,
+    }
+}
+
 /// A parameter's name without capitals and separators.
 pub(super) fn key(name: &str) -> String {
     name.chars()
@@ -55,7 +72,12 @@ impl<'a> Arguments<'a> {
         let recurrent = names.iter().any(|name| name.contains("recurrent"));
         let time_major = recurrent && choices.once_in(2);
         let parts = if recurrent {
-            Parts::choose(choices)
+            let projects = names.iter().any(|name| name.contains("projectionweights"));
+            let parts = Parts::choose(choices);
+            Parts {
+                projection: parts.projection && projects,
+                ..parts
+            }
         } else {
             Parts::default()
         };
@@ -100,7 +122,8 @@ impl<'a> Arguments<'a> {
             return Some(drawn);
         }
         let dims = shapes::of(self, &name, param.rank, before)?;
-        if shapes::BOXES.contains(&name.as_str()) || name == "imageinfo" {
+        let special = boxes || name == "imageinfo" || FIXED_SCALES.contains(&self.operation);
+        if special {
             return Some(self.tensor(ty, &dims, &name, before));
         }
         let same_shape = self.reusable(ty, &dims);
@@ -211,6 +234,9 @@ impl<'a> Arguments<'a> {
         };
         let mut operand = Operand::new(ty, dims);
         some_quantization(self.choices, &mut operand);
+        if let Some((scale, zero_point)) = fixed_quantization(self.operation, name) {
+            (operand.scale, operand.zero_point) = (scale, zero_point);
+        }
         if ty == OperandType::TENSOR_INT32 && name.contains("bias") {
             operand.scale = self.bias_scale(before);
         }

@@ -92,7 +92,7 @@ mod tests {
     use crate::in_process::InProcess;
 
     /// Models for each property in this test; the command runs millions.
-    const MODELS: u64 = 3000;
+    const MODELS: u64 = 1500;
 
     #[test]
     fn the_same_seed_gives_the_same_model() {

@@ -158,7 +158,7 @@ fn quantize_outputs(
     ];
     let mut candidates: Vec<Option<(f32, i32)>> = vec![None];
     candidates.extend(of_inputs.chain(fixed).map(Some));
-    // Two outputs may need different ones; further outputs go with the second.
+    // Two outputs may need different ones; further outputs go with one of them.
     let seconds = if outputs.len() > 1 {
         &candidates[..]
     } else {
@@ -169,7 +169,7 @@ fn quantize_outputs(
         for second in seconds {
             outputs.clone_from_slice(&drawn);
             for (at, output) in outputs.iter_mut().enumerate() {
-                set_quantization(output, if at == 0 { *first } else { *second });
+                set_quantization(output, if at % 2 == 0 { *first } else { *second });
             }
             let draft = Draft {
                 graph,

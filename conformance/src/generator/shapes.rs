@@ -303,6 +303,23 @@ pub(super) fn integers(arguments: &mut Arguments<'_>, name: &str, before: &[u32]
                 .map_or(1, |shape| shape.dim(0));
             Integers::vector(vec![0; boxes as usize])
         }
+        "outputshape" => {
+            let dims = image(arguments, before);
+            let filter = arguments.dims(1, before);
+            let (Some([height, width, _]), Some(filter)) = (dims, filter) else {
+                return None;
+            };
+            let [height, width] = [height, width].map(|extent| {
+                let stride = 1 + arguments.choices.below(2);
+                (extent * stride + arguments.choices.below(2)) as i32
+            });
+            let (batch, channels) = (dims_of_batch(arguments, before), *filter.first()? as i32);
+            Integers::vector(if arguments.nchw {
+                vec![batch, channels, height, width]
+            } else {
+                vec![batch, height, width, channels]
+            })
+        }
         "seeds" => Integers::vector(vec![choices.below(100) as i32, 1]),
         "indices" => {
             let extent = dims.get(found?).copied()?;
@@ -316,6 +333,11 @@ pub(super) fn integers(arguments: &mut Arguments<'_>, name: &str, before: &[u32]
         "keys" => Integers::vector((0..rows as i32).collect()),
         _ => return None,
     })
+}
+
+fn dims_of_batch(arguments: &Arguments<'_>, before: &[u32]) -> i32 {
+    let dims = arguments.dims(0, before).unwrap_or_default();
+    dims.first().copied().unwrap_or(1) as i32
 }
 
 /// Dimensions for the same number of elements: the old ones with two neighbours made one, one left to be found, or
