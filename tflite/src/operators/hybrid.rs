@@ -8,6 +8,7 @@
 
 use nnhal::hal::{Operand, OperandType, OperationType as O};
 
+use super::floats::Arithmetic;
 use super::{Node, Refusal};
 use crate::graph::Id;
 use crate::tensor::{ElementType, Parameters};
@@ -90,7 +91,7 @@ fn symmetric(
     axes: &[i32],
 ) -> Result<QuantizedInput, Refusal> {
     let magnitudes = arithmetic.unary(O::ABS, input)?;
-    let range = arithmetic.reduce(O::REDUCE_MAX, magnitudes, axes)?;
+    let range = arithmetic.reduce(O::REDUCE_MAX, magnitudes, axes, true)?;
     let range = arithmetic.with_constant(O::MAXIMUM, range, LEAST_RANGE)?;
     let most = arithmetic.constant(127.0)?;
     let inverse = arithmetic.binary(O::DIV, most, range)?;
@@ -106,9 +107,9 @@ fn asymmetric(
     input: Id,
     axes: &[i32],
 ) -> Result<QuantizedInput, Refusal> {
-    let low = arithmetic.reduce(O::REDUCE_MIN, input, axes)?;
+    let low = arithmetic.reduce(O::REDUCE_MIN, input, axes, true)?;
     let low = arithmetic.with_constant(O::MINIMUM, low, 0.0)?;
-    let high = arithmetic.reduce(O::REDUCE_MAX, input, axes)?;
+    let high = arithmetic.reduce(O::REDUCE_MAX, input, axes, true)?;
     let high = arithmetic.with_constant(O::MAXIMUM, high, 0.0)?;
     let range = arithmetic.binary(O::SUB, high, low)?;
     let range = arithmetic.with_constant(O::MAXIMUM, range, LEAST_RANGE)?;
@@ -149,70 +150,4 @@ pub(super) fn real_result(
     let mut arithmetic = Arithmetic::new(node)?;
     let scale = arithmetic.binary(O::MUL, input.scale, scales)?;
     arithmetic.binary(O::MUL, result, scale)
-}
-
-/// Element-wise operations on floats, each with a result of its own.
-struct Arithmetic<'c, 'n, 'm, 'f, 'a> {
-    node: &'c mut Node<'n, 'm, 'f, 'a>,
-    /// The code of no activation.
-    plain: Id,
-}
-
-impl<'c, 'n, 'm, 'f, 'a> Arithmetic<'c, 'n, 'm, 'f, 'a> {
-    fn new(node: &'c mut Node<'n, 'm, 'f, 'a>) -> Result<Self, Refusal> {
-        let plain = node.scalar_i32(0)?;
-        Ok(Arithmetic { node, plain })
-    }
-
-    fn result(&mut self) -> Result<Id, Refusal> {
-        self.node
-            .temporary(Operand::new(OperandType::TENSOR_FLOAT32, &[]))
-    }
-
-    fn constant(&mut self, value: f32) -> Result<Id, Refusal> {
-        self.node.filled(
-            Operand::new(OperandType::TENSOR_FLOAT32, &[1]),
-            &value.to_le_bytes(),
-        )
-    }
-
-    fn unary(&mut self, kind: O, input: Id) -> Result<Id, Refusal> {
-        let result = self.result()?;
-        self.node.emit(kind, &[input], &[result])?;
-        Ok(result)
-    }
-
-    fn binary(&mut self, kind: O, left: Id, right: Id) -> Result<Id, Refusal> {
-        let result = self.result()?;
-        let has_activation = matches!(kind, O::ADD | O::SUB | O::MUL | O::DIV);
-        let inputs = [left, right, self.plain];
-        self.node
-            .emit(kind, &inputs[..if has_activation { 3 } else { 2 }], &[result])?;
-        Ok(result)
-    }
-
-    fn with_constant(&mut self, kind: O, left: Id, right: f32) -> Result<Id, Refusal> {
-        let right = self.constant(right)?;
-        self.binary(kind, left, right)
-    }
-
-    /// A reduction that keeps the axes.
-    fn reduce(&mut self, kind: O, input: Id, axes: &[i32]) -> Result<Id, Refusal> {
-        let inputs = [input, self.node.tensor_i32(axes)?, self.node.scalar_bool(true)?];
-        let result = self.result()?;
-        self.node.emit(kind, &inputs, &[result])?;
-        Ok(result)
-    }
-
-    /// The nearest integers, halves away from zero: the positive part rounded less the negative part rounded.
-    fn round(&mut self, input: Id) -> Result<Id, Refusal> {
-        let negative = self.unary(O::NEG, input)?;
-        let mut parts = Vec::with_capacity(2);
-        for part in [input, negative] {
-            let part = self.unary(O::RELU, part)?;
-            let part = self.with_constant(O::ADD, part, 0.5)?;
-            parts.push(self.unary(O::FLOOR, part)?);
-        }
-        self.binary(O::SUB, parts[0], parts[1])
-    }
 }

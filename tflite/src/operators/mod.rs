@@ -11,6 +11,7 @@ mod comparison;
 mod control_flow;
 mod convolution;
 mod elementwise;
+mod floats;
 mod fold;
 mod fully_connected;
 mod hybrid;

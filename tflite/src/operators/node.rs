@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use nnhal::hal::{Operand, OperandLifeTime, OperandType, OperationType};
 
+use super::floats;
 use crate::error::ImportError;
 use crate::file::options::Options;
 use crate::file::tables::Operator;
@@ -56,8 +57,18 @@ pub(crate) struct Node<'n, 'm, 'f, 'a> {
 pub(crate) struct Target {
     /// The operand that the operation writes.
     pub(crate) id: Id,
-    /// Operations of one input that lead from `id` to the output.
-    steps: Vec<(OperationType, Id)>,
+    rest: Rest,
+}
+
+/// How a target leads to the output.
+#[derive(Clone, Copy, Debug)]
+enum Rest {
+    /// It is the output.
+    Nothing,
+    /// By this operation of one input.
+    Operation(OperationType, Id),
+    /// By quantizing anew.
+    Requantize(Id),
 }
 
 impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
@@ -382,7 +393,7 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
         let target = match step {
             None => Target {
                 id: self.output(number)?,
-                steps: Vec::new(),
+                rest: Rest::Nothing,
             },
             Some(kind) => self.output_after(number, kind)?,
         };
@@ -398,7 +409,7 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
         match activation {
             0 => Ok(Target {
                 id: self.output(number)?,
-                steps: Vec::new(),
+                rest: Rest::Nothing,
             }),
             1 => self.output_after(number, OperationType::RELU),
             2 => self.output_after(number, OperationType::RELU1),
@@ -418,7 +429,7 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
         let output = self.output(number)?;
         Ok(Target {
             id,
-            steps: vec![(kind, output)],
+            rest: Rest::Operation(kind, output),
         })
     }
 
@@ -433,18 +444,14 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
         if operand.scale == wanted.scale && operand.zero_point == wanted.zero_point {
             return Ok(Target {
                 id: self.output(number)?,
-                steps: Vec::new(),
+                rest: Rest::Nothing,
             });
         }
         let id = self.temporary(operand.clone().with_quantization(wanted.scale, wanted.zero_point))?;
-        let real = self.temporary(Operand::new(OperandType::TENSOR_FLOAT32, &operand.dimensions))?;
         let output = self.output(number)?;
         Ok(Target {
             id,
-            steps: vec![
-                (OperationType::DEQUANTIZE, real),
-                (OperationType::QUANTIZE, output),
-            ],
+            rest: Rest::Requantize(output),
         })
     }
 
@@ -460,7 +467,7 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
         }
         Ok(Target {
             id: self.output_moved(number, wanted)?,
-            steps: Vec::new(),
+            rest: Rest::Nothing,
         })
     }
 
@@ -502,12 +509,11 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
 
     /// Adds the operations that lead from a target to the output.
     pub(crate) fn settle(&mut self, target: Target) -> Result<(), Refusal> {
-        let mut from = target.id;
-        for (kind, to) in target.steps {
-            self.emit(kind, &[from], &[to])?;
-            from = to;
+        match target.rest {
+            Rest::Nothing => Ok(()),
+            Rest::Operation(kind, output) => self.emit(kind, &[target.id], &[output]),
+            Rest::Requantize(output) => floats::requantize(self, target.id, output),
         }
-        Ok(())
     }
 
     /// Adds an operation.
@@ -568,7 +574,7 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
         if !operand.operand_type.is_quantized_per_tensor() {
             return Ok(Target {
                 id: self.output(number)?,
-                steps: Vec::new(),
+                rest: Rest::Nothing,
             });
         }
         let real = Operand::new(OperandType::TENSOR_FLOAT32, &operand.dimensions);
@@ -576,7 +582,7 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
         let output = self.output(number)?;
         Ok(Target {
             id,
-            steps: vec![(OperationType::QUANTIZE, output)],
+            rest: Rest::Operation(OperationType::QUANTIZE, output),
         })
     }
 

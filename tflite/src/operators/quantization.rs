@@ -2,7 +2,7 @@
 
 use nnhal::hal::{Operand, OperandType as T, OperationType as O};
 
-use super::{Builtin, Mapping, Node, Refusal, sparse};
+use super::{Builtin, Mapping, Node, Refusal, floats, sparse};
 use crate::graph::Id;
 use crate::tensor::ElementType;
 use crate::values;
@@ -11,7 +11,7 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(
         Builtin::QUANTIZE,
         &[O::QUANTIZE, O::DEQUANTIZE],
-        "from one scale to another by way of floats",
+        "from one scale to another by way of floats, rounded as the file's runtime does",
         quantize,
     ),
     Mapping::new(
@@ -68,9 +68,11 @@ fn quantize(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
         let output = node.output(0)?;
         return node.emit(O::CAST, &[input], &[output]);
     }
-    let real = node.real_input(0)?;
     let output = node.output(0)?;
-    node.emit(O::QUANTIZE, &[real], &[output])
+    if operand.operand_type.is_quantized_per_tensor() {
+        return floats::requantize(node, input, output);
+    }
+    node.emit(O::QUANTIZE, &[input], &[output])
 }
 
 fn dequantize(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {

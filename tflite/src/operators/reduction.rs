@@ -2,6 +2,7 @@
 
 use nnhal::hal::OperationType as O;
 
+use super::floats::{Arithmetic, FixedPointFactor};
 use super::{Builtin, Mapping, Node, Refusal};
 use crate::file::options::ReducerOptions;
 use crate::graph::Id;
@@ -12,8 +13,8 @@ const IN_FLOATS: &str = "quantized operands in floats";
 pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(
         Builtin::MEAN,
-        &[O::MEAN],
-        "in floats where quantized input and output differ in scale",
+        &[O::MEAN, O::REDUCE_SUM],
+        "by REDUCE_SUM in floats, rounded as the file's runtime does, where quantized input and output differ in scale",
         |node| {
             let (input, output) = (
                 node.tensor(0)?.quantization(),
@@ -22,7 +23,7 @@ pub(super) const MAPPINGS: &[Mapping] = &[
             if input == output {
                 reduce(node, O::MEAN)
             } else {
-                reduce_in_floats(node, O::MEAN)
+                mean_to_other_scale(node)
             }
         },
     ),
@@ -83,6 +84,39 @@ fn reduce_in_floats(node: &mut Node<'_, '_, '_, '_>, kind: O) -> Result<(), Refu
     let inputs = [node.real_input(0)?, axes(node)?, keep_dims(node, kind, keep)?];
     let target = node.real_output(0)?;
     node.emit(kind, &inputs, &[target.id])?;
+    node.settle(target)
+}
+
+/// A mean of integers to another scale, rounded as the file's runtime does: the sum times a factor, to the nearest
+/// integer of some binary places, and those to the nearest integer of none.
+fn mean_to_other_scale(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
+    let (Some(from), Some(to)) = (
+        node.tensor(0)?.quantization(),
+        node.output_tensor(0)?.quantization(),
+    ) else {
+        return reduce_in_floats(node, O::MEAN);
+    };
+    let keep = node.options::<ReducerOptions>()?.keep_dims;
+    let dimensions = node.dimensions(0)?;
+    let mut axes = Vec::new();
+    for axis in node.i32s(1)? {
+        let axis = node.axis(axis, dimensions.len())?;
+        if !axes.contains(&axis) {
+            axes.push(axis);
+        }
+    }
+    let count: u64 = axes.iter().map(|axis| u64::from(dimensions[*axis])).product();
+    let factor = FixedPointFactor::of_mean(f64::from(from.scale) / f64::from(to.scale), count);
+    let axes: Vec<i32> = axes.into_iter().map(|axis| axis as i32).collect();
+    let (real, target) = (node.real_input(0)?, node.real_output(0)?);
+    let mut arithmetic = Arithmetic::new(node)?;
+    let sum = arithmetic.reduce(O::REDUCE_SUM, real, &axes, keep)?;
+    let steps = arithmetic.with_constant(O::DIV, sum, from.scale)?;
+    let steps = arithmetic.round(steps)?;
+    let mean = arithmetic.scale_steps(steps, factor)?;
+    let scale = arithmetic.constant(to.scale)?;
+    let none = node.scalar_i32(0)?;
+    node.emit(O::MUL, &[mean, scale, none], &[target.id])?;
     node.settle(target)
 }
 

@@ -1,0 +1,108 @@
+//! The models of the shared collection: those that NNAPI can express import and give their expected outputs, the
+//! others are refused with operator and reason.
+
+#![forbid(unsafe_code)]
+
+mod support;
+
+use std::path::Path;
+
+use serde_json::Value;
+use support::{Accuracy, Npy, Runner, is_quantized, shared_models, worst};
+
+fn manifest(folder: &Path) -> serde_json::Map<String, Value> {
+    let text = std::fs::read_to_string(folder.join("MANIFEST.json")).unwrap();
+    match serde_json::from_str(&text).unwrap() {
+        Value::Object(models) => models,
+        other => panic!("the manifest is {other}"),
+    }
+}
+
+#[test]
+fn models_that_nnapi_can_express_import_and_others_are_refused_by_name() {
+    let Some(folder) = shared_models() else { return };
+    for (name, entry) in manifest(&folder) {
+        let bytes = std::fs::read(folder.join(&name).join("model.tflite")).unwrap();
+        let imported = nnhal_tflite::import(&bytes);
+        if entry["nnapi"] == Value::Bool(true) {
+            let imported = imported.unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(
+                imported.inputs.len(),
+                entry["inputs"].as_array().unwrap().len(),
+                "{name}"
+            );
+            for (info, listed) in imported.inputs.iter().zip(entry["inputs"].as_array().unwrap()) {
+                assert_eq!(info.name, listed["name"], "{name}");
+                assert_eq!(info.element_type.to_string(), listed["dtype"], "{name}");
+            }
+            continue;
+        }
+        let message = imported
+            .err()
+            .unwrap_or_else(|| panic!("{name} was imported"))
+            .to_string();
+        let operators = entry["ops"].as_object().unwrap();
+        let named = operators
+            .keys()
+            .any(|operator| message.contains(&format!(" {operator} ")));
+        assert!(message.starts_with("operation #") && named, "{name}: {message}");
+    }
+}
+
+/// Runs every listed model with the reference kernels and compares all outputs of all invocations.
+fn check_outputs(wanted: impl Fn(&str, &Value) -> bool) {
+    let Some(folder) = shared_models() else { return };
+    let mut failures = Vec::new();
+    for (name, entry) in manifest(&folder) {
+        if entry["nnapi"] != Value::Bool(true) || !wanted(&name, &entry) {
+            continue;
+        }
+        let has_half_weights = entry["dtypes"].get("FLOAT16").is_some();
+        failures.extend(check_model(&folder.join(&name), &name, has_half_weights).err());
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+fn check_model(folder: &Path, name: &str, has_half_weights: bool) -> Result<(), String> {
+    let bytes = std::fs::read(folder.join("model.tflite")).unwrap();
+    let imported = nnhal_tflite::import(&bytes).map_err(|error| format!("{name}: {error}"))?;
+    let mut runner = Runner::new(imported).map_err(|error| format!("{name}: {error}"))?;
+    let files = |what: &str, count: usize| -> Vec<Npy> {
+        (0..count)
+            .map(|index| Npy::read(&folder.join(format!("{what}_{index}.npy"))))
+            .collect()
+    };
+    let inputs = files("input", runner.imported.inputs.len());
+    let expected = files("output", runner.imported.outputs.len());
+    for invocation in 0..inputs[0].invocations() {
+        let arguments: Vec<&[u8]> = inputs.iter().map(|npy| npy.invocation(invocation)).collect();
+        let results = runner.run(&arguments);
+        for (index, (result, expected)) in results.iter().zip(&expected).enumerate() {
+            let info = &runner.imported.outputs[index];
+            let accuracy =
+                if is_quantized(info.operand_type) || !info.element_type.to_string().starts_with("float") {
+                    Accuracy::Steps(0)
+                } else if has_half_weights {
+                    Accuracy::PartOfRange(1e-3)
+                } else {
+                    Accuracy::Float {
+                        absolute: 1e-5,
+                        relative: 1e-4,
+                    }
+                };
+            let off = worst(info, expected.invocation(invocation), result, accuracy);
+            println!("{name}: output {index}, invocation {invocation}: {off:.3} of what is allowed");
+            if off > 1.0 {
+                return Err(format!(
+                    "{name}: output {index} of invocation {invocation} is {off} times too far off"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn first_models_give_their_expected_outputs() {
+    check_outputs(|_, entry| entry["first"] == Value::Bool(true));
+}
