@@ -39,6 +39,8 @@ mod normalization;
 mod pad;
 mod prelu;
 mod quantization;
+pub mod quantized_16bit_lstm;
+pub mod quantized_lstm;
 mod random;
 pub mod recurrent;
 mod reshape;
@@ -121,6 +123,8 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     pooling::ENTRIES,
     prelu::ENTRIES,
     quantization::ENTRIES,
+    quantized_16bit_lstm::ENTRIES,
+    quantized_lstm::ENTRIES,
     random::ENTRIES,
     reduction::ENTRIES,
     reshape::ENTRIES,

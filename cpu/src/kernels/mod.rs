@@ -33,6 +33,9 @@ mod pooling;
 mod prelu;
 mod products;
 mod quantization;
+mod quantized_16bit_lstm;
+mod quantized_layer_norm;
+mod quantized_lstm;
 mod random;
 mod recurrent;
 mod reduction;
@@ -76,6 +79,8 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     pooling::KERNELS,
     prelu::KERNELS,
     quantization::KERNELS,
+    quantized_16bit_lstm::KERNELS,
+    quantized_lstm::KERNELS,
     random::KERNELS,
     reduction::KERNELS,
     reshape::KERNELS,

@@ -67,12 +67,15 @@ impl OneOperation {
     }
 
     /// One more input, left out with lifetime `NO_VALUE`.
-    pub(crate) fn omitted(mut self, ty: OperandType) -> OneOperation {
+    pub(crate) fn omitted(self, ty: OperandType) -> OneOperation {
         let dims: &[u32] = if ty.is_tensor() { &[0] } else { &[] };
-        self.inputs.push((
-            Operand::new(ty, dims).with_lifetime(OperandLifeTime::NoValue),
-            None,
-        ));
+        self.omitted_operand(Operand::new(ty, dims))
+    }
+
+    /// The same with this declaration.
+    pub(crate) fn omitted_operand(mut self, operand: Operand) -> OneOperation {
+        self.inputs
+            .push((operand.with_lifetime(OperandLifeTime::NoValue), None));
         self
     }
 
