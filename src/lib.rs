@@ -4,6 +4,7 @@
 //! This crate knows no kernel and opens no socket by itself.
 #![deny(unsafe_code)]
 
+pub mod burst;
 pub mod diag;
 pub mod fence;
 #[allow(unsafe_code)]

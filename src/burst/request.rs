@@ -1,0 +1,414 @@
+//! Requests.
+
+use crate::fmq::PAYLOAD_BYTES;
+use crate::hal::{DataLocation, MeasureTiming, Request, RequestArgument};
+use crate::wire::{Handle, MemoryHandle};
+
+use super::bytes::{PacketError, Reader, put_u32, put_u64};
+
+const GENERAL: u8 = 1;
+const REGISTER: u8 = 2;
+const FIRE: u8 = 3;
+const UNREGISTER: u8 = 4;
+
+const MEASURE: u8 = 1;
+
+const HEADER_BYTES: usize = 16;
+
+/// Bytes of inputs that travel in the single cell of a fired request.
+pub const FIRE_INLINE_BYTES: usize = PAYLOAD_BYTES - HEADER_BYTES;
+
+/// What every request starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestHeader {
+    /// Comes back with the result.
+    pub sequence: u32,
+    /// Whether to report timing.
+    pub measure: MeasureTiming,
+    /// When the execution must be over, in nanoseconds of the monotonic clock; never 0.
+    pub deadline_ns: Option<u64>,
+}
+
+/// Where the bytes of arguments are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pool {
+    /// A memory registered on the control connection.
+    Memory(MemoryHandle),
+    /// The inputs' bytes inside the request: so many.
+    InlineInputs(u32),
+    /// The outputs' bytes inside the result: so many.
+    InlineOutputs(u32),
+}
+
+const POOL_MEMORY: u32 = 0;
+const POOL_INLINE_INPUTS: u32 = 1;
+const POOL_INLINE_OUTPUTS: u32 = 2;
+const POOL_BYTES: usize = 12;
+
+const HAS_NO_VALUE: u32 = 1;
+const ARGUMENT_BYTES: usize = 20;
+
+/// A request spelled out, in memory that is used again and again.
+#[derive(Clone, Debug, Default)]
+pub struct RequestBody {
+    /// One for each input of the model; locations refer to `pools`.
+    pub inputs: Vec<RequestArgument>,
+    /// One for each output of the model.
+    pub outputs: Vec<RequestArgument>,
+    /// What locations refer to.
+    pub pools: Vec<Pool>,
+}
+
+/// A decoded request; a body, if it has one, is in the [`RequestBody`] that was given for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestPacket<'a> {
+    /// Execute the body.
+    General {
+        /// Sequence, timing, deadline.
+        header: RequestHeader,
+        /// The bytes of [`Pool::InlineInputs`], then zeros.
+        inline: &'a [u8],
+    },
+    /// Keep the body under a number, replacing what was there. The answer is a result without outputs.
+    Register {
+        /// Only the sequence matters.
+        header: RequestHeader,
+        /// The number.
+        layout: u16,
+    },
+    /// Execute the registered body.
+    Fire {
+        /// Sequence, timing, deadline.
+        header: RequestHeader,
+        /// The number.
+        layout: u16,
+        /// The bytes of [`Pool::InlineInputs`], then zeros.
+        inline: &'a [u8],
+    },
+    /// Forget a registered body. The answer is a result without outputs.
+    Unregister {
+        /// Only the sequence matters.
+        header: RequestHeader,
+        /// The number.
+        layout: u16,
+    },
+}
+
+fn put_header(buffer: &mut Vec<u8>, kind: u8, layout: u16, header: &RequestHeader) {
+    buffer.clear();
+    buffer.push(kind);
+    buffer.push(if header.measure == MeasureTiming::Yes {
+        MEASURE
+    } else {
+        0
+    });
+    buffer.extend_from_slice(&layout.to_le_bytes());
+    put_u32(buffer, header.sequence);
+    put_u64(buffer, header.deadline_ns.unwrap_or(0));
+}
+
+fn put_arguments(buffer: &mut Vec<u8>, arguments: &[RequestArgument]) {
+    put_u32(buffer, arguments.len() as u32);
+    for argument in arguments {
+        put_u32(buffer, if argument.has_no_value { HAS_NO_VALUE } else { 0 });
+        put_u32(buffer, argument.location.pool_index);
+        put_u32(buffer, argument.location.offset);
+        put_u32(buffer, argument.location.length);
+        put_u32(buffer, argument.dimensions.len() as u32);
+        for dimension in &argument.dimensions {
+            put_u32(buffer, *dimension);
+        }
+    }
+}
+
+fn put_body(buffer: &mut Vec<u8>, request: &Request, pools: &[Pool]) {
+    put_arguments(buffer, &request.inputs);
+    put_arguments(buffer, &request.outputs);
+    put_u32(buffer, pools.len() as u32);
+    for pool in pools {
+        let (tag, value) = match *pool {
+            Pool::Memory(memory) => (POOL_MEMORY, Handle::from(memory).to_bits()),
+            Pool::InlineInputs(size) => (POOL_INLINE_INPUTS, u64::from(size)),
+            Pool::InlineOutputs(size) => (POOL_INLINE_OUTPUTS, u64::from(size)),
+        };
+        put_u32(buffer, tag);
+        put_u64(buffer, value);
+    }
+}
+
+/// Writes a general request into `buffer`, which is cleared first. `pools` stand for those of `request`, which says
+/// nothing of them here; `inline` are the bytes of [`Pool::InlineInputs`].
+pub fn encode_general(
+    buffer: &mut Vec<u8>,
+    header: &RequestHeader,
+    request: &Request,
+    pools: &[Pool],
+    inline: &[u8],
+) {
+    put_header(buffer, GENERAL, 0, header);
+    put_body(buffer, request, pools);
+    buffer.extend_from_slice(inline);
+}
+
+/// Writes a registration into `buffer`, which is cleared first.
+pub fn encode_register(buffer: &mut Vec<u8>, sequence: u32, layout: u16, request: &Request, pools: &[Pool]) {
+    put_header(buffer, REGISTER, layout, &only(sequence));
+    put_body(buffer, request, pools);
+}
+
+/// Writes a fired request into `buffer`, which is cleared first.
+#[inline]
+pub fn encode_fire(buffer: &mut Vec<u8>, header: &RequestHeader, layout: u16, inline: &[u8]) {
+    put_header(buffer, FIRE, layout, header);
+    buffer.extend_from_slice(inline);
+}
+
+/// Writes the end of a registration into `buffer`, which is cleared first.
+pub fn encode_unregister(buffer: &mut Vec<u8>, sequence: u32, layout: u16) {
+    put_header(buffer, UNREGISTER, layout, &only(sequence));
+}
+
+fn only(sequence: u32) -> RequestHeader {
+    RequestHeader {
+        sequence,
+        measure: MeasureTiming::No,
+        deadline_ns: None,
+    }
+}
+
+/// Decodes a request. The body of a general request or a registration is left in `body`; after an error it may hold a
+/// part of one.
+///
+/// # Errors
+/// [`PacketError`]; the request's sequence is unknown then.
+#[inline]
+pub fn decode_request<'a>(bytes: &'a [u8], body: &mut RequestBody) -> Result<RequestPacket<'a>, PacketError> {
+    let mut reader = Reader::new(bytes);
+    let mut start = [0; 4];
+    start.copy_from_slice(reader.take(4, "header")?);
+    let [kind, flags, low, high] = start;
+    let layout = u16::from_le_bytes([low, high]);
+    if flags & !MEASURE != 0 {
+        return Err(PacketError::Value {
+            what: "flags",
+            value: u64::from(flags),
+        });
+    }
+    let measure = if flags & MEASURE != 0 {
+        MeasureTiming::Yes
+    } else {
+        MeasureTiming::No
+    };
+    let sequence = reader.u32("sequence")?;
+    let deadline = reader.u64("deadline")?;
+    let header = RequestHeader {
+        sequence,
+        measure,
+        deadline_ns: (deadline != 0).then_some(deadline),
+    };
+    match kind {
+        FIRE => Ok(RequestPacket::Fire {
+            header,
+            layout,
+            inline: reader.rest(),
+        }),
+        GENERAL => {
+            body.read(&mut reader)?;
+            Ok(RequestPacket::General {
+                header,
+                inline: reader.rest(),
+            })
+        }
+        REGISTER => {
+            body.read(&mut reader)?;
+            reader.finish()?;
+            Ok(RequestPacket::Register { header, layout })
+        }
+        UNREGISTER => {
+            reader.finish()?;
+            Ok(RequestPacket::Unregister { header, layout })
+        }
+        kind => Err(PacketError::Value {
+            what: "kind",
+            value: u64::from(kind),
+        }),
+    }
+}
+
+impl RequestBody {
+    fn read(&mut self, reader: &mut Reader<'_>) -> Result<(), PacketError> {
+        read_arguments(reader, &mut self.inputs, "input")?;
+        read_arguments(reader, &mut self.outputs, "output")?;
+        let count = reader.count(POOL_BYTES, "pool")?;
+        self.pools.clear();
+        for _ in 0..count {
+            let (tag, value) = (reader.u32("pool")?, reader.u64("pool")?);
+            let size = || {
+                u32::try_from(value).map_err(|_| PacketError::Value {
+                    what: "inline pool's size",
+                    value,
+                })
+            };
+            self.pools.push(match tag {
+                POOL_MEMORY => Pool::Memory(Handle::from_bits(value).into()),
+                POOL_INLINE_INPUTS => Pool::InlineInputs(size()?),
+                POOL_INLINE_OUTPUTS => Pool::InlineOutputs(size()?),
+                tag => {
+                    return Err(PacketError::Value {
+                        what: "pool kind",
+                        value: u64::from(tag),
+                    });
+                }
+            });
+        }
+        Ok(())
+    }
+}
+
+fn read_arguments(
+    reader: &mut Reader<'_>,
+    arguments: &mut Vec<RequestArgument>,
+    what: &'static str,
+) -> Result<(), PacketError> {
+    let count = reader.count(ARGUMENT_BYTES, what)?;
+    // Entries are kept for the memory of their dimensions.
+    arguments.resize_with(count, RequestArgument::default);
+    for argument in arguments {
+        let flags = reader.u32(what)?;
+        if flags & !HAS_NO_VALUE != 0 {
+            return Err(PacketError::Value {
+                what: "argument's flags",
+                value: u64::from(flags),
+            });
+        }
+        argument.has_no_value = flags & HAS_NO_VALUE != 0;
+        argument.location = DataLocation {
+            pool_index: reader.u32(what)?,
+            offset: reader.u32(what)?,
+            length: reader.u32(what)?,
+        };
+        let rank = reader.count(4, what)?;
+        argument.dimensions.clear();
+        for _ in 0..rank {
+            argument.dimensions.push(reader.u32(what)?);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn argument() -> impl Strategy<Value = RequestArgument> {
+        (
+            any::<bool>(),
+            any::<[u32; 3]>(),
+            prop::collection::vec(any::<u32>(), 0..6),
+        )
+            .prop_map(
+                |(has_no_value, [pool_index, offset, length], dimensions)| RequestArgument {
+                    has_no_value,
+                    location: DataLocation {
+                        pool_index,
+                        offset,
+                        length,
+                    },
+                    dimensions,
+                },
+            )
+    }
+
+    fn pool() -> impl Strategy<Value = Pool> {
+        prop_oneof![
+            any::<u64>().prop_map(|bits| Pool::Memory(Handle::from_bits(bits).into())),
+            any::<u32>().prop_map(Pool::InlineInputs),
+            any::<u32>().prop_map(Pool::InlineOutputs),
+        ]
+    }
+
+    fn request() -> impl Strategy<Value = Request> {
+        let arguments = || prop::collection::vec(argument(), 0..5);
+        (arguments(), arguments()).prop_map(|(inputs, outputs)| Request {
+            inputs,
+            outputs,
+            pools: Vec::new(),
+        })
+    }
+
+    fn header() -> impl Strategy<Value = RequestHeader> {
+        (any::<u32>(), any::<bool>(), prop::option::of(1..u64::MAX)).prop_map(
+            |(sequence, measure, deadline_ns)| RequestHeader {
+                sequence,
+                measure: if measure {
+                    MeasureTiming::Yes
+                } else {
+                    MeasureTiming::No
+                },
+                deadline_ns,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn requests_survive_their_encoding(
+            header in header(),
+            layout in any::<u16>(),
+            request in request(),
+            pools in prop::collection::vec(pool(), 0..4),
+            inline in prop::collection::vec(any::<u8>(), 0..100),
+            fill in 0..PAYLOAD_BYTES,
+        ) {
+            let mut buffer = Vec::new();
+            let mut body = RequestBody::default();
+            encode_general(&mut buffer, &header, &request, &pools, &inline);
+            buffer.resize(buffer.len() + fill, 0);
+            let RequestPacket::General { header: found, inline: found_inline } =
+                decode_request(&buffer, &mut body).unwrap() else { panic!("another kind") };
+            prop_assert_eq!(found, header);
+            prop_assert_eq!(&found_inline[..inline.len()], &inline[..]);
+            prop_assert_eq!(&body.inputs, &request.inputs);
+            prop_assert_eq!(&body.outputs, &request.outputs);
+            prop_assert_eq!(&body.pools, &pools);
+
+            encode_register(&mut buffer, header.sequence, layout, &request, &pools);
+            buffer.resize(buffer.len() + fill, 0);
+            let found = decode_request(&buffer, &mut body).unwrap();
+            prop_assert_eq!(found, RequestPacket::Register { header: only(header.sequence), layout });
+            prop_assert_eq!(&body.inputs, &request.inputs);
+
+            encode_fire(&mut buffer, &header, layout, &inline);
+            let found = decode_request(&buffer, &mut body).unwrap();
+            prop_assert_eq!(found, RequestPacket::Fire { header, layout, inline: &inline });
+        }
+
+        #[test]
+        fn any_bytes_decode_or_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..400), kind in 0..6_u8) {
+            let mut bytes = bytes;
+            if let Some(first) = bytes.first_mut() {
+                *first = kind;
+            }
+            if let Some(flags) = bytes.get_mut(1) {
+                *flags &= 1;
+            }
+            let mut body = RequestBody::default();
+            let _ = decode_request(&bytes, &mut body);
+            // Nothing was believed that is not there.
+            prop_assert!(body.inputs.capacity() <= 2 * bytes.len() / ARGUMENT_BYTES + 4);
+        }
+    }
+
+    #[test]
+    fn counts_beyond_the_packet_are_refused() {
+        let mut buffer = Vec::new();
+        put_header(&mut buffer, GENERAL, 0, &only(1));
+        put_u32(&mut buffer, u32::MAX);
+        let error = decode_request(&buffer, &mut RequestBody::default()).unwrap_err();
+        assert!(
+            matches!(error, PacketError::Truncated { what: "input", .. }),
+            "{error}"
+        );
+    }
+}
