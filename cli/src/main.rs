@@ -1,1 +1,79 @@
-fn main() {}
+//! The command `nnhal`: a client of nnhal's drivers for people and scripts, and a driver itself (`nnhal driver`), so
+//! that one file is enough.
+#![forbid(unsafe_code)]
+
+mod accuracy;
+mod arguments;
+mod commands;
+mod comparison;
+mod device_under_test;
+mod digits;
+mod driver;
+mod error;
+mod feed;
+mod in_process;
+mod latency;
+mod npy;
+mod present;
+mod progress;
+mod remote;
+mod session;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
+
+use arguments::{Arguments, Command};
+use error::Error;
+
+/// What to log, as of the driver.
+const LOG_VARIABLE: &str = "NNHAL_LOG";
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        // A driver sets up its own log, and its exit codes are its own.
+        Command::Driver(arguments) => return commands::driver::run(arguments),
+        command => {
+            start_log();
+            run(&command)
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read the output has had enough.
+        Err(Error::Write(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            // Without a standard error the exit code says enough.
+            let _ = writeln!(std::io::stderr(), "error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<(), Error> {
+    match command {
+        Command::Devices(arguments) => commands::devices::run(arguments),
+        Command::Run(arguments) => commands::run::run(arguments),
+        Command::Vts(arguments) => commands::vts::run(arguments),
+        Command::Demo(arguments) => commands::demo::run(arguments),
+        Command::Dump(arguments) => commands::dump::run(arguments),
+        Command::Driver(_) => Ok(()),
+    }
+}
+
+/// Logs to standard error; warnings if the variable is not set or makes no sense.
+fn start_log() {
+    let filter: Targets = std::env::var(LOG_VARIABLE)
+        .ok()
+        .and_then(|filter| filter.parse().ok())
+        .unwrap_or_else(|| Targets::new().with_default(tracing::Level::WARN));
+    let layer = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .without_time();
+    tracing_subscriber::registry()
+        .with(layer.with_filter(filter))
+        .init();
+}

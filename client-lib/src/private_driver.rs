@@ -7,6 +7,7 @@
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
@@ -153,6 +154,7 @@ impl PrivateDriver {
         };
         let directory = tempfile::Builder::new()
             .prefix("nnhal-")
+            .permissions(std::fs::Permissions::from_mode(0o700))
             .tempdir()
             .map_err(|error| failed(format!("failed to make a directory for its sockets: {error}")))?;
         let mut process = Command::new(&command.executable);

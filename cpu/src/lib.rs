@@ -13,5 +13,6 @@ pub mod kernels;
 
 pub use buffer::{AlignedBuffer, OutOfMemory};
 pub use executor::{
-    Execution, ExecutionError, Interrupt, Interrupted, KernelSet, NeverInterrupted, Program, RunOptions,
+    Execution, ExecutionError, Interrupt, Interrupted, KernelSet, NeverInterrupted, Program, ProgramError,
+    RunOptions,
 };

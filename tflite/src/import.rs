@@ -29,6 +29,7 @@ pub(crate) fn import(file: &File<'_>) -> Result<ImportedModel, ImportError> {
         referenced: Vec::new(),
         placed: HashMap::new(),
         open: vec![0],
+        has_float16_weights: false,
         notes: Vec::new(),
     };
     let main = GraphImport::new(&mut importer, 0).run(&[])?;
@@ -51,6 +52,7 @@ pub(crate) fn import(file: &File<'_>) -> Result<ImportedModel, ImportError> {
         inputs: main.inputs,
         outputs: main.outputs,
         states: main.states,
+        has_float16_weights: importer.has_float16_weights,
         notes: importer.notes,
     })
 }
@@ -111,6 +113,7 @@ pub(crate) struct ModelImport<'f, 'a> {
     placed: HashMap<usize, usize>,
     /// The graphs whose import is under way, outermost first.
     open: Vec<usize>,
+    has_float16_weights: bool,
     notes: Vec<Note>,
 }
 
@@ -220,6 +223,9 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
             .iter()
             .map(|table| Tensor::new(table, file.data(table)))
             .collect();
+        let is_float16 =
+            |tensor: &Tensor<'_>| tensor.element_type == ElementType::Float16 && tensor.is_constant();
+        model.has_float16_weights |= tensors.iter().any(is_float16);
         GraphImport {
             model,
             number,

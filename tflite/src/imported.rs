@@ -19,6 +19,8 @@ pub struct ImportedModel {
     pub outputs: Vec<TensorInfo>,
     /// What must be carried from one execution to the next.
     pub states: Vec<State>,
+    /// Whether weights are stored as float16: what is computed with them is as coarse, whatever the types say.
+    pub has_float16_weights: bool,
     /// Where the model differs from the file without being wrong.
     pub notes: Vec<Note>,
 }

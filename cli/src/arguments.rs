@@ -1,0 +1,144 @@
+//! What the command line says.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use regex::Regex;
+
+/// Runs neural networks on nnhal's drivers.
+///
+/// If no driver runs, a private one is started and ends with the command.
+///
+/// NNHAL_RUNTIME_DIR names the directory in which drivers are looked for; NNHAL_LOG sets what is logged to standard
+/// error, as `level` or `module=level,...` (default: warn).
+#[derive(Debug, Parser)]
+#[command(name = "nnhal", version, max_term_width = 100)]
+pub(crate) struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Lists the devices of the drivers that run.
+    Devices(DevicesArguments),
+    /// Runs a model.
+    Run(RunArguments),
+    /// Runs the conformance corpus against a device.
+    Vts(VtsArguments),
+    /// Classifies handwritten digits on an isolated driver.
+    Demo(DemoArguments),
+    /// Prints a model's graph in Graphviz's language.
+    Dump(DumpArguments),
+    /// Is a driver: takes the arguments of nnhald.
+    #[command(disable_help_flag = true)]
+    Driver(DriverArguments),
+}
+
+/// How requests reach the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Path {
+    /// By messages to the driver's process.
+    Sync,
+    /// Without a driver: the reference executor in this process.
+    InProcess,
+}
+
+impl Path {
+    /// As on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Path::Sync => "sync",
+            Path::InProcess => "in-process",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DevicesArguments {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// A .tflite file.
+    pub(crate) model: PathBuf,
+    /// A .npy file for the next input of the model. One more leading axis than the input has makes a sequence of
+    /// calls. Inputs that are not given are zeros.
+    #[arg(long, value_name = "F.npy")]
+    pub(crate) input: Vec<PathBuf>,
+    /// A .npy file with what the next output must be. The exit code is 1 if any is further off than the accuracy
+    /// rules allow.
+    #[arg(long, value_name = "F.npy")]
+    pub(crate) expect: Vec<PathBuf>,
+    /// The device; by default the first that supports the model.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
+    /// How requests reach the model.
+    #[arg(long, value_enum, default_value_t = Path::Sync)]
+    pub(crate) path: Path,
+    /// How often to go through all calls; a model with state starts afresh each time.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) iterations: u32,
+    /// A text file with the names of the classes, one a line; prints the five most likely instead of the first output.
+    #[arg(long, value_name = "F")]
+    pub(crate) labels: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VtsArguments {
+    /// The folder of the corpus.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) corpus: PathBuf,
+    /// The device; by default the first.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
+    /// How requests reach the model; by default through the driver.
+    #[arg(long, value_enum)]
+    pub(crate) path: Option<Path>,
+    /// Only cases whose name matches this regular expression.
+    #[arg(long, value_name = "RE")]
+    pub(crate) filter: Option<Regex>,
+    /// Cases run side by side, each on its own connection.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) jobs: u16,
+    /// Print JSON; the last line is the same.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArguments {
+    /// How many times each latency is measured.
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) calls: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DumpArguments {
+    /// A .tflite file.
+    pub(crate) model: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DriverArguments {
+    /// As of nnhald.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<std::ffi::OsString>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn command_line_is_consistent() {
+        super::Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,33 @@
+//! The commands, one file each.
+
+pub(crate) mod demo;
+pub(crate) mod devices;
+pub(crate) mod driver;
+pub(crate) mod dump;
+pub(crate) mod run;
+pub(crate) mod vts;
+
+use std::path::Path;
+
+use nnhal_tflite::ImportedModel;
+
+use crate::error::Error;
+
+/// Imports a .tflite file.
+pub(crate) fn import(path: &Path) -> Result<ImportedModel, Error> {
+    let bytes = std::fs::read(path).map_err(Error::read(path))?;
+    let model = nnhal_tflite::import(&bytes).map_err(Error::import(path))?;
+    for note in &model.notes {
+        tracing::info!("{}: {note}", path.display());
+    }
+    Ok(model)
+}
+
+/// Writes a value as JSON to standard output.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Error> {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from)?;
+    writeln!(out)?;
+    Ok(())
+}

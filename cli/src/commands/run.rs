@@ -1,0 +1,170 @@
+//! `nnhal run`: a model on a device.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use nnhal_tflite::ImportedModel;
+use serde::Serialize;
+
+use crate::accuracy::Circumstances;
+use crate::arguments::RunArguments;
+use crate::comparison::{self, Comparison, OutputReport};
+use crate::driver::{self, Processes};
+use crate::error::Error;
+use crate::feed::{self, NamedArray, Value};
+use crate::in_process::Kernels;
+use crate::latency::{Latencies, Summary};
+use crate::npy::Array;
+use crate::present::{self, Class, TensorReport};
+use crate::progress;
+use crate::session::Session;
+
+/// Everything that is told of a run.
+#[derive(Debug, Serialize)]
+struct Report {
+    model: PathBuf,
+    device: String,
+    path: &'static str,
+    processes: Processes,
+    calls: usize,
+    iterations: u32,
+    latency_us: Summary,
+    outputs: Vec<CallReport>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    expectations: Vec<OutputReport>,
+}
+
+/// The outputs of one call of the first iteration.
+#[derive(Debug, Serialize)]
+struct CallReport {
+    tensors: Vec<TensorReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    classes: Option<Vec<Class>>,
+}
+
+/// Runs the model and reports; an output that is further off than it may be is an error.
+pub(crate) fn run(arguments: &RunArguments) -> Result<(), Error> {
+    let model = super::import(&arguments.model)?;
+    let inputs = feed::inputs(&model, &read_all(&arguments.input)?)?;
+    let expected = match &arguments.expect[..] {
+        [] => None,
+        files => Some(feed::expectations(&model, &read_all(files)?, inputs.len())?),
+    };
+    let labels = arguments.labels.as_deref().map(read_labels).transpose()?;
+
+    let opened = driver::open(&model.model, arguments.path, arguments.device.as_deref())?;
+    let circumstances = Circumstances {
+        is_reference_device: opened.device == Kernels::REFERENCE,
+        has_float16_weights: model.has_float16_weights,
+    };
+    let mut comparison = expected
+        .as_ref()
+        .map(|expected| Comparison::new(&model, expected, circumstances));
+    let mut session = Session::new(&model, opened.subject);
+    let mut latencies = Latencies::new();
+    let mut outputs = Vec::with_capacity(inputs.len());
+    let bar = progress::bar(u64::from(arguments.iterations) * inputs.len() as u64, "running");
+    for iteration in 0..arguments.iterations {
+        session.reset();
+        for (call, values) in inputs.iter().enumerate() {
+            let (results, latency) = session.call(values)?;
+            latencies.record(latency);
+            if let Some(comparison) = &mut comparison {
+                comparison.add(call, results);
+            }
+            if iteration == 0 {
+                outputs.push(report_call(&model, results, labels.as_deref()));
+            }
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    let report = Report {
+        model: arguments.model.clone(),
+        device: opened.device,
+        path: arguments.path.name(),
+        processes: opened.processes,
+        calls: inputs.len(),
+        iterations: arguments.iterations,
+        latency_us: latencies.summary(),
+        outputs,
+        expectations: comparison.map(Comparison::into_reports).unwrap_or_default(),
+    };
+    if arguments.json {
+        super::print_json(&report)?;
+    } else {
+        print(&report)?;
+    }
+    verdict(&report)
+}
+
+fn read_all(paths: &[PathBuf]) -> Result<Vec<NamedArray>, Error> {
+    paths
+        .iter()
+        .map(|path| Ok((path.clone(), Array::read(path).map_err(Error::array(path))?)))
+        .collect()
+}
+
+fn read_labels(path: &Path) -> Result<Vec<String>, Error> {
+    let text = std::fs::read_to_string(path).map_err(Error::read(path))?;
+    Ok(text.lines().map(|line| line.trim().to_owned()).collect())
+}
+
+fn report_call(model: &ImportedModel, results: &[Value], labels: Option<&[String]>) -> CallReport {
+    let tensors = model.outputs.iter().zip(results);
+    CallReport {
+        classes: labels.and_then(|labels| {
+            let (tensor, value) = tensors.clone().next()?;
+            Some(present::best_classes(tensor, value, labels))
+        }),
+        tensors: tensors
+            .map(|(tensor, value)| TensorReport::new(tensor, value))
+            .collect(),
+    }
+}
+
+fn print(report: &Report) -> Result<(), Error> {
+    let mut out = std::io::stdout().lock();
+    for (call, outputs) in report.outputs.iter().enumerate() {
+        if report.outputs.len() > 1 {
+            writeln!(out, "call {call}")?;
+        }
+        match &outputs.classes {
+            Some(classes) => writeln!(out, "  {}", present::classes(classes))?,
+            None => {
+                for tensor in &outputs.tensors {
+                    writeln!(out, "  {tensor}")?;
+                }
+            }
+        }
+    }
+    for expectation in &report.expectations {
+        writeln!(out, "{}", comparison::line(expectation))?;
+    }
+    let latency = &report.latency_us;
+    writeln!(
+        out,
+        "latency by {}: p50 {}, p99 {} ({} calls)",
+        report.path,
+        present::microseconds(latency.p50),
+        present::microseconds(latency.p99),
+        latency.count
+    )?;
+    writeln!(out, "{} on {}", report.processes, report.device)?;
+    Ok(())
+}
+
+fn verdict(report: &Report) -> Result<(), Error> {
+    let wrong = report
+        .expectations
+        .iter()
+        .filter(|output| output.deviation.wrong > 0)
+        .count();
+    if wrong == 0 {
+        return Ok(());
+    }
+    Err(Error::Result(format!(
+        "{wrong} of {} outputs are further off than the accuracy rules allow",
+        report.expectations.len()
+    )))
+}

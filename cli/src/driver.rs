@@ -1,0 +1,103 @@
+//! The way to a device: through a driver's process, or the executor in this one.
+
+use nnhal::hal::Model;
+use nnhal_client::{Device, Devices, DevicesOptions, PrepareOptions};
+use serde::Serialize;
+
+use crate::arguments::Path;
+use crate::commands;
+use crate::error::Error;
+use crate::in_process::{InProcess, Kernels};
+use crate::remote::Remote;
+use crate::session::Subject;
+
+/// The processes that take part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Processes {
+    /// This one.
+    pub(crate) client: u32,
+    /// The one that accepted the connection.
+    pub(crate) supervisor: Option<u32>,
+    /// The one that serves it.
+    pub(crate) worker: Option<u32>,
+}
+
+impl std::fmt::Display for Processes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "processes: client {}", self.client)?;
+        if let Some(supervisor) = self.supervisor {
+            write!(f, ", supervisor {supervisor}")?;
+        }
+        match self.worker {
+            Some(worker) => write!(f, ", worker {worker}"),
+            None => f.write_str(" (no driver)"),
+        }
+    }
+}
+
+/// A model on a device.
+pub(crate) struct Opened {
+    /// The device's name.
+    pub(crate) device: String,
+    /// Where it runs.
+    pub(crate) processes: Processes,
+    /// Executes it.
+    pub(crate) subject: Box<dyn Subject>,
+}
+
+/// Prepares `model` on the device with this name, or else the fastest, to be executed by `path`.
+pub(crate) fn open(model: &Model, path: Path, name: Option<&str>) -> Result<Opened, Error> {
+    if path == Path::InProcess {
+        let kernels = Kernels::of_device(name)?;
+        return Ok(Opened {
+            device: kernels.device.to_owned(),
+            processes: Processes {
+                client: std::process::id(),
+                supervisor: None,
+                worker: None,
+            },
+            subject: Box::new(InProcess::new(model.clone(), kernels.set)?),
+        });
+    }
+    let device = device(&devices()?, name)?;
+    Ok(Opened {
+        device: device.name().to_owned(),
+        processes: processes(&device),
+        subject: subject(&device, model)?,
+    })
+}
+
+/// The devices of the drivers that run, or of this binary as a private driver.
+pub(crate) fn devices() -> Result<Devices, Error> {
+    let options = DevicesOptions::new();
+    let options = match std::env::current_exe() {
+        Ok(executable) => options.own_driver(executable, [commands::driver::PREFIX]),
+        // The library then looks for nnhald, and says so if there is none.
+        Err(_) => options,
+    };
+    Ok(options.open()?)
+}
+
+/// The device with this name, or else the fastest.
+pub(crate) fn device(devices: &Devices, name: Option<&str>) -> Result<Device, Error> {
+    Ok(match name {
+        Some(name) => devices.device(name)?,
+        None => devices.fastest()?,
+    })
+}
+
+/// This process and those of the device's driver.
+pub(crate) fn processes(device: &Device) -> Processes {
+    Processes {
+        client: std::process::id(),
+        supervisor: Some(device.supervisor().pid),
+        worker: Some(device.worker().pid),
+    }
+}
+
+/// Prepares `model` on `device`, to be executed by messages.
+pub(crate) fn subject(device: &Device, model: &Model) -> Result<Box<dyn Subject>, Error> {
+    let shared = nnhal_client::Model::from_hal(model.clone(), Vec::new()).share_constants()?;
+    let prepared = device.prepare(&shared, &PrepareOptions::new())?;
+    Ok(Box::new(Remote::new(model, prepared)))
+}

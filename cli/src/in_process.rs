@@ -1,0 +1,120 @@
+//! The reference executor in this process, without a driver.
+
+use std::sync::Arc;
+
+use nnhal::hal::{Model, NoPools, Shape, ShapeError};
+use nnhal::validate::{ModelError, ValidModel};
+use nnhal_cpu::{Execution, ExecutionError, KernelSet, Program, ProgramError, RunOptions};
+
+use crate::error::Error;
+use crate::feed::Value;
+use crate::session::Subject;
+
+/// What the executor refuses.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InProcessError {
+    #[error(
+        "this process has no device {name:?} of its own; it has {} and {}",
+        Kernels::REFERENCE,
+        Kernels::FAST
+    )]
+    NoSuchDevice { name: String },
+    #[error("the model is not valid: {0}")]
+    Model(#[from] ModelError),
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    #[error(transparent)]
+    Execution(#[from] ExecutionError),
+    #[error("input {index} has {given} bytes, its dimensions take {expected}")]
+    Size {
+        index: usize,
+        given: usize,
+        expected: usize,
+    },
+    #[error("output {index} was not computed")]
+    NoOutput { index: usize },
+}
+
+/// The kernels that stand for a device in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kernels {
+    /// The name of the device that uses them.
+    pub(crate) device: &'static str,
+    /// Which they are.
+    pub(crate) set: KernelSet,
+}
+
+impl Kernels {
+    /// The device whose arithmetic is the reference's own.
+    pub(crate) const REFERENCE: &'static str = "nnhal-reference";
+
+    /// The device that is made for speed.
+    pub(crate) const FAST: &'static str = "nnhal-cpu";
+
+    /// Those of the device with this name, or else the reference's.
+    pub(crate) fn of_device(name: Option<&str>) -> Result<Kernels, InProcessError> {
+        match name {
+            None | Some(Kernels::REFERENCE) => Ok(Kernels {
+                device: Kernels::REFERENCE,
+                set: KernelSet::Reference,
+            }),
+            Some(Kernels::FAST) => Ok(Kernels {
+                device: Kernels::FAST,
+                set: KernelSet::Fast,
+            }),
+            Some(name) => Err(InProcessError::NoSuchDevice {
+                name: name.to_owned(),
+            }),
+        }
+    }
+}
+
+/// A model in the executor.
+pub(crate) struct InProcess {
+    execution: Execution,
+}
+
+impl InProcess {
+    /// Makes a model ready.
+    pub(crate) fn new(model: Model, kernels: KernelSet) -> Result<InProcess, InProcessError> {
+        let valid = ValidModel::new(Arc::new(model), &NoPools, &[])?;
+        let program = Program::with_kernels(Arc::new(valid), &NoPools, kernels)?;
+        Ok(InProcess {
+            execution: Execution::new(Arc::new(program)),
+        })
+    }
+
+    fn run(&mut self, inputs: &[Value], outputs: &mut [Value]) -> Result<(), InProcessError> {
+        for (index, value) in inputs.iter().enumerate() {
+            let memory = self.execution.input(index, Shape::new(&value.dimensions)?)?;
+            if memory.len() != value.bytes.len() {
+                return Err(InProcessError::Size {
+                    index,
+                    given: value.bytes.len(),
+                    expected: memory.len(),
+                });
+            }
+            memory.copy_from_slice(&value.bytes);
+        }
+        self.execution.run(&RunOptions::default())?;
+        for (index, value) in outputs.iter_mut().enumerate() {
+            let (shape, bytes) = self
+                .execution
+                .output(index)
+                .ok_or(InProcessError::NoOutput { index })?;
+            value.dimensions.clear();
+            value.dimensions.extend_from_slice(shape.dims());
+            value.bytes.clear();
+            value.bytes.extend_from_slice(bytes);
+        }
+        Ok(())
+    }
+}
+
+impl Subject for InProcess {
+    fn execute(&mut self, inputs: &[Value], outputs: &mut [Value]) -> Result<(), Error> {
+        Ok(self.run(inputs, outputs)?)
+    }
+}

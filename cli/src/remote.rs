@@ -1,0 +1,206 @@
+//! A model in a driver's process, executed through memory that both processes share.
+
+use std::ops::Range;
+
+use nnhal::hal::{ErrorStatus, Model, Operand, OperandType, OutputShape, Shape};
+use nnhal_client::{Completed, ExecuteOptions, Memory, PreparedModel, Request};
+
+use crate::error::Error;
+use crate::feed::Value;
+use crate::session::Subject;
+
+/// Arguments start on cache lines of their own.
+const ALIGNMENT: u64 = 64;
+
+/// A prepared model and the memory of its arguments, which is made anew when their sizes change.
+pub(crate) struct Remote {
+    prepared: PreparedModel,
+    outputs: Vec<Declared>,
+    inputs: Vec<Declared>,
+    /// Bytes that each output is given.
+    output_sizes: Vec<u64>,
+    layout: Option<Layout>,
+    options: ExecuteOptions,
+}
+
+/// What a model says of an argument.
+struct Declared {
+    operand_type: OperandType,
+    dimensions: Vec<u32>,
+}
+
+/// Memory and the request that names its parts.
+struct Layout {
+    memory: Memory,
+    request: Request,
+    /// Dimensions and place of each input.
+    inputs: Vec<(Vec<u32>, Range<u64>)>,
+    outputs: Vec<Range<u64>>,
+}
+
+impl Remote {
+    /// Executes `prepared`, made from `model`, by messages.
+    pub(crate) fn new(model: &Model, prepared: PreparedModel) -> Remote {
+        let declared = |indexes: &[u32]| -> Vec<Declared> {
+            let operands = indexes
+                .iter()
+                .filter_map(|index| model.main.operands.get(*index as usize));
+            operands.map(Declared::of).collect()
+        };
+        let outputs = declared(&model.main.output_indexes);
+        Remote {
+            prepared,
+            // What is not known is asked for: the driver answers with the sizes that it needs.
+            output_sizes: outputs
+                .iter()
+                .map(|output| output.size().unwrap_or(1).max(1))
+                .collect(),
+            outputs,
+            inputs: declared(&model.main.input_indexes),
+            layout: None,
+            options: ExecuteOptions::new(),
+        }
+    }
+
+    /// The layout for these inputs: the one of the call before, if it fits.
+    fn layout(&mut self, inputs: &[Value]) -> Result<&Layout, Error> {
+        let fits = self.layout.as_ref().is_some_and(|layout| layout.fits(inputs));
+        if !fits {
+            self.layout = Some(Layout::new(inputs, &self.inputs, &self.output_sizes)?);
+        }
+        match &self.layout {
+            Some(layout) => Ok(layout),
+            None => Err(Error::Result("the arguments have no memory".into())),
+        }
+    }
+
+    fn execute_once(&mut self, inputs: &[Value]) -> Result<nnhal_client::Result<Completed>, Error> {
+        let layout = self.layout(inputs)?;
+        for (value, (_, range)) in inputs.iter().zip(&layout.inputs) {
+            layout.memory.write_at(range.start, &value.bytes)?;
+        }
+        let request = layout.request.clone();
+        Ok(self.prepared.execute(&request, &self.options))
+    }
+
+    /// Takes over the sizes that the driver says the outputs need; whether any was larger than it had.
+    fn enlarge(&mut self, shapes: &[OutputShape]) -> bool {
+        let mut has_grown = false;
+        for ((size, declared), shape) in self.output_sizes.iter_mut().zip(&self.outputs).zip(shapes) {
+            let needed = byte_size(declared.operand_type, &shape.dimensions).unwrap_or(*size);
+            if needed > *size {
+                *size = needed;
+                has_grown = true;
+            }
+        }
+        self.layout = None;
+        has_grown
+    }
+
+    fn read(&self, completed: &Completed, outputs: &mut [Value]) -> Result<(), Error> {
+        let Some(layout) = &self.layout else { return Ok(()) };
+        for (index, (value, declared)) in outputs.iter_mut().zip(&self.outputs).enumerate() {
+            let reported = completed.output_shapes.get(index);
+            let dimensions = reported.map_or(&declared.dimensions, |shape| &shape.dimensions);
+            let range = &layout.outputs[index];
+            let available = range.end - range.start;
+            let size = byte_size(declared.operand_type, dimensions)
+                .unwrap_or(available)
+                .min(available);
+            value.dimensions.clone_from(dimensions);
+            value.bytes.resize(size as usize, 0);
+            layout.memory.read_at(range.start, &mut value.bytes)?;
+        }
+        Ok(())
+    }
+}
+
+impl Subject for Remote {
+    fn execute(&mut self, inputs: &[Value], outputs: &mut [Value]) -> Result<(), Error> {
+        loop {
+            match self.execute_once(inputs)? {
+                Ok(completed) => return self.read(&completed, outputs),
+                Err(error) => {
+                    let is_short = error.status() == ErrorStatus::OutputInsufficientSize;
+                    if !(is_short && self.enlarge(error.output_shapes())) {
+                        return Err(error.into());
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Declared {
+    fn of(operand: &Operand) -> Declared {
+        Declared {
+            operand_type: operand.operand_type,
+            dimensions: operand.dimensions.clone(),
+        }
+    }
+
+    /// Bytes, where the model fixes them.
+    fn size(&self) -> Option<u64> {
+        let is_open =
+            self.dimensions.contains(&0) || (self.operand_type.is_tensor() && self.dimensions.is_empty());
+        if is_open {
+            None
+        } else {
+            byte_size(self.operand_type, &self.dimensions)
+        }
+    }
+}
+
+impl Layout {
+    fn new(inputs: &[Value], declared: &[Declared], output_sizes: &[u64]) -> Result<Layout, Error> {
+        let mut end = 0_u64;
+        let mut place = |size: u64| {
+            let start = end;
+            end = (start + size.max(1)).next_multiple_of(ALIGNMENT);
+            start..start + size
+        };
+        let in_ranges: Vec<Range<u64>> = inputs
+            .iter()
+            .map(|value| place(value.bytes.len() as u64))
+            .collect();
+        let out_ranges: Vec<Range<u64>> = output_sizes.iter().map(|size| place(*size)).collect();
+        let memory = Memory::new(end.max(1))?;
+        let mut request = Request::new();
+        for ((value, range), declared) in inputs.iter().zip(&in_ranges).zip(declared) {
+            // What the model says need not be said again.
+            let dimensions: &[u32] = if value.dimensions == declared.dimensions {
+                &[]
+            } else {
+                &value.dimensions
+            };
+            request = request.input_with_dimensions(&memory, range.clone(), dimensions);
+        }
+        for range in &out_ranges {
+            request = request.output(&memory, range.clone());
+        }
+        let dimensions = inputs.iter().map(|value| value.dimensions.clone());
+        Ok(Layout {
+            memory,
+            request,
+            inputs: dimensions.zip(in_ranges).collect(),
+            outputs: out_ranges,
+        })
+    }
+
+    fn fits(&self, inputs: &[Value]) -> bool {
+        inputs.len() == self.inputs.len()
+            && inputs
+                .iter()
+                .zip(&self.inputs)
+                .all(|(value, (dimensions, range))| {
+                    value.bytes.len() as u64 == range.end - range.start && value.dimensions == *dimensions
+                })
+    }
+}
+
+fn byte_size(operand_type: OperandType, dimensions: &[u32]) -> Option<u64> {
+    let bytes = Shape::new(dimensions)
+        .ok()?
+        .byte_size(operand_type.element_size());
+    bytes.ok().map(|bytes| bytes as u64)
+}

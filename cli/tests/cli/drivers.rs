@@ -1,0 +1,179 @@
+//! The command as a driver, and drivers that are not as they should be.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use crate::common::{Outcome, Surroundings, arguments, digits};
+use nnhal::sys::socket::{Connection, Listener};
+use nnhal::time::{Clock as _, Deadline, MonotonicClock};
+use nnhal::wire::handshake::{self, Refusal, Versions};
+
+/// A driver in the test's own folder; it ends with this value.
+struct Driver(Child);
+
+impl Driver {
+    fn start(here: &Surroundings) -> Driver {
+        let mut child = here
+            .command(arguments(&[
+                &"driver",
+                &"--private",
+                &"--runtime-dir",
+                &here.path(),
+                &"--device",
+                &"nnhal-reference",
+            ]))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut ready)
+            .unwrap();
+        assert_eq!(ready, "ready\n");
+        Driver(child)
+    }
+
+    fn end(mut self) -> Option<i32> {
+        drop(self.0.stdin.take());
+        self.0.wait().unwrap().code()
+    }
+}
+
+/// Runs the command with drivers looked for in the test's own folder only.
+fn run_in(here: &Surroundings, runtime_dir: &Path, parts: &[&str]) -> Outcome {
+    let output = here
+        .command(parts)
+        .env("NNHAL_RUNTIME_DIR", runtime_dir)
+        .output()
+        .unwrap();
+    Outcome::of(output)
+}
+
+#[test]
+fn driver_that_runs_is_listed_used_and_left_running() {
+    let here = Surroundings::new();
+    let driver = Driver::start(&here);
+    let devices = run_in(&here, here.path(), &["devices", "--json"])
+        .succeeds()
+        .json();
+    assert_eq!(devices[0]["name"], "nnhal-reference", "{devices}");
+    assert_eq!(devices.as_array().unwrap().len(), 1, "{devices}");
+    let text = run_in(&here, here.path(), &["devices"]).succeeds().stdout;
+    assert!(text.starts_with("nnhal-reference  CPU  HAL 1.3"), "{text}");
+    let model = digits("digits_int8.tflite");
+    let run = ["run", model.to_str().unwrap(), "--json"];
+    let report = run_in(&here, here.path(), &run).succeeds().json();
+    assert_eq!(report["processes"]["supervisor"], driver.0.id());
+    assert_eq!(driver.end(), Some(0));
+    let left = std::fs::read_dir(here.path()).unwrap();
+    let sockets = left.filter(|entry| {
+        entry
+            .as_ref()
+            .unwrap()
+            .path()
+            .extension()
+            .is_some_and(|extension| extension == "sock")
+    });
+    assert_eq!(sockets.count(), 0);
+}
+
+#[test]
+fn private_driver_is_started_when_none_runs() {
+    let here = Surroundings::new();
+    let devices = here.run(["devices", "--json"]).succeeds().json();
+    let mut names = devices.as_array().unwrap().iter().map(|device| &device["name"]);
+    assert!(names.any(|name| name == "nnhal-reference"), "{devices}");
+}
+
+#[test]
+fn unknown_device_is_named_with_those_that_there_are() {
+    let here = Surroundings::new();
+    let model = digits("digits_int8.tflite");
+    let driver = Driver::start(&here);
+    let run = ["run", model.to_str().unwrap(), "--device", "ACME-npu"];
+    run_in(&here, here.path(), &run).fails_saying(&["ACME-npu", "nnhal-reference"]);
+    let vts = ["vts", "--corpus", ".", "--device", "ACME-npu"];
+    std::fs::create_dir(here.path().join("V1_0")).unwrap();
+    here.file("V1_0/empty.json", b"{}");
+    run_in(&here, here.path(), &vts).fails_saying(&["ACME-npu"]);
+    assert_eq!(driver.end(), Some(0));
+    // Without a driver that runs, the private one is asked.
+    here.run(run).fails_saying(&["ACME-npu"]);
+}
+
+#[test]
+fn unusable_runtime_directory_is_named() {
+    let here = Surroundings::new();
+    let file = here.file("file", b"");
+    run_in(&here, &file, &["devices"]).fails_saying(&["failed to look for drivers", "file"]);
+    let below = file.join("below");
+    let outcome = here.run(arguments(&[&"driver", &"--runtime-dir", &below]));
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    assert!(outcome.stderr.contains("below"), "{outcome:?}");
+    assert!(!outcome.stderr.contains("panicked"), "{outcome:?}");
+}
+
+#[test]
+fn socket_left_behind_is_no_device_and_in_nobodys_way() {
+    let here = Surroundings::new();
+    let path = here.path().join("nnhal-reference.sock");
+    drop(Listener::bind(&path).unwrap());
+    assert!(path.exists(), "a listener leaves its socket behind");
+    let devices = run_in(&here, here.path(), &["devices", "--json"])
+        .succeeds()
+        .json();
+    assert_eq!(devices.as_array().unwrap().len(), 0, "{devices}");
+    let model = digits("digits_int8.tflite");
+    let run = ["run", model.to_str().unwrap(), "--device", "nnhal-reference"];
+    run_in(&here, here.path(), &run).fails_saying(&["nnhal-reference.sock", "nobody listens"]);
+    let driver = Driver::start(&here);
+    run_in(&here, here.path(), &run).succeeds();
+    assert_eq!(driver.end(), Some(0));
+}
+
+#[test]
+fn driver_of_another_protocol_version_is_told_with_both_versions() {
+    let here = Surroundings::new();
+    let path = here.path().join("nnhal-reference.sock");
+    let listener = Listener::bind(&path).unwrap();
+    let newer = Versions { newest: 9, oldest: 8 };
+    let serve = move || {
+        let deadline = || Deadline::after(MonotonicClock.now(), Duration::from_secs(60));
+        // Who only looks whether somebody listens says no hello.
+        loop {
+            let connection: Connection = accept(&listener);
+            let mut hello = [0; 256];
+            let Ok(received) = connection.receive(&mut hello, deadline()) else {
+                continue;
+            };
+            if received.length == 0 {
+                continue;
+            }
+            let answer = handshake::refuse(newer, Refusal::Version, "too old");
+            connection.send(&answer, &[], deadline()).unwrap();
+            break;
+        }
+    };
+    let server = std::thread::spawn(serve);
+    let model = digits("digits_int8.tflite");
+    let run = ["run", model.to_str().unwrap(), "--device", "nnhal-reference"];
+    run_in(&here, here.path(), &run).fails_saying(&["speaks protocol 8 to 9", "newer client"]);
+    server.join().unwrap();
+}
+
+fn accept(listener: &Listener) -> Connection {
+    loop {
+        nnhal::sys::poll::one(
+            listener,
+            nix::poll::PollFlags::POLLIN,
+            Deadline::after(MonotonicClock.now(), Duration::from_secs(60)),
+        )
+        .unwrap();
+        if let Some(connection) = listener.accept().unwrap() {
+            return connection;
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The command, from its arguments to its output and exit code.
+
+mod bad_input;
+mod common;
+mod drivers;
+mod models;
+mod run;

@@ -1,0 +1,149 @@
+//! `nnhal run`.
+
+use crate::common::{Surroundings, arguments, digits};
+use serde_json::json;
+
+/// The ways through a driver and around it.
+const PATHS: [&str; 2] = ["in-process", "sync"];
+
+#[test]
+fn expected_outputs_pass_by_every_path() {
+    let here = Surroundings::new();
+    for form in ["float", "int8"] {
+        let model = digits(&format!("digits_{form}.tflite"));
+        let images = digits(&format!("images_{form}.npy"));
+        let expected = digits(&format!("expected_{form}.npy"));
+        for path in PATHS {
+            let outcome = here
+                .run(arguments(&[
+                    &"run",
+                    &model,
+                    &"--input",
+                    &images,
+                    &"--expect",
+                    &expected,
+                    &"--path",
+                    &path,
+                    &"--json",
+                ]))
+                .succeeds();
+            let report = outcome.json();
+            assert_eq!(report["calls"], 100);
+            assert_eq!(report["path"], path);
+            assert_eq!(report["expectations"][0]["wrong"], 0, "{report}");
+            assert_eq!(report["expectations"][0]["elements"], 1000);
+            assert_eq!(report["outputs"].as_array().unwrap().len(), 100);
+        }
+    }
+}
+
+#[test]
+fn wrong_outputs_fail_with_the_first_of_them() {
+    let here = Surroundings::new();
+    let (model, images) = (digits("digits_int8.tflite"), digits("images_int8.npy"));
+    let mut expected = std::fs::read(digits("expected_int8.npy")).unwrap();
+    let last = expected.len() - 1;
+    expected[last] ^= 1;
+    let expected = here.file("expected.npy", &expected);
+    let outcome = here
+        .run(arguments(&[
+            &"run",
+            &model,
+            &"--input",
+            &images,
+            &"--expect",
+            &expected,
+            &"--path",
+            &"in-process",
+        ]))
+        .fails_saying(&["1 of 1 outputs"]);
+    assert!(
+        outcome
+            .stdout
+            .contains("1 beyond tolerance, first element 9 of call 99"),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn labels_name_the_most_likely_classes() {
+    let here = Surroundings::new();
+    let image = std::fs::read(digits("images_float.npy")).unwrap();
+    let image = here.array("image.npy", "<f4", "(1, 8, 8, 1)", &image[image.len() - 256..]);
+    let (model, labels) = (digits("digits_float.tflite"), digits("labels.txt"));
+    let outcome = here
+        .run(arguments(&[
+            &"run",
+            &model,
+            &"--input",
+            &image,
+            &"--labels",
+            &labels,
+            &"--path",
+            &"in-process",
+            &"--json",
+        ]))
+        .succeeds();
+    let classes = &outcome.json()["outputs"][0]["classes"];
+    assert_eq!(classes.as_array().unwrap().len(), 5, "{classes}");
+    assert!(classes[0]["score"].as_f64().unwrap() > 0.5, "{classes}");
+    let names = std::fs::read_to_string(labels).unwrap();
+    let class = usize::try_from(classes[0]["class"].as_u64().unwrap()).unwrap();
+    assert_eq!(classes[0]["label"], json!(names.lines().nth(class)));
+}
+
+#[test]
+fn processes_are_three_with_a_driver_and_one_without() {
+    let here = Surroundings::new();
+    let model = digits("digits_int8.tflite");
+    let report = |path: &str| {
+        here.run(arguments(&[&"run", &model, &"--path", &path, &"--json"]))
+            .succeeds()
+            .json()
+    };
+    let processes = &report("sync")["processes"];
+    let ids = ["client", "supervisor", "worker"].map(|role| processes[role].as_u64().unwrap());
+    assert!(
+        ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2],
+        "{processes}"
+    );
+    assert_eq!(report("in-process")["processes"]["worker"], json!(null));
+}
+
+#[test]
+fn iterations_repeat_all_calls() {
+    let here = Surroundings::new();
+    let (model, images) = (digits("digits_int8.tflite"), digits("images_int8.npy"));
+    let outcome = here
+        .run(arguments(&[
+            &"run",
+            &model,
+            &"--input",
+            &images,
+            &"--iterations",
+            &"3",
+            &"--path",
+            &"in-process",
+            &"--json",
+        ]))
+        .succeeds();
+    let report = outcome.json();
+    assert_eq!(report["latency_us"]["count"], 300);
+    assert_eq!(report["outputs"].as_array().unwrap().len(), 100);
+}
+
+#[test]
+fn text_tells_outputs_latency_and_processes() {
+    let here = Surroundings::new();
+    let model = digits("digits_float.tflite");
+    let outcome = here
+        .run(arguments(&[&"run", &model, &"--path", &"in-process"]))
+        .succeeds();
+    assert!(outcome.stdout.contains("float32[1, 10]: "), "{outcome:?}");
+    assert!(
+        outcome.stdout.contains("latency by in-process: p50 "),
+        "{outcome:?}"
+    );
+    assert!(outcome.stdout.contains("processes: client "), "{outcome:?}");
+    assert_eq!(outcome.stderr, "");
+}
