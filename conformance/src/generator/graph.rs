@@ -34,6 +34,8 @@ pub(super) enum Role {
     NoValue,
     /// Written by an operation.
     Computed,
+    /// A reference to another graph.
+    Subgraph,
 }
 
 /// An operand of the graph being drawn.
@@ -54,6 +56,10 @@ pub(super) struct Drawn {
 pub(super) struct Graph {
     pub(super) operands: Vec<Drawn>,
     pub(super) operations: Vec<Operation>,
+    /// The graphs that control flow refers to.
+    pub(super) referenced: Vec<Subgraph>,
+    /// The constants of these graphs.
+    pub(super) operand_values: Vec<u8>,
 }
 
 impl Graph {
@@ -74,6 +80,8 @@ impl Graph {
     pub(super) fn finish(mut self, choices: &mut Choices) -> Generated {
         let mut model = Model {
             relax_computation_float32_to_float16: choices.once_in(8),
+            referenced: std::mem::take(&mut self.referenced),
+            operand_values: std::mem::take(&mut self.operand_values),
             ..Model::default()
         };
         let mut main = Subgraph {
@@ -81,8 +89,8 @@ impl Graph {
             ..Subgraph::default()
         };
         let reader = Graph {
-            operands: Vec::new(),
             operations: main.operations.clone(),
+            ..Graph::default()
         };
         let mut pool = Vec::new();
         let mut request = Request::default();
@@ -108,6 +116,7 @@ impl Graph {
                     operand.location = append(&mut pool, bytes);
                 }
                 Role::NoValue => operand.lifetime = OperandLifeTime::NoValue,
+                Role::Subgraph => operand.lifetime = OperandLifeTime::Subgraph,
                 Role::Input | Role::OmittedInput => {
                     operand.lifetime = OperandLifeTime::SubgraphInput;
                     main.input_indexes.push(index);

@@ -7,6 +7,7 @@
 
 mod arguments;
 pub mod choices;
+mod control_flow;
 mod graph;
 pub mod mutation;
 mod operation;
@@ -38,6 +39,7 @@ pub struct Generated {
 #[derive(Clone, Debug)]
 pub struct Recipe {
     entries: Vec<&'static OperationEntry>,
+    control_flow: Vec<OperationType>,
     most_operations: u32,
 }
 
@@ -48,17 +50,24 @@ impl Default for Recipe {
     fn default() -> Self {
         Recipe {
             entries: ops::entries().collect(),
+            control_flow: vec![OperationType::IF, OperationType::WHILE],
             most_operations: 8,
         }
     }
 }
 
 impl Recipe {
-    /// Models of this one operation; `None` if the table does not have it.
+    /// Models of this one operation; `None` if the table does not have it and it is no control flow.
     #[must_use]
     pub fn single(operation: OperationType) -> Option<Recipe> {
+        let (entries, control_flow) = if operation.is_control_flow() {
+            (Vec::new(), vec![operation])
+        } else {
+            (vec![ops::entry(operation)?], Vec::new())
+        };
         Some(Recipe {
-            entries: vec![ops::entry(operation)?],
+            entries,
+            control_flow,
             most_operations: 1,
         })
     }
@@ -69,13 +78,25 @@ impl Recipe {
         let count = 1 + choices.below(self.most_operations);
         for _ in 0..count {
             for _ in 0..ATTEMPTS {
-                let entry = choices.pick(&self.entries)?;
-                if operation::try_operation(&mut graph, choices, entry) {
+                if self.try_one(&mut graph, choices) {
                     break;
                 }
             }
         }
         (!graph.operations.is_empty()).then(|| graph.finish(choices))
+    }
+
+    fn try_one(&self, graph: &mut Graph, choices: &mut Choices) -> bool {
+        let kinds = self.entries.len() + self.control_flow.len();
+        let kind = choices.below(kinds as u32) as usize;
+        if let Some(entry) = self.entries.get(kind) {
+            return operation::try_operation(graph, choices, entry);
+        }
+        let operation = self.control_flow.get(kind - self.entries.len());
+        if let Some(operation) = operation {
+            control_flow::add(graph, choices, *operation);
+        }
+        operation.is_some()
     }
 }
 
@@ -83,6 +104,7 @@ impl Recipe {
 mod tests {
     use std::collections::BTreeMap;
 
+    use nnhal::hal::OperationType;
     use nnhal::ops;
     use nnhal_cpu::KernelSet;
 
@@ -112,14 +134,15 @@ mod tests {
     #[test]
     fn operations_of_the_table_are_drawn() {
         let mut missing = Vec::new();
-        for entry in ops::entries() {
-            let recipe = Recipe::single(entry.operation).unwrap();
+        let of_table = ops::entries().map(|entry| entry.operation);
+        for operation in of_table.chain([OperationType::IF, OperationType::WHILE]) {
+            let recipe = Recipe::single(operation).unwrap();
             let drawn = (0..400)
                 .filter(|seed| recipe.generate(&mut Choices::from_seed(*seed)).is_some())
                 .count();
-            println!("{:<34}{drawn:>5} of 400", entry.operation.to_string());
+            println!("{:<34}{drawn:>5} of 400", operation.to_string());
             if drawn == 0 {
-                missing.push(entry.operation);
+                missing.push(operation);
             }
         }
         assert!(missing.is_empty(), "never drawn: {missing:?}");

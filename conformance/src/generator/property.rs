@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use nnhal::hal::{MeasureTiming, Model, OperandType};
 
@@ -112,6 +113,7 @@ fn execute<I: Implementation>(
     prepared: &mut I::Prepared,
     generated: &Generated,
     form: Form,
+    loop_timeout: Option<Duration>,
 ) -> Result<ExecutionAnswer, String> {
     prepared
         .execute(&ExecutionCall {
@@ -120,7 +122,7 @@ fn execute<I: Implementation>(
             inputs: &generated.inputs,
             outputs: generated.outputs_size,
             measure: MeasureTiming::No,
-            loop_timeout: None,
+            loop_timeout,
         })
         .map_err(|breakdown| format!("{form} execution: {breakdown}"))
 }
@@ -165,7 +167,7 @@ fn check_paths<I: Implementation>(implementation: &mut I, generated: &Generated)
         if *form == Form::Fenced && !is_fully_specified(generated) {
             continue;
         }
-        let found = result_of(execute::<I>(&mut prepared, generated, *form)?);
+        let found = result_of(execute::<I>(&mut prepared, generated, *form, None)?);
         if let Err(failure) = &found {
             return Err(format!("{form} execution of a valid model failed: {failure}"));
         }
@@ -260,7 +262,7 @@ fn synchronous_result<I: Implementation>(
         .prepare(&generated.model)
         .map_err(|breakdown| breakdown.to_string())?
         .map_err(|failure| format!("a valid model was not prepared: {failure}"))?;
-    result_of(execute::<I>(&mut prepared, generated, Form::Synchronous)?)
+    result_of(execute::<I>(&mut prepared, generated, Form::Synchronous, None)?)
 }
 
 /// Whether every output's size is known before the execution, as fenced executions need.
@@ -286,7 +288,11 @@ pub fn is_refused<I: Implementation>(implementation: &mut I, generated: &Generat
 /// Any model: prepared and executed or refused, but no breakdown and no panic.
 pub fn does_not_crash<I: Implementation>(implementation: &mut I, generated: &Generated) -> Verdict {
     let outcome = match implementation.prepare(&generated.model) {
-        Ok(Ok(mut prepared)) => execute::<I>(&mut prepared, generated, Form::Synchronous).map(|_| ()),
+        Ok(Ok(mut prepared)) => {
+            // A loop may no longer end.
+            let limit = Some(Duration::from_millis(10));
+            execute::<I>(&mut prepared, generated, Form::Synchronous, limit).map(|_| ())
+        }
         Ok(Err(_)) => Ok(()),
         Err(breakdown) => Err(breakdown.to_string()),
     };
