@@ -181,6 +181,7 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
         return Err(SupervisorError::Worker("there is no device to serve".to_owned()));
     };
     let private_dir = directory.private_dir(first)?;
+    let owners_directory = options.owner.as_ref().map(|_| directory.path().to_owned());
     let (spawner, thread) = start_spawner(private_dir.stable_path(), options.invocation.clone())?;
     let mut supervisor = Supervisor {
         options,
@@ -198,6 +199,11 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
     // Without orders the spawner ends.
     drop(supervisor);
     let _ = thread.join();
+    drop(private_dir);
+    if let Some(directory) = owners_directory {
+        // The owner made it for this driver alone, and may be dead. Whatever else is in it keeps it.
+        let _ = std::fs::remove_dir(directory);
+    }
     outcome
 }
 
