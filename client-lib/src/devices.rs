@@ -26,6 +26,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Default)]
 pub struct DevicesOptions {
     runtime_dir: Option<PathBuf>,
+    is_private: bool,
     driver: DriverChoice,
     connect_timeout: Option<Duration>,
 }
@@ -41,6 +42,13 @@ impl DevicesOptions {
     #[must_use]
     pub fn runtime_dir(mut self, path: impl Into<PathBuf>) -> DevicesOptions {
         self.runtime_dir = Some(path.into());
+        self
+    }
+
+    /// Looks for no driver that runs: a private one is started in any case.
+    #[must_use]
+    pub fn private(mut self) -> DevicesOptions {
+        self.is_private = true;
         self
     }
 
@@ -88,6 +96,7 @@ impl DevicesOptions {
     /// [`ErrorKind::Directory`] if a directory is there but cannot be read.
     pub fn open(self) -> Result<Devices> {
         let (directories, is_named) = match &self.runtime_dir {
+            _ if self.is_private => (Vec::new(), false),
             Some(named) => (vec![named.clone()], true),
             None => {
                 let is_named =

@@ -55,14 +55,8 @@ pub enum ErrorKind {
         /// The process that has not answered.
         process: Process,
     },
-    /// The call was given up by this process.
-    #[error("{call} was cancelled")]
-    Cancelled {
-        /// The call.
-        call: &'static str,
-    },
     /// There is no driver, and none could be started.
-    #[error("no driver publishes a device in {}, and a private one cannot be started: {reason}", list(.searched))]
+    #[error("{}there is no private driver: {reason}", looked_in(.searched))]
     NoDriver {
         /// The runtime directories that were looked at.
         searched: Vec<PathBuf>,
@@ -70,7 +64,7 @@ pub enum ErrorKind {
         reason: String,
     },
     /// No driver has the device.
-    #[error("there is no device {name:?} in {}; {}", list(.searched), offer(.available))]
+    #[error("there is no device {name:?}{}; {}", within(.searched), offer(.available))]
     NoSuchDevice {
         /// The name that was asked for.
         name: String,
@@ -377,9 +371,20 @@ impl fmt::Display for Death {
     }
 }
 
-fn list(paths: &[PathBuf]) -> String {
+fn looked_in(paths: &[PathBuf]) -> String {
+    match within(paths).as_str() {
+        "" => String::new(),
+        within => format!("no driver runs{within}, and "),
+    }
+}
+
+fn within(paths: &[PathBuf]) -> String {
     let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-    paths.join(" or ")
+    if paths.is_empty() {
+        String::new()
+    } else {
+        format!(" in {}", paths.join(" or "))
+    }
 }
 
 fn offer(names: &[String]) -> String {
