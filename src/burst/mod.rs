@@ -26,8 +26,8 @@ mod result;
 
 pub use bytes::PacketError;
 pub use request::{
-    FIRE_INLINE_BYTES, Pool, RequestBody, RequestHeader, RequestPacket, decode_request, encode_fire,
-    encode_general, encode_register, encode_unregister,
+    FIRE_INLINE_BYTES, Pool, RequestBody, RequestHeader, RequestPacket, claimed_sequence, decode_request,
+    encode_fire, encode_general, encode_register, encode_unregister,
 };
 pub use result::{
     MAX_DETAIL_BYTES, RESULT_INLINE_BYTES, ResultBody, ResultHeader, decode_result, encode_failure,

@@ -235,6 +235,13 @@ pub fn decode_request<'a>(bytes: &'a [u8], body: &mut RequestBody) -> Result<Req
     }
 }
 
+/// The sequence that a packet claims to have, even if it cannot be decoded; 0 if it is too short for one.
+#[must_use]
+pub fn claimed_sequence(bytes: &[u8]) -> u32 {
+    let word = bytes.get(4..8).and_then(|word| word.try_into().ok());
+    word.map_or(0, u32::from_le_bytes)
+}
+
 impl RequestBody {
     fn read(&mut self, reader: &mut Reader<'_>) -> Result<(), PacketError> {
         read_arguments(reader, &mut self.inputs, "input")?;

@@ -7,6 +7,7 @@ use nnhal::hal::{Model, Request, RequestPool};
 use nnhal::sys::SysError;
 use nnhal::wire::{Failure, MemoryHandle, Place, PreparedModelHandle, RequestWithMemories};
 
+use super::burst::Bursts;
 use super::calls::Calls;
 use super::memory::{Memories, Memory};
 use super::outbox::Outbox;
@@ -33,6 +34,7 @@ pub(crate) struct Client {
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) memories: Arc<Memories>,
+    pub(crate) bursts: Bursts,
     models: Mutex<Table<Arc<Prepared>>>,
 }
 
@@ -57,6 +59,7 @@ impl Client {
             scheduler: Scheduler::new(slots),
             watchdog: Arc::new(Watchdog::new(config.execution.hang_limit(), wake()?)),
             memories: Arc::new(Memories::new(&limits)),
+            bursts: Bursts::new(limits.bursts),
             models: Mutex::new(Table::new(limits.objects)),
             limits,
         })

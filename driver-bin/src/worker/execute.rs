@@ -87,6 +87,7 @@ impl Job {
         let outcome = context.run(&Run {
             request: &self.request,
             pools: &self.pools,
+            inline: None,
             limits,
             measure_since,
         });

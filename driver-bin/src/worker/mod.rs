@@ -8,6 +8,7 @@
 //! The main thread reads calls and answers the short ones; long ones run on threads of the [`pool`], bursts on threads
 //! of their own. It never runs a device, so it notices at once when the client is gone.
 
+mod burst;
 mod calls;
 mod client;
 mod execute;

@@ -1,5 +1,6 @@
 //! One execution of a request, the same for every form: copy in, run, copy out.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,9 +38,46 @@ pub(crate) struct Run<'a> {
     pub(crate) request: &'a ValidRequest,
     /// By pool of the request; none for pools that are device buffers.
     pub(crate) pools: &'a [Option<Arc<Memory>>],
+    /// Pools that are part of a packet.
+    pub(crate) inline: Option<&'a InlineBytes>,
     pub(crate) limits: RunLimits,
     /// Since when the driver has known of the request, if the run is to be measured.
     pub(crate) measure_since: Option<TimePoint>,
+}
+
+/// The bytes of arguments that travel inside a burst's packets.
+#[derive(Debug, Default)]
+pub(crate) struct InlineBytes {
+    /// Which pool of the request stands for `inputs`.
+    pub(crate) input_pool: Option<u32>,
+    pub(crate) inputs: Vec<u8>,
+    /// Which pool of the request stands for `outputs`.
+    pub(crate) output_pool: Option<u32>,
+    pub(crate) outputs: RefCell<Vec<u8>>,
+}
+
+impl InlineBytes {
+    /// The bytes of an input in this pool, if it is the packet.
+    fn input(&self, pool: u32, offset: u64, length: usize) -> Option<&[u8]> {
+        let start = usize::try_from(offset).ok()?;
+        (self.input_pool == Some(pool))
+            .then(|| self.inputs.get(start..start.checked_add(length)?))
+            .flatten()
+    }
+
+    /// Keeps the bytes of an output in this pool, if it is the packet; says whether it was.
+    fn put_output(&self, pool: u32, offset: u64, bytes: &[u8]) -> bool {
+        if self.output_pool != Some(pool) {
+            return false;
+        }
+        let mut outputs = self.outputs.borrow_mut();
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let end = start.saturating_add(bytes.len());
+        outputs
+            .get_mut(start..end)
+            .map(|room| room.copy_from_slice(bytes))
+            .is_some()
+    }
 }
 
 /// When a run must end.
@@ -141,6 +179,11 @@ impl Context {
                     shape, pool, offset, ..
                 } => {
                     let bytes = self.execution.input(index, shape)?;
+                    let length = bytes.len();
+                    if let Some(inline) = run.inline.and_then(|inline| inline.input(pool, offset, length)) {
+                        bytes.copy_from_slice(inline);
+                        continue;
+                    }
                     let memory = memory_of(run, pool)?;
                     memory
                         .slice()?
@@ -187,6 +230,12 @@ impl Context {
             else {
                 continue;
             };
+            if run
+                .inline
+                .is_some_and(|inline| inline.put_output(pool, offset, bytes))
+            {
+                continue;
+            }
             memory_of(run, pool)?
                 .slice()?
                 .write_at(offset, bytes)
@@ -228,6 +277,9 @@ fn check_writable(run: &Run<'_>) -> Result<(), Failure> {
         let ArgumentPlan::Memory { pool, .. } = *plan else {
             continue;
         };
+        if run.inline.is_some_and(|inline| inline.output_pool == Some(pool)) {
+            continue;
+        }
         if !memory_of(run, pool)?.is_writable() {
             return Err(Failure::invalid_argument(format!(
                 "output {index} is in pool {pool}, which is shared for reading only"

@@ -10,8 +10,11 @@ use nnhal::sys::socket::Connection;
 use nnhal::sys::{eventfd, pidfd, poll};
 use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
 use nnhal::wire::handshake::{self, Refusal};
-use nnhal::wire::{Call, ChannelError, Envelope, Failure, Inbox, Object, Reply, Welcome};
+use nnhal::wire::{
+    BurstHandle, Call, ChannelError, Envelope, Failure, Inbox, Object, PreparedModelHandle, Reply, Welcome,
+};
 
+use super::burst::{self, Bursts};
 use super::client::Client;
 use super::watchdog::Look;
 use super::{Orders, WorkerError, execute, prepare};
@@ -164,11 +167,12 @@ impl Session<'_> {
             .set_limit(self.orders.execution().hang_limit());
         if self.orders.is_draining() {
             self.client.calls.drain();
+            self.client.bursts.drain();
         }
     }
 
     fn is_at_rest(&self) -> bool {
-        self.client.calls.is_empty()
+        self.client.calls.is_empty() && self.client.bursts.are_over()
     }
 
     /// Looks for work that hangs, and for memory that nobody needs. Returns when to look again.
@@ -267,6 +271,13 @@ impl Session<'_> {
                 };
                 self.answer(id, result);
             }
+            Call::ConfigureBurst {
+                prepared_model,
+                polling_window_ns,
+            } => {
+                let burst = self.configure_burst(prepared_model, polling_window_ns, fds);
+                self.answer(id, burst.map(Reply::Burst));
+            }
             long => match self.client.calls.open(id) {
                 Ok(open) => self.begin_long(open, long),
                 Err(failure) => self.answer(id, Err(failure)),
@@ -292,6 +303,21 @@ impl Session<'_> {
         }
     }
 
+    fn configure_burst(
+        &self,
+        model: PreparedModelHandle,
+        polling_window_ns: Option<u64>,
+        mut fds: Vec<OwnedFd>,
+    ) -> Result<BurstHandle, Failure> {
+        let setting = self.orders.execution().polling_window_us;
+        let wait = burst::wait_settings(setting, polling_window_ns);
+        // Their number has been checked.
+        let fd = fds
+            .pop()
+            .ok_or_else(|| Failure::invalid_argument("a burst needs its memory"))?;
+        Bursts::configure(&self.client, model, fd, wait, &self.orders.wake)
+    }
+
     fn answer(&self, id: u64, result: Result<Reply, Failure>) {
         self.client.outbox.reply(id, result);
     }
@@ -300,6 +326,7 @@ impl Session<'_> {
         match object {
             Object::PreparedModel(handle) => self.client.remove_model(handle),
             Object::Memory(handle) => self.client.memories.remove(handle),
+            Object::Burst(handle) => self.client.bursts.release(handle),
             other => Err(Failure::invalid_argument(format!("there is no {other:?}"))),
         }
     }

@@ -1,0 +1,205 @@
+//! A request spelled out and checked, ready to be run again and again.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+
+use nnhal::burst::{Pool, RequestBody};
+use nnhal::hal::{Request, RequestPool, Shape};
+use nnhal::validate::{ArgumentPlan, ValidRequest};
+use nnhal::wire::{Failure, MemoryHandle, Place};
+
+use crate::worker::memory::{Memories, Memory};
+use crate::worker::prepared::Prepared;
+use crate::worker::run::InlineBytes;
+
+/// Most bytes of inputs, and of outputs, that may travel inside a burst's packets.
+const MAX_INLINE_BYTES: u32 = 64 * 1024;
+
+/// A request that has been checked, with its memories.
+#[derive(Debug, Default)]
+pub(super) struct Layout {
+    pub(super) request: ValidRequest,
+    pub(super) inline: InlineBytes,
+    memories: Vec<Option<(MemoryHandle, Weak<Memory>)>>,
+    /// Whether the client knows all output shapes beforehand.
+    pub(super) has_fixed_shapes: bool,
+    /// The form that the request is checked in, kept for its memory.
+    unchecked: Request,
+}
+
+impl Layout {
+    /// Checks a decoded request into this layout, which is of no use after an error.
+    pub(super) fn fill(
+        &mut self,
+        body: &mut RequestBody,
+        prepared: &Prepared,
+        known: &mut KnownMemories,
+        memories: &Memories,
+    ) -> Result<(), Failure> {
+        self.inline.clear();
+        self.memories.clear();
+        self.unchecked.pools.clear();
+        for (index, pool) in body.pools.iter().enumerate() {
+            let size = self.add_pool(index, *pool, known, memories).map_err(|failure| {
+                failure.at(Place {
+                    pool: u32::try_from(index).ok(),
+                    ..Place::default()
+                })
+            })?;
+            self.unchecked.pools.push(RequestPool::Memory { size });
+        }
+        std::mem::swap(&mut self.unchecked.inputs, &mut body.inputs);
+        std::mem::swap(&mut self.unchecked.outputs, &mut body.outputs);
+        let checked = self.request.refill(prepared.model(), &self.unchecked);
+        std::mem::swap(&mut self.unchecked.inputs, &mut body.inputs);
+        std::mem::swap(&mut self.unchecked.outputs, &mut body.outputs);
+        checked.map_err(|error| Failure::invalid_argument(error.to_string()))?;
+        let main = &prepared.model().model().main;
+        self.has_fixed_shapes =
+            self.request
+                .outputs()
+                .iter()
+                .zip(&main.output_indexes)
+                .all(|(plan, operand)| {
+                    let is_tensor = main
+                        .operands
+                        .get(*operand as usize)
+                        .is_some_and(|operand| !operand.operand_type.is_scalar());
+                    is_fixed(plan, is_tensor)
+                });
+        Ok(())
+    }
+
+    fn add_pool(
+        &mut self,
+        index: usize,
+        pool: Pool,
+        known: &mut KnownMemories,
+        memories: &Memories,
+    ) -> Result<u64, Failure> {
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        let bounded = |size: u32| {
+            if size <= MAX_INLINE_BYTES {
+                return Ok(size);
+            }
+            Err(Failure::invalid_argument(format!(
+                "{size} bytes cannot travel in a burst's packet, at most {MAX_INLINE_BYTES} can"
+            )))
+        };
+        match pool {
+            Pool::Memory(handle) => {
+                let memory = known.get(handle, memories)?;
+                let size = memory.size();
+                self.memories.push(Some((handle, Arc::downgrade(&memory))));
+                Ok(size)
+            }
+            Pool::InlineInputs(size) => {
+                self.memories.push(None);
+                self.inline.set_inputs(index, bounded(size)?)?;
+                Ok(u64::from(size))
+            }
+            Pool::InlineOutputs(size) => {
+                self.memories.push(None);
+                self.inline.set_outputs(index, bounded(size)?)?;
+                Ok(u64::from(size))
+            }
+        }
+    }
+
+    /// Puts the memories, which must all be there still, into `pools`.
+    pub(super) fn pools_into(&self, pools: &mut Vec<Option<Arc<Memory>>>) -> Result<(), Failure> {
+        pools.clear();
+        for (index, memory) in self.memories.iter().enumerate() {
+            let alive = match memory {
+                None => None,
+                Some((handle, memory)) => Some(memory.upgrade().ok_or_else(|| {
+                    Failure::invalid_argument(format!(
+                        "memory {} of generation {} was freed; register the request anew",
+                        handle.0.index, handle.0.generation
+                    ))
+                    .at(Place {
+                        pool: u32::try_from(index).ok(),
+                        ..Place::default()
+                    })
+                })?),
+            };
+            pools.push(alive);
+        }
+        Ok(())
+    }
+}
+
+fn is_fixed(plan: &ArgumentPlan, is_tensor: bool) -> bool {
+    let known = |shape: &Shape| shape.is_fully_specified() && (!is_tensor || shape.rank() > 0);
+    match plan {
+        ArgumentPlan::Omitted => true,
+        ArgumentPlan::Memory { shape, .. } | ArgumentPlan::Token { shape, .. } => known(shape),
+    }
+}
+
+/// Memories that the burst has met, so that general requests need not ask for them under a lock each time.
+#[derive(Debug, Default)]
+pub(super) struct KnownMemories {
+    known: Vec<(MemoryHandle, Weak<Memory>)>,
+}
+
+/// Most memories that are kept in mind; beyond that the oldest is looked up anew.
+const MAX_KNOWN: usize = 256;
+
+impl KnownMemories {
+    fn get(&mut self, handle: MemoryHandle, memories: &Memories) -> Result<Arc<Memory>, Failure> {
+        let met = self.known.iter().find(|(known, _)| *known == handle);
+        if let Some(memory) = met.and_then(|(_, memory)| memory.upgrade()) {
+            return Ok(memory);
+        }
+        let memory = memories.get(handle)?;
+        self.known.retain(|(_, memory)| memory.strong_count() > 0);
+        if self.known.len() >= MAX_KNOWN {
+            self.known.remove(0);
+        }
+        self.known.push((handle, Arc::downgrade(&memory)));
+        Ok(memory)
+    }
+}
+
+impl InlineBytes {
+    fn clear(&mut self) {
+        self.input_pool = None;
+        self.output_pool = None;
+        self.inputs.clear();
+        self.outputs.get_mut().clear();
+    }
+
+    fn set_inputs(&mut self, pool: u32, size: u32) -> Result<(), Failure> {
+        if self.input_pool.replace(pool).is_some() {
+            return Err(twice("inputs"));
+        }
+        self.inputs.resize(size as usize, 0);
+        Ok(())
+    }
+
+    fn set_outputs(&mut self, pool: u32, size: u32) -> Result<(), Failure> {
+        if self.output_pool.replace(pool).is_some() {
+            return Err(twice("outputs"));
+        }
+        RefCell::get_mut(&mut self.outputs).resize(size as usize, 0);
+        Ok(())
+    }
+
+    /// Takes the inputs' bytes out of a packet.
+    pub(super) fn receive(&mut self, packet: &[u8]) -> Result<(), Failure> {
+        let size = self.inputs.len();
+        let bytes = packet.get(..size).ok_or_else(|| {
+            Failure::invalid_argument(format!(
+                "the request carries {} bytes of inputs, its layout says {size}",
+                packet.len()
+            ))
+        })?;
+        self.inputs.copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+fn twice(what: &str) -> Failure {
+    Failure::invalid_argument(format!("the request has two pools for {what} in its packet"))
+}

@@ -1,0 +1,175 @@
+//! Bursts: requests that come over a ring and are run by a thread of the burst's own.
+//!
+//! Contract: one thread owns both ends of the ring and one execution of the prepared model. While requests keep coming
+//! it neither allocates, locks nor makes a system call: registered requests are validated once, memories are kept as
+//! weak references, which a memory that the client frees leaves dead at once, and everything else is used again. What
+//! arrives is decoded by [`nnhal::burst`], which trusts nothing; a packet that means nothing is answered, and the
+//! burst goes on. A ring that the client corrupted ends the burst.
+
+mod layout;
+mod serve;
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nnhal::fmq::{ChannelCloser, ChannelEnd, ChannelSize, MAX_CELLS, WaitSettings};
+use nnhal::hal::ErrorStatus;
+use nnhal::shm::SharedMemory;
+use nnhal::sys::{eventfd, fds};
+use nnhal::wire::{BurstHandle, Failure, PreparedModelHandle};
+
+use self::serve::Server;
+use super::client::Client;
+use super::table::Table;
+
+/// The bursts of a client.
+#[derive(Debug)]
+pub(crate) struct Bursts {
+    table: Mutex<Table<Burst>>,
+    /// Threads of bursts that were released, until they have ended.
+    ending: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct Burst {
+    closer: ChannelCloser,
+    thread: JoinHandle<()>,
+}
+
+impl Bursts {
+    pub(crate) fn new(limit: u32) -> Bursts {
+        Bursts {
+            table: Mutex::new(Table::new(limit)),
+            ending: Mutex::default(),
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table<Burst>> {
+        // The table is whole between any two statements of this module.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ending(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.ending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// HAL `configureExecutionBurst`: opens the rings in `fd` and starts the burst's thread. `wake` is rung when the
+    /// thread ends.
+    pub(crate) fn configure(
+        client: &Arc<Client>,
+        model: PreparedModelHandle,
+        fd: OwnedFd,
+        wait: WaitSettings,
+        wake: &OwnedFd,
+    ) -> Result<BurstHandle, Failure> {
+        let prepared = client.model(model)?;
+        let end = open_channel(fd, wait)?;
+        let closer = end.closer.clone();
+        let mut server = Server::new(client, prepared, end)?;
+        let wake = fds::duplicate_of(wake).map_err(no_resources)?;
+        let thread = std::thread::Builder::new()
+            .name("burst".to_owned())
+            .spawn(move || {
+                server.serve();
+                drop(server);
+                // A full counter wakes as well.
+                let _ = eventfd::add(&wake, 1);
+            })
+            .map_err(no_resources)?;
+        let ring = closer.clone();
+        let inserted = client.bursts.table().insert(Burst { closer, thread });
+        match inserted {
+            Ok(handle) => Ok(handle.into()),
+            Err(full) => {
+                // The thread ends by itself; nobody waits for it.
+                ring.close();
+                Err(super::too_many("bursts", full))
+            }
+        }
+    }
+
+    /// Ends a burst; the execution that runs, if one does, ends first.
+    pub(crate) fn release(&self, handle: BurstHandle) -> Result<(), Failure> {
+        let burst = self.table().remove(handle.0).ok_or_else(|| {
+            Failure::invalid_argument(format!(
+                "there is no burst {} of generation {}; it was released, or never made on this connection",
+                handle.0.index, handle.0.generation
+            ))
+        })?;
+        self.end(burst);
+        Ok(())
+    }
+
+    fn end(&self, burst: Burst) {
+        burst.closer.close();
+        let mut ending = self.ending();
+        ending.retain(|thread| !thread.is_finished());
+        ending.push(burst.thread);
+    }
+
+    /// Ends all bursts.
+    pub(crate) fn drain(&self) {
+        let bursts = self.table().take_all();
+        bursts.into_iter().for_each(|burst| self.end(burst));
+    }
+
+    /// Whether no burst is left, nor runs on after its end.
+    pub(crate) fn are_over(&self) -> bool {
+        let mut ending = self.ending();
+        ending.retain(|thread| !thread.is_finished());
+        ending.is_empty() && self.table().iter().next().is_none()
+    }
+}
+
+/// How a burst waits: no longer than the driver's settings allow, and no longer than the client asks for.
+pub(crate) fn wait_settings(setting_us: u64, asked_ns: Option<u64>) -> WaitSettings {
+    let setting = Duration::from_micros(setting_us);
+    let max_window = asked_ns.map_or(setting, |asked| setting.min(Duration::from_nanos(asked)));
+    if max_window.is_zero() {
+        WaitSettings::Sleep
+    } else {
+        WaitSettings::Adaptive { max_window }
+    }
+}
+
+fn open_channel(fd: OwnedFd, wait: WaitSettings) -> Result<ChannelEnd, Failure> {
+    let invalid = |error: &dyn std::fmt::Display| {
+        Failure::invalid_argument(format!("the burst's memory cannot be used: {error}"))
+    };
+    let size = nix::sys::stat::fstat(&fd)
+        .map_err(|errno| invalid(&errno))
+        .and_then(|status| u64::try_from(status.st_size).map_err(|error| invalid(&error)))?;
+    let largest = ChannelSize {
+        outgoing: MAX_CELLS,
+        incoming: MAX_CELLS,
+    };
+    let limit = ChannelEnd::memory_size(largest).map_err(|error| invalid(&error))?;
+    let memory = SharedMemory::from_fd(fd, size, limit).map_err(|error| invalid(&error))?;
+    ChannelEnd::open(&memory, wait).map_err(|error| invalid(&error))
+}
+
+fn no_resources(error: impl std::fmt::Display) -> Failure {
+    Failure::new(
+        ErrorStatus::ResourceExhaustedTransient,
+        format!("the driver cannot start a burst: {error}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polling_is_bounded_by_the_driver_and_by_the_client() {
+        let adaptive = |micros| WaitSettings::Adaptive {
+            max_window: Duration::from_micros(micros),
+        };
+        assert_eq!(wait_settings(50, None), adaptive(50));
+        assert_eq!(wait_settings(50, Some(20_000)), adaptive(20));
+        assert_eq!(wait_settings(50, Some(u64::MAX)), adaptive(50));
+        assert_eq!(wait_settings(50, Some(0)), WaitSettings::Sleep);
+        assert_eq!(wait_settings(0, Some(1_000)), WaitSettings::Sleep);
+    }
+}

@@ -1,0 +1,253 @@
+//! The thread of a burst.
+
+use std::sync::Arc;
+
+use nnhal::burst::{
+    self, RequestBody, RequestHeader, RequestPacket, decode_request, encode_failure, encode_success,
+};
+use nnhal::fmq::{ChannelEnd, Packet, ReceiveError, SendError};
+use nnhal::hal::{ErrorStatus, MeasureTiming, OutputShape, Timing};
+use nnhal::time::{Clock, Deadline, MonotonicClock};
+use nnhal::wire::Failure;
+
+use super::layout::{KnownMemories, Layout};
+use crate::worker::client::Client;
+use crate::worker::memory::{Memories, Memory};
+use crate::worker::prepared::Prepared;
+use crate::worker::run::{Context, Run, RunLimits};
+
+/// Most registered requests of one burst.
+const MAX_LAYOUTS: u16 = 1024;
+
+/// What the thread of a burst owns.
+pub(super) struct Server {
+    end: ChannelEnd,
+    packet: Packet,
+    reply: Vec<u8>,
+    body: RequestBody,
+    /// Of the general request that is run.
+    general: Layout,
+    registered: Vec<Option<Box<Layout>>>,
+    known: KnownMemories,
+    runner: Runner,
+}
+
+/// What runs requests.
+struct Runner {
+    prepared: Arc<Prepared>,
+    memories: Arc<Memories>,
+    context: Context,
+    pools: Vec<Option<Arc<Memory>>>,
+}
+
+impl Server {
+    pub(super) fn new(client: &Client, prepared: Arc<Prepared>, end: ChannelEnd) -> Result<Server, Failure> {
+        let context = prepared.new_context()?;
+        let packet = end.consumer.new_packet();
+        let reply = Vec::with_capacity(end.producer.max_packet_bytes().min(4096));
+        Ok(Server {
+            end,
+            packet,
+            reply,
+            body: RequestBody::default(),
+            general: Layout::default(),
+            registered: Vec::new(),
+            known: KnownMemories::default(),
+            runner: Runner {
+                prepared,
+                memories: Arc::clone(&client.memories),
+                context,
+                pools: Vec::new(),
+            },
+        })
+    }
+
+    /// Serves requests until the burst ends.
+    pub(super) fn serve(&mut self) {
+        loop {
+            match self.end.consumer.receive(&mut self.packet, Deadline::NONE) {
+                Ok(()) => {}
+                Err(ReceiveError::Closed) => return,
+                Err(ReceiveError::TimedOut) => continue,
+                Err(error) => {
+                    tracing::warn!(%error, "a burst ends");
+                    return self.end.closer.close();
+                }
+            }
+            self.answer();
+            if let Err(error) = self.send() {
+                if error != SendError::Closed {
+                    tracing::warn!(%error, "a burst ends");
+                }
+                return self.end.closer.close();
+            }
+        }
+    }
+
+    /// Sends the reply; one that the whole ring cannot hold becomes a failure that says so.
+    fn send(&mut self) -> Result<(), SendError> {
+        match self.end.producer.send(&self.reply) {
+            Err(SendError::TooLong { length, capacity }) => {
+                let sequence = sequence_of(self.packet.bytes());
+                let detail = format!("the result has {length} bytes, the result queue {capacity}");
+                encode_failure(
+                    &mut self.reply,
+                    sequence,
+                    ErrorStatus::GeneralFailure,
+                    &[],
+                    &detail,
+                );
+                self.end.producer.send(&self.reply)
+            }
+            other => other,
+        }
+    }
+
+    /// Carries the received packet out and leaves the result in `reply`.
+    fn answer(&mut self) {
+        let request = match decode_request(self.packet.bytes(), &mut self.body) {
+            Ok(request) => request,
+            Err(error) => {
+                let sequence = sequence_of(self.packet.bytes());
+                let status = ErrorStatus::GeneralFailure;
+                return encode_failure(&mut self.reply, sequence, status, &[], &error.to_string());
+            }
+        };
+        match request {
+            RequestPacket::Fire {
+                header,
+                layout,
+                inline,
+            } => match self.registered.get_mut(usize::from(layout)) {
+                Some(Some(layout)) => self.runner.run(layout, &header, inline, &mut self.reply),
+                _ => fail(&mut self.reply, header.sequence, &not_registered(layout)),
+            },
+            RequestPacket::General { header, inline } => {
+                let filled = self.general.fill(
+                    &mut self.body,
+                    &self.runner.prepared,
+                    &mut self.known,
+                    &self.runner.memories,
+                );
+                match filled {
+                    Ok(()) => self
+                        .runner
+                        .run(&mut self.general, &header, inline, &mut self.reply),
+                    Err(failure) => fail(&mut self.reply, header.sequence, &failure),
+                }
+            }
+            RequestPacket::Register { header, layout } => {
+                let outcome = self.register(layout);
+                finish(&mut self.reply, header.sequence, outcome);
+            }
+            RequestPacket::Unregister { header, layout } => {
+                let removed = self
+                    .registered
+                    .get_mut(usize::from(layout))
+                    .and_then(Option::take);
+                let outcome = removed.map(drop).ok_or_else(|| not_registered(layout));
+                finish(&mut self.reply, header.sequence, outcome);
+            }
+        }
+    }
+
+    fn register(&mut self, number: u16) -> Result<(), Failure> {
+        if number >= MAX_LAYOUTS {
+            return Err(Failure::invalid_argument(format!(
+                "{number} is no number for a registered request; 0 to {} are",
+                MAX_LAYOUTS - 1
+            )));
+        }
+        let mut layout = Box::new(Layout::default());
+        layout.fill(
+            &mut self.body,
+            &self.runner.prepared,
+            &mut self.known,
+            &self.runner.memories,
+        )?;
+        let at = usize::from(number);
+        if self.registered.len() <= at {
+            self.registered.resize_with(at + 1, || None);
+        }
+        if let Some(slot) = self.registered.get_mut(at) {
+            *slot = Some(layout);
+        }
+        Ok(())
+    }
+}
+
+impl Runner {
+    /// Runs a request and leaves its result in `reply`.
+    fn run(&mut self, layout: &mut Layout, header: &RequestHeader, inline: &[u8], reply: &mut Vec<u8>) {
+        let measure_since = (header.measure == MeasureTiming::Yes).then(|| MonotonicClock.now());
+        let limits = RunLimits::from_hal(header.deadline_ns, None);
+        let outcome = layout
+            .inline
+            .receive(inline)
+            .and_then(|()| limits.check_not_past())
+            .and_then(|()| layout.pools_into(&mut self.pools))
+            .and_then(|()| {
+                self.context.run(&Run {
+                    request: &layout.request,
+                    pools: &self.pools,
+                    inline: Some(&layout.inline),
+                    limits,
+                    measure_since,
+                })
+            });
+        // A memory that the client frees meanwhile must go.
+        self.pools.clear();
+        match outcome {
+            Ok(timing) => self.succeed(layout, header.sequence, timing, reply),
+            Err(failure) => self.fail(header.sequence, &failure, reply),
+        }
+    }
+
+    fn succeed(&self, layout: &Layout, sequence: u32, timing: Timing, reply: &mut Vec<u8>) {
+        let outputs = layout.inline.outputs.borrow();
+        if layout.has_fixed_shapes {
+            return encode_success(reply, sequence, timing, None, &outputs);
+        }
+        let found = self.context.outputs();
+        let mut shapes = found
+            .iter()
+            .map(|output| (output.shape.dims(), output.is_sufficient));
+        encode_success(reply, sequence, timing, Some(&mut shapes), &outputs);
+    }
+
+    fn fail(&self, sequence: u32, failure: &Failure, reply: &mut Vec<u8>) {
+        if failure.status != ErrorStatus::OutputInsufficientSize {
+            return fail(reply, sequence, failure);
+        }
+        let shapes: Vec<OutputShape> = self
+            .context
+            .outputs()
+            .iter()
+            .map(|output| OutputShape {
+                dimensions: output.shape.dims().to_vec(),
+                is_sufficient: output.is_sufficient,
+            })
+            .collect();
+        encode_failure(reply, sequence, failure.status, &shapes, &failure.to_string());
+    }
+}
+
+fn fail(reply: &mut Vec<u8>, sequence: u32, failure: &Failure) {
+    encode_failure(reply, sequence, failure.status, &[], &failure.to_string());
+}
+
+fn finish(reply: &mut Vec<u8>, sequence: u32, outcome: Result<(), Failure>) {
+    match outcome {
+        Ok(()) => encode_success(reply, sequence, Timing::NONE, None, &[]),
+        Err(failure) => fail(reply, sequence, &failure),
+    }
+}
+
+fn not_registered(layout: u16) -> Failure {
+    Failure::invalid_argument(format!("no request is registered under {layout}"))
+}
+
+/// The sequence that an undecodable packet claims, so that the client can tell what failed.
+fn sequence_of(bytes: &[u8]) -> u32 {
+    burst::claimed_sequence(bytes)
+}
