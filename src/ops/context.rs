@@ -106,6 +106,11 @@ pub trait OperationContext {
     /// The input with this number; `None` if it is beyond the list, or omitted (lifetime `NO_VALUE`, or no value in
     /// the request).
     fn input(&self, index: usize) -> Option<OperandInfo<'_>>;
+    /// The type that the model declares for this input, omitted or not; `None` beyond the list, or for an omitted
+    /// input where the context does not know.
+    fn declared_type(&self, index: usize) -> Option<OperandType> {
+        self.input(index).map(|input| input.ty())
+    }
     /// The output with this number, as declared; `None` beyond the list.
     fn output(&self, index: usize) -> Option<OperandInfo<'_>>;
     /// Whether this is an execution, where nothing is unknown any more.

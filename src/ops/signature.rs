@@ -381,7 +381,16 @@ impl OperationEntry {
                             .map_err(|m| (index, OpError::input(index, m)))?,
                     );
                 }
-                None if param.presence == Presence::Omissible => {}
+                None if param.presence == Presence::Omissible => {
+                    // Also what is omitted must be of a type that could stand here.
+                    if let Some(ty) = context.declared_type(index) {
+                        since = since.max(
+                            wanted
+                                .check(ty, None)
+                                .map_err(|m| (index, OpError::input(index, m)))?,
+                        );
+                    }
+                }
                 None => {
                     let message = format!("({}) is omitted but not optional", param.name);
                     return Err((index, OpError::input(index, message)));

@@ -16,6 +16,10 @@ pub const MAX_REFERENCED_SUBGRAPHS: usize = 1 << 12;
 /// How deeply graphs may refer to each other: an execution nests as deeply on the stack.
 pub const MAX_SUBGRAPH_DEPTH: usize = 16;
 
+/// Operands of all graphs together, each graph counted for every place that runs it: an execution keeps values for
+/// every place, and a few graphs that refer to each other many times over would make that more than any memory.
+pub const MAX_RUN_OPERANDS: usize = 1 << 20;
+
 /// Memory pools of a model or request: each costs the driver a descriptor and a mapping.
 pub const MAX_POOLS: usize = 1 << 10;
 

@@ -89,7 +89,7 @@ impl ValidModel {
         for (at, subgraph) in model.subgraphs() {
             version = version.max(graph::check(&context, at, subgraph)?);
         }
-        check_subgraph_depth(&model)?;
+        check_subgraph_nesting(&model)?;
         Ok(ValidModel { model, version })
     }
 
@@ -189,70 +189,238 @@ fn check_extension_prefixes(model: &Model) -> Result<(), ModelError> {
     Ok(())
 }
 
-/// References between graphs must not form a cycle, nor nest deeper than executions may.
-fn check_subgraph_depth(model: &Model) -> Result<(), ModelError> {
-    // The nesting below each graph: unknown, being found, or found.
+/// References between graphs must not form a cycle, nor nest deeper than executions may, nor multiply beyond what an
+/// execution may keep.
+fn check_subgraph_nesting(model: &Model) -> Result<(), ModelError> {
+    /// What is known of a graph.
     #[derive(Clone, Copy, PartialEq)]
-    enum Depth {
+    enum State {
         Unknown,
         Open,
-        Known(usize),
+        Known(Nesting),
     }
-    let references = |graph: &Subgraph| -> Vec<usize> {
-        graph
-            .operands
-            .iter()
-            .filter(|operand| operand.operand_type == OperandType::SUBGRAPH)
-            .map(|operand| operand.location.offset as usize)
-            .collect()
+    /// A graph whose references are being followed.
+    struct Visit {
+        graph: usize,
+        pending: Vec<usize>,
+        nesting: Nesting,
+    }
+    let visit = |graph: usize| Visit {
+        graph,
+        pending: references(&model.referenced[graph]),
+        nesting: Nesting::of(&model.referenced[graph]),
     };
-    let mut depths = vec![Depth::Unknown; model.referenced.len()];
-    let too_deep = |graph: usize| ModelError::Graph {
-        graph: SubgraphIndex::Referenced(graph),
-        message: format!("is nested more than {} deep", limits::MAX_SUBGRAPH_DEPTH),
-    };
+    let at = SubgraphIndex::Referenced;
+    let mut states = vec![State::Unknown; model.referenced.len()];
     for root in 0..model.referenced.len() {
-        // Depth first, on a stack of our own: the model decides how deep it goes.
-        let mut stack = vec![(root, references(&model.referenced[root]), 0_usize)];
-        if depths[root] != Depth::Unknown {
+        if states[root] != State::Unknown {
             continue;
         }
-        depths[root] = Depth::Open;
-        while let Some((graph, pending, below)) = stack.last_mut() {
-            let Some(next) = pending.pop() else {
-                if *below >= limits::MAX_SUBGRAPH_DEPTH {
-                    return Err(too_deep(*graph));
-                }
-                let depth = *below + 1;
-                depths[*graph] = Depth::Known(depth);
+        // Depth first, on a stack of our own: the model decides how deep it goes.
+        let mut stack = vec![visit(root)];
+        states[root] = State::Open;
+        while let Some(top) = stack.last_mut() {
+            let Some(next) = top.pending.pop() else {
+                top.nesting.check(at(top.graph))?;
+                states[top.graph] = State::Known(top.nesting);
+                let nesting = top.nesting;
                 stack.pop();
-                if let Some((.., above)) = stack.last_mut() {
-                    *above = (*above).max(depth);
+                if let Some(above) = stack.last_mut() {
+                    above.nesting.add(nesting);
                 }
                 continue;
             };
-            match depths[next] {
-                Depth::Known(depth) => *below = (*below).max(depth),
-                Depth::Open => {
+            match states[next] {
+                State::Known(nesting) => top.nesting.add(nesting),
+                State::Open => {
                     return Err(ModelError::Graph {
-                        graph: SubgraphIndex::Referenced(next),
+                        graph: at(next),
                         message: "refers to itself through IF or WHILE; references must not form a cycle"
                             .into(),
                     });
                 }
-                Depth::Unknown => {
-                    depths[next] = Depth::Open;
-                    let pending = references(&model.referenced[next]);
-                    stack.push((next, pending, 0));
+                State::Unknown => {
+                    states[next] = State::Open;
+                    stack.push(visit(next));
                 }
             }
         }
     }
-    Ok(())
+    let mut main = Nesting::of(&model.main);
+    for graph in references(&model.main) {
+        if let State::Known(nesting) = states[graph] {
+            main.add(nesting);
+        }
+    }
+    main.check_operands(SubgraphIndex::Main)
+}
+
+/// The graphs that a graph refers to, each as often as its operations run it, and at least once.
+fn references(graph: &Subgraph) -> Vec<usize> {
+    graph
+        .operands
+        .iter()
+        .filter(|operand| operand.operand_type == OperandType::SUBGRAPH)
+        .flat_map(|operand| {
+            let times = operand.number_of_consumers.max(1) as usize;
+            std::iter::repeat_n(operand.location.offset as usize, times)
+        })
+        .collect()
+}
+
+/// How deep and how large a graph is with all that it runs.
+#[derive(Clone, Copy, PartialEq)]
+struct Nesting {
+    depth: usize,
+    operands: usize,
+}
+
+impl Nesting {
+    fn of(graph: &Subgraph) -> Nesting {
+        Nesting {
+            depth: 1,
+            operands: graph.operands.len(),
+        }
+    }
+
+    /// Takes in a graph that this one runs.
+    fn add(&mut self, inner: Nesting) {
+        self.depth = self.depth.max(inner.depth + 1);
+        self.operands = self.operands.saturating_add(inner.operands);
+    }
+
+    fn check(&self, graph: SubgraphIndex) -> Result<(), ModelError> {
+        if self.depth > limits::MAX_SUBGRAPH_DEPTH {
+            let message = format!("is nested more than {} deep", limits::MAX_SUBGRAPH_DEPTH);
+            return Err(ModelError::Graph { graph, message });
+        }
+        self.check_operands(graph)
+    }
+
+    fn check_operands(&self, graph: SubgraphIndex) -> Result<(), ModelError> {
+        if self.operands > limits::MAX_RUN_OPERANDS {
+            let message = format!(
+                "has {} operands with all graphs that it runs, each counted for every place that runs it; at most {} \
+                 are accepted",
+                self.operands,
+                limits::MAX_RUN_OPERANDS
+            );
+            return Err(ModelError::Graph { graph, message });
+        }
+        Ok(())
+    }
 }
 
 /// The shape that an operand declares.
 pub(super) fn declared_shape(dimensions: &[u32]) -> Result<Shape, String> {
     Shape::new(dimensions)
         .map_err(|_| format!("has rank {}, at most {MAX_RANK} is supported", dimensions.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::ValidModel;
+    use crate::hal::{
+        Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType, Subgraph,
+    };
+    use crate::validate::limits;
+
+    fn truth(lifetime: OperandLifeTime) -> Operand {
+        Operand::new(OperandType::TENSOR_BOOL8, &[1]).with_lifetime(lifetime)
+    }
+
+    /// A graph that negates its input.
+    fn leaf() -> Subgraph {
+        let mut input = truth(OperandLifeTime::SubgraphInput);
+        input.number_of_consumers = 1;
+        Subgraph {
+            operands: vec![input, truth(OperandLifeTime::SubgraphOutput)],
+            operations: vec![Operation {
+                operation_type: OperationType::LOGICAL_NOT,
+                inputs: vec![0],
+                outputs: vec![1],
+            }],
+            input_indexes: vec![0],
+            output_indexes: vec![1],
+        }
+    }
+
+    /// A graph that runs graph `next` in both branches of each of `count` IFs.
+    fn branching(next: u32, count: u32) -> Subgraph {
+        let mut input = truth(OperandLifeTime::SubgraphInput);
+        input.number_of_consumers = 2 * count;
+        let mut reference = Operand::new(OperandType::SUBGRAPH, &[]).with_lifetime(OperandLifeTime::Subgraph);
+        reference.location.offset = next;
+        reference.number_of_consumers = 2 * count;
+        let outputs = (0..count).map(|_| truth(OperandLifeTime::SubgraphOutput));
+        Subgraph {
+            operands: [input, reference].into_iter().chain(outputs).collect(),
+            operations: (0..count)
+                .map(|number| Operation {
+                    operation_type: OperationType::IF,
+                    inputs: vec![0, 1, 1, 0],
+                    outputs: vec![2 + number],
+                })
+                .collect(),
+            input_indexes: vec![0],
+            output_indexes: (2..2 + count).collect(),
+        }
+    }
+
+    fn validate(main: Subgraph, referenced: Vec<Subgraph>) -> Result<(), String> {
+        let model = Model {
+            main,
+            referenced,
+            ..Model::default()
+        };
+        ValidModel::new(Arc::new(model), &NoPools, &[])
+            .map(|_| ())
+            .map_err(|error| error.to_string())
+    }
+
+    /// `depth` graphs, each running the next, the last one a leaf.
+    fn chain(depth: usize) -> Vec<Subgraph> {
+        (1..depth)
+            .map(|next| branching(next as u32, 1))
+            .chain([leaf()])
+            .collect()
+    }
+
+    #[test]
+    fn graphs_nest_up_to_the_limit() {
+        assert_eq!(
+            validate(branching(0, 1), chain(limits::MAX_SUBGRAPH_DEPTH)),
+            Ok(())
+        );
+        let error = validate(branching(0, 1), chain(limits::MAX_SUBGRAPH_DEPTH + 1)).unwrap_err();
+        assert!(error.contains("nested more than 16 deep"), "{error}");
+    }
+
+    #[test]
+    fn graphs_that_refer_to_each_other_in_a_circle_are_refused() {
+        let error = validate(branching(0, 1), vec![branching(1, 1), branching(0, 1)]).unwrap_err();
+        assert!(error.contains("must not form a cycle"), "{error}");
+    }
+
+    #[test]
+    fn graphs_that_multiply_beyond_memory_are_refused() {
+        // Each level runs the next in 16 IFs of two branches: 32 times over, although only the first result counts.
+        let fan = |next: u32| {
+            let mut graph = branching(next, 16);
+            graph.output_indexes.truncate(1);
+            for operand in &mut graph.operands[3..] {
+                operand.lifetime = OperandLifeTime::TemporaryVariable;
+            }
+            graph
+        };
+        assert_eq!(validate(branching(0, 1), vec![fan(1), fan(2), leaf()]), Ok(()));
+        let deep = (1..6).map(fan).chain([leaf()]).collect();
+        let error = validate(branching(0, 1), deep).unwrap_err();
+        assert!(
+            error.contains("each counted for every place that runs it"),
+            "{error}"
+        );
+    }
 }

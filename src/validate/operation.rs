@@ -124,6 +124,14 @@ impl OperationContext for View<'_> {
         (!omitted && info.ty() != OperandType::SUBGRAPH).then_some(info)
     }
 
+    fn declared_type(&self, index: usize) -> Option<OperandType> {
+        let operand = self
+            .graph
+            .operands
+            .get(*self.operation.inputs.get(index)? as usize)?;
+        Some(operand.operand_type)
+    }
+
     fn output(&self, index: usize) -> Option<OperandInfo<'_>> {
         self.info(*self.operation.outputs.get(index)?)
     }

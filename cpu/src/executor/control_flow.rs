@@ -27,9 +27,14 @@ impl Runner<'_> {
             let inputs = self.inputs(at, operation, &frame.values);
             truth(inputs.tensor(0).map_err(failed)?.bytes, 0).map_err(failed)?
         };
-        let branch = referenced(subgraph, operation, if condition { 1 } else { 2 }).map_err(failed)?;
-        let mut children = self.children(frame, index, [branch, branch]);
-        let child = &mut children[usize::from(!condition)];
+        let branches = [
+            referenced(subgraph, operation, 1).map_err(failed)?,
+            referenced(subgraph, operation, 2).map_err(failed)?,
+        ];
+        let taken = usize::from(!condition);
+        let branch = branches[taken];
+        let mut children = self.children(frame, index, branches);
+        let child = &mut children[taken];
         let result = self
             .enter(at, operation, 3, &frame.values, branch, child)
             .map_err(failed)
