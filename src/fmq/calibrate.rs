@@ -11,14 +11,20 @@ use crate::time::{Clock, MonotonicClock};
 /// Fractional bits of the durations here: a poll may take less than a nanosecond.
 const FRACTION_BITS: u32 = 8;
 
+/// Pauses up to this long help the first polls: they leave the line to the producer while it fills the cell (on Zen 3, with
+/// 25 ns, a round trip is a third shorter for it). Longer ones (Skylake's 56 ns) only make the consumer late.
+const SHORT_PAUSE: u64 = 35 << FRACTION_BITS;
+
 /// What this machine can do about waiting.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PollRates {
-    /// Duration of a poll alone, in 1/256 ns.
+    /// Duration of a poll as it is done at first, in 1/256 ns.
     eager: u64,
+    /// Whether even the first polls pause.
+    pub(super) eager_pauses: bool,
     /// Duration of a poll and a pause, in 1/256 ns.
     paused: u64,
-    /// Processors this process may use.
+    /// Processors of the machine.
     pub(super) cpus: u32,
 }
 
@@ -26,12 +32,18 @@ impl PollRates {
     /// The rates of this machine; the first call in a process takes about 50 us.
     pub(super) fn get() -> Self {
         static RATES: OnceLock<PollRates> = OnceLock::new();
-        *RATES.get_or_init(|| Self {
-            eager: measure(4000, || {}),
-            paused: measure(200, cpu::relax),
-            // Unknown is as good as one: then nobody spins while the other side may need the processor.
-            cpus: sched::allowed_cpus().map_or(1, |cpus| cpus.len() as u32),
-        })
+        *RATES.get_or_init(|| Self::from_durations(measure(4000, || {}), measure(200, cpu::relax)))
+    }
+
+    fn from_durations(bare: u64, paused: u64) -> Self {
+        let eager_pauses = paused <= SHORT_PAUSE;
+        Self {
+            eager: if eager_pauses { paused } else { bare },
+            eager_pauses,
+            paused,
+            // Not those this thread may use: where it is pinned to one, the peer is likely pinned to another.
+            cpus: u32::try_from(sched::online_cpus()).unwrap_or(u32::MAX),
+        }
     }
 
     /// Rates as given, for tests of what is computed from them.
@@ -39,6 +51,7 @@ impl PollRates {
     pub(super) fn of(eager_ns: u64, paused_ns: u64, cpus: u32) -> Self {
         Self {
             eager: eager_ns << FRACTION_BITS,
+            eager_pauses: false,
             paused: paused_ns << FRACTION_BITS,
             cpus,
         }

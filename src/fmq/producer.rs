@@ -16,8 +16,10 @@ pub struct Producer {
     parked: Arc<Parked>,
     /// Position of the next cell to fill; never read back from the ring.
     position: u64,
-    /// Up to where the consumer is known to have read.
+    /// Up to where the consumer is known to have read, by its own word or by its answers.
     consumed: u64,
+    /// The last position that the consumer itself claimed.
+    claimed: u64,
     poison: Option<Misbehaviour>,
 }
 
@@ -28,6 +30,7 @@ impl Producer {
             parked,
             position: 0,
             consumed: 0,
+            claimed: 0,
             poison: None,
         }
     }
@@ -82,6 +85,24 @@ impl Producer {
         }
     }
 
+    /// The position in the stream after what was sent last, to be given to [`Producer::release`] once it has been
+    /// answered.
+    pub fn sent(&self) -> u64 {
+        self.position
+    }
+
+    /// Frees the cells of everything sent before `sent` was taken by [`Producer::sent`], because the consumer's answer shows
+    /// that it has read it.
+    ///
+    /// Without this the room is learned from the word that the consumer writes, when the ring seems full; that costs both
+    /// sides a cache line's journey. A consumer that answers what it has not read harms itself only.
+    #[inline]
+    pub fn release(&mut self, sent: u64) {
+        if sent <= self.position {
+            self.consumed = self.consumed.max(sent);
+        }
+    }
+
     /// How many cells could be sent at this moment.
     ///
     /// # Errors
@@ -132,16 +153,17 @@ impl Producer {
             return Err(misbehaviour.into());
         }
         let claimed = self.ring.control().progress.consumed.load(Ordering::Acquire);
-        if claimed < self.consumed || claimed > self.position {
+        if claimed < self.claimed || claimed > self.position {
             let misbehaviour = Misbehaviour::Consumed {
                 claimed,
-                from: self.consumed,
+                from: self.claimed,
                 to: self.position,
             };
             self.poison = Some(misbehaviour);
             return Err(misbehaviour.into());
         }
-        self.consumed = claimed;
+        self.claimed = claimed;
+        self.consumed = self.consumed.max(claimed);
         Ok(())
     }
 

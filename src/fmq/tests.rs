@@ -76,6 +76,24 @@ fn full_ring_refuses_and_takes_more_after_a_read() {
 }
 
 #[test]
+fn room_of_what_was_answered_comes_back_without_the_consumers_word() {
+    let (mut client, mut server) = pair(2);
+    let mut packet = server.consumer.new_packet();
+    client.producer.send(&[0; 2 * PAYLOAD_BYTES]).unwrap();
+    let sent = client.producer.sent();
+    assert_eq!(client.producer.send(&[1]), Err(SendError::Full));
+    // A position that was never sent frees nothing.
+    client.producer.release(sent + 1);
+    assert_eq!(client.producer.send(&[1]), Err(SendError::Full));
+    server.consumer.receive(&mut packet, PAST).unwrap();
+    client.producer.release(sent);
+    client.producer.send(&[1]).unwrap();
+    server.consumer.receive(&mut packet, PAST).unwrap();
+    assert_received(&packet, &[1]);
+    assert_eq!(client.producer.room(), Ok(2));
+}
+
+#[test]
 fn packet_longer_than_the_ring_is_refused_with_the_limit() {
     let (mut client, _server) = pair(4);
     let error = client.producer.send(&[0; 4 * PAYLOAD_BYTES + 1]).unwrap_err();

@@ -76,6 +76,8 @@ pub struct WaitPolicy {
     adaptive: bool,
     /// The present window in nanoseconds.
     window: u64,
+    /// How many polls its first stretch has.
+    eager_polls: u32,
     weights: [u32; CLASSES],
     total: u32,
     since_review: u32,
@@ -97,15 +99,23 @@ impl WaitPolicy {
         // On a single processor the peer cannot run while this side polls.
         let window = if rates.cpus < 2 { Duration::ZERO } else { window };
         let max_window = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX);
-        Self {
+        let mut policy = Self {
             max_window,
             adaptive: adaptive && max_window > 0,
-            window: max_window,
+            window: 0,
+            eager_polls: 0,
             weights: [0; CLASSES],
             total: 0,
             since_review: 0,
             rates,
-        }
+        };
+        policy.set_window(max_window);
+        policy
+    }
+
+    fn set_window(&mut self, nanos: u64) {
+        self.window = nanos;
+        self.eager_polls = self.rates.eager_polls(nanos.min(EAGER_NANOS));
     }
 
     /// How long the next wait polls before it sleeps.
@@ -136,12 +146,12 @@ impl WaitPolicy {
     /// Starts a wait.
     #[inline]
     pub(super) fn start(&self) -> Spin {
-        let eager = self.rates.eager_polls(self.window.min(EAGER_NANOS));
         Spin {
-            left: eager,
-            eager_polls: eager,
+            left: self.eager_polls,
+            eager_polls: self.eager_polls,
             paused_polls: 0,
             paused: false,
+            pauses: self.rates.eager_pauses,
             window_left: self.window.saturating_sub(EAGER_NANOS),
             rates: self.rates,
             permit: None,
@@ -174,7 +184,7 @@ impl WaitPolicy {
                 (best_window, best_cost) = (window, cost);
             }
         }
-        self.window = best_window;
+        self.set_window(best_window);
     }
 }
 
@@ -188,7 +198,7 @@ fn class_end(class: usize) -> u64 {
     1 << (FIRST_CLASS_BITS as usize + class)
 }
 
-/// For so long a wait polls without pausing, so that the shortest round trips are seen at once.
+/// For so long a wait polls as fast as is best on this machine, so that the shortest round trips are seen at once.
 const EAGER_NANOS: u64 = 1000;
 /// For so long a wait polls with pauses before it looks at the deadline and the end again.
 const STRETCH_NANOS: u64 = 20_000;
@@ -205,7 +215,10 @@ pub(super) struct Spin {
     eager_polls: u32,
     /// Polls planned with pauses so far.
     paused_polls: u64,
+    /// Whether the present stretch is one of those after the first.
     paused: bool,
+    /// Whether its polls pause.
+    pauses: bool,
     /// Nanoseconds of the window not yet planned.
     window_left: u64,
     rates: PollRates,
@@ -220,7 +233,7 @@ impl Spin {
             return false;
         }
         self.left -= 1;
-        if self.paused {
+        if self.pauses {
             crate::sys::cpu::relax();
         }
         true
@@ -240,7 +253,7 @@ impl Spin {
             }
         }
         self.window_left -= stretch;
-        self.paused = true;
+        (self.paused, self.pauses) = (true, true);
         self.left = self.rates.paused_polls(stretch).max(1);
         self.paused_polls += u64::from(self.left);
         true

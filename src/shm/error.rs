@@ -46,6 +46,12 @@ pub enum ShmError {
         /// Size of the memory, or of the part that was asked for, in bytes.
         size: u64,
     },
+    /// A word that does not start at a multiple of its size.
+    #[error("the word at byte {offset} of the memory is not aligned")]
+    Misaligned {
+        /// Where the word starts in bytes.
+        offset: u64,
+    },
     /// A write to memory that is read-only here.
     #[error("the memory is read-only")]
     ReadOnly,

@@ -1,6 +1,7 @@
 //! A bounds-checked window on memory that another process may write at any moment.
 
 use std::marker::PhantomData;
+use std::sync::atomic::AtomicU32;
 
 use super::memory::check_range;
 use super::{Access, ShmError, copy};
@@ -111,6 +112,20 @@ impl<'a> SharedSlice<'a> {
         }
     }
 
+    /// The 4 bytes at `offset` as an atomic that both sides may change.
+    ///
+    /// # Errors
+    /// [`ShmError::OutOfBounds`], [`ShmError::ReadOnly`], [`ShmError::Misaligned`].
+    pub fn atomic_u32(&self, offset: u64) -> Result<&'a AtomicU32, ShmError> {
+        let at = self.at_writable(offset, size_of::<u32>() as u64)?;
+        if !at.cast::<u32>().is_aligned() {
+            return Err(ShmError::Misaligned { offset });
+        }
+        // SAFETY: the bytes are mapped for reading and writing for all of `'a`, the pointer is aligned, and by the
+        // contract of `new` nobody in this process accesses them other than atomically.
+        Ok(unsafe { AtomicU32::from_ptr(at.cast()) })
+    }
+
     fn at(&self, offset: u64, length: u64) -> Result<*mut u8, ShmError> {
         check_range(offset, length, self.len())?;
         // The offset is at most the length, which is a usize.
@@ -155,6 +170,24 @@ mod tests {
         assert!(slice.read_at(20, &mut []).is_ok());
         assert!(matches!(slice.slice(1, 20), Err(ShmError::OutOfBounds { .. })));
         assert!(slice.slice(20, 0).unwrap().is_empty());
+    }
+
+    #[test]
+    fn atomic_is_given_only_where_aligned_and_inside() {
+        let mapping = mapped(32);
+        let slice = mapping.as_slice();
+        slice
+            .atomic_u32(24)
+            .unwrap()
+            .store(7, std::sync::atomic::Ordering::Relaxed);
+        let mut bytes = [0; 8];
+        slice.read_at(24, &mut bytes).unwrap();
+        assert_eq!(u64::from_ne_bytes(bytes), 7);
+        assert!(matches!(
+            slice.atomic_u32(6),
+            Err(ShmError::Misaligned { offset: 6 })
+        ));
+        assert!(matches!(slice.atomic_u32(30), Err(ShmError::OutOfBounds { .. })));
     }
 
     #[test]

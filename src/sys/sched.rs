@@ -13,6 +13,17 @@ pub fn allowed_cpus() -> Result<Vec<usize>, SysError> {
         .collect())
 }
 
+/// How many processors the machine has online, whichever of them this thread may use; 1 if that cannot be found out.
+pub fn online_cpus() -> usize {
+    let count = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN);
+    count
+        .ok()
+        .flatten()
+        .and_then(|count| usize::try_from(count).ok())
+        .unwrap_or(1)
+        .max(1)
+}
+
 /// Keeps the calling thread on one processor.
 pub fn pin_to(cpu: usize) -> Result<(), SysError> {
     let mut set = CpuSet::new();
