@@ -5,6 +5,8 @@
 //! neither covers, above all values: indexes, axes, codes. It allocates nothing in steady state: intermediate values
 //! go to [`Scratch`].
 
+use std::sync::Arc;
+
 use bytemuck::Pod;
 use nnhal::hal::{Operand, OperandType, Operation, OperationType, Shape};
 use nnhal::ops::{OpError, OperandInfo, OperationContext, ShapeIssue};
@@ -39,10 +41,22 @@ impl From<ShapeIssue> for KernelError {
 pub struct Value {
     /// Its exact shape.
     pub shape: Shape,
-    /// Its bytes.
+    /// Its bytes, or memory for them.
     pub buffer: AlignedBuffer,
+    /// Bytes of somebody else's that are read instead.
+    pub(crate) shared: Option<Arc<AlignedBuffer>>,
     /// Whether the operand has a value; an input that the request omits has none.
     pub present: bool,
+}
+
+impl Value {
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.shared
+            .as_deref()
+            .map_or_else(|| self.buffer.bytes(), AlignedBuffer::bytes)
+    }
 }
 
 /// An operand with its value, to read.
@@ -191,7 +205,7 @@ impl<'a> Inputs<'a> {
         Some(Tensor {
             operand,
             shape: value.shape,
-            bytes: value.buffer.bytes(),
+            bytes: value.bytes(),
         })
     }
 
@@ -341,6 +355,35 @@ impl Outputs<'_> {
 
 /// Gives `value` this shape and the memory for it, if the operand's declaration allows the shape.
 pub(crate) fn allocate(value: &mut Value, operand: &Operand, shape: Shape) -> Result<(), KernelError> {
+    let bytes = allowed_size(operand, shape)?;
+    value.shared = None;
+    value.buffer.resize(bytes)?;
+    value.shape = shape;
+    value.present = true;
+    Ok(())
+}
+
+/// Gives `value` this shape and content that it shares, if the operand's declaration allows the shape and the content
+/// has exactly that size.
+pub(crate) fn bind(
+    value: &mut Value,
+    operand: &Operand,
+    shape: Shape,
+    memory: Arc<AlignedBuffer>,
+) -> Result<(), KernelError> {
+    let bytes = allowed_size(operand, shape)?;
+    if memory.bytes().len() != bytes {
+        let found = memory.bytes().len();
+        return Err(OpError::operation(format!("has {bytes} bytes, its memory {found}")).into());
+    }
+    value.shared = Some(memory);
+    value.shape = shape;
+    value.present = true;
+    Ok(())
+}
+
+/// The bytes of a value of this shape, if the operand's declaration allows it.
+fn allowed_size(operand: &Operand, shape: Shape) -> Result<usize, KernelError> {
     let declared = Shape::new(&operand.dimensions).map_err(|error| OpError::operation(error.to_string()))?;
     let fits = if operand.operand_type.is_tensor() {
         declared.combine(&shape).is_some()
@@ -353,13 +396,9 @@ pub(crate) fn allocate(value: &mut Value, operand: &Operand, shape: Shape) -> Re
         ))
         .into());
     }
-    let bytes = shape
+    shape
         .byte_size(operand.operand_type.element_size())
-        .map_err(|error| OpError::operation(error.to_string()))?;
-    value.buffer.resize(bytes)?;
-    value.shape = shape;
-    value.present = true;
-    Ok(())
+        .map_err(|error| OpError::operation(error.to_string()).into())
 }
 
 /// An operation about to be computed.

@@ -144,6 +144,8 @@ pub struct ExecutionSettings {
     pub polling_window_us: u64,
     /// After how long without a checkpoint work is taken for hung, in milliseconds; 0 for never.
     pub hang_limit_ms: u64,
+    /// How long an execution waits for its fences at most, in milliseconds; 0 for ever.
+    pub fence_timeout_ms: u64,
     /// After how long without work its scratch memory is given back, in milliseconds; 0 for never.
     pub idle_release_ms: u64,
 }
@@ -156,6 +158,7 @@ impl Default for ExecutionSettings {
             slots: 0,
             polling_window_us: 50,
             hang_limit_ms: 60_000,
+            fence_timeout_ms: 60_000,
             idle_release_ms: 5_000,
         }
     }
@@ -166,6 +169,12 @@ impl ExecutionSettings {
     #[must_use]
     pub fn hang_limit(&self) -> Option<Duration> {
         (self.hang_limit_ms != 0).then(|| Duration::from_millis(self.hang_limit_ms))
+    }
+
+    /// [`ExecutionSettings::fence_timeout_ms`] as a duration, if there is one.
+    #[must_use]
+    pub fn fence_timeout(&self) -> Option<Duration> {
+        (self.fence_timeout_ms != 0).then(|| Duration::from_millis(self.fence_timeout_ms))
     }
 
     /// [`ExecutionSettings::idle_release_ms`] as a duration, if there is one.

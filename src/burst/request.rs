@@ -34,6 +34,8 @@ pub struct RequestHeader {
 pub enum Pool {
     /// A memory registered on the control connection.
     Memory(MemoryHandle),
+    /// A device buffer, by its token.
+    Buffer(u32),
     /// The inputs' bytes inside the request: so many.
     InlineInputs(u32),
     /// The outputs' bytes inside the result: so many.
@@ -43,6 +45,7 @@ pub enum Pool {
 const POOL_MEMORY: u32 = 0;
 const POOL_INLINE_INPUTS: u32 = 1;
 const POOL_INLINE_OUTPUTS: u32 = 2;
+const POOL_BUFFER: u32 = 3;
 const POOL_BYTES: usize = 12;
 
 const HAS_NO_VALUE: u32 = 1;
@@ -128,6 +131,7 @@ fn put_body(buffer: &mut Vec<u8>, request: &Request, pools: &[Pool]) {
     for pool in pools {
         let (tag, value) = match *pool {
             Pool::Memory(memory) => (POOL_MEMORY, Handle::from(memory).to_bits()),
+            Pool::Buffer(token) => (POOL_BUFFER, u64::from(token)),
             Pool::InlineInputs(size) => (POOL_INLINE_INPUTS, u64::from(size)),
             Pool::InlineOutputs(size) => (POOL_INLINE_OUTPUTS, u64::from(size)),
         };
@@ -250,16 +254,12 @@ impl RequestBody {
         self.pools.clear();
         for _ in 0..count {
             let (tag, value) = (reader.u32("pool")?, reader.u64("pool")?);
-            let size = || {
-                u32::try_from(value).map_err(|_| PacketError::Value {
-                    what: "inline pool's size",
-                    value,
-                })
-            };
+            let word = |what| u32::try_from(value).map_err(|_| PacketError::Value { what, value });
             self.pools.push(match tag {
                 POOL_MEMORY => Pool::Memory(Handle::from_bits(value).into()),
-                POOL_INLINE_INPUTS => Pool::InlineInputs(size()?),
-                POOL_INLINE_OUTPUTS => Pool::InlineOutputs(size()?),
+                POOL_BUFFER => Pool::Buffer(word("device buffer's token")?),
+                POOL_INLINE_INPUTS => Pool::InlineInputs(word("inline pool's size")?),
+                POOL_INLINE_OUTPUTS => Pool::InlineOutputs(word("inline pool's size")?),
                 tag => {
                     return Err(PacketError::Value {
                         what: "pool kind",
@@ -330,6 +330,7 @@ mod tests {
     fn pool() -> impl Strategy<Value = Pool> {
         prop_oneof![
             any::<u64>().prop_map(|bits| Pool::Memory(Handle::from_bits(bits).into())),
+            any::<u32>().prop_map(Pool::Buffer),
             any::<u32>().prop_map(Pool::InlineInputs),
             any::<u32>().prop_map(Pool::InlineOutputs),
         ]

@@ -100,9 +100,7 @@ impl Runner<'_> {
                 .output_indexes
                 .first()
                 .map(|at| &condition_frame.values[*at as usize]);
-            let holds = holds
-                .filter(|value| value.present)
-                .map_or(&[][..], |value| value.buffer.bytes());
+            let holds = holds.filter(|value| value.present).map_or(&[][..], Value::bytes);
             if !truth(holds, 0).map_err(failed)? {
                 break;
             }
@@ -203,7 +201,7 @@ impl Runner<'_> {
             .enumerate()
         {
             let value = &body_frame.values[from as usize];
-            let given = value.present.then(|| (value.shape, value.buffer.bytes()));
+            let given = value.present.then(|| (value.shape, value.bytes()));
             copy_value(
                 given,
                 &mut condition_frame.values[to as usize],

@@ -8,7 +8,7 @@ use nnhal::ops::{OpError, ShapeRule};
 use super::program::{Graph, Program, Work};
 use super::{ExecutionError, RunOptions};
 use crate::buffer::{AlignedBuffer, OutOfMemory, Scratch};
-use crate::kernel::{Inputs, KernelContext, KernelError, Outputs, Value, allocate};
+use crate::kernel::{Inputs, KernelContext, KernelError, Outputs, Value, allocate, bind};
 
 /// The memory of one run at a time.
 #[derive(Debug)]
@@ -110,19 +110,33 @@ impl Execution {
     /// Leaves input `index` out.
     pub fn omit_input(&mut self, index: usize) -> Result<(), ExecutionError> {
         let at = input_operand(&self.program.model.model().main, index)?;
-        self.frame.values[at].present = false;
+        let value = &mut self.frame.values[at];
+        value.present = false;
+        value.shared = None;
         Ok(())
     }
 
     /// Computes the outputs from the inputs given before.
     pub fn run(&mut self, options: &RunOptions<'_>) -> Result<(), ExecutionError> {
         let program = Arc::clone(&self.program);
-        Runner {
+        let outcome = Runner {
             program: &program,
             options,
             memory: &mut self.memory,
         }
-        .graph(SubgraphIndex::Main, &mut self.frame)
+        .graph(SubgraphIndex::Main, &mut self.frame);
+        self.let_go_of_shared();
+        outcome
+    }
+
+    /// Memory that others lent for the run is theirs again.
+    fn let_go_of_shared(&mut self) {
+        for &at in &self.program.model.model().main.input_indexes {
+            let value = &mut self.frame.values[at as usize];
+            if value.shared.take().is_some() {
+                value.present = false;
+            }
+        }
     }
 
     /// Shape and bytes of output `index` after a run that succeeded.
@@ -130,7 +144,41 @@ impl Execution {
     pub fn output(&self, index: usize) -> Option<(Shape, &[u8])> {
         let at = *self.program.model.model().main.output_indexes.get(index)? as usize;
         let value = self.frame.values.get(at).filter(|value| value.present)?;
-        Some((value.shape, value.buffer.bytes()))
+        Some((value.shape, value.bytes()))
+    }
+
+    /// Gives input `index` this shape and reads its value in place, from memory that nobody writes any more.
+    ///
+    /// # Errors
+    /// The shape contradicts the model, or the memory has not exactly as many bytes.
+    pub fn bind_input(
+        &mut self,
+        index: usize,
+        shape: Shape,
+        memory: Arc<AlignedBuffer>,
+    ) -> Result<(), ExecutionError> {
+        let main = &self.program.model.model().main;
+        let at = input_operand(main, index)?;
+        let value = &mut self.frame.values[at];
+        bind(value, &main.operands[at], shape, memory).map_err(|error| ExecutionError::Input {
+            index,
+            message: error.to_string(),
+        })
+    }
+
+    /// Exchanges the memory of output `index` after a run that succeeded for other memory, which the next run uses.
+    /// Returns whether there is such an output; [`Execution::output`] has nothing for it afterwards.
+    pub fn exchange_output(&mut self, index: usize, memory: &mut AlignedBuffer) -> bool {
+        let outputs = &self.program.model.model().main.output_indexes;
+        let value = outputs
+            .get(index)
+            .and_then(|at| self.frame.values.get_mut(*at as usize));
+        let Some(value) = value.filter(|value| value.present && value.shared.is_none()) else {
+            return false;
+        };
+        std::mem::swap(&mut value.buffer, memory);
+        value.present = false;
+        true
     }
 
     /// Gives back all memory; the next run allocates it again.
@@ -195,6 +243,7 @@ impl<'a> Runner<'a> {
             for &operand in &step.releases {
                 let value = &mut frame.values[operand as usize];
                 value.present = false;
+                value.shared = None;
                 self.memory.give_back(std::mem::take(&mut value.buffer));
             }
         }
@@ -313,7 +362,7 @@ mod tests {
     use nnhal::validate::ValidModel;
 
     use super::{Execution, Program};
-    use crate::RunOptions;
+    use crate::{AlignedBuffer, RunOptions};
 
     /// `(x + x) + x` over a tensor of unknown length.
     fn triple() -> Arc<Program> {
@@ -360,6 +409,39 @@ mod tests {
         let (found, bytes) = execution.output(0).unwrap();
         assert_eq!(found, shape);
         bytemuck::cast_slice(bytes).to_vec()
+    }
+
+    #[test]
+    fn inputs_are_read_and_outputs_are_taken_in_place() {
+        let mut first = Execution::new(triple());
+        let mut second = Execution::new(triple());
+        let shape = Shape::new(&[2]).unwrap();
+        let mut taken = AlignedBuffer::new();
+        assert!(!first.exchange_output(0, &mut taken));
+        first
+            .input(0, shape)
+            .unwrap()
+            .copy_from_slice(bytemuck::cast_slice(&[1.0_f32, 2.0]));
+        first.run(&RunOptions::default()).unwrap();
+        let computed = first.output(0).unwrap().1.as_ptr();
+        assert!(first.exchange_output(0, &mut taken));
+        assert_eq!(taken.bytes().as_ptr(), computed);
+        assert!(first.output(0).is_none() && !first.exchange_output(0, &mut taken));
+
+        let passed = Arc::new(taken);
+        second.bind_input(0, shape, Arc::clone(&passed)).unwrap();
+        assert!(
+            second
+                .bind_input(0, Shape::new(&[3]).unwrap(), Arc::clone(&passed))
+                .is_err()
+        );
+        second.bind_input(0, shape, Arc::clone(&passed)).unwrap();
+        second.run(&RunOptions::default()).unwrap();
+        assert_eq!(
+            second.output(0).unwrap().1,
+            bytemuck::cast_slice::<f32, u8>(&[9.0, 18.0])
+        );
+        assert_eq!(Arc::strong_count(&passed), 1, "a run lets go of what it has read");
     }
 
     #[test]

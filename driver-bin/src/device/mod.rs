@@ -23,12 +23,17 @@
 //!   does not ask for longer than the watchdog's limit is taken for hung, and the worker is ended.
 //! - **No allocation in steady state.** Once an execution has run with certain shapes, running it again with the same
 //!   shapes should not allocate: bursts rely on it for their latency.
+//! - **Device buffers** ([`DeviceMemory`]) are written once and then only read, by any number of executions at once: a
+//!   buffer that the client writes again gets new memory. So a device can hand what one execution computed to the next
+//!   without copying, and without locking; the driver gives memory back to an execution when nobody reads it any more
+//!   ([`Execution::recycle`]).
 //! - **Memory between runs.** The driver calls [`Execution::release_memory`] on executions that have not run for a
 //!   while.
 //! - **Failures** are a HAL status and a text that tells a person what was wrong, where, and what would be right.
 
 mod control;
 pub mod empty;
+mod memory;
 pub mod reference;
 mod registry;
 
@@ -41,6 +46,7 @@ use nnhal::validate::ValidModel;
 use nnhal::wire::{Failure, OperationSupport};
 
 pub use control::{Control, Interruption};
+pub use memory::{DeviceMemory, HostMemory};
 pub use registry::{CreateDevice, DeviceEntry, DeviceOptions, DeviceRegistry};
 
 /// A device.
@@ -70,6 +76,21 @@ pub trait Device: Send + Sync + Debug {
         pools: &dyn ConstantPools,
         options: &PrepareOptions<'_>,
     ) -> Result<Arc<dyn PreparedModel>, Failure>;
+
+    /// Makes device memory that holds what `fill` writes, `size` bytes.
+    ///
+    /// # Errors
+    ///
+    /// `RESOURCE_EXHAUSTED_*` without memory, or what `fill` fails with.
+    fn upload(
+        &self,
+        size: usize,
+        fill: &mut dyn FnMut(&mut [u8]) -> Result<(), Failure>,
+    ) -> Result<Arc<dyn DeviceMemory>, Failure> {
+        let mut memory = HostMemory::zeroed(size)?;
+        fill(memory.bytes_mut())?;
+        Ok(Arc::new(memory))
+    }
 }
 
 /// How to prepare a model.
@@ -110,6 +131,41 @@ pub trait Execution: Send + Debug {
     ///
     /// `INVALID_ARGUMENT` if the device needs it.
     fn omit_input(&mut self, index: usize) -> Result<(), Failure>;
+
+    /// Gives input `index` its dimensions and takes its value from a device buffer: in place, if the device can.
+    ///
+    /// The memory came from [`Execution::take_output`] of this device's executions, of this or another model, or from
+    /// [`Device::upload`], and has exactly as many bytes as the input.
+    ///
+    /// # Errors
+    ///
+    /// As [`Execution::input`].
+    fn bind_input(
+        &mut self,
+        index: usize,
+        shape: Shape,
+        memory: &Arc<dyn DeviceMemory>,
+    ) -> Result<(), Failure> {
+        memory.read(0, self.input(index, shape)?)
+    }
+
+    /// Takes output `index` of a run that succeeded as the content of a device buffer: without copying, if the device
+    /// can. The output cannot be read by [`Execution::output`] afterwards.
+    ///
+    /// # Errors
+    ///
+    /// `RESOURCE_EXHAUSTED_*` without memory, `GENERAL_FAILURE` if there is no such output.
+    fn take_output(&mut self, index: usize) -> Result<Arc<dyn DeviceMemory>, Failure> {
+        let (_, bytes) = self
+            .output(index)
+            .ok_or_else(|| Failure::general(format!("there is no output {index}")))?;
+        Ok(Arc::new(HostMemory::copy_of(bytes)?))
+    }
+
+    /// Takes memory that was the content of a device buffer and that nobody reads any more, for the next run to use.
+    fn recycle(&mut self, memory: Arc<dyn DeviceMemory>) {
+        drop(memory);
+    }
 
     /// Computes all outputs. Returns how long the hardware was busy, if it can tell; the driver takes the time of the
     /// call otherwise.

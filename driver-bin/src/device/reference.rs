@@ -1,18 +1,22 @@
 //! `nnhal-reference`: the reference kernels of `nnhal-cpu` as a device.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nnhal::hal::{
-    Capabilities, ConstantPools, DeviceInfo, DeviceType, HalVersion, NumberOfCacheFiles, OperandPerformance,
-    OperandType, Operation, PerformanceInfo, Shape, Subgraph, SubgraphIndex,
+    Capabilities, ConstantPools, DeviceInfo, DeviceType, ErrorStatus, HalVersion, NumberOfCacheFiles,
+    OperandPerformance, OperandType, Operation, PerformanceInfo, Shape, Subgraph, SubgraphIndex,
 };
 use nnhal::validate::ValidModel;
 use nnhal::wire::{Failure, OperationSupport, Place};
 use nnhal_cpu::executor::ProgramError;
-use nnhal_cpu::{ExecutionError, Interrupt, Interrupted, Program, RunOptions};
+use nnhal_cpu::{AlignedBuffer, ExecutionError, Interrupt, Interrupted, Program, RunOptions};
 
-use super::{Control, Device, DeviceOptions, Execution, Interruption, PrepareOptions, PreparedModel};
+use super::memory::copy_range;
+use super::{
+    Control, Device, DeviceMemory, DeviceOptions, Execution, Interruption, PrepareOptions, PreparedModel,
+};
 
 /// The device's name.
 pub const NAME: &str = "nnhal-reference";
@@ -96,6 +100,35 @@ impl Device for ReferenceDevice {
             program: Arc::new(program),
         }))
     }
+
+    fn upload(
+        &self,
+        size: usize,
+        fill: &mut dyn FnMut(&mut [u8]) -> Result<(), Failure>,
+    ) -> Result<Arc<dyn DeviceMemory>, Failure> {
+        let mut memory = AlignedBuffer::new();
+        memory
+            .resize(size)
+            .map_err(|error| Failure::new(ErrorStatus::ResourceExhaustedTransient, error.to_string()))?;
+        fill(memory.bytes_mut())?;
+        Ok(Arc::new(memory))
+    }
+}
+
+/// Device buffers are the executor's own kind of memory, so that what one model computed is another's input in place.
+impl DeviceMemory for AlignedBuffer {
+    fn size(&self) -> usize {
+        self.bytes().len()
+    }
+
+    fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), Failure> {
+        copy_range(self.bytes(), offset, out)
+    }
+}
+
+fn aligned(memory: Arc<dyn DeviceMemory>) -> Option<Arc<AlignedBuffer>> {
+    let memory: Arc<dyn Any + Send + Sync> = memory;
+    memory.downcast().ok()
 }
 
 /// Why an operation cannot run here, everything inside its subgraphs included.
@@ -171,26 +204,68 @@ struct ReferenceModel {
 
 impl PreparedModel for ReferenceModel {
     fn new_execution(&self) -> Result<Box<dyn Execution>, Failure> {
-        Ok(Box::new(ReferenceExecution(nnhal_cpu::Execution::new(
-            Arc::clone(&self.program),
-        ))))
+        Ok(Box::new(ReferenceExecution {
+            execution: nnhal_cpu::Execution::new(Arc::clone(&self.program)),
+            spare: Vec::new(),
+        }))
     }
 }
 
+/// Most buffers that one execution keeps for its next outputs.
+const MAX_SPARE: usize = 8;
+
 #[derive(Debug)]
-struct ReferenceExecution(nnhal_cpu::Execution);
+struct ReferenceExecution {
+    execution: nnhal_cpu::Execution,
+    /// Memory of device buffers, for the next ones.
+    spare: Vec<Arc<AlignedBuffer>>,
+}
 
 impl Execution for ReferenceExecution {
     fn input(&mut self, index: usize, shape: Shape) -> Result<&mut [u8], Failure> {
-        self.0
+        self.execution
             .input(index, shape)
             .map_err(|error| execution_failure(&error))
     }
 
     fn omit_input(&mut self, index: usize) -> Result<(), Failure> {
-        self.0
+        self.execution
             .omit_input(index)
             .map_err(|error| execution_failure(&error))
+    }
+
+    fn bind_input(
+        &mut self,
+        index: usize,
+        shape: Shape,
+        memory: &Arc<dyn DeviceMemory>,
+    ) -> Result<(), Failure> {
+        let Some(memory) = aligned(Arc::clone(memory)) else {
+            return memory.read(0, self.input(index, shape)?);
+        };
+        self.execution
+            .bind_input(index, shape, memory)
+            .map_err(|error| execution_failure(&error))
+    }
+
+    fn take_output(&mut self, index: usize) -> Result<Arc<dyn DeviceMemory>, Failure> {
+        let mut taken = self.spare.pop().unwrap_or_default();
+        // Spare memory is nobody else's; if it were, it would be theirs to keep.
+        if Arc::get_mut(&mut taken).is_none() {
+            taken = Arc::default();
+        }
+        let is_taken =
+            Arc::get_mut(&mut taken).is_some_and(|memory| self.execution.exchange_output(index, memory));
+        if is_taken {
+            Ok(taken)
+        } else {
+            Err(Failure::general(format!("there is no output {index}")))
+        }
+    }
+
+    fn recycle(&mut self, memory: Arc<dyn DeviceMemory>) {
+        let spare = aligned(memory).filter(|memory| Arc::strong_count(memory) == 1);
+        self.spare.extend(spare.filter(|_| self.spare.len() < MAX_SPARE));
     }
 
     fn run(&mut self, control: &Control<'_>) -> Result<Option<Duration>, Failure> {
@@ -199,16 +274,19 @@ impl Execution for ReferenceExecution {
             interrupt: &checkpoints,
             loop_timeout: control.loop_timeout(),
         };
-        self.0.run(&options).map_err(|error| execution_failure(&error))?;
+        self.execution
+            .run(&options)
+            .map_err(|error| execution_failure(&error))?;
         Ok(None)
     }
 
     fn output(&self, index: usize) -> Option<(Shape, &[u8])> {
-        self.0.output(index)
+        self.execution.output(index)
     }
 
     fn release_memory(&mut self) {
-        self.0.release_memory();
+        self.spare.clear();
+        self.execution.release_memory();
     }
 }
 

@@ -8,12 +8,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nnhal::sys::eventfd;
 use nnhal::wire::Failure;
 
+use crate::device::Interruption;
 use crate::scheduler::Observer;
+
+/// Something that a client can ask to end early.
+pub(crate) trait Cancel: std::fmt::Debug + Send + Sync {
+    /// Asks it to end. It may have ended already.
+    fn cancel(&self);
+}
+
+impl Cancel for Observer {
+    fn cancel(&self) {
+        Observer::cancel(self);
+    }
+}
+
+/// A call that has not been answered yet.
+#[derive(Debug, Default)]
+struct Entry {
+    is_cancelled: bool,
+    /// What is being done for it now.
+    work: Option<Arc<dyn Cancel>>,
+}
 
 /// Calls in progress, by id.
 #[derive(Debug)]
 pub(crate) struct Calls {
-    open: Mutex<HashMap<u64, Option<Observer>>>,
+    open: Mutex<HashMap<u64, Entry>>,
     limit: usize,
     /// Whether somebody wants to know when there are none left.
     is_draining: AtomicBool,
@@ -50,24 +71,32 @@ impl Calls {
                 ),
             ));
         }
-        if open.insert(id, None).is_some() {
+        if open.contains_key(&id) {
             return Err(Failure::invalid_argument(format!(
                 "a call with id {id} is in progress already"
             )));
         }
+        open.insert(id, Entry::default());
         Ok(OpenCall {
             calls: Arc::clone(self),
             id,
         })
     }
 
-    /// Asks the work of a call to end, if it has begun. Whether there is such a call.
+    /// Asks the work of a call to end. Whether there is such a call.
     pub(crate) fn cancel(&self, id: u64) -> bool {
-        let observer = self.lock().get(&id).cloned();
-        if let Some(observer) = observer.as_ref().and_then(Option::as_ref) {
-            observer.cancel();
+        let work = match self.lock().get_mut(&id) {
+            Some(entry) => {
+                entry.is_cancelled = true;
+                entry.work.clone()
+            }
+            None => return false,
+        };
+        // Without the lock: the end of the work may be the end of the call.
+        if let Some(work) = work {
+            work.cancel();
         }
-        observer.is_some()
+        true
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -79,7 +108,7 @@ impl Calls {
         self.is_draining.store(true, Ordering::SeqCst);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Option<Observer>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
         // The map is whole between any two statements of this module.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -90,10 +119,18 @@ impl OpenCall {
         self.id
     }
 
-    /// Says how the call's work can be ended.
-    pub(crate) fn works_as(&self, observer: Observer) {
-        if let Some(entry) = self.calls.lock().get_mut(&self.id) {
-            *entry = Some(observer);
+    /// Says how what is done now for the call can be ended.
+    ///
+    /// # Errors
+    ///
+    /// [`Interruption::Cancelled`] if the client has asked for the end already.
+    pub(crate) fn works_as(&self, work: impl Cancel + 'static) -> Result<(), Interruption> {
+        match self.calls.lock().get_mut(&self.id) {
+            Some(entry) if !entry.is_cancelled => {
+                entry.work = Some(Arc::new(work));
+                Ok(())
+            }
+            _ => Err(Interruption::Cancelled),
         }
     }
 }
@@ -101,9 +138,10 @@ impl OpenCall {
 impl Drop for OpenCall {
     fn drop(&mut self) {
         let mut open = self.calls.lock();
-        open.remove(&self.id);
+        let entry = open.remove(&self.id);
         let is_last = open.is_empty();
         drop(open);
+        drop(entry);
         if is_last && self.calls.is_draining.load(Ordering::SeqCst) {
             // A full counter wakes as well.
             let _ = eventfd::add(&self.calls.wake, 1);
@@ -116,7 +154,6 @@ mod tests {
     use nnhal::hal::Priority;
 
     use super::*;
-    use crate::device::Interruption;
     use crate::scheduler::{Scheduler, Ticket};
 
     fn calls() -> Arc<Calls> {
@@ -145,12 +182,22 @@ mod tests {
     }
 
     #[test]
+    fn call_that_was_cancelled_before_its_work_begins_does_not_begin_it() {
+        let calls = calls();
+        let ticket = Ticket::new(&Scheduler::new(1), Priority::Medium);
+        let call = calls.open(1).unwrap();
+        assert!(calls.cancel(1));
+        assert_eq!(call.works_as(ticket.observer()), Err(Interruption::Cancelled));
+        assert_eq!(ticket.checkpoint(), Ok(()));
+    }
+
+    #[test]
     fn cancel_reaches_the_work_of_the_call() {
         let calls = calls();
         let ticket = Ticket::new(&Scheduler::new(1), Priority::Medium);
         let call = calls.open(1).unwrap();
-        assert!(calls.cancel(1) && !calls.cancel(2));
-        call.works_as(ticket.observer());
+        assert!(!calls.cancel(2));
+        call.works_as(ticket.observer()).unwrap();
         assert_eq!(ticket.checkpoint(), Ok(()));
         assert!(calls.cancel(1));
         assert_eq!(ticket.checkpoint(), Err(Interruption::Cancelled));

@@ -3,12 +3,18 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nnhal::fence::Fence;
 use nnhal::hal::{Model, Request, RequestPool};
 use nnhal::sys::SysError;
-use nnhal::wire::{Failure, MemoryHandle, Place, PreparedModelHandle, RequestWithMemories};
+use nnhal::wire::{
+    ExecutionHandle, Failure, FenceHandle, Handle, MemoryHandle, Place, PreparedModelHandle,
+    RequestWithMemories,
+};
 
+use super::buffer::Buffers;
 use super::burst::Bursts;
 use super::calls::Calls;
+use super::fenced::Fenced;
 use super::memory::{Memories, Memory};
 use super::outbox::Outbox;
 use super::pool::Pool;
@@ -35,7 +41,10 @@ pub(crate) struct Client {
     pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) memories: Arc<Memories>,
     pub(crate) bursts: Bursts,
+    pub(crate) buffers: Arc<Buffers>,
     models: Mutex<Table<Arc<Prepared>>>,
+    fenced: Mutex<Table<Arc<Fenced>>>,
+    fences: Mutex<Table<Fence>>,
 }
 
 impl Client {
@@ -60,6 +69,9 @@ impl Client {
             watchdog: Arc::new(Watchdog::new(config.execution.hang_limit(), wake()?)),
             memories: Arc::new(Memories::new(&limits)),
             bursts: Bursts::new(limits.bursts),
+            buffers: Arc::new(Buffers::new(&limits)),
+            fenced: Mutex::new(Table::new(limits.objects)),
+            fences: Mutex::new(Table::new(limits.objects)),
             models: Mutex::new(Table::new(limits.objects)),
             limits,
         })
@@ -81,12 +93,67 @@ impl Client {
         self.models()
             .get(handle.0)
             .cloned()
-            .ok_or_else(|| no_such_model(handle))
+            .ok_or_else(|| no_such("prepared model", handle.0))
     }
 
     pub(crate) fn remove_model(&self, handle: PreparedModelHandle) -> Result<(), Failure> {
         let removed = self.models().remove(handle.0);
-        removed.map(drop).ok_or_else(|| no_such_model(handle))
+        removed
+            .map(drop)
+            .ok_or_else(|| no_such("prepared model", handle.0))
+    }
+
+    fn fenced_table(&self) -> MutexGuard<'_, Table<Arc<Fenced>>> {
+        // The table is whole between any two statements of this module.
+        self.fenced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add_fenced(&self, fenced: Arc<Fenced>) -> Result<ExecutionHandle, Failure> {
+        let handle = self.fenced_table().insert(fenced);
+        Ok(handle
+            .map_err(|full| super::too_many("fenced executions", full))?
+            .into())
+    }
+
+    pub(crate) fn fenced(&self, handle: ExecutionHandle) -> Result<Arc<Fenced>, Failure> {
+        self.fenced_table()
+            .get(handle.0)
+            .cloned()
+            .ok_or_else(|| no_such("fenced execution", handle.0))
+    }
+
+    pub(crate) fn remove_fenced(&self, handle: ExecutionHandle) -> Result<(), Failure> {
+        let removed = self.fenced_table().remove(handle.0);
+        removed
+            .map(drop)
+            .ok_or_else(|| no_such("fenced execution", handle.0))
+    }
+
+    fn fences(&self) -> MutexGuard<'_, Table<Fence>> {
+        // The table is whole between any two statements of this module.
+        self.fences.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add_fence(&self, fds: Vec<OwnedFd>) -> Result<FenceHandle, Failure> {
+        let fence = Fence::from_handle(fds.into_iter().next());
+        let fence = fence.map_err(|error| Failure::invalid_argument(error.to_string()))?;
+        Ok(self
+            .fences()
+            .insert(fence)
+            .map_err(|full| super::too_many("fences", full))?
+            .into())
+    }
+
+    pub(crate) fn fence(&self, handle: FenceHandle) -> Result<Fence, Failure> {
+        self.fences()
+            .get(handle.0)
+            .cloned()
+            .ok_or_else(|| no_such("fence", handle.0))
+    }
+
+    pub(crate) fn remove_fence(&self, handle: FenceHandle) -> Result<(), Failure> {
+        let removed = self.fences().remove(handle.0);
+        removed.map(drop).ok_or_else(|| no_such("fence", handle.0))
     }
 
     /// Gives back scratch memory of models that do not run.
@@ -152,9 +219,10 @@ impl Client {
     }
 }
 
-fn no_such_model(handle: PreparedModelHandle) -> Failure {
+/// The failure for a handle that names nothing.
+pub(crate) fn no_such(what: &str, handle: Handle) -> Failure {
     Failure::invalid_argument(format!(
-        "there is no prepared model {} of generation {}; it was released, or never made on this connection",
-        handle.0.index, handle.0.generation
+        "there is no {what} {} of generation {}; it was released, or never made on this connection",
+        handle.index, handle.generation
     ))
 }

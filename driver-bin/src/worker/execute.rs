@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use nnhal::hal::MeasureTiming;
-use nnhal::time::{Clock, MonotonicClock};
+use nnhal::time::{Clock, MonotonicClock, TimePoint};
 use nnhal::validate::ValidRequest;
-use nnhal::wire::{Event, Execute, ExecutionForm, ExecutionResult, Failure, Reply};
+use nnhal::wire::{
+    Event, Execute, ExecutionForm, ExecutionResult, Failure, PreparedModelHandle, Reply, RequestWithMemories,
+};
 
+use super::buffer::RequestBuffers;
 use super::calls::OpenCall;
 use super::client::{Client, RequestPools};
 use super::prepared::Prepared;
@@ -14,10 +17,11 @@ use super::run::{Run, RunLimits, execution_result};
 
 /// A request that has been checked.
 #[derive(Debug)]
-struct Job {
+pub(crate) struct Job {
     prepared: Arc<Prepared>,
     request: ValidRequest,
     pools: RequestPools,
+    buffers: RequestBuffers,
 }
 
 /// HAL `execute` and `executeSynchronously`.
@@ -31,10 +35,7 @@ pub(crate) fn execute(client: &Arc<Client>, call: OpenCall, arguments: Execute) 
         deadline_ns,
         loop_timeout_ns,
     } = arguments;
-    let checked = client
-        .model(prepared_model)
-        .and_then(|prepared| check(client, prepared, request));
-    let job = match checked {
+    let job = match check(client, prepared_model, request) {
         Ok(job) => job,
         Err(failure) => return answer_refused(client, &call, form, failure),
     };
@@ -42,8 +43,12 @@ pub(crate) fn execute(client: &Arc<Client>, call: OpenCall, arguments: Execute) 
         client.outbox.reply(call.id(), Ok(Reply::Launched));
     }
     let limits = RunLimits::from_hal(deadline_ns, loop_timeout_ns);
+    if let Err(failure) = limits.check_not_past(seen) {
+        job.give_up();
+        return answer(client, &call, form, ExecutionResult::failed(failure));
+    }
     let shared = Arc::clone(client);
-    let priority = job.prepared.priority();
+    let priority = job.prepared().priority();
     let measure_since = (measure == MeasureTiming::Yes).then_some(seen);
     let submitted = super::try_submit(client, priority, call, move |call| {
         let result = job.run(call, limits, measure_since);
@@ -54,46 +59,76 @@ pub(crate) fn execute(client: &Arc<Client>, call: OpenCall, arguments: Execute) 
     }
 }
 
-fn check(
+/// Checks a request against its model, its memories and its device buffers.
+pub(crate) fn check(
     client: &Client,
-    prepared: Arc<Prepared>,
-    request: nnhal::wire::RequestWithMemories,
+    handle: PreparedModelHandle,
+    request: RequestWithMemories,
 ) -> Result<Job, Failure> {
+    let prepared = client.model(handle)?;
     let (request, pools) = client.resolve_request(request)?;
     let request = ValidRequest::new(prepared.model(), &request)
         .map_err(|error| Failure::invalid_argument(error.to_string()))?;
+    let buffers = client.buffers.of_request(&prepared, &request)?;
     Ok(Job {
         prepared,
         request,
         pools,
+        buffers,
     })
 }
 
 impl Job {
-    fn run(
-        self,
+    pub(crate) fn prepared(&self) -> &Prepared {
+        &self.prepared
+    }
+
+    /// What a fenced execution asks of a request beyond the rest.
+    pub(crate) fn check_fenced(&self) -> Result<(), Failure> {
+        let checked = self.request.check_fenced(self.prepared.model());
+        checked.map_err(|error| Failure::invalid_argument(error.to_string()))
+    }
+
+    /// What follows for its device buffers if the job is not run.
+    pub(crate) fn give_up(&self) {
+        self.buffers.invalidate_outputs();
+    }
+
+    /// Runs the request. `measure_since` is when the driver has seen it, if it is to be measured.
+    pub(crate) fn run(
+        &self,
         call: &OpenCall,
         limits: RunLimits,
-        measure_since: Option<nnhal::time::TimePoint>,
+        measure_since: Option<TimePoint>,
     ) -> ExecutionResult {
-        let context = limits
-            .check_not_past()
-            .and_then(|()| self.prepared.take_context());
-        let mut context = match context {
-            Ok(context) => context,
-            Err(failure) => return ExecutionResult::failed(failure),
-        };
-        call.works_as(context.ticket().observer());
+        match self.try_run(call, limits, measure_since) {
+            Ok(result) => result,
+            Err(failure) => {
+                self.give_up();
+                ExecutionResult::failed(failure)
+            }
+        }
+    }
+
+    fn try_run(
+        &self,
+        call: &OpenCall,
+        limits: RunLimits,
+        measure_since: Option<TimePoint>,
+    ) -> Result<ExecutionResult, Failure> {
+        let mut context = self.prepared.take_context()?;
+        call.works_as(context.ticket().observer())?;
         let outcome = context.run(&Run {
             request: &self.request,
             pools: &self.pools,
             inline: None,
+            buffers: &self.buffers,
             limits,
             measure_since,
         });
         let result = execution_result(&context, outcome);
         self.prepared.give_back(context);
-        result
+        Ok(result)
     }
 }
 

@@ -8,6 +8,7 @@ use nnhal::hal::{ErrorStatus, Model, OperandLifeTime};
 use nnhal::shm::{Access, Mapping, SharedMemory, SharedSlice, ShmError};
 use nnhal::wire::{Failure, MemoryDescription, MemoryHandle, Place};
 
+use super::client::no_such;
 use super::table::Table;
 use crate::settings::Limits;
 
@@ -195,7 +196,10 @@ impl Memories {
 
     pub(crate) fn remove(&self, handle: MemoryHandle) -> Result<(), Failure> {
         let mut state = self.lock();
-        let memory = state.table.remove(handle.0).ok_or_else(|| unknown(handle))?;
+        let memory = state
+            .table
+            .remove(handle.0)
+            .ok_or_else(|| no_such("memory", handle.0))?;
         state.bytes = state.bytes.saturating_sub(memory.size);
         Ok(())
     }
@@ -205,7 +209,7 @@ impl Memories {
             .table
             .get(handle.0)
             .cloned()
-            .ok_or_else(|| unknown(handle))
+            .ok_or_else(|| no_such("memory", handle.0))
     }
 
     pub(crate) fn get_all(&self, handles: &[MemoryHandle]) -> Result<Vec<Arc<Memory>>, Failure> {
@@ -218,13 +222,6 @@ impl Memories {
         };
         handles.iter().enumerate().map(of_pool).collect()
     }
-}
-
-fn unknown(handle: MemoryHandle) -> Failure {
-    Failure::invalid_argument(format!(
-        "there is no memory {} of generation {}; it was freed, or never registered on this connection",
-        handle.0.index, handle.0.generation
-    ))
 }
 
 /// The constants of a model in memories, in a form that nobody else can change.

@@ -8,10 +8,13 @@
 //! The main thread reads calls and answers the short ones; long ones run on threads of the [`pool`], bursts on threads
 //! of their own. It never runs a device, so it notices at once when the client is gone.
 
+mod buffer;
 mod burst;
 mod calls;
 mod client;
+mod copy;
 mod execute;
+mod fenced;
 mod memory;
 mod outbox;
 mod pool;

@@ -51,6 +51,17 @@ impl Outbox {
         self.post(Message::Reply { id, result }, None);
     }
 
+    /// Answers a call, with a descriptor.
+    pub(crate) fn reply_with(&self, id: u64, reply: Reply, fd: Option<OwnedFd>) {
+        self.post(
+            Message::Reply {
+                id,
+                result: Ok(reply),
+            },
+            fd,
+        );
+    }
+
     /// Tells what a call has come to.
     pub(crate) fn event(&self, id: u64, event: Event) {
         self.post(Message::Event { id, event }, None);

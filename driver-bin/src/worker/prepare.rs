@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use nnhal::hal::{ConstantPools, ErrorStatus, ExecutionPreference, Model, Priority};
+use nnhal::time::{Clock, MonotonicClock};
 use nnhal::validate::{ModelError, ValidModel};
 use nnhal::wire::{
     Event, Failure, MemoryHandle, OperationSupport, Place, PrepareModel, PrepareModelFromCache,
@@ -66,16 +67,16 @@ pub(crate) fn prepare_model(client: &Arc<Client>, call: OpenCall, mut arguments:
         Err(failure) => return client.outbox.reply(call.id(), Err(failure)),
     };
     let shared = Arc::clone(client);
+    let limits = RunLimits::from_hal(arguments.deadline_ns, None);
+    let in_time = limits.check_not_past(MonotonicClock.now());
     super::submit(client, priority, call, move |call| {
-        let limits = RunLimits::from_hal(arguments.deadline_ns, None);
         let (model, pools) = match validate(&shared, arguments.model, &memories) {
             Ok(valid) => valid,
             Err(failure) => return shared.outbox.reply(call.id(), Err(failure)),
         };
         shared.outbox.reply(call.id(), Ok(Reply::Launched));
-        let prepared = limits
-            .check_not_past()
-            .and_then(|()| prepare(&shared, call, (model, &pools), (preference, priority), limits));
+        let prepared =
+            in_time.and_then(|()| prepare(&shared, call, (model, &pools), (preference, priority), limits));
         shared.outbox.event(call.id(), Event::Prepared(prepared));
     });
 }
@@ -124,7 +125,7 @@ fn prepare(
     check_supported(client, &model, pools)?;
     let ticket = Ticket::new(&client.scheduler, priority);
     client.watchdog.watch(ticket.observer());
-    call.works_as(ticket.observer());
+    call.works_as(ticket.observer())?;
     ticket.enter(limits.deadline)?;
     client.watchdog.work_starts();
     let control = Control::new(&ticket, limits.deadline, limits.loop_timeout);

@@ -10,6 +10,7 @@ use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
 use nnhal::validate::{ArgumentPlan, Direction, ValidRequest};
 use nnhal::wire::{ExecutionResult, Failure, Place};
 
+use super::buffer::{Buffer, Content, RequestBuffers};
 use super::memory::Memory;
 use super::watchdog::Watchdog;
 use crate::device::{Control, Execution};
@@ -40,6 +41,8 @@ pub(crate) struct Run<'a> {
     pub(crate) pools: &'a [Option<Arc<Memory>>],
     /// Pools that are part of a packet.
     pub(crate) inline: Option<&'a InlineBytes>,
+    /// Those of its arguments that are device buffers.
+    pub(crate) buffers: &'a RequestBuffers,
     pub(crate) limits: RunLimits,
     /// Since when the driver has known of the request, if the run is to be measured.
     pub(crate) measure_since: Option<TimePoint>,
@@ -97,9 +100,17 @@ impl RunLimits {
         }
     }
 
-    /// What is said to a request that comes too late: it would have been, however idle the device.
-    pub(crate) fn check_not_past(&self) -> Result<(), Failure> {
-        if !self.deadline.is_none() && self.deadline.is_past(MonotonicClock.now()) {
+    /// [`RunLimits::check_not_past`] for a request that arrives now; asks for the time only if there is a deadline.
+    pub(crate) fn check_not_past_now(&self) -> Result<(), Failure> {
+        if self.deadline.is_none() {
+            return Ok(());
+        }
+        self.check_not_past(MonotonicClock.now())
+    }
+
+    /// What is said to a call that was too late when it arrived: it would have been, however idle the device.
+    pub(crate) fn check_not_past(&self, arrival: TimePoint) -> Result<(), Failure> {
+        if self.deadline.is_past(arrival) {
             return Err(Failure::new(
                 ErrorStatus::MissedDeadlinePersistent,
                 "the deadline had passed when the request arrived",
@@ -136,13 +147,14 @@ impl Context {
 
     /// Runs a request. Allocates nothing, and makes no system call, once it has run one of the same shapes on memories
     /// that are mapped.
+    ///
+    /// Device buffers that were to be written hold nothing after a failure.
     pub(crate) fn run(&mut self, run: &Run<'_>) -> Result<Timing, Failure> {
         self.outputs.clear();
-        check_writable(run)?;
-        self.ticket.enter(run.limits.deadline)?;
-        self.watchdog.work_starts();
-        let outcome = self.run_in_slot(run);
-        self.ticket.leave();
+        let outcome = self.run_when_free(run);
+        if outcome.is_err() {
+            run.buffers.invalidate_outputs();
+        }
         let keeps_shapes = outcome.as_ref().map_or_else(
             |failure| failure.status == ErrorStatus::OutputInsufficientSize,
             |_| true,
@@ -155,6 +167,15 @@ impl Context {
             time_on_device_us: on_device.map_or(u64::MAX, micros),
             time_in_driver_us: micros(MonotonicClock.now().saturating_since(since)),
         }))
+    }
+
+    fn run_when_free(&mut self, run: &Run<'_>) -> Result<Option<Duration>, Failure> {
+        check_writable(run)?;
+        self.ticket.enter(run.limits.deadline)?;
+        self.watchdog.work_starts();
+        let outcome = self.run_in_slot(run);
+        self.ticket.leave();
+        outcome
     }
 
     /// Returns the time on the device, if the run is measured.
@@ -190,7 +211,10 @@ impl Context {
                         .read_at(offset, bytes)
                         .map_err(|error| copy_failure(Direction::Input, index, pool, &error))?;
                 }
-                ArgumentPlan::Token { token, .. } => return Err(no_such_token(token)),
+                ArgumentPlan::Token { shape, .. } => {
+                    let content = content_of(run, index, &shape)?;
+                    self.execution.bind_input(index, content.shape, &content.memory)?;
+                }
             }
         }
         Ok(())
@@ -213,7 +237,11 @@ impl Context {
                     check_agrees(index, &expected, &shape)?;
                     bytes.len() as u64 <= length
                 }
-                ArgumentPlan::Token { token, .. } => return Err(no_such_token(token)),
+                ArgumentPlan::Token { shape: expected, .. } => {
+                    check_agrees(index, &expected, &shape)?;
+                    check_fits(index, output_buffer(run, index)?, &shape)?;
+                    true
+                }
             };
             self.outputs.push(FoundOutput { shape, is_sufficient });
         }
@@ -225,21 +253,23 @@ impl Context {
             ));
         }
         for (index, plan) in plans.iter().enumerate() {
-            let (ArgumentPlan::Memory { pool, offset, .. }, Some((_, bytes))) =
-                (*plan, self.execution.output(index))
-            else {
-                continue;
-            };
-            if run
-                .inline
-                .is_some_and(|inline| inline.put_output(pool, offset, bytes))
-            {
-                continue;
+            match (*plan, self.execution.output(index)) {
+                (ArgumentPlan::Memory { pool, offset, .. }, Some((_, bytes))) => {
+                    write_output(run, index, (pool, offset), bytes)?;
+                }
+                (ArgumentPlan::Token { .. }, Some((shape, _))) => self.move_out(run, index, shape)?,
+                _ => {}
             }
-            memory_of(run, pool)?
-                .slice()?
-                .write_at(offset, bytes)
-                .map_err(|error| copy_failure(Direction::Output, index, pool, &error))?;
+        }
+        Ok(())
+    }
+
+    /// Makes an output the content of its device buffer, and has the device use again what was there before.
+    fn move_out(&mut self, run: &Run<'_>, index: usize, shape: Shape) -> Result<(), Failure> {
+        let buffer = output_buffer(run, index)?;
+        let memory = self.execution.take_output(index)?;
+        if let Some(old) = buffer.set_content(Some(Content { shape, memory })) {
+            self.execution.recycle(old.memory);
         }
         Ok(())
     }
@@ -293,6 +323,25 @@ fn check_writable(run: &Run<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Writes the bytes of an output where the request wants them.
+fn write_output(
+    run: &Run<'_>,
+    index: usize,
+    (pool, offset): (u32, u64),
+    bytes: &[u8],
+) -> Result<(), Failure> {
+    if run
+        .inline
+        .is_some_and(|inline| inline.put_output(pool, offset, bytes))
+    {
+        return Ok(());
+    }
+    memory_of(run, pool)?
+        .slice()?
+        .write_at(offset, bytes)
+        .map_err(|error| copy_failure(Direction::Output, index, pool, &error))
+}
+
 fn check_agrees(index: usize, expected: &Shape, found: &Shape) -> Result<(), Failure> {
     if expected.combine(found).is_some() {
         return Ok(());
@@ -321,6 +370,35 @@ fn copy_failure(direction: Direction, index: usize, pool: u32, error: &ShmError)
     })
 }
 
-fn no_such_token(token: u32) -> Failure {
-    Failure::invalid_argument(format!("there is no device buffer with token {token}"))
+/// What the device buffer of an input holds, if it fits the request.
+fn content_of(run: &Run<'_>, index: usize, expected: &Shape) -> Result<Content, Failure> {
+    let buffer = run.buffers.input(index);
+    let buffer =
+        buffer.ok_or_else(|| Failure::invalid_argument(format!("input {index} has no device buffer")))?;
+    let content = buffer.content().ok_or_else(|| {
+        Failure::general(format!(
+            "the device buffer of input {index} holds nothing yet, or no more"
+        ))
+    })?;
+    if expected.combine(&content.shape) == Some(content.shape) {
+        return Ok(content);
+    }
+    Err(Failure::invalid_argument(format!(
+        "input {index} has dimensions {expected:?}, its device buffer holds {:?}",
+        content.shape
+    )))
+}
+
+fn output_buffer<'a>(run: &Run<'a>, index: usize) -> Result<&'a Buffer, Failure> {
+    let buffer = run.buffers.output(index);
+    buffer.ok_or_else(|| Failure::invalid_argument(format!("output {index} has no device buffer")))
+}
+
+fn check_fits(index: usize, buffer: &Buffer, shape: &Shape) -> Result<(), Failure> {
+    if buffer.takes(shape) {
+        return Ok(());
+    }
+    Err(Failure::general(format!(
+        "output {index} has dimensions {shape:?} when computed, for which its device buffer was not allocated"
+    )))
 }

@@ -5,19 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags};
-use nnhal::hal::ErrorStatus;
+use nnhal::hal::{BufferDesc, BufferRole, ErrorStatus};
 use nnhal::sys::socket::Connection;
 use nnhal::sys::{eventfd, pidfd, poll};
 use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
 use nnhal::wire::handshake::{self, Refusal};
 use nnhal::wire::{
-    BurstHandle, Call, ChannelError, Envelope, Failure, Inbox, Object, PreparedModelHandle, Reply, Welcome,
+    Allocated, BurstHandle, Call, ChannelError, Envelope, Failure, Inbox, Object, PreparedModelHandle, Reply,
+    Welcome,
 };
 
 use super::burst::{self, Bursts};
+use super::calls::OpenCall;
 use super::client::Client;
+use super::fenced::Fenced;
 use super::watchdog::Look;
-use super::{Orders, WorkerError, execute, prepare};
+use super::{Orders, WorkerError, copy, execute, fenced, prepare};
 use crate::device::Device;
 use crate::link::{Assignment, WorkerConfig};
 
@@ -34,6 +37,8 @@ struct Session<'a> {
     client: Arc<Client>,
     inbox: Inbox,
     orders: &'a Orders,
+    /// Fenced executions that wait.
+    waiting: Vec<Arc<Fenced>>,
     /// When the client last asked for anything; none once its scratch memory has been given back.
     busy_since: Option<TimePoint>,
 }
@@ -63,6 +68,7 @@ pub(super) fn serve(
         client,
         inbox,
         orders,
+        waiting: Vec::new(),
         busy_since: Some(MonotonicClock.now()),
     };
     match session.run()? {
@@ -138,25 +144,49 @@ impl Session<'_> {
             if self.client.outbox.has_waiting() {
                 self.client.outbox.flush();
             }
+            self.look_after_fences();
             if has_calls && let Some(end) = self.read_calls() {
                 return Ok(end);
             }
         }
     }
 
+    /// Waits for calls, for orders, for room to answer, for fences, or for the deadline. Returns which of the first two
+    /// there are.
     fn wait(&self, deadline: Deadline) -> Result<(bool, bool), WorkerError> {
+        let mut deadline = deadline;
+        let mut fences = Vec::new();
+        for (pending, until) in self.waiting.iter().filter_map(|fenced| fenced.waits_for()) {
+            deadline = deadline.earlier(until);
+            fences.extend(pending);
+        }
         let mut events = PollFlags::POLLIN;
         if self.client.outbox.has_waiting() {
             events |= PollFlags::POLLOUT;
         }
-        let mut fds = [
-            PollFd::new(self.client.outbox.connection().as_fd(), events),
-            PollFd::new(self.orders.wake.as_fd(), PollFlags::POLLIN),
-        ];
+        let connection = PollFd::new(self.client.outbox.connection().as_fd(), events);
+        let orders = PollFd::new(self.orders.wake.as_fd(), PollFlags::POLLIN);
+        let mut fds = vec![connection, orders];
+        fds.extend(
+            fences
+                .iter()
+                .map(|fence| PollFd::new(fence.as_fd(), PollFlags::POLLIN)),
+        );
         poll::wait(&mut fds, deadline)?;
-        let ready = |fd: &PollFd, wanted| fd.revents().is_some_and(|events| events.intersects(wanted));
-        let input = PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR;
-        Ok((ready(&fds[0], input), ready(&fds[1], input)))
+        let wanted = PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR;
+        let is_ready = |fd: &PollFd| fd.revents().is_some_and(|events| events.intersects(wanted));
+        let mut ready = fds.iter().map(is_ready);
+        Ok((ready.next() == Some(true), ready.next() == Some(true)))
+    }
+
+    /// Begins fenced executions whose fences have signalled, and ends those that have waited too long.
+    fn look_after_fences(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let now = MonotonicClock.now();
+        self.waiting.iter().for_each(|fenced| fenced.look(now));
+        self.waiting.retain(|fenced| fenced.waits_for().is_some());
     }
 
     fn heed_orders(&self) {
@@ -278,14 +308,28 @@ impl Session<'_> {
                 let burst = self.configure_burst(prepared_model, polling_window_ns, fds);
                 self.answer(id, burst.map(Reply::Burst));
             }
+            Call::RegisterFence => self.answer(id, self.client.add_fence(fds).map(Reply::Fence)),
+            Call::Allocate {
+                desc,
+                prepared_models,
+                input_roles,
+                output_roles,
+            } => {
+                let allocated = self.allocate(&desc, &prepared_models, (&input_roles, &output_roles));
+                self.answer(id, allocated.map(Reply::Allocated));
+            }
+            Call::GetExecutionInfo { execution } => {
+                let info = self.client.fenced(execution).and_then(|fenced| fenced.info());
+                self.answer(id, info.map(Reply::ExecutionInfo));
+            }
             long => match self.client.calls.open(id) {
-                Ok(open) => self.begin_long(open, long),
+                Ok(open) => self.begin_long(open, long, fds),
                 Err(failure) => self.answer(id, Err(failure)),
             },
         }
     }
 
-    fn begin_long(&mut self, open: super::OpenCall, call: Call) {
+    fn begin_long(&mut self, open: OpenCall, call: Call, fds: Vec<OwnedFd>) {
         let client = &self.client;
         match call {
             Call::GetSupportedOperations { model, pools } => {
@@ -296,6 +340,19 @@ impl Session<'_> {
                 prepare::prepare_model_from_cache(client, &open, &arguments);
             }
             Call::Execute(arguments) => execute::execute(client, open, arguments),
+            Call::ExecuteFenced(arguments) => {
+                let timeout = self.orders.execution().fence_timeout();
+                self.waiting
+                    .extend(fenced::execute_fenced(client, open, arguments, fds, timeout));
+            }
+            Call::CopyTo { buffer, memory } => copy::copy_to(client, open, buffer, memory),
+            Call::CopyFrom {
+                buffer,
+                memory,
+                dimensions,
+            } => {
+                copy::copy_from(client, open, buffer, memory, dimensions);
+            }
             other => {
                 let failure = Failure::general(format!("{} is not supported", other.name()));
                 client.outbox.reply(open.id(), Err(failure));
@@ -318,6 +375,21 @@ impl Session<'_> {
         Bursts::configure(&self.client, model, fd, wait, &self.orders.wake)
     }
 
+    fn allocate(
+        &self,
+        desc: &BufferDesc,
+        models: &[PreparedModelHandle],
+        (input_roles, output_roles): (&[BufferRole], &[BufferRole]),
+    ) -> Result<Allocated, Failure> {
+        let models: Vec<_> = models
+            .iter()
+            .map(|&model| self.client.model(model))
+            .collect::<Result<_, _>>()?;
+        self.client
+            .buffers
+            .allocate(&desc.dimensions, &models, input_roles, output_roles)
+    }
+
     fn answer(&self, id: u64, result: Result<Reply, Failure>) {
         self.client.outbox.reply(id, result);
     }
@@ -327,7 +399,9 @@ impl Session<'_> {
             Object::PreparedModel(handle) => self.client.remove_model(handle),
             Object::Memory(handle) => self.client.memories.remove(handle),
             Object::Burst(handle) => self.client.bursts.release(handle),
-            other => Err(Failure::invalid_argument(format!("there is no {other:?}"))),
+            Object::Buffer(handle) => self.client.buffers.remove(handle),
+            Object::Execution(handle) => self.client.remove_fenced(handle),
+            Object::Fence(handle) => self.client.remove_fence(handle),
         }
     }
 }

@@ -8,6 +8,7 @@ use nnhal::hal::{Request, RequestPool, Shape};
 use nnhal::validate::{ArgumentPlan, ValidRequest};
 use nnhal::wire::{Failure, MemoryHandle, Place};
 
+use crate::worker::buffer::WeakBuffers;
 use crate::worker::memory::{Memories, Memory};
 use crate::worker::prepared::Prepared;
 use crate::worker::run::InlineBytes;
@@ -21,6 +22,8 @@ pub(super) struct Layout {
     pub(super) request: ValidRequest,
     pub(super) inline: InlineBytes,
     memories: Vec<Option<(MemoryHandle, Weak<Memory>)>>,
+    /// Those of its arguments that are device buffers.
+    pub(super) buffers: WeakBuffers,
     /// Whether the client knows all output shapes beforehand.
     pub(super) has_fixed_shapes: bool,
     /// The form that the request is checked in, kept for its memory.
@@ -40,13 +43,13 @@ impl Layout {
         self.memories.clear();
         self.unchecked.pools.clear();
         for (index, pool) in body.pools.iter().enumerate() {
-            let size = self.add_pool(index, *pool, known, memories).map_err(|failure| {
+            let pool = self.add_pool(index, *pool, known, memories).map_err(|failure| {
                 failure.at(Place {
                     pool: u32::try_from(index).ok(),
                     ..Place::default()
                 })
             })?;
-            self.unchecked.pools.push(RequestPool::Memory { size });
+            self.unchecked.pools.push(pool);
         }
         std::mem::swap(&mut self.unchecked.inputs, &mut body.inputs);
         std::mem::swap(&mut self.unchecked.outputs, &mut body.outputs);
@@ -76,7 +79,7 @@ impl Layout {
         pool: Pool,
         known: &mut KnownMemories,
         memories: &Memories,
-    ) -> Result<u64, Failure> {
+    ) -> Result<RequestPool, Failure> {
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         let bounded = |size: u32| {
             if size <= MAX_INLINE_BYTES {
@@ -91,17 +94,25 @@ impl Layout {
                 let memory = known.get(handle, memories)?;
                 let size = memory.size();
                 self.memories.push(Some((handle, Arc::downgrade(&memory))));
-                Ok(size)
+                Ok(RequestPool::Memory { size })
+            }
+            Pool::Buffer(token) => {
+                self.memories.push(None);
+                Ok(RequestPool::Token(token))
             }
             Pool::InlineInputs(size) => {
                 self.memories.push(None);
                 self.inline.set_inputs(index, bounded(size)?)?;
-                Ok(u64::from(size))
+                Ok(RequestPool::Memory {
+                    size: u64::from(size),
+                })
             }
             Pool::InlineOutputs(size) => {
                 self.memories.push(None);
                 self.inline.set_outputs(index, bounded(size)?)?;
-                Ok(u64::from(size))
+                Ok(RequestPool::Memory {
+                    size: u64::from(size),
+                })
             }
         }
     }

@@ -11,6 +11,7 @@ use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::Failure;
 
 use super::layout::{KnownMemories, Layout};
+use crate::worker::buffer::{Buffers, RequestBuffers};
 use crate::worker::client::Client;
 use crate::worker::memory::{Memories, Memory};
 use crate::worker::prepared::Prepared;
@@ -36,8 +37,10 @@ pub(super) struct Server {
 struct Runner {
     prepared: Arc<Prepared>,
     memories: Arc<Memories>,
+    device_buffers: Arc<Buffers>,
     context: Context,
     pools: Vec<Option<Arc<Memory>>>,
+    buffers: RequestBuffers,
 }
 
 impl Server {
@@ -56,8 +59,10 @@ impl Server {
             runner: Runner {
                 prepared,
                 memories: Arc::clone(&client.memories),
+                device_buffers: Arc::clone(&client.buffers),
                 context,
                 pools: Vec::new(),
+                buffers: RequestBuffers::default(),
             },
         })
     }
@@ -123,12 +128,9 @@ impl Server {
                 _ => fail(&mut self.reply, header.sequence, &not_registered(layout)),
             },
             RequestPacket::General { header, inline } => {
-                let filled = self.general.fill(
-                    &mut self.body,
-                    &self.runner.prepared,
-                    &mut self.known,
-                    &self.runner.memories,
-                );
+                let filled = self
+                    .runner
+                    .fill(&mut self.general, &mut self.body, &mut self.known);
                 match filled {
                     Ok(()) => self
                         .runner
@@ -159,12 +161,7 @@ impl Server {
             )));
         }
         let mut layout = Box::new(Layout::default());
-        layout.fill(
-            &mut self.body,
-            &self.runner.prepared,
-            &mut self.known,
-            &self.runner.memories,
-        )?;
+        self.runner.fill(&mut layout, &mut self.body, &mut self.known)?;
         let at = usize::from(number);
         if self.registered.len() <= at {
             self.registered.resize_with(at + 1, || None);
@@ -177,6 +174,21 @@ impl Server {
 }
 
 impl Runner {
+    /// Checks a decoded request into a layout.
+    fn fill(
+        &self,
+        layout: &mut Layout,
+        body: &mut RequestBody,
+        known: &mut KnownMemories,
+    ) -> Result<(), Failure> {
+        layout.fill(body, &self.prepared, known, &self.memories)?;
+        layout.buffers = self
+            .device_buffers
+            .of_request(&self.prepared, &layout.request)?
+            .downgrade();
+        Ok(())
+    }
+
     /// Runs a request and leaves its result in `reply`.
     fn run(&mut self, layout: &mut Layout, header: &RequestHeader, inline: &[u8], reply: &mut Vec<u8>) {
         let measure_since = (header.measure == MeasureTiming::Yes).then(|| MonotonicClock.now());
@@ -184,19 +196,25 @@ impl Runner {
         let outcome = layout
             .inline
             .receive(inline)
-            .and_then(|()| limits.check_not_past())
+            .and_then(|()| limits.check_not_past_now())
             .and_then(|()| layout.pools_into(&mut self.pools))
+            .and_then(|()| layout.buffers.upgrade_into(&mut self.buffers))
             .and_then(|()| {
                 self.context.run(&Run {
                     request: &layout.request,
                     pools: &self.pools,
                     inline: Some(&layout.inline),
+                    buffers: &self.buffers,
                     limits,
                     measure_since,
                 })
             });
-        // A memory that the client frees meanwhile must go.
+        if outcome.is_err() {
+            layout.buffers.invalidate_outputs();
+        }
+        // What the client frees meanwhile must go.
         self.pools.clear();
+        self.buffers.clear();
         match outcome {
             Ok(timing) => self.succeed(layout, header.sequence, timing, reply),
             Err(failure) => self.fail(header.sequence, &failure, reply),

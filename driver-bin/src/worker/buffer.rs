@@ -1,0 +1,504 @@
+//! Device buffers: memory that stays in the worker from one execution to the next.
+//!
+//! The content of a buffer is never changed in place. An execution that writes a buffer computes new content and puts
+//! it there when it has succeeded; executions that read the buffer meanwhile keep what they began with. So no lock is
+//! held while anything runs, and what one model computed is another's input without a copy.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use nnhal::hal::{BufferRole, ErrorStatus, ExtraParams, Operand, OperandType, Shape};
+use nnhal::validate::{ArgumentPlan, Direction, ValidRequest};
+use nnhal::wire::{Allocated, BufferHandle, Failure};
+
+use super::client::no_such;
+use super::prepared::Prepared;
+use super::table::Table;
+use crate::device::DeviceMemory;
+use crate::settings::Limits;
+
+/// A device buffer.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    token: u32,
+    roles: Vec<Role>,
+    element_size: usize,
+    is_tensor: bool,
+    limit: u64,
+    /// What roles and description say of its dimensions; 0 where they leave it open.
+    declared: Shape,
+    content: Mutex<Option<Content>>,
+}
+
+/// What an initialised buffer holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Content {
+    pub(crate) shape: Shape,
+    pub(crate) memory: Arc<dyn DeviceMemory>,
+}
+
+/// An input or output that the buffer may be used for.
+#[derive(Clone, Debug)]
+struct Role {
+    model: Arc<Prepared>,
+    index: usize,
+    direction: Direction,
+}
+
+impl Role {
+    fn is(&self, model: &Arc<Prepared>, index: usize, direction: Direction) -> bool {
+        Arc::ptr_eq(&self.model, model) && self.index == index && self.direction == direction
+    }
+}
+
+impl Buffer {
+    fn lock(&self) -> MutexGuard<'_, Option<Content>> {
+        // Only whole values are put in there.
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the buffer holds, if it is initialised.
+    pub(crate) fn content(&self) -> Option<Content> {
+        self.lock().clone()
+    }
+
+    /// Replaces what the buffer holds; nothing makes it uninitialised. Returns what it held.
+    pub(crate) fn set_content(&self, content: Option<Content>) -> Option<Content> {
+        std::mem::replace(&mut *self.lock(), content)
+    }
+
+    /// What roles and description say of its dimensions; 0 where they leave it open.
+    pub(crate) fn declared(&self) -> Shape {
+        self.declared
+    }
+
+    pub(crate) fn is_tensor(&self) -> bool {
+        self.is_tensor
+    }
+
+    /// The most bytes that the client's device buffers may have.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Exact size of content of this shape, if it is fully known and fits.
+    pub(crate) fn size_of(&self, shape: &Shape) -> Option<usize> {
+        let is_known = shape.is_fully_specified() && (!self.is_tensor || shape.rank() > 0);
+        is_known
+            .then(|| shape.byte_size(self.element_size).ok())
+            .flatten()
+    }
+
+    /// Exact size of the buffer, if all its dimensions are known.
+    pub(crate) fn declared_size(&self) -> Option<usize> {
+        self.size_of(&self.declared)
+    }
+
+    fn has_role(&self, model: &Arc<Prepared>, index: usize, direction: Direction) -> bool {
+        self.roles.iter().any(|role| role.is(model, index, direction))
+    }
+
+    /// Whether content of this shape is what the buffer was made for.
+    pub(crate) fn takes(&self, shape: &Shape) -> bool {
+        self.declared.combine(shape).is_some()
+    }
+}
+
+/// All device buffers of a client.
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    state: Mutex<State>,
+    limits: Limits,
+}
+
+#[derive(Debug)]
+struct State {
+    table: Table<Arc<Buffer>>,
+    by_token: HashMap<u32, Arc<Buffer>>,
+    next_token: u32,
+    /// Bytes that buffers of known size have been promised.
+    promised: u64,
+}
+
+impl Buffers {
+    pub(crate) fn new(limits: &Limits) -> Buffers {
+        let state = State {
+            table: Table::new(limits.objects),
+            by_token: HashMap::new(),
+            next_token: 1,
+            promised: 0,
+        };
+        Buffers {
+            state: Mutex::new(state),
+            limits: limits.clone(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is whole between any two statements of this module.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// HAL `IDevice::allocate`.
+    pub(crate) fn allocate(
+        &self,
+        dimensions: &[u32],
+        models: &[Arc<Prepared>],
+        input_roles: &[BufferRole],
+        output_roles: &[BufferRole],
+    ) -> Result<Allocated, Failure> {
+        let roles = check_roles(models, input_roles, output_roles)?;
+        let (operand, declared) = common_operand(&roles, dimensions)?;
+        if operand.operand_type.is_extension() || operand.operand_type.is_oem() {
+            return Err(Failure::general(format!(
+                "device buffers of type {} are not supported; only the vendor knows its size",
+                operand.operand_type
+            )));
+        }
+        let buffer = Buffer {
+            token: 0,
+            element_size: operand.operand_type.element_size(),
+            is_tensor: operand.operand_type.is_tensor(),
+            limit: self.limits.buffer_bytes,
+            roles,
+            declared,
+            content: Mutex::default(),
+        };
+        self.insert(buffer)
+    }
+
+    fn insert(&self, mut buffer: Buffer) -> Result<Allocated, Failure> {
+        let size = buffer.declared_size().unwrap_or(0) as u64;
+        let mut state = self.lock();
+        let promised = state.promised.saturating_add(size);
+        if promised > self.limits.buffer_bytes {
+            return Err(Failure::new(
+                ErrorStatus::ResourceExhaustedTransient,
+                format!(
+                    "{size} bytes more of device buffers exceed the {} bytes that one client may have",
+                    self.limits.buffer_bytes
+                ),
+            ));
+        }
+        let token = state.unused_token();
+        buffer.token = token;
+        let buffer = Arc::new(buffer);
+        let handle = state
+            .table
+            .insert(Arc::clone(&buffer))
+            .map_err(|full| super::too_many("device buffers", full))?;
+        state.by_token.insert(token, buffer);
+        state.promised = promised;
+        Ok(Allocated {
+            buffer: handle.into(),
+            token,
+        })
+    }
+
+    pub(crate) fn remove(&self, handle: BufferHandle) -> Result<(), Failure> {
+        let mut state = self.lock();
+        let buffer = state
+            .table
+            .remove(handle.0)
+            .ok_or_else(|| no_such("device buffer", handle.0))?;
+        state.by_token.remove(&buffer.token);
+        state.promised = state
+            .promised
+            .saturating_sub(buffer.declared_size().unwrap_or(0) as u64);
+        Ok(())
+    }
+
+    pub(crate) fn get(&self, handle: BufferHandle) -> Result<Arc<Buffer>, Failure> {
+        self.lock()
+            .table
+            .get(handle.0)
+            .cloned()
+            .ok_or_else(|| no_such("device buffer", handle.0))
+    }
+
+    /// The buffers of a request, checked for the parts they have in it.
+    pub(crate) fn of_request(
+        &self,
+        model: &Arc<Prepared>,
+        request: &ValidRequest,
+    ) -> Result<RequestBuffers, Failure> {
+        let mut buffers = RequestBuffers::default();
+        let inputs = request
+            .inputs()
+            .iter()
+            .map(|plan| (Direction::Input, plan))
+            .enumerate();
+        let outputs = request
+            .outputs()
+            .iter()
+            .map(|plan| (Direction::Output, plan))
+            .enumerate();
+        for (index, (direction, plan)) in inputs.chain(outputs) {
+            let ArgumentPlan::Token { shape, token } = *plan else {
+                continue;
+            };
+            let invalid =
+                |message: String| Failure::invalid_argument(format!("{direction} {index}: {message}"));
+            let buffer = self
+                .lock()
+                .by_token
+                .get(&token)
+                .cloned()
+                .ok_or_else(|| invalid(format!("there is no device buffer with token {token}")))?;
+            if !buffer.has_role(model, index, direction) {
+                return Err(invalid(format!(
+                    "device buffer {token} was not allocated for this use"
+                )));
+            }
+            if !buffer.takes(&shape) {
+                return Err(invalid(format!(
+                    "has dimensions {shape:?}, device buffer {token} has {:?}",
+                    buffer.declared
+                )));
+            }
+            buffers.add(index, direction, buffer).map_err(invalid)?;
+        }
+        Ok(buffers)
+    }
+}
+
+impl State {
+    fn unused_token(&mut self) -> u32 {
+        loop {
+            let token = self.next_token;
+            self.next_token = self.next_token.checked_add(1).unwrap_or(1);
+            if !self.by_token.contains_key(&token) {
+                return token;
+            }
+        }
+    }
+}
+
+/// The device buffers of one request.
+#[derive(Debug, Default)]
+pub(crate) struct RequestBuffers {
+    inputs: Vec<(usize, Arc<Buffer>)>,
+    outputs: Vec<(usize, Arc<Buffer>)>,
+}
+
+impl RequestBuffers {
+    /// Output buffers are written by one execution, in one place.
+    fn add(&mut self, index: usize, direction: Direction, buffer: Arc<Buffer>) -> Result<(), String> {
+        let is_same = |(_, other): &(usize, Arc<Buffer>)| Arc::ptr_eq(other, &buffer);
+        let token = buffer.token;
+        match direction {
+            Direction::Input => self.inputs.push((index, buffer)),
+            Direction::Output if self.inputs.iter().any(is_same) => {
+                return Err(format!("device buffer {token} is an input of the same request"));
+            }
+            Direction::Output if self.outputs.iter().any(is_same) => {
+                return Err(format!(
+                    "device buffer {token} is another output of the same request"
+                ));
+            }
+            Direction::Output => self.outputs.push((index, buffer)),
+        }
+        Ok(())
+    }
+
+    /// The buffer of input `index`.
+    pub(crate) fn input(&self, index: usize) -> Option<&Buffer> {
+        self.inputs
+            .iter()
+            .find(|(at, _)| *at == index)
+            .map(|(_, buffer)| &**buffer)
+    }
+
+    /// The buffer of output `index`.
+    pub(crate) fn output(&self, index: usize) -> Option<&Buffer> {
+        self.outputs
+            .iter()
+            .find(|(at, _)| *at == index)
+            .map(|(_, buffer)| &**buffer)
+    }
+
+    /// After a failure: what was to be written holds nothing.
+    pub(crate) fn invalidate_outputs(&self) {
+        for (_, buffer) in &self.outputs {
+            buffer.set_content(None);
+        }
+    }
+}
+
+impl RequestBuffers {
+    /// The same for a request that is kept: it keeps no buffer alive.
+    pub(crate) fn downgrade(&self) -> WeakBuffers {
+        let weak = |buffers: &[(usize, Arc<Buffer>)]| {
+            buffers
+                .iter()
+                .map(|(index, buffer)| WeakBuffer {
+                    index: *index,
+                    token: buffer.token,
+                    buffer: Arc::downgrade(buffer),
+                })
+                .collect()
+        };
+        WeakBuffers {
+            inputs: weak(&self.inputs),
+            outputs: weak(&self.outputs),
+        }
+    }
+
+    /// Lets go of the buffers, but not of the memory that listed them.
+    pub(crate) fn clear(&mut self) {
+        self.inputs.clear();
+        self.outputs.clear();
+    }
+}
+
+/// The device buffers of a request that is registered with a burst. They stay the client's to free.
+#[derive(Debug, Default)]
+pub(crate) struct WeakBuffers {
+    inputs: Vec<WeakBuffer>,
+    outputs: Vec<WeakBuffer>,
+}
+
+#[derive(Debug)]
+struct WeakBuffer {
+    index: usize,
+    token: u32,
+    buffer: Weak<Buffer>,
+}
+
+impl WeakBuffer {
+    fn upgrade(&self) -> Result<(usize, Arc<Buffer>), Failure> {
+        let buffer = self.buffer.upgrade().ok_or_else(|| {
+            Failure::invalid_argument(format!(
+                "device buffer {} was freed; register the request anew",
+                self.token
+            ))
+        })?;
+        Ok((self.index, buffer))
+    }
+}
+
+impl WeakBuffers {
+    /// Puts the buffers, which must all be there still, into `buffers`.
+    pub(crate) fn upgrade_into(&self, buffers: &mut RequestBuffers) -> Result<(), Failure> {
+        buffers.clear();
+        for input in &self.inputs {
+            buffers.inputs.push(input.upgrade()?);
+        }
+        for output in &self.outputs {
+            buffers.outputs.push(output.upgrade()?);
+        }
+        Ok(())
+    }
+
+    /// After a failure: what was to be written holds nothing.
+    pub(crate) fn invalidate_outputs(&self) {
+        for buffer in self.outputs.iter().filter_map(|output| output.buffer.upgrade()) {
+            buffer.set_content(None);
+        }
+    }
+}
+
+fn check_roles(
+    models: &[Arc<Prepared>],
+    input_roles: &[BufferRole],
+    output_roles: &[BufferRole],
+) -> Result<Vec<Role>, Failure> {
+    if models.is_empty() {
+        return Err(Failure::invalid_argument(
+            "a device buffer needs a prepared model",
+        ));
+    }
+    if input_roles.is_empty() && output_roles.is_empty() {
+        return Err(Failure::invalid_argument("a device buffer needs a role"));
+    }
+    let inputs = input_roles.iter().map(|role| (Direction::Input, role));
+    let outputs = output_roles.iter().map(|role| (Direction::Output, role));
+    let mut roles: Vec<Role> = Vec::new();
+    for (direction, role) in inputs.chain(outputs) {
+        let model = models.get(role.model_index as usize).ok_or_else(|| {
+            Failure::invalid_argument(format!(
+                "a role names model {}, {} were given",
+                role.model_index,
+                models.len()
+            ))
+        })?;
+        let index = role.io_index as usize;
+        if operand_of(model, index, direction).is_none() {
+            return Err(Failure::invalid_argument(format!(
+                "model {} has no {direction} {index}",
+                role.model_index
+            )));
+        }
+        // Written so that a frequency that is no number is refused too.
+        let is_frequency = role.frequency > 0.0 && role.frequency <= 1.0;
+        if !is_frequency {
+            return Err(Failure::invalid_argument(format!(
+                "frequency {} of a role must be above 0 and at most 1",
+                role.frequency
+            )));
+        }
+        if roles.iter().any(|other| other.is(model, index, direction)) {
+            return Err(Failure::invalid_argument(format!(
+                "{direction} {index} is named twice"
+            )));
+        }
+        roles.push(Role {
+            model: Arc::clone(model),
+            index,
+            direction,
+        });
+    }
+    Ok(roles)
+}
+
+fn operand_of(model: &Prepared, index: usize, direction: Direction) -> Option<&Operand> {
+    let main = &model.model().model().main;
+    let indexes = match direction {
+        Direction::Input => &main.input_indexes,
+        Direction::Output => &main.output_indexes,
+    };
+    main.operands.get(*indexes.get(index)? as usize)
+}
+
+/// What two operands must have in common to share a buffer, besides their dimensions.
+fn kind(operand: &Operand) -> (OperandType, u32, i32, &ExtraParams) {
+    (
+        operand.operand_type,
+        operand.scale.to_bits(),
+        operand.zero_point,
+        &operand.extra_params,
+    )
+}
+
+/// The operand that all roles agree on, and the dimensions they have together.
+fn common_operand<'a>(roles: &'a [Role], dimensions: &[u32]) -> Result<(&'a Operand, Shape), Failure> {
+    let invalid = |error: nnhal::hal::ShapeError| Failure::invalid_argument(error.to_string());
+    let mut common: Option<&Operand> = None;
+    let mut shape = Shape::new(dimensions).map_err(invalid)?;
+    for role in roles {
+        let Some(operand) = operand_of(&role.model, role.index, role.direction) else {
+            continue;
+        };
+        if common.is_some_and(|common| kind(common) != kind(operand)) {
+            return Err(Failure::invalid_argument(
+                "the roles of a device buffer differ in type, scale, zero point or extra parameters",
+            ));
+        }
+        let is_scalar = operand.operand_type.is_scalar();
+        if is_scalar && !dimensions.is_empty() {
+            return Err(Failure::invalid_argument(
+                "a device buffer for a scalar has no dimensions",
+            ));
+        }
+        let own = Shape::new(&operand.dimensions).map_err(invalid)?;
+        shape = shape.combine(&own).ok_or_else(|| {
+            Failure::invalid_argument(format!(
+                "dimensions {own:?} of {} {} contradict {shape:?}",
+                role.direction, role.index
+            ))
+        })?;
+        common = Some(operand);
+    }
+    let operand = common.ok_or_else(|| Failure::invalid_argument("a device buffer needs a role"))?;
+    Ok((operand, shape))
+}
