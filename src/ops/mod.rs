@@ -7,18 +7,26 @@
 //!
 //! Nothing here computes: the kernels are the device's.
 
+pub mod channel_shuffle;
 pub mod context;
 pub mod convolution;
 pub mod depthwise_convolution;
 pub mod filters;
 pub mod grouped_convolution;
 pub mod lsh_projection;
+pub mod lstm;
+pub mod lstm_cell;
 pub mod padding;
 pub mod pooling;
+pub mod recurrent;
 pub mod reduction;
+pub mod resize;
+pub mod rnn;
 pub mod shapes;
 pub mod signature;
 pub mod slice;
+pub mod space_batch;
+pub mod space_depth;
 pub mod transpose;
 pub mod transpose_convolution;
 pub mod windows;
@@ -33,8 +41,6 @@ mod fully_connected;
 mod gather;
 mod logical;
 mod lookup;
-pub mod lstm;
-pub mod lstm_cell;
 mod normalization;
 mod pad;
 mod prelu;
@@ -42,9 +48,7 @@ mod quantization;
 pub mod quantized_16bit_lstm;
 pub mod quantized_lstm;
 mod random;
-pub mod recurrent;
 mod reshape;
-pub mod rnn;
 mod select;
 mod softmax;
 mod split;
@@ -106,6 +110,7 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     activation::ENTRIES,
     arg::ENTRIES,
     arithmetic::ENTRIES,
+    channel_shuffle::ENTRIES,
     comparison::ENTRIES,
     concatenation::ENTRIES,
     convolution::ENTRIES,
@@ -128,10 +133,13 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     random::ENTRIES,
     reduction::ENTRIES,
     reshape::ENTRIES,
+    resize::ENTRIES,
     rnn::ENTRIES,
     select::ENTRIES,
     slice::ENTRIES,
     softmax::ENTRIES,
+    space_batch::ENTRIES,
+    space_depth::ENTRIES,
     split::ENTRIES,
     svdf::ENTRIES,
     tile::ENTRIES,

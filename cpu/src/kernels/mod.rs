@@ -8,6 +8,7 @@ mod arg;
 mod arithmetic;
 mod blocks;
 mod broadcast;
+mod channel_shuffle;
 mod comparison;
 mod concatenation;
 mod convolution;
@@ -40,10 +41,13 @@ mod random;
 mod recurrent;
 mod reduction;
 mod reshape;
+mod resize;
 mod rnn;
 mod select;
 mod slice;
 mod softmax;
+mod space_batch;
+mod space_depth;
 mod split;
 mod svdf;
 #[cfg(test)]
@@ -63,6 +67,7 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     activation::KERNELS,
     arg::KERNELS,
     arithmetic::KERNELS,
+    channel_shuffle::KERNELS,
     comparison::KERNELS,
     concatenation::KERNELS,
     convolution::KERNELS,
@@ -84,10 +89,13 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     random::KERNELS,
     reduction::KERNELS,
     reshape::KERNELS,
+    resize::KERNELS,
     rnn::KERNELS,
     select::KERNELS,
     slice::KERNELS,
     softmax::KERNELS,
+    space_batch::KERNELS,
+    space_depth::KERNELS,
     split::KERNELS,
     svdf::KERNELS,
     tile::KERNELS,
