@@ -7,12 +7,18 @@
 //!
 //! Nothing here computes: the kernels are the device's.
 
+pub mod bbox_transform;
+pub mod box_with_nms_limit;
+pub mod boxes;
 pub mod channel_shuffle;
 pub mod context;
 pub mod convolution;
 pub mod depthwise_convolution;
+pub mod detection_postprocessing;
 pub mod filters;
+pub mod generate_proposals;
 pub mod grouped_convolution;
+pub mod heatmap;
 pub mod lsh_projection;
 pub mod lstm;
 pub mod lstm_cell;
@@ -22,6 +28,7 @@ pub mod recurrent;
 pub mod reduction;
 pub mod resize;
 pub mod rnn;
+pub mod roi;
 pub mod shapes;
 pub mod signature;
 pub mod slice;
@@ -110,15 +117,20 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     activation::ENTRIES,
     arg::ENTRIES,
     arithmetic::ENTRIES,
+    bbox_transform::ENTRIES,
+    box_with_nms_limit::ENTRIES,
     channel_shuffle::ENTRIES,
     comparison::ENTRIES,
     concatenation::ENTRIES,
     convolution::ENTRIES,
     depthwise_convolution::ENTRIES,
+    detection_postprocessing::ENTRIES,
     fill::ENTRIES,
     fully_connected::ENTRIES,
     gather::ENTRIES,
+    generate_proposals::ENTRIES,
     grouped_convolution::ENTRIES,
+    heatmap::ENTRIES,
     logical::ENTRIES,
     lookup::ENTRIES,
     lsh_projection::ENTRIES,
@@ -135,6 +147,7 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     reshape::ENTRIES,
     resize::ENTRIES,
     rnn::ENTRIES,
+    roi::ENTRIES,
     select::ENTRIES,
     slice::ENTRIES,
     softmax::ENTRIES,

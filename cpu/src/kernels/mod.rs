@@ -6,13 +6,17 @@ mod activation;
 pub mod activation_range;
 mod arg;
 mod arithmetic;
+mod bbox_transform;
 mod blocks;
+mod box_with_nms_limit;
+mod boxes;
 mod broadcast;
 mod channel_shuffle;
 mod comparison;
 mod concatenation;
 mod convolution;
 mod depthwise_convolution;
+mod detection_postprocessing;
 pub mod element;
 mod fill;
 mod filters;
@@ -21,6 +25,8 @@ pub mod fixed_point;
 pub mod fixed_point_functions;
 mod fully_connected;
 mod gather;
+mod generate_proposals;
+mod heatmap;
 mod image;
 pub(crate) mod layer;
 mod logical;
@@ -43,6 +49,7 @@ mod reduction;
 mod reshape;
 mod resize;
 mod rnn;
+mod roi;
 mod select;
 mod slice;
 mod softmax;
@@ -67,14 +74,19 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     activation::KERNELS,
     arg::KERNELS,
     arithmetic::KERNELS,
+    bbox_transform::KERNELS,
+    box_with_nms_limit::KERNELS,
     channel_shuffle::KERNELS,
     comparison::KERNELS,
     concatenation::KERNELS,
     convolution::KERNELS,
     depthwise_convolution::KERNELS,
+    detection_postprocessing::KERNELS,
     fill::KERNELS,
     fully_connected::KERNELS,
     gather::KERNELS,
+    generate_proposals::KERNELS,
+    heatmap::KERNELS,
     logical::KERNELS,
     lookup::KERNELS,
     lsh_projection::KERNELS,
@@ -91,6 +103,7 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     reshape::KERNELS,
     resize::KERNELS,
     rnn::KERNELS,
+    roi::KERNELS,
     select::KERNELS,
     slice::KERNELS,
     softmax::KERNELS,

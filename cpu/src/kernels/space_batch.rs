@@ -105,6 +105,9 @@ fn collect<T: bytemuck::Pod>(
     // Places beyond the last pixel would have nothing to copy.
     for in_row in (0..height).take(output.height.saturating_mul(height) as usize) {
         let rows = Inside::new(input.height, height, top, in_row);
+        if rows.count == 0 {
+            continue;
+        }
         for in_column in 0..width {
             let columns = Inside::new(input.width, width, left, in_column);
             let extents = [input.batch, rows.count, columns.count, input.channels];
@@ -167,7 +170,7 @@ mod tests {
             ([3, 1], [0; 4]),
             ([1, 1], [-1, 1, 0, 0]),
             ([1, 1], [i32::MAX, i32::MAX, 0, 0]),
-            ([i32::MAX, 2], [i32::MAX - 2, 0, 0, 0]),
+            ([i32::MAX, 4], [i32::MAX - 2, 0, 0, 2]),
         ] {
             let outcome = space_to_batch(&block, &paddings);
             assert!(outcome.is_err(), "{block:?} {paddings:?} {outcome:?}");
