@@ -74,7 +74,7 @@ pub(crate) struct RunArguments {
     /// rules allow.
     #[arg(long, value_name = "F.npy")]
     pub(crate) expect: Vec<PathBuf>,
-    /// The device; by default the first that supports the model.
+    /// The device; by default the one that is fastest by its own account.
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
     /// How requests reach the model.
@@ -96,7 +96,7 @@ pub(crate) struct VtsArguments {
     /// The folder of the corpus.
     #[arg(long, value_name = "DIR")]
     pub(crate) corpus: PathBuf,
-    /// The device; by default the first.
+    /// The device; by default the one that is fastest by its own account.
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
     /// How requests reach the model; by default through the driver.

@@ -15,7 +15,7 @@ use crate::device::{DeviceOptions, DeviceRegistry};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The devices to serve, by name; empty for the first one that the binary knows. Read at the start only.
+    /// The devices to serve, by name; empty for those that the binary serves by default. Read at the start only.
     pub devices: Vec<String>,
     /// Where to publish the sockets; empty for [`nnhal::wire::directory::runtime_dir`]. Read at the start only.
     pub runtime_dir: PathBuf,
@@ -245,7 +245,7 @@ impl Settings {
     /// [`SettingsError`].
     pub fn check(&mut self, registry: &DeviceRegistry) -> Result<(), SettingsError> {
         if self.devices.is_empty() {
-            self.devices.extend(registry.names().next().map(str::to_owned));
+            self.devices.extend(registry.default_names().map(str::to_owned));
         }
         self.devices.dedup();
         for name in self.devices.iter().chain(self.device.keys()) {
@@ -304,9 +304,9 @@ mod tests {
     }
 
     #[test]
-    fn empty_file_gives_the_defaults_and_the_first_device() {
+    fn empty_file_gives_the_defaults_and_the_default_devices() {
         let settings = read("").unwrap();
-        assert_eq!(settings.devices, ["nnhal-reference"]);
+        assert_eq!(settings.devices, ["nnhal-reference", "nnhal-cpu"]);
         assert_eq!(settings.limits, Limits::default());
     }
 

@@ -12,6 +12,7 @@ use nnhal_tests::{DaemonOptions, TestDaemon, children_of, fds_of, is_alive, wait
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 const REFERENCE: &str = "nnhal-reference";
+const FAST: &str = "nnhal-cpu";
 
 fn start() -> (TestDaemon, Device) {
     let daemon = TestDaemon::start(EXE, &DaemonOptions::default());
@@ -344,8 +345,9 @@ fn private_driver_is_started_and_leaves_nothing_behind() {
         .driver(EXE, Vec::<String>::new())
         .open()
         .unwrap();
-    assert_eq!(devices.names().unwrap(), [REFERENCE]);
+    assert_eq!(devices.names().unwrap(), [FAST, REFERENCE]);
     let device = devices.fastest().unwrap();
+    assert_eq!(device.name(), FAST);
     assert!(device.is_private());
     let (worker, supervisor) = (device.worker().pid, device.supervisor().pid);
     assert!(children_of(std::process::id()).contains(&supervisor));

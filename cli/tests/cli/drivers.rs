@@ -1,7 +1,8 @@
 //! The command as a driver, and drivers that are not as they should be.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -14,13 +15,14 @@ use nnhal::wire::handshake::{self, Refusal, Versions};
 struct Driver(Child);
 
 impl Driver {
-    fn start(here: &Surroundings) -> Driver {
+    /// A driver in this directory, which it takes away at its end.
+    fn start(here: &Surroundings, runtime_dir: &Path) -> Driver {
         let mut child = here
             .command(arguments(&[
                 &"driver",
                 &"--private",
                 &"--runtime-dir",
-                &here.path(),
+                &runtime_dir,
                 &"--device",
                 &"nnhal-reference",
             ]))
@@ -42,6 +44,13 @@ impl Driver {
     }
 }
 
+/// A directory that only drivers use.
+fn runtime_dir(here: &Surroundings) -> PathBuf {
+    let path = here.path().join("drivers");
+    std::fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+    path
+}
+
 /// Runs the command with drivers looked for in the test's own folder only.
 fn run_in(here: &Surroundings, runtime_dir: &Path, parts: &[&str]) -> Outcome {
     let output = here
@@ -55,50 +64,48 @@ fn run_in(here: &Surroundings, runtime_dir: &Path, parts: &[&str]) -> Outcome {
 #[test]
 fn driver_that_runs_is_listed_used_and_left_running() {
     let here = Surroundings::new();
-    let driver = Driver::start(&here);
-    let devices = run_in(&here, here.path(), &["devices", "--json"])
+    let runtime_dir = runtime_dir(&here);
+    let driver = Driver::start(&here, &runtime_dir);
+    let devices = run_in(&here, &runtime_dir, &["devices", "--json"])
         .succeeds()
         .json();
     assert_eq!(devices[0]["name"], "nnhal-reference", "{devices}");
     assert_eq!(devices.as_array().unwrap().len(), 1, "{devices}");
-    let text = run_in(&here, here.path(), &["devices"]).succeeds().stdout;
+    let text = run_in(&here, &runtime_dir, &["devices"]).succeeds().stdout;
     assert!(text.starts_with("nnhal-reference  CPU  HAL 1.3"), "{text}");
     let model = digits("digits_int8.tflite");
     let run = ["run", model.to_str().unwrap(), "--json"];
-    let report = run_in(&here, here.path(), &run).succeeds().json();
+    let report = run_in(&here, &runtime_dir, &run).succeeds().json();
     assert_eq!(report["processes"]["supervisor"], driver.0.id());
     assert_eq!(driver.end(), Some(0));
-    let left = std::fs::read_dir(here.path()).unwrap();
-    let sockets = left.filter(|entry| {
-        entry
-            .as_ref()
-            .unwrap()
-            .path()
-            .extension()
-            .is_some_and(|extension| extension == "sock")
-    });
-    assert_eq!(sockets.count(), 0);
+    assert!(!runtime_dir.exists(), "the private driver left its directory");
 }
 
 #[test]
 fn private_driver_is_started_when_none_runs() {
     let here = Surroundings::new();
     let devices = here.run(["devices", "--json"]).succeeds().json();
-    let mut names = devices.as_array().unwrap().iter().map(|device| &device["name"]);
-    assert!(names.any(|name| name == "nnhal-reference"), "{devices}");
+    let names: Vec<&str> = devices
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|device| device["name"].as_str())
+        .collect();
+    assert_eq!(names, ["nnhal-cpu", "nnhal-reference"]);
 }
 
 #[test]
 fn unknown_device_is_named_with_those_that_there_are() {
     let here = Surroundings::new();
     let model = digits("digits_int8.tflite");
-    let driver = Driver::start(&here);
+    let runtime_dir = runtime_dir(&here);
+    let driver = Driver::start(&here, &runtime_dir);
     let run = ["run", model.to_str().unwrap(), "--device", "ACME-npu"];
-    run_in(&here, here.path(), &run).fails_saying(&["ACME-npu", "nnhal-reference"]);
+    run_in(&here, &runtime_dir, &run).fails_saying(&["ACME-npu", "nnhal-reference"]);
     let vts = ["vts", "--corpus", ".", "--device", "ACME-npu"];
     std::fs::create_dir(here.path().join("V1_0")).unwrap();
     here.file("V1_0/empty.json", b"{}");
-    run_in(&here, here.path(), &vts).fails_saying(&["ACME-npu"]);
+    run_in(&here, &runtime_dir, &vts).fails_saying(&["ACME-npu"]);
     assert_eq!(driver.end(), Some(0));
     // Without a driver that runs, the private one is asked.
     here.run(run).fails_saying(&["ACME-npu"]);
@@ -119,18 +126,19 @@ fn unusable_runtime_directory_is_named() {
 #[test]
 fn socket_left_behind_is_no_device_and_in_nobodys_way() {
     let here = Surroundings::new();
-    let path = here.path().join("nnhal-reference.sock");
+    let runtime_dir = runtime_dir(&here);
+    let path = runtime_dir.join("nnhal-reference.sock");
     drop(Listener::bind(&path).unwrap());
     assert!(path.exists(), "a listener leaves its socket behind");
-    let devices = run_in(&here, here.path(), &["devices", "--json"])
+    let devices = run_in(&here, &runtime_dir, &["devices", "--json"])
         .succeeds()
         .json();
     assert_eq!(devices.as_array().unwrap().len(), 0, "{devices}");
     let model = digits("digits_int8.tflite");
     let run = ["run", model.to_str().unwrap(), "--device", "nnhal-reference"];
-    run_in(&here, here.path(), &run).fails_saying(&["nnhal-reference.sock", "nobody listens"]);
-    let driver = Driver::start(&here);
-    run_in(&here, here.path(), &run).succeeds();
+    run_in(&here, &runtime_dir, &run).fails_saying(&["nnhal-reference.sock", "nobody listens"]);
+    let driver = Driver::start(&here, &runtime_dir);
+    run_in(&here, &runtime_dir, &run).succeeds();
     assert_eq!(driver.end(), Some(0));
 }
 

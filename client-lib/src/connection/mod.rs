@@ -10,7 +10,7 @@ mod death;
 mod open;
 mod receive;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 mod watcher;
 
 use std::os::fd::{BorrowedFd, OwnedFd};

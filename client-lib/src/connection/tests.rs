@@ -57,25 +57,21 @@ fn welcome(has_pidfd: bool) -> Welcome {
 }
 
 /// The worker's end.
-pub(crate) struct Worker {
+struct Worker {
     socket: socket::Connection,
     inbox: Inbox,
 }
 
 impl Worker {
     fn receive(&mut self) -> Envelope {
-        self.receive_with_fds().0
-    }
-
-    pub(crate) fn receive_with_fds(&mut self) -> (Envelope, Vec<OwnedFd>) {
-        self.inbox.receive(&self.socket, soon()).unwrap()
+        self.inbox.receive(&self.socket, soon()).unwrap().0
     }
 
     fn send(&self, message: &Message) {
         wire::send(&self.socket, message, &[], soon()).unwrap();
     }
 
-    pub(crate) fn reply(&self, id: u64, reply: Reply) {
+    fn reply(&self, id: u64, reply: Reply) {
         self.send(&Message::Reply {
             id,
             result: Ok(reply),
@@ -96,7 +92,7 @@ impl Worker {
 }
 
 /// Connects to a worker that does `work`.
-pub(crate) fn connect<'scope, T: Send + 'scope>(
+fn connect<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce(Worker) -> T + Send + 'scope,
 ) -> (Arc<Connection>, ScopedJoinHandle<'scope, T>) {

@@ -32,9 +32,9 @@
 //! - **Failures** are a HAL status and a text that tells a person what was wrong, where, and what would be right.
 
 mod control;
+pub mod cpu;
 pub mod empty;
 mod memory;
-pub mod reference;
 mod registry;
 
 use std::fmt::Debug;

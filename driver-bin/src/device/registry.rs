@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nnhal::hal::DeviceInfo;
 use nnhal::wire::Failure;
 
-use super::{Device, empty, reference};
+use super::{Device, cpu, empty};
 
 /// What the settings say to devices: the table `[device.NAME]` of the settings file, as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -33,18 +33,21 @@ pub struct DeviceEntry {
     pub name: &'static str,
     /// Makes it.
     pub create: CreateDevice,
+    /// Whether a driver whose settings name no devices serves it.
+    pub by_default: bool,
 }
 
 impl fmt::Debug for DeviceEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeviceEntry")
             .field("name", &self.name)
+            .field("by_default", &self.by_default)
             .finish_non_exhaustive()
     }
 }
 
-/// The devices that a driver binary knows. Which of them it serves is for its settings to say; the first one by
-/// default.
+/// The devices that a driver binary knows. Which of them it serves is for its settings to say; by default those that
+/// are registered so.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceRegistry {
     entries: Vec<DeviceEntry>,
@@ -57,17 +60,24 @@ impl DeviceRegistry {
         DeviceRegistry::default()
     }
 
-    /// The devices of this library: `nnhal-reference`, and `nnhal-empty` for tests.
+    /// The devices of this library: `nnhal-reference`, `nnhal-cpu`, and `nnhal-empty` for tests.
     #[must_use]
     pub fn of_nnhal() -> DeviceRegistry {
         DeviceRegistry::new()
             .with(DeviceEntry {
-                name: reference::NAME,
-                create: reference::create,
+                name: cpu::REFERENCE,
+                create: cpu::create_reference,
+                by_default: true,
+            })
+            .with(DeviceEntry {
+                name: cpu::FAST,
+                create: cpu::create_fast,
+                by_default: true,
             })
             .with(DeviceEntry {
                 name: empty::NAME,
                 create: empty::create,
+                by_default: false,
             })
     }
 
@@ -98,9 +108,15 @@ impl DeviceRegistry {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
-    /// The names of all devices, the default first.
+    /// The names of all devices.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.entries.iter().map(|entry| entry.name)
+    }
+
+    /// The names of the devices that are served by default.
+    pub fn default_names(&self) -> impl Iterator<Item = &'static str> {
+        let served = self.entries.iter().filter(|entry| entry.by_default);
+        served.map(|entry| entry.name)
     }
 }
 
@@ -123,8 +139,9 @@ mod tests {
     #[should_panic(expected = "registered twice")]
     fn device_registered_twice_is_a_mistake() {
         let entry = DeviceEntry {
-            name: reference::NAME,
-            create: reference::create,
+            name: cpu::REFERENCE,
+            create: cpu::create_reference,
+            by_default: true,
         };
         let _ = DeviceRegistry::of_nnhal().with(entry);
     }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use nnhal::burst::{
-    self, MAX_REGISTERED, RequestBody, RequestHeader, RequestPacket, decode_request, encode_failure,
-    encode_success,
+    self, RequestBody, RequestHeader, RequestPacket, decode_request, encode_failure, encode_success,
 };
 use nnhal::fmq::{ChannelEnd, Packet, ReceiveError, SendError};
 use nnhal::hal::{ErrorStatus, MeasureTiming, OutputShape, Timing};
@@ -17,6 +16,9 @@ use crate::worker::client::Client;
 use crate::worker::memory::{Memories, Memory};
 use crate::worker::prepared::Prepared;
 use crate::worker::run::{Context, Run, RunLimits};
+
+/// Most registered requests of one burst.
+const MAX_LAYOUTS: u16 = 1024;
 
 /// What the thread of a burst owns.
 pub(super) struct Server {
@@ -152,10 +154,10 @@ impl Server {
     }
 
     fn register(&mut self, number: u16) -> Result<(), Failure> {
-        if number >= MAX_REGISTERED {
+        if number >= MAX_LAYOUTS {
             return Err(Failure::invalid_argument(format!(
                 "{number} is no number for a registered request; 0 to {} are",
-                MAX_REGISTERED - 1
+                MAX_LAYOUTS - 1
             )));
         }
         let mut layout = Box::new(Layout::default());

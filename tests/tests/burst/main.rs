@@ -1,5 +1,0 @@
-//! Bursts against the real daemon.
-
-mod common;
-mod deaths;
-mod results;
