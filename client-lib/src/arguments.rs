@@ -293,6 +293,12 @@ impl Arguments {
             })
     }
 
+    /// Sizes of the inputs, `None` for those that are left out, and of the outputs, in bytes.
+    pub(crate) fn sizes(&self) -> (Vec<Option<usize>>, Vec<Option<usize>>) {
+        let of = |places: &[Place]| places.iter().map(Place::length).collect();
+        (of(&self.inputs), of(&self.outputs))
+    }
+
     /// Copies inputs of this layout in.
     pub(crate) fn write_all(&mut self, inputs: &[Input<'_>]) -> Result<()> {
         for (input, place) in inputs.iter().zip(&self.inputs) {
@@ -303,18 +309,37 @@ impl Arguments {
         Ok(())
     }
 
+    /// Copies inputs of this layout behind each other.
+    #[inline]
+    pub(crate) fn pack(inputs: &[Input<'_>], packed: &mut Vec<u8>) {
+        packed.clear();
+        inputs
+            .iter()
+            .filter_map(|input| input.bytes)
+            .for_each(|bytes| packed.extend_from_slice(bytes));
+    }
+
+    /// Copies outputs of this layout, which lie behind each other, out, as far as they were written. `packed` holds
+    /// at least as many bytes as there is room for.
+    #[inline]
+    pub(crate) fn unpack(&self, packed: &[u8], completed: &Completed, outputs: &mut [Output<'_>]) {
+        let mut rest = packed;
+        for (index, (output, place)) in outputs.iter_mut().zip(&self.outputs).enumerate() {
+            let room = output.bytes.len();
+            let Some((bytes, after)) = rest.split_at_checked(room) else {
+                return;
+            };
+            let length = place.written(completed, index, room);
+            output.bytes[..length].copy_from_slice(&bytes[..length]);
+            rest = after;
+        }
+    }
+
     /// Copies outputs of this layout out, as far as they were written.
     pub(crate) fn read_all(&self, completed: &Completed, outputs: &mut [Output<'_>]) -> Result<()> {
         for (index, (output, place)) in outputs.iter_mut().zip(&self.outputs).enumerate() {
             let Some(range) = &place.range else { continue };
-            let written = completed.output_shapes.get(index).and_then(|shape| {
-                let shape = Shape::new(&shape.dimensions).ok()?;
-                shape
-                    .byte_size(place.operand_type.element_size())
-                    .ok()
-                    .filter(|&size| size > 0)
-            });
-            let length = written.map_or(output.bytes.len(), |written| written.min(output.bytes.len()));
+            let length = place.written(completed, index, output.bytes.len());
             self.memory.read_at(range.start, &mut output.bytes[..length])?;
         }
         Ok(())
@@ -322,6 +347,18 @@ impl Arguments {
 }
 
 impl Place {
+    /// How many bytes of output `index`, for which there is `room`, an execution has written.
+    fn written(&self, completed: &Completed, index: usize, room: usize) -> usize {
+        let written = completed.output_shapes.get(index).and_then(|shape| {
+            let shape = Shape::new(&shape.dimensions).ok()?;
+            shape
+                .byte_size(self.operand_type.element_size())
+                .ok()
+                .filter(|&size| size > 0)
+        });
+        written.map_or(room, |written| written.min(room))
+    }
+
     #[inline]
     fn length(&self) -> Option<usize> {
         self.range

@@ -151,7 +151,12 @@ impl Device {
             .connection
             .link()
             .launch(call, &fds, None, options.wait_deadline())?;
-        Ok(PendingPrepare::new(pending, &self.connection, Some(model)))
+        Ok(PendingPrepare::new(
+            pending,
+            &self.connection,
+            Some(model),
+            options.preference,
+        ))
     }
 
     /// HAL `prepareModelFromCache`: makes a model ready from what preparing it before has left in the files of
@@ -174,7 +179,7 @@ impl Device {
         let deadline = options.wait_deadline();
         let call = Call::PrepareModelFromCache(prepare);
         let pending = self.connection.link().launch(call, &fds, None, deadline)?;
-        PendingPrepare::new(pending, &self.connection, model).wait(deadline)
+        PendingPrepare::new(pending, &self.connection, model, options.preference).wait(deadline)
     }
 
     /// HAL `allocate`: memory of the device for the given inputs and outputs of prepared models. Roles name models by

@@ -315,6 +315,14 @@ impl Error {
         move |source| ErrorKind::System { action, source }.into()
     }
 
+    /// For `map_err` on rings in shared memory.
+    pub(crate) fn ring(action: &'static str) -> impl FnOnce(nnhal::fmq::ChannelError) -> Error {
+        move |error| match error {
+            nnhal::fmq::ChannelError::Memory(source) => Error::memory(action)(source),
+            error => Error::argument(format!("failed to {action}: {error}")),
+        }
+    }
+
     /// For `map_err` on a message that could not be sent for a reason other than the end of the connection.
     pub(crate) fn channel(call: &'static str, process: Process) -> impl FnOnce(ChannelError) -> Error {
         move |error| match error {

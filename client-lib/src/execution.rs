@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use nnhal::hal::{ErrorStatus, MeasureTiming, OutputShape, Timing};
+use nnhal::hal::{ErrorStatus, ExecutionPreference, MeasureTiming, OutputShape, Timing};
 use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::{Event, ExecutionResult, Failure};
 
@@ -226,6 +226,7 @@ pub struct PendingPrepare {
     pending: PendingCall,
     connection: Arc<Connection>,
     types: Option<crate::prepared_model::ArgumentTypes>,
+    preference: ExecutionPreference,
 }
 
 impl PendingPrepare {
@@ -233,11 +234,13 @@ impl PendingPrepare {
         pending: PendingCall,
         connection: &Arc<Connection>,
         model: Option<&crate::Model>,
+        preference: ExecutionPreference,
     ) -> PendingPrepare {
         PendingPrepare {
             pending,
             connection: Arc::clone(connection),
             types: model.map(crate::prepared_model::ArgumentTypes::of),
+            preference,
         }
     }
 
@@ -253,9 +256,12 @@ impl PendingPrepare {
     fn prepared(&mut self, event: Event) -> Result<PreparedModel> {
         let link = self.connection.link();
         match event {
-            Event::Prepared(Ok(handle)) => {
-                Ok(PreparedModel::new(&self.connection, handle, self.types.take()))
-            }
+            Event::Prepared(Ok(handle)) => Ok(PreparedModel::new(
+                &self.connection,
+                handle,
+                self.types.take(),
+                self.preference,
+            )),
             Event::Prepared(Err(failure)) => Err(link.status("PrepareModel", failure, Vec::new())),
             other => Err(link.misplaced("PrepareModel", &other)),
         }

@@ -32,6 +32,7 @@
 
 mod arguments;
 mod buffer;
+mod burst;
 mod connection;
 mod device;
 mod devices;
@@ -48,6 +49,7 @@ mod tensor;
 
 pub use arguments::{Arguments, Input, Output};
 pub use buffer::Buffer;
+pub use burst::{Burst, BurstOptions, RegisteredRequest};
 pub use device::{CacheFiles, Device, PrepareOptions};
 pub use devices::{Devices, DevicesOptions};
 pub use error::{Death, Error, ErrorKind, Process, Remedy, Result, Role};
@@ -63,6 +65,7 @@ pub use tensor::{Element, TensorType};
 
 pub use half::f16;
 pub use nnhal::fence::{Fence, FenceSource, FenceState};
+pub use nnhal::fmq::WaitSettings;
 pub use nnhal::hal::{
     BufferDesc, BufferRole, DeviceInfo, DeviceStatus, DeviceType, ErrorStatus, ExecutionPreference,
     OperandType, OperationType, OutputShape, Priority, Timing,

@@ -1,6 +1,7 @@
 //! Memory that this process shares with drivers.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use nnhal::shm::{Access, Mapping, SharedMemory, SharedSlice, ShmError};
@@ -36,6 +37,8 @@ pub struct Memory {
 
 #[derive(Debug)]
 struct Inner {
+    /// Tells memories apart, also after they are gone.
+    id: u64,
     fd: OwnedFd,
     offset: u64,
     size: u64,
@@ -113,7 +116,9 @@ impl Memory {
     }
 
     fn with(fd: OwnedFd, offset: u64, size: u64, protection: u32, name: &'static str) -> Memory {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         let inner = Inner {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
             fd,
             offset,
             size,
@@ -190,6 +195,11 @@ impl Memory {
         self.bytes()?
             .clear()
             .map_err(Error::memory("clear shared memory"))
+    }
+
+    /// Tells the memory from all others that this process ever had.
+    pub(crate) fn id(&self) -> u64 {
+        self.inner.id
     }
 
     /// The memory's bytes, mapped with the first access.

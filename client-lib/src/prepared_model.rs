@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use nnhal::fmq::WaitSettings;
+use nnhal::hal::ExecutionPreference;
 use nnhal::wire::{Call, Execute, ExecutionForm, Object, PreparedModelHandle, Reply};
 
 use crate::arguments::{Arguments, Input, Output};
@@ -27,6 +29,7 @@ struct Inner {
     connection: Arc<Connection>,
     handle: PreparedModelHandle,
     types: Option<ArgumentTypes>,
+    preference: ExecutionPreference,
     /// Arguments that [`PreparedModel::run`] does not use at this moment.
     spare: Mutex<Vec<Arguments>>,
 }
@@ -52,6 +55,7 @@ impl PreparedModel {
         connection: &Arc<Connection>,
         handle: PreparedModelHandle,
         types: Option<ArgumentTypes>,
+        preference: ExecutionPreference,
     ) -> PreparedModel {
         let connection = Arc::clone(connection);
         PreparedModel {
@@ -59,6 +63,7 @@ impl PreparedModel {
                 connection,
                 handle,
                 types,
+                preference,
                 spare: Mutex::default(),
             }),
         }
@@ -157,6 +162,14 @@ impl PreparedModel {
 
     pub(crate) fn link(&self) -> &Arc<Link> {
         self.inner.connection.link()
+    }
+
+    /// How bursts wait unless they are told: without polling where energy counts most.
+    pub(crate) fn wait_settings(&self) -> WaitSettings {
+        match self.inner.preference {
+            ExecutionPreference::LowPower => WaitSettings::Sleep,
+            _ => WaitSettings::default(),
+        }
     }
 
     pub(crate) fn connection(&self) -> &Arc<Connection> {

@@ -24,6 +24,9 @@ mod bytes;
 mod request;
 mod result;
 
+/// Most requests that can be registered with one burst: numbers from 0 to one less.
+pub const MAX_REGISTERED: u16 = 1024;
+
 pub use bytes::PacketError;
 pub use request::{
     FIRE_INLINE_BYTES, Pool, RequestBody, RequestHeader, RequestPacket, claimed_sequence, decode_request,

@@ -135,6 +135,15 @@ impl OperandType {
         self == OperandType::OEM || self == OperandType::TENSOR_OEM_BYTE
     }
 
+    /// Whether values are 16-bit integers with a scale.
+    #[must_use]
+    pub fn is_quant16(self) -> bool {
+        matches!(
+            self,
+            OperandType::TENSOR_QUANT16_SYMM | OperandType::TENSOR_QUANT16_ASYMM
+        )
+    }
+
     /// Whether values are integers with a scale for the whole tensor.
     #[must_use]
     pub fn is_quantized_per_tensor(self) -> bool {

@@ -7,18 +7,33 @@
 //!
 //! Nothing here computes: the kernels are the device's.
 
+pub mod bbox_transform;
+pub mod box_with_nms_limit;
+pub mod boxes;
+pub mod channel_shuffle;
 pub mod context;
 pub mod convolution;
 pub mod depthwise_convolution;
+pub mod detection_postprocessing;
 pub mod filters;
+pub mod generate_proposals;
 pub mod grouped_convolution;
+pub mod heatmap;
 pub mod lsh_projection;
+pub mod lstm;
+pub mod lstm_cell;
 pub mod padding;
 pub mod pooling;
+pub mod recurrent;
 pub mod reduction;
+pub mod resize;
+pub mod rnn;
+pub mod roi;
 pub mod shapes;
 pub mod signature;
 pub mod slice;
+pub mod space_batch;
+pub mod space_depth;
 pub mod transpose;
 pub mod transpose_convolution;
 pub mod windows;
@@ -33,8 +48,6 @@ mod fully_connected;
 mod gather;
 mod logical;
 mod lookup;
-pub mod lstm;
-pub mod lstm_cell;
 mod normalization;
 mod pad;
 mod prelu;
@@ -42,9 +55,7 @@ mod quantization;
 pub mod quantized_16bit_lstm;
 pub mod quantized_lstm;
 mod random;
-pub mod recurrent;
 mod reshape;
-pub mod rnn;
 mod select;
 mod softmax;
 mod split;
@@ -106,14 +117,20 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     activation::ENTRIES,
     arg::ENTRIES,
     arithmetic::ENTRIES,
+    bbox_transform::ENTRIES,
+    box_with_nms_limit::ENTRIES,
+    channel_shuffle::ENTRIES,
     comparison::ENTRIES,
     concatenation::ENTRIES,
     convolution::ENTRIES,
     depthwise_convolution::ENTRIES,
+    detection_postprocessing::ENTRIES,
     fill::ENTRIES,
     fully_connected::ENTRIES,
     gather::ENTRIES,
+    generate_proposals::ENTRIES,
     grouped_convolution::ENTRIES,
+    heatmap::ENTRIES,
     logical::ENTRIES,
     lookup::ENTRIES,
     lsh_projection::ENTRIES,
@@ -128,10 +145,14 @@ pub const FAMILIES: &[&[OperationEntry]] = &[
     random::ENTRIES,
     reduction::ENTRIES,
     reshape::ENTRIES,
+    resize::ENTRIES,
     rnn::ENTRIES,
+    roi::ENTRIES,
     select::ENTRIES,
     slice::ENTRIES,
     softmax::ENTRIES,
+    space_batch::ENTRIES,
+    space_depth::ENTRIES,
     split::ENTRIES,
     svdf::ENTRIES,
     tile::ENTRIES,

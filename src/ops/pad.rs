@@ -57,7 +57,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
 ];
 
 /// Before 1.2 the HAL does not say what fills a quantised tensor; only with zero point 0 there is no choice.
-fn zero_means_zero(context: &dyn OperationContext) -> Result<(), OpError> {
+pub(super) fn zero_means_zero(context: &dyn OperationContext) -> Result<(), OpError> {
     let zero_point = context.required(0)?.operand.zero_point;
     if zero_point == 0 {
         return Ok(());

@@ -149,7 +149,7 @@ fn sigterm_ends_the_driver_with_all_its_workers_and_files() {
     assert!(workers.iter().all(|&pid| !is_alive(pid)));
     assert!(
         !daemon.runtime_dir().exists(),
-        "the private driver left its directory"
+        "a private driver's directory goes with it"
     );
 }
 

@@ -10,7 +10,7 @@ mod death;
 mod open;
 mod receive;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod watcher;
 
 use std::os::fd::{BorrowedFd, OwnedFd};

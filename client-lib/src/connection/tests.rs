@@ -57,21 +57,25 @@ fn welcome(has_pidfd: bool) -> Welcome {
 }
 
 /// The worker's end.
-struct Worker {
+pub(crate) struct Worker {
     socket: socket::Connection,
     inbox: Inbox,
 }
 
 impl Worker {
     fn receive(&mut self) -> Envelope {
-        self.inbox.receive(&self.socket, soon()).unwrap().0
+        self.receive_with_fds().0
+    }
+
+    pub(crate) fn receive_with_fds(&mut self) -> (Envelope, Vec<OwnedFd>) {
+        self.inbox.receive(&self.socket, soon()).unwrap()
     }
 
     fn send(&self, message: &Message) {
         wire::send(&self.socket, message, &[], soon()).unwrap();
     }
 
-    fn reply(&self, id: u64, reply: Reply) {
+    pub(crate) fn reply(&self, id: u64, reply: Reply) {
         self.send(&Message::Reply {
             id,
             result: Ok(reply),
@@ -92,7 +96,7 @@ impl Worker {
 }
 
 /// Connects to a worker that does `work`.
-fn connect<'scope, T: Send + 'scope>(
+pub(crate) fn connect<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce(Worker) -> T + Send + 'scope,
 ) -> (Arc<Connection>, ScopedJoinHandle<'scope, T>) {

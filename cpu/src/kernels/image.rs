@@ -64,6 +64,17 @@ impl Image {
         batch * self.batch_step + row * self.row_step + column * self.column_step
     }
 
+    /// How far the next batch, row, column and channel are.
+    pub(super) fn steps(&self) -> [isize; 4] {
+        [
+            self.batch_step,
+            self.row_step,
+            self.column_step,
+            self.channel_step,
+        ]
+        .map(|step| step as isize)
+    }
+
     /// Whether the channels of a pixel, and the pixels of a row, follow one another.
     fn interleaved(&self) -> bool {
         self.channel_step == 1 && self.column_step == self.channels

@@ -6,12 +6,17 @@ mod activation;
 pub mod activation_range;
 mod arg;
 mod arithmetic;
+mod bbox_transform;
 mod blocks;
+mod box_with_nms_limit;
+mod boxes;
 mod broadcast;
+mod channel_shuffle;
 mod comparison;
 mod concatenation;
 mod convolution;
 mod depthwise_convolution;
+mod detection_postprocessing;
 pub mod element;
 mod fill;
 mod filters;
@@ -20,6 +25,8 @@ pub mod fixed_point;
 pub mod fixed_point_functions;
 mod fully_connected;
 mod gather;
+mod generate_proposals;
+mod heatmap;
 mod image;
 pub(crate) mod layer;
 mod logical;
@@ -40,10 +47,14 @@ mod random;
 mod recurrent;
 mod reduction;
 mod reshape;
+mod resize;
 mod rnn;
+mod roi;
 mod select;
 mod slice;
 mod softmax;
+mod space_batch;
+mod space_depth;
 mod split;
 mod svdf;
 #[cfg(test)]
@@ -63,13 +74,19 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     activation::KERNELS,
     arg::KERNELS,
     arithmetic::KERNELS,
+    bbox_transform::KERNELS,
+    box_with_nms_limit::KERNELS,
+    channel_shuffle::KERNELS,
     comparison::KERNELS,
     concatenation::KERNELS,
     convolution::KERNELS,
     depthwise_convolution::KERNELS,
+    detection_postprocessing::KERNELS,
     fill::KERNELS,
     fully_connected::KERNELS,
     gather::KERNELS,
+    generate_proposals::KERNELS,
+    heatmap::KERNELS,
     logical::KERNELS,
     lookup::KERNELS,
     lsh_projection::KERNELS,
@@ -84,10 +101,14 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     random::KERNELS,
     reduction::KERNELS,
     reshape::KERNELS,
+    resize::KERNELS,
     rnn::KERNELS,
+    roi::KERNELS,
     select::KERNELS,
     slice::KERNELS,
     softmax::KERNELS,
+    space_batch::KERNELS,
+    space_depth::KERNELS,
     split::KERNELS,
     svdf::KERNELS,
     tile::KERNELS,

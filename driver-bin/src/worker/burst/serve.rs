@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use nnhal::burst::{
-    self, RequestBody, RequestHeader, RequestPacket, decode_request, encode_failure, encode_success,
+    self, MAX_REGISTERED, RequestBody, RequestHeader, RequestPacket, decode_request, encode_failure,
+    encode_success,
 };
 use nnhal::fmq::{ChannelEnd, Packet, ReceiveError, SendError};
 use nnhal::hal::{ErrorStatus, MeasureTiming, OutputShape, Timing};
@@ -16,9 +17,6 @@ use crate::worker::client::Client;
 use crate::worker::memory::{Memories, Memory};
 use crate::worker::prepared::Prepared;
 use crate::worker::run::{Context, Run, RunLimits};
-
-/// Most registered requests of one burst.
-const MAX_LAYOUTS: u16 = 1024;
 
 /// What the thread of a burst owns.
 pub(super) struct Server {
@@ -154,10 +152,10 @@ impl Server {
     }
 
     fn register(&mut self, number: u16) -> Result<(), Failure> {
-        if number >= MAX_LAYOUTS {
+        if number >= MAX_REGISTERED {
             return Err(Failure::invalid_argument(format!(
                 "{number} is no number for a registered request; 0 to {} are",
-                MAX_LAYOUTS - 1
+                MAX_REGISTERED - 1
             )));
         }
         let mut layout = Box::new(Layout::default());

@@ -1,0 +1,240 @@
+//! Sending a packet and receiving its result.
+
+use std::sync::Arc;
+
+use nnhal::burst::{RequestHeader, ResultBody, ResultHeader, decode_result};
+use nnhal::fmq::{ChannelEnd, Consumer, Packet, Producer, ReceiveError, SendError};
+use nnhal::hal::ErrorStatus;
+use nnhal::time::Deadline;
+use nnhal::wire::{Call, ExecutionResult, Failure};
+
+use super::BurstEnd;
+use crate::device::{CALL_TIMEOUT, call_deadline};
+use crate::execution::completed;
+use crate::{Completed, Error, ErrorKind, ExecuteOptions, PreparedModel, Result};
+
+/// The name of an execution by burst in messages.
+const CALL: &str = "the burst execution";
+
+/// This process's ends of a burst's rings, with all that is used again from one packet to the next.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    model: PreparedModel,
+    /// `None` only while it is dropped.
+    rings: Option<Rings>,
+    end: Arc<BurstEnd>,
+    /// The packet to send.
+    pub(super) buffer: Vec<u8>,
+    /// The packet that was received, and what was decoded of it.
+    packet: Packet,
+    body: ResultBody,
+    sequence: u32,
+    max_packet_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Rings {
+    producer: Producer,
+    consumer: Consumer,
+}
+
+/// A result that was received.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Received {
+    /// How it ended.
+    pub(super) header: ResultHeader,
+    /// How many bytes follow in the packet.
+    rest: usize,
+}
+
+impl Exchange {
+    pub(super) fn new(model: &PreparedModel, channel: ChannelEnd, end: Arc<BurstEnd>) -> Exchange {
+        Exchange {
+            model: model.clone(),
+            packet: channel.consumer.new_packet(),
+            max_packet_bytes: channel.producer.max_packet_bytes(),
+            rings: Some(Rings {
+                producer: channel.producer,
+                consumer: channel.consumer,
+            }),
+            end,
+            buffer: Vec::new(),
+            body: ResultBody::default(),
+            sequence: 0,
+        }
+    }
+
+    pub(super) fn model(&self) -> &PreparedModel {
+        &self.model
+    }
+
+    /// The header of the next execution.
+    #[inline]
+    pub(super) fn next_header(&mut self, options: &ExecuteOptions) -> RequestHeader {
+        // 0 stands for a packet that could not be understood.
+        self.sequence = self.sequence.checked_add(1).unwrap_or(1);
+        RequestHeader {
+            sequence: self.sequence,
+            measure: options.measure,
+            deadline_ns: options.deadline.to_hal().map(|deadline| deadline.max(1)),
+        }
+    }
+
+    /// The header of a packet that executes nothing, and how to wait for its answer.
+    pub(super) fn next_header_of_message(&mut self) -> (RequestHeader, ExecuteOptions) {
+        let options = ExecuteOptions::new().wait_at_most(CALL_TIMEOUT);
+        (self.next_header(&options), options)
+    }
+
+    /// Whether the ring can hold the packet in `buffer`.
+    pub(super) fn can_carry(&self) -> bool {
+        self.buffer.len() <= self.max_packet_bytes
+    }
+
+    /// Sends what is in `buffer`, which starts with this header, and receives its result.
+    #[inline]
+    pub(super) fn send_and_receive(
+        &mut self,
+        header: &RequestHeader,
+        options: &ExecuteOptions,
+    ) -> Result<Received> {
+        self.model.link().check_process()?;
+        let deadline = options.wait_deadline();
+        let sent = match &mut self.rings {
+            Some(rings) => rings.producer.send(&self.buffer),
+            None => Err(SendError::Closed),
+        };
+        match sent {
+            Ok(()) => self.receive(header.sequence, deadline),
+            Err(error) => Err(self.not_sent(error)),
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self, sequence: u32, deadline: Deadline) -> Result<Received> {
+        loop {
+            let received = match &mut self.rings {
+                Some(rings) => rings.consumer.receive(&mut self.packet, deadline),
+                None => Err(ReceiveError::Closed),
+            };
+            if let Err(error) = received {
+                return Err(self.not_received(error));
+            }
+            let (header, rest) = match decode_result(self.packet.bytes(), &mut self.body) {
+                Ok((header, rest)) => (header, rest.len()),
+                Err(error) => return Err(self.broken(&error.to_string())),
+            };
+            let is_own = header.sequence == sequence;
+            let is_not_understood = header.sequence == 0 && header.status != ErrorStatus::None;
+            if is_own || is_not_understood {
+                self.free_cells();
+                return Ok(Received { header, rest });
+            }
+            // The result of an earlier execution, for which nobody waits any more, is passed over.
+            let is_earlier = header.sequence != 0 && sequence.wrapping_sub(header.sequence) < u32::MAX / 2;
+            if !is_earlier {
+                return Err(self.broken(&format!("the result of execution {}", header.sequence)));
+            }
+        }
+    }
+
+    /// Everything that was sent has been read, since the last of it is answered.
+    #[inline]
+    fn free_cells(&mut self) {
+        if let Some(rings) = &mut self.rings {
+            let sent = rings.producer.sent();
+            rings.producer.release(sent);
+        }
+    }
+
+    /// The outcome of the execution that was received last.
+    #[inline]
+    pub(super) fn complete(&mut self, header: ResultHeader) -> Result<Completed> {
+        if header.status == ErrorStatus::None && !header.has_shapes {
+            return Ok(Completed {
+                output_shapes: Vec::new(),
+                timing: header.timing,
+            });
+        }
+        self.complete_in_full(header)
+    }
+
+    fn complete_in_full(&mut self, header: ResultHeader) -> Result<Completed> {
+        let outcome = match header.status {
+            ErrorStatus::None => Ok(()),
+            status => Err(Failure::new(status, self.body.detail.as_str())),
+        };
+        let result = ExecutionResult {
+            outcome,
+            output_shapes: self.body.shapes.clone(),
+            timing: header.timing,
+        };
+        completed(self.model.link(), CALL, result)
+    }
+
+    /// The outputs in the packet that was received last: `size` bytes.
+    #[inline]
+    pub(super) fn inline_outputs(&self, received: &Received, size: usize) -> Result<&[u8]> {
+        let bytes = self.packet.bytes();
+        let start = bytes.len().saturating_sub(received.rest);
+        let outputs = bytes.get(start..).and_then(|rest| rest.get(..size));
+        outputs.ok_or_else(|| self.broken("a result without its outputs"))
+    }
+
+    #[cold]
+    fn not_sent(&self, error: SendError) -> Error {
+        match error {
+            SendError::Closed => self.ended(),
+            SendError::Poisoned(misbehaviour) => self.broken(&misbehaviour.to_string()),
+            SendError::TooLong { .. } => Error::argument(format!("the request cannot be sent: {error}")),
+            // Executions that nobody waits for any more fill the ring.
+            SendError::Full => self.timed_out(),
+        }
+    }
+
+    #[cold]
+    fn not_received(&self, error: ReceiveError) -> Error {
+        match error {
+            ReceiveError::TimedOut => self.timed_out(),
+            ReceiveError::Closed => self.ended(),
+            ReceiveError::Poisoned(misbehaviour) => self.broken(&misbehaviour.to_string()),
+            ReceiveError::System(error) => Error::system("wait for the result of a burst")(error),
+        }
+    }
+
+    fn timed_out(&self) -> Error {
+        ErrorKind::TimedOut {
+            call: CALL,
+            process: self.model.link().worker(),
+        }
+        .into()
+    }
+
+    /// The error of a burst whose rings have ended: with the worker, or because the worker ended this burst alone,
+    /// which a call tells apart.
+    fn ended(&self) -> Error {
+        let link = self.model.link();
+        let answer = link.call(Call::GetStatus, &[], call_deadline());
+        match (link.ended_with(), answer) {
+            (Some(_), _) => link.ended_error(CALL),
+            (None, Err(error)) => error,
+            (None, Ok(_)) => link.misplaced(CALL, &"the end of the burst"),
+        }
+    }
+
+    /// Gives up a burst whose worker sends nonsense.
+    #[cold]
+    fn broken(&self, answer: &str) -> Error {
+        self.end.closer.close();
+        self.model.link().misplaced(CALL, &answer)
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        // In a forked child the rings are the parent's, and dropping an end would close them.
+        if self.model.link().check_process().is_err() {
+            std::mem::forget(self.rings.take());
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The names of memories that a burst has met.
+
+use std::sync::Arc;
+
+use nnhal::wire::MemoryHandle;
+
+use crate::connection::Connection;
+use crate::device::call_deadline;
+use crate::{Memory, Result};
+
+/// How many names are remembered. More only cost a look into the memory's own list.
+const REMEMBERED: usize = 64;
+
+/// Names under which a connection's worker knows memories, so that naming them again takes no lock. A memory that is
+/// gone is never asked for again, since no other has its id.
+#[derive(Debug, Default)]
+pub(super) struct KnownMemories {
+    known: Vec<(u64, MemoryHandle)>,
+}
+
+impl KnownMemories {
+    /// The memory's name on this connection, always the same one; the worker is told of the memory if it does not
+    /// know it.
+    #[inline]
+    pub(super) fn handle(&mut self, memory: &Memory, connection: &Arc<Connection>) -> Result<MemoryHandle> {
+        let id = memory.id();
+        match self.known.iter().find(|(known, _)| *known == id) {
+            Some((_, handle)) => Ok(*handle),
+            None => self.look_up(memory, connection),
+        }
+    }
+
+    #[cold]
+    fn look_up(&mut self, memory: &Memory, connection: &Arc<Connection>) -> Result<MemoryHandle> {
+        let handle = memory.handle_on(connection, call_deadline())?;
+        if self.known.len() == REMEMBERED {
+            self.known.clear();
+        }
+        self.known.push((memory.id(), handle));
+        Ok(handle)
+    }
+}

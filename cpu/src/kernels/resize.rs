@@ -1,0 +1,304 @@
+//! RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR.
+//!
+//! Positions and weights are those of TFLite's kernels: 32-bit floats, but for the signed type in bilinear resizing,
+//! whose positions have 10 fractional bits. So a signed result can be one step from its unsigned counterpart.
+
+use half::f16;
+use nnhal::hal::{OperandType, OperationType};
+use nnhal::ops::OpError;
+use nnhal::ops::resize::{ResizeGeometry, geometry};
+
+use super::blocks::by_element_size;
+use super::element::Float;
+use super::image::Image;
+use crate::kernel::{Kernel, KernelContext, KernelError};
+
+pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
+    (OperationType::RESIZE_BILINEAR, bilinear),
+    (OperationType::RESIZE_NEAREST_NEIGHBOR, nearest_neighbor),
+];
+
+/// One axis: from how many pixels to how many, and how positions correspond.
+#[derive(Clone, Copy)]
+struct Axis {
+    input: usize,
+    output: usize,
+    align_corners: bool,
+    half_pixel_centers: bool,
+}
+
+/// The two pixels around a position, and how far it is from the first.
+#[derive(Clone, Copy)]
+struct Between<F> {
+    lower: usize,
+    upper: usize,
+    fraction: F,
+}
+
+/// Fractional bits of the positions of signed images.
+const FRACTION_BITS: u32 = 10;
+/// 1 with that many fractional bits.
+const ONE: i64 = 1 << FRACTION_BITS;
+
+impl Axis {
+    fn rows(geometry: &ResizeGeometry) -> Axis {
+        Axis {
+            input: geometry.input.height as usize,
+            output: geometry.output.height as usize,
+            align_corners: geometry.align_corners,
+            half_pixel_centers: geometry.half_pixel_centers,
+        }
+    }
+
+    fn columns(geometry: &ResizeGeometry) -> Axis {
+        Axis {
+            input: geometry.input.width as usize,
+            output: geometry.output.width as usize,
+            ..Axis::rows(geometry)
+        }
+    }
+
+    /// Extents of input and output between corresponding positions.
+    fn spans(&self) -> (usize, usize) {
+        if self.align_corners && self.output > 1 {
+            (self.input - 1, self.output - 1)
+        } else {
+            (self.input, self.output)
+        }
+    }
+
+    fn nearest(&self, index: usize) -> usize {
+        let (input, output) = self.spans();
+        let scale = input as f32 / output as f32;
+        let offset = if self.half_pixel_centers { 0.5 } else { 0.0 };
+        let position = (index as f32 + offset) * scale;
+        let position = if self.align_corners {
+            position.round()
+        } else {
+            position.floor()
+        };
+        (position as usize).min(self.input - 1)
+    }
+
+    fn between(&self, index: usize) -> Between<f32> {
+        let (input, output) = self.spans();
+        let scale = input as f32 / output as f32;
+        let position = if self.half_pixel_centers {
+            (index as f32 + 0.5) * scale - 0.5
+        } else {
+            index as f32 * scale
+        };
+        let last = self.input - 1;
+        let lower = (position.floor().max(0.0) as usize).min(last);
+        Between {
+            lower,
+            upper: (position.ceil() as usize).min(last),
+            fraction: position - lower as f32,
+        }
+    }
+
+    fn between_fixed_point(&self, index: usize) -> Between<i64> {
+        let (input, output) = self.spans();
+        let (input, output) = (input as i64, output as i64);
+        let scale = (ONE * input + output / 2) / output;
+        let centre = if self.half_pixel_centers {
+            scale / 2 - ONE / 2
+        } else {
+            0
+        };
+        let position = index as i64 * scale + centre;
+        let last = self.input - 1;
+        let pixel = |position: i64| usize::try_from(position / ONE).unwrap_or(0).min(last);
+        let lower = pixel(position);
+        Between {
+            lower,
+            upper: pixel(position + ONE - 1),
+            fraction: position - lower as i64 * ONE,
+        }
+    }
+}
+
+fn bilinear(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    match context.inputs.tensor(0)?.ty() {
+        OperandType::TENSOR_FLOAT32 => bilinear_float::<f32>(context),
+        OperandType::TENSOR_FLOAT16 => bilinear_float::<f16>(context),
+        OperandType::TENSOR_QUANT8_ASYMM => {
+            // Not negative: 0.5 more and the fraction cut off is rounded to nearest.
+            interpolate(context, Axis::between, |pixels: [u8; 4], row, column| {
+                (weighted(pixels.map(f32::from), row, column) + 0.5) as u8
+            })
+        }
+        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => {
+            interpolate(context, Axis::between_fixed_point, weighted_fixed_point)
+        }
+        ty => Err(OpError::input(0, format!("is {ty}, which this operation does not take")).into()),
+    }
+}
+
+fn bilinear_float<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    interpolate(context, Axis::between, |pixels: [T; 4], row, column| {
+        T::from_f32(weighted(pixels.map(T::to_f32), row, column))
+    })
+}
+
+/// The value between upper left, lower left, upper right and lower right, in the order of TFLite's sum.
+#[inline]
+fn weighted([upper_left, lower_left, upper_right, lower_right]: [f32; 4], row: f32, column: f32) -> f32 {
+    upper_left * (1.0 - row) * (1.0 - column)
+        + lower_left * row * (1.0 - column)
+        + upper_right * (1.0 - row) * column
+        + lower_right * row * column
+}
+
+#[inline]
+fn weighted_fixed_point(pixels: [i8; 4], row: i64, column: i64) -> i8 {
+    let [upper_left, lower_left, upper_right, lower_right] = pixels.map(i64::from);
+    let sum = upper_left * (ONE - row) * (ONE - column)
+        + lower_left * row * (ONE - column)
+        + upper_right * (ONE - row) * column
+        + lower_right * row * column;
+    let half = ONE * ONE / 2;
+    // The weights sum up to 1, so the result is within what the pixels span.
+    ((sum + if sum > 0 { half } else { -half }) / (ONE * ONE)) as i8
+}
+
+/// Writes what `combine` makes of the four pixels around each output position, given as in [`weighted`].
+fn interpolate<T: bytemuck::Pod, F: Copy>(
+    context: &mut KernelContext<'_>,
+    between: impl Fn(&Axis, usize) -> Between<F>,
+    combine: impl Fn([T; 4], F, F) -> T,
+) -> Result<(), KernelError> {
+    let geometry = geometry(context.inputs.rules())?;
+    let (rows, columns) = (Axis::rows(&geometry), Axis::columns(&geometry));
+    let input = Image::new(&geometry.input, geometry.nchw);
+    let output = Image::new(&geometry.output, geometry.nchw);
+    let from = context.inputs.data::<T>(0)?;
+    let to = context.outputs.data::<T>(0)?;
+    for pixel in output.pixels() {
+        let (row, column) = (between(&rows, pixel.row), between(&columns, pixel.column));
+        let corners = [
+            (row.lower, column.lower),
+            (row.upper, column.lower),
+            (row.lower, column.upper),
+            (row.upper, column.upper),
+        ]
+        .map(|(row, column)| input.at(pixel.batch, row, column));
+        let at = output.at(pixel.batch, pixel.row, pixel.column);
+        for channel in 0..output.channels {
+            let pixels = corners.map(|corner| from[corner + channel * input.channel_step]);
+            to[at + channel * output.channel_step] = combine(pixels, row.fraction, column.fraction);
+        }
+    }
+    Ok(())
+}
+
+fn nearest_neighbor(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let ty = context.inputs.tensor(0)?.ty();
+    by_element_size!(ty, nearest(context))
+}
+
+fn nearest<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    let geometry = geometry(context.inputs.rules())?;
+    let (rows, columns) = (Axis::rows(&geometry), Axis::columns(&geometry));
+    let input = Image::new(&geometry.input, geometry.nchw);
+    let output = Image::new(&geometry.output, geometry.nchw);
+    let from = context.inputs.data::<T>(0)?;
+    let to = context.outputs.data::<T>(0)?;
+    for pixel in output.pixels() {
+        let source = input.at(
+            pixel.batch,
+            rows.nearest(pixel.row),
+            columns.nearest(pixel.column),
+        );
+        let at = output.at(pixel.batch, pixel.row, pixel.column);
+        for channel in 0..output.channels {
+            to[at + channel * output.channel_step] = from[source + channel * input.channel_step];
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::{OperandType as T, OperationType};
+
+    use super::{Axis, ONE};
+    use crate::kernels::testing::OneOperation;
+
+    fn axis(input: usize, output: usize, align_corners: bool, half_pixel_centers: bool) -> Axis {
+        Axis {
+            input,
+            output,
+            align_corners,
+            half_pixel_centers,
+        }
+    }
+
+    #[test]
+    fn positions_are_inside_whatever_the_sizes() {
+        let sizes = [1, 2, 3, 7, 1000, 1 << 26, u32::MAX as usize];
+        for (input, output) in sizes.into_iter().flat_map(|a| sizes.map(|b| (a, b))) {
+            for (align, half) in [(false, false), (true, false), (false, true)] {
+                let axis = axis(input, output, align, half);
+                for index in [0, output / 2, output - 1] {
+                    assert!(axis.nearest(index) < input);
+                    assert!(axis.between(index).lower < input && axis.between(index).upper < input);
+                    let fixed = axis.between_fixed_point(index);
+                    assert!(fixed.lower < input && fixed.upper < input);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn corners_coincide_when_aligned() {
+        let aligned = axis(3, 5, true, false);
+        assert_eq!((aligned.nearest(4), aligned.between(4).lower), (2, 2));
+        let between = aligned.between_fixed_point(1);
+        assert_eq!((between.lower, between.upper, between.fraction), (0, 1, ONE / 2));
+    }
+
+    fn resize(operation: OperationType, width: f32, height: f32) -> Result<(Vec<u32>, Vec<f32>), String> {
+        OneOperation::new(operation)
+            .tensor(T::TENSOR_FLOAT32, &[1, 1, 2, 1], &[1.0_f32, 3.0])
+            .f32(width)
+            .f32(height)
+            .tensor(T::BOOL, &[], &[0_u8])
+            .output(T::TENSOR_FLOAT32, &[0; 4])
+            .run_one()
+    }
+
+    #[test]
+    fn factors_round_sizes_down() {
+        let (dims, data) = resize(OperationType::RESIZE_BILINEAR, 2.4, 1.9).unwrap();
+        assert_eq!((dims, data), (vec![1, 1, 4, 1], vec![1.0, 2.0, 3.0, 3.0]));
+        let (_, data) = resize(OperationType::RESIZE_NEAREST_NEIGHBOR, 2.0, 1.0).unwrap();
+        assert_eq!(data, [1.0, 1.0, 3.0, 3.0]);
+    }
+
+    #[test]
+    fn hostile_sizes_give_an_error() {
+        for factor in [0.0, 0.4, -1.0, f32::NAN, f32::INFINITY, 1e30] {
+            let error = resize(OperationType::RESIZE_BILINEAR, factor, 1.0).unwrap_err();
+            assert!(error.contains("must make at least 1"), "{error}");
+        }
+        let by_shape = |width: i32, flags: [u8; 3]| {
+            flags
+                .iter()
+                .fold(
+                    OneOperation::new(OperationType::RESIZE_NEAREST_NEIGHBOR)
+                        .tensor(T::TENSOR_FLOAT32, &[1, 1, 2, 1], &[1.0_f32, 3.0])
+                        .i32(width)
+                        .i32(1),
+                    |operation, flag| operation.tensor(T::BOOL, &[], &[*flag]),
+                )
+                .output(T::TENSOR_FLOAT32, &[0; 4])
+                .run()
+        };
+        assert!(by_shape(4, [0, 1, 0]).is_ok());
+        assert!(by_shape(0, [0, 0, 0]).is_err());
+        assert!(by_shape(i32::MIN, [0, 0, 0]).is_err());
+        assert!(by_shape(i32::MAX, [0, 0, 0]).is_err());
+        assert!(by_shape(4, [0, 1, 1]).is_err());
+    }
+}

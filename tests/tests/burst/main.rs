@@ -1,0 +1,5 @@
+//! Bursts against the real daemon.
+
+mod common;
+mod deaths;
+mod results;
