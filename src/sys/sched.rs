@@ -26,9 +26,17 @@ pub fn online_cpus() -> usize {
 
 /// Keeps the calling thread on one processor.
 pub fn pin_to(cpu: usize) -> Result<(), SysError> {
+    pin_thread_to(0, cpu)
+}
+
+/// Keeps a thread of any process, by its id, on one processor; 0 is the calling one.
+///
+/// # Errors
+/// `EPERM` for a process of another user, `ESRCH` if there is no such thread.
+pub fn pin_thread_to(thread: i32, cpu: usize) -> Result<(), SysError> {
     let mut set = CpuSet::new();
     set.set(cpu).map_err(SysError::of("sched_setaffinity"))?;
-    sched_setaffinity(Pid::from_raw(0), &set).map_err(SysError::of("sched_setaffinity"))
+    sched_setaffinity(Pid::from_raw(thread), &set).map_err(SysError::of("sched_setaffinity"))
 }
 
 /// The processor the calling thread runs on at this moment.
@@ -42,11 +50,19 @@ pub fn current_cpu() -> Result<usize, SysError> {
 /// # Errors
 /// `EPERM` without CAP_SYS_NICE or a real-time limit.
 pub fn set_fifo(priority: i32) -> Result<(), SysError> {
+    set_fifo_of(0, priority)
+}
+
+/// As [`set_fifo`], for a thread of any process by its id; 0 is the calling one.
+///
+/// # Errors
+/// As [`set_fifo`]; `ESRCH` if there is no such thread.
+pub fn set_fifo_of(thread: i32, priority: i32) -> Result<(), SysError> {
     let param = libc::sched_param {
         sched_priority: priority,
     };
-    // SAFETY: `param` lives for the call; thread 0 is the calling one.
-    let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) };
+    // SAFETY: `param` lives for the call.
+    let done = unsafe { libc::sched_setscheduler(thread, libc::SCHED_FIFO, &param) };
     if done == 0 {
         Ok(())
     } else {

@@ -1,0 +1,29 @@
+//! Measurements of nnhal beside the limits of the hardware and beside other ways to talk to another process.
+//!
+//! - [`contest`]: what latency measurements share: [`Contestant`]s, which make round trips to another process one after the
+//!   other, measured in interleaved rounds by [`Contest`], which gives a [`Report`].
+//! - [`other_side`]: the other processes. A measuring program starts itself again as one.
+//! - [`rows`]: the contestants that need nothing but nnhal and the system. Peers are in the package `nnhal-bench-peers`.
+//!
+//! A program that measures must lead a command line to [`other_side::answer`], and one to a driver, if it has none beside
+//! it.
+
+#![forbid(unsafe_code)]
+
+pub mod conditions;
+pub mod contest;
+mod error;
+pub mod machine;
+pub mod models;
+pub mod other_side;
+pub mod report;
+pub mod rows;
+pub mod samples;
+
+pub use contest::{Contest, Contestant};
+pub use error::Error;
+pub use other_side::OtherSide;
+pub use report::{Report, Row};
+
+/// What the functions here return.
+pub type Result<T> = std::result::Result<T, Error>;
