@@ -41,6 +41,10 @@ pub(crate) enum Command {
 pub(crate) enum Path {
     /// By messages to the driver's process.
     Sync,
+    /// By messages, the result coming later.
+    Async,
+    /// By messages, the end being a fence.
+    Fenced,
     /// Without a driver: the reference executor in this process.
     InProcess,
 }
@@ -50,7 +54,29 @@ impl Path {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Path::Sync => "sync",
+            Path::Async => "async",
+            Path::Fenced => "fenced",
             Path::InProcess => "in-process",
+        }
+    }
+}
+
+/// Where the arguments of executions are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MemoryKind {
+    /// In memory that both processes share.
+    #[default]
+    Shared,
+    /// In the device's own buffers, wherever the device can hold them.
+    Device,
+}
+
+impl MemoryKind {
+    /// As on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            MemoryKind::Shared => "shared",
+            MemoryKind::Device => "device",
         }
     }
 }
@@ -102,6 +128,9 @@ pub(crate) struct VtsArguments {
     /// How requests reach the model; by default through the driver.
     #[arg(long, value_enum)]
     pub(crate) path: Option<Path>,
+    /// Where inputs and outputs are, if they go through the driver.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) memory: MemoryKind,
     /// Only cases whose name matches this regular expression.
     #[arg(long, value_name = "RE")]
     pub(crate) filter: Option<Regex>,

@@ -2,6 +2,7 @@
 
 use nnhal::hal::Model;
 use nnhal_client::{Device, Devices, DevicesOptions, PrepareOptions};
+use nnhal_conformance::implementation::Form;
 use serde::Serialize;
 
 use crate::arguments::Path;
@@ -63,7 +64,7 @@ pub(crate) fn open(model: &Model, path: Path, name: Option<&str>) -> Result<Open
     Ok(Opened {
         device: device.name().to_owned(),
         processes: processes(&device),
-        subject: subject(&device, model)?,
+        subject: subject(&device, model, path)?,
     })
 }
 
@@ -96,8 +97,13 @@ pub(crate) fn processes(device: &Device) -> Processes {
 }
 
 /// Prepares `model` on `device`, to be executed by messages.
-pub(crate) fn subject(device: &Device, model: &Model) -> Result<Box<dyn Subject>, Error> {
+pub(crate) fn subject(device: &Device, model: &Model, path: Path) -> Result<Box<dyn Subject>, Error> {
     let shared = nnhal_client::Model::from_hal(model.clone(), Vec::new()).share_constants()?;
     let prepared = device.prepare(&shared, &PrepareOptions::new())?;
-    Ok(Box::new(Remote::new(model, prepared)))
+    let form = match path {
+        Path::Async => Form::Asynchronous,
+        Path::Fenced => Form::Fenced,
+        Path::Sync | Path::InProcess => Form::Synchronous,
+    };
+    Ok(Box::new(Remote::new(model, prepared, form)))
 }

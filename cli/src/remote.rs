@@ -5,8 +5,11 @@ use std::ops::Range;
 use nnhal::hal::{ErrorStatus, Model, Operand, OperandType, OutputShape, Shape};
 use nnhal_client::{Completed, ExecuteOptions, Memory, PreparedModel, Request};
 
+use nnhal_conformance::implementation::Form;
+
 use crate::error::Error;
 use crate::feed::Value;
+use crate::form;
 use crate::session::Subject;
 
 /// Arguments start on cache lines of their own.
@@ -21,6 +24,7 @@ pub(crate) struct Remote {
     output_sizes: Vec<u64>,
     layout: Option<Layout>,
     options: ExecuteOptions,
+    form: Form,
 }
 
 /// What a model says of an argument.
@@ -39,8 +43,8 @@ struct Layout {
 }
 
 impl Remote {
-    /// Executes `prepared`, made from `model`, by messages.
-    pub(crate) fn new(model: &Model, prepared: PreparedModel) -> Remote {
+    /// Executes `prepared`, made from `model`, by messages of this form.
+    pub(crate) fn new(model: &Model, prepared: PreparedModel, form: Form) -> Remote {
         let declared = |indexes: &[u32]| -> Vec<Declared> {
             let operands = indexes
                 .iter()
@@ -59,6 +63,7 @@ impl Remote {
             inputs: declared(&model.main.input_indexes),
             layout: None,
             options: ExecuteOptions::new(),
+            form,
         }
     }
 
@@ -80,7 +85,7 @@ impl Remote {
             layout.memory.write_at(range.start, &value.bytes)?;
         }
         let request = layout.request.clone();
-        Ok(self.prepared.execute(&request, &self.options))
+        Ok(form::execute(&self.prepared, &request, &self.options, self.form))
     }
 
     /// Takes over the sizes that the driver says the outputs need; whether any was larger than it had.

@@ -232,7 +232,7 @@ fn limits_end_executions_that_wait_or_run() {
     let mut bench = Bench::new("nnhal-empty", "[device.nnhal-empty]\nfault = \"loop\"\n");
     let (_source, fence) = Fence::create().unwrap();
     let fd = fence.try_clone_fd().unwrap();
-    let soon = MonotonicClock.now().as_nanos() + 20_000_000;
+    let soon = MonotonicClock.now().as_nanos() + 400_000_000;
     let mut arguments = bench.arguments(vec![ATTACHED]);
     arguments.limits.deadline_ns = Some(soon);
     let waiting = bench.execute(arguments, &[&fd]).unwrap();

@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Error> {
     let mut wrong = Vec::new();
     for files in [FLOAT, INT8] {
         let digits = Digits::load(files)?;
-        let subject = driver::subject(&device, &digits.model.model)?;
+        let subject = driver::subject(&device, &digits.model.model, Path::Sync)?;
         let score = digits.classify(&mut Session::new(&digits.model, subject), circumstances)?;
         writeln!(
             out,
@@ -55,6 +55,8 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Error> {
         let name = match path {
             Path::InProcess => "in-process call",
             Path::Sync => "driver, sync",
+            Path::Async => "driver, async",
+            Path::Fenced => "driver, fenced",
         };
         let figures = [float.p50, float.p99, int8.p50, int8.p99].map(present::microseconds);
         writeln!(
@@ -91,7 +93,7 @@ fn measure_all(device: &nnhal_client::Device, calls: u32) -> Result<Vec<[Summary
         for digits in &forms {
             let subject: Box<dyn Subject> = match path {
                 Path::InProcess => Box::new(InProcess::new(digits.model.model.clone(), kernels.set)?),
-                Path::Sync => driver::subject(device, &digits.model.model)?,
+                path => driver::subject(device, &digits.model.model, path)?,
             };
             sessions.push((digits, Session::new(&digits.model, subject), Latencies::new()));
         }

@@ -25,6 +25,7 @@ use crate::progress;
 struct Report<'a> {
     device: &'a str,
     paths: Vec<&'static str>,
+    memory: &'static str,
     #[serde(flatten)]
     tally: &'a Tally,
     failures: Vec<CaseRemark>,
@@ -48,6 +49,8 @@ pub(crate) fn run(arguments: &VtsArguments) -> Result<(), Error> {
     let forms = match arguments.path {
         None => vec![Form::Synchronous],
         Some(Path::Sync) => vec![Form::Synchronous],
+        Some(Path::Async) => vec![Form::Asynchronous],
+        Some(Path::Fenced) => vec![Form::Fenced],
         Some(Path::InProcess) => Vec::new(),
     };
     let watcher = Watcher {
@@ -66,7 +69,10 @@ pub(crate) fn run(arguments: &VtsArguments) -> Result<(), Error> {
         // Opened once for all, so that an unknown name fails before anything runs, and one private driver serves.
         let device = driver::device(&devices, arguments.device.as_deref())?;
         let name = device.info().name.clone();
-        let make = || DeviceUnderTest::open(&devices, &name, &forms).map_err(|error| error.to_string());
+        let make = || {
+            DeviceUnderTest::open(&devices, &name, &forms, arguments.memory)
+                .map_err(|error| error.to_string())
+        };
         let tally = runner::run(&corpus, &selection, threads, make, &watcher)?;
         (name, tally)
     };
@@ -84,6 +90,7 @@ pub(crate) fn run(arguments: &VtsArguments) -> Result<(), Error> {
         &Report {
             device: &device,
             paths,
+            memory: arguments.memory.name(),
             tally: &tally,
             failures: remarks.failures,
             skips: remarks.skips,

@@ -1,0 +1,243 @@
+//! Fenced executions and device buffers through the client library, between connections and across deaths.
+
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use nnhal_client::{
+    Buffer, BufferDesc, BufferRole, Clock, Deadline, Device, Devices, ErrorKind, ErrorStatus, ExecuteOptions,
+    Fence, FenceState, Memory, Model, ModelBuilder, MonotonicClock, OperationType, PrepareOptions,
+    PreparedModel, Request, TensorType, Timing, WaitFor,
+};
+use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon};
+
+const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
+
+fn open(daemon: &TestDaemon, name: &str) -> Device {
+    Devices::open_in(daemon.runtime_dir())
+        .unwrap()
+        .device(name)
+        .unwrap()
+}
+
+fn start() -> (TestDaemon, Device) {
+    let daemon = TestDaemon::start(EXE, &DaemonOptions::default());
+    let device = open(&daemon, "nnhal-reference");
+    (daemon, device)
+}
+
+fn patience() -> Deadline {
+    Deadline::after(MonotonicClock.now(), PATIENCE)
+}
+
+/// `output = input + input`, four floats.
+fn double_model() -> Model {
+    let mut model = ModelBuilder::new();
+    let x = model.input(TensorType::float32(&[4]));
+    let no_activation = model.scalar(0_i32);
+    let sum = model.output(TensorType::float32(&[4]));
+    model.operation(OperationType::ADD, &[x, x, no_activation], &[sum]);
+    model.finish().unwrap()
+}
+
+fn prepare(device: &Device) -> PreparedModel {
+    device.prepare(&double_model(), &PrepareOptions::new()).unwrap()
+}
+
+/// A memory with four inputs and room for four outputs.
+fn memory() -> (Memory, Request) {
+    let memory = Memory::new(32).unwrap();
+    memory.write(0, &[1.0_f32, 2.0, 3.0, 4.0]).unwrap();
+    let request = Request::new().input(&memory, 0..16).output(&memory, 16..32);
+    (memory, request)
+}
+
+fn role(model_index: u32) -> BufferRole {
+    BufferRole {
+        model_index,
+        io_index: 0,
+        frequency: 1.0,
+    }
+}
+
+/// A buffer between the output of one model and the input of another.
+fn between(device: &Device, from: &PreparedModel, to: &PreparedModel) -> Buffer {
+    device
+        .allocate(&BufferDesc::default(), &[from, to], &[role(1)], &[role(0)])
+        .unwrap()
+}
+
+#[test]
+fn three_models_are_chained_by_fences_and_buffers_without_the_client() {
+    let (_daemon, device) = start();
+    let [first, second, third] = [prepare(&device), prepare(&device), prepare(&device)];
+    let (one, two) = (
+        between(&device, &first, &second),
+        between(&device, &second, &third),
+    );
+    let (memory, _) = memory();
+    let options = ExecuteOptions::new();
+    let (gate, closed) = Fence::create().unwrap();
+    let requests = [
+        Request::new().input(&memory, 0..16).output_buffer(&one),
+        Request::new().input_buffer(&one).output_buffer(&two),
+        Request::new().input_buffer(&two).output(&memory, 16..32),
+    ];
+    let a = first
+        .execute_fenced(&requests[0], &[WaitFor::Fence(&closed)], &options)
+        .unwrap();
+    let b = second
+        .execute_fenced(&requests[1], &[WaitFor::Execution(&a)], &options)
+        .unwrap();
+    let c = third
+        .execute_fenced(&requests[2], &[WaitFor::Execution(&b)], &options)
+        .unwrap();
+    assert_eq!(c.info().unwrap_err().status(), ErrorStatus::GeneralFailure);
+    assert_eq!(memory.read::<f32>(16, 4).unwrap(), [0.0; 4]);
+    gate.signal().unwrap();
+    c.wait(patience()).unwrap();
+    assert_eq!(memory.read::<f32>(16, 4).unwrap(), [8.0, 16.0, 24.0, 32.0]);
+    let held = Memory::new(16).unwrap();
+    two.copy_to(&held).unwrap();
+    assert_eq!(held.read::<f32>(0, 4).unwrap(), [4.0, 8.0, 12.0, 16.0]);
+}
+
+#[test]
+fn fence_of_one_worker_starts_an_execution_in_another() {
+    let (daemon, device) = start();
+    let other = open(&daemon, "nnhal-reference");
+    assert_ne!(device.worker().pid, other.worker().pid);
+    let (producer, consumer) = (prepare(&device), prepare(&other));
+    let (gate, closed) = Fence::create().unwrap();
+    let (memory, produce) = memory();
+    let result = Memory::new(16).unwrap();
+    let consume = Request::new().input(&memory, 16..32).output(&result, 0..16);
+    let options = ExecuteOptions::new().measure_timing();
+    let produced = producer
+        .execute_fenced(&produce, &[WaitFor::Fence(&closed)], &options)
+        .unwrap();
+    let consumed = consumer
+        .execute_fenced(&consume, &[WaitFor::Execution(&produced)], &options)
+        .unwrap();
+    gate.signal().unwrap();
+    let timing = consumed.wait(patience()).unwrap();
+    assert_eq!(result.read::<f32>(0, 4).unwrap(), [4.0, 8.0, 12.0, 16.0]);
+    for Timing {
+        time_on_device_us: device,
+        time_in_driver_us: driver,
+    } in [timing.launched, timing.fenced]
+    {
+        assert!(device <= driver && driver != u64::MAX);
+    }
+    assert!(timing.fenced.time_in_driver_us <= timing.launched.time_in_driver_us);
+}
+
+#[test]
+fn failure_of_a_producer_is_signalled_to_other_workers_and_told_by_its_handle() {
+    let (daemon, device) = start();
+    let other = open(&daemon, "nnhal-reference");
+    let (producer, consumer) = (prepare(&device), prepare(&other));
+    let (gate, closed) = Fence::create().unwrap();
+    let (_memory, request) = memory();
+    let options = ExecuteOptions::new();
+    let produced = producer
+        .execute_fenced(&request, &[WaitFor::Fence(&closed)], &options)
+        .unwrap();
+    let consumed = consumer
+        .execute_fenced(&request, &[WaitFor::Execution(&produced)], &options)
+        .unwrap();
+    gate.fail().unwrap();
+    for execution in [&produced, &consumed] {
+        let error = execution.wait(patience()).unwrap_err();
+        assert_eq!(error.status(), ErrorStatus::GeneralFailure, "{error}");
+        let fence = execution.fence().unwrap();
+        assert_eq!(fence.state().unwrap(), FenceState::Failed);
+    }
+}
+
+#[test]
+fn fence_of_a_worker_that_dies_fails_in_other_workers() {
+    let (daemon, device) = start();
+    let other = open(&daemon, "nnhal-reference");
+    let (producer, consumer) = (prepare(&device), prepare(&other));
+    let (_gate, closed) = Fence::create().unwrap();
+    let (_memory, request) = memory();
+    let options = ExecuteOptions::new();
+    let produced = producer
+        .execute_fenced(&request, &[WaitFor::Fence(&closed)], &options)
+        .unwrap();
+    let consumed = consumer
+        .execute_fenced(&request, &[WaitFor::Execution(&produced)], &options)
+        .unwrap();
+    kill(Pid::from_raw(device.worker().pid.cast_signed()), Signal::SIGKILL).unwrap();
+    assert_eq!(
+        consumed.wait(patience()).unwrap_err().status(),
+        ErrorStatus::GeneralFailure
+    );
+    let error = produced.wait(patience()).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::DeadObject { .. }), "{error}");
+    consumer.execute(&request, &options).unwrap();
+}
+
+#[test]
+fn limits_of_a_fenced_execution_are_kept() {
+    let (_daemon, device) = start();
+    let prepared = prepare(&device);
+    let (_gate, closed) = Fence::create().unwrap();
+    let (_memory, request) = memory();
+    let soon = ExecuteOptions::new().timeout(Duration::from_millis(400));
+    let late = prepared
+        .execute_fenced(&request, &[WaitFor::Fence(&closed)], &soon)
+        .unwrap();
+    let status = late.wait(patience()).unwrap_err().status();
+    assert_eq!(status, ErrorStatus::MissedDeadlineTransient);
+    let waiting = prepared
+        .execute_fenced(&request, &[WaitFor::Fence(&closed)], &ExecuteOptions::new())
+        .unwrap();
+    let error = waiting
+        .wait(Deadline::after(MonotonicClock.now(), Duration::from_millis(5)))
+        .unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::TimedOut { .. }), "{error}");
+}
+
+#[test]
+fn buffers_and_models_of_another_connection_are_refused() {
+    let (daemon, device) = start();
+    let other = open(&daemon, "nnhal-reference");
+    let (own, foreign) = (prepare(&device), prepare(&other));
+    let desc = BufferDesc::default();
+    assert!(
+        device
+            .allocate(&desc, &[&own, &foreign], &[role(0), role(1)], &[])
+            .is_err()
+    );
+    let buffer = other.allocate(&desc, &[&foreign], &[role(0)], &[]).unwrap();
+    let (memory, _) = memory();
+    let request = Request::new().input_buffer(&buffer).output(&memory, 16..32);
+    let error = own.execute(&request, &ExecuteOptions::new()).unwrap_err();
+    assert_ne!(error.status(), ErrorStatus::None);
+}
+
+#[test]
+fn memory_of_a_new_buffer_or_a_grown_output_shows_nothing_old() {
+    let (_daemon, device) = start();
+    let prepared = prepare(&device);
+    let canary = Memory::new(16).unwrap();
+    canary.write(0, &[0xA5_u8; 16]).unwrap();
+    for _ in 0..50 {
+        let buffer = device
+            .allocate(&BufferDesc::default(), &[&prepared], &[role(0)], &[])
+            .unwrap();
+        let found = Memory::new(16).unwrap();
+        // T33: what a buffer before it held cannot be read.
+        assert_eq!(
+            buffer.copy_to(&found).unwrap_err().status(),
+            ErrorStatus::GeneralFailure
+        );
+        assert_eq!(found.read::<u8>(0, 16).unwrap(), [0; 16]);
+        buffer.copy_from(&canary, &[]).unwrap();
+        let (memory, _) = memory();
+        let request = Request::new().input_buffer(&buffer).output(&memory, 16..32);
+        prepared.execute(&request, &ExecuteOptions::new()).unwrap();
+    }
+}
