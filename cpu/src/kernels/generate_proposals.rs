@@ -5,7 +5,7 @@ use nnhal::ops::generate_proposals::{ProposalRules, rules};
 use nnhal::ops::shapes::shape_of;
 
 use super::bbox_transform::check_image_sizes;
-use super::boxes::{BOX_LENGTH, Corners, check_finite, narrow, select, widen};
+use super::boxes::{BOX_LENGTH, Corners, narrow, select, widen};
 use super::image::Image;
 use crate::kernel::{Kernel, KernelContext, KernelError, Outputs};
 
@@ -29,17 +29,9 @@ fn generate(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     ])?;
     let [scores, deltas, anchors, sizes, boxes]: [&mut [f32]; 5] =
         [scores, deltas, anchors, sizes, boxes].map(bytemuck::cast_slice_mut);
-    for (index, (to, name)) in [
-        (&mut *scores, "scores"),
-        (&mut *deltas, "deltas"),
-        (&mut *anchors, "anchors"),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        widen(&context.inputs.tensor(index)?, to)?;
-        check_finite(to, index, name)?;
-    }
+    widen(&context.inputs.tensor(0)?, scores)?;
+    widen(&context.inputs.tensor(1)?, deltas)?;
+    widen(&context.inputs.tensor(2)?, anchors)?;
     widen(&context.inputs.tensor(3)?, sizes)?;
     check_image_sizes(sizes, 3)?;
     let boxes: &mut [Corners] = bytemuck::cast_slice_mut(boxes);
@@ -126,21 +118,26 @@ fn propose(
     selected: &mut [u32],
 ) -> usize {
     let image = Image::new(&rules.scores, rules.nchw);
-    let places = image.height * image.width * image.channels;
-    let mut at = 0;
+    let mut candidates = 0;
     // In the order row, column, anchor, whatever the layout: of equal scores the first counts.
     for (row, column) in (0..image.height).flat_map(|row| (0..image.width).map(move |column| (row, column))) {
         for anchor in 0..image.channels {
-            selected[at] = (image.at(batch, row, column) + anchor * image.channel_step) as u32;
-            at += 1;
+            let place = image.at(batch, row, column) + anchor * image.channel_step;
+            if !scores[place].is_nan() {
+                selected[candidates] = place as u32;
+                candidates += 1;
+            }
         }
     }
-    let mut candidates = places;
-    if let Some(compared) = rules.compared.filter(|compared| (*compared as usize) < places) {
-        candidates = compared as usize;
-        selected[..places].select_nth_unstable_by(candidates, |left, right| {
+    if let Some(compared) = rules
+        .compared
+        .map(|compared| compared as usize)
+        .filter(|compared| *compared < candidates)
+    {
+        selected[..candidates].select_nth_unstable_by(compared, |left, right| {
             scores[*right as usize].total_cmp(&scores[*left as usize])
         });
+        candidates = compared;
     }
     let least = rules.min_size.max(LEAST_MIN_SIZE);
     let mut kept = 0;
@@ -248,16 +245,20 @@ mod tests {
     }
 
     #[test]
+    fn a_score_that_is_no_number_is_no_proposal() {
+        let scores = [f32::NAN, 0.5];
+        let outputs = propose(&Call { scores, ..CALL }).unwrap();
+        assert_eq!(outputs[0].data::<f32>(), [0.5]);
+        let infinite = Call {
+            delta: f32::INFINITY,
+            ..CALL
+        };
+        assert!(propose(&infinite).is_ok());
+    }
+
+    #[test]
     fn hostile_values_give_an_error() {
         for call in [
-            Call {
-                scores: [f32::NAN, 0.0],
-                ..CALL
-            },
-            Call {
-                delta: f32::INFINITY,
-                ..CALL
-            },
             Call {
                 anchor: [4.0, 0.0, 0.0, 4.0],
                 ..CALL
