@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 
+use nnhal::hal::HalVersion;
 use nnhal::validate::ValidModel;
 use nnhal_conformance::corpus::{Corpus, Specification};
 use nnhal_conformance::implementation::{Implementation as _, ModelWithPools};
 use nnhal_conformance::in_process::InProcess;
 use nnhal_conformance::instance::{Instance, Variation};
+
+/// Stated as 1.2, though all of its operations, types and arguments are those of 1.0: 32-bit floats in convolutions,
+/// depthwise convolutions, an average pool and LOGISTIC, all by the argument lists of 1.0. Its 1.1 twin is not stated.
+const STATED_TOO_LATE: &str = "mobilenet_224_gender_basic_fixed";
 
 /// Whether every operation is in the operation table, so that its version can be known.
 fn is_known(model: &ModelWithPools) -> bool {
@@ -26,6 +31,11 @@ fn models_have_the_version_that_the_corpus_states() {
         let specification = Specification::read(&path).unwrap();
         for case in specification.cases.iter().filter(|case| !case.expect_failure) {
             let Some(stated) = case.min_version else { continue };
+            let stated = if case.name == STATED_TOO_LATE {
+                HalVersion::V1_0
+            } else {
+                stated
+            };
             let model = Instance::new(&specification, case, Variation::default())
                 .unwrap()
                 .model;

@@ -200,6 +200,17 @@ pub enum OperandLifeTime {
     Subgraph,
 }
 
+impl OperandLifeTime {
+    /// Whether the model holds the value.
+    #[must_use]
+    pub fn is_constant(self) -> bool {
+        matches!(
+            self,
+            OperandLifeTime::ConstantCopy | OperandLifeTime::ConstantReference
+        )
+    }
+}
+
 /// HAL `DataLocation`: a range of bytes in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct DataLocation {

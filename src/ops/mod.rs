@@ -63,9 +63,11 @@ mod svdf;
 mod tile;
 mod topk;
 mod unary;
+pub mod version;
 
 pub use context::{OpError, OperandInfo, OperationContext, Place, ShapeIssue};
 pub use signature::{Form, Param, Presence, Rank, Rule, SignatureMatch, Ty, Variant};
+pub use version::{DefaultValue, Earliest};
 
 use crate::hal::{OperationType, Shape};
 

@@ -4,8 +4,8 @@ use crate::hal::{HalVersion, OperandType as T, OperationType, Shape};
 
 use super::context::unless_unknown;
 use super::{
-    Form, OpError, OperationContext, OperationEntry, Param, Rank, ShapeIssue, ShapeRule, Ty, Variant,
-    no_further_rule, shapes,
+    DefaultValue, Form, OpError, OperationContext, OperationEntry, Param, Rank, ShapeIssue, ShapeRule, Ty,
+    Variant, no_further_rule, shapes,
 };
 
 use HalVersion::{V1_0, V1_2, V1_3};
@@ -13,7 +13,9 @@ use HalVersion::{V1_0, V1_2, V1_3};
 /// Before 1.2 the rank is 4 and the axis is the last.
 const RANK_4: Param = Param::new("input", Ty::Var(0)).rank(Rank::Is(4));
 const UP_TO_4: Param = Param::new("input", Ty::Var(0)).rank(Rank::Between(1, 4));
-const AXIS: Param = Param::scalar("axis", T::INT32).trailing(V1_2);
+const AXIS: Param = Param::scalar("axis", T::INT32)
+    .default(DefaultValue::Int32(-1))
+    .trailing(V1_2);
 const RADIUS: Param = Param::scalar("radius", T::INT32);
 const BIAS: Param = Param::new("bias", Ty::Var(1));
 const ALPHA: Param = Param::new("alpha", Ty::Var(1));

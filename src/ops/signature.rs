@@ -2,7 +2,7 @@
 
 use crate::hal::{HalVersion, OperandLifeTime, OperandType};
 
-use super::{OpError, OperationContext, OperationEntry};
+use super::{DefaultValue, OpError, OperationContext, OperationEntry};
 
 /// The type of a parameter.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +81,8 @@ pub struct Param {
     pub presence: Presence,
     /// Its rank, if a tensor.
     pub rank: Rank,
+    /// What leaving it off stands for, if that can be said as a value.
+    pub default: Option<DefaultValue>,
 }
 
 impl Param {
@@ -93,6 +95,7 @@ impl Param {
             since: HalVersion::V1_0,
             presence: Presence::Required,
             rank: Rank::Any,
+            default: None,
         }
     }
 
@@ -106,6 +109,13 @@ impl Param {
     #[must_use]
     pub const fn rank(mut self, rank: Rank) -> Param {
         self.rank = rank;
+        self
+    }
+
+    /// The same, this value being what leaving it off stands for.
+    #[must_use]
+    pub const fn default(mut self, value: DefaultValue) -> Param {
+        self.default = Some(value);
         self
     }
 

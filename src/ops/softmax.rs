@@ -4,8 +4,8 @@ use crate::hal::{HalVersion, OperandType as T, OperationType, Shape};
 
 use super::context::unless_unknown;
 use super::{
-    Form, OpError, OperationContext, OperationEntry, Param, Rank, ShapeIssue, ShapeRule, Ty, Variant,
-    no_further_rule, shapes,
+    DefaultValue, Form, OpError, OperationContext, OperationEntry, Param, Rank, ShapeIssue, ShapeRule, Ty,
+    Variant, no_further_rule, shapes,
 };
 
 use HalVersion::{V1_0, V1_2, V1_3};
@@ -25,7 +25,9 @@ const SOFTMAX_FORMS: &[Form] = &[
         inputs: &[
             Param::new("input", Ty::Var(0)).rank(Rank::Between(1, 4)),
             Param::new("beta", Ty::Var(1)),
-            Param::scalar("axis", T::INT32).trailing(V1_2),
+            Param::scalar("axis", T::INT32)
+                .default(DefaultValue::Int32(-1))
+                .trailing(V1_2),
         ],
     },
 ];

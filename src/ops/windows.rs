@@ -11,7 +11,7 @@ use crate::hal::{OperandType, Shape};
 use super::context::unless_unknown;
 use super::padding::{Extents, PaddingScheme, Window};
 use super::shapes::{set, shape_of};
-use super::{OpError, OperationContext, Param, ShapeIssue, Ty};
+use super::{DefaultValue, OpError, OperationContext, Param, ShapeIssue, Ty};
 
 /// Padding of the left side.
 pub const PAD_LEFT: Param = Param::scalar("padLeft", OperandType::INT32);
@@ -30,11 +30,13 @@ pub const STRIDE_HEIGHT: Param = Param::scalar("strideHeight", OperandType::INT3
 /// A fused activation; see [`check_activation`].
 pub const ACTIVATION: Param = Param::scalar("activation", OperandType::INT32);
 /// Whether images are NCHW; NHWC where it is left off.
-pub const LAYOUT: Param = Param::scalar("layout", OperandType::BOOL);
+pub const LAYOUT: Param = Param::scalar("layout", OperandType::BOOL).default(DefaultValue::Bool(false));
 /// Step between filter taps along the width.
-pub const DILATION_WIDTH: Param = Param::scalar("dilationWidth", OperandType::INT32);
+pub const DILATION_WIDTH: Param =
+    Param::scalar("dilationWidth", OperandType::INT32).default(DefaultValue::Int32(1));
 /// Step between filter taps along the height.
-pub const DILATION_HEIGHT: Param = Param::scalar("dilationHeight", OperandType::INT32);
+pub const DILATION_HEIGHT: Param =
+    Param::scalar("dilationHeight", OperandType::INT32).default(DefaultValue::Int32(1));
 /// The tensor that the window slides over.
 pub const IMAGE: Param = Param::new("input", Ty::Var(0)).rank(super::Rank::Is(4));
 /// The only output of an operation with a sliding window.

@@ -28,16 +28,18 @@ pub(super) fn check(
             format!("has {operands} operands and {operations} operations, needs at least one of each");
         return Err(ModelError::Graph { graph: at, message });
     }
-    let mut version = HalVersion::V1_0;
-    for (index, operand) in graph.operands.iter().enumerate() {
-        version = version.max(
+    let versions = graph
+        .operands
+        .iter()
+        .enumerate()
+        .map(|(index, operand)| {
             operand::check(context, operand).map_err(|message| ModelError::Operand {
                 graph: at,
                 operand: index,
                 message,
-            })?,
-        );
-    }
+            })
+        })
+        .collect::<Result<Vec<_>, _>>()?;
     check_indexes(at, graph)?;
     check_arguments(at, graph)?;
     check_consumers(at, graph)?;
@@ -59,6 +61,14 @@ pub(super) fn check(
             })
         })
         .collect::<Result<Vec<_>, ModelError>>()?;
+    // A constant that no operation needs in the version that first has the operation can be left out there.
+    let mut version = graph
+        .operands
+        .iter()
+        .zip(&versions)
+        .filter(|(operand, _)| !operand.lifetime.is_constant())
+        .map(|(_, version)| *version)
+        .fold(HalVersion::V1_0, HalVersion::max);
     for (index, operation) in graph.operations.iter().enumerate() {
         let failed = |message| ModelError::Operation {
             graph: at,
@@ -66,7 +76,11 @@ pub(super) fn check(
             operation: operation.operation_type,
             message,
         };
-        version = version.max(operation::check(context, graph, operation, &mut known).map_err(failed)?);
+        let earliest = operation::check(context, graph, operation, &mut known).map_err(failed)?;
+        version = version.max(earliest.version);
+        for &operand in &operation.inputs[..earliest.inputs] {
+            version = version.max(versions[operand as usize]);
+        }
     }
     Ok(version)
 }

@@ -1,32 +1,36 @@
 //! Operations: signatures, further rules and shapes, by the operation table.
 
 use crate::hal::{HalVersion, OperandLifeTime, OperandType, Operation, OperationType, Shape, Subgraph};
-use crate::ops::{self, OperandInfo, OperationContext, OperationEntry, ShapeIssue, ShapeRule};
+use crate::ops::{self, Earliest, OperandInfo, OperationContext, OperationEntry, ShapeIssue, ShapeRule};
 
 use super::control_flow;
 use super::graph::Known;
 use super::model::ModelContext;
 
-/// Checks one operation, adds what it implies of its outputs' shapes to `known`, and returns the first HAL version
-/// that has this use of it.
+/// Checks one operation, adds what it implies of its outputs' shapes to `known`, and returns what the first HAL version
+/// that can express it needs.
 pub(super) fn check(
     context: &ModelContext<'_>,
     graph: &Subgraph,
     operation: &Operation,
     known: &mut [Known],
-) -> Result<HalVersion, String> {
+) -> Result<Earliest, String> {
     let kind = operation.operation_type;
+    let with_all_inputs = |version| Earliest {
+        version,
+        inputs: operation.inputs.len(),
+    };
     if kind.is_extension() {
-        return check_extension(context, kind);
+        return check_extension(context, kind).map(with_all_inputs);
     }
     let since = kind
         .since()
         .ok_or_else(|| "the HAL knows operations 0 to 101 and 10000".to_owned())?;
     if kind.is_control_flow() {
-        return control_flow::check(context.model, graph, operation);
+        return control_flow::check(context.model, graph, operation).map(with_all_inputs);
     }
     let Some(entry) = ops::entry(kind) else {
-        return Ok(since);
+        return Ok(with_all_inputs(since));
     };
     let view = View {
         graph,
@@ -35,6 +39,7 @@ pub(super) fn check(
     };
     let found = entry.match_signature(&view).map_err(|error| error.to_string())?;
     (entry.check)(&view).map_err(|error| error.to_string())?;
+    let earliest = entry.earliest(&view, &found);
     if let Some(shapes) = inferred_shapes(entry, &view)? {
         for (number, (operand, shape)) in operation.outputs.iter().zip(shapes).enumerate() {
             let known = &mut known[*operand as usize];
@@ -48,7 +53,7 @@ pub(super) fn check(
             known.rank = true;
         }
     }
-    Ok(found.since)
+    Ok(earliest)
 }
 
 fn inferred_shapes(entry: &OperationEntry, view: &View<'_>) -> Result<Option<Vec<Shape>>, String> {
