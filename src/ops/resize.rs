@@ -7,7 +7,7 @@ use super::padding::Extents;
 use super::shapes::{set, shape_of};
 use super::windows::{IMAGE, IMAGE_RESULT, LAYOUT, image, positive};
 use super::{
-    Form, OpError, OperationContext, OperationEntry, Param, ShapeIssue, ShapeRule, Ty, Variant,
+    DefaultValue, Form, OpError, OperationContext, OperationEntry, Param, ShapeIssue, ShapeRule, Ty, Variant,
     keeps_quantization,
 };
 
@@ -17,8 +17,12 @@ const OUTPUT_WIDTH: Param = Param::scalar("outputWidth", T::INT32);
 const OUTPUT_HEIGHT: Param = Param::scalar("outputHeight", T::INT32);
 const WIDTH_SCALE: Param = Param::new("widthScale", Ty::Var(1));
 const HEIGHT_SCALE: Param = Param::new("heightScale", Ty::Var(1));
-const ALIGN_CORNERS: Param = Param::scalar("alignCorners", T::BOOL).trailing(V1_3);
-const HALF_PIXEL_CENTERS: Param = Param::scalar("halfPixelCenters", T::BOOL).trailing(V1_3);
+const ALIGN_CORNERS: Param = Param::scalar("alignCorners", T::BOOL)
+    .default(DefaultValue::Bool(false))
+    .trailing(V1_3);
+const HALF_PIXEL_CENTERS: Param = Param::scalar("halfPixelCenters", T::BOOL)
+    .default(DefaultValue::Bool(false))
+    .trailing(V1_3);
 
 const BILINEAR_FORMS: &[Form] = &[
     Form::named(
