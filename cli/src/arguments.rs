@@ -41,6 +41,8 @@ pub(crate) enum Command {
 pub(crate) enum Path {
     /// By messages to the driver's process.
     Sync,
+    /// Through queues in memory that is shared with the driver's process.
+    Burst,
     /// By messages, the result coming later.
     Async,
     /// By messages, the end being a fence.
@@ -56,6 +58,7 @@ impl Path {
             Path::Sync => "sync",
             Path::Async => "async",
             Path::Fenced => "fenced",
+            Path::Burst => "burst",
             Path::InProcess => "in-process",
         }
     }
@@ -125,7 +128,7 @@ pub(crate) struct VtsArguments {
     /// The device; by default the one that is fastest by its own account.
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
-    /// How requests reach the model; by default through the driver.
+    /// How requests reach the model; by default every way to the driver, one after the other.
     #[arg(long, value_enum)]
     pub(crate) path: Option<Path>,
     /// Where inputs and outputs are, if they go through the driver.

@@ -3,7 +3,8 @@
 use nnhal::hal::MeasureTiming;
 use nnhal::wire::OperationSupport;
 use nnhal_client::{
-    Completed, Device, Devices, ExecuteOptions, Memory, Model, PrepareOptions, PreparedModel, Request,
+    Burst, BurstOptions, Completed, Device, Devices, ExecuteOptions, Memory, Model, PrepareOptions,
+    PreparedModel, Request,
 };
 use nnhal_conformance::implementation::{
     Answer, Breakdown, ExecutionAnswer, ExecutionCall, Form, Implementation, ModelWithPools,
@@ -69,6 +70,7 @@ impl Implementation for DeviceUnderTest {
             device,
             model,
             prepared,
+            burst: None,
             memory,
         }))
     }
@@ -79,36 +81,86 @@ pub(crate) struct PreparedUnderTest {
     device: Device,
     model: Model,
     prepared: PreparedModel,
+    /// Opened with the first execution by burst.
+    burst: Option<Burst>,
     memory: MemoryKind,
 }
 
 impl PreparedUnderTest {
     /// Executes with inputs and outputs in these memories, or in device buffers filled from and copied to them.
     fn run(
-        &self,
+        &mut self,
         call: &ExecutionCall<'_>,
         (inputs, outputs): (Memory, &Memory),
         options: &ExecuteOptions,
-    ) -> nnhal_client::Result<Completed> {
-        let run = |request: &Request| match call.form {
-            Form::Fenced => form::execute_in_turn(&self.prepared, request, options),
-            form => form::execute(&self.prepared, request, options, form),
-        };
+    ) -> Result<nnhal_client::Result<Completed>, Breakdown> {
         if self.memory == MemoryKind::Shared {
-            return run(&Request::from_hal(
-                call.request.clone(),
-                vec![inputs, outputs.clone()],
-            ));
+            let request = Request::from_hal(call.request.clone(), vec![inputs, outputs.clone()]);
+            return self.run_request(&request, options, call.form);
         }
         let place = Place {
             device: &self.device,
             model: &self.model,
             prepared: &self.prepared,
         };
-        let arguments = DeviceArguments::new(place, call.request, &inputs, outputs)?;
-        let completed = run(&arguments.request)?;
-        arguments.fetch(&self.model, &completed.output_shapes, outputs)?;
-        Ok(completed)
+        let arguments = match DeviceArguments::new(place, call.request, &inputs, outputs) {
+            Ok(arguments) => arguments,
+            Err(error) => return Ok(Err(error)),
+        };
+        let completed = match self.run_request(&arguments.request, options, call.form)? {
+            Ok(completed) => completed,
+            Err(error) => return Ok(Err(error)),
+        };
+        let fetched = arguments.fetch(&self.model, &completed.output_shapes, outputs);
+        Ok(fetched.map(|_| completed))
+    }
+
+    fn run_request(
+        &mut self,
+        request: &Request,
+        options: &ExecuteOptions,
+        form: Form,
+    ) -> Result<nnhal_client::Result<Completed>, Breakdown> {
+        match form {
+            Form::Burst => self.execute_by_burst(request, options),
+            Form::Fenced => Ok(form::execute_in_turn(&self.prepared, request, options)),
+            form => Ok(form::execute(&self.prepared, request, options, form)),
+        }
+    }
+
+    /// A burst execution is the request once spelled out, and once registered and fired, which must agree in what
+    /// they answer; the outputs are the last one's.
+    fn execute_by_burst(
+        &mut self,
+        request: &Request,
+        options: &ExecuteOptions,
+    ) -> Result<nnhal_client::Result<Completed>, Breakdown> {
+        let burst = match self.burst.take() {
+            Some(burst) => self.burst.insert(burst),
+            None => {
+                let burst = self.prepared.burst(&BurstOptions::new()).map_err(breakdown)?;
+                self.burst.insert(burst)
+            }
+        };
+        let spelled = burst.execute(request, options);
+        let registered = match burst.register(request) {
+            Ok(registered) => registered,
+            // What is wrong with the request is told either way.
+            Err(_) if spelled.is_err() => return Ok(spelled),
+            Err(error) => return Err(breakdown(error)),
+        };
+        let fired = burst.fire(&registered, options);
+        let status = |outcome: &nnhal_client::Result<Completed>| {
+            outcome.as_ref().err().map(nnhal_client::Error::status)
+        };
+        if status(&spelled) != status(&fired) {
+            return Err(Breakdown(format!(
+                "the general request ended with {:?}, the registered one with {:?}",
+                status(&spelled),
+                status(&fired)
+            )));
+        }
+        Ok(fired)
     }
 }
 
@@ -124,7 +176,7 @@ impl ConformancePreparedModel for PreparedUnderTest {
         if let Some(timeout) = call.loop_timeout {
             options = options.loop_timeout(timeout);
         }
-        let outcome = self.run(call, (inputs, &outputs), &options);
+        let outcome = self.run(call, (inputs, &outputs), &options)?;
         let result = nnhal_client::execution_result(outcome).map_err(breakdown)?;
         let mut bytes = vec![0; call.outputs];
         outputs.read_at(0, &mut bytes).map_err(breakdown)?;

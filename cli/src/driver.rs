@@ -1,7 +1,7 @@
 //! The way to a device: through a driver's process, or the executor in this one.
 
 use nnhal::hal::Model;
-use nnhal_client::{Device, Devices, DevicesOptions, PrepareOptions};
+use nnhal_client::{BurstOptions, Device, Devices, DevicesOptions, PrepareOptions};
 use nnhal_conformance::implementation::Form;
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use crate::arguments::Path;
 use crate::commands;
 use crate::error::Error;
 use crate::in_process::{InProcess, Kernels};
-use crate::remote::Remote;
+use crate::remote::{Remote, Way};
 use crate::session::Subject;
 
 /// The processes that take part.
@@ -96,14 +96,15 @@ pub(crate) fn processes(device: &Device) -> Processes {
     }
 }
 
-/// Prepares `model` on `device`, to be executed by messages.
+/// Prepares `model` on `device`, to be executed by `path`, which leads to a driver.
 pub(crate) fn subject(device: &Device, model: &Model, path: Path) -> Result<Box<dyn Subject>, Error> {
     let shared = nnhal_client::Model::from_hal(model.clone(), Vec::new()).share_constants()?;
     let prepared = device.prepare(&shared, &PrepareOptions::new())?;
-    let form = match path {
-        Path::Async => Form::Asynchronous,
-        Path::Fenced => Form::Fenced,
-        Path::Sync | Path::InProcess => Form::Synchronous,
+    let way = match path {
+        Path::Burst => Way::Burst(Box::new(prepared.burst(&BurstOptions::new())?)),
+        Path::Async => Way::Messages(prepared, Form::Asynchronous),
+        Path::Fenced => Way::Messages(prepared, Form::Fenced),
+        Path::Sync | Path::InProcess => Way::Messages(prepared, Form::Synchronous),
     };
-    Ok(Box::new(Remote::new(model, prepared, form)))
+    Ok(Box::new(Remote::new(model, way)))
 }

@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use nnhal::hal::{ErrorStatus, Model, Operand, OperandType, OutputShape, Shape};
-use nnhal_client::{Completed, ExecuteOptions, Memory, PreparedModel, Request};
-
+use nnhal_client::{Burst, Completed, ExecuteOptions, Memory, PreparedModel, RegisteredRequest, Request};
 use nnhal_conformance::implementation::Form;
 
 use crate::error::Error;
@@ -15,16 +14,23 @@ use crate::session::Subject;
 /// Arguments start on cache lines of their own.
 const ALIGNMENT: u64 = 64;
 
+/// How a prepared model is executed.
+pub(crate) enum Way {
+    /// By messages of this form.
+    Messages(PreparedModel, Form),
+    /// Through queues in shared memory.
+    Burst(Box<Burst>),
+}
+
 /// A prepared model and the memory of its arguments, which is made anew when their sizes change.
 pub(crate) struct Remote {
-    prepared: PreparedModel,
+    way: Way,
     outputs: Vec<Declared>,
     inputs: Vec<Declared>,
     /// Bytes that each output is given.
     output_sizes: Vec<u64>,
     layout: Option<Layout>,
     options: ExecuteOptions,
-    form: Form,
 }
 
 /// What a model says of an argument.
@@ -37,14 +43,33 @@ struct Declared {
 struct Layout {
     memory: Memory,
     request: Request,
+    /// The same where a burst knows it.
+    registered: Option<RegisteredRequest>,
     /// Dimensions and place of each input.
     inputs: Vec<(Vec<u32>, Range<u64>)>,
     outputs: Vec<Range<u64>>,
 }
 
+impl Way {
+    fn register(&mut self, request: &Request) -> nnhal_client::Result<Option<RegisteredRequest>> {
+        match self {
+            Way::Messages(..) => Ok(None),
+            Way::Burst(burst) => burst.register(request).map(Some),
+        }
+    }
+
+    fn execute(&mut self, layout: &Layout, options: &ExecuteOptions) -> nnhal_client::Result<Completed> {
+        match (self, &layout.registered) {
+            (Way::Messages(prepared, form), _) => form::execute(prepared, &layout.request, options, *form),
+            (Way::Burst(burst), Some(registered)) => burst.fire(registered, options),
+            (Way::Burst(burst), None) => burst.execute(&layout.request, options),
+        }
+    }
+}
+
 impl Remote {
-    /// Executes `prepared`, made from `model`, by messages of this form.
-    pub(crate) fn new(model: &Model, prepared: PreparedModel, form: Form) -> Remote {
+    /// Executes what was prepared from `model`.
+    pub(crate) fn new(model: &Model, way: Way) -> Remote {
         let declared = |indexes: &[u32]| -> Vec<Declared> {
             let operands = indexes
                 .iter()
@@ -53,7 +78,7 @@ impl Remote {
         };
         let outputs = declared(&model.main.output_indexes);
         Remote {
-            prepared,
+            way,
             // What is not known is asked for: the driver answers with the sizes that it needs.
             output_sizes: outputs
                 .iter()
@@ -63,29 +88,21 @@ impl Remote {
             inputs: declared(&model.main.input_indexes),
             layout: None,
             options: ExecuteOptions::new(),
-            form,
-        }
-    }
-
-    /// The layout for these inputs: the one of the call before, if it fits.
-    fn layout(&mut self, inputs: &[Value]) -> Result<&Layout, Error> {
-        let fits = self.layout.as_ref().is_some_and(|layout| layout.fits(inputs));
-        if !fits {
-            self.layout = Some(Layout::new(inputs, &self.inputs, &self.output_sizes)?);
-        }
-        match &self.layout {
-            Some(layout) => Ok(layout),
-            None => Err(Error::Result("the arguments have no memory".into())),
         }
     }
 
     fn execute_once(&mut self, inputs: &[Value]) -> Result<nnhal_client::Result<Completed>, Error> {
-        let layout = self.layout(inputs)?;
+        let layout = match self.layout.take() {
+            Some(layout) if layout.fits(inputs) => self.layout.insert(layout),
+            _ => {
+                let layout = Layout::new(inputs, &self.inputs, &self.output_sizes, &mut self.way)?;
+                self.layout.insert(layout)
+            }
+        };
         for (value, (_, range)) in inputs.iter().zip(&layout.inputs) {
             layout.memory.write_at(range.start, &value.bytes)?;
         }
-        let request = layout.request.clone();
-        Ok(form::execute(&self.prepared, &request, &self.options, self.form))
+        Ok(self.way.execute(layout, &self.options))
     }
 
     /// Takes over the sizes that the driver says the outputs need; whether any was larger than it had.
@@ -157,7 +174,12 @@ impl Declared {
 }
 
 impl Layout {
-    fn new(inputs: &[Value], declared: &[Declared], output_sizes: &[u64]) -> Result<Layout, Error> {
+    fn new(
+        inputs: &[Value],
+        declared: &[Declared],
+        output_sizes: &[u64],
+        way: &mut Way,
+    ) -> Result<Layout, Error> {
         let mut end = 0_u64;
         let mut place = |size: u64| {
             let start = end;
@@ -186,6 +208,7 @@ impl Layout {
         let dimensions = inputs.iter().map(|value| value.dimensions.clone());
         Ok(Layout {
             memory,
+            registered: way.register(&request)?,
             request,
             inputs: dimensions.zip(in_ranges).collect(),
             outputs: out_ranges,

@@ -15,7 +15,7 @@ use crate::progress;
 use crate::session::{Session, Subject};
 
 /// The ways that are compared.
-const PATHS: [Path; 2] = [Path::InProcess, Path::Sync];
+const PATHS: [Path; 3] = [Path::InProcess, Path::Sync, Path::Burst];
 
 /// Classifies the images, measures latencies, and tells which processes took part.
 pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Error> {
@@ -29,14 +29,14 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Error> {
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "handwritten digits on {}, in process {} of its driver",
+        "handwritten digits on {}, by burst to process {} of its driver",
         device.info().name,
         processes.worker.unwrap_or_default()
     )?;
     let mut wrong = Vec::new();
     for files in [FLOAT, INT8] {
         let digits = Digits::load(files)?;
-        let subject = driver::subject(&device, &digits.model.model, Path::Sync)?;
+        let subject = driver::subject(&device, &digits.model.model, Path::Burst)?;
         let score = digits.classify(&mut Session::new(&digits.model, subject), circumstances)?;
         writeln!(
             out,
@@ -57,6 +57,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<(), Error> {
             Path::Sync => "driver, sync",
             Path::Async => "driver, async",
             Path::Fenced => "driver, fenced",
+            Path::Burst => "driver, burst",
         };
         let figures = [float.p50, float.p99, int8.p50, int8.p99].map(present::microseconds);
         writeln!(

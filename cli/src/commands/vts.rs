@@ -46,13 +46,11 @@ pub(crate) fn run(arguments: &VtsArguments) -> Result<(), Error> {
         name: arguments.filter.clone(),
         operation: None,
     };
-    let forms = match arguments.path {
-        None => vec![Form::Synchronous],
-        Some(Path::Sync) => vec![Form::Synchronous],
-        Some(Path::Async) => vec![Form::Asynchronous],
-        Some(Path::Fenced) => vec![Form::Fenced],
-        Some(Path::InProcess) => Vec::new(),
+    let paths = match arguments.path {
+        None => vec![Path::Sync, Path::Burst],
+        Some(path) => vec![path],
     };
+    let forms: Vec<Form> = paths.iter().filter_map(|path| form(*path)).collect();
     let watcher = Watcher {
         bar: progress::bar(corpus.files.len() as u64, "conformance"),
         prints: !arguments.json,
@@ -81,15 +79,11 @@ pub(crate) fn run(arguments: &VtsArguments) -> Result<(), Error> {
         .remarks
         .into_inner()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
-    let paths = match arguments.path {
-        None => vec![Path::Sync.name()],
-        Some(path) => vec![path.name()],
-    };
     print(
         arguments.json,
         &Report {
             device: &device,
-            paths,
+            paths: paths.into_iter().map(Path::name).collect(),
             memory: arguments.memory.name(),
             tally: &tally,
             failures: remarks.failures,
@@ -97,6 +91,17 @@ pub(crate) fn run(arguments: &VtsArguments) -> Result<(), Error> {
         },
     )?;
     verdict(&tally)
+}
+
+/// How a driver executes by this path.
+fn form(path: Path) -> Option<Form> {
+    match path {
+        Path::Sync => Some(Form::Synchronous),
+        Path::Burst => Some(Form::Burst),
+        Path::Async => Some(Form::Asynchronous),
+        Path::Fenced => Some(Form::Fenced),
+        Path::InProcess => None,
+    }
 }
 
 fn print(json: bool, report: &Report<'_>) -> Result<(), Error> {

@@ -66,3 +66,8 @@ fn models_give_their_outputs_in_process() {
 fn models_give_their_outputs_by_sync() {
     every_model_gives_its_outputs("sync");
 }
+
+#[test]
+fn models_give_their_outputs_by_burst() {
+    every_model_gives_its_outputs("burst");
+}

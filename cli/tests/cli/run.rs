@@ -4,7 +4,7 @@ use crate::common::{Surroundings, arguments, digits};
 use serde_json::json;
 
 /// The ways through a driver and around it.
-const PATHS: [&str; 2] = ["in-process", "sync"];
+const PATHS: [&str; 3] = ["in-process", "sync", "burst"];
 
 #[test]
 fn expected_outputs_pass_by_every_path() {
