@@ -1,5 +1,6 @@
 //! A daemon for one test.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
@@ -20,6 +21,8 @@ pub struct DaemonOptions {
     pub settings: String,
     /// What it logs; warnings by default.
     pub log: Option<String>,
+    /// Further variables of its environment.
+    pub environment: Vec<(String, OsString)>,
 }
 
 impl DaemonOptions {
@@ -215,6 +218,7 @@ fn command(exe: &str, options: &DaemonOptions, directory: &Path, runtime_dir: Op
         .arg(settings)
         .arg("--runtime-dir")
         .arg(runtime_dir.map_or_else(|| directory.join("run"), Path::to_owned))
+        .envs(options.environment.iter().cloned())
         .args(options.devices.iter().flat_map(|device| ["--device", device]))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

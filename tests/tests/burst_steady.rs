@@ -1,0 +1,268 @@
+//! While both processes are awake, an execution by burst allocates nothing and makes no system call on either side.
+//!
+//! A file of its own: the allocator is the whole binary's, and threads of other tests that poll would keep these from
+//! polling.
+
+#[path = "../src/counting_allocator.rs"]
+mod counting_allocator;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, gettid};
+use nnhal_client::{
+    Burst, BurstOptions, Devices, ExecuteOptions, Input, Memory, ModelBuilder, OperationType, Output,
+    PrepareOptions, PreparedModel, Request, TensorType, WaitSettings,
+};
+use nnhal_tests::{DaemonOptions, TestDaemon};
+
+#[global_allocator]
+static ALLOCATOR: counting_allocator::CountingAllocator = counting_allocator::CountingAllocator;
+
+const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
+
+/// Executions that are looked at.
+const EXECUTIONS: u64 = 10_000;
+
+/// Who is put off its processor for a while lets the other side fall asleep, which makes a few system calls; so many
+/// of them are no matter of executions.
+const SLEEPS: u64 = EXECUTIONS / 20;
+
+/// Measurements until one was not disturbed by what else happens on the machine.
+const ATTEMPTS: usize = 10;
+
+/// The tests take turns: both need processors to poll on.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A worker that polls for its next request as long as it is allowed to.
+fn start(environment: Vec<(String, std::ffi::OsString)>) -> TestDaemon {
+    let options = DaemonOptions {
+        devices: vec!["nnhal-reference".to_owned()],
+        environment,
+        ..DaemonOptions::with_settings("[execution]\npolling_window_us = 1000000\n")
+    };
+    TestDaemon::start(EXE, &options)
+}
+
+struct Subject {
+    worker: u32,
+    prepared: PreparedModel,
+    burst: Burst,
+    memory: Memory,
+}
+
+impl Subject {
+    fn open(daemon: &TestDaemon) -> Subject {
+        let device = Devices::open_in(daemon.runtime_dir())
+            .unwrap()
+            .device("nnhal-reference")
+            .unwrap();
+        let mut model = ModelBuilder::new();
+        let x = model.input(TensorType::float32(&[1]));
+        let y = model.constant(TensorType::float32(&[1]), &[1.0_f32]);
+        let no_activation = model.scalar(0_i32);
+        let sum = model.output(TensorType::float32(&[1]));
+        model.operation(OperationType::ADD, &[x, y, no_activation], &[sum]);
+        let prepared = device
+            .prepare(&model.finish().unwrap(), &PrepareOptions::new())
+            .unwrap();
+        let wait = WaitSettings::Fixed {
+            window: Duration::from_secs(10),
+        };
+        Subject {
+            worker: device.worker().pid,
+            burst: prepared.burst(&BurstOptions::new().wait(wait)).unwrap(),
+            prepared,
+            memory: Memory::new(8).unwrap(),
+        }
+    }
+
+    fn request(&self) -> Request {
+        Request::new()
+            .input(&self.memory, 0..4)
+            .output(&self.memory, 4..8)
+    }
+
+    /// Executes as often as said, in every way that a burst has.
+    fn execute(&mut self, executions: u64) {
+        let request = self.request();
+        let registered = self.burst.register(&request).unwrap();
+        self.execute_in_turn(&request, &registered, executions);
+        self.burst.unregister(registered).unwrap();
+    }
+
+    fn execute_in_turn(
+        &mut self,
+        request: &Request,
+        registered: &nnhal_client::RegisteredRequest,
+        executions: u64,
+    ) {
+        let options = ExecuteOptions::new();
+        let timed = options.measure_timing();
+        for round in 0..executions {
+            let value = round as f32;
+            match round % 4 {
+                0 => {
+                    self.memory.write(0, &[value]).unwrap();
+                    self.burst.execute(request, &options).unwrap();
+                }
+                1 => {
+                    self.memory.write(0, &[value]).unwrap();
+                    self.burst.fire(registered, &timed).unwrap();
+                }
+                _ => {
+                    let mut sum = [0.0_f32];
+                    self.burst
+                        .run(&[Input::from(&[value])], &mut [Output::from(&mut sum)], &options)
+                        .unwrap();
+                    assert_eq!(sum, [value + 1.0]);
+                    continue;
+                }
+            }
+            let mut sum = [0_u8; 4];
+            self.memory.read_at(4, &mut sum).unwrap();
+            assert_eq!(f32::from_le_bytes(sum), value + 1.0);
+        }
+    }
+}
+
+#[test]
+fn executions_allocate_on_neither_side() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("allocations");
+    std::fs::write(&path, [0; 4]).unwrap();
+    let counter = File::open(&path).unwrap();
+    let of_driver = || {
+        let mut bytes = [0; 4];
+        counter.read_exact_at(&mut bytes, 0).unwrap();
+        u32::from_ne_bytes(bytes)
+    };
+    let daemon = start(vec![("NNHAL_TEST_ALLOCATIONS".to_owned(), path.into())]);
+    let mut subject = Subject::open(&daemon);
+    assert!(of_driver() > 0, "the driver's processes count");
+    let request = subject.request();
+    let registered = subject.burst.register(&request).unwrap();
+    subject.execute_in_turn(&request, &registered, 1000);
+    let mut least = u32::MAX;
+    for _ in 0..ATTEMPTS {
+        let (here, there) = (counting_allocator::of_this_thread(), of_driver());
+        subject.execute_in_turn(&request, &registered, EXECUTIONS);
+        assert_eq!(
+            counting_allocator::of_this_thread() - here,
+            0,
+            "allocations of the client"
+        );
+        // The supervisor and the worker that waits for the next client are counted too, while they start.
+        least = least.min(of_driver() - there);
+        if least == 0 {
+            return;
+        }
+    }
+    panic!("the driver allocated {least} times in {EXECUTIONS} executions");
+}
+
+/// The system calls of a process or thread, traced from outside.
+struct Trace {
+    strace: Child,
+    directory: tempfile::TempDir,
+}
+
+impl Trace {
+    /// `None`, with a note, where tracing is not possible.
+    fn attach(arguments: &[&str]) -> Option<Trace> {
+        let directory = tempfile::tempdir().unwrap();
+        let started = Command::new("strace")
+            .arg("-o")
+            .arg(directory.path().join("calls"))
+            .args(arguments)
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut strace = match started {
+            Ok(strace) => strace,
+            Err(error) => {
+                eprintln!("SKIPPED: strace cannot be started: {error}");
+                return None;
+            }
+        };
+        let mut said = String::new();
+        let mut stderr = BufReader::new(strace.stderr.take().unwrap());
+        while !said.contains("attached") {
+            if stderr.read_line(&mut said).unwrap() == 0 {
+                let _ = strace.wait();
+                eprintln!("SKIPPED: strace cannot trace: {said}");
+                return None;
+            }
+        }
+        // Its further words are dropped as long as somebody could read them.
+        strace.stderr = Some(stderr.into_inner());
+        Some(Trace { strace, directory })
+    }
+
+    /// Ends the tracing; how many calls there were.
+    fn end(mut self) -> u64 {
+        let pid = Pid::from_raw(self.strace.id().cast_signed());
+        kill(pid, Signal::SIGINT).unwrap();
+        self.strace.wait().unwrap();
+        calls_in(&self.directory.path().join("calls"))
+    }
+}
+
+fn calls_in(path: &Path) -> u64 {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().filter(|line| line.contains('(')).count() as u64
+}
+
+/// The system calls of this thread and of the whole worker while `work` is done.
+fn system_calls_of(worker: u32, work: impl FnOnce()) -> Option<(u64, u64)> {
+    let there = Trace::attach(&["-f", "-p", &worker.to_string()])?;
+    let here = Trace::attach(&["-p", &gettid().to_string()])?;
+    work();
+    Some((here.end(), there.end()))
+}
+
+#[test]
+fn executions_make_no_system_call_on_either_side() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let daemon = start(Vec::new());
+    let mut subject = Subject::open(&daemon);
+    subject.execute(1000);
+
+    // What is counted would be seen: messages are made of system calls.
+    let request = subject.request();
+    let prepared = subject.prepared.clone();
+    let by_messages = system_calls_of(subject.worker, || {
+        for _ in 0..100 {
+            prepared.execute(&request, &ExecuteOptions::new()).unwrap();
+        }
+    });
+    let Some((here, there)) = by_messages else { return };
+    assert!(
+        here >= 200 && there >= 200,
+        "the trace saw {here} and {there} system calls"
+    );
+
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        eprintln!("SKIPPED: two processes cannot poll at once on one processor");
+        return;
+    }
+    let mut least = u64::MAX;
+    for _ in 0..ATTEMPTS {
+        let worker = subject.worker;
+        let Some((here, there)) = system_calls_of(worker, || subject.execute(EXECUTIONS)) else {
+            return;
+        };
+        eprintln!("{EXECUTIONS} executions: {here} system calls of the client, {there} of the worker");
+        least = least.min(here.max(there));
+        if least < SLEEPS {
+            return;
+        }
+    }
+    panic!("{EXECUTIONS} executions made {least} system calls on one side");
+}
