@@ -2,4 +2,5 @@
 
 mod common;
 mod deaths;
+mod hostile;
 mod results;

@@ -1,0 +1,292 @@
+//! Clients that speak the protocol of bursts wrongly. Whatever they send, it is their own burst or worker that ends,
+//! and never the supervisor or another client.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use nnhal::burst::{
+    Pool, RequestHeader, ResultBody, decode_result, encode_fire, encode_general, encode_register,
+    encode_unregister,
+};
+use nnhal::fmq::{ChannelEnd, ChannelSize, ReceiveError, WaitSettings};
+use nnhal::hal::{ErrorStatus, MeasureTiming, Request};
+use nnhal::shm::{Access, Mapping, SharedMemory};
+use nnhal::time::{Clock, Deadline, MonotonicClock};
+use nnhal::wire::{Call, Handle, MemoryDescription, MemoryHandle, PreparedModelHandle, Reply};
+use nnhal_tests::{
+    DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model, is_alive, request_in_one_memory,
+    shared_floats, wait_until,
+};
+
+use crate::common::{EXE, REFERENCE, add, open, prepare};
+
+const SIZE: ChannelSize = ChannelSize {
+    outgoing: 16,
+    incoming: 64,
+};
+
+/// A worker that polls for its next request for long, so that it looks at what nobody announces.
+fn start() -> TestDaemon {
+    let options = DaemonOptions {
+        devices: vec![REFERENCE.to_owned()],
+        ..DaemonOptions::with_settings("[execution]\npolling_window_us = 60000000\n")
+    };
+    TestDaemon::start(EXE, &options)
+}
+
+fn soon() -> Deadline {
+    Deadline::after(MonotonicClock.now(), PATIENCE)
+}
+
+fn header(sequence: u32) -> RequestHeader {
+    RequestHeader {
+        sequence,
+        measure: MeasureTiming::No,
+        deadline_ns: None,
+    }
+}
+
+/// The client's end of a burst of a model that adds two times four floats.
+struct Raw {
+    client: RawClient,
+    end: ChannelEnd,
+    rings: SharedMemory,
+    memory: MemoryHandle,
+    /// Executes the model on that memory.
+    request: Request,
+    buffer: Vec<u8>,
+}
+
+impl Raw {
+    fn open(daemon: &TestDaemon) -> Raw {
+        let mut client = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
+        let model = client.prepare(add_model(4)).unwrap();
+        let (memory, _mapping) = shared_floats(&[1.0; 12]);
+        let memory = client.register(&memory);
+        let (end, rings) = ChannelEnd::create(SIZE, WaitSettings::Sleep).unwrap();
+        configure(&mut client, model, &rings).unwrap();
+        Raw {
+            client,
+            end,
+            rings,
+            memory,
+            request: request_in_one_memory(memory, 2, 1, 16).request,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Sends what is in `buffer` and returns the sequence and status of the answer, with its text.
+    fn exchange(&mut self) -> (u32, ErrorStatus, String) {
+        self.end.producer.send(&self.buffer).unwrap();
+        let mut packet = self.end.consumer.new_packet();
+        self.end.consumer.receive(&mut packet, soon()).unwrap();
+        let mut body = ResultBody::default();
+        let (header, _) = decode_result(packet.bytes(), &mut body).unwrap();
+        (header.sequence, header.status, body.detail)
+    }
+
+    #[track_caller]
+    fn expect_refusal(&mut self, sequence: u32, part: &str) {
+        let (answered, status, detail) = self.exchange();
+        assert_eq!(answered, sequence, "{detail}");
+        assert_ne!(status, ErrorStatus::None);
+        assert!(detail.contains(part), "{part:?} is missing in {detail:?}");
+    }
+
+    fn general(&mut self, sequence: u32, pools: &[Pool], inline: &[u8]) {
+        encode_general(&mut self.buffer, &header(sequence), &self.request, pools, inline);
+    }
+
+    /// The burst still does what it is for.
+    #[track_caller]
+    fn expect_success(&mut self) {
+        self.general(9, &[Pool::Memory(self.memory)], &[]);
+        assert_eq!(self.exchange(), (9, ErrorStatus::None, String::new()));
+    }
+
+    fn worker(&self) -> u32 {
+        self.client.welcome.worker_pid
+    }
+}
+
+fn configure(
+    client: &mut RawClient,
+    prepared_model: PreparedModelHandle,
+    rings: &SharedMemory,
+) -> Result<Reply, nnhal::wire::Failure> {
+    let call = Call::ConfigureBurst {
+        prepared_model,
+        polling_window_ns: None,
+    };
+    client.call(call, &[rings.as_fd()])
+}
+
+/// How many threads of a process serve bursts.
+fn burst_threads(pid: u32) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten();
+    tasks
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
+        .filter(|name| name.trim_end() == "burst")
+        .count()
+}
+
+/// Another client's burst, which shall not notice anything.
+fn bystander(daemon: &TestDaemon) -> nnhal_client::Burst {
+    let mut burst = prepare(&open(daemon, REFERENCE), 1)
+        .burst(&nnhal_client::BurstOptions::new())
+        .unwrap();
+    assert_eq!(add(&mut burst, 1.0).unwrap(), 2.0);
+    burst
+}
+
+#[track_caller]
+fn expect_unharmed(daemon: &TestDaemon, mut bystander: nnhal_client::Burst) {
+    assert_eq!(add(&mut bystander, 2.0).unwrap(), 3.0);
+    assert!(is_alive(daemon.pid()));
+    open(daemon, REFERENCE).status().unwrap();
+}
+
+#[test]
+fn packets_that_mean_nothing_are_answered_and_the_burst_goes_on() {
+    let daemon = start();
+    let other = bystander(&daemon);
+    let mut raw = Raw::open(&daemon);
+    let mut garbage: u64 = 0x9e37_79b9_7f4a_7c15;
+    for length in (1..=SIZE.outgoing as usize * 56).step_by(7) {
+        raw.buffer.clear();
+        for _ in 0..length {
+            garbage = garbage.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            raw.buffer.push((garbage >> 56) as u8);
+        }
+        // Each kind of packet, with no meaning after it.
+        raw.buffer[0] = (length % 6) as u8;
+        let (_, status, _) = raw.exchange();
+        assert_ne!(status, ErrorStatus::None, "{length} bytes");
+    }
+    raw.expect_success();
+    // A count that the packet cannot hold.
+    raw.general(3, &[Pool::Memory(raw.memory)], &[]);
+    raw.buffer[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
+    raw.expect_refusal(3, "before the end of its input");
+    raw.expect_success();
+    expect_unharmed(&daemon, other);
+}
+
+#[test]
+fn names_that_nobody_gave_are_refused() {
+    let daemon = start();
+    let other = bystander(&daemon);
+    let mut raw = Raw::open(&daemon);
+    encode_fire(&mut raw.buffer, &header(1), 7, &[]);
+    raw.expect_refusal(1, "no request is registered under 7");
+    encode_unregister(&mut raw.buffer, 2, 65_535);
+    raw.expect_refusal(2, "no request is registered under 65535");
+    let memory = Pool::Memory(raw.memory);
+    encode_register(&mut raw.buffer, 3, 5000, &raw.request, &[memory]);
+    raw.expect_refusal(3, "5000 is no number for a registered request");
+    let unknown = Pool::Memory(Handle::from_bits(u64::MAX).into());
+    raw.general(4, &[unknown], &[]);
+    raw.expect_refusal(4, "memory");
+    raw.general(5, &[], &[]);
+    raw.expect_refusal(5, "pool");
+    raw.general(6, &[Pool::InlineInputs(48), Pool::InlineInputs(48)], &[0; 48]);
+    raw.expect_refusal(6, "two pools for inputs");
+    raw.general(7, &[Pool::InlineInputs(u32::MAX)], &[]);
+    raw.expect_refusal(7, "cannot travel in a burst's packet");
+    // Inputs and outputs in the same inline pool, and fewer bytes than announced.
+    raw.general(8, &[Pool::InlineInputs(4096)], &[0; 16]);
+    assert_ne!(raw.exchange().1, ErrorStatus::None);
+    raw.expect_success();
+    expect_unharmed(&daemon, other);
+}
+
+#[test]
+fn ring_that_is_overwritten_ends_the_burst_and_nothing_else() {
+    for byte in [0x01, 0x5a, 0xff] {
+        let daemon = start();
+        let other = bystander(&daemon);
+        let mut raw = Raw::open(&daemon);
+        raw.expect_success();
+        let worker = raw.worker();
+        assert_eq!(burst_threads(worker), 1);
+        let mapping = Mapping::new(&raw.rings, Access::ReadWrite).unwrap();
+        // The cells of both rings come after the page that has their controls.
+        let start = 4096;
+        let garbage = vec![byte; (raw.rings.size() - start) as usize];
+        mapping.as_slice().write_at(start, &garbage).unwrap();
+        // A request in a cell that is as it should be has the worker look at the next.
+        raw.general(10, &[Pool::Memory(raw.memory)], &[]);
+        raw.end.producer.send(&raw.buffer).unwrap();
+        wait_until("the worker gives the burst up", || burst_threads(worker) == 0);
+        assert_eq!(
+            raw.client.call(Call::GetStatus, &[]).unwrap(),
+            Reply::Status(nnhal::hal::DeviceStatus::Available)
+        );
+        expect_unharmed(&daemon, other);
+    }
+}
+
+#[test]
+fn rings_that_are_no_rings_or_can_shrink_are_refused() {
+    let daemon = start();
+    let mut client = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
+    let model = client.prepare(add_model(4)).unwrap();
+    let zeros = SharedMemory::create(1 << 16).unwrap();
+    let failure = configure(&mut client, model, &zeros).unwrap_err();
+    assert_eq!(failure.status, ErrorStatus::InvalidArgument);
+    let (_end, rings) = ChannelEnd::create(SIZE, WaitSettings::Sleep).unwrap();
+    // The same bytes in a file, which could be cut short under the worker.
+    let file = tempfile::tempfile().unwrap();
+    let mut bytes = vec![0; rings.size() as usize];
+    rings.read_at(0, &mut bytes).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &bytes, 0).unwrap();
+    let file = SharedMemory::from_fd(file.into(), rings.size(), u64::MAX).unwrap();
+    let failure = configure(&mut client, model, &file).unwrap_err();
+    assert!(failure.detail.contains("sealed against shrinking"), "{failure}");
+    configure(&mut client, model, &rings).unwrap();
+}
+
+#[test]
+fn memory_that_is_cut_short_harms_its_owner_only() {
+    let daemon = start();
+    let other = bystander(&daemon);
+    let mut raw = Raw::open(&daemon);
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(1 << 16).unwrap();
+    let description = MemoryDescription {
+        name: "mmap_fd".into(),
+        fds: 1,
+        size: 1 << 16,
+        offset: 0,
+        protection: 3,
+    };
+    let memory = match raw
+        .client
+        .call(Call::RegisterMemory(description), &[file.as_fd()])
+    {
+        Ok(Reply::Memory(memory)) => memory,
+        // A driver need not take memory that can shrink.
+        _ => return,
+    };
+    raw.general(1, &[Pool::Memory(memory)], &[]);
+    assert_eq!(raw.exchange().1, ErrorStatus::None);
+    file.set_len(0).unwrap();
+    raw.general(2, &[Pool::Memory(memory)], &[]);
+    raw.end.producer.send(&raw.buffer).unwrap();
+    let mut packet = raw.end.consumer.new_packet();
+    let deadline = Deadline::after(MonotonicClock.now(), Duration::from_secs(1));
+    match raw.end.consumer.receive(&mut packet, deadline) {
+        Ok(()) => {
+            let (header, _) = decode_result(packet.bytes(), &mut ResultBody::default()).unwrap();
+            assert_ne!(header.status, ErrorStatus::None);
+        }
+        Err(ReceiveError::TimedOut | ReceiveError::Closed) => {
+            let worker = raw.worker();
+            wait_until("the worker has died of it", || !is_alive(worker));
+        }
+        Err(error) => panic!("{error}"),
+    }
+    expect_unharmed(&daemon, other);
+}
