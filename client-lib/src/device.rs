@@ -275,6 +275,12 @@ impl PrepareOptions {
         self
     }
 
+    /// What the prepared model depends on beside the model.
+    pub(crate) fn codes(&self) -> [u8; 2] {
+        // Both are below 3.
+        [self.preference as u8, self.priority as u8]
+    }
+
     fn wait_deadline(&self) -> Deadline {
         self.wait
             .map_or(Deadline::NONE, |wait| Deadline::after(MonotonicClock.now(), wait))

@@ -33,6 +33,7 @@
 mod arguments;
 mod buffer;
 mod burst;
+mod compilation_cache;
 mod connection;
 mod device;
 mod devices;
@@ -50,6 +51,7 @@ mod tensor;
 pub use arguments::{Arguments, Input, Output};
 pub use buffer::Buffer;
 pub use burst::{Burst, BurstOptions, RegisteredRequest};
+pub use compilation_cache::CompilationCache;
 pub use device::{CacheFiles, Device, PrepareOptions};
 pub use devices::{Devices, DevicesOptions};
 pub use error::{Death, Error, ErrorKind, Process, Remedy, Result, Role};

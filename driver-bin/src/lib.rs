@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cache;
 mod daemon;
 pub mod device;
 mod jail;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nnhal::hal::{
-    Capabilities, ConstantPools, DeviceInfo, DeviceType, ErrorStatus, HalVersion, NumberOfCacheFiles,
-    OperandPerformance, OperandType, Operation, PerformanceInfo, Shape, Subgraph, SubgraphIndex,
+    Capabilities, ConstantPools, DeviceInfo, DeviceType, ErrorStatus, HalVersion, OperandPerformance,
+    OperandType, Operation, PerformanceInfo, Shape, Subgraph, SubgraphIndex,
 };
 use nnhal::validate::ValidModel;
 use nnhal::wire::{Failure, OperationSupport, Place};
@@ -15,6 +15,8 @@ use nnhal_cpu::executor::ProgramError;
 use nnhal_cpu::{AlignedBuffer, ExecutionError, Interrupt, Interrupted, KernelSet, Program, RunOptions};
 
 use super::memory::copy_range;
+use crate::cache::CACHE_FILES;
+
 use super::{
     Control, Device, DeviceMemory, DeviceOptions, Execution, Interruption, PrepareOptions, PreparedModel,
 };
@@ -89,7 +91,7 @@ fn info(name: &str, kernels: KernelSet) -> DeviceInfo {
             while_performance: plain,
         },
         extensions: Vec::new(),
-        cache_files: NumberOfCacheFiles::default(),
+        cache_files: CACHE_FILES,
     }
 }
 

@@ -43,6 +43,7 @@ use nnhal::wire::{Failure, Inbox};
 use self::calls::OpenCall;
 use self::client::Client;
 use self::table::Full;
+use crate::cache::CACHE_FILES;
 use crate::daemon::{log_of_environment, start_log};
 use crate::device::{Device, DeviceRegistry};
 use crate::jail;
@@ -210,7 +211,14 @@ fn make_devices(
         };
         let unknown = || failed(Failure::general("this binary does not know it"));
         let entry = registry.get(name).ok_or_else(unknown)?;
-        Ok((name.clone(), (entry.create)(options).map_err(failed)?))
+        let device = (entry.create)(options).map_err(failed)?;
+        let cache_files = device.info().cache_files;
+        if cache_files.is_caching_supported() && cache_files != CACHE_FILES {
+            return Err(failed(Failure::general(format!(
+                "it asks for {cache_files:?}; the driver library's cache has {CACHE_FILES:?}"
+            ))));
+        }
+        Ok((name.clone(), device))
     };
     config.devices.iter().map(make).collect()
 }

@@ -1,8 +1,9 @@
 //! Preparing models, and saying which operations a device supports.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use nnhal::hal::{ConstantPools, ErrorStatus, ExecutionPreference, Model, Priority};
+use nnhal::hal::{CacheToken, ConstantPools, ErrorStatus, ExecutionPreference, Model, Priority};
 use nnhal::time::{Clock, MonotonicClock};
 use nnhal::validate::{ModelError, ValidModel};
 use nnhal::wire::{
@@ -15,6 +16,7 @@ use super::client::Client;
 use super::memory::{ConstantPool, Memory, constant_pools};
 use super::prepared::Prepared;
 use super::run::RunLimits;
+use crate::cache::{self, CacheHandles, Key};
 use crate::device::{Control, PrepareOptions};
 use crate::scheduler::Ticket;
 
@@ -55,7 +57,12 @@ fn support(
 
 /// HAL `prepareModel`. The reply says whether it was launched, which it is if the arguments are valid; the event says
 /// what came of it.
-pub(crate) fn prepare_model(client: &Arc<Client>, call: OpenCall, mut arguments: Box<PrepareModel>) {
+pub(crate) fn prepare_model(
+    client: &Arc<Client>,
+    call: OpenCall,
+    mut arguments: Box<PrepareModel>,
+    fds: Vec<OwnedFd>,
+) {
     let checked = check_codes(&arguments).and_then(|codes| {
         Ok((
             codes,
@@ -69,23 +76,122 @@ pub(crate) fn prepare_model(client: &Arc<Client>, call: OpenCall, mut arguments:
     let shared = Arc::clone(client);
     let limits = RunLimits::from_hal(arguments.deadline_ns, None);
     let in_time = limits.check_not_past(MonotonicClock.now());
+    let target = Target::of_call(client, &arguments, fds);
     super::submit(client, priority, call, move |call| {
         let (model, pools) = match validate(&shared, arguments.model, &memories) {
             Ok(valid) => valid,
             Err(failure) => return shared.outbox.reply(call.id(), Err(failure)),
         };
         shared.outbox.reply(call.id(), Ok(Reply::Launched));
-        let prepared =
-            in_time.and_then(|()| prepare(&shared, call, (model, &pools), (preference, priority), limits));
+        let prepared = in_time.and_then(|()| {
+            let saved = Arc::clone(&model);
+            let prepared = prepare(&shared, call, (model, &pools), (preference, priority), limits)?;
+            if let Some(target) = target {
+                target.save(&shared, (&saved, &pools), (preference, priority));
+            }
+            Ok(prepared)
+        });
         shared.outbox.event(call.id(), Event::Prepared(prepared));
     });
 }
 
-/// HAL `prepareModelFromCache`.
-pub(crate) fn prepare_model_from_cache(client: &Client, call: &OpenCall, _: &PrepareModelFromCache) {
+/// Where a prepared model is to be saved.
+struct Target {
+    handles: CacheHandles,
+    token: CacheToken,
+}
+
+impl Target {
+    /// None if the client wants nothing saved, or gives no files to save it in: neither is an error.
+    fn of_call(client: &Client, arguments: &PrepareModel, fds: Vec<OwnedFd>) -> Option<Target> {
+        let needed = client.device.info().cache_files;
+        if !needed.is_caching_supported() || arguments.cache.is_empty() {
+            return None;
+        }
+        match CacheHandles::new(&arguments.cache, fds, needed) {
+            Ok(handles) => Some(Target {
+                handles,
+                token: arguments.token,
+            }),
+            Err(error) => {
+                tracing::info!(%error, "a prepared model is not saved");
+                None
+            }
+        }
+    }
+
+    fn save(
+        &self,
+        client: &Client,
+        (model, pools): (&ValidModel, &dyn ConstantPools),
+        (preference, priority): (ExecutionPreference, Priority),
+    ) {
+        let key = key(client, self.token);
+        let codes = (preference as i32, priority as i32);
+        if let Err(error) = cache::save(&self.handles, &key, (model.model(), pools), codes) {
+            tracing::info!(%error, "a prepared model is not saved");
+        }
+    }
+}
+
+fn key(client: &Client, token: CacheToken) -> Key<'_> {
     let info = client.device.info();
-    let failure = Failure::general(format!("device {} does not cache compilations", info.name));
-    client.outbox.reply(call.id(), Err(failure));
+    Key {
+        device: (&info.name, &info.version),
+        token,
+    }
+}
+
+/// HAL `prepareModelFromCache`. Whatever is wrong with the files is found before the launch.
+pub(crate) fn prepare_model_from_cache(
+    client: &Arc<Client>,
+    call: OpenCall,
+    arguments: PrepareModelFromCache,
+    fds: Vec<OwnedFd>,
+) {
+    let info = client.device.info();
+    if !info.cache_files.is_caching_supported() {
+        let failure = Failure::general(format!("device {} does not cache compilations", info.name));
+        return client.outbox.reply(call.id(), Err(failure));
+    }
+    let handles = match CacheHandles::new(&arguments.cache, fds, info.cache_files) {
+        Ok(handles) => handles,
+        Err(error) => {
+            let failure = Failure::invalid_argument(error.to_string());
+            return client.outbox.reply(call.id(), Err(failure));
+        }
+    };
+    let limits = RunLimits::from_hal(arguments.deadline_ns, None);
+    let in_time = limits.check_not_past(MonotonicClock.now());
+    let shared = Arc::clone(client);
+    super::submit(client, Priority::Medium, call, move |call| {
+        let (model, pools, codes) = match restore(&shared, &handles, arguments.token) {
+            Ok(restored) => restored,
+            Err(failure) => return shared.outbox.reply(call.id(), Err(failure)),
+        };
+        shared.outbox.reply(call.id(), Ok(Reply::Launched));
+        let prepared = in_time.and_then(|()| prepare(&shared, call, (model, &pools), codes, limits));
+        shared.outbox.event(call.id(), Event::Prepared(prepared));
+    });
+}
+
+type Restored = (Arc<ValidModel>, Vec<Vec<u8>>, (ExecutionPreference, Priority));
+
+/// The model in the files, validated as if the client had sent it.
+fn restore(client: &Client, handles: &CacheHandles, token: CacheToken) -> Result<Restored, Failure> {
+    let miss = |error: &dyn std::fmt::Display| {
+        Failure::general(format!(
+            "the cache does not hold the model: {error}; prepare it anew"
+        ))
+    };
+    let entry = cache::load(handles, &key(client, token), client.limits.constant_bytes)
+        .map_err(|error| miss(&error))?;
+    let codes = ExecutionPreference::from_code(entry.preference).zip(Priority::from_code(entry.priority));
+    let codes = codes.ok_or_else(|| miss(&"it was prepared in a way that there is not"))?;
+    let extensions = &client.device.info().extensions;
+    let model =
+        ValidModel::new(Arc::new(entry.model), &entry.pools, extensions).map_err(|error| miss(&error))?;
+    Ok((Arc::new(model), entry.pools, codes))
 }
 
 fn check_codes(arguments: &PrepareModel) -> Result<(ExecutionPreference, Priority), Failure> {

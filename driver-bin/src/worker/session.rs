@@ -335,9 +335,9 @@ impl Session<'_> {
             Call::GetSupportedOperations { model, pools } => {
                 prepare::supported_operations(client, open, model, &pools);
             }
-            Call::PrepareModel(arguments) => prepare::prepare_model(client, open, arguments),
+            Call::PrepareModel(arguments) => prepare::prepare_model(client, open, arguments, fds),
             Call::PrepareModelFromCache(arguments) => {
-                prepare::prepare_model_from_cache(client, &open, &arguments);
+                prepare::prepare_model_from_cache(client, open, arguments, fds);
             }
             Call::Execute(arguments) => execute::execute(client, open, arguments),
             Call::ExecuteFenced(arguments) => {

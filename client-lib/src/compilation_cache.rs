@@ -1,0 +1,380 @@
+//! A directory of compiled models.
+//!
+//! An entry is a directory named by its token, with the files that the device asked for. It is made under a temporary
+//! name and renamed when it is whole, so that another process sees all of it or nothing, and the first of several
+//! writers wins. A temporary directory is locked by its maker; one that nobody locks was left behind and is removed.
+//! What is in the files is the driver's to check: whatever was done to them, it answers with the right model or none.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::stat::{Mode, futimens};
+use nix::sys::time::TimeSpec;
+use nix::unistd::geteuid;
+use nnhal::hal::{CacheToken, NumberOfCacheFiles};
+use nnhal::wire::codec;
+
+use crate::device::CacheFiles;
+use crate::{Device, Error, ErrorStatus, Memory, Model, PrepareOptions, PreparedModel, Result};
+
+/// What names of entries that are being made begin with.
+const TEMPORARY: &str = ".making-";
+
+/// Distinguishes the entries that one process makes at the same time.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// A directory in which prepared models are kept from one start of an application to the next.
+///
+/// Any number of threads and processes of one user may share it. It grows up to a bound; beyond that the entries that
+/// were not used for longest go. Clones are handles on the same directory.
+///
+/// ```no_run
+/// # use nnhal_client::{CompilationCache, Device, Model, PrepareOptions, Result};
+/// # fn example(device: &Device, model: &Model) -> Result<()> {
+/// let cache = CompilationCache::open("/home/me/.cache/nnhal", 256 << 20)?;
+/// let prepared = cache.prepare(device, model, &PrepareOptions::new())?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct CompilationCache {
+    directory: Arc<File>,
+    max_bytes: u64,
+}
+
+impl CompilationCache {
+    /// Opens the directory, which is made if there is none, to hold at most `max_bytes`.
+    ///
+    /// # Errors
+    /// The directory cannot be made or opened, belongs to somebody else or is open to others, or a part of its path is
+    /// a symbolic link: another user could then put models there, or learn what is run.
+    pub fn open(path: impl AsRef<Path>, max_bytes: u64) -> Result<CompilationCache> {
+        let path = path.as_ref();
+        let refused = |reason: &dyn std::fmt::Display| {
+            Error::argument(format!(
+                "the cache directory {} cannot be used: {reason}",
+                path.display()
+            ))
+        };
+        let path = std::path::absolute(path).map_err(|error| refused(&error))?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&path)
+            .map_err(|error| refused(&error))?;
+        let how = OpenHow::new()
+            .flags(OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
+            .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+        let directory = openat2(nix::fcntl::AT_FDCWD, &path, how).map_err(|errno| match errno {
+            nix::errno::Errno::ELOOP => refused(&"a part of the path is a symbolic link; name the real path"),
+            errno => refused(&errno),
+        })?;
+        let directory = File::from(directory);
+        let found = directory.metadata().map_err(|error| refused(&error))?;
+        if found.uid() != geteuid().as_raw() || found.mode() & 0o077 != 0 {
+            return Err(refused(&format!(
+                "it belongs to user {} with mode {:o}; it must be this user's with mode 700",
+                found.uid(),
+                found.mode() & 0o777
+            )));
+        }
+        Ok(CompilationCache {
+            directory: Arc::new(directory),
+            max_bytes,
+        })
+    }
+
+    /// Prepares a model, from what is kept of an earlier time if there is anything; keeps the result otherwise. The
+    /// options' own cache files are not used.
+    ///
+    /// What is kept was prepared from the same model with the same constants, by the same version of the same device,
+    /// with the same options. A cache that cannot be read or written costs time and nothing else.
+    ///
+    /// # Errors
+    /// As [`Device::prepare`].
+    pub fn prepare(&self, device: &Device, model: &Model, options: &PrepareOptions) -> Result<PreparedModel> {
+        let needed = device.info().cache_files;
+        if !needed.is_caching_supported() {
+            return device.prepare(model, options);
+        }
+        let token = token(device, model, options)?;
+        let name = name_of(&token);
+        if let Some(files) = self.find(&name, needed, token) {
+            match device.prepare_from_cache(Some(model), &options.clone().cache(Arc::new(files))) {
+                Ok(prepared) => return Ok(prepared),
+                Err(error) if is_miss(&error) => {
+                    tracing::info!(%error, "an entry of the compilation cache is of no use");
+                    self.discard(&name);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let making = Making::new(&self.directory, needed, token);
+        let making = match making {
+            Ok(making) => making,
+            Err(error) => {
+                tracing::info!(%error, "a prepared model is not kept");
+                // What was left behind may be in the way.
+                self.evict();
+                return device.prepare(model, options);
+            }
+        };
+        let prepared = device.prepare(model, &options.clone().cache(Arc::clone(&making.files)))?;
+        // A model that the driver did not save leaves empty files.
+        if making.is_saved() {
+            making.publish(&name);
+            self.evict();
+        }
+        Ok(prepared)
+    }
+
+    /// Bytes of all entries.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn size(&self) -> Result<u64> {
+        let entries = self.entries();
+        let entries = entries
+            .map_err(|error| Error::argument(format!("the cache directory cannot be read: {error}")))?;
+        Ok(entries.iter().map(|entry| entry.bytes).sum())
+    }
+
+    /// The path by which the directory is reached, whatever its name leads to by now.
+    fn path(&self) -> PathBuf {
+        path_of(&self.directory)
+    }
+
+    fn find(&self, name: &str, needed: NumberOfCacheFiles, token: CacheToken) -> Option<CacheFiles> {
+        let entry = open_beneath(&self.directory, name, OFlag::O_RDONLY | OFlag::O_DIRECTORY).ok()?;
+        let open = |kind: char, count: u32| -> Option<Vec<OwnedFd>> {
+            (0..count)
+                .map(|index| open_beneath(&entry, &file_name(kind, index), OFlag::O_RDWR).ok())
+                .collect()
+        };
+        let files = CacheFiles {
+            model: open('m', needed.model)?,
+            data: open('d', needed.data)?,
+            token,
+        };
+        // Used now; if that cannot be noted it goes earlier than it should.
+        let _ = futimens(&entry, &TimeSpec::UTIME_NOW, &TimeSpec::UTIME_NOW);
+        Some(files)
+    }
+
+    /// Removes an entry, at once for everyone who looks for it.
+    fn discard(&self, name: &str) {
+        let path = self.path();
+        let doomed = path.join(temporary_name());
+        let removed = fs::rename(path.join(name), &doomed).and_then(|()| fs::remove_dir_all(&doomed));
+        if let Err(error) = removed
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::info!(%error, "an entry of the compilation cache cannot be removed");
+        }
+    }
+
+    fn entries(&self) -> io::Result<Vec<Found>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(self.path())? {
+            let entry = entry?;
+            let Ok(metadata) = fs::symlink_metadata(entry.path()) else {
+                continue;
+            };
+            if !metadata.is_dir() {
+                continue;
+            }
+            found.push(Found {
+                name: entry.file_name(),
+                used: (metadata.mtime(), metadata.mtime_nsec()),
+                bytes: bytes_of(&entry.path()),
+            });
+        }
+        Ok(found)
+    }
+
+    /// Removes what was left behind, and what is too much: that which was not used for longest.
+    fn evict(&self) {
+        let Ok(mut entries) = self.entries() else { return };
+        entries.sort_by_key(|entry| entry.used);
+        let mut bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
+        for entry in entries {
+            let name = entry.name.to_string_lossy();
+            if name.starts_with(TEMPORARY) {
+                remove_if_abandoned(&self.path().join(&entry.name));
+            } else if bytes > self.max_bytes {
+                self.discard(&name);
+                bytes = bytes.saturating_sub(entry.bytes);
+            }
+        }
+    }
+}
+
+/// An entry, and when it was last used.
+struct Found {
+    name: OsString,
+    used: (i64, i64),
+    bytes: u64,
+}
+
+/// An entry that is being made. Its directory goes with it unless it was published.
+struct Making {
+    parent: Arc<File>,
+    path: PathBuf,
+    /// Locks it.
+    _lock: File,
+    files: Arc<CacheFiles>,
+}
+
+impl Making {
+    fn new(parent: &Arc<File>, needed: NumberOfCacheFiles, token: CacheToken) -> io::Result<Making> {
+        let name = temporary_name();
+        let path = path_of(parent).join(&name);
+        DirBuilder::new().mode(0o700).create(&path)?;
+        let lock = File::from(open_beneath(parent, &name, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?);
+        lock.try_lock().map_err(io::Error::from)?;
+        let create = |kind: char, count: u32| -> io::Result<Vec<OwnedFd>> {
+            let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL;
+            (0..count)
+                .map(|index| Ok(open_beneath(&lock, &file_name(kind, index), flags)?))
+                .collect()
+        };
+        let files = create('m', needed.model).and_then(|model| {
+            Ok(CacheFiles {
+                model,
+                data: create('d', needed.data)?,
+                token,
+            })
+        });
+        let files = match files {
+            Ok(files) => Arc::new(files),
+            Err(error) => {
+                let _ = fs::remove_dir_all(&path);
+                return Err(error);
+            }
+        };
+        Ok(Making {
+            parent: Arc::clone(parent),
+            path,
+            _lock: lock,
+            files,
+        })
+    }
+
+    /// Whether the driver wrote anything.
+    fn is_saved(&self) -> bool {
+        self.files
+            .model
+            .iter()
+            .any(|file| nix::sys::stat::fstat(file).is_ok_and(|status| status.st_size > 0))
+    }
+
+    /// Gives the entry its name, unless another process was first.
+    fn publish(&self, name: &str) {
+        let published = fs::rename(&self.path, path_of(&self.parent).join(name));
+        if let Err(error) = published {
+            tracing::debug!(%error, "the entry is there already");
+        }
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        // Nothing is there once it was published.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Removes a temporary directory whose maker is gone.
+fn remove_if_abandoned(path: &Path) {
+    let is_abandoned = File::open(path).is_ok_and(|directory| directory.try_lock().is_ok());
+    if is_abandoned {
+        let _ = fs::remove_dir_all(path);
+    }
+}
+
+fn path_of(directory: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()))
+}
+
+fn open_beneath(directory: impl AsFd, name: &str, flags: OFlag) -> nix::Result<OwnedFd> {
+    let how = OpenHow::new()
+        .flags(flags | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW)
+        .mode(if flags.contains(OFlag::O_CREAT) {
+            Mode::S_IRUSR | Mode::S_IWUSR
+        } else {
+            Mode::empty()
+        })
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_BENEATH);
+    openat2(directory, name, how)
+}
+
+fn file_name(kind: char, index: u32) -> String {
+    format!("{kind}{index}")
+}
+
+fn temporary_name() -> String {
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("{TEMPORARY}{}-{number}", std::process::id())
+}
+
+fn bytes_of(directory: &Path) -> u64 {
+    let Ok(files) = fs::read_dir(directory) else {
+        return 0;
+    };
+    let sizes = files.filter_map(|file| Some(fs::symlink_metadata(file.ok()?.path()).ok()?.len()));
+    sizes.sum()
+}
+
+fn is_miss(error: &Error) -> bool {
+    error.failure().is_some()
+        && matches!(
+            error.status(),
+            ErrorStatus::GeneralFailure | ErrorStatus::InvalidArgument
+        )
+}
+
+fn name_of(token: &CacheToken) -> String {
+    token.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Names everything that the prepared model depends on.
+fn token(device: &Device, model: &Model, options: &PrepareOptions) -> Result<CacheToken> {
+    let info = device.info();
+    let mut hasher = blake3::Hasher::new();
+    // Each part is preceded by its length, so that no two lists of parts are one and the same sequence.
+    let mut part = |bytes: &[u8]| {
+        hasher.update(&(bytes.len() as u64).to_le_bytes());
+        hasher.update(bytes);
+    };
+    part(info.name.as_bytes());
+    part(info.version.as_bytes());
+    part(&options.codes());
+    let encoded = codec::encode(model.hal())
+        .map_err(|error| Error::argument(format!("the model cannot be cached: {error}")))?;
+    part(&encoded);
+    for memory in model.pools() {
+        part(&digest(memory)?);
+    }
+    Ok(*hasher.finalize().as_bytes())
+}
+
+fn digest(memory: &Memory) -> Result<[u8; 32]> {
+    let mut hasher = blake3::Hasher::new();
+    let mut block = vec![0; 256 * 1024];
+    let mut offset = 0;
+    while offset < memory.size() {
+        let length = (memory.size() - offset).min(block.len() as u64);
+        let part = &mut block[..length as usize];
+        memory.read_at(offset, part)?;
+        hasher.update(part);
+        offset += length;
+    }
+    Ok(*hasher.finalize().as_bytes())
+}

@@ -1,0 +1,166 @@
+//! The handles of a call: what may be written, what may be read.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::stat::{SFlag, fstat};
+use nnhal::hal::NumberOfCacheFiles;
+use nnhal::wire::CacheFiles;
+
+use super::CacheError;
+
+/// What is wrong with the handles of a call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum HandleError {
+    #[error("{found} {kind} cache handles were given, the device needs {needed}")]
+    Count {
+        kind: &'static str,
+        found: usize,
+        needed: u32,
+    },
+    #[error("handle {index} of the {kind} cache has {found} descriptors instead of one")]
+    Descriptors {
+        kind: &'static str,
+        index: usize,
+        found: u8,
+    },
+}
+
+/// One descriptor for each file.
+#[derive(Debug)]
+pub(crate) struct CacheHandles {
+    pub(super) model: CacheFile,
+    pub(super) data: CacheFile,
+}
+
+/// A file of the client's, which may be anything and change at any time.
+#[derive(Debug)]
+pub(super) struct CacheFile {
+    file: File,
+    kind: &'static str,
+}
+
+impl CacheHandles {
+    /// Takes the descriptors that came with a call.
+    ///
+    /// # Errors
+    ///
+    /// Another number of handles than `needed`, or of descriptors than one each.
+    pub(crate) fn new(
+        counts: &CacheFiles,
+        fds: Vec<OwnedFd>,
+        needed: NumberOfCacheFiles,
+    ) -> Result<CacheHandles, HandleError> {
+        check_counts("model", &counts.model, needed.model)?;
+        check_counts("data", &counts.data, needed.data)?;
+        let mut files = fds.into_iter().map(File::from);
+        // One of each, which is what was checked.
+        match (files.next(), files.next()) {
+            (Some(model), Some(data)) => Ok(CacheHandles {
+                model: CacheFile {
+                    file: model,
+                    kind: "model cache",
+                },
+                data: CacheFile {
+                    file: data,
+                    kind: "data cache",
+                },
+            }),
+            _ => Err(HandleError::Count {
+                kind: "model and data",
+                found: counts.fd_count(),
+                needed: needed.model + needed.data,
+            }),
+        }
+    }
+}
+
+fn check_counts(kind: &'static str, counts: &[u8], needed: u32) -> Result<(), HandleError> {
+    if counts.len() != needed as usize {
+        return Err(HandleError::Count {
+            kind,
+            found: counts.len(),
+            needed,
+        });
+    }
+    match counts.iter().enumerate().find(|(_, found)| **found != 1) {
+        Some((index, &found)) => Err(HandleError::Descriptors { kind, index, found }),
+        None => Ok(()),
+    }
+}
+
+impl CacheFile {
+    pub(super) fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    fn failed(&self, action: &'static str, source: impl Into<io::Error>) -> CacheError {
+        CacheError::Io {
+            action,
+            file: self.kind,
+            source: source.into(),
+        }
+    }
+
+    /// Refuses what is no file, or open in a way that does not do.
+    fn check(&self, can: impl Fn(OFlag) -> bool, action: &'static str) -> Result<u64, CacheError> {
+        let status = fstat(&self.file).map_err(|errno| self.failed("examine", errno))?;
+        let is_regular = SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG;
+        if !is_regular {
+            return Err(CacheError::Foreign {
+                file: self.kind,
+                reason: "it is no regular file".to_owned(),
+            });
+        }
+        let flags = fcntl(&self.file, FcntlArg::F_GETFL).map_err(|errno| self.failed("examine", errno))?;
+        if !can(OFlag::from_bits_truncate(flags) & OFlag::O_ACCMODE) {
+            return Err(self.failed(action, Errno::EACCES));
+        }
+        u64::try_from(status.st_size).map_err(|_| self.failed("examine", Errno::EINVAL))
+    }
+
+    /// Whether the file can be written and read back.
+    pub(super) fn check_writable(&self) -> Result<(), CacheError> {
+        self.check(|mode| mode == OFlag::O_RDWR, "write").map(drop)
+    }
+
+    /// Empties the file.
+    pub(super) fn clear(&self) -> Result<(), CacheError> {
+        self.file.set_len(0).map_err(|error| self.failed("empty", error))
+    }
+
+    /// Writes from `offset` on, whatever the descriptor's own offset is.
+    pub(super) fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), CacheError> {
+        self.file
+            .write_all_at(bytes, offset)
+            .map_err(|error| self.failed("write", error))
+    }
+
+    /// All bytes of the file, once; at most `limit`.
+    pub(super) fn read(&self, limit: u64) -> Result<Vec<u8>, CacheError> {
+        let size = self.check(|mode| mode != OFlag::O_WRONLY, "read")?;
+        if size > limit {
+            return Err(CacheError::TooLarge(format!(
+                "the {} file has {size} bytes, at most {limit} are read",
+                self.kind
+            )));
+        }
+        let mut bytes = Vec::new();
+        usize::try_from(size)
+            .ok()
+            .and_then(|size| {
+                bytes.try_reserve_exact(size).ok()?;
+                bytes.resize(size, 0);
+                Some(())
+            })
+            .ok_or_else(|| self.failed("read", Errno::ENOMEM))?;
+        self.file
+            .read_exact_at(&mut bytes, 0)
+            .map_err(|error| self.failed("read", error))?;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,42 @@
+//! Compilation caching: prepared models in files of the client's, and back.
+//!
+//! Contract: a device that says [`CACHE_FILES`] in its [`nnhal::hal::DeviceInfo`] has what it prepared saved and
+//! restored by the driver library. The data file holds the constants, the model file everything else, with digests of
+//! both files, the device's name and version, and the token. What is read is copied into private memory once, before it
+//! is looked at, and believed only if every byte of both files is what was written together; then it is validated as if
+//! a client had sent it, since a client can forge a digest. So whatever happens to the files, the answer is the right
+//! model or none.
+//!
+//! Saving never fails a preparation: files that cannot be written leave nothing to be found.
+
+mod entry;
+mod files;
+
+pub(crate) use entry::{Key, load, save};
+pub(crate) use files::{CacheHandles, HandleError};
+
+use nnhal::hal::NumberOfCacheFiles;
+
+/// The files that the driver library's cache needs: one for the model, one for its constants.
+pub const CACHE_FILES: NumberOfCacheFiles = NumberOfCacheFiles { model: 1, data: 1 };
+
+/// Why a cache entry was not saved, or not found.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CacheError {
+    #[error(transparent)]
+    Handle(#[from] HandleError),
+    #[error("failed to {action} the {file} file: {source}")]
+    Io {
+        action: &'static str,
+        file: &'static str,
+        source: std::io::Error,
+    },
+    #[error("the {file} file is none of this cache: {reason}")]
+    Foreign { file: &'static str, reason: String },
+    #[error("the {file} file has changed since it was saved, or was never whole")]
+    Changed { file: &'static str },
+    #[error("the files hold a model prepared {what}")]
+    Stale { what: String },
+    #[error("{0}")]
+    TooLarge(String),
+}
