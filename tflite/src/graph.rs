@@ -102,7 +102,12 @@ impl GraphBuilder {
         if let Some(id) = self.scalars.get(&key) {
             return Ok(*id);
         }
-        let id = self.add(Operand::new(ty, &[]).with_lifetime(OperandLifeTime::NoValue))?;
+        let mut operand = Operand::new(ty, &[]).with_lifetime(OperandLifeTime::NoValue);
+        if ty.is_quantized_per_tensor() {
+            // Validation wants a scale even where there is nothing to scale.
+            operand.scale = 1.0;
+        }
+        let id = self.add(operand)?;
         self.scalars.insert(key, id);
         Ok(id)
     }

@@ -498,7 +498,8 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
     }
 }
 
-/// The bytes of an operand that is 0.0 everywhere.
+/// What a variable holds before the first execution, as the file's runtime has it: 0.0 everywhere, but bytes of 0 where
+/// they are unsigned, whatever 0.0 would be.
 fn initial_bytes(operand: &Operand) -> Result<Vec<u8>, String> {
     let size = Shape::new(&operand.dimensions)
         .and_then(|shape| shape.byte_size(operand.operand_type.element_size()))
@@ -510,9 +511,7 @@ fn initial_bytes(operand: &Operand) -> Result<Vec<u8>, String> {
         ));
     }
     let fill = match operand.operand_type {
-        OperandType::TENSOR_QUANT8_ASYMM | OperandType::TENSOR_QUANT8_ASYMM_SIGNED => {
-            operand.zero_point.to_le_bytes()[0]
-        }
+        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => operand.zero_point.to_le_bytes()[0],
         _ => 0,
     };
     Ok(vec![fill; size])

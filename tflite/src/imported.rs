@@ -56,7 +56,8 @@ pub struct State {
     pub operand_type: OperandType,
     /// The dimensions of both operands.
     pub dimensions: Vec<u32>,
-    /// The value before the first execution: 0.0 in every element.
+    /// The value before the first execution: 0.0 in every element, but bytes of 0 for unsigned integers, which the
+    /// file's runtime starts with as well.
     pub initial: Vec<u8>,
 }
 

@@ -82,8 +82,9 @@ pub(super) fn quantize_input(
     }
 }
 
-/// Smallest range that is told from zero: an input that is zero throughout has steps of 0, whatever their size.
-const LEAST_RANGE: f32 = f32::MIN_POSITIVE;
+/// Smallest range that is told from zero: an input that is zero throughout has steps of 0, whatever their size. The
+/// inverse of a step must still be a float.
+const LEAST_RANGE: f32 = 1e-30;
 
 fn symmetric(
     arithmetic: &mut Arithmetic<'_, '_, '_, '_, '_>,

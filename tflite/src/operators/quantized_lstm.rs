@@ -113,7 +113,9 @@ pub(super) fn basic(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     // NNAPI's order is input, forget, cell, output.
     let order = [0, 2, 1, 3];
     let mut inputs = vec![input];
-    for (first, count) in [(0, depth), (depth, units)] {
+    // NNAPI's operation joins its matrices to rows of recurrent and then input weights, and multiplies these by the
+    // input and then the previous output, as they stand: cut in this order, they make up the file's rows again.
+    for (first, count) in [(units, depth), (0, units)] {
         for gate in order {
             let part: Vec<u8> = weights[gate]
                 .chunks_exact(depth + units)

@@ -1,6 +1,6 @@
 //! Operators that change a tensor's dimensions and keep its values, or ask for them.
 
-use nnhal::hal::OperationType as O;
+use nnhal::hal::{OperandType, OperationType as O};
 
 use super::{Builtin, Mapping, Node, Refusal};
 use crate::file::options::{ReshapeOptions, SqueezeOptions};
@@ -13,7 +13,12 @@ pub(super) const MAPPINGS: &[Mapping] = &[
         "the shape from the second input or the options, one extent of -1 allowed",
         reshape,
     ),
-    Mapping::new(Builtin::SQUEEZE, &[O::SQUEEZE], "", squeeze),
+    Mapping::new(
+        Builtin::SQUEEZE,
+        &[O::SQUEEZE],
+        "every axis of extent 1 where it names none",
+        squeeze,
+    ),
     Mapping::new(Builtin::EXPAND_DIMS, &[O::EXPAND_DIMS], "constant axis", |node| {
         let input = node.input(0)?;
         let axis = node.single_i32(1)?;
@@ -75,15 +80,16 @@ pub(super) fn new_shape(node: &Node<'_, '_, '_, '_>) -> Result<Option<Vec<i32>>,
 fn squeeze(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     let axes = node.options::<SqueezeOptions<'_>>()?.squeeze_dims.to_vec();
     let input = node.input(0)?;
-    let mut inputs: Vec<Id> = vec![input];
-    if !axes.is_empty() {
+    let axes: Id = if axes.is_empty() {
+        node.graph.builder.no_value(OperandType::TENSOR_INT32)?
+    } else {
         let rank = node.rank(0)?;
         let resolved: Vec<i32> = axes
             .iter()
             .map(|axis| node.axis(*axis, rank).map(|axis| axis as i32))
             .collect::<Result<_, _>>()?;
-        inputs.push(node.tensor_i32(&resolved)?);
-    }
+        node.tensor_i32(&resolved)?
+    };
     let output = node.output_moved_from(0, input)?;
-    node.emit(O::SQUEEZE, &inputs, &[output])
+    node.emit(O::SQUEEZE, &[input, axes], &[output])
 }
