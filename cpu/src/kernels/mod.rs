@@ -128,3 +128,33 @@ pub fn kernel(operation: OperationType) -> Option<Kernel> {
         .find(|(implemented, _)| *implemented == operation)
         .map(|(_, kernel)| *kernel)
 }
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::OperationType;
+    use nnhal::ops;
+
+    use super::kernel;
+
+    #[test]
+    fn every_operation_of_the_hal_has_rules_and_a_kernel() {
+        // Control flow is the executor's, and nobody but its vendor knows what an OEM operation does.
+        let own = |operation: &OperationType| {
+            operation.is_control_flow() || *operation == OperationType::OEM_OPERATION
+        };
+        for operation in OperationType::ALL.iter().filter(|operation| !own(operation)) {
+            assert!(
+                ops::entry(*operation).is_some(),
+                "{operation} is not in the table"
+            );
+            assert!(kernel(*operation).is_some(), "{operation} has no kernel");
+        }
+    }
+
+    #[test]
+    fn oem_operations_are_refused_with_the_reason() {
+        assert!(kernel(OperationType::OEM_OPERATION).is_none());
+        let reason = crate::Program::refusal(OperationType::OEM_OPERATION).unwrap();
+        assert!(reason.contains("vendor-specific"), "{reason}");
+    }
+}
