@@ -43,6 +43,9 @@ impl Implementation for InProcess {
     }
 
     fn supported_operations(&mut self, model: &ModelWithPools) -> Answer<Vec<OperationSupport>> {
+        if let Err(failure) = validate(model) {
+            return Ok(Err(failure));
+        }
         let model = &model.model;
         let answers = model.main.operations.iter().map(|operation| {
             let operation = operation.operation_type;
@@ -86,10 +89,14 @@ fn refusal_in_referenced(model: &Model) -> Option<String> {
     None
 }
 
+fn validate(model: &ModelWithPools) -> Result<ValidModel, Failure> {
+    ValidModel::new(Arc::clone(&model.model), &*model.pools, &[])
+        .map_err(|error| Failure::invalid_argument(error.to_string()))
+}
+
 fn prepare(model: &ModelWithPools, kernels: KernelSet) -> Result<InProcessModel, Failure> {
     let pools = &*model.pools;
-    let valid = ValidModel::new(Arc::clone(&model.model), pools, &[])
-        .map_err(|error| Failure::invalid_argument(error.to_string()))?;
+    let valid = validate(model)?;
     let program = Program::with_kernels(Arc::new(valid), pools, kernels)
         .map_err(|error| Failure::new(error.status(), error.to_string()))?;
     Ok(InProcessModel {

@@ -30,6 +30,7 @@ pub mod generator;
 pub mod implementation;
 pub mod in_process;
 pub mod instance;
+pub mod negative;
 pub mod procedure;
 pub mod ratchet;
 pub mod report;

@@ -1,0 +1,134 @@
+//! What a change leaves legal. Written from the HAL text, not from the operation table: the two are to be compared.
+
+use nnhal::hal::{Model, OperandType as T, OperationType as O};
+
+/// A place in which an operand is used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Argument {
+    pub(super) operation: O,
+    pub(super) is_output: bool,
+    pub(super) number: usize,
+    /// How many inputs the operation has.
+    pub(super) inputs: usize,
+}
+
+/// Where the operations of the main graph use an operand.
+pub(super) fn uses(model: &Model, operand: usize) -> Vec<Argument> {
+    let mut uses = Vec::new();
+    for operation in &model.main.operations {
+        for (is_output, list) in [(false, &operation.inputs), (true, &operation.outputs)] {
+            let numbers = list
+                .iter()
+                .enumerate()
+                .filter(|(_, argument)| **argument as usize == operand);
+            uses.extend(numbers.map(|(number, _)| Argument {
+                operation: operation.operation_type,
+                is_output,
+                number,
+                inputs: operation.inputs.len(),
+            }));
+        }
+    }
+    uses
+}
+
+const FLOATS: &[T] = &[T::TENSOR_FLOAT16, T::TENSOR_FLOAT32];
+const ASYMMETRIC: &[T] = &[T::TENSOR_QUANT8_ASYMM, T::TENSOR_QUANT8_ASYMM_SIGNED];
+const CASTABLE: &[T] = &[
+    T::TENSOR_FLOAT16,
+    T::TENSOR_FLOAT32,
+    T::TENSOR_INT32,
+    T::TENSOR_QUANT8_ASYMM,
+    T::TENSOR_QUANT8_ASYMM_SIGNED,
+];
+
+/// Whether an argument may also have this type while the others stay as they are.
+pub(super) fn other_type(argument: &Argument, ty: T) -> bool {
+    let input = (!argument.is_output).then_some(argument.number);
+    match (argument.operation, input) {
+        // Hashed as bytes, whatever it is.
+        (O::LSH_PROJECTION, Some(1)) => true,
+        (O::CAST, _) => CASTABLE.contains(&ty),
+        (O::ARGMAX | O::ARGMIN, Some(0)) => CASTABLE.contains(&ty),
+        (O::QUANTIZE, Some(0)) | (O::DEQUANTIZE, None) => FLOATS.contains(&ty),
+        (O::QUANTIZE, None) => ASYMMETRIC.contains(&ty),
+        (O::DEQUANTIZE, Some(0)) => {
+            let symmetric = [T::TENSOR_QUANT8_SYMM, T::TENSOR_QUANT8_SYMM_PER_CHANNEL];
+            ASYMMETRIC.contains(&ty) || symmetric.contains(&ty)
+        }
+        (O::RANDOM_MULTINOMIAL, Some(0)) => FLOATS.contains(&ty),
+        (O::CONV_2D | O::DEPTHWISE_CONV_2D | O::GROUPED_CONV_2D | O::TRANSPOSE_CONV_2D, Some(1)) => {
+            ASYMMETRIC.contains(&ty) || ty == T::TENSOR_QUANT8_SYMM_PER_CHANNEL
+        }
+        // The layout flag of the implicit form with dilation, or a stride of the explicit form without.
+        (O::CONV_2D, Some(7)) if argument.inputs == 10 => ty == T::BOOL || ty == T::INT32,
+        (O::DEPTHWISE_CONV_2D, Some(8)) if argument.inputs == 11 => ty == T::BOOL || ty == T::INT32,
+        (O::AXIS_ALIGNED_BBOX_TRANSFORM, Some(1)) => ASYMMETRIC.contains(&ty),
+        (O::RANK, Some(0)) => true,
+        _ => false,
+    }
+}
+
+/// Whether an operand is both sides of a comparison, which compares any type with itself.
+pub(super) fn is_compared_with_itself(uses: &[Argument]) -> bool {
+    let comparison = |use_: &&Argument| {
+        matches!(
+            use_.operation,
+            O::EQUAL | O::NOT_EQUAL | O::LESS | O::LESS_EQUAL | O::GREATER | O::GREATER_EQUAL
+        ) && !use_.is_output
+    };
+    uses.iter().filter(comparison).count() > 1
+}
+
+/// Whether an operation may have an output less: the lists of these are theirs to choose.
+pub(super) fn fewer_outputs(operation: O) -> bool {
+    matches!(
+        operation,
+        O::SPLIT
+            | O::BIDIRECTIONAL_SEQUENCE_LSTM
+            | O::BIDIRECTIONAL_SEQUENCE_RNN
+            | O::UNIDIRECTIONAL_SEQUENCE_LSTM
+            | O::UNIDIRECTIONAL_SEQUENCE_RNN
+            // A loop keeps to itself what it does not give back.
+            | O::WHILE
+    )
+}
+
+/// Whether an input may be left out with those behind it moving up.
+pub(super) fn shorter_list(argument: &Argument) -> bool {
+    let Argument {
+        operation,
+        number,
+        inputs,
+        ..
+    } = *argument;
+    let is_last = number + 1 == inputs;
+    // The lengths from which the last argument may go.
+    let shortened: &[usize] = match operation {
+        // One tensor and the axis must stay.
+        O::CONCATENATION => return inputs > 2 && !is_last,
+        O::CONV_2D => &[8, 11],
+        O::DEPTHWISE_CONV_2D => &[9, 12],
+        O::AVERAGE_POOL_2D | O::L2_POOL_2D | O::MAX_POOL_2D => &[8, 11],
+        O::RESIZE_BILINEAR => &[4, 5, 6],
+        O::RESIZE_NEAREST_NEIGHBOR => &[5, 6],
+        O::SPACE_TO_DEPTH | O::DEPTH_TO_SPACE | O::BATCH_TO_SPACE_ND => &[3],
+        O::SPACE_TO_BATCH_ND => &[4],
+        O::L2_NORMALIZATION => &[2],
+        O::LOCAL_RESPONSE_NORMALIZATION => &[6],
+        O::SOFTMAX => &[3],
+        _ => &[],
+    };
+    is_last && shortened.contains(&inputs)
+}
+
+/// Whether a 32-bit integer more at the end is an argument that the operation has.
+pub(super) fn longer_list(operation: O, inputs: usize) -> bool {
+    match operation {
+        // The axis.
+        O::L2_NORMALIZATION => inputs == 1,
+        O::LOCAL_RESPONSE_NORMALIZATION => inputs == 5,
+        O::SOFTMAX => inputs == 2,
+        _ => false,
+    }
+}

@@ -1,0 +1,232 @@
+//! Valid models made invalid one rule at a time, as the HAL's own driver tests do it: families M01 to M20 of the test
+//! inventory, each under its number.
+//!
+//! A [`Mutation`] goes over a model and makes every [`Mutant`] that it knows: the changed model, what was changed in
+//! words, and where. A driver must refuse each with INVALID_ARGUMENT, from `getSupportedOperations` and from
+//! `prepareModel`, and say where the fault is. Mutations change the main graph only and never its meaning to a legal
+//! one; what would stay legal is left out, each time with its reason.
+//!
+//! M21 and M22 (preference and priority) are no property of a model, M23 (a cycle) is [`cycle`].
+
+mod arguments;
+mod legal;
+mod lifetimes;
+mod models;
+mod operands;
+mod order;
+mod types;
+
+pub use models::{BaseModel, base_models, random_models};
+pub use order::cycle;
+
+use nnhal::hal::Model;
+
+/// Where a mutant is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// An operand of the main graph.
+    Operand(usize),
+    /// An operation of the main graph.
+    Operation(usize),
+    /// The main graph as a whole.
+    Graph,
+}
+
+/// A model that breaks a rule.
+#[derive(Clone, Debug)]
+pub struct Mutant {
+    /// What was changed.
+    pub change: String,
+    /// The model.
+    pub model: Model,
+    /// Where the fault can be seen; a refusal must name one of these.
+    pub places: Vec<Place>,
+}
+
+impl Mutant {
+    /// Whether a refusal says where the fault is. Whoever uses a wrong operand may be named instead of it.
+    #[must_use]
+    pub fn is_named_in(&self, message: &str) -> bool {
+        let operations = self.model.main.operations.iter().enumerate();
+        let users = operations.filter(|(_, operation)| {
+            self.places.iter().any(|place| {
+                let Place::Operand(operand) = place else {
+                    return false;
+                };
+                let arguments = operation.inputs.iter().chain(&operation.outputs);
+                arguments
+                    .into_iter()
+                    .any(|argument| *argument as usize == *operand)
+            })
+        });
+        let named = |word: &str, index: usize| {
+            message
+                .split(|character: char| !character.is_alphanumeric())
+                .collect::<Vec<_>>()
+                .windows(2)
+                .any(|pair| pair[0] == word && pair[1].parse() == Ok(index))
+        };
+        self.places.iter().any(|place| match place {
+            Place::Operand(operand) => named("operand", *operand),
+            Place::Operation(operation) => named("operation", *operation),
+            Place::Graph => message.contains("main graph"),
+        }) || users.into_iter().any(|(index, _)| named("operation", index))
+    }
+}
+
+/// A family of mutations.
+#[derive(Clone, Copy, Debug)]
+pub struct Mutation {
+    /// Its number in the inventory, `M01` to `M20`.
+    pub number: &'static str,
+    /// What it changes.
+    pub what: &'static str,
+    /// Makes every mutant of a model.
+    pub mutants: fn(&Model, &mut dyn FnMut(Mutant)),
+    /// A refusal must say one of these, for it to be this rule that was seen broken.
+    pub rule: &'static [&'static str],
+}
+
+/// Every family that changes a model.
+pub const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        number: "M01",
+        what: "execution order",
+        mutants: order::execution_order,
+        rule: &["before an operation has written it"],
+    },
+    Mutation {
+        number: "M02",
+        what: "operand type unknown",
+        mutants: operands::unknown_type,
+        rule: &["the HAL knows codes", "does not map to an extension"],
+    },
+    Mutation {
+        number: "M03",
+        what: "operand rank",
+        mutants: operands::rank,
+        rule: &["must have none"],
+    },
+    Mutation {
+        number: "M04",
+        what: "operand scale",
+        mutants: operands::scale,
+        rule: &["scale", "per-channel"],
+    },
+    Mutation {
+        number: "M05",
+        what: "operand zero point",
+        mutants: operands::zero_point,
+        rule: &["zero point"],
+    },
+    Mutation {
+        number: "M06",
+        what: "lifetime, written and unwritten",
+        mutants: lifetimes::written_or_not,
+        rule: &[
+            "no operation writes it",
+            "before an operation has written it",
+            "whose lifetime is",
+        ],
+    },
+    Mutation {
+        number: "M07",
+        what: "lifetime against index lists",
+        mutants: lifetimes::index_lists,
+        rule: &["put_indexes", "must be"],
+    },
+    Mutation {
+        number: "M08",
+        what: "number of consumers",
+        mutants: operands::number_of_consumers,
+        rule: &["number_of_consumers"],
+    },
+    Mutation {
+        number: "M09",
+        what: "second writer",
+        mutants: order::second_writer,
+        rule: &["is written already"],
+    },
+    Mutation {
+        number: "M10",
+        what: "operand type against operation",
+        mutants: types::of_operands,
+        rule: &["must", "no variant", "differ", "takes"],
+    },
+    Mutation {
+        number: "M11",
+        what: "operation type unknown",
+        mutants: arguments::unknown_operation,
+        rule: &["the HAL knows operations"],
+    },
+    Mutation {
+        number: "M12",
+        what: "operation input index",
+        mutants: arguments::input_index,
+        rule: &["the graph has"],
+    },
+    Mutation {
+        number: "M13",
+        what: "operation output index",
+        mutants: arguments::output_index,
+        rule: &["the graph has"],
+    },
+    Mutation {
+        number: "M14",
+        what: "write removed",
+        mutants: order::write_removed,
+        rule: &["before an operation has written it", "no operation writes it"],
+    },
+    Mutation {
+        number: "M15",
+        what: "operand removed everywhere",
+        mutants: arguments::operand_removed,
+        rule: &[
+            "must",
+            "takes",
+            "gives",
+            "number_of_consumers",
+            "differ",
+            "not optional",
+            "needs at least one",
+        ],
+    },
+    Mutation {
+        number: "M16",
+        what: "operation removed",
+        mutants: arguments::operation_removed,
+        rule: &[
+            "before an operation has written it",
+            "no operation writes it",
+            "needs at least one",
+        ],
+    },
+    Mutation {
+        number: "M17",
+        what: "operation input removed",
+        mutants: arguments::input_removed,
+        rule: &["must", "takes", "differ", "no variant"],
+    },
+    Mutation {
+        number: "M18",
+        what: "operation output removed",
+        mutants: arguments::output_removed,
+        rule: &[
+            "no operation writes it",
+            "before an operation has written it",
+            "gives",
+        ],
+    },
+    Mutation {
+        number: "M19",
+        what: "operation input added",
+        mutants: arguments::input_added,
+        rule: &["must", "takes"],
+    },
+    Mutation {
+        number: "M20",
+        what: "operation output added",
+        mutants: arguments::output_added,
+        rule: &["gives", "must", "neither may be fewer", "differ"],
+    },
+];

@@ -1,0 +1,67 @@
+//! Families R01, R02 and R05 of the HAL's request validation tests, each under its number, against the executor in
+//! this process. The answers of a worker, R03 and R04 are in `tests/tests/validation.rs`.
+
+use std::sync::Arc;
+
+use nnhal::hal::Request;
+use nnhal::validate::{ValidModel, ValidRequest};
+use nnhal_conformance::corpus::{Corpus, Specification, Suite};
+use nnhal_conformance::in_process::InProcess;
+use nnhal_conformance::negative;
+use nnhal_conformance::procedure::{self, Outcome};
+
+/// Removes every argument of a list in turn from every base model's request. Each request must be refused, with both
+/// numbers of arguments.
+fn remove_each(what: &str, list: fn(&mut Request) -> &mut Vec<nnhal::hal::RequestArgument>) {
+    let mut count = 0;
+    for base in negative::base_models() {
+        let model = ValidModel::new(Arc::clone(&base.model.model), &*base.model.pools, &[]).unwrap();
+        let whole = ValidRequest::new(&model, &base.request);
+        assert!(whole.is_ok(), "{}: {}", base.name, whole.unwrap_err());
+        let arguments = list(&mut base.request.clone()).len();
+        for index in 0..arguments {
+            let mut request = base.request.clone();
+            list(&mut request).remove(index);
+            let error = ValidRequest::new(&model, &request).unwrap_err().to_string();
+            let expected = format!(
+                "the request has {} {what}s, the model has {arguments}",
+                arguments - 1
+            );
+            assert_eq!(error, expected, "{} without {what} {index}", base.name);
+            count += 1;
+        }
+    }
+    println!("{count} requests without an {what}");
+    assert!(count > 0);
+}
+
+#[test]
+fn r01_request_without_an_input_is_refused() {
+    remove_each("input", |request| &mut request.inputs);
+}
+
+#[test]
+fn r02_request_without_an_output_is_refused() {
+    remove_each("output", |request| &mut request.outputs);
+}
+
+/// Models whose data must make the execution fail. The procedure asks for an error, no shapes and no timing.
+#[test]
+fn r05_data_that_must_fail_fails() {
+    let root = Corpus::default_root();
+    let Ok(corpus) = Corpus::open(&root) else {
+        eprintln!("SKIPPED: there is no conformance corpus at {}", root.display());
+        return;
+    };
+    let mut count = 0;
+    for path in corpus.files {
+        let specification = Specification::read(&path).unwrap();
+        let cases = specification.cases.iter();
+        for case in cases.filter(|case| case.suites.contains(&Suite::ExpectFailure)) {
+            let outcome = procedure::run(&mut InProcess::default(), &specification, case);
+            assert_eq!(outcome, Outcome::Passed, "{}", case.name);
+            count += 1;
+        }
+    }
+    assert_eq!(count, 56, "the corpus is not whole");
+}
