@@ -10,17 +10,17 @@ use super::HalVersion;
 pub struct OperationType(pub u32);
 
 macro_rules! operation_types {
-    ($($(#[$doc:meta])* $name:ident = $code:literal, $since:ident;)*) => {
+    ($(#[doc = $doc:literal] $name:ident = $code:literal, $since:ident;)*) => {
         impl OperationType {
-            $($(#[$doc])* pub const $name: OperationType = OperationType($code);)*
+            $(#[doc = $doc] pub const $name: OperationType = OperationType($code);)*
 
             /// Every operation the HAL defines, by rising code.
             pub const ALL: &'static [OperationType] = &[$(OperationType::$name),*];
 
-            /// Name and first version.
-            const fn facts(self) -> Option<(&'static str, HalVersion)> {
+            /// Name, first version and what it does.
+            const fn facts(self) -> Option<(&'static str, HalVersion, &'static str)> {
                 match self {
-                    $(OperationType::$name => Some((stringify!($name), HalVersion::$since)),)*
+                    $(OperationType::$name => Some((stringify!($name), HalVersion::$since, $doc)),)*
                     _ => None,
                 }
             }
@@ -241,7 +241,13 @@ impl OperationType {
     /// The HAL's name, or `None` for an unknown or extension operation.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
-        self.facts().map(|(name, _)| name)
+        self.facts().map(|(name, ..)| name)
+    }
+
+    /// What it computes, in a sentence; `None` for an unknown or extension operation.
+    #[must_use]
+    pub fn description(self) -> Option<&'static str> {
+        self.facts().map(|(.., description)| description.trim())
     }
 
     /// The operation with this HAL name.
@@ -259,7 +265,7 @@ impl OperationType {
         if self.is_extension() {
             Some(HalVersion::V1_2)
         } else {
-            self.facts().map(|(_, since)| since)
+            self.facts().map(|(_, since, _)| since)
         }
     }
 

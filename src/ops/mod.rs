@@ -23,6 +23,7 @@ pub mod lsh_projection;
 pub mod lstm;
 pub mod lstm_cell;
 pub mod padding;
+pub mod page;
 pub mod pooling;
 pub mod recurrent;
 pub mod reduction;
@@ -199,6 +200,9 @@ pub fn no_further_rule(_: &dyn OperationContext) -> Result<(), OpError> {
 pub fn keeps_quantization(context: &dyn OperationContext) -> Result<(), OpError> {
     (0..context.output_count()).try_for_each(|output| context.check_same_quantization(0, output))
 }
+
+#[cfg(test)]
+mod reference_tests;
 
 #[cfg(test)]
 mod tests {

@@ -215,8 +215,9 @@ impl Form {
         self
     }
 
-    /// How many arguments the form takes, least and most.
-    fn arity(&self) -> (usize, usize) {
+    /// How many arguments the form takes, least and most; `usize::MAX` for any number.
+    #[must_use]
+    pub fn arity(&self) -> (usize, usize) {
         let trailing = self
             .inputs
             .iter()
@@ -276,6 +277,31 @@ pub struct SignatureMatch {
 }
 
 impl OperationEntry {
+    /// The types that a parameter of one of the forms may have under some variant, each with the first HAL version
+    /// that has it there, in the order of the variants. Outputs belong to the form that came first.
+    #[must_use]
+    pub fn types_of(&self, form: &Form, param: &Param) -> Vec<(OperandType, HalVersion)> {
+        let operation = self.operation.since().unwrap_or(HalVersion::V1_0);
+        let floor = operation.max(form.since).max(param.since);
+        let listed: Vec<(OperandType, HalVersion)> = match param.ty {
+            Ty::Is(only) => vec![(only, floor)],
+            Ty::AnyOf(types) => types.iter().map(|(ty, since)| (*ty, floor.max(*since))).collect(),
+            Ty::Var(variable) => self
+                .variants
+                .iter()
+                .filter_map(|variant| Some((*variant.types.get(variable)?, floor.max(variant.since))))
+                .collect(),
+        };
+        let mut types: Vec<(OperandType, HalVersion)> = Vec::new();
+        for (ty, since) in listed {
+            match types.iter_mut().find(|(known, _)| *known == ty) {
+                Some((_, earliest)) => *earliest = since.min(*earliest),
+                None => types.push((ty, since)),
+            }
+        }
+        types
+    }
+
     /// The form and variant that the operation's operands fit.
     ///
     /// # Errors
