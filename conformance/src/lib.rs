@@ -26,6 +26,7 @@
 pub mod accuracy;
 pub mod corpus;
 pub mod element;
+pub mod fuzzing;
 pub mod generator;
 pub mod implementation;
 pub mod in_process;

@@ -1,12 +1,12 @@
 //! The HAL's validation tests across the process boundary, each under its number in the test inventory: models M01 to
-//! M23, requests R01 to R03. Validation itself is held to every mutant of every model in
+//! M23, requests R01 to R04. Validation itself is held to every mutant of every model in
 //! `conformance/tests/model_validation.rs`; here the worker's answers are.
 
 use nnhal::hal::{ErrorStatus, MeasureTiming, Model, Timing};
 use nnhal::shm::SharedMemory;
 use nnhal::wire::{
-    CacheFiles, Call, Execute, ExecutionForm, Failure, MemoryHandle, Object, PrepareModel,
-    PreparedModelHandle, Reply, RequestWithMemories,
+    CacheFiles, Call, Execute, ExecuteFenced, ExecutionForm, Failure, FenceArgument, FencedLimits,
+    MemoryHandle, Object, PrepareModel, PreparedModelHandle, Reply, RequestWithMemories,
 };
 use nnhal_conformance::implementation::ModelWithPools;
 use nnhal_conformance::negative::{self, BaseModel, MUTATIONS};
@@ -191,6 +191,14 @@ fn expect_request_refused(
         }
         execute.form = ExecutionForm::Asynchronous;
         failures.push(client.call(Call::Execute(execute), &[]).unwrap_err());
+        let fenced = ExecuteFenced {
+            prepared_model,
+            request: request.clone(),
+            wait_for: Vec::new(),
+            measure,
+            limits: FencedLimits::default(),
+        };
+        failures.push(client.call(Call::ExecuteFenced(fenced), &[]).unwrap_err());
     }
     for failure in &failures {
         assert_eq!(failure.status, ErrorStatus::InvalidArgument, "{failure}");
@@ -257,4 +265,27 @@ fn r03_freeing_memory_once_twice_or_unknown_is_harmless() {
         panic!("no execution")
     };
     assert_eq!(result.outcome, Ok(()));
+}
+
+#[test]
+fn r04_null_fence_is_refused_with_invalid_argument() {
+    let (_daemon, mut client) = connect();
+    let (prepared_model, memory) = prepared(&mut client);
+    let fenced = |wait_for| {
+        Call::ExecuteFenced(ExecuteFenced {
+            prepared_model,
+            request: request_in_one_memory(memory, 2, 1, 8),
+            wait_for,
+            measure: MeasureTiming::No,
+            limits: FencedLimits::default(),
+        })
+    };
+    let null = vec![FenceArgument::Attached { fds: 0 }];
+    let failure = client.call(fenced(null), &[]).unwrap_err();
+    assert_eq!(failure.status, ErrorStatus::InvalidArgument, "{failure}");
+    assert!(failure.detail.contains("fence"), "{failure}");
+    assert!(matches!(
+        client.call(fenced(Vec::new()), &[]),
+        Ok(Reply::Fenced(_))
+    ));
 }

@@ -107,11 +107,12 @@ pub(super) fn shorter_list(argument: &Argument) -> bool {
     let shortened: &[usize] = match operation {
         // One tensor and the axis must stay.
         O::CONCATENATION => return inputs > 2 && !is_last,
+        // The flags for layout, corners and centres are all truth values: those behind the lost one take its place.
+        O::RESIZE_BILINEAR => return number >= 3,
+        O::RESIZE_NEAREST_NEIGHBOR => return number >= 3 && inputs > 4,
         O::CONV_2D => &[8, 11],
         O::DEPTHWISE_CONV_2D => &[9, 12],
         O::AVERAGE_POOL_2D | O::L2_POOL_2D | O::MAX_POOL_2D => &[8, 11],
-        O::RESIZE_BILINEAR => &[4, 5, 6],
-        O::RESIZE_NEAREST_NEIGHBOR => &[5, 6],
         O::SPACE_TO_DEPTH | O::DEPTH_TO_SPACE | O::BATCH_TO_SPACE_ND => &[3],
         O::SPACE_TO_BATCH_ND => &[4],
         O::L2_NORMALIZATION => &[2],

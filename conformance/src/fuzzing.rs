@@ -1,0 +1,218 @@
+//! Entry points for fuzzing: any bytes must be refused or handled, without a panic, a hang or memory out of
+//! proportion. The continuous targets in `fuzz/` call them, and a test runs them over mutated seeds for a fixed number
+//! of steps.
+//!
+//! A model's bytes are the wire's encoding of [`ModelInput`], so that what a worker decodes from a hostile client is
+//! what is fuzzed. Seeds are random models of the [`generator`](crate::generator).
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nnhal::burst;
+use nnhal::hal::{MemoryPool, Model, Request, RequestPool};
+use nnhal::validate::{ArgumentPlan, ValidModel, ValidRequest};
+use nnhal::wire::{Envelope, Message, codec, handshake};
+use nnhal_cpu::{Execution, Interrupt, Interrupted, KernelSet, Program, RunOptions};
+use serde::{Deserialize, Serialize};
+
+use crate::generator::Recipe;
+use crate::generator::choices::{Choices, Random};
+
+/// Operations that an execution may run before it is cancelled: loops in loops multiply.
+const MOST_OPERATIONS: u32 = 2000;
+
+/// How long one loop may take.
+const LOOP_TIMEOUT: Duration = Duration::from_millis(5);
+
+/// Models that read more are only validated: fuzzing looks for wrong models, not for large ones.
+const MOST_BYTES: usize = 1 << 20;
+
+/// A model with a request and the bytes of both.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelInput {
+    /// The model.
+    pub model: Model,
+    /// The bytes of its pools.
+    pub pools: Vec<Vec<u8>>,
+    /// The request: pool 0 for inputs, others for outputs.
+    pub request: Request,
+    /// The bytes of the inputs' pool.
+    pub inputs: Vec<u8>,
+}
+
+/// Random models as seeds.
+#[must_use]
+pub fn model_seeds(count: u64) -> Vec<Vec<u8>> {
+    let recipe = Recipe::default();
+    let generated = (0..count).filter_map(|seed| recipe.generate(&mut Choices::from_seed(seed)));
+    let encoded = generated.filter_map(|generated| {
+        let input = ModelInput {
+            model: Model::clone(&generated.model.model),
+            pools: Vec::clone(&generated.model.pools),
+            request: generated.request,
+            inputs: generated.inputs,
+        };
+        codec::encode(&input).ok()
+    });
+    encoded.collect()
+}
+
+/// Decodes a model, validates it, and runs it on both kernel sets if it is valid.
+pub fn model(bytes: &[u8]) {
+    let Ok(mut input) = codec::decode::<ModelInput>(bytes) else {
+        return;
+    };
+    // As the worker does: sizes are what is there.
+    input.model.pools = sizes(&input.pools);
+    if let Some(RequestPool::Memory { size }) = input.request.pools.first_mut() {
+        *size = input.inputs.len() as u64;
+    }
+    let Ok(valid) = ValidModel::new(Arc::new(input.model), &input.pools, &[]) else {
+        return;
+    };
+    let valid = Arc::new(valid);
+    for kernels in [KernelSet::Reference, KernelSet::Fast] {
+        let Ok(program) = Program::with_kernels(Arc::clone(&valid), &input.pools, kernels) else {
+            return;
+        };
+        execute(Execution::new(Arc::new(program)), &input.request, &input.inputs);
+    }
+}
+
+fn sizes(pools: &[Vec<u8>]) -> Vec<MemoryPool> {
+    let size = |pool: &Vec<u8>| MemoryPool {
+        size: pool.len() as u64,
+    };
+    pools.iter().map(size).collect()
+}
+
+fn execute(mut execution: Execution, request: &Request, inputs: &[u8]) {
+    let program = Arc::clone(execution.program());
+    let Ok(plan) = ValidRequest::new(program.model(), request) else {
+        return;
+    };
+    let bytes_of = |plan: &ArgumentPlan| match plan {
+        ArgumentPlan::Memory { length, .. } => *length as usize,
+        ArgumentPlan::Omitted | ArgumentPlan::Token { .. } => 0,
+    };
+    if plan.inputs().iter().map(bytes_of).sum::<usize>() > MOST_BYTES {
+        return;
+    }
+    for (index, argument) in plan.inputs().iter().enumerate() {
+        let ArgumentPlan::Memory { shape, offset, .. } = *argument else {
+            let _ = execution.omit_input(index);
+            continue;
+        };
+        let Ok(memory) = execution.input(index, shape) else {
+            return;
+        };
+        let given = inputs.get(offset as usize..).unwrap_or_default();
+        let enough = memory.len().min(given.len());
+        memory[..enough].copy_from_slice(&given[..enough]);
+    }
+    let budget = Budget(Cell::new(MOST_OPERATIONS));
+    let options = RunOptions {
+        interrupt: &budget,
+        loop_timeout: LOOP_TIMEOUT,
+    };
+    if execution.run(&options).is_ok() {
+        for index in 0..plan.outputs().len() {
+            assert!(
+                execution.output(index).is_some(),
+                "output {index} is missing after a success"
+            );
+        }
+    }
+}
+
+/// Cancels after a number of operations.
+struct Budget(Cell<u32>);
+
+impl Interrupt for Budget {
+    fn check(&self) -> Result<(), Interrupted> {
+        match self.0.get().checked_sub(1) {
+            Some(left) => {
+                self.0.set(left);
+                Ok(())
+            }
+            None => Err(Interrupted::Cancelled),
+        }
+    }
+}
+
+/// Reads bytes as everything that one side of a connection or a burst reads from the other.
+pub fn messages(bytes: &[u8]) {
+    if let Ok(envelope) = codec::decode::<Envelope>(bytes) {
+        let _ = envelope.call.fd_count();
+        let again = codec::encode(&envelope).unwrap_or_default();
+        assert_eq!(again, bytes, "a call has two encodings");
+    }
+    if let Ok(message) = codec::decode::<Message>(bytes) {
+        assert_eq!(
+            codec::encode(&message).unwrap_or_default(),
+            bytes,
+            "a message has two encodings"
+        );
+    }
+    let _ = handshake::read_hello(bytes);
+    let _ = handshake::read_answer(bytes, handshake::VERSIONS);
+    let _ = burst::decode_request(bytes, &mut burst::RequestBody::default());
+    let _ = burst::claimed_sequence(bytes);
+    let _ = burst::decode_result(bytes, &mut burst::ResultBody::default());
+}
+
+/// Changes a few bytes at random places, as a fuzzer does that knows nothing.
+#[must_use]
+pub fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
+    let mut bytes = seed.to_vec();
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len() as u32) as usize;
+        let value = random.bits().to_le_bytes()[0];
+        match (random.below(6), bytes.get_mut(at)) {
+            (0, Some(byte)) => *byte = value,
+            (1, Some(byte)) => *byte ^= 1 << (value % 8),
+            (2, Some(byte)) => *byte = byte.wrapping_add(1),
+            (3, Some(byte)) => *byte = [0, 0xFF, 0x7F, 0x80][usize::from(value % 4)],
+            (4, Some(_)) => {
+                bytes.remove(at);
+            }
+            _ => bytes.insert(at, value),
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{messages, model, model_seeds, mutate};
+    use crate::generator::choices::Random;
+
+    /// Steps of each test; the targets in `fuzz/` run for as long as one lets them.
+    const STEPS: usize = 20_000;
+
+    fn run(seeds: &[Vec<u8>], entry: fn(&[u8])) {
+        let mut random = Random::new(1);
+        for step in 0..STEPS {
+            let bytes = mutate(&seeds[step % seeds.len()], &mut random);
+            // Told only if the test fails.
+            if std::panic::catch_unwind(|| entry(&bytes)).is_err() {
+                panic!("step {step} fails: {bytes:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn mutated_models_are_refused_or_run() {
+        let seeds = model_seeds(300);
+        seeds.iter().for_each(|seed| model(seed));
+        run(&seeds, model);
+    }
+
+    #[test]
+    fn mutated_messages_are_refused_or_read() {
+        let mut seeds = model_seeds(20);
+        seeds.extend((0..32).map(|length| vec![1; length * 4]));
+        run(&seeds, messages);
+    }
+}
