@@ -269,19 +269,19 @@ impl Ticket {
 
     /// See [`crate::device::Control::checkpoint`].
     #[inline]
-    pub(crate) fn checkpoint(&self) -> Result<(), Interruption> {
+    pub(crate) fn checkpoint(&self, deadline: Deadline) -> Result<(), Interruption> {
         self.state.progress.fetch_add(2, Ordering::Relaxed);
         if self.state.is_cancelled.load(Ordering::Relaxed) {
             return Err(Interruption::Cancelled);
         }
         if self.scheduler.waiting.load(Ordering::Relaxed) > self.state.rank + 1 {
-            self.let_others_go_first()?;
+            self.let_others_go_first(deadline)?;
         }
         Ok(())
     }
 
     #[cold]
-    fn let_others_go_first(&self) -> Result<(), Interruption> {
+    fn let_others_go_first(&self, deadline: Deadline) -> Result<(), Interruption> {
         let now = self.scheduler.clock.now();
         if now.as_nanos() < self.state.immune_until.load(Ordering::Relaxed) {
             return Ok(());
@@ -293,7 +293,7 @@ impl Ticket {
         // While suspended the work does not count as running for the watchdog.
         self.state.progress.fetch_add(1, Ordering::Relaxed);
         self.scheduler.running.fetch_sub(1, Ordering::SeqCst);
-        let outcome = self.scheduler.wait(queue, &self.state, Deadline::NONE);
+        let outcome = self.scheduler.wait(queue, &self.state, deadline);
         self.state.progress.fetch_add(1, Ordering::Relaxed);
         if outcome.is_err() {
             // Whoever runs with a ticket gives its slot back when it ends; it needs one to give.
@@ -429,9 +429,9 @@ mod tests {
         let bench = Bench::new();
         let runner = bench.ticket(Priority::Low);
         runner.enter(Deadline::NONE).unwrap();
-        runner.checkpoint().unwrap();
+        runner.checkpoint(Deadline::NONE).unwrap();
         let high = bench.queue("high", Priority::High);
-        runner.checkpoint().unwrap();
+        runner.checkpoint(Deadline::NONE).unwrap();
         assert_eq!(bench.order(1), ["high"]);
         high.join().unwrap();
         runner.leave();
@@ -444,7 +444,7 @@ mod tests {
         let runner = bench.ticket(Priority::Medium);
         runner.enter(Deadline::NONE).unwrap();
         let other = bench.queue("other", Priority::Medium);
-        runner.checkpoint().unwrap();
+        runner.checkpoint(Deadline::NONE).unwrap();
         assert!(bench.entered.1.try_recv().is_err());
         runner.leave();
         other.join().unwrap();
@@ -459,10 +459,10 @@ mod tests {
             assert!(bench.scheduler.take_slot());
             bench.queue("high", Priority::High)
         };
-        low.checkpoint().unwrap();
+        low.checkpoint(Deadline::NONE).unwrap();
         assert!(bench.entered.1.try_recv().is_err());
         low.state.immune_until.store(0, Ordering::Relaxed);
-        low.checkpoint().unwrap();
+        low.checkpoint(Deadline::NONE).unwrap();
         assert_eq!(bench.order(1), ["high"]);
         high.join().unwrap();
         low.leave();
@@ -482,11 +482,35 @@ mod tests {
         observer.cancel();
         assert_eq!(thread.join().unwrap(), Err(Interruption::Cancelled));
         runner.observer().cancel();
-        assert_eq!(runner.checkpoint(), Err(Interruption::Cancelled));
+        assert_eq!(runner.checkpoint(Deadline::NONE), Err(Interruption::Cancelled));
         runner.leave();
         runner.reset();
         runner.enter(Deadline::NONE).unwrap();
         runner.leave();
+        assert_eq!(bench.scheduler.running.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn suspended_work_ends_at_its_deadline() {
+        let bench = Bench::new();
+        let runner = bench.ticket(Priority::Low);
+        runner.enter(Deadline::NONE).unwrap();
+        let (release, released) = mpsc::channel::<()>();
+        let high = bench.ticket(Priority::High);
+        let thread = std::thread::spawn(move || {
+            high.enter(Deadline::NONE).unwrap();
+            released.recv_timeout(Duration::from_secs(20)).unwrap();
+            high.leave();
+        });
+        while bench.scheduler.lock().is_empty() {
+            std::thread::yield_now();
+        }
+        // The bench's clock stands still, past this deadline.
+        let past = Deadline::at(TimePoint::EPOCH);
+        assert_eq!(runner.checkpoint(past), Err(Interruption::DeadlineMissed));
+        runner.leave();
+        release.send(()).unwrap();
+        thread.join().unwrap();
         assert_eq!(bench.scheduler.running.load(Ordering::SeqCst), 0);
     }
 
@@ -499,7 +523,7 @@ mod tests {
         ticket.enter(Deadline::NONE).unwrap();
         let before = observer.progress();
         assert!(before.is_some());
-        ticket.checkpoint().unwrap();
+        ticket.checkpoint(Deadline::NONE).unwrap();
         assert_ne!(observer.progress(), before);
         ticket.leave();
         assert_eq!(observer.progress(), None);

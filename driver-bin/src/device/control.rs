@@ -56,7 +56,7 @@ impl<'a> Control<'a> {
     /// The work shall end now, with the error as its result.
     #[inline]
     pub fn checkpoint(&self) -> Result<(), Interruption> {
-        self.ticket.checkpoint()?;
+        self.ticket.checkpoint(self.deadline)?;
         if !self.deadline.is_none() && self.deadline.is_past(MonotonicClock.now()) {
             return Err(Interruption::DeadlineMissed);
         }

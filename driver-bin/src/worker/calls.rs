@@ -153,6 +153,8 @@ impl Drop for OpenCall {
 mod tests {
     use nnhal::hal::Priority;
 
+    use nnhal::time::Deadline;
+
     use super::*;
     use crate::scheduler::{Scheduler, Ticket};
 
@@ -188,7 +190,7 @@ mod tests {
         let call = calls.open(1).unwrap();
         assert!(calls.cancel(1));
         assert_eq!(call.works_as(ticket.observer()), Err(Interruption::Cancelled));
-        assert_eq!(ticket.checkpoint(), Ok(()));
+        assert_eq!(ticket.checkpoint(Deadline::NONE), Ok(()));
     }
 
     #[test]
@@ -198,9 +200,9 @@ mod tests {
         let call = calls.open(1).unwrap();
         assert!(!calls.cancel(2));
         call.works_as(ticket.observer()).unwrap();
-        assert_eq!(ticket.checkpoint(), Ok(()));
+        assert_eq!(ticket.checkpoint(Deadline::NONE), Ok(()));
         assert!(calls.cancel(1));
-        assert_eq!(ticket.checkpoint(), Err(Interruption::Cancelled));
+        assert_eq!(ticket.checkpoint(Deadline::NONE), Err(Interruption::Cancelled));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod burst;
 mod calls;
 mod client;
 mod copy;
+mod estimate;
 mod execute;
 mod fenced;
 mod memory;

@@ -245,7 +245,7 @@ fn prepare(
     let prepared = Prepared::new(
         model,
         device_model?,
-        priority,
+        (preference, priority),
         &client.scheduler,
         &client.watchdog,
     );

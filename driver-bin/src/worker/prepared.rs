@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nnhal::hal::Priority;
+use nnhal::hal::{ExecutionPreference, Priority};
 use nnhal::validate::ValidModel;
 use nnhal::wire::Failure;
 
+use super::estimate::Estimate;
 use super::run::Context;
 use super::watchdog::Watchdog;
 use crate::device::PreparedModel;
@@ -16,7 +17,9 @@ use crate::scheduler::{Scheduler, Ticket};
 pub(crate) struct Prepared {
     model: Arc<ValidModel>,
     device_model: Arc<dyn PreparedModel>,
+    preference: ExecutionPreference,
     priority: Priority,
+    estimate: Arc<Estimate>,
     scheduler: Arc<Scheduler>,
     watchdog: Arc<Watchdog>,
     free: Mutex<Vec<Context>>,
@@ -26,13 +29,15 @@ impl Prepared {
     pub(crate) fn new(
         model: Arc<ValidModel>,
         device_model: Arc<dyn PreparedModel>,
-        priority: Priority,
+        (preference, priority): (ExecutionPreference, Priority),
         scheduler: &Arc<Scheduler>,
         watchdog: &Arc<Watchdog>,
     ) -> Prepared {
         Prepared {
+            estimate: Arc::new(Estimate::of(&model)),
             model,
             device_model,
+            preference,
             priority,
             scheduler: Arc::clone(scheduler),
             watchdog: Arc::clone(watchdog),
@@ -48,6 +53,10 @@ impl Prepared {
         self.priority
     }
 
+    pub(crate) fn preference(&self) -> ExecutionPreference {
+        self.preference
+    }
+
     /// A context of its own for one run at a time.
     pub(crate) fn new_context(&self) -> Result<Context, Failure> {
         let ticket = Ticket::new(&self.scheduler, self.priority);
@@ -55,6 +64,7 @@ impl Prepared {
             self.device_model.new_execution()?,
             ticket,
             &self.watchdog,
+            &self.estimate,
         ))
     }
 

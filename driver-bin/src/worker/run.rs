@@ -11,6 +11,7 @@ use nnhal::validate::{ArgumentPlan, Direction, ValidRequest};
 use nnhal::wire::{ExecutionResult, Failure, Place};
 
 use super::buffer::{Buffer, Content, RequestBuffers};
+use super::estimate::Estimate;
 use super::memory::Memory;
 use super::watchdog::Watchdog;
 use crate::device::{Control, Execution};
@@ -22,6 +23,7 @@ pub(crate) struct Context {
     execution: Box<dyn Execution>,
     ticket: Ticket,
     watchdog: Arc<Watchdog>,
+    estimate: Arc<Estimate>,
     /// What the last run found of its outputs.
     outputs: Vec<FoundOutput>,
 }
@@ -121,12 +123,18 @@ impl RunLimits {
 }
 
 impl Context {
-    pub(crate) fn new(execution: Box<dyn Execution>, ticket: Ticket, watchdog: &Arc<Watchdog>) -> Context {
+    pub(crate) fn new(
+        execution: Box<dyn Execution>,
+        ticket: Ticket,
+        watchdog: &Arc<Watchdog>,
+        estimate: &Arc<Estimate>,
+    ) -> Context {
         watchdog.watch(ticket.observer());
         Context {
             execution,
             ticket,
             watchdog: Arc::clone(watchdog),
+            estimate: Arc::clone(estimate),
             outputs: Vec::new(),
         }
     }
@@ -171,6 +179,9 @@ impl Context {
 
     fn run_when_free(&mut self, run: &Run<'_>) -> Result<Option<Duration>, Failure> {
         check_writable(run)?;
+        if !run.limits.deadline.is_none() {
+            self.estimate.check(MonotonicClock.now(), run.limits.deadline)?;
+        }
         self.ticket.enter(run.limits.deadline)?;
         self.watchdog.work_starts();
         let outcome = self.run_in_slot(run);
@@ -182,10 +193,13 @@ impl Context {
     fn run_in_slot(&mut self, run: &Run<'_>) -> Result<Option<Duration>, Failure> {
         self.copy_in(run)?;
         let control = Control::new(&self.ticket, run.limits.deadline, run.limits.loop_timeout);
-        let started = run.measure_since.map(|_| MonotonicClock.now());
+        // Nobody asks for the time of the others.
+        let is_timed = run.measure_since.is_some() || !run.limits.deadline.is_none();
+        let started = is_timed.then(|| MonotonicClock.now());
         let busy = self.execution.run(&control)?;
         let on_device = started.map(|started| {
             let elapsed = MonotonicClock.now().saturating_since(started);
+            self.estimate.record(elapsed);
             busy.map_or(elapsed, |busy| busy.min(elapsed))
         });
         self.copy_out(run)?;

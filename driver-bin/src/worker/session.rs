@@ -367,7 +367,8 @@ impl Session<'_> {
         mut fds: Vec<OwnedFd>,
     ) -> Result<BurstHandle, Failure> {
         let setting = self.orders.execution().polling_window_us;
-        let wait = burst::wait_settings(setting, polling_window_ns);
+        let preference = self.client.model(model)?.preference();
+        let wait = burst::wait_settings(preference, setting, polling_window_ns);
         // Their number has been checked.
         let fd = fds
             .pop()

@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(watchdog.look(at(0)), Look::Idle);
         ticket.enter(Deadline::NONE).unwrap();
         assert_eq!(watchdog.look(at(10)), Look::Again(LIMIT / 4));
-        ticket.checkpoint().unwrap();
+        ticket.checkpoint(Deadline::NONE).unwrap();
         assert_eq!(watchdog.look(at(1500)), Look::Again(LIMIT / 4));
         assert_eq!(watchdog.look(at(2400)), Look::Again(LIMIT / 4));
         assert_eq!(watchdog.look(at(2600)), Look::Hung(Duration::from_millis(1100)));

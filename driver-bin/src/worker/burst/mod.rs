@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nnhal::fmq::{ChannelCloser, ChannelEnd, ChannelSize, MAX_CELLS, WaitSettings};
-use nnhal::hal::ErrorStatus;
+use nnhal::hal::{ErrorStatus, ExecutionPreference};
 use nnhal::shm::SharedMemory;
 use nnhal::sys::{eventfd, fds};
 use nnhal::wire::{BurstHandle, Failure, PreparedModelHandle};
@@ -124,7 +124,17 @@ impl Bursts {
 }
 
 /// How a burst waits: no longer than the driver's settings allow, and no longer than the client asks for.
-pub(crate) fn wait_settings(setting_us: u64, asked_ns: Option<u64>) -> WaitSettings {
+///
+/// A model that was prepared for low power does not poll at all: its burst sleeps between requests, at the price of a
+/// wake-up for each.
+pub(crate) fn wait_settings(
+    preference: ExecutionPreference,
+    setting_us: u64,
+    asked_ns: Option<u64>,
+) -> WaitSettings {
+    if preference == ExecutionPreference::LowPower {
+        return WaitSettings::Sleep;
+    }
     let setting = Duration::from_micros(setting_us);
     let max_window = asked_ns.map_or(setting, |asked| setting.min(Duration::from_nanos(asked)));
     if max_window.is_zero() {
@@ -161,15 +171,25 @@ fn no_resources(error: impl std::fmt::Display) -> Failure {
 mod tests {
     use super::*;
 
+    const FAST: ExecutionPreference = ExecutionPreference::FastSingleAnswer;
+
+    #[test]
+    fn low_power_does_not_poll() {
+        let low = ExecutionPreference::LowPower;
+        assert_eq!(wait_settings(low, 50, Some(20_000)), WaitSettings::Sleep);
+        let sustained = wait_settings(ExecutionPreference::SustainedSpeed, 50, None);
+        assert_eq!(sustained, wait_settings(FAST, 50, None));
+    }
+
     #[test]
     fn polling_is_bounded_by_the_driver_and_by_the_client() {
         let adaptive = |micros| WaitSettings::Adaptive {
             max_window: Duration::from_micros(micros),
         };
-        assert_eq!(wait_settings(50, None), adaptive(50));
-        assert_eq!(wait_settings(50, Some(20_000)), adaptive(20));
-        assert_eq!(wait_settings(50, Some(u64::MAX)), adaptive(50));
-        assert_eq!(wait_settings(50, Some(0)), WaitSettings::Sleep);
-        assert_eq!(wait_settings(0, Some(1_000)), WaitSettings::Sleep);
+        assert_eq!(wait_settings(FAST, 50, None), adaptive(50));
+        assert_eq!(wait_settings(FAST, 50, Some(20_000)), adaptive(20));
+        assert_eq!(wait_settings(FAST, 50, Some(u64::MAX)), adaptive(50));
+        assert_eq!(wait_settings(FAST, 50, Some(0)), WaitSettings::Sleep);
+        assert_eq!(wait_settings(FAST, 0, Some(1_000)), WaitSettings::Sleep);
     }
 }
