@@ -1,0 +1,300 @@
+//! What hostile and buggy clients do by the control protocol (T7, T9, T15, T18, T21 of the threat model). Another
+//! client is served beside them each time.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nnhal::fence::{Fence, FenceState};
+use nnhal::hal::{DataLocation, ErrorStatus, MeasureTiming, MemoryPool, OperandLifeTime};
+use nnhal::shm::{Access, Mapping, SharedMemory};
+use nnhal::sys::eventfd;
+use nnhal::time::{Clock, Deadline, MonotonicClock};
+use nnhal::wire::{
+    Call, Execute, ExecuteFenced, ExecutionForm, ExecutionResult, FenceArgument, FencedLimits, Handle,
+    MemoryHandle, Message, Object, PrepareModel, PreparedModelHandle, Reply, RequestWithMemories,
+};
+use nnhal_tests::{
+    DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model, request_in_one_memory, shared_floats,
+};
+
+const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
+
+fn start(settings: &str) -> TestDaemon {
+    TestDaemon::start(EXE, &DaemonOptions::with_settings(settings))
+}
+
+fn connect(daemon: &TestDaemon) -> RawClient {
+    RawClient::connect(&daemon.runtime_dir(), "nnhal-reference")
+}
+
+fn execute(
+    client: &mut RawClient,
+    model: PreparedModelHandle,
+    request: RequestWithMemories,
+) -> ExecutionResult {
+    let call = Call::Execute(Execute {
+        prepared_model: model,
+        request,
+        form: ExecutionForm::Synchronous,
+        measure: MeasureTiming::No,
+        deadline_ns: None,
+        loop_timeout_ns: None,
+    });
+    match client.call(call, &[]) {
+        Ok(Reply::Executed(result)) => result,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A well-behaved client that is served all the time.
+struct Neighbour {
+    client: RawClient,
+    model: PreparedModelHandle,
+    memory: MemoryHandle,
+    mapping: Mapping,
+}
+
+impl Neighbour {
+    fn new(daemon: &TestDaemon) -> Neighbour {
+        let mut client = connect(daemon);
+        let model = client.prepare(add_model(1)).unwrap();
+        let (memory, mapping) = shared_floats(&[1.0, 2.0, 0.0]);
+        let memory = client.register(&memory);
+        Neighbour {
+            client,
+            model,
+            memory,
+            mapping,
+        }
+    }
+
+    fn expect_served(&mut self) {
+        self.mapping.as_slice().write_at(8, &[0; 4]).unwrap();
+        let request = request_in_one_memory(self.memory, 2, 1, 4);
+        let result = execute(&mut self.client, self.model, request);
+        assert_eq!(result.outcome, Ok(()));
+        assert_eq!(float_at(&self.mapping, 8), 3.0);
+    }
+}
+
+fn float_at(mapping: &Mapping, offset: u64) -> f32 {
+    let mut bytes = [0; 4];
+    mapping.as_slice().read_at(offset, &mut bytes).unwrap();
+    f32::from_le_bytes(bytes)
+}
+
+/// [`add_model`] whose second operand is a constant in a memory.
+fn add_constant(elements: u32) -> PrepareModel {
+    let mut prepare = add_model(elements);
+    let main = &mut prepare.model.main;
+    main.operands[1].lifetime = OperandLifeTime::ConstantReference;
+    main.operands[1].location = DataLocation {
+        pool_index: 0,
+        offset: 0,
+        length: elements * 4,
+    };
+    main.input_indexes = vec![0];
+    prepare.model.pools = vec![MemoryPool {
+        size: u64::from(elements) * 4,
+    }];
+    prepare
+}
+
+#[test]
+fn constants_that_change_after_the_check_change_nothing() {
+    const ELEMENTS: u32 = 1024;
+    let daemon = start("");
+    let mut neighbour = Neighbour::new(&daemon);
+    let mut client = connect(&daemon);
+    let shared = SharedMemory::create(u64::from(ELEMENTS) * 4).unwrap();
+    let constants = Mapping::new(&shared, Access::ReadWrite).unwrap();
+    let (memory, mapping) = shared_floats(&[0.0; 2 * ELEMENTS as usize]);
+    let memory = client.register(&memory);
+    let pool = client.register(&shared);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for value in [1.0_f32, 2.0].iter().cycle() {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                for index in 0..u64::from(ELEMENTS) {
+                    constants
+                        .as_slice()
+                        .write_at(index * 4, &value.to_le_bytes())
+                        .unwrap();
+                }
+            }
+        });
+        for _ in 0..50 {
+            let mut prepare = add_constant(ELEMENTS);
+            prepare.pools = vec![pool];
+            let model = client.prepare(prepare).unwrap();
+            let mut results = Vec::new();
+            for _ in 0..5 {
+                let request = request_in_one_memory(memory, 1, 1, ELEMENTS * 4);
+                assert_eq!(execute(&mut client, model, request).outcome, Ok(()));
+                let mut bytes = vec![0; ELEMENTS as usize * 4];
+                let outputs = mapping.as_slice();
+                outputs.read_at(u64::from(ELEMENTS) * 4, &mut bytes).unwrap();
+                results.push(bytes);
+            }
+            // What was copied once is what every execution uses.
+            assert!(results.iter().all(|result| *result == results[0]), "T7");
+            client
+                .call(
+                    Call::Release {
+                        object: Object::PreparedModel(model),
+                    },
+                    &[],
+                )
+                .unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    neighbour.expect_served();
+}
+
+/// Launches a fenced execution that waits for `fence` and returns its own.
+fn launch(
+    client: &mut RawClient,
+    model: PreparedModelHandle,
+    memory: MemoryHandle,
+    fence: &OwnedFd,
+) -> Fence {
+    let call = Call::ExecuteFenced(ExecuteFenced {
+        prepared_model: model,
+        request: request_in_one_memory(memory, 2, 1, 4),
+        wait_for: vec![FenceArgument::Attached { fds: 1 }],
+        measure: MeasureTiming::No,
+        limits: FencedLimits::default(),
+    });
+    client.send(call, &[fence.as_fd()]).unwrap();
+    match client.receive().unwrap() {
+        (
+            Message::Reply {
+                result: Ok(Reply::Fenced(_)),
+                ..
+            },
+            mut fds,
+        ) => Fence::from_handle(fds.pop()).unwrap(),
+        (other, _) => panic!("{other:?}"),
+    }
+}
+
+fn patience() -> Deadline {
+    Deadline::after(MonotonicClock.now(), PATIENCE)
+}
+
+#[test]
+fn fences_that_the_client_saturates_or_never_signals_hold_nothing() {
+    let daemon = start("[execution]\nslots = 1\n[limits]\nthreads = 1\n");
+    let mut neighbour = Neighbour::new(&daemon);
+    let mut client = connect(&daemon);
+    let model = client.prepare(add_model(1)).unwrap();
+    let (shared, _mapping) = shared_floats(&[1.0, 2.0, 0.0]);
+    let memory = client.register(&shared);
+    let (gate, closed) = Fence::create().unwrap();
+    let closed = closed.try_clone_fd().unwrap();
+    let launched: Vec<Fence> = (0..16)
+        .map(|_| launch(&mut client, model, memory, &closed))
+        .collect();
+    for fence in &launched {
+        // T9: the flag lives on the description that the worker writes to, too.
+        let hostile = fence.try_clone_fd().unwrap();
+        eventfd::add(&hostile, eventfd::MAX_COUNT).unwrap();
+        fcntl(&hostile, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+    }
+    // T21: all of them wait, with one slot and one thread, and none holds either.
+    let request = request_in_one_memory(memory, 2, 1, 4);
+    assert_eq!(execute(&mut client, model, request.clone()).outcome, Ok(()));
+    neighbour.expect_served();
+    gate.signal().unwrap();
+    assert_eq!(execute(&mut client, model, request).outcome, Ok(()), "T9");
+    let (source, open) = Fence::create().unwrap();
+    source.signal().unwrap();
+    let last = launch(&mut client, model, memory, &open.try_clone_fd().unwrap());
+    assert_eq!(last.wait(patience()).unwrap(), FenceState::Signalled);
+    neighbour.expect_served();
+}
+
+#[test]
+fn guessed_and_stale_handles_are_never_hits() {
+    const GUESSES: u32 = 20_000;
+    let daemon = start("");
+    let mut neighbour = Neighbour::new(&daemon);
+    let mut client = connect(&daemon);
+    let (shared, _mapping) = shared_floats(&[1.0]);
+    let stale = client.register(&shared);
+    let release = |object| Call::Release { object };
+    client.call(release(Object::Memory(stale)), &[]).unwrap();
+    let fresh = client.register(&shared);
+    assert_ne!(stale, fresh, "T15: a place used again has another generation");
+    let mut state = 0x2545_F491_4F6C_DD1D_u64;
+    for guess in 0..GUESSES {
+        // An xorshift; small indexes are where objects are.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let handle = Handle {
+            index: (state % 8) as u32,
+            generation: (state >> 32) as u32,
+        };
+        let object = match guess % 6 {
+            0 if fresh.0 == handle => continue,
+            0 => Object::Memory(handle.into()),
+            1 => Object::PreparedModel(handle.into()),
+            2 => Object::Burst(handle.into()),
+            3 => Object::Buffer(handle.into()),
+            4 => Object::Execution(handle.into()),
+            _ => Object::Fence(handle.into()),
+        };
+        let refused = client.call(release(object), &[]).unwrap_err();
+        assert_eq!(refused.status, ErrorStatus::InvalidArgument, "T15: {object:?}");
+    }
+    let refused = client.call(release(Object::Memory(stale)), &[]).unwrap_err();
+    assert_eq!(refused.status, ErrorStatus::InvalidArgument, "T15");
+    neighbour.expect_served();
+}
+
+#[test]
+fn sizes_beyond_all_bounds_are_refused_and_cost_nobody_else() {
+    let daemon = start("[limits]\naddress_space_bytes = 1073741824\n");
+    let mut neighbour = Neighbour::new(&daemon);
+    let mut client = connect(&daemon);
+    for dimensions in [
+        vec![u32::MAX, 2],
+        vec![1 << 16, 1 << 16],
+        vec![1 << 31, 1 << 31, 1 << 31, 1 << 31],
+    ] {
+        let mut prepare = add_model(1);
+        for index in [0, 1, 3] {
+            prepare.model.main.operands[index].dimensions = dimensions.clone();
+        }
+        let refused = client.prepare(prepare).unwrap_err();
+        assert_eq!(refused.status, ErrorStatus::InvalidArgument, "T18: {refused}");
+    }
+    // Small inputs, 1 GiB of output: more than the worker may have.
+    let mut prepare = add_model(1);
+    let operands = &mut prepare.model.main.operands;
+    operands[0].dimensions = vec![1 << 14, 1];
+    operands[1].dimensions = vec![1, 1 << 14];
+    operands[3].dimensions = vec![1 << 14, 1 << 14];
+    let model = client.prepare(prepare).unwrap();
+    let (shared, _mapping) = shared_floats(&[0.0; 3 << 14]);
+    let memory = client.register(&shared);
+    let request = request_in_one_memory(memory, 2, 1, 4 << 14);
+    let status = execute(&mut client, model, request).status();
+    assert!(
+        matches!(
+            status,
+            ErrorStatus::ResourceExhaustedTransient | ErrorStatus::ResourceExhaustedPersistent
+        ),
+        "T18: {status:?}"
+    );
+    let small = client.prepare(add_model(1)).unwrap();
+    let request = request_in_one_memory(memory, 2, 1, 4);
+    assert_eq!(execute(&mut client, small, request).outcome, Ok(()));
+    neighbour.expect_served();
+}
