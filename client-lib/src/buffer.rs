@@ -40,6 +40,10 @@ impl Buffer {
         self.inner.allocated.token
     }
 
+    pub(crate) fn is_of(&self, connection: &Arc<Connection>) -> bool {
+        Arc::ptr_eq(&self.inner.connection, connection)
+    }
+
     /// HAL `copyTo`: copies the buffer's value into a memory of the same size.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use nnhal::time::Deadline;
 use nnhal::wire::{MemoryHandle, RequestWithMemories};
 
 use crate::connection::Connection;
+use crate::execution::wrong_connection;
 use crate::{Buffer, Error, Memory, Result};
 
 /// Where the inputs and outputs of an execution are: in memories that this process shares with the driver, or in
@@ -134,10 +135,20 @@ impl Request {
         connection: &Arc<Connection>,
         deadline: Deadline,
     ) -> Result<RequestWithMemories> {
+        self.expect_buffers_of(connection)?;
         Ok(RequestWithMemories {
             memories: self.handles(connection, deadline)?,
             request: self.checked()?.clone(),
         })
+    }
+
+    /// Refuses device buffers of other connections, whose tokens may name anything on this one.
+    pub(crate) fn expect_buffers_of(&self, connection: &Arc<Connection>) -> Result<()> {
+        if self.buffers.iter().all(|buffer| buffer.is_of(connection)) {
+            Ok(())
+        } else {
+            Err(wrong_connection("a device buffer"))
+        }
     }
 
     /// The names of the memories on a connection.

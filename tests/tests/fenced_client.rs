@@ -5,9 +5,9 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use nnhal_client::{
-    Buffer, BufferDesc, BufferRole, Clock, Deadline, Device, Devices, ErrorKind, ErrorStatus, ExecuteOptions,
-    Fence, FenceState, Memory, Model, ModelBuilder, MonotonicClock, OperationType, PrepareOptions,
-    PreparedModel, Request, TensorType, Timing, WaitFor,
+    Buffer, BufferDesc, BufferRole, BurstOptions, Clock, Deadline, Device, Devices, ErrorKind, ErrorStatus,
+    ExecuteOptions, Fence, FenceState, Memory, Model, ModelBuilder, MonotonicClock, OperationType,
+    PrepareOptions, PreparedModel, Request, TensorType, Timing, WaitFor,
 };
 use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon};
 
@@ -212,10 +212,44 @@ fn buffers_and_models_of_another_connection_are_refused() {
             .is_err()
     );
     let buffer = other.allocate(&desc, &[&foreign], &[role(0)], &[]).unwrap();
+    // The same token as the foreign one has, for the same role.
+    let twin = device.allocate(&desc, &[&own], &[role(0)], &[]).unwrap();
+    assert_eq!(twin.token(), buffer.token());
     let (memory, _) = memory();
     let request = Request::new().input_buffer(&buffer).output(&memory, 16..32);
-    let error = own.execute(&request, &ExecuteOptions::new()).unwrap_err();
-    assert_ne!(error.status(), ErrorStatus::None);
+    let options = ExecuteOptions::new();
+    let mut burst = own.burst(&BurstOptions::new()).unwrap();
+    for error in [
+        own.execute(&request, &options).unwrap_err(),
+        own.execute_fenced(&request, &[], &options).unwrap_err(),
+        burst.execute(&request, &options).unwrap_err(),
+    ] {
+        assert!(matches!(error.kind(), ErrorKind::Argument { .. }), "{error}");
+    }
+}
+
+#[test]
+fn bursts_keep_what_they_compute_in_device_buffers() {
+    let (_daemon, device) = start();
+    let (first, second) = (prepare(&device), prepare(&device));
+    let held = between(&device, &first, &second);
+    let (memory, _) = memory();
+    let write = Request::new().input(&memory, 0..16).output_buffer(&held);
+    let read = Request::new().input_buffer(&held).output(&memory, 16..32);
+    let options = ExecuteOptions::new();
+    let mut producer = first.burst(&BurstOptions::new()).unwrap();
+    let mut consumer = second.burst(&BurstOptions::new()).unwrap();
+    let error = consumer.execute(&read, &options).unwrap_err();
+    assert_eq!(error.status(), ErrorStatus::GeneralFailure, "E05: {error}");
+    let written = producer.register(&write).unwrap();
+    let wanted = consumer.register(&read).unwrap();
+    for round in 1..=3_u8 {
+        let input = [1.0_f32, 2.0, 3.0, 4.0].map(|value| value * f32::from(round));
+        memory.write(0, &input).unwrap();
+        producer.fire(&written, &options).unwrap();
+        consumer.fire(&wanted, &options).unwrap();
+        assert_eq!(memory.read::<f32>(16, 4).unwrap(), input.map(|value| value * 4.0));
+    }
 }
 
 #[test]

@@ -186,7 +186,7 @@ impl Burst {
     }
 
     /// Executes a request and waits for the end. A request that no ring can carry is executed all the same, by the
-    /// control connection: one that is too long, one with device buffers, one with a time limit for loops.
+    /// control connection: one that is too long, one with a time limit for loops.
     ///
     /// # Errors
     /// As [`PreparedModel::execute`].
@@ -309,12 +309,17 @@ impl Burst {
         self.pools.clear();
         let connection = self.exchange.model().connection();
         let mut memories = request.memories().iter();
+        request.expect_buffers_of(connection)?;
         for pool in &request.hal().pools {
-            let (RequestPool::Memory { .. }, Some(memory)) = (pool, memories.next()) else {
-                return Ok(false);
-            };
-            let handle = self.memories.handle(memory, connection)?;
-            self.pools.push(Pool::Memory(handle));
+            self.pools.push(match *pool {
+                RequestPool::Token(token) => Pool::Buffer(token),
+                RequestPool::Memory { .. } => {
+                    let Some(memory) = memories.next() else {
+                        return Ok(false);
+                    };
+                    Pool::Memory(self.memories.handle(memory, connection)?)
+                }
+            });
         }
         Ok(true)
     }
