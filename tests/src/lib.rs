@@ -9,6 +9,7 @@ mod daemon;
 mod models;
 mod process;
 mod raw_client;
+pub mod vts_cases;
 
 pub use daemon::{DaemonOptions, TestDaemon};
 pub use models::{add_model, request_in_one_memory, shared_floats};

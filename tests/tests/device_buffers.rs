@@ -292,6 +292,52 @@ fn allocation_with_bad_roles_is_refused() {
 }
 
 #[test]
+fn scalar_roles_take_no_dimensions() {
+    let mut bench = Bench::new();
+    let mut prepare = add_model(2);
+    let main = &mut prepare.model.main;
+    main.operands[2].lifetime = nnhal::hal::OperandLifeTime::SubgraphInput;
+    main.operands[2].location = nnhal::hal::DataLocation::default();
+    main.input_indexes = vec![0, 1, 2];
+    let model = bench.prepare(prepare);
+    let refused = bench.allocate(&[model], &[role(0, 2)], &[], &[1]).unwrap_err();
+    assert_eq!(refused.status, ErrorStatus::InvalidArgument, "A15: {refused}");
+    bench.allocate(&[model], &[role(0, 2)], &[], &[]).unwrap();
+}
+
+#[test]
+fn same_buffer_is_not_two_outputs() {
+    let mut bench = Bench::new();
+    let mut prepare = add_model(2);
+    let main = &mut prepare.model.main;
+    let mut second = main.operands[3].clone();
+    second.number_of_consumers = 0;
+    main.operands.push(second);
+    let mut operation = main.operations[0].clone();
+    operation.outputs = vec![4];
+    main.operations.push(operation);
+    main.output_indexes = vec![3, 4];
+    main.operands[..3]
+        .iter_mut()
+        .for_each(|operand| operand.number_of_consumers = 2);
+    let model = bench.prepare(prepare);
+    let buffer = bench
+        .allocate(&[model], &[], &[role(0, 0), role(0, 1)], &[])
+        .unwrap();
+    let (memory, _mapping) = bench.share(&[0.0; 8]);
+    let mut built = request_in_one_memory(memory, 2, 2, 8);
+    built.request.pools.push(RequestPool::Token(buffer.token));
+    for output in &mut built.request.outputs {
+        output.location = nnhal::hal::DataLocation {
+            pool_index: 1,
+            offset: 0,
+            length: 0,
+        };
+    }
+    assert_eq!(bench.status(model, built), ErrorStatus::InvalidArgument, "E07");
+}
+
+#[test]
 fn copies_check_sizes_dimensions_and_state() {
     let mut bench = Bench::new();
     let model = bench.prepare(add_model(4));

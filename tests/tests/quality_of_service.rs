@@ -83,6 +83,7 @@ fn expect_done_or_missed(case: &str, outcome: &Result<Completed, Error>) {
     }
 }
 
+/// Q01.
 #[test]
 fn preparing_heeds_priority_and_deadline() {
     let (_daemon, device) = start("nnhal-reference", "");
