@@ -191,6 +191,7 @@ impl<'a> Inputs<'a> {
 
     /// The input with this number, or `None` if it is beyond the list or omitted.
     #[must_use]
+    #[inline]
     pub fn optional(&self, index: usize) -> Option<Tensor<'a>> {
         let at = *self.operation.inputs.get(index)? as usize;
         let operand = self.operands.get(at)?;
@@ -228,6 +229,13 @@ impl<'a> Inputs<'a> {
 
     /// The value of a scalar `INT32` input.
     pub fn i32(&self, index: usize) -> Result<i32, KernelError> {
+        if let Some(tensor) = self.optional(index)
+            && tensor.ty() == OperandType::INT32
+            && let Ok(bytes) = tensor.bytes.try_into()
+        {
+            return Ok(i32::from_ne_bytes(bytes));
+        }
+        // With the reason, for those that are not one.
         Ok(self.rules().i32(index)?)
     }
 

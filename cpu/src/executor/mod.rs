@@ -6,6 +6,7 @@
 //! a pool after their last reader.
 
 mod control_flow;
+mod fixed_outputs;
 mod program;
 mod run;
 

@@ -8,6 +8,7 @@ use nnhal::hal::{
 use nnhal::ops::{self, ShapeRule};
 use nnhal::validate::ValidModel;
 
+use super::fixed_outputs::FixedOutputs;
 use crate::buffer::{AlignedBuffer, OutOfMemory};
 use crate::fast::{self, PlannedStep};
 use crate::kernel::{Constant, Kernel};
@@ -41,6 +42,8 @@ pub(super) struct Graph {
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) work: Work,
+    /// What its outputs are in every execution, if that is known.
+    pub(super) fixed: Option<FixedOutputs>,
     /// Temporaries that nothing reads after this operation.
     pub(super) releases: Vec<u32>,
 }
@@ -185,8 +188,15 @@ impl Graph {
                     }
                 }
             };
+            let fixed = match work {
+                Work::Compute { shape, .. } | Work::Planned { shape, .. } => {
+                    FixedOutputs::of(&graph.operations[index], &graph.operands, &constants, shape)
+                }
+                Work::If | Work::While => None,
+            };
             steps.push(Step {
                 work,
+                fixed,
                 releases: Vec::new(),
             });
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use nnhal::hal::{MAX_RANK, Operation, Shape, Subgraph, SubgraphIndex};
 use nnhal::ops::{OpError, ShapeRule};
 
+use super::fixed_outputs::FixedOutputs;
 use super::program::{Graph, Program, Work};
 use super::{ExecutionError, RunOptions};
 use crate::buffer::{AlignedBuffer, OutOfMemory, Scratch};
@@ -100,10 +101,13 @@ impl Execution {
         let main = &self.program.model.model().main;
         let at = input_operand(main, index)?;
         let value = &mut self.frame.values[at];
-        allocate(value, &main.operands[at], shape).map_err(|error| ExecutionError::Input {
-            index,
-            message: error.to_string(),
-        })?;
+        // The shape of the last execution was allowed then.
+        if !(value.present && value.shared.is_none() && value.shape == shape) {
+            allocate(value, &main.operands[at], shape).map_err(|error| ExecutionError::Input {
+                index,
+                message: error.to_string(),
+            })?;
+        }
         Ok(value.buffer.bytes_mut())
     }
 
@@ -118,9 +122,8 @@ impl Execution {
 
     /// Computes the outputs from the inputs given before.
     pub fn run(&mut self, options: &RunOptions<'_>) -> Result<(), ExecutionError> {
-        let program = Arc::clone(&self.program);
         let outcome = Runner {
-            program: &program,
+            program: &self.program,
             options,
             memory: &mut self.memory,
         }
@@ -198,6 +201,9 @@ fn input_operand(main: &Subgraph, index: usize) -> Result<usize, ExecutionError>
         })
 }
 
+/// How large an operation's outputs are: by the rule, unless it is known beforehand.
+type Sizes<'k> = (ShapeRule, Option<&'k FixedOutputs>);
+
 /// What computes an operation.
 type Compute<'k> = &'k dyn Fn(&mut KernelContext<'_>) -> Result<(), KernelError>;
 
@@ -230,11 +236,13 @@ impl<'a> Runner<'a> {
             };
             match &step.work {
                 Work::Compute { kernel, shape } => {
-                    self.compute(at, operation, kernel, *shape, frame)
+                    let sizes = (*shape, step.fixed.as_ref());
+                    self.compute(at, operation, kernel, sizes, frame)
                         .map_err(failed)?;
                 }
-                Work::Planned { step, shape } => {
-                    self.compute(at, operation, &|context| step.run(context), *shape, frame)
+                Work::Planned { step: plan, shape } => {
+                    let sizes = (*shape, step.fixed.as_ref());
+                    self.compute(at, operation, &|context| plan.run(context), sizes, frame)
                         .map_err(failed)?;
                 }
                 Work::If => self.run_if(at, index, frame)?,
@@ -255,7 +263,7 @@ impl<'a> Runner<'a> {
         at: SubgraphIndex,
         operation: &Operation,
         kernel: Compute<'_>,
-        shape: ShapeRule,
+        sizes: Sizes<'_>,
         frame: &mut Frame,
     ) -> Result<(), KernelError> {
         // The outputs are taken out of the frame, so that inputs and outputs can be borrowed side by side.
@@ -266,7 +274,7 @@ impl<'a> Runner<'a> {
                 .iter()
                 .map(|at| std::mem::take(&mut frame.values[*at as usize])),
         );
-        let result = self.compute_into(at, operation, kernel, shape, &frame.values, &mut outputs);
+        let result = self.compute_into(at, operation, kernel, sizes, &frame.values, &mut outputs);
         for (at, value) in operation.outputs.iter().zip(outputs.drain(..)) {
             frame.values[*at as usize] = value;
         }
@@ -279,7 +287,7 @@ impl<'a> Runner<'a> {
         at: SubgraphIndex,
         operation: &Operation,
         kernel: Compute<'_>,
-        shape: ShapeRule,
+        (shape, fixed): Sizes<'_>,
         values: &[Value],
         outputs: &mut [Value],
     ) -> Result<(), KernelError> {
@@ -291,7 +299,11 @@ impl<'a> Runner<'a> {
             constants: &graph.constants,
             values,
         };
-        if let ShapeRule::Infer(rule) = shape {
+        if let Some(fixed) = fixed.filter(|fixed| fixed.apply_to(values)) {
+            fixed.give(outputs, |value, bytes| {
+                self.memory.reuse(&mut value.buffer, bytes)
+            })?;
+        } else if let ShapeRule::Infer(rule) = shape {
             let mut shapes = std::mem::take(&mut self.memory.shapes);
             shapes.clear();
             shapes.resize(outputs.len(), Shape::SCALAR);

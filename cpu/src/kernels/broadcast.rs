@@ -133,6 +133,12 @@ pub(super) fn binary<T: bytemuck::Pod, U: bytemuck::Pod>(
     let output = context.outputs.tensor(0)?;
     let shape = output.shape;
     let data = output.into_data::<U>()?;
+    if left.shape == right.shape {
+        for ((result, left), right) in data.iter_mut().zip(left_data).zip(right_data) {
+            *result = compute(*left, *right);
+        }
+        return Ok(());
+    }
     for_each_run(&shape, &left.shape, &right.shape, |run| {
         let results = data[run.output..][..run.length].iter_mut();
         match (run.left_moves, run.right_moves) {

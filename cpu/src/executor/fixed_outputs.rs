@@ -1,0 +1,212 @@
+//! Output shapes that are the same in every execution, so that they need not be computed anew each time.
+
+use nnhal::hal::{Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape};
+use nnhal::ops::{OperandInfo, OperationContext, ShapeRule};
+
+use crate::buffer::OutOfMemory;
+use crate::kernel::{Constant, Value};
+
+/// The outputs of an operation whose shapes follow from declared shapes and constants alone.
+#[derive(Debug)]
+pub(super) struct FixedOutputs {
+    /// By output: its shape, and how many bytes it takes.
+    outputs: Vec<(Shape, usize)>,
+    /// Operands that must have a value for this to hold: a request may leave inputs of the model out.
+    needed: Vec<u32>,
+}
+
+impl FixedOutputs {
+    /// Those of `operation`, if its rule gives them without knowing more than the model.
+    pub(super) fn of(
+        operation: &Operation,
+        operands: &[Operand],
+        constants: &[Option<Constant>],
+        shape: ShapeRule,
+    ) -> Option<FixedOutputs> {
+        let ShapeRule::Infer(rule) = shape else {
+            return None;
+        };
+        let declared = Declared {
+            operation,
+            operands,
+            constants,
+        };
+        let mut needed = Vec::new();
+        for (number, &at) in operation.inputs.iter().enumerate() {
+            match declared.input(number) {
+                // Every execution has this very shape, since no other is let in.
+                Some(input) if input.shape_known && input.bytes.is_none() && is_data(input.ty()) => {
+                    needed.push(at);
+                }
+                Some(input) if input.bytes.is_some() => {}
+                None if operands.get(at as usize)?.lifetime == OperandLifeTime::NoValue => {}
+                _ => return None,
+            }
+        }
+        let mut shapes = vec![Shape::SCALAR; operation.outputs.len()];
+        rule(&declared, &mut shapes).ok()?;
+        let sized = shapes.into_iter().zip(&operation.outputs).map(|(shape, at)| {
+            let operand = operands.get(*at as usize)?;
+            let allowed = if operand.operand_type.is_tensor() {
+                Shape::new(&operand.dimensions).ok()?.combine(&shape).is_some()
+            } else {
+                shape.rank() == 0
+            };
+            // What is not allowed is told when it is executed.
+            let bytes = shape.byte_size(operand.operand_type.element_size()).ok()?;
+            allowed.then_some((shape, bytes))
+        });
+        Some(FixedOutputs {
+            outputs: sized.collect::<Option<_>>()?,
+            needed,
+        })
+    }
+
+    /// Whether this execution is as declared.
+    #[inline]
+    pub(super) fn apply_to(&self, values: &[Value]) -> bool {
+        self.needed
+            .iter()
+            .all(|at| values.get(*at as usize).is_some_and(|value| value.present))
+    }
+
+    /// Gives the outputs their shapes and memory; `reuse` finds memory for a buffer that is too small.
+    #[inline]
+    pub(super) fn give(
+        &self,
+        outputs: &mut [Value],
+        mut reuse: impl FnMut(&mut Value, usize),
+    ) -> Result<(), OutOfMemory> {
+        for (value, (shape, bytes)) in outputs.iter_mut().zip(&self.outputs) {
+            if value.buffer.capacity() < *bytes {
+                reuse(value, *bytes);
+            }
+            value.buffer.resize(*bytes)?;
+            value.shared = None;
+            value.shape = *shape;
+            value.present = true;
+        }
+        Ok(())
+    }
+}
+
+/// Whether rules look at no values of such operands: scalars and integers are parameters, which a rule may refuse when
+/// they become known.
+fn is_data(ty: OperandType) -> bool {
+    ty.is_tensor() && ty != OperandType::TENSOR_INT32
+}
+
+/// An operation as its model declares it.
+struct Declared<'a> {
+    operation: &'a Operation,
+    operands: &'a [Operand],
+    constants: &'a [Option<Constant>],
+}
+
+impl OperationContext for Declared<'_> {
+    fn operation(&self) -> OperationType {
+        self.operation.operation_type
+    }
+
+    fn input_count(&self) -> usize {
+        self.operation.inputs.len()
+    }
+
+    fn output_count(&self) -> usize {
+        self.operation.outputs.len()
+    }
+
+    fn input(&self, index: usize) -> Option<OperandInfo<'_>> {
+        let at = *self.operation.inputs.get(index)? as usize;
+        let operand = self.operands.get(at)?;
+        if operand.lifetime == OperandLifeTime::NoValue {
+            return None;
+        }
+        let constant = self.constants.get(at)?.as_ref();
+        let bytes = constant.map(|constant| constant.bytes.bytes());
+        info(operand, bytes)
+    }
+
+    fn output(&self, index: usize) -> Option<OperandInfo<'_>> {
+        info(
+            self.operands.get(*self.operation.outputs.get(index)? as usize)?,
+            None,
+        )
+    }
+
+    fn executing(&self) -> bool {
+        false
+    }
+}
+
+fn info<'a>(operand: &'a Operand, bytes: Option<&'a [u8]>) -> Option<OperandInfo<'a>> {
+    let shape = Shape::new(&operand.dimensions).ok()?;
+    let is_exact = bytes.is_some() || !operand.operand_type.is_tensor();
+    let rank_known = is_exact || shape.rank() > 0;
+    Some(OperandInfo {
+        operand,
+        shape,
+        rank_known,
+        shape_known: is_exact || (rank_known && shape.is_fully_specified()),
+        bytes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::ops;
+
+    use super::*;
+    use crate::AlignedBuffer;
+
+    fn tensor(dimensions: &[u32]) -> Operand {
+        Operand::new(OperandType::TENSOR_FLOAT32, dimensions)
+    }
+
+    /// ADD of operands 0 and 1 into 3; operand 2 is the activation, a constant.
+    fn add(operands: [Operand; 3]) -> Option<FixedOutputs> {
+        let [left, right, output] = operands;
+        let activation = Operand::new(OperandType::INT32, &[]);
+        let operands = [left, right, activation, output];
+        let operation = Operation {
+            operation_type: OperationType::ADD,
+            inputs: vec![0, 1, 2],
+            outputs: vec![3],
+        };
+        let constant = Constant {
+            shape: Shape::SCALAR,
+            bytes: AlignedBuffer::copy_of(&[0; 4]).unwrap(),
+        };
+        let rule = ops::entry(OperationType::ADD).unwrap().shape;
+        FixedOutputs::of(&operation, &operands, &[None, None, Some(constant), None], rule)
+    }
+
+    #[test]
+    fn shapes_that_the_model_declares_are_fixed() {
+        let fixed = add([tensor(&[2, 3]), tensor(&[3]), tensor(&[2, 3])]).unwrap();
+        assert_eq!(fixed.outputs, [(Shape::new(&[2, 3]).unwrap(), 24)]);
+        assert_eq!(fixed.needed, [0, 1]);
+        let mut values = [Value::default(), Value::default()];
+        assert!(!fixed.apply_to(&values));
+        values.iter_mut().for_each(|value| value.present = true);
+        assert!(fixed.apply_to(&values));
+        let mut outputs = [Value::default()];
+        let mut asked = 0;
+        fixed.give(&mut outputs, |_, bytes| asked = bytes).unwrap();
+        assert_eq!((asked, outputs[0].bytes().len()), (24, 24));
+        assert!(outputs[0].present);
+    }
+
+    #[test]
+    fn shapes_that_the_model_leaves_open_are_not() {
+        assert!(add([tensor(&[0, 3]), tensor(&[3]), tensor(&[2, 3])]).is_none());
+        assert!(add([tensor(&[]), tensor(&[3]), tensor(&[2, 3])]).is_none());
+        let mut indexes = tensor(&[2, 3]);
+        indexes.operand_type = OperandType::TENSOR_INT32;
+        assert!(add([indexes, tensor(&[3]), tensor(&[2, 3])]).is_none());
+        // The output may be open: it follows.
+        assert!(add([tensor(&[2, 3]), tensor(&[3]), tensor(&[0, 0])]).is_some());
+        // What contradicts the model is left for the execution to refuse.
+        assert!(add([tensor(&[2, 3]), tensor(&[3]), tensor(&[4, 3])]).is_none());
+    }
+}
