@@ -14,7 +14,7 @@ use nnhal::time::{Clock, Deadline, MonotonicClock};
 use crate::{Error, Result};
 
 /// Within this time another process must have started, or come to the end of a round.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Longest set-up message.
 const SETUP_BYTES: usize = 4096;
 /// The first byte of the set-up message.
@@ -88,6 +88,17 @@ impl OtherSide {
     pub fn begin(&self, trips: u32) -> Result<()> {
         self.connection()?.send(&trips.to_ne_bytes(), &[], patience())?;
         self.wait_until_ready()
+    }
+
+    /// What it says when its round is over.
+    ///
+    /// # Errors
+    /// It has ended, or does not answer.
+    pub fn receive(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; SETUP_BYTES];
+        let received = self.connection()?.receive(&mut bytes, patience())?;
+        bytes.truncate(received.length);
+        Ok(bytes)
     }
 
     fn wait_until_ready(&self) -> Result<()> {
@@ -176,6 +187,14 @@ impl Caller {
     /// The caller is gone.
     pub fn say_ready(&self) -> Result<()> {
         Ok(self.connection.send(b"ready", &[], patience())?)
+    }
+
+    /// Says something that [`OtherSide::receive`] receives.
+    ///
+    /// # Errors
+    /// The caller is gone.
+    pub fn send(&self, bytes: &[u8]) -> Result<()> {
+        Ok(self.connection.send(bytes, &[], patience())?)
     }
 
     /// How many round trips the next round has; `None` if none follows.

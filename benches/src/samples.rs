@@ -86,6 +86,17 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// Jain's index of how evenly something is shared: 1 if all have the same, 1/n if one of n has everything.
+#[must_use]
+pub fn jain_index(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    if squares == 0.0 {
+        return f64::NAN;
+    }
+    sum * sum / (shares.len() as f64 * squares)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +117,13 @@ mod tests {
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
         assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn jain_index_is_one_for_equal_shares() {
+        assert_eq!(jain_index(&[5.0; 16]), 1.0);
+        assert_eq!(jain_index(&[1.0, 0.0, 0.0, 0.0]), 0.25);
+        assert!(jain_index(&[0.0]).is_nan());
     }
 
     #[test]

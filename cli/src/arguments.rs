@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Demo(DemoArguments),
     /// Prints a model's graph in Graphviz's language.
     Dump(DumpArguments),
+    /// Measures this machine.
+    Bench(BenchArguments),
     /// Is a driver: takes the arguments of nnhald.
     #[command(disable_help_flag = true)]
     Driver(DriverArguments),
@@ -156,6 +158,43 @@ pub(crate) struct DemoArguments {
 pub(crate) struct DumpArguments {
     /// A .tflite file.
     pub(crate) model: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArguments {
+    /// What to measure.
+    #[command(subcommand)]
+    pub(crate) bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// Round trips to another process, by every path, beside the least that the hardware allows.
+    ///
+    /// Both sides are pinned, and run under SCHED_FIFO where that is permitted: as root, or with a real-time limit.
+    Latency(LatencyArguments),
+    /// Is the other process of a measurement.
+    #[command(hide = true)]
+    OtherSide {
+        /// What it answers.
+        role: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LatencyArguments {
+    /// The device; by default the fastest.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
+    /// Interleaved rounds; figures are medians over them.
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: u32,
+    /// Only the smallest payload of each path.
+    #[arg(long)]
+    pub(crate) only_smallest: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -30,6 +30,9 @@ pub(crate) enum Error {
     /// The executor in this process.
     #[error(transparent)]
     InProcess(#[from] InProcessError),
+    /// A measurement.
+    #[error(transparent)]
+    Bench(#[from] nnhal_bench::Error),
     /// A run of the conformance corpus.
     #[error(transparent)]
     Corpus(#[from] RunError),

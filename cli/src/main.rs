@@ -62,6 +62,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Vts(arguments) => commands::vts::run(arguments),
         Command::Demo(arguments) => commands::demo::run(arguments),
         Command::Dump(arguments) => commands::dump::run(arguments),
+        Command::Bench(arguments) => commands::bench::run(&arguments.bench),
         Command::Driver(_) => Ok(()),
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Arguments {
     pub(crate) svg: PathBuf,
     /// No payloads but the smallest.
     pub(crate) only_smallest: bool,
+    /// The rows to measure beside the ping-pong; all if there are none.
+    pub(crate) rows: Vec<String>,
 }
 
 impl Arguments {
@@ -26,6 +28,7 @@ impl Arguments {
             // Cargo runs benchmarks in their package's folder.
             svg: PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/latency.svg")),
             only_smallest: false,
+            rows: Vec::new(),
         };
         while let Some(argument) = arguments.next() {
             let name = argument.to_string_lossy().into_owned();
@@ -43,13 +46,19 @@ impl Arguments {
                 "--json" => parsed.json = Some(value()?.into()),
                 "--svg" => parsed.svg = value()?.into(),
                 "--only-smallest" => parsed.only_smallest = true,
+                "--rows" => {
+                    let text = value()?.to_string_lossy().into_owned();
+                    parsed.rows = text.split(',').map(str::to_owned).collect();
+                }
                 // Cargo adds it.
                 "--bench" => {}
                 _ => {
                     return Err(Error::Row {
                         what: name,
-                        reason: "unknown; known are --rounds N, --json FILE, --svg FILE and --only-smallest"
-                            .to_owned(),
+                        reason:
+                            "unknown; known are --rounds N, --rows NAME,..., --json FILE, --svg FILE and \
+                                 --only-smallest"
+                                .to_owned(),
                     });
                 }
             }

@@ -9,7 +9,7 @@
 //! - `unix_seqpacket`: a Unix socket;
 //! - `ipc_channel`: the crate ipc-channel, a struct by serde.
 //!
-//! `cargo bench --bench latency -- [--rounds N] [--json FILE] [--svg FILE] [--only-smallest]` prints a table, and writes
+//! `cargo bench --bench latency -- [--rounds N] [--rows NAME,...] [--json FILE] [--svg FILE] [--only-smallest]` prints a table, and writes
 //! JSON and a plot of the distributions (by default target/latency.svg).
 #![forbid(unsafe_code)]
 
@@ -70,7 +70,7 @@ fn measure(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<()> {
         .open()?
         .fastest()?;
     let mut conditions = Conditions::of_this_machine(arguments.rounds);
-    let mut contest = Contest::new(arguments.rounds);
+    let mut contest = Contest::new(arguments.rounds).only(arguments.rows.clone());
     let invocation = Invocation::new([OTHER_SIDE]);
     let payloads: &[u32] = if arguments.only_smallest {
         &[]

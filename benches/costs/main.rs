@@ -1,0 +1,270 @@
+//! What everything around executing costs: connecting, preparing, first executions, memories, fences, and processes at
+//! rest.
+//!
+//! - `private_driver_to_first_result`: no driver runs; one is started, connected to, a model prepared and executed;
+//! - `connect_to_first_result`: the same with a driver that runs;
+//! - `connect`, `prepare`, `first_execution`: its parts;
+//! - `new_memory_64_kib`, `known_memory_64_kib`: an execution on a memory that the driver has not seen, and on one it knows;
+//! - `burst`: rings, and their thread in the worker;
+//! - `fence`: a fence created, signalled and waited for;
+//! - the private memory of supervisor and worker at rest, and the sizes of the binaries beside this one.
+//!
+//! `cargo bench --bench costs -- [--json FILE]`
+#![forbid(unsafe_code)]
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use nnhal_bench::conditions::Conditions;
+use nnhal_bench::report::duration;
+use nnhal_bench::samples::median;
+use nnhal_bench::{Error, Result, models};
+use nnhal_client::{
+    BurstOptions, Deadline, Device, Devices, DevicesOptions, ExecuteOptions, Fence, Input, Memory, Output,
+    PrepareOptions, PreparedModel, Request,
+};
+use nnhal_driver::{Daemon, DeviceRegistry};
+use serde::Serialize;
+
+/// Leads to the driver.
+const DRIVER: &str = "--driver";
+/// How often what starts processes is done.
+const STARTS: u32 = 15;
+/// How often the rest is done.
+const REPEATS: u32 = 200;
+const MEMORY_BYTES: u64 = 64 * 1024;
+
+/// One figure.
+#[derive(Debug, Serialize)]
+struct Cost {
+    name: &'static str,
+    /// The median, in nanoseconds.
+    p50_ns: f64,
+    max_ns: f64,
+}
+
+/// A process at rest, or a file.
+#[derive(Debug, Serialize)]
+struct Size {
+    name: String,
+    kib: u64,
+}
+
+/// All figures.
+#[derive(Debug, Serialize)]
+struct Report {
+    conditions: Conditions,
+    costs: Vec<Cost>,
+    sizes: Vec<Size>,
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1).peekable();
+    if arguments.next_if(|first| first == DRIVER).is_some() {
+        return Daemon::new(DeviceRegistry::of_nnhal())
+            .reached_by([DRIVER])
+            .run(arguments);
+    }
+    let json = arguments
+        .skip_while(|argument| argument != "--json")
+        .nth(1)
+        .map(PathBuf::from);
+    match measure(json.as_deref()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Without a standard error the exit code says enough.
+            let _ = writeln!(std::io::stderr(), "error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(json: Option<&Path>) -> Result<()> {
+    let mut costs = vec![time("private_driver_to_first_result", STARTS, || {
+        first_result(&start_driver()?.fastest()?)
+    })?];
+    let devices = start_driver()?;
+    let device = devices.fastest()?;
+    costs.push(time("connect_to_first_result", STARTS, || {
+        first_result(&devices.device(device.name())?)
+    })?);
+    costs.push(time("connect", STARTS, || {
+        devices.device(device.name())?;
+        Ok(())
+    })?);
+    costs.push(time("prepare", REPEATS, || {
+        prepare(&device)?;
+        Ok(())
+    })?);
+    costs.push(first_executions(&device)?);
+    costs.extend(memories(&prepare(&device)?)?);
+    let prepared = prepare(&device)?;
+    costs.push(time("burst", REPEATS, || {
+        prepared.burst(&BurstOptions::new())?;
+        Ok(())
+    })?);
+    costs.push(time("fence", REPEATS, fence)?);
+    let mut conditions = Conditions::of_this_machine(REPEATS);
+    conditions.device = device.name().to_owned();
+    conditions.scheduling = "normal, not pinned".to_owned();
+    let report = Report {
+        conditions,
+        costs,
+        sizes: sizes(&devices.device(device.name())?),
+    };
+    print(&report)?;
+    if let Some(path) = json {
+        let text = serde_json::to_string_pretty(&report).map_err(Error::row("JSON"))?;
+        std::fs::write(path, text + "\n").map_err(Error::io(format!("write {}", path.display())))?;
+    }
+    Ok(())
+}
+
+fn start_driver() -> Result<Devices> {
+    let executable = std::env::current_exe().map_err(Error::io("find this program's file"))?;
+    Ok(DevicesOptions::new()
+        .private()
+        .own_driver(executable, [DRIVER])
+        .open()?)
+}
+
+fn prepare(device: &Device) -> Result<PreparedModel> {
+    Ok(device.prepare(&models::add(1)?, &PrepareOptions::new())?)
+}
+
+fn run(prepared: &PreparedModel) -> Result<()> {
+    let mut sum = [0.0_f32];
+    prepared.run(
+        &[Input::from(&[1.0_f32])],
+        &mut [Output::from(&mut sum)],
+        &ExecuteOptions::new(),
+    )?;
+    if sum == [1.0 + models::ADDEND] {
+        Ok(())
+    } else {
+        Err(Error::wrong_answer("costs"))
+    }
+}
+
+fn first_result(device: &Device) -> Result<()> {
+    run(&prepare(device)?)
+}
+
+/// The first execution of a prepared model; preparing it is not counted.
+fn first_executions(device: &Device) -> Result<Cost> {
+    let mut nanos = Vec::new();
+    for _ in 0..REPEATS {
+        let prepared = prepare(device)?;
+        let start = Instant::now();
+        run(&prepared)?;
+        nanos.push(start.elapsed().as_nanos() as f64);
+    }
+    Ok(cost("first_execution", &nanos))
+}
+
+/// An execution on a new memory, and the next one on the same.
+fn memories(prepared: &PreparedModel) -> Result<[Cost; 2]> {
+    let (mut new, mut known) = (Vec::new(), Vec::new());
+    for _ in 0..REPEATS {
+        let memory = Memory::new(MEMORY_BYTES)?;
+        let request = Request::new().input(&memory, 0..4).output(&memory, 64..68);
+        for nanos in [&mut new, &mut known] {
+            let start = Instant::now();
+            prepared.execute(&request, &ExecuteOptions::new())?;
+            nanos.push(start.elapsed().as_nanos() as f64);
+        }
+    }
+    Ok([
+        cost("new_memory_64_kib", &new),
+        cost("known_memory_64_kib", &known),
+    ])
+}
+
+fn fence() -> Result<()> {
+    let (source, fence) = Fence::create().map_err(Error::row("fence"))?;
+    source.signal().map_err(Error::row("fence"))?;
+    fence.wait(Deadline::NONE).map_err(Error::row("fence"))?;
+    Ok(())
+}
+
+fn time(name: &'static str, repeats: u32, mut each: impl FnMut() -> Result<()>) -> Result<Cost> {
+    let mut nanos = Vec::new();
+    for _ in 0..repeats {
+        let start = Instant::now();
+        each().map_err(Error::row(name))?;
+        nanos.push(start.elapsed().as_nanos() as f64);
+    }
+    Ok(cost(name, &nanos))
+}
+
+fn cost(name: &'static str, nanos: &[f64]) -> Cost {
+    Cost {
+        name,
+        p50_ns: median(nanos),
+        max_ns: nanos.iter().copied().fold(0.0, f64::max),
+    }
+}
+
+/// The private memory of the driver's processes for a client that has done nothing yet, and the binaries that were
+/// built beside this one.
+fn sizes(device: &Device) -> Vec<Size> {
+    let processes = [
+        ("supervisor", device.supervisor().pid),
+        ("worker", device.worker().pid),
+    ];
+    let memory = processes.into_iter().filter_map(|(name, pid)| {
+        Some(Size {
+            name: format!("{name}, private memory at rest"),
+            kib: private_kib(pid)?,
+        })
+    });
+    let executable = std::env::current_exe().unwrap_or_default();
+    let target = executable
+        .parent()
+        .and_then(Path::parent)
+        .unwrap_or(Path::new("."));
+    let files = ["nnhal", "nnhald"].into_iter().filter_map(|name| {
+        let metadata = std::fs::metadata(target.join(name)).ok()?;
+        Some(Size {
+            name: format!("{name}, file with line tables"),
+            kib: metadata.len() / 1024,
+        })
+    });
+    memory.chain(files).collect()
+}
+
+/// What a process has that no other shares.
+fn private_kib(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let lines = text.lines().filter(|line| line.starts_with("Private_"));
+    lines
+        .map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
+        .sum()
+}
+
+fn print(report: &Report) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    let conditions = &report.conditions;
+    let mut lines = vec![format!(
+        "{}, kernel {}, load before {}, device {}",
+        conditions.cpu, conditions.kernel, conditions.load_before, conditions.device
+    )];
+    let costs = report.costs.iter().map(|cost| {
+        format!(
+            "{:<34} {:>10} p50 {:>10} max",
+            cost.name,
+            duration(cost.p50_ns),
+            duration(cost.max_ns)
+        )
+    });
+    lines.extend(costs);
+    lines.extend(
+        report
+            .sizes
+            .iter()
+            .map(|size| format!("{:<34} {:>7} KiB", size.name, size.kib)),
+    );
+    writeln!(out, "{}", lines.join("\n")).map_err(Error::io("print the table"))
+}

@@ -1,0 +1,49 @@
+//! `nnhal bench`: what this machine takes for a round trip.
+
+use std::io::Write as _;
+
+use nnhal_bench::conditions::Conditions;
+use nnhal_bench::other_side::{self, Invocation};
+use nnhal_bench::{Contest, rows};
+
+use crate::arguments::{Bench, LatencyArguments};
+use crate::driver;
+use crate::error::Error;
+use crate::progress;
+
+/// The arguments that lead to the other side of a row.
+const OTHER_SIDE: [&str; 2] = ["bench", "other-side"];
+
+/// Measures.
+pub(crate) fn run(bench: &Bench) -> Result<(), Error> {
+    match bench {
+        Bench::Latency(arguments) => latency(arguments),
+        Bench::OtherSide { role } => Ok(other_side::answer(role, &rows::ROLES)?),
+    }
+}
+
+fn latency(arguments: &LatencyArguments) -> Result<(), Error> {
+    let device = driver::device(&driver::devices()?, arguments.device.as_deref())?;
+    let payloads: &[u32] = if arguments.only_smallest {
+        &[]
+    } else {
+        &rows::PAYLOADS
+    };
+    let mut conditions = Conditions::of_this_machine(arguments.rounds);
+    let mut contest = Contest::new(arguments.rounds);
+    rows::add_all(
+        &mut contest,
+        &Invocation::new(OTHER_SIDE),
+        &device,
+        payloads,
+        &mut conditions,
+    )?;
+    let bar = progress::bar(u64::from(arguments.rounds), "rounds");
+    let report = contest.run(conditions, |_| bar.inc(1))?;
+    bar.finish_and_clear();
+    if arguments.json {
+        return super::print_json(&report);
+    }
+    write!(std::io::stdout().lock(), "{report}")?;
+    Ok(())
+}
