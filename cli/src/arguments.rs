@@ -173,6 +173,8 @@ pub(crate) enum Bench {
     ///
     /// Both sides are pinned, and run under SCHED_FIFO where that is permitted: as root, or with a real-time limit.
     Latency(LatencyArguments),
+    /// How long models take, from the call to the answer, with zeros as inputs.
+    Compute(ComputeArguments),
     /// Is the other process of a measurement.
     #[command(hide = true)]
     OtherSide {
@@ -192,6 +194,28 @@ pub(crate) struct LatencyArguments {
     /// Only the smallest payload of each path.
     #[arg(long)]
     pub(crate) only_smallest: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ComputeArguments {
+    /// .tflite files.
+    #[arg(required = true, value_name = "MODEL")]
+    pub(crate) models: Vec<PathBuf>,
+    /// The device; by default the one that is fastest by its own account.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
+    /// How requests reach the model.
+    #[arg(long, value_enum, default_value_t = Path::Burst)]
+    pub(crate) path: Path,
+    /// Rounds; the figure is the median of their medians.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: u32,
+    /// How long a round of calls lasts, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 200)]
+    pub(crate) round_ms: u32,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,4 +1,6 @@
-//! `nnhal bench`: what this machine takes for a round trip.
+//! `nnhal bench`: what this machine takes for a round trip, and for a model.
+
+mod compute;
 
 use std::io::Write as _;
 
@@ -18,6 +20,7 @@ const OTHER_SIDE: [&str; 2] = ["bench", "other-side"];
 pub(crate) fn run(bench: &Bench) -> Result<(), Error> {
     match bench {
         Bench::Latency(arguments) => latency(arguments),
+        Bench::Compute(arguments) => compute::run(arguments),
         Bench::OtherSide { role } => Ok(other_side::answer(role, &rows::ROLES)?),
     }
 }
