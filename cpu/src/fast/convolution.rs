@@ -2,8 +2,10 @@
 
 use nnhal::hal::OperandType;
 
-use super::matmul::{Destination, PackedF32, PackedI16, rows_per_block};
-use super::patches::{Patches, Run};
+use super::matmul::{PackedF32, PackedI16, Rows, rows_per_block};
+use super::patches::{Patches, Sink};
+use super::requantize::QuantizedOutput;
+use super::simd::{Simd, Work, dispatch};
 use crate::buffer::{OutOfMemory, Scratch};
 use crate::kernels::element::Quant8;
 
@@ -28,31 +30,39 @@ pub(super) fn run_f32(
         let rows = if direct {
             &input[first * depth..][..count * depth]
         } else {
-            patches.gather(input, first, count, |number, offset, run| {
-                let at = number * depth + offset;
-                match run {
-                    Run::Pixels(pixels) => gathered[at..at + pixels.len()].copy_from_slice(pixels),
-                    Run::Padding(length) => gathered[at..at + length].fill(0.0),
-                }
-            });
+            let mut copies = Copies { depth, gathered };
+            patches.gather(input, first, count, &mut copies);
             &gathered[..count * depth]
         };
-        let mut destination = Destination {
-            output: &mut output[first * columns..],
-            stride: columns,
+        let rows = Rows {
+            values: rows,
+            stride: depth,
+            count,
         };
-        weights.multiply(rows, depth, count, &mut destination, range);
+        weights.multiply(rows, &mut output[first * columns..], range);
         first += count;
     }
     Ok(())
 }
 
-/// How quantised results are stored.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct QuantizedOutput {
-    pub(super) zero_point: i32,
-    pub(super) low: i32,
-    pub(super) high: i32,
+/// Patches of floats, one behind the other.
+struct Copies<'a> {
+    depth: usize,
+    gathered: &'a mut [f32],
+}
+
+impl Sink<f32> for Copies<'_> {
+    #[inline(always)]
+    fn pixels(&mut self, number: usize, offset: usize, pixels: &[f32]) {
+        let at = number * self.depth + offset;
+        self.gathered[at..at + pixels.len()].copy_from_slice(pixels);
+    }
+
+    #[inline(always)]
+    fn padding(&mut self, number: usize, offset: usize, length: usize) {
+        let at = number * self.depth + offset;
+        self.gathered[at..at + length].fill(0.0);
+    }
 }
 
 /// A convolution of 8-bit values; `input_zero` is subtracted on the way to 16 bits, so that padding is 0.
@@ -63,42 +73,88 @@ pub(super) fn run_q8<T: Quant8>(
     (output, stored): (&mut [T], QuantizedOutput),
     scratch: &mut Scratch,
 ) -> Result<(), OutOfMemory> {
-    let depth = patches.depth();
     let row = weights.pairs() * 2;
     let columns = patches.output.channels as usize;
     let total = patches.count();
     let block = rows_per_block(row * size_of::<i16>()).min(total.max(1));
     let [widened] = scratch.carve::<i16, 1>([block * row])?;
-    let widen = |value: T| (value.to_i32() - input_zero) as i16;
+    let output: &mut [u8] = bytemuck::cast_slice_mut(output);
     let mut first = 0;
     while first < total {
         let count = block.min(total - first);
-        if depth < row {
-            (0..count).for_each(|number| widened[number * row + depth] = 0);
-        }
-        patches.gather(input, first, count, |number, offset, run| {
-            let at = number * row + offset;
-            match run {
-                Run::Pixels(pixels) => {
-                    for (target, pixel) in widened[at..at + pixels.len()].iter_mut().zip(pixels) {
-                        *target = widen(*pixel);
-                    }
-                }
-                Run::Padding(length) => widened[at..at + length].fill(0),
-            }
+        dispatch(Widen {
+            patches,
+            input,
+            input_zero: input_zero as i16,
+            first,
+            count,
+            row,
+            widened,
         });
-        let rows: &[i32] = bytemuck::cast_slice(&widened[..count * row]);
+        let rows = Rows {
+            values: bytemuck::cast_slice(&widened[..count * row]),
+            stride: weights.pairs(),
+            count,
+        };
         let target = &mut output[first * columns..];
-        weights.multiply(rows, count, |row, column, values| {
-            let line = &mut target[row * columns + column..][..values.len()];
-            for (target, value) in line.iter_mut().zip(values) {
-                *target =
-                    T::saturate((value.saturating_add(stored.zero_point)).clamp(stored.low, stored.high));
-            }
-        });
+        if T::LEAST < 0 {
+            weights.multiply::<true>(rows, target, stored);
+        } else {
+            weights.multiply::<false>(rows, target, stored);
+        }
         first += count;
     }
     Ok(())
+}
+
+/// Gathers patches of 8-bit values as 16-bit values less the zero point, in rows of an even length.
+struct Widen<'a, T> {
+    patches: &'a Patches,
+    input: &'a [T],
+    input_zero: i16,
+    first: usize,
+    count: usize,
+    row: usize,
+    widened: &'a mut [i16],
+}
+
+impl<T: Quant8> Work for Widen<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(mut self, _: S) {
+        let depth = self.patches.depth();
+        if self.patches.are_pixels() && depth == self.row {
+            let pixels = &self.input[self.first * depth..][..self.count * depth];
+            return widen(pixels, self.input_zero, &mut self.widened[..self.count * depth]);
+        }
+        if depth < self.row {
+            (0..self.count).for_each(|number| self.widened[number * self.row + depth] = 0);
+        }
+        let (patches, input, first, count) = (self.patches, self.input, self.first, self.count);
+        patches.gather(input, first, count, &mut self);
+    }
+}
+
+impl<T: Quant8> Sink<T> for Widen<'_, T> {
+    #[inline(always)]
+    fn pixels(&mut self, number: usize, offset: usize, pixels: &[T]) {
+        let at = number * self.row + offset;
+        widen(pixels, self.input_zero, &mut self.widened[at..at + pixels.len()]);
+    }
+
+    #[inline(always)]
+    fn padding(&mut self, number: usize, offset: usize, length: usize) {
+        let at = number * self.row + offset;
+        self.widened[at..at + length].fill(0);
+    }
+}
+
+#[inline(always)]
+pub(super) fn widen<T: Quant8>(from: &[T], zero: i16, to: &mut [i16]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = from.to_i32() as i16 - zero;
+    }
 }
 
 /// Whether 8-bit weights of this type are signed.

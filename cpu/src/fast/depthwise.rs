@@ -1,256 +1,230 @@
-//! DEPTHWISE_CONV_2D with constant weights and one output channel for each input channel.
+//! DEPTHWISE_CONV_2D of floats with constant weights and one output channel for each input channel.
 //!
-//! The input is copied into scratch memory with its padding, so that every output sees a whole window; then each
-//! group of channels keeps its sums in registers over all taps.
+//! The input is read in place: taps that fall into the padding are left out. Where all taps of a row are inside, a few
+//! neighbouring outputs share the weights that are loaded.
 
-use nnhal::ops::padding::Extents;
+use nnhal::ops::padding::{Extents, Window};
 
-use super::convolution::QuantizedOutput;
 use super::patches::Patches;
-use super::requantize::Requantization;
-use super::tile::{LEVEL, Level, vectorized};
-use crate::buffer::{OutOfMemory, Scratch};
-use crate::kernels::element::Quant8;
-use crate::kernels::fixed_point::Multiplier;
+use super::simd::{LANES, Simd, Work, dispatch};
+use super::tile::{COLUMNS, ColumnsF32, store_f32};
 
-/// Channels that are summed side by side.
-const LANES: usize = 16;
+/// Neighbouring outputs that are summed side by side.
+const OUTPUTS: usize = 4;
 
-/// Filters, biases and multipliers, channels padded to whole groups.
+/// Filters and biases, channels padded to whole groups.
 #[derive(Debug)]
-pub(super) struct PackedDepthwise<W, S> {
+pub(super) struct PackedDepthwise {
     channels: usize,
     taps: usize,
     /// By group, then tap.
-    weights: Vec<[W; LANES]>,
+    weights: Vec<ColumnsF32>,
     /// By group.
-    bias: Vec<[S; LANES]>,
-    /// By group; empty for floats.
-    requantization: Vec<Requantization<LANES>>,
+    bias: Vec<ColumnsF32>,
 }
 
-impl<W: Copy + Default, S: Copy + Default> PackedDepthwise<W, S> {
+impl PackedDepthwise {
     /// Packs filters of `taps` weights for each channel.
     pub(super) fn new(
         channels: usize,
         taps: usize,
-        weight: impl Fn(usize, usize) -> W,
-        bias: impl Fn(usize) -> S,
-        multiplier: Option<&dyn Fn(usize) -> Multiplier>,
-    ) -> PackedDepthwise<W, S> {
-        let groups = channels.div_ceil(LANES);
-        let lanes = |group: usize| {
-            (0..LANES)
-                .map(move |lane| group * LANES + lane)
-                .filter(move |c| *c < channels)
+        weight: impl Fn(usize, usize) -> f32,
+        bias: impl Fn(usize) -> f32,
+    ) -> PackedDepthwise {
+        let groups = channels.div_ceil(COLUMNS);
+        let columns = |value: &dyn Fn(usize) -> f32, group: usize| {
+            let columns: [f32; COLUMNS] = std::array::from_fn(|lane| {
+                let channel = group * COLUMNS + lane;
+                if channel < channels { value(channel) } else { 0.0 }
+            });
+            bytemuck::cast(columns)
         };
-        let mut packed = PackedDepthwise {
+        PackedDepthwise {
             channels,
             taps,
-            weights: vec![[W::default(); LANES]; groups * taps],
-            bias: vec![[S::default(); LANES]; groups],
-            requantization: Vec::new(),
-        };
-        for group in 0..groups {
-            for channel in lanes(group) {
-                packed.bias[group][channel % LANES] = bias(channel);
-                for tap in 0..taps {
-                    packed.weights[group * taps + tap][channel % LANES] = weight(tap, channel);
-                }
-            }
-            if let Some(multiplier) = multiplier {
-                packed
-                    .requantization
-                    .push(Requantization::new(std::array::from_fn(|lane| {
-                        multiplier((group * LANES + lane).min(channels - 1))
-                    })));
-            }
-        }
-        packed
-    }
-}
-
-/// The input of one image with its padding around it, channels padded to whole groups.
-struct Padded {
-    height: usize,
-    width: usize,
-    channels: usize,
-}
-
-impl Padded {
-    fn of(patches: &Patches) -> Padded {
-        let span = |window: &nnhal::ops::padding::Window, output: u32| {
-            (output as usize - 1) * window.stride as usize + window.effective() as usize
-        };
-        Padded {
-            height: span(&patches.vertical, patches.output.height),
-            width: span(&patches.horizontal, patches.output.width),
-            channels: (patches.input.channels as usize).next_multiple_of(LANES),
+            weights: (0..groups * taps)
+                .map(|at| columns(&|channel| weight(at % taps, channel), at / taps))
+                .collect(),
+            bias: (0..groups).map(|group| columns(&bias, group)).collect(),
         }
     }
 
-    fn len(&self) -> usize {
-        self.height * self.width * self.channels
-    }
-
-    /// Copies one image into the middle; what the padding holds is zero.
-    fn fill<T, U: Copy + Default>(
-        &self,
-        patches: &Patches,
-        image: &[T],
-        target: &mut [U],
-        convert: impl Fn(&T) -> U,
-    ) {
-        let Extents {
-            height,
-            width,
-            channels,
-            ..
-        } = patches.input;
-        let (height, width, channels) = (height as usize, width as usize, channels as usize);
-        let (top, left) = (patches.vertical.head as usize, patches.horizontal.head as usize);
-        target.fill(U::default());
-        for y in 0..height.min(self.height.saturating_sub(top)) {
-            for x in 0..width.min(self.width.saturating_sub(left)) {
-                let from = &image[(y * width + x) * channels..][..channels];
-                let to = &mut target[((top + y) * self.width + left + x) * self.channels..][..channels];
-                for (to, from) in to.iter_mut().zip(from) {
-                    *to = convert(from);
-                }
-            }
-        }
-    }
-}
-
-/// A depthwise convolution of 32-bit floats.
-pub(super) fn run_f32(
-    packed: &PackedDepthwise<f32, f32>,
-    patches: &Patches,
-    input: &[f32],
-    output: &mut [f32],
-    (low, high): (f32, f32),
-    scratch: &mut Scratch,
-) -> Result<(), OutOfMemory> {
-    let padded = Padded::of(patches);
-    let [image] = scratch.carve::<f32, 1>([padded.len()])?;
-    each_image(patches, input, output, |input, output| {
-        padded.fill(patches, input, image, |value| *value);
-        let store = |group: usize, at: usize, sums: &[f32; LANES]| {
-            let width = LANES.min(packed.channels - group * LANES);
-            for (target, sum) in output[at..at + width].iter_mut().zip(sums) {
-                *target = if *sum < low {
-                    low
-                } else if *sum > high {
-                    high
-                } else {
-                    *sum
-                };
-            }
-        };
-        match *LEVEL {
-            // Without the instruction a fused product is a slow call.
-            Level::Portable => {
-                each_sum(
-                    packed,
-                    patches,
-                    &padded,
-                    image,
-                    |sum, value, weight| sum + value * weight,
-                    store,
-                );
-            }
-            level => vectorized(level, || {
-                let fused = |sum, value: f32, weight| value.mul_add(weight, sum);
-                each_sum(packed, patches, &padded, image, fused, store);
-            }),
-        }
-    });
-    Ok(())
-}
-
-/// A depthwise convolution of 8-bit values.
-pub(super) fn run_q8<T: Quant8>(
-    packed: &PackedDepthwise<i32, i32>,
-    patches: &Patches,
-    (input, input_zero): (&[T], i32),
-    (output, stored): (&mut [T], QuantizedOutput),
-    scratch: &mut Scratch,
-) -> Result<(), OutOfMemory> {
-    let padded = Padded::of(patches);
-    let level = *LEVEL;
-    let [image] = scratch.carve::<i16, 1>([padded.len()])?;
-    each_image(patches, input, output, |input, output| {
-        padded.fill(patches, input, image, |value| {
-            (value.to_i32() - input_zero) as i16
-        });
-        vectorized(level, || {
-            each_sum(
-                packed,
+    /// Convolves `input` into `output`, cut to a range.
+    pub(super) fn run(&self, patches: &Patches, input: &[f32], output: &mut [f32], range: (f32, f32)) {
+        let size =
+            |extents: &Extents| extents.height as usize * extents.width as usize * extents.channels as usize;
+        let images = input.chunks_exact(size(&patches.input).max(1));
+        for (input, output) in images.zip(output.chunks_exact_mut(size(&patches.output).max(1))) {
+            dispatch(Image {
+                packed: self,
                 patches,
-                &padded,
-                image,
-                |sum: i32, value, weight| sum.wrapping_add(i32::from(value) * weight),
-                |group, at, sums| {
-                    let target = &mut output[at..];
-                    let width = LANES.min(packed.channels - group * LANES);
-                    let scaled = packed.requantization[group].apply(level, sums);
-                    for (target, value) in target[..width].iter_mut().zip(scaled) {
-                        *target = T::saturate(
-                            value
-                                .saturating_add(stored.zero_point)
-                                .clamp(stored.low, stored.high),
-                        );
-                    }
-                },
-            );
-        });
-    });
-    Ok(())
-}
-
-fn each_image<T>(patches: &Patches, input: &[T], output: &mut [T], mut work: impl FnMut(&[T], &mut [T])) {
-    let size =
-        |extents: &Extents| extents.height as usize * extents.width as usize * extents.channels as usize;
-    let images = input.chunks_exact(size(&patches.input).max(1));
-    for (input, output) in images.zip(output.chunks_exact_mut(size(&patches.output).max(1))) {
-        work(input, output);
+                input,
+                output,
+                range,
+            });
+        }
     }
 }
 
-/// Sums every window of every group of channels and hands the sums to `store(group, offset in the output, sums)`.
+/// The taps of a window that are inside the input, for the window at `position`.
 #[inline(always)]
-fn each_sum<T: Copy, W: Copy, S: Copy>(
-    packed: &PackedDepthwise<W, S>,
-    patches: &Patches,
-    padded: &Padded,
-    image: &[T],
-    multiply_add: impl Fn(S, T, W) -> S,
-    mut store: impl FnMut(usize, usize, &[S; LANES]),
-) {
-    let (across, dilation) = (
-        patches.horizontal.filter as usize,
-        patches.horizontal.dilation as usize,
-    );
-    let down = patches.vertical.dilation as usize * padded.width * padded.channels;
-    let (height, width) = (patches.output.height as usize, patches.output.width as usize);
-    for y in 0..height {
-        let top = y * patches.vertical.stride as usize * padded.width;
-        for (group, bias) in packed.bias.iter().enumerate() {
-            let weights = &packed.weights[group * packed.taps..][..packed.taps];
-            for x in 0..width {
-                let corner = (top + x * patches.horizontal.stride as usize) * padded.channels + group * LANES;
-                let mut sums = *bias;
-                for (row, weights) in weights.chunks_exact(across).enumerate() {
-                    let line = &image[corner + row * down..];
-                    for (tap, weights) in weights.iter().enumerate() {
-                        let values = &line[tap * dilation * padded.channels..][..LANES];
-                        for lane in 0..LANES {
-                            sums[lane] = multiply_add(sums[lane], values[lane], weights[lane]);
-                        }
-                    }
+pub(super) fn taps_inside(window: &Window, position: usize, extent: u32) -> std::ops::Range<usize> {
+    let start = position as i64 * i64::from(window.stride) - i64::from(window.head);
+    let dilation = i64::from(window.dilation);
+    let first = if start < 0 {
+        (dilation - 1 - start) / dilation
+    } else {
+        0
+    };
+    let end = (i64::from(extent) - start + dilation - 1).max(0) / dilation;
+    let filter = i64::from(window.filter);
+    first.min(filter) as usize..end.clamp(first.min(filter), filter) as usize
+}
+
+/// One image of a batch.
+struct Image<'a> {
+    packed: &'a PackedDepthwise,
+    patches: &'a Patches,
+    input: &'a [f32],
+    output: &'a mut [f32],
+    range: (f32, f32),
+}
+
+/// A row of outputs of one group of channels.
+struct Line<'a> {
+    weights: &'a [ColumnsF32],
+    bias: &'a ColumnsF32,
+    group: usize,
+    y: usize,
+    /// The filter's rows that are inside.
+    rows: std::ops::Range<usize>,
+}
+
+impl Work for Image<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(mut self, simd: S) {
+        let packed = self.packed;
+        let extent = self.patches.input.height;
+        for y in 0..self.patches.output.height as usize {
+            let rows = taps_inside(&self.patches.vertical, y, extent);
+            for (group, bias) in packed.bias.iter().enumerate() {
+                let line = Line {
+                    weights: &packed.weights[group * packed.taps..][..packed.taps],
+                    bias,
+                    group,
+                    y,
+                    rows: rows.clone(),
+                };
+                if packed.channels - group * COLUMNS > LANES {
+                    self.line::<S, 2>(simd, &line);
+                } else {
+                    self.line::<S, 1>(simd, &line);
                 }
-                store(group, (y * width + x) * packed.channels + group * LANES, &sums);
             }
         }
+    }
+}
+
+impl Image<'_> {
+    #[inline(always)]
+    fn line<S: Simd, const V: usize>(&mut self, simd: S, line: &Line<'_>) {
+        let window = self.patches.horizontal;
+        let extent = self.patches.input.width;
+        let width = self.patches.output.width as usize;
+        let whole = 0..window.filter as usize;
+        let mut x = 0;
+        while x < width {
+            let taps = taps_inside(&window, x, extent);
+            let is_whole = taps == whole
+                && x + OUTPUTS <= width
+                && taps_inside(&window, x + OUTPUTS - 1, extent) == whole;
+            if is_whole {
+                self.outputs::<S, V, OUTPUTS>(simd, line, x, taps);
+                x += OUTPUTS;
+            } else {
+                self.outputs::<S, V, 1>(simd, line, x, taps);
+                x += 1;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn outputs<S: Simd, const V: usize, const X: usize>(
+        &mut self,
+        simd: S,
+        line: &Line<'_>,
+        x: usize,
+        taps: std::ops::Range<usize>,
+    ) {
+        let (vertical, horizontal) = (&self.patches.vertical, &self.patches.horizontal);
+        let channels = self.packed.channels;
+        let first = line.group * COLUMNS;
+        let width = self.patches.input.width as usize;
+        let step = horizontal.stride as usize * channels;
+        let start = (x * horizontal.stride as usize + taps.start * horizontal.dilation as usize)
+            .wrapping_sub(horizontal.head as usize);
+        let mut sums = [std::array::from_fn::<S::F32, V, _>(|half| simd.load(&line.bias[half])); X];
+        let rows = if taps.is_empty() { 0..0 } else { line.rows.clone() };
+        for row in rows {
+            let y =
+                line.y * vertical.stride as usize + row * vertical.dilation as usize - vertical.head as usize;
+            let mut at = (y * width + start) * channels + first;
+            for weights in &line.weights[row * horizontal.filter as usize..][taps.clone()] {
+                let weights: [S::F32; V] = std::array::from_fn(|half| simd.load(&weights[half]));
+                for (output, sums) in sums.iter_mut().enumerate() {
+                    let values = load::<S, V>(simd, &self.input[at + output * step..]);
+                    for half in 0..V {
+                        sums[half] = simd.mul_add(values[half], weights[half], sums[half]);
+                    }
+                }
+                at += horizontal.dilation as usize * channels;
+            }
+        }
+        let (low, high) = (simd.splat(self.range.0), simd.splat(self.range.1));
+        let position = line.y * self.patches.output.width as usize + x;
+        for (output, sums) in sums.iter().enumerate() {
+            let pixel = &mut self.output[(position + output) * channels..][first..channels];
+            let lanes = pixel.len().min(COLUMNS);
+            store_f32(simd, [sums[0], sums[V - 1]], low, high, &mut pixel[..lanes]);
+        }
+    }
+}
+
+/// The first lanes of `from`; what it lacks is zero.
+#[inline(always)]
+fn load<S: Simd, const V: usize>(simd: S, from: &[f32]) -> [S::F32; V] {
+    if let Some(whole) = from.get(..V * LANES) {
+        let whole: &[[f32; LANES]] = bytemuck::cast_slice(whole);
+        return std::array::from_fn(|half| simd.load(&whole[half]));
+    }
+    let mut lanes = [[0.0; LANES]; V];
+    for (lane, value) in lanes.as_flattened_mut().iter_mut().zip(from) {
+        *lane = *value;
+    }
+    std::array::from_fn(|half| simd.load(&lanes[half]))
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::ops::padding::Window;
+
+    use super::taps_inside;
+
+    #[test]
+    fn taps_in_the_padding_are_left_out() {
+        let window = Window {
+            filter: 3,
+            stride: 2,
+            dilation: 2,
+            head: 3,
+            tail: 1,
+        };
+        // Positions -3, -1, 1; then 1, 3, 5 of 5; then 7 and beyond.
+        assert_eq!(taps_inside(&window, 0, 5), 2..3);
+        assert_eq!(taps_inside(&window, 2, 5), 0..2);
+        assert_eq!(taps_inside(&window, 5, 5), 0..0);
+        assert_eq!(taps_inside(&window, 0, 1), 2..2);
     }
 }

@@ -3,9 +3,11 @@
 //! Columns are padded to whole tiles, so that the inner loop has no remainder; rows come in blocks that stay in the
 //! second-level cache while every panel of the matrix passes over them.
 
-use super::requantize::Requantization;
-use super::tile::{COLUMNS, LEVEL, ROWS, tile_f32, tile_i16};
+use super::requantize::{QuantizedOutput, Requantization, in_order};
+use super::simd::{COLUMN_ORDER, LANES, Simd, Work, dispatch};
+use super::tile::{COLUMNS, ColumnsF32, ColumnsI16, PANELS, ROWS, store_f32, tile_f32, tile_i16};
 use crate::buffer::{AlignedBuffer, OutOfMemory};
+use crate::kernels::fixed_point::Multiplier;
 
 /// Bytes of rows that are worked on before the next block: about half of a second-level cache.
 const BLOCK_BYTES: usize = 192 * 1024;
@@ -15,11 +17,20 @@ pub(super) fn rows_per_block(row_bytes: usize) -> usize {
     (BLOCK_BYTES / row_bytes.max(1)).clamp(ROWS, 1 << 12) / ROWS * ROWS
 }
 
-/// Where a block's results go: row `row` starts at `row * stride` of `output`.
-#[derive(Debug)]
-pub(super) struct Destination<'a, T> {
-    pub(super) output: &'a mut [T],
+/// Rows to multiply with a packed matrix.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rows<'a, T> {
+    pub(super) values: &'a [T],
+    /// How far apart rows start.
     pub(super) stride: usize,
+    pub(super) count: usize,
+}
+
+impl<'a, T> Rows<'a, T> {
+    #[inline(always)]
+    fn tile<const R: usize>(&self, top: usize) -> [&'a [T]; R] {
+        std::array::from_fn(|row| &self.values[(top + row) * self.stride..])
+    }
 }
 
 /// A constant matrix of 32-bit floats with a bias for each column.
@@ -28,7 +39,7 @@ pub(super) struct PackedF32 {
     depth: usize,
     columns: usize,
     panels: AlignedBuffer,
-    bias: Vec<[f32; COLUMNS]>,
+    bias: Vec<ColumnsF32>,
 }
 
 impl PackedF32 {
@@ -44,18 +55,19 @@ impl PackedF32 {
         panels.resize(panel_count * depth * COLUMNS * size_of::<f32>())?;
         let values: &mut [f32] = bytemuck::cast_slice_mut(panels.bytes_mut());
         for (number, panel) in values.chunks_exact_mut((depth * COLUMNS).max(1)).enumerate() {
-            for at in 0..depth {
-                for lane in 0..COLUMNS.min(columns - number * COLUMNS) {
+            for lane in 0..COLUMNS.min(columns - number * COLUMNS) {
+                for at in 0..depth {
                     panel[at * COLUMNS + lane] = value(number * COLUMNS + lane, at);
                 }
             }
         }
         let bias = (0..panel_count)
             .map(|number| {
-                std::array::from_fn(|lane| {
+                let columns: [f32; COLUMNS] = std::array::from_fn(|lane| {
                     let column = number * COLUMNS + lane;
                     if column < columns { bias(column) } else { 0.0 }
-                })
+                });
+                bytemuck::cast(columns)
             })
             .collect();
         Ok(PackedF32 {
@@ -71,40 +83,76 @@ impl PackedF32 {
         self.depth
     }
 
-    /// Multiplies `count` rows, which start `row_stride` values apart, and cuts the results to a range.
-    pub(super) fn multiply(
-        &self,
-        rows: &[f32],
-        row_stride: usize,
-        count: usize,
-        destination: &mut Destination<'_, f32>,
-        (low, high): (f32, f32),
-    ) {
-        let level = *LEVEL;
-        let panels: &[f32] = bytemuck::cast_slice(self.panels.bytes());
-        for (number, bias) in self.bias.iter().enumerate() {
-            let panel = &panels[number * self.depth * COLUMNS..][..self.depth * COLUMNS];
-            let first = number * COLUMNS;
-            let width = COLUMNS.min(self.columns - first);
-            for top in (0..count).step_by(ROWS) {
-                let sums = tile_f32(
-                    level,
-                    tile_rows(rows, row_stride, self.depth, top, count),
-                    panel,
-                    bias,
-                );
-                for (row, sums) in sums.iter().enumerate().take(count - top) {
-                    let target = &mut destination.output[(top + row) * destination.stride + first..][..width];
-                    for (target, sum) in target.iter_mut().zip(sums) {
-                        *target = if *sum < low {
-                            low
-                        } else if *sum > high {
-                            high
-                        } else {
-                            *sum
-                        };
-                    }
-                }
+    /// Multiplies rows and cuts the results, which lie in `output` row by row, to a range.
+    pub(super) fn multiply(&self, rows: Rows<'_, f32>, output: &mut [f32], range: (f32, f32)) {
+        dispatch(MultiplyF32 {
+            packed: self,
+            rows,
+            output,
+            range,
+        });
+    }
+
+    #[inline(always)]
+    fn panel(&self, number: usize) -> &[ColumnsF32] {
+        let panels: &[ColumnsF32] = bytemuck::cast_slice(self.panels.bytes());
+        &panels[number * self.depth..][..self.depth]
+    }
+}
+
+struct MultiplyF32<'a> {
+    packed: &'a PackedF32,
+    rows: Rows<'a, f32>,
+    output: &'a mut [f32],
+    range: (f32, f32),
+}
+
+impl Work for MultiplyF32<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(mut self, simd: S) {
+        let panels = self.packed.bias.len();
+        let mut panel = 0;
+        if self.rows.count == 1 {
+            while panel + PANELS <= panels {
+                self.tile::<S, 1, PANELS>(simd, 0, panel);
+                panel += PANELS;
+            }
+        }
+        while panel < panels {
+            let mut top = 0;
+            while top + ROWS <= self.rows.count {
+                self.tile::<S, ROWS, 1>(simd, top, panel);
+                top += ROWS;
+            }
+            match self.rows.count - top {
+                0 => {}
+                1 => self.tile::<S, 1, 1>(simd, top, panel),
+                2 => self.tile::<S, 2, 1>(simd, top, panel),
+                3 => self.tile::<S, 3, 1>(simd, top, panel),
+                4 => self.tile::<S, 4, 1>(simd, top, panel),
+                _ => self.tile::<S, 5, 1>(simd, top, panel),
+            }
+            panel += 1;
+        }
+    }
+}
+
+impl MultiplyF32<'_> {
+    #[inline(always)]
+    fn tile<S: Simd, const R: usize, const P: usize>(&mut self, simd: S, top: usize, first: usize) {
+        let packed = self.packed;
+        let panels = std::array::from_fn(|panel| packed.panel(first + panel));
+        let bias = std::array::from_fn(|panel| &packed.bias[first + panel]);
+        let sums = tile_f32::<S, R, P>(simd, self.rows.tile(top), panels, bias);
+        let (low, high) = (simd.splat(self.range.0), simd.splat(self.range.1));
+        for (row, sums) in sums.iter().enumerate() {
+            let line = &mut self.output[(top + row) * packed.columns..][..packed.columns];
+            for (panel, sums) in sums.iter().enumerate() {
+                let line = &mut line[(first + panel) * COLUMNS..];
+                let width = line.len().min(COLUMNS);
+                store_f32(simd, *sums, low, high, &mut line[..width]);
             }
         }
     }
@@ -118,8 +166,8 @@ pub(super) struct PackedI16 {
     pairs: usize,
     columns: usize,
     panels: AlignedBuffer,
-    bias: Vec<[i32; COLUMNS]>,
-    requantization: Vec<Requantization<COLUMNS>>,
+    bias: Vec<[[i32; LANES]; 2]>,
+    requantization: Vec<Requantization>,
 }
 
 impl PackedI16 {
@@ -130,22 +178,23 @@ impl PackedI16 {
         depth: usize,
         value: impl Fn(usize, usize) -> i16,
         bias: impl Fn(usize) -> i32,
-        multiplier: impl Fn(usize) -> crate::kernels::fixed_point::Multiplier,
+        multiplier: impl Fn(usize) -> Multiplier,
     ) -> Result<PackedI16, OutOfMemory> {
         let (pairs, panel_count) = (depth.div_ceil(2), columns.div_ceil(COLUMNS));
         let mut panels = AlignedBuffer::new();
         panels.resize(panel_count * pairs * 2 * COLUMNS * size_of::<i16>())?;
         let values: &mut [i16] = bytemuck::cast_slice_mut(panels.bytes_mut());
         for (number, panel) in values.chunks_exact_mut((pairs * 2 * COLUMNS).max(1)).enumerate() {
-            for at in 0..depth {
-                for lane in 0..COLUMNS.min(columns - number * COLUMNS) {
-                    panel[(at / 2 * COLUMNS + lane) * 2 + at % 2] = value(number * COLUMNS + lane, at);
+            for (lane, column) in COLUMN_ORDER.into_iter().enumerate() {
+                let column = number * COLUMNS + column;
+                for at in 0..if column < columns { depth } else { 0 } {
+                    panel[(at / 2 * COLUMNS + lane) * 2 + at % 2] = value(column, at);
                 }
             }
         }
         let clamped = |number: usize, lane: usize| (number * COLUMNS + lane).min(columns.saturating_sub(1));
         let bias = (0..panel_count)
-            .map(|number| std::array::from_fn(|lane| bias(clamped(number, lane))))
+            .map(|number| in_order(std::array::from_fn(|lane| bias(clamped(number, lane)))))
             .collect();
         let requantization = (0..panel_count)
             .map(|number| Requantization::new(std::array::from_fn(|lane| multiplier(clamped(number, lane)))))
@@ -164,39 +213,89 @@ impl PackedI16 {
         self.pairs
     }
 
-    /// Multiplies `count` rows of pairs, one behind the other, and hands every tile row of output values, before
-    /// the output's zero point, to `store(row, first column, values)`.
-    pub(super) fn multiply(&self, rows: &[i32], count: usize, mut store: impl FnMut(usize, usize, &[i32])) {
-        let level = *LEVEL;
-        let panels: &[i16] = bytemuck::cast_slice(self.panels.bytes());
-        let size = self.pairs * 2 * COLUMNS;
-        for (number, (bias, requantization)) in self.bias.iter().zip(&self.requantization).enumerate() {
-            let panel = &panels[number * size..][..size];
-            let first = number * COLUMNS;
-            let width = COLUMNS.min(self.columns - first);
-            for top in (0..count).step_by(ROWS) {
-                let sums = tile_i16(
-                    level,
-                    tile_rows(rows, self.pairs, self.pairs, top, count),
-                    panel,
-                    bias,
-                );
-                for (row, sums) in sums.iter().enumerate().take(count - top) {
-                    store(top + row, first, &requantization.apply(level, sums)[..width]);
-                }
+    /// Multiplies rows of pairs into `output`, row by row.
+    pub(super) fn multiply<const SIGNED: bool>(
+        &self,
+        rows: Rows<'_, i32>,
+        output: &mut [u8],
+        stored: QuantizedOutput,
+    ) {
+        dispatch(MultiplyI16::<SIGNED> {
+            packed: self,
+            rows,
+            output,
+            stored,
+        });
+    }
+
+    #[inline(always)]
+    fn panel(&self, number: usize) -> &[ColumnsI16] {
+        let panels: &[ColumnsI16] = bytemuck::cast_slice(self.panels.bytes());
+        &panels[number * self.pairs..][..self.pairs]
+    }
+}
+
+struct MultiplyI16<'a, const SIGNED: bool> {
+    packed: &'a PackedI16,
+    rows: Rows<'a, i32>,
+    output: &'a mut [u8],
+    stored: QuantizedOutput,
+}
+
+impl<const SIGNED: bool> Work for MultiplyI16<'_, SIGNED> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(mut self, simd: S) {
+        let panels = self.packed.bias.len();
+        let mut panel = 0;
+        if self.rows.count == 1 {
+            while panel + PANELS <= panels {
+                self.tile::<S, 1, PANELS>(simd, 0, panel);
+                panel += PANELS;
+            }
+        }
+        while panel < panels {
+            let mut top = 0;
+            while top + ROWS <= self.rows.count {
+                self.tile::<S, ROWS, 1>(simd, top, panel);
+                top += ROWS;
+            }
+            match self.rows.count - top {
+                0 => {}
+                1 => self.tile::<S, 1, 1>(simd, top, panel),
+                2 => self.tile::<S, 2, 1>(simd, top, panel),
+                3 => self.tile::<S, 3, 1>(simd, top, panel),
+                4 => self.tile::<S, 4, 1>(simd, top, panel),
+                _ => self.tile::<S, 5, 1>(simd, top, panel),
+            }
+            panel += 1;
+        }
+    }
+}
+
+impl<const SIGNED: bool> MultiplyI16<'_, SIGNED> {
+    #[inline(always)]
+    fn tile<S: Simd, const R: usize, const P: usize>(&mut self, simd: S, top: usize, first: usize) {
+        let packed = self.packed;
+        let panels = std::array::from_fn(|panel| packed.panel(first + panel));
+        let bias = std::array::from_fn(|panel| &packed.bias[first + panel]);
+        let sums = tile_i16::<S, R, P>(simd, self.rows.tile(top), panels, bias);
+        for (row, sums) in sums.iter().enumerate() {
+            let line = &mut self.output[(top + row) * packed.columns..][..packed.columns];
+            for (panel, sums) in sums.iter().enumerate() {
+                let line = &mut line[(first + panel) * COLUMNS..];
+                let width = line.len().min(COLUMNS);
+                let requantization = &packed.requantization[first + panel];
+                requantization.store::<S, SIGNED>(simd, *sums, &self.stored, &mut line[..width]);
             }
         }
     }
 }
 
-/// The rows of a tile; the last row stands in for those beyond the end.
-fn tile_rows<T>(rows: &[T], stride: usize, depth: usize, top: usize, count: usize) -> [&[T]; ROWS] {
-    std::array::from_fn(|row| &rows[(top + row).min(count - 1) * stride..][..depth])
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Destination, PackedF32, PackedI16};
+    use super::{PackedF32, PackedI16, QuantizedOutput, Rows};
     use crate::kernels::fixed_point::Multiplier;
 
     #[test]
@@ -206,11 +305,12 @@ mod tests {
         let weight = |column: usize, at: usize| ((column * 3 + at * 5) % 11) as f32 - 5.0;
         let packed = PackedF32::new(columns, depth, weight, |column| column as f32).unwrap();
         let mut output = vec![0.0; rows * columns];
-        let mut destination = Destination {
-            output: &mut output,
-            stride: columns,
+        let all = Rows {
+            values: &left[..],
+            stride: depth,
+            count: rows,
         };
-        packed.multiply(&left, depth, rows, &mut destination, (-20.0, 40.0));
+        packed.multiply(all, &mut output, (-20.0, 40.0));
         for row in 0..rows {
             for column in 0..columns {
                 let sum: f32 = (0..depth)
@@ -239,17 +339,26 @@ mod tests {
             .chunks(2)
             .map(|pair| bytemuck::cast([pair[0], pair[1]]))
             .collect();
-        let mut seen = 0;
-        packed.multiply(&pairs, rows, |row, first, found| {
-            for (lane, found) in found.iter().enumerate() {
-                let column = first + lane;
+        let all = Rows {
+            values: &pairs[..],
+            stride: packed.pairs(),
+            count: rows,
+        };
+        let stored = QuantizedOutput {
+            zero_point: 4,
+            low: -100,
+            high: 127,
+        };
+        let mut output = vec![0; rows * columns];
+        packed.multiply::<true>(all, &mut output, stored);
+        for row in 0..rows {
+            for column in 0..columns {
                 let sum: i32 = (0..depth)
                     .map(|at| i32::from(left(row, at)) * i32::from(weight(column, at)))
                     .sum();
-                assert_eq!(*found, multiplier(column).apply(sum + column as i32 * 10));
-                seen += 1;
+                let exact = multiplier(column).apply(sum + column as i32 * 10) + 4;
+                assert_eq!(output[row * columns + column] as i8, exact.clamp(-100, 127) as i8);
             }
-        });
-        assert_eq!(seen, rows * columns);
+        }
     }
 }

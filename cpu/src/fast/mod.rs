@@ -2,17 +2,24 @@
 //!
 //! A step holds its weights packed for the inner loops of [`tile`] and everything else that can be worked out ahead;
 //! running it allocates nothing once scratch memory has grown. What has no step is left to the reference kernels,
-//! operation by operation, within the same program. Results: float sums are taken in another order than the
+//! operation by operation, within the same program. Loops are written once over the vectors of [`simd`]. Results: float sums are taken in another order than the
 //! reference's; 8-bit results are the same bits.
 
 mod convolution;
 mod depthwise;
+mod depthwise_quantized;
+mod elementwise;
 mod matmul;
+mod matrix_vector;
 mod patches;
+mod pooling;
+mod quantized_sum;
 mod requantize;
+mod simd;
 mod steps;
 mod tile;
 
+pub(crate) use matrix_vector::add_products;
 pub(crate) use steps::plan;
 
 use crate::kernel::{KernelContext, KernelError};

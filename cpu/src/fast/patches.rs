@@ -69,15 +69,10 @@ impl Patches {
         single(&self.vertical) && single(&self.horizontal)
     }
 
-    /// Calls `each(patch number from 0, offset in the patch, pixels)` for every horizontal run of input pixels that
-    /// the patches `first..first + count` take, and `each` with `None` and the run's length in values for padding.
-    pub(super) fn gather<'i, T>(
-        &self,
-        input: &'i [T],
-        first: usize,
-        count: usize,
-        mut each: impl FnMut(usize, usize, Run<'i, T>),
-    ) {
+    /// Tells `sink` every horizontal run of input pixels, or of padding, that the patches `first..first + count`
+    /// take.
+    #[inline(always)]
+    pub(super) fn gather<T>(&self, input: &[T], first: usize, count: usize, sink: &mut impl Sink<T>) {
         let (width, height) = (self.output.width as usize, self.output.height as usize);
         let channels = self.input.channels as usize;
         let (input_width, input_height) = (self.input.width as i64, self.input.height as i64);
@@ -91,28 +86,24 @@ impl Patches {
                 let input_y = top + row as i64 * i64::from(self.vertical.dilation);
                 let offset = row * across * channels;
                 if input_y < 0 || input_y >= input_height {
-                    each(number, offset, Run::Padding(across * channels));
+                    sink.padding(number, offset, across * channels);
                     continue;
                 }
                 let line = (batch as i64 * input_height + input_y) * input_width;
                 let contiguous = self.horizontal.dilation == 1;
                 if contiguous && left >= 0 && left + across as i64 <= input_width {
                     let start = (line + left) as usize * channels;
-                    each(
-                        number,
-                        offset,
-                        Run::Pixels(&input[start..start + across * channels]),
-                    );
+                    sink.pixels(number, offset, &input[start..start + across * channels]);
                     continue;
                 }
                 for tap in 0..across {
                     let input_x = left + tap as i64 * i64::from(self.horizontal.dilation);
                     let offset = offset + tap * channels;
                     if input_x < 0 || input_x >= input_width {
-                        each(number, offset, Run::Padding(channels));
+                        sink.padding(number, offset, channels);
                     } else {
                         let start = (line + input_x) as usize * channels;
-                        each(number, offset, Run::Pixels(&input[start..start + channels]));
+                        sink.pixels(number, offset, &input[start..start + channels]);
                     }
                 }
             }
@@ -120,11 +111,10 @@ impl Patches {
     }
 }
 
-/// A part of a patch.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Run<'i, T> {
-    /// Neighbouring input values.
-    Pixels(&'i [T]),
+/// Takes the parts of patches; patch numbers start from 0.
+pub(super) trait Sink<T> {
+    /// Neighbouring input values, at an offset in a patch.
+    fn pixels(&mut self, number: usize, offset: usize, pixels: &[T]);
     /// So many values of padding.
-    Padding(usize),
+    fn padding(&mut self, number: usize, offset: usize, length: usize);
 }

@@ -1,70 +1,131 @@
-//! Rescaling of 32-bit sums to output steps, for several columns at once, to the same bits as
+//! Rescaling of 32-bit sums to 8-bit output steps, sixteen columns at once, to the same bits as
 //! [`Multiplier::apply`].
 //!
 //! A doubling high multiply rounded to nearest is `floor((a * b + 2^30) / 2^31)` for a positive `b`, which unlike the
 //! usual two-sided form needs no branch.
 
-use super::tile::{Level, vectorized};
+use super::simd::{COLUMN_ORDER, LANES, Rescale, Simd};
+use super::tile::COLUMNS;
 use crate::kernels::fixed_point::Multiplier;
 
-/// The multipliers of `N` neighbouring columns.
-#[derive(Clone, Debug)]
-pub(super) struct Requantization<const N: usize> {
-    mantissas: [i32; N],
-    left: [u32; N],
-    right: [u32; N],
+/// How quantised results are stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct QuantizedOutput {
+    /// What real 0 is.
+    pub(super) zero_point: i32,
+    /// The lowest value.
+    pub(super) low: i32,
+    /// The highest value.
+    pub(super) high: i32,
 }
 
-impl<const N: usize> Requantization<N> {
-    pub(super) fn new(multipliers: [Multiplier; N]) -> Requantization<N> {
+/// The multipliers of sixteen neighbouring columns, in [`COLUMN_ORDER`].
+#[derive(Clone, Debug)]
+pub(super) struct Requantization {
+    mantissa: [[i32; LANES]; 2],
+    left: [[i32; LANES]; 2],
+    right: [[i32; LANES]; 2],
+}
+
+/// Values of sixteen columns in [`COLUMN_ORDER`].
+pub(super) fn in_order<T: bytemuck::Pod>(columns: [T; COLUMNS]) -> [[T; LANES]; 2] {
+    std::array::from_fn(|half| std::array::from_fn(|lane| columns[COLUMN_ORDER[half * LANES + lane]]))
+}
+
+impl Requantization {
+    pub(super) fn new(multipliers: [Multiplier; COLUMNS]) -> Requantization {
+        Requantization::with_shift(multipliers, 0)
+    }
+
+    /// The same of sums that are shifted left by so many bits before.
+    pub(super) fn with_shift(multipliers: [Multiplier; COLUMNS], shift: i32) -> Requantization {
+        let right = |multiplier: Multiplier| (-multiplier.exponent).clamp(0, 31);
         Requantization {
-            mantissas: multipliers.map(|multiplier| multiplier.mantissa),
-            left: multipliers.map(|multiplier| multiplier.exponent.max(0) as u32),
-            right: multipliers.map(|multiplier| (-multiplier.exponent).clamp(0, 31) as u32),
+            mantissa: in_order(multipliers.map(|multiplier| multiplier.mantissa)),
+            left: in_order(multipliers.map(|multiplier| multiplier.exponent.max(0) + shift)),
+            right: in_order(multipliers.map(right)),
         }
     }
 
-    /// The sums in output steps, rounded.
+    /// Sums in output steps, one half of the columns.
     #[inline(always)]
-    pub(super) fn apply(&self, level: Level, sums: &[i32; N]) -> [i32; N] {
-        vectorized(level, || {
-            let mut scaled = [0; N];
-            for lane in 0..N {
-                let shifted = sums[lane].wrapping_shl(self.left[lane]);
-                let product = i64::from(shifted) * i64::from(self.mantissas[lane]) + (1 << 30);
-                let high = (product as u64 >> 31) as i32;
-                let mask = ((1_u32 << self.right[lane]) - 1) as i32;
-                let threshold = (mask >> 1) + i32::from(high < 0);
-                scaled[lane] = (high >> self.right[lane]) + i32::from(high & mask > threshold);
+    pub(super) fn rescale<S: Simd>(&self, simd: S, sums: S::I32, half: usize) -> S::I32 {
+        let mask = self.right[half].map(|right| ((1_u32 << right) - 1) as i32);
+        let by = Rescale {
+            mantissa: simd.load_i32(&self.mantissa[half]),
+            left: simd.load_i32(&self.left[half]),
+            right: simd.load_i32(&self.right[half]),
+            mask: simd.load_i32(&mask),
+        };
+        simd.rescale(sums, &by)
+    }
+
+    /// Turns sums into output values and stores as many as `to` takes.
+    #[inline(always)]
+    pub(super) fn store<S: Simd, const SIGNED: bool>(
+        &self,
+        simd: S,
+        sums: [S::I32; 2],
+        output: &QuantizedOutput,
+        to: &mut [u8],
+    ) {
+        // Cut before the zero point is added, so that the sum cannot overflow.
+        let zero_point = simd.splat_i32(output.zero_point);
+        let low = simd.splat_i32(output.low - output.zero_point);
+        let high = simd.splat_i32(output.high - output.zero_point);
+        let mut columns = sums;
+        for half in 0..2 {
+            let scaled = self.rescale(simd, sums[half], half);
+            columns[half] = simd.add_i32(simd.clamp_i32(scaled, low, high), zero_point);
+        }
+        match to.first_chunk_mut::<COLUMNS>() {
+            Some(to) => simd.store_bytes::<SIGNED>(columns, to),
+            None => {
+                let mut whole = [0; COLUMNS];
+                simd.store_bytes::<SIGNED>(columns, &mut whole);
+                to.copy_from_slice(&whole[..to.len()]);
             }
-            scaled
-        })
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Requantization;
-    use crate::fast::tile::{LEVEL, Level};
+    use super::{QuantizedOutput, Requantization, in_order};
+    use crate::fast::simd::{LANES, Simd, Work, dispatch};
     use crate::kernels::fixed_point::Multiplier;
 
+    struct Store<'a>(&'a Requantization, [[i32; LANES]; 2], QuantizedOutput);
+
+    impl Work for Store<'_> {
+        type Output = [u8; 16];
+
+        #[inline(always)]
+        fn run<S: Simd>(self, simd: S) -> [u8; 16] {
+            let mut bytes = [0; 16];
+            let sums = [simd.load_i32(&self.1[0]), simd.load_i32(&self.1[1])];
+            self.0.store::<S, true>(simd, sums, &self.2, &mut bytes);
+            bytes
+        }
+    }
+
     #[test]
-    fn lanes_are_rounded_as_single_values_are() {
+    fn columns_are_rounded_as_single_values_are() {
         let reals = [1e-9, 0.000_37, 0.25, 0.499_999_9, 0.5, 0.999_999, 1.0, 3.7];
-        let multipliers = reals.map(Multiplier::new);
+        let multipliers: [Multiplier; 16] = std::array::from_fn(|at| Multiplier::new(reals[at % 8] / 3.0));
         let requantization = Requantization::new(multipliers);
+        let output = QuantizedOutput {
+            zero_point: 3,
+            low: -128,
+            high: 127,
+        };
         let mut value = 1_i32;
         for step in 0..20_000_i32 {
             value = value.wrapping_mul(1_103_515_245).wrapping_add(12_345 + step);
             let sum = value >> (step % 24 + 4);
-            for level in [*LEVEL, Level::Portable] {
-                let found = requantization.apply(level, &[sum; 8]);
-                assert_eq!(
-                    found,
-                    multipliers.map(|multiplier| multiplier.apply(sum)),
-                    "{sum}"
-                );
-            }
+            let found = dispatch(Store(&requantization, in_order([sum; 16]), output));
+            let exact = multipliers.map(|by| by.apply(sum).saturating_add(3).clamp(-128, 127) as u8);
+            assert_eq!(found, exact, "{sum}");
         }
     }
 }

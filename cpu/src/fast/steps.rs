@@ -4,11 +4,13 @@ use nnhal::hal::{Operand, OperandType, Operation, OperationType};
 use nnhal::ops::windows::{WindowArguments, WindowGeometry};
 use nnhal::ops::{self, OperationContext, ShapeIssue};
 
-use super::convolution::{self, QuantizedOutput};
-use super::depthwise::{self, PackedDepthwise};
+use super::elementwise::{Binary, BinaryStep, Unary, UnaryStep};
 use super::matmul::{PackedF32, PackedI16};
 use super::patches::Patches;
+use super::pooling::PoolingStep;
+use super::requantize::QuantizedOutput;
 use super::{PlannedStep, convolution::weight};
+use super::{convolution, depthwise, depthwise_quantized};
 use crate::buffer::OutOfMemory;
 use crate::kernel::{Constant, Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
@@ -22,13 +24,15 @@ pub(crate) fn plan(
     operands: &[Operand],
     constants: &[Option<Constant>],
 ) -> Result<Option<Box<dyn PlannedStep>>, OutOfMemory> {
-    let Some(kind) = Kind::of(operation.operation_type) else {
+    let Some(fallback) = kernel(operation.operation_type) else {
         return Ok(None);
     };
-    let (Some(fallback), Some(layer)) = (
-        kernel(operation.operation_type),
-        ConstantLayer::of(kind, operation, operands, constants),
-    ) else {
+    if let Some(step) = plain(operation.operation_type, fallback) {
+        return Ok(Some(step));
+    }
+    let layer = Kind::of(operation.operation_type)
+        .and_then(|kind| Some((kind, ConstantLayer::of(kind, operation, operands, constants)?)));
+    let Some((kind, layer)) = layer else {
         return Ok(None);
     };
     Ok(layer.pack()?.map(|weights| {
@@ -38,6 +42,19 @@ pub(crate) fn plan(
             weights,
         }) as Box<dyn PlannedStep>
     }))
+}
+
+/// The step of an operation that needs no constants.
+fn plain(operation: OperationType, fallback: Kernel) -> Option<Box<dyn PlannedStep>> {
+    if let Some(binary) = Binary::of(operation) {
+        return Some(Box::new(BinaryStep { binary, fallback }));
+    }
+    if let Some(unary) = Unary::of(operation) {
+        return Some(Box::new(UnaryStep { unary, fallback }));
+    }
+    let is_maximum = operation == OperationType::MAX_POOL_2D;
+    (is_maximum || operation == OperationType::AVERAGE_POOL_2D)
+        .then(|| Box::new(PoolingStep { is_maximum, fallback }) as Box<dyn PlannedStep>)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +132,11 @@ impl<'a> ConstantLayer<'a> {
         (columns, total / columns.max(1))
     }
 
+    /// Whether all filters of a depthwise convolution see the same single channel: then it is a convolution.
+    fn sees_one_channel(&self) -> bool {
+        self.input.dimensions.get(3) == Some(&1)
+    }
+
     fn pack(&self) -> Result<Option<Weights>, OutOfMemory> {
         let (columns, depth) = self.sizes();
         if self.bias.bytes.bytes().len() != columns * size_of::<f32>() || depth == 0 {
@@ -134,12 +156,17 @@ impl<'a> ConstantLayer<'a> {
         let bias: &[f32] = bytemuck::cast_slice(self.bias.bytes.bytes());
         let bias = |column: usize| bias[column];
         Ok(match self.kind {
-            Kind::Depthwise => Weights::DepthwiseF32(PackedDepthwise::new(
+            Kind::Depthwise if self.sees_one_channel() => Weights::MatrixF32(PackedF32::new(
+                columns,
+                depth,
+                |column, at| weights[at * columns + column],
+                bias,
+            )?),
+            Kind::Depthwise => Weights::DepthwiseF32(depthwise::PackedDepthwise::new(
                 columns,
                 depth,
                 |tap, channel| weights[tap * columns + channel],
                 bias,
-                None,
             )),
             _ => Weights::MatrixF32(PackedF32::new(
                 columns,
@@ -158,12 +185,19 @@ impl<'a> ConstantLayer<'a> {
         let value = |at: usize| weight(filter.operand_type, bytes[at]) - filter.zero_point as i16;
         let multiplier = |channel: usize| layer::multiplier(self.input, filter, self.output, channel);
         Ok(match self.kind {
-            Kind::Depthwise => Weights::DepthwiseQ8(PackedDepthwise::new(
+            Kind::Depthwise if self.sees_one_channel() => Weights::MatrixQ8(PackedI16::new(
                 columns,
                 depth,
-                |tap, channel| i32::from(value(tap * columns + channel)),
+                |column, at| value(at * columns + column),
                 bias,
-                Some(&multiplier),
+                multiplier,
+            )?),
+            Kind::Depthwise => Weights::DepthwiseQ8(depthwise_quantized::PackedDepthwise::new(
+                columns,
+                depth,
+                |tap, channel| value(tap * columns + channel),
+                bias,
+                multiplier,
             )),
             _ => Weights::MatrixQ8(PackedI16::new(
                 columns,
@@ -180,8 +214,24 @@ impl<'a> ConstantLayer<'a> {
 enum Weights {
     MatrixF32(PackedF32),
     MatrixQ8(PackedI16),
-    DepthwiseF32(PackedDepthwise<f32, f32>),
-    DepthwiseQ8(PackedDepthwise<i32, i32>),
+    DepthwiseF32(depthwise::PackedDepthwise),
+    DepthwiseQ8(depthwise_quantized::PackedDepthwise),
+}
+
+impl Weights {
+    /// Whether they are packed for windows of this kind.
+    fn serve(&self, patches: &Patches) -> bool {
+        let one_to_one = patches.input.channels == patches.output.channels;
+        match self {
+            Weights::MatrixF32(weights) => weights.depth() == patches.depth(),
+            Weights::MatrixQ8(weights) => weights.pairs() == patches.depth().div_ceil(2),
+            Weights::DepthwiseF32(_) => one_to_one,
+            Weights::DepthwiseQ8(_) => {
+                let taps = patches.vertical.filter as usize * patches.horizontal.filter as usize;
+                one_to_one && taps <= 2 * depthwise_quantized::MAX_PAIRS
+            }
+        }
+    }
 }
 
 /// A convolution, depthwise convolution or fully connected layer.
@@ -199,11 +249,10 @@ impl PlannedStep for Layer {
             return self.run_fully_connected(context);
         }
         let (arguments, geometry) = self.kind.geometry(context.inputs.rules())?;
-        let many_to_one = self.kind == Kind::Depthwise && geometry.input.channels != geometry.output.channels;
-        if geometry.nchw || many_to_one {
+        let patches = Patches::new(&geometry);
+        if geometry.nchw || !self.weights.serve(&patches) {
             return (self.fallback)(context);
         }
-        let patches = Patches::new(&geometry);
         self.run_on(context, &patches, arguments.activation())
     }
 }
@@ -239,14 +288,7 @@ impl Layer {
             }
             Weights::DepthwiseF32(weights) => {
                 let (input, output) = (input.data()?, context.outputs.data(0)?);
-                depthwise::run_f32(
-                    weights,
-                    patches,
-                    input,
-                    output,
-                    activation.range(),
-                    context.scratch,
-                )?;
+                weights.run(patches, input, output, activation.range());
             }
             _ if input.ty() == OperandType::TENSOR_QUANT8_ASYMM => {
                 self.run_q8::<u8>(context, patches, activation)?;
@@ -278,7 +320,7 @@ impl Layer {
                 convolution::run_q8(weights, patches, source, target, context.scratch)?
             }
             Weights::DepthwiseQ8(weights) => {
-                depthwise::run_q8(weights, patches, source, target, context.scratch)?;
+                weights.run(patches, source, target, context.scratch)?;
             }
             Weights::MatrixF32(_) | Weights::DepthwiseF32(_) => return (self.fallback)(context),
         }

@@ -10,19 +10,19 @@ use crate::kernel::{KernelContext, KernelError};
 
 /// Consecutive output elements, and where their operands are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(crate) struct Run {
     /// Number of elements.
-    pub(super) length: usize,
+    pub(crate) length: usize,
     /// Index of the first output element.
-    pub(super) output: usize,
+    pub(crate) output: usize,
     /// Index of the left operand's first element.
-    pub(super) left: usize,
+    pub(crate) left: usize,
     /// Index of the right operand's first element.
-    pub(super) right: usize,
+    pub(crate) right: usize,
     /// Whether the left operand moves with the output; otherwise one element serves the whole run.
-    pub(super) left_moves: bool,
+    pub(crate) left_moves: bool,
     /// The same of the right operand.
-    pub(super) right_moves: bool,
+    pub(crate) right_moves: bool,
 }
 
 /// One axis of the walk: its extent and how far a step along it moves in each operand.
@@ -34,7 +34,7 @@ struct Axis {
 }
 
 /// Calls `each` for runs that cover `output`, to which `left` and `right` broadcast.
-pub(super) fn for_each_run(
+pub(crate) fn for_each_run(
     output: &Shape,
     left: &Shape,
     right: &Shape,

@@ -93,13 +93,11 @@ pub(super) fn add_product(sums: &mut [f32], matrix: &[f32], vector: &[f32]) {
     if vector.is_empty() {
         return;
     }
-    for (sum, row) in sums.iter_mut().zip(matrix.chunks_exact(vector.len())) {
-        *sum += dot(row, vector);
-    }
+    crate::fast::add_products(matrix, vector, sums);
 }
 
 /// The sum of products, in eight partial sums that the compiler can keep in one vector register.
-pub(super) fn dot(left: &[f32], right: &[f32]) -> f32 {
+pub(crate) fn dot(left: &[f32], right: &[f32]) -> f32 {
     const LANES: usize = 8;
     let mut sums = [0_f32; LANES];
     let (left, right) = (left.chunks_exact(LANES), right.chunks_exact(LANES));

@@ -1,0 +1,308 @@
+//! Element-wise operations on 32-bit floats, and ADD and SUB of 8-bit values.
+
+use nnhal::hal::{OperandType, OperationType, Shape};
+
+use super::PlannedStep;
+use super::quantized_sum::{self, QuantizedSum};
+use super::simd::{Simd, Work, dispatch};
+use crate::kernel::{Kernel, KernelContext, KernelError};
+use crate::kernels::activation_range::Activation;
+use crate::kernels::broadcast::for_each_run;
+
+/// What is computed of two elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Binary {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Maximum,
+    Minimum,
+    Prelu,
+}
+
+impl Binary {
+    /// The function of an operation, if it has one.
+    pub(super) fn of(operation: OperationType) -> Option<Binary> {
+        Some(match operation {
+            OperationType::ADD => Binary::Add,
+            OperationType::SUB => Binary::Sub,
+            OperationType::MUL => Binary::Mul,
+            OperationType::DIV => Binary::Div,
+            OperationType::MAXIMUM => Binary::Maximum,
+            OperationType::MINIMUM => Binary::Minimum,
+            OperationType::PRELU => Binary::Prelu,
+            _ => return None,
+        })
+    }
+
+    fn has_activation(self) -> bool {
+        matches!(self, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div)
+    }
+}
+
+/// An element-wise operation on two operands.
+#[derive(Debug)]
+pub(super) struct BinaryStep {
+    pub(super) binary: Binary,
+    /// For the types that have no fast code.
+    pub(super) fallback: Kernel,
+}
+
+impl PlannedStep for BinaryStep {
+    fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+        let (left, right) = (context.inputs.tensor(0)?, context.inputs.tensor(1)?);
+        match left.ty() {
+            OperandType::TENSOR_FLOAT32 => {}
+            OperandType::TENSOR_QUANT8_ASYMM | OperandType::TENSOR_QUANT8_ASYMM_SIGNED
+                if matches!(self.binary, Binary::Add | Binary::Sub) && left.shape == right.shape =>
+            {
+                let output = context.outputs.tensor(0)?;
+                let activation = Activation::from_code(2, context.inputs.i32(2)?)?;
+                let sum = QuantizedSum::new((&left, &right), &output, self.binary == Binary::Sub, activation);
+                quantized_sum::run(&sum, (left.bytes, right.bytes), output.bytes);
+                return Ok(());
+            }
+            _ => return (self.fallback)(context),
+        }
+        let range = if self.binary.has_activation() {
+            Activation::from_code(2, context.inputs.i32(2)?)?.range()
+        } else {
+            Activation::None.range()
+        };
+        let (left_data, right_data) = (left.data::<f32>()?, right.data::<f32>()?);
+        let output = context.outputs.tensor(0)?;
+        let shape = output.shape;
+        let data = output.into_data::<f32>()?;
+        if repeats_along_last_axis(&shape, &left.shape, &right.shape) {
+            dispatch(Combine {
+                binary: self.binary,
+                left: Left::Each(left_data),
+                right: Right::Repeated(right_data),
+                output: data,
+                range,
+            });
+            return Ok(());
+        }
+        for_each_run(&shape, &left.shape, &right.shape, |run| {
+            let left = if run.left_moves {
+                Left::Each(&left_data[run.left..][..run.length])
+            } else {
+                Left::One(left_data[run.left])
+            };
+            let right = if run.right_moves {
+                Right::Each(&right_data[run.right..][..run.length])
+            } else {
+                Right::One(right_data[run.right])
+            };
+            dispatch(Combine {
+                binary: self.binary,
+                left,
+                right,
+                output: &mut data[run.output..][..run.length],
+                range,
+            });
+        })?;
+        Ok(())
+    }
+}
+
+/// Whether the right operand is one row that serves every row of the output, and the left one has them all.
+fn repeats_along_last_axis(output: &Shape, left: &Shape, right: &Shape) -> bool {
+    let (Some(row), Some(columns)) = (right.dims().last(), output.dims().last()) else {
+        return false;
+    };
+    row == columns && *row > 1 && left == output && right.elements().is_ok_and(|count| count == *row as usize)
+}
+
+/// The left operand of a run of elements.
+#[derive(Clone, Copy)]
+enum Left<'a> {
+    Each(&'a [f32]),
+    One(f32),
+}
+
+/// The right operand of a run of elements.
+#[derive(Clone, Copy)]
+enum Right<'a> {
+    Each(&'a [f32]),
+    One(f32),
+    /// From the start again, as often as it takes.
+    Repeated(&'a [f32]),
+}
+
+struct Combine<'a> {
+    binary: Binary,
+    left: Left<'a>,
+    right: Right<'a>,
+    output: &'a mut [f32],
+    range: (f32, f32),
+}
+
+impl Work for Combine<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(mut self, _: S) {
+        let (low, high) = self.range;
+        let cut = |value| cut(value, low, high);
+        match self.binary {
+            Binary::Add => self.each(|left, right| cut(left + right)),
+            Binary::Sub => self.each(|left, right| cut(left - right)),
+            Binary::Mul => self.each(|left, right| cut(left * right)),
+            Binary::Div => self.each(|left, right| cut(left / right)),
+            // As the reference: a NaN on the right stays.
+            Binary::Maximum => self.each(|left, right| if left > right { left } else { right }),
+            Binary::Minimum => self.each(|left, right| if left < right { left } else { right }),
+            Binary::Prelu => self.each(|value, slope| if value >= 0.0 { value } else { slope * value }),
+        }
+    }
+}
+
+impl Combine<'_> {
+    #[inline(always)]
+    fn each(&mut self, combine: impl Fn(f32, f32) -> f32) {
+        let results = self.output.iter_mut();
+        match (self.left, self.right) {
+            (Left::Each(lefts), Right::Each(rights)) => {
+                for ((result, left), right) in results.zip(lefts).zip(rights) {
+                    *result = combine(*left, *right);
+                }
+            }
+            (Left::Each(lefts), Right::One(right)) => {
+                for (result, left) in results.zip(lefts) {
+                    *result = combine(*left, right);
+                }
+            }
+            (Left::One(left), Right::Each(rights)) => {
+                for (result, right) in results.zip(rights) {
+                    *result = combine(left, *right);
+                }
+            }
+            (Left::Each(lefts), Right::Repeated(rights)) => {
+                let rows = self.output.chunks_exact_mut(rights.len());
+                for (results, lefts) in rows.zip(lefts.chunks_exact(rights.len())) {
+                    for ((result, left), right) in results.iter_mut().zip(lefts).zip(rights) {
+                        *result = combine(*left, *right);
+                    }
+                }
+            }
+            (Left::One(left), Right::Repeated(rights)) => {
+                for (result, right) in results.zip(rights.iter().cycle()) {
+                    *result = combine(left, *right);
+                }
+            }
+            (Left::One(left), Right::One(right)) => {
+                let value = combine(left, right);
+                results.for_each(|result| *result = value);
+            }
+        }
+    }
+}
+
+/// What is computed of one element.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Unary {
+    /// Cut to a range.
+    Clamp(Activation),
+    Floor,
+    Negate,
+    Absolute,
+}
+
+impl Unary {
+    /// The function of an operation, if it has one.
+    pub(super) fn of(operation: OperationType) -> Option<Unary> {
+        Some(match operation {
+            OperationType::RELU => Unary::Clamp(Activation::Relu),
+            OperationType::RELU1 => Unary::Clamp(Activation::Relu1),
+            OperationType::RELU6 => Unary::Clamp(Activation::Relu6),
+            OperationType::FLOOR => Unary::Floor,
+            OperationType::NEG => Unary::Negate,
+            OperationType::ABS => Unary::Absolute,
+            _ => return None,
+        })
+    }
+}
+
+/// An element-wise operation on one operand.
+#[derive(Debug)]
+pub(super) struct UnaryStep {
+    pub(super) unary: Unary,
+    /// For the types that have no fast code.
+    pub(super) fallback: Kernel,
+}
+
+impl PlannedStep for UnaryStep {
+    fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+        let input = context.inputs.tensor(0)?;
+        if input.ty() != OperandType::TENSOR_FLOAT32 {
+            return (self.fallback)(context);
+        }
+        dispatch(Apply {
+            unary: self.unary,
+            input: input.data()?,
+            output: context.outputs.data(0)?,
+        });
+        Ok(())
+    }
+}
+
+struct Apply<'a> {
+    unary: Unary,
+    input: &'a [f32],
+    output: &'a mut [f32],
+}
+
+impl Work for Apply<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let elements = self.output.iter_mut().zip(self.input);
+        match self.unary {
+            Unary::Clamp(activation) => {
+                let (low, high) = activation.range();
+                for (result, value) in elements {
+                    *result = cut(*value, low, high);
+                }
+            }
+            Unary::Floor => elements.for_each(|(result, value)| *result = value.floor()),
+            Unary::Negate => elements.for_each(|(result, value)| *result = -value),
+            Unary::Absolute => elements.for_each(|(result, value)| *result = value.abs()),
+        }
+    }
+}
+
+/// `value` cut to a range; a NaN stays one.
+#[inline(always)]
+fn cut(value: f32, low: f32, high: f32) -> f32 {
+    if value < low {
+        low
+    } else if value > high {
+        high
+    } else {
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::Shape;
+
+    use super::repeats_along_last_axis;
+
+    #[test]
+    fn only_a_row_as_long_as_the_last_axis_repeats() {
+        let shape = |dims: &[u32]| Shape::new(dims).unwrap();
+        let output = shape(&[4, 4]);
+        let repeats =
+            |left: &[u32], right: &[u32]| repeats_along_last_axis(&output, &shape(left), &shape(right));
+        assert!(repeats(&[4, 4], &[4]));
+        assert!(repeats(&[4, 4], &[1, 4]));
+        assert!(!repeats(&[4, 4], &[4, 1]));
+        assert!(!repeats(&[4, 4], &[4, 4]));
+        assert!(!repeats(&[1, 4], &[4]));
+        assert!(!repeats(&[4, 4], &[]));
+    }
+}

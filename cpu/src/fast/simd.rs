@@ -1,0 +1,171 @@
+//! Vectors of eight lanes, and the choice of the instructions that compute with them.
+//!
+//! A kernel is written once, generic over [`Simd`], and run by [`dispatch`], which compiles it for each instruction
+//! set and picks one by what the processor has. Using instructions beyond the build's base set is the one unsafe act
+//! of this crate, and this module is its only place: a value of [`avx2::Avx2`] exists only where the processor has
+//! them, so whoever holds one may use them.
+//!
+//! Sixteen 8-bit results come out of two vectors of 32-bit sums, `[0, 1, 2, 3, 8, 9, 10, 11]` in the first and the
+//! others in the second: the order in which interleaving two rows of 16-bit values leaves their products.
+
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod avx2;
+mod portable;
+
+/// Lanes of a vector.
+pub(super) const LANES: usize = 8;
+
+/// Which of sixteen columns each lane of a pair of vectors holds.
+pub(super) const COLUMN_ORDER: [usize; 16] = [0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15];
+
+/// What turns 32-bit sums into output steps, eight lanes of it; see [`super::requantize`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rescale<V> {
+    pub(super) mantissa: V,
+    pub(super) left: V,
+    pub(super) right: V,
+    /// `2^right - 1`.
+    pub(super) mask: V,
+}
+
+/// The operations of an instruction set on vectors of [`LANES`] lanes.
+pub(super) trait Simd: Copy {
+    /// 32-bit floats.
+    type F32: Copy;
+    /// 32-bit integers, or pairs of 16-bit ones.
+    type I32: Copy;
+
+    fn splat(self, value: f32) -> Self::F32;
+    fn load(self, from: &[f32; LANES]) -> Self::F32;
+    fn store(self, vector: Self::F32, to: &mut [f32; LANES]);
+    fn add(self, left: Self::F32, right: Self::F32) -> Self::F32;
+    fn mul(self, left: Self::F32, right: Self::F32) -> Self::F32;
+    /// `left * right + sum`, rounded once or twice.
+    fn mul_add(self, left: Self::F32, right: Self::F32, sum: Self::F32) -> Self::F32;
+    /// The larger of the two; a NaN in `value` stays one.
+    fn at_least(self, value: Self::F32, low: Self::F32) -> Self::F32;
+    /// The smaller of the two; a NaN in `value` stays one.
+    fn at_most(self, value: Self::F32, high: Self::F32) -> Self::F32;
+
+    fn splat_i32(self, value: i32) -> Self::I32;
+    fn load_i32(self, from: &[i32; LANES]) -> Self::I32;
+    #[cfg(test)]
+    fn store_i32(self, vector: Self::I32, to: &mut [i32; LANES]);
+    fn add_i32(self, left: Self::I32, right: Self::I32) -> Self::I32;
+    fn sub_i32(self, left: Self::I32, right: Self::I32) -> Self::I32;
+    /// `value` cut to `low..=high`.
+    fn clamp_i32(self, value: Self::I32, low: Self::I32, high: Self::I32) -> Self::I32;
+    /// Pairs of 16-bit integers.
+    fn load_pairs(self, from: &[i16; 2 * LANES]) -> Self::I32;
+    /// `sums` plus the sums of the products of pairs.
+    fn add_products(self, sums: Self::I32, left: Self::I32, right: Self::I32) -> Self::I32;
+    /// Pairs of what two rows hold for each of sixteen columns, in [`COLUMN_ORDER`].
+    fn interleave(self, first: &[i16; 2 * LANES], second: &[i16; 2 * LANES]) -> [Self::I32; 2];
+    /// Rescales sums as [`crate::kernels::fixed_point::Multiplier::apply`] does.
+    fn rescale(self, sums: Self::I32, by: &Rescale<Self::I32>) -> Self::I32;
+    /// Sixteen 8-bit columns in [`COLUMN_ORDER`].
+    fn load_bytes<const SIGNED: bool>(self, from: &[u8; 2 * LANES]) -> [Self::I32; 2];
+    /// Sixteen columns, which are within 8 bits, in natural order.
+    fn store_bytes<const SIGNED: bool>(self, columns: [Self::I32; 2], to: &mut [u8; 2 * LANES]);
+}
+
+/// A kernel with its arguments.
+pub(super) trait Work {
+    /// What it returns.
+    type Output;
+
+    /// Computes; to be marked `#[inline(always)]`, as everything that it calls and that is worth vectors.
+    fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+/// Runs a kernel with the best instructions that the processor has.
+#[inline]
+pub(super) fn dispatch<W: Work>(work: W) -> W::Output {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(simd) = *avx2::AVX2 {
+        return simd.run(work);
+    }
+    work.run(portable::Portable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::portable::Portable;
+    use super::{LANES, Rescale, Simd, Work, dispatch};
+
+    /// Runs a function with every instruction set there is here and compares.
+    struct Everything;
+
+    impl Work for Everything {
+        type Output = (Vec<f32>, Vec<i32>, Vec<u8>);
+
+        #[inline(always)]
+        fn run<S: Simd>(self, simd: S) -> Self::Output {
+            let mut floats = Vec::new();
+            let mut keep = |vector: S::F32| {
+                let mut lanes = [0.0; LANES];
+                simd.store(vector, &mut lanes);
+                floats.extend(lanes);
+            };
+            let left = simd.load(&std::array::from_fn(|lane| lane as f32 * 3.0 - 7.5));
+            let right = simd.load(&std::array::from_fn(|lane| (lane % 3) as f32 + 0.5));
+            keep(simd.add(left, right));
+            keep(simd.mul(left, right));
+            keep(simd.mul_add(left, right, simd.splat(2.0)));
+            keep(simd.at_least(left, right));
+            keep(simd.at_most(left, right));
+            let mut integers = Vec::new();
+            let mut keep = |vector: S::I32| {
+                let mut lanes = [0; LANES];
+                simd.store_i32(vector, &mut lanes);
+                integers.extend(lanes);
+            };
+            let rows: [[i16; 16]; 2] = [
+                std::array::from_fn(|at| at as i16 * 7 - 50),
+                std::array::from_fn(|at| 300 - at as i16 * 31),
+            ];
+            let [low, high] = simd.interleave(&rows[0], &rows[1]);
+            let weights = simd.load_pairs(&rows[1]);
+            keep(simd.add_products(simd.splat_i32(5), low, weights));
+            keep(simd.add_products(simd.splat_i32(-5), high, weights));
+            let sums = simd.load_i32(&std::array::from_fn(|lane| (lane as i32 - 3) * 1_234_567));
+            let by = Rescale {
+                mantissa: simd.splat_i32(0x5234_5678),
+                left: simd.load_i32(&[0, 0, 0, 0, 1, 1, 0, 0]),
+                right: simd.load_i32(&[0, 1, 5, 9, 0, 0, 13, 31]),
+                mask: simd.load_i32(&[0, 1, 31, 511, 0, 0, 8191, i32::MAX]),
+            };
+            let scaled = simd.rescale(sums, &by);
+            keep(scaled);
+            let cut = simd.clamp_i32(scaled, simd.splat_i32(-100), simd.splat_i32(100));
+            keep(simd.add_i32(cut, cut));
+            keep(simd.sub_i32(cut, scaled));
+            let raw = std::array::from_fn(|at| (at * 37) as u8);
+            simd.load_bytes::<true>(&raw).into_iter().for_each(&mut keep);
+            simd.load_bytes::<false>(&raw).into_iter().for_each(&mut keep);
+            let mut bytes = [0; 16];
+            simd.store_bytes::<true>([cut, simd.splat_i32(-7)], &mut bytes);
+            let mut all = bytes.to_vec();
+            let cut = simd.clamp_i32(scaled, simd.splat_i32(0), simd.splat_i32(255));
+            simd.store_bytes::<false>([cut, simd.splat_i32(200)], &mut bytes);
+            all.extend(bytes);
+            (floats, integers, all)
+        }
+    }
+
+    #[test]
+    fn every_instruction_set_computes_the_same() {
+        assert_eq!(dispatch(Everything), Everything.run(Portable));
+    }
+
+    #[test]
+    fn nan_stays_when_cut() {
+        let vector = Portable.splat(f32::NAN);
+        let cut = Portable.at_most(
+            Portable.at_least(vector, Portable.splat(0.0)),
+            Portable.splat(6.0),
+        );
+        assert!(cut[0].is_nan());
+    }
+}

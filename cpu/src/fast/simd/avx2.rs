@@ -1,0 +1,187 @@
+//! Vectors in AVX2's registers.
+
+use std::arch::x86_64::*;
+use std::sync::LazyLock;
+
+use super::{LANES, Rescale, Simd, Work};
+
+/// AVX2 and FMA. There is a value only where the processor has both.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Avx2(());
+
+/// What this processor has.
+pub(super) static AVX2: LazyLock<Option<Avx2>> = LazyLock::new(|| {
+    let has_both = std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
+    has_both.then_some(Avx2(()))
+});
+
+impl Avx2 {
+    /// Runs a kernel compiled for both features.
+    #[inline]
+    pub(super) fn run<W: Work>(self, work: W) -> W::Output {
+        #[target_feature(enable = "avx2,fma")]
+        fn compiled<W: Work>(work: W, simd: Avx2) -> W::Output {
+            work.run(simd)
+        }
+        // SAFETY: `self` exists, so the processor has both features.
+        unsafe { compiled(work, self) }
+    }
+}
+
+/// An instruction that the processor has, since a value of [`Avx2`] exists.
+macro_rules! instruction {
+    ($call:expr) => {{
+        // SAFETY: the instruction needs AVX2 or FMA and touches no memory; `self` exists, so the processor has both.
+        unsafe { $call }
+    }};
+}
+
+impl Simd for Avx2 {
+    type F32 = __m256;
+    type I32 = __m256i;
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> __m256 {
+        instruction!(_mm256_set1_ps(value))
+    }
+
+    #[inline(always)]
+    fn load(self, from: &[f32; LANES]) -> __m256 {
+        bytemuck::cast(*from)
+    }
+
+    #[inline(always)]
+    fn store(self, vector: __m256, to: &mut [f32; LANES]) {
+        *to = bytemuck::cast(vector);
+    }
+
+    #[inline(always)]
+    fn add(self, left: __m256, right: __m256) -> __m256 {
+        instruction!(_mm256_add_ps(left, right))
+    }
+
+    #[inline(always)]
+    fn mul(self, left: __m256, right: __m256) -> __m256 {
+        instruction!(_mm256_mul_ps(left, right))
+    }
+
+    #[inline(always)]
+    fn mul_add(self, left: __m256, right: __m256, sum: __m256) -> __m256 {
+        instruction!(_mm256_fmadd_ps(left, right, sum))
+    }
+
+    // The instructions return their second operand if either is a NaN.
+    #[inline(always)]
+    fn at_least(self, value: __m256, low: __m256) -> __m256 {
+        instruction!(_mm256_max_ps(low, value))
+    }
+
+    #[inline(always)]
+    fn at_most(self, value: __m256, high: __m256) -> __m256 {
+        instruction!(_mm256_min_ps(high, value))
+    }
+
+    #[inline(always)]
+    fn splat_i32(self, value: i32) -> __m256i {
+        instruction!(_mm256_set1_epi32(value))
+    }
+
+    #[inline(always)]
+    fn load_i32(self, from: &[i32; LANES]) -> __m256i {
+        bytemuck::cast(*from)
+    }
+
+    #[cfg(test)]
+    fn store_i32(self, vector: __m256i, to: &mut [i32; LANES]) {
+        *to = bytemuck::cast(vector);
+    }
+
+    #[inline(always)]
+    fn add_i32(self, left: __m256i, right: __m256i) -> __m256i {
+        instruction!(_mm256_add_epi32(left, right))
+    }
+
+    #[inline(always)]
+    fn sub_i32(self, left: __m256i, right: __m256i) -> __m256i {
+        instruction!(_mm256_sub_epi32(left, right))
+    }
+
+    #[inline(always)]
+    fn clamp_i32(self, value: __m256i, low: __m256i, high: __m256i) -> __m256i {
+        let raised = instruction!(_mm256_max_epi32(value, low));
+        instruction!(_mm256_min_epi32(raised, high))
+    }
+
+    #[inline(always)]
+    fn load_pairs(self, from: &[i16; 2 * LANES]) -> __m256i {
+        bytemuck::cast(*from)
+    }
+
+    #[inline(always)]
+    fn add_products(self, sums: __m256i, left: __m256i, right: __m256i) -> __m256i {
+        let products = instruction!(_mm256_madd_epi16(left, right));
+        instruction!(_mm256_add_epi32(sums, products))
+    }
+
+    #[inline(always)]
+    fn interleave(self, first: &[i16; 2 * LANES], second: &[i16; 2 * LANES]) -> [__m256i; 2] {
+        let (first, second) = (self.load_pairs(first), self.load_pairs(second));
+        [
+            instruction!(_mm256_unpacklo_epi16(first, second)),
+            instruction!(_mm256_unpackhi_epi16(first, second)),
+        ]
+    }
+
+    #[inline(always)]
+    fn rescale(self, sums: __m256i, by: &Rescale<__m256i>) -> __m256i {
+        let shifted = instruction!(_mm256_sllv_epi32(sums, by.left));
+        // Products of even lanes, then of odd lanes, in 64 bits; both rounded, and their bits from 31 on taken.
+        let nudge = instruction!(_mm256_set1_epi64x(1 << 30));
+        let even = instruction!(_mm256_mul_epi32(shifted, by.mantissa));
+        let odd_lanes = instruction!(_mm256_srli_epi64::<32>(shifted));
+        let odd_mantissa = instruction!(_mm256_srli_epi64::<32>(by.mantissa));
+        let odd = instruction!(_mm256_mul_epi32(odd_lanes, odd_mantissa));
+        let even = instruction!(_mm256_add_epi64(even, nudge));
+        let odd = instruction!(_mm256_add_epi64(odd, nudge));
+        let even = instruction!(_mm256_srli_epi64::<31>(even));
+        let odd = instruction!(_mm256_slli_epi64::<1>(odd));
+        let high = instruction!(_mm256_blend_epi32::<0b1010_1010>(even, odd));
+        // A shift that rounds to nearest, ties away from zero.
+        let remainder = instruction!(_mm256_and_si256(high, by.mask));
+        let half = instruction!(_mm256_srai_epi32::<1>(by.mask));
+        let negative = instruction!(_mm256_srai_epi32::<31>(high));
+        let threshold = instruction!(_mm256_sub_epi32(half, negative));
+        let up = instruction!(_mm256_cmpgt_epi32(remainder, threshold));
+        let quotient = instruction!(_mm256_srav_epi32(high, by.right));
+        instruction!(_mm256_sub_epi32(quotient, up))
+    }
+
+    #[inline(always)]
+    fn load_bytes<const SIGNED: bool>(self, from: &[u8; 2 * LANES]) -> [__m256i; 2] {
+        let bytes: __m128i = bytemuck::cast(*from);
+        let (words, tops) = if SIGNED {
+            let words = instruction!(_mm256_cvtepi8_epi16(bytes));
+            (words, instruction!(_mm256_srai_epi16::<15>(words)))
+        } else {
+            let words = instruction!(_mm256_cvtepu8_epi16(bytes));
+            (words, instruction!(_mm256_setzero_si256()))
+        };
+        [
+            instruction!(_mm256_unpacklo_epi16(words, tops)),
+            instruction!(_mm256_unpackhi_epi16(words, tops)),
+        ]
+    }
+
+    #[inline(always)]
+    fn store_bytes<const SIGNED: bool>(self, columns: [__m256i; 2], to: &mut [u8; 2 * LANES]) {
+        let words = instruction!(_mm256_packs_epi32(columns[0], columns[1]));
+        let low = instruction!(_mm256_castsi256_si128(words));
+        let high = instruction!(_mm256_extracti128_si256::<1>(words));
+        let bytes = if SIGNED {
+            instruction!(_mm_packs_epi16(low, high))
+        } else {
+            instruction!(_mm_packus_epi16(low, high))
+        };
+        *to = bytemuck::cast(bytes);
+    }
+}

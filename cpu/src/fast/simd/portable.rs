@@ -1,0 +1,155 @@
+//! Vectors as arrays, for whatever the build targets.
+
+use super::{LANES, Rescale, Simd};
+
+/// No instructions beyond the build's own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Portable;
+
+#[inline(always)]
+fn zip<T: Copy>(left: [T; LANES], right: [T; LANES], combine: impl Fn(T, T) -> T) -> [T; LANES] {
+    std::array::from_fn(|lane| combine(left[lane], right[lane]))
+}
+
+/// The two halves of a lane.
+#[inline(always)]
+fn halves(lane: i32) -> [i32; 2] {
+    let pair: [i16; 2] = bytemuck::cast(lane);
+    pair.map(i32::from)
+}
+
+impl Simd for Portable {
+    type F32 = [f32; LANES];
+    type I32 = [i32; LANES];
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> Self::F32 {
+        [value; LANES]
+    }
+
+    #[inline(always)]
+    fn load(self, from: &[f32; LANES]) -> Self::F32 {
+        *from
+    }
+
+    #[inline(always)]
+    fn store(self, vector: Self::F32, to: &mut [f32; LANES]) {
+        *to = vector;
+    }
+
+    #[inline(always)]
+    fn add(self, left: Self::F32, right: Self::F32) -> Self::F32 {
+        zip(left, right, |left, right| left + right)
+    }
+
+    #[inline(always)]
+    fn mul(self, left: Self::F32, right: Self::F32) -> Self::F32 {
+        zip(left, right, |left, right| left * right)
+    }
+
+    #[inline(always)]
+    fn mul_add(self, left: Self::F32, right: Self::F32, sum: Self::F32) -> Self::F32 {
+        // Without the instruction a fused product is a slow call.
+        self.add(self.mul(left, right), sum)
+    }
+
+    #[inline(always)]
+    fn at_least(self, value: Self::F32, low: Self::F32) -> Self::F32 {
+        zip(value, low, |value, low| if value < low { low } else { value })
+    }
+
+    #[inline(always)]
+    fn at_most(self, value: Self::F32, high: Self::F32) -> Self::F32 {
+        zip(value, high, |value, high| if value > high { high } else { value })
+    }
+
+    #[inline(always)]
+    fn splat_i32(self, value: i32) -> Self::I32 {
+        [value; LANES]
+    }
+
+    #[inline(always)]
+    fn load_i32(self, from: &[i32; LANES]) -> Self::I32 {
+        *from
+    }
+
+    #[cfg(test)]
+    fn store_i32(self, vector: Self::I32, to: &mut [i32; LANES]) {
+        *to = vector;
+    }
+
+    #[inline(always)]
+    fn add_i32(self, left: Self::I32, right: Self::I32) -> Self::I32 {
+        zip(left, right, i32::wrapping_add)
+    }
+
+    #[inline(always)]
+    fn sub_i32(self, left: Self::I32, right: Self::I32) -> Self::I32 {
+        zip(left, right, i32::wrapping_sub)
+    }
+
+    #[inline(always)]
+    fn clamp_i32(self, value: Self::I32, low: Self::I32, high: Self::I32) -> Self::I32 {
+        zip(zip(value, low, i32::max), high, i32::min)
+    }
+
+    #[inline(always)]
+    fn load_pairs(self, from: &[i16; 2 * LANES]) -> Self::I32 {
+        bytemuck::cast(*from)
+    }
+
+    #[inline(always)]
+    fn add_products(self, sums: Self::I32, left: Self::I32, right: Self::I32) -> Self::I32 {
+        std::array::from_fn(|lane| {
+            let (left, right) = (halves(left[lane]), halves(right[lane]));
+            let products = (left[0] * right[0]).wrapping_add(left[1] * right[1]);
+            sums[lane].wrapping_add(products)
+        })
+    }
+
+    #[inline(always)]
+    fn interleave(self, first: &[i16; 2 * LANES], second: &[i16; 2 * LANES]) -> [Self::I32; 2] {
+        let pair = |lane: usize| {
+            let column = super::COLUMN_ORDER[lane];
+            bytemuck::cast([first[column], second[column]])
+        };
+        [
+            std::array::from_fn(pair),
+            std::array::from_fn(|lane| pair(lane + LANES)),
+        ]
+    }
+
+    #[inline(always)]
+    fn rescale(self, sums: Self::I32, by: &Rescale<Self::I32>) -> Self::I32 {
+        std::array::from_fn(|lane| {
+            let shifted = sums[lane].wrapping_shl(by.left[lane] as u32);
+            let product = i64::from(shifted) * i64::from(by.mantissa[lane]) + (1 << 30);
+            let high = (product as u64 >> 31) as i32;
+            let threshold = (by.mask[lane] >> 1) + i32::from(high < 0);
+            (high >> by.right[lane]) + i32::from(high & by.mask[lane] > threshold)
+        })
+    }
+
+    #[inline(always)]
+    fn load_bytes<const SIGNED: bool>(self, from: &[u8; 2 * LANES]) -> [Self::I32; 2] {
+        let column = |lane: usize| {
+            let byte = from[super::COLUMN_ORDER[lane]];
+            if SIGNED {
+                i32::from(byte as i8)
+            } else {
+                i32::from(byte)
+            }
+        };
+        [
+            std::array::from_fn(column),
+            std::array::from_fn(|lane| column(lane + LANES)),
+        ]
+    }
+
+    #[inline(always)]
+    fn store_bytes<const SIGNED: bool>(self, columns: [Self::I32; 2], to: &mut [u8; 2 * LANES]) {
+        for (lane, column) in super::COLUMN_ORDER.into_iter().enumerate() {
+            to[column] = columns[lane / LANES][lane % LANES] as u8;
+        }
+    }
+}
