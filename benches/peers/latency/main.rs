@@ -7,15 +7,19 @@
 //! - `fmq`: a fast message queue, one cell of 56 bytes each way;
 //! - `burst_registered`, `burst_general`, `sync`, `async`, `fenced`: ADD through the client library;
 //! - `unix_seqpacket`: a Unix socket;
-//! - `ipc_channel`: the crate ipc-channel, a struct by serde.
+//! - `ipc_channel`: the crate ipc-channel, a struct by serde;
+//! - `iceoryx2_request_response`: iceoryx2, both sides polling;
+//! - `tonic_uds`: a unary gRPC call over a Unix socket.
 //!
-//! `cargo bench --bench latency -- [--rounds N] [--rows NAME,...] [--json FILE] [--svg FILE] [--only-smallest]` prints a table, and writes
+//! `cargo bench --bench latency -- [--rounds N] [--json FILE] [--svg FILE] [--only-smallest]` prints a table, and writes
 //! JSON and a plot of the distributions (by default target/latency.svg).
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod iceoryx2_row;
 mod ipc_channel_row;
 mod plot;
+mod tonic_row;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -34,7 +38,7 @@ const OTHER_SIDE: &str = "--other-side";
 const DRIVER: &str = "--driver";
 
 /// The other sides of the peers.
-const PEERS: [Role; 1] = [ipc_channel_row::ROLE];
+const PEERS: [Role; 3] = [iceoryx2_row::ROLE, ipc_channel_row::ROLE, tonic_row::ROLE];
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1).peekable();
@@ -70,7 +74,7 @@ fn measure(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<()> {
         .open()?
         .fastest()?;
     let mut conditions = Conditions::of_this_machine(arguments.rounds);
-    let mut contest = Contest::new(arguments.rounds).only(arguments.rows.clone());
+    let mut contest = Contest::new(arguments.rounds);
     let invocation = Invocation::new([OTHER_SIDE]);
     let payloads: &[u32] = if arguments.only_smallest {
         &[]
@@ -79,6 +83,8 @@ fn measure(arguments: impl Iterator<Item = std::ffi::OsString>) -> Result<()> {
     };
     rows::add_all(&mut contest, &invocation, &device, payloads, &mut conditions)?;
     ipc_channel_row::add_all(&mut contest, &invocation, payloads)?;
+    iceoryx2_row::add(&mut contest, &invocation)?;
+    tonic_row::add_all(&mut contest, &invocation, payloads)?;
     let report = contest.run(conditions, |progress| {
         // Only people look at it.
         let _ = writeln!(std::io::stderr(), "{progress}");
