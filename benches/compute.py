@@ -237,10 +237,14 @@ def main():
             if row is not None:
                 rows.append(row)
                 print(f"  nnhal / LiteRT {show(row['ratio_litert'], 2)}", file=sys.stderr)
-    from importlib.metadata import version
+    from importlib.metadata import PackageNotFoundError, version
 
     conditions = {**(nnhal.conditions or {}), "system": platform.release(), "rounds": arguments.rounds}
-    conditions |= {peer: version(peer) for peer in PEERS}
+    for peer in PEERS:
+        try:
+            conditions[peer] = version(peer)
+        except PackageNotFoundError:
+            conditions[peer] = "not installed"
     report = {"conditions": conditions, "rows": rows}
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=1) + "\n")

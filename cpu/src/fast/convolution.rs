@@ -5,7 +5,7 @@ use nnhal::hal::OperandType;
 use super::matmul::{PackedF32, PackedI16, Rows, rows_per_block};
 use super::patches::{Patches, Sink};
 use super::requantize::QuantizedOutput;
-use super::simd::{Simd, Work, dispatch};
+use super::simd::{LANES, Simd, Work, dispatch};
 use crate::buffer::{OutOfMemory, Scratch};
 use crate::kernels::element::Quant8;
 
@@ -55,7 +55,15 @@ impl Sink<f32> for Copies<'_> {
     #[inline(always)]
     fn pixels(&mut self, number: usize, offset: usize, pixels: &[f32]) {
         let at = number * self.depth + offset;
-        self.gathered[at..at + pixels.len()].copy_from_slice(pixels);
+        let to = &mut self.gathered[at..at + pixels.len()];
+        if pixels.len() > 2 * LANES {
+            to.copy_from_slice(pixels);
+            return;
+        }
+        // Shorter than the call that copies.
+        for (to, pixel) in to.iter_mut().zip(pixels) {
+            *to = *pixel;
+        }
     }
 
     #[inline(always)]

@@ -71,12 +71,12 @@ impl PackedDepthwise {
 pub(super) fn taps_inside(window: &Window, position: usize, extent: u32) -> std::ops::Range<usize> {
     let start = position as i64 * i64::from(window.stride) - i64::from(window.head);
     let dilation = i64::from(window.dilation);
-    let first = if start < 0 {
-        (dilation - 1 - start) / dilation
-    } else {
-        0
+    // A division takes longer than a window; most windows are not dilated.
+    let steps = |distance: i64| match dilation {
+        1 => distance.max(0),
+        _ => (distance.max(0) + dilation - 1) / dilation,
     };
-    let end = (i64::from(extent) - start + dilation - 1).max(0) / dilation;
+    let (first, end) = (steps(-start), steps(i64::from(extent) - start));
     let filter = i64::from(window.filter);
     first.min(filter) as usize..end.clamp(first.min(filter), filter) as usize
 }
@@ -165,14 +165,14 @@ impl Image<'_> {
         let step = horizontal.stride as usize * channels;
         let start = (x * horizontal.stride as usize + taps.start * horizontal.dilation as usize)
             .wrapping_sub(horizontal.head as usize);
-        let mut sums = [std::array::from_fn::<S::F32, V, _>(|half| simd.load(&line.bias[half])); X];
+        let mut sums = [load_all::<S, V>(simd, line.bias); X];
         let rows = if taps.is_empty() { 0..0 } else { line.rows.clone() };
         for row in rows {
             let y =
                 line.y * vertical.stride as usize + row * vertical.dilation as usize - vertical.head as usize;
             let mut at = (y * width + start) * channels + first;
             for weights in &line.weights[row * horizontal.filter as usize..][taps.clone()] {
-                let weights: [S::F32; V] = std::array::from_fn(|half| simd.load(&weights[half]));
+                let weights = load_all::<S, V>(simd, weights);
                 for (output, sums) in sums.iter_mut().enumerate() {
                     let values = load::<S, V>(simd, &self.input[at + output * step..]);
                     for half in 0..V {
@@ -195,15 +195,24 @@ impl Image<'_> {
 /// The first lanes of `from`; what it lacks is zero.
 #[inline(always)]
 fn load<S: Simd, const V: usize>(simd: S, from: &[f32]) -> [S::F32; V] {
-    if let Some(whole) = from.get(..V * LANES) {
-        let whole: &[[f32; LANES]] = bytemuck::cast_slice(whole);
-        return std::array::from_fn(|half| simd.load(&whole[half]));
-    }
     let mut lanes = [[0.0; LANES]; V];
-    for (lane, value) in lanes.as_flattened_mut().iter_mut().zip(from) {
-        *lane = *value;
+    let lanes: &[[f32; LANES]] = match from.get(..V * LANES) {
+        Some(whole) => bytemuck::cast_slice(whole),
+        None => {
+            lanes.as_flattened_mut()[..from.len()].copy_from_slice(from);
+            &lanes
+        }
+    };
+    load_all(simd, lanes)
+}
+
+#[inline(always)]
+fn load_all<S: Simd, const V: usize>(simd: S, lanes: &[[f32; LANES]]) -> [S::F32; V] {
+    let mut vectors = [simd.splat(0.0); V];
+    for (vector, lanes) in vectors.iter_mut().zip(lanes) {
+        *vector = simd.load(lanes);
     }
-    std::array::from_fn(|half| simd.load(&lanes[half]))
+    vectors
 }
 
 #[cfg(test)]

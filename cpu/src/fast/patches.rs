@@ -77,9 +77,18 @@ impl Patches {
         let channels = self.input.channels as usize;
         let (input_width, input_height) = (self.input.width as i64, self.input.height as i64);
         let across = self.horizontal.filter as usize;
+        let (mut batch, mut y, mut x) = (
+            first / (width * height).max(1),
+            first / width.max(1) % height.max(1),
+            first % width.max(1),
+        );
         for number in 0..count {
-            let at = first + number;
-            let (batch, y, x) = (at / (width * height), at / width % height, at % width);
+            if x == width {
+                (x, y) = (0, y + 1);
+            }
+            if y == height {
+                (y, batch) = (0, batch + 1);
+            }
             let top = y as i64 * i64::from(self.vertical.stride) - i64::from(self.vertical.head);
             let left = x as i64 * i64::from(self.horizontal.stride) - i64::from(self.horizontal.head);
             for row in 0..self.vertical.filter as usize {
@@ -107,6 +116,7 @@ impl Patches {
                     }
                 }
             }
+            x += 1;
         }
     }
 }
