@@ -6,7 +6,7 @@
 //! the worker is killed. Workers do not depend on the supervisor once they have a client: it can be killed, and they
 //! serve on.
 //!
-//! The main thread waits for descriptors, never for a client or a worker: see [`spawner`] for the one thing that takes
+//! The main thread waits for descriptors, never for a client or a worker: see `spawner` for the one thing that takes
 //! time.
 
 mod admission;
