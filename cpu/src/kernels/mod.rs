@@ -1,6 +1,6 @@
 //! The reference kernels, one file per operation family, and the list that the executor looks them up in.
 //!
-//! A family is added by one line in [`FAMILIES`].
+//! A family is added by one line in `FAMILIES`.
 
 mod activation;
 pub mod activation_range;
