@@ -26,3 +26,10 @@ pub const MAX_POOLS: usize = 1 << 10;
 /// Constants up to this size are looked at during validation (activation codes, paddings, axes); larger ones are
 /// data, which only kernels read.
 pub const MAX_PARAMETER_BYTES: usize = 4096;
+
+/// How many times over a model's constants may name the bytes that it stores. Graphs of IF and WHILE share weights, but
+/// every constant is copied when a model is prepared, and a small message must not make many gigabytes of copies.
+pub const MAX_CONSTANT_SHARING: u64 = 4;
+
+/// Bytes of constants that are accepted however little the model stores.
+pub const FREE_CONSTANT_BYTES: u64 = 64 << 20;

@@ -82,6 +82,7 @@ impl ValidModel {
             pools,
             extensions,
         };
+        check_constant_bytes(&context)?;
         let mut version = HalVersion::V1_0;
         if model.relax_computation_float32_to_float16 {
             version = HalVersion::V1_1;
@@ -159,6 +160,27 @@ fn check_counts(model: &Model) -> Result<(), ModelError> {
         limits::MAX_REFERENCED_SUBGRAPHS,
     )?;
     bounded("pools", model.pools.len(), limits::MAX_POOLS)
+}
+
+/// Constants together must not be many times what the model stores for them.
+fn check_constant_bytes(context: &ModelContext<'_>) -> Result<(), ModelError> {
+    let model = context.model;
+    let pool_bytes = |index: usize| context.pools.bytes(index).map_or(0, |bytes| bytes.len() as u64);
+    let stored = model.operand_values.len() as u64 + (0..model.pools.len()).map(pool_bytes).sum::<u64>();
+    let named = model
+        .subgraphs()
+        .flat_map(|(_, graph)| &graph.operands)
+        .filter(|operand| operand.lifetime.is_constant())
+        .map(|operand| u64::from(operand.location.length))
+        .sum::<u64>();
+    let most = (stored * limits::MAX_CONSTANT_SHARING).max(limits::FREE_CONSTANT_BYTES);
+    if named <= most {
+        return Ok(());
+    }
+    Err(ModelError::model(format!(
+        "has constants of {named} bytes together but stores {stored}; at most {most} are accepted, so that copies of \
+         constants that share bytes stay bounded"
+    )))
 }
 
 fn check_extension_prefixes(model: &Model) -> Result<(), ModelError> {
@@ -420,6 +442,32 @@ mod tests {
         let error = validate(branching(0, 1), deep).unwrap_err();
         assert!(
             error.contains("each counted for every place that runs it"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn constants_that_name_the_same_bytes_too_often_are_refused() {
+        let length = 1 << 20;
+        let main = leaf();
+        let mut constant =
+            Operand::new(OperandType::TENSOR_BOOL8, &[length]).with_lifetime(OperandLifeTime::ConstantCopy);
+        constant.location.length = length;
+        let validate = |copies: usize| {
+            let mut main = main.clone();
+            main.operands
+                .extend(std::iter::repeat_n(constant.clone(), copies));
+            let model = Model {
+                main,
+                operand_values: vec![0; length as usize],
+                ..Model::default()
+            };
+            ValidModel::new(Arc::new(model), &NoPools, &[])
+        };
+        assert!(validate(64).is_ok());
+        let error = validate(65).unwrap_err().to_string();
+        assert!(
+            error.contains("has constants of 68157440 bytes together but stores 1048576"),
             "{error}"
         );
     }
