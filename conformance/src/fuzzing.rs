@@ -58,10 +58,25 @@ pub fn model_seeds(count: u64) -> Vec<Vec<u8>> {
     encoded.collect()
 }
 
+/// How far a model came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reached {
+    /// Its bytes are no model.
+    Bytes,
+    /// It is not valid, or cannot be prepared.
+    Validation,
+    /// Its request is not valid, or asks for more than fuzzing runs.
+    Request,
+    /// An execution failed.
+    Execution,
+    /// The execution gave a result.
+    Result,
+}
+
 /// Decodes a model, validates it, and runs it on both kernel sets if it is valid.
-pub fn model(bytes: &[u8]) {
+pub fn model(bytes: &[u8]) -> Reached {
     let Ok(mut input) = codec::decode::<ModelInput>(bytes) else {
-        return;
+        return Reached::Bytes;
     };
     // As the worker does: sizes are what is there.
     input.model.pools = sizes(&input.pools);
@@ -69,15 +84,18 @@ pub fn model(bytes: &[u8]) {
         *size = input.inputs.len() as u64;
     }
     let Ok(valid) = ValidModel::new(Arc::new(input.model), &input.pools, &[]) else {
-        return;
+        return Reached::Validation;
     };
     let valid = Arc::new(valid);
+    let mut reached = Reached::Result;
     for kernels in [KernelSet::Reference, KernelSet::Fast] {
         let Ok(program) = Program::with_kernels(Arc::clone(&valid), &input.pools, kernels) else {
-            return;
+            return Reached::Validation;
         };
-        execute(Execution::new(Arc::new(program)), &input.request, &input.inputs);
+        let execution = Execution::new(Arc::new(program));
+        reached = reached.min(execute(execution, &input.request, &input.inputs));
     }
+    reached
 }
 
 fn sizes(pools: &[Vec<u8>]) -> Vec<MemoryPool> {
@@ -87,17 +105,17 @@ fn sizes(pools: &[Vec<u8>]) -> Vec<MemoryPool> {
     pools.iter().map(size).collect()
 }
 
-fn execute(mut execution: Execution, request: &Request, inputs: &[u8]) {
+fn execute(mut execution: Execution, request: &Request, inputs: &[u8]) -> Reached {
     let program = Arc::clone(execution.program());
     let Ok(plan) = ValidRequest::new(program.model(), request) else {
-        return;
+        return Reached::Request;
     };
     let bytes_of = |plan: &ArgumentPlan| match plan {
         ArgumentPlan::Memory { length, .. } => *length as usize,
         ArgumentPlan::Omitted | ArgumentPlan::Token { .. } => 0,
     };
     if plan.inputs().iter().map(bytes_of).sum::<usize>() > MOST_BYTES {
-        return;
+        return Reached::Request;
     }
     for (index, argument) in plan.inputs().iter().enumerate() {
         let ArgumentPlan::Memory { shape, offset, .. } = *argument else {
@@ -105,7 +123,7 @@ fn execute(mut execution: Execution, request: &Request, inputs: &[u8]) {
             continue;
         };
         let Ok(memory) = execution.input(index, shape) else {
-            return;
+            return Reached::Request;
         };
         let given = inputs.get(offset as usize..).unwrap_or_default();
         let enough = memory.len().min(given.len());
@@ -116,14 +134,16 @@ fn execute(mut execution: Execution, request: &Request, inputs: &[u8]) {
         interrupt: &budget,
         loop_timeout: LOOP_TIMEOUT,
     };
-    if execution.run(&options).is_ok() {
-        for index in 0..plan.outputs().len() {
-            assert!(
-                execution.output(index).is_some(),
-                "output {index} is missing after a success"
-            );
-        }
+    if execution.run(&options).is_err() {
+        return Reached::Execution;
     }
+    for index in 0..plan.outputs().len() {
+        assert!(
+            execution.output(index).is_some(),
+            "output {index} is missing after a success"
+        );
+    }
+    Reached::Result
 }
 
 /// Cancels after a number of operations.
@@ -169,12 +189,12 @@ pub fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
     for _ in 0..=random.below(4) {
         let at = random.below(bytes.len() as u32) as usize;
         let value = random.bits().to_le_bytes()[0];
-        match (random.below(6), bytes.get_mut(at)) {
-            (0, Some(byte)) => *byte = value,
-            (1, Some(byte)) => *byte ^= 1 << (value % 8),
-            (2, Some(byte)) => *byte = byte.wrapping_add(1),
-            (3, Some(byte)) => *byte = [0, 0xFF, 0x7F, 0x80][usize::from(value % 4)],
-            (4, Some(_)) => {
+        match (random.below(24), bytes.get_mut(at)) {
+            (0..6, Some(byte)) => *byte = value,
+            (6..12, Some(byte)) => *byte ^= 1 << (value % 8),
+            (12..18, Some(byte)) => *byte = byte.wrapping_add(1),
+            (18..22, Some(byte)) => *byte = [0, 0xFF, 0x7F, 0x80][usize::from(value % 4)],
+            (22, Some(_)) => {
                 bytes.remove(at);
             }
             _ => bytes.insert(at, value),
@@ -185,28 +205,41 @@ pub fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{messages, model, model_seeds, mutate};
+    use super::{Reached, messages, model, model_seeds, mutate};
     use crate::generator::choices::Random;
 
     /// Steps of each test; the targets in `fuzz/` run for as long as one lets them.
     const STEPS: usize = 20_000;
 
-    fn run(seeds: &[Vec<u8>], entry: fn(&[u8])) {
+    fn run<T>(seeds: &[Vec<u8>], entry: fn(&[u8]) -> T) -> Vec<T> {
         let mut random = Random::new(1);
-        for step in 0..STEPS {
+        let one = |step: usize| {
             let bytes = mutate(&seeds[step % seeds.len()], &mut random);
             // Told only if the test fails.
-            if std::panic::catch_unwind(|| entry(&bytes)).is_err() {
-                panic!("step {step} fails: {bytes:?}");
-            }
-        }
+            std::panic::catch_unwind(|| entry(&bytes))
+                .unwrap_or_else(|_| panic!("step {step} fails: {bytes:?}"))
+        };
+        (0..STEPS).map(one).collect()
     }
 
     #[test]
     fn mutated_models_are_refused_or_run() {
         let seeds = model_seeds(300);
-        seeds.iter().for_each(|seed| model(seed));
-        run(&seeds, model);
+        for seed in &seeds {
+            assert_eq!(model(seed), Reached::Result);
+        }
+        let reached = run(&seeds, model);
+        let count = |stage| reached.iter().filter(|reached| **reached == stage).count();
+        // Each stage must see its share, or the test sees less than it seems to.
+        for stage in [
+            Reached::Bytes,
+            Reached::Validation,
+            Reached::Execution,
+            Reached::Result,
+        ] {
+            println!("{stage:?}: {} of {STEPS}", count(stage));
+            assert!(count(stage) > STEPS / 1000, "{stage:?}: {}", count(stage));
+        }
     }
 
     #[test]

@@ -12,5 +12,7 @@ fuzz_target!(
     init: {
         setrlimit(Resource::RLIMIT_AS, MEMORY, MEMORY).expect("a memory limit");
     },
-    |bytes: &[u8]| nnhal_conformance::fuzzing::model(bytes)
+    |bytes: &[u8]| {
+        nnhal_conformance::fuzzing::model(bytes);
+    }
 );
