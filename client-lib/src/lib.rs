@@ -74,3 +74,7 @@ pub use nnhal::hal::{
 };
 pub use nnhal::time::{Clock, Deadline, MonotonicClock};
 pub use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
+
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}

@@ -311,6 +311,37 @@ mod tests {
     }
 
     #[test]
+    fn documentation_states_the_defaults() {
+        let text = include_str!("../../docs/settings.md");
+        let (_, rest) = text.split_once("```toml\n").unwrap();
+        let (file, _) = rest.split_once("```").unwrap();
+        let mut documented: Settings = toml::from_str(file).unwrap();
+        assert!(
+            documented
+                .device
+                .remove("NAME")
+                .is_some_and(|options| options.is_empty())
+        );
+        assert_eq!(documented, Settings::default());
+        let keys = |value: &toml::Value| {
+            let table = value.as_table().unwrap();
+            let of = |(key, value): (&String, &toml::Value)| match value.as_table() {
+                Some(table) => table.keys().map(|inner| format!("{key}.{inner}")).collect(),
+                None => vec![key.clone()],
+            };
+            table
+                .iter()
+                .flat_map(of)
+                .collect::<std::collections::BTreeSet<_>>()
+        };
+        let defaults = toml::Value::try_from(Settings::default()).unwrap();
+        let file = toml::Value::Table(toml::from_str(file).unwrap());
+        let mut stated = keys(&file);
+        stated.remove("device.NAME");
+        assert_eq!(stated, keys(&defaults));
+    }
+
+    #[test]
     fn values_and_device_options_are_read() {
         let settings = read(
             "devices = [\"nnhal-empty\"]\n[limits]\nbursts = 3\n[device.nnhal-empty]\nfault = \"hang\"\nafter = 2\n",

@@ -1,4 +1,5 @@
 //! An allocator that counts. Part of the test daemon and of the tests that ask it, not of the library.
+#![allow(unsafe_code, reason = "an allocator is an unsafe trait")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
