@@ -25,7 +25,7 @@ pub(crate) enum Command {
     Devices(DevicesArguments),
     /// Runs a model.
     Run(RunArguments),
-    /// Runs the conformance corpus against a device.
+    /// Runs the conformance corpus, or random models, against a device.
     Vts(VtsArguments),
     /// Classifies handwritten digits on an isolated driver.
     Demo(DemoArguments),
@@ -125,8 +125,20 @@ pub(crate) struct RunArguments {
 #[derive(Debug, Args)]
 pub(crate) struct VtsArguments {
     /// The folder of the corpus.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) corpus: PathBuf,
+    #[arg(
+        long,
+        value_name = "DIR",
+        required_unless_present = "random",
+        conflicts_with = "random"
+    )]
+    pub(crate) corpus: Option<PathBuf>,
+    /// Instead of the corpus, this many random models of operations of every kind: each must give, by every path and
+    /// each time, the bytes that the same kernels give in this process.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) random: Option<u64>,
+    /// The seed of the first random model; one that failed is run again with `--seed SEED --random 1`.
+    #[arg(long, value_name = "SEED", default_value_t = 0, conflicts_with = "corpus")]
+    pub(crate) seed: u64,
     /// The device; by default the one that is fastest by its own account.
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
@@ -137,11 +149,14 @@ pub(crate) struct VtsArguments {
     #[arg(long, value_enum, default_value_t)]
     pub(crate) memory: MemoryKind,
     /// Only cases whose name matches this regular expression.
-    #[arg(long, value_name = "RE")]
+    #[arg(long, value_name = "RE", conflicts_with = "random")]
     pub(crate) filter: Option<Regex>,
     /// Cases run side by side, each on its own connection.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) jobs: u16,
+    /// Take a case that is skipped, because the device does not support it, for one that failed.
+    #[arg(long, conflicts_with = "random")]
+    pub(crate) require_all: bool,
     /// Print JSON; the last line is the same.
     #[arg(long)]
     pub(crate) json: bool,

@@ -18,6 +18,7 @@ mod latency;
 mod npy;
 mod present;
 mod progress;
+mod random_models;
 mod remote;
 mod session;
 

@@ -1,4 +1,4 @@
-//! `nnhal vts`: the conformance corpus against a device.
+//! `nnhal vts`: the conformance corpus, or random models, against a device.
 
 use std::io::Write as _;
 use std::path::Path as FilePath;
@@ -9,7 +9,7 @@ use nnhal_conformance::corpus::Corpus;
 use nnhal_conformance::implementation::Form;
 use nnhal_conformance::in_process::InProcess;
 use nnhal_conformance::procedure::Outcome;
-use nnhal_conformance::report::{CaseReport, Tally};
+use nnhal_conformance::report::{CaseReport, Counts, Tally};
 use nnhal_conformance::runner::{self, Observer, RunError, Selection};
 use serde::Serialize;
 
@@ -19,6 +19,7 @@ use crate::driver;
 use crate::error::Error;
 use crate::in_process::Kernels;
 use crate::progress;
+use crate::random_models;
 
 /// Everything that is told of a run.
 #[derive(Debug, Serialize)]
@@ -39,18 +40,37 @@ struct CaseRemark {
     reason: String,
 }
 
-/// Runs the corpus and reports; a case that fails is an error.
+/// Runs what the arguments ask for and reports; a case or a model that fails is an error.
 pub(crate) fn run(arguments: &VtsArguments) -> Result<(), Error> {
-    let corpus = Corpus::open(&arguments.corpus).map_err(RunError::from)?;
+    match (&arguments.corpus, arguments.random) {
+        (Some(corpus), _) => run_corpus(arguments, corpus),
+        (None, Some(count)) => random_models::run(arguments, count, &forms(&paths(arguments))),
+        (None, None) => Err(Error::Result("neither --corpus nor --random is given".into())),
+    }
+}
+
+/// The paths that are asked for.
+fn paths(arguments: &VtsArguments) -> Vec<Path> {
+    match (arguments.path, arguments.random) {
+        (Some(path), _) => vec![path],
+        (None, None) => vec![Path::Sync, Path::Burst],
+        (None, Some(_)) => vec![Path::Sync, Path::Burst, Path::Async, Path::Fenced],
+    }
+}
+
+/// How a driver executes by these paths; none if they lead to no driver.
+fn forms(paths: &[Path]) -> Vec<Form> {
+    paths.iter().filter_map(|path| form(*path)).collect()
+}
+
+fn run_corpus(arguments: &VtsArguments, corpus: &FilePath) -> Result<(), Error> {
+    let corpus = Corpus::open(corpus).map_err(RunError::from)?;
     let selection = Selection {
         name: arguments.filter.clone(),
         operation: None,
     };
-    let paths = match arguments.path {
-        None => vec![Path::Sync, Path::Burst],
-        Some(path) => vec![path],
-    };
-    let forms: Vec<Form> = paths.iter().filter_map(|path| form(*path)).collect();
+    let paths = paths(arguments);
+    let forms = forms(&paths);
     let watcher = Watcher {
         bar: progress::bar(corpus.files.len() as u64, "conformance"),
         prints: !arguments.json,
@@ -90,7 +110,7 @@ pub(crate) fn run(arguments: &VtsArguments) -> Result<(), Error> {
             skips: remarks.skips,
         },
     )?;
-    verdict(&tally)
+    verdict(tally.total, arguments.require_all)
 }
 
 /// How a driver executes by this path.
@@ -116,12 +136,18 @@ fn print(json: bool, report: &Report<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-fn verdict(tally: &Tally) -> Result<(), Error> {
-    let total = tally.total;
+/// Whether a run is a success; `require_all` takes a skipped case for a failure.
+fn verdict(total: Counts, require_all: bool) -> Result<(), Error> {
     if total.failed > 0 {
         return Err(Error::Result(format!(
             "{} conformance cases failed",
             total.failed
+        )));
+    }
+    if require_all && total.skipped > 0 {
+        return Err(Error::Result(format!(
+            "{} conformance cases were skipped, --require-all wants every one to pass",
+            total.skipped
         )));
     }
     if total.passed + total.skipped == 0 {
@@ -170,5 +196,34 @@ impl Observer for Watcher {
 
     fn file(&self, _: &FilePath) {
         self.bar.inc(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(passed: u32, failed: u32, skipped: u32) -> Counts {
+        Counts {
+            passed,
+            failed,
+            skipped,
+        }
+    }
+
+    #[test]
+    fn skipped_cases_fail_a_run_that_requires_all() {
+        assert!(verdict(counts(3, 0, 1), false).is_ok());
+        let error = verdict(counts(3, 0, 1), true).unwrap_err().to_string();
+        assert!(error.contains("1 conformance cases were skipped"), "{error}");
+        assert!(verdict(counts(3, 0, 0), true).is_ok());
+    }
+
+    #[test]
+    fn failed_case_or_no_case_fails_every_run() {
+        for require_all in [false, true] {
+            assert!(verdict(counts(3, 1, 0), require_all).is_err());
+            assert!(verdict(counts(0, 0, 0), require_all).is_err());
+        }
     }
 }

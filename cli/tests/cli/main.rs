@@ -4,4 +4,5 @@ mod bad_input;
 mod common;
 mod drivers;
 mod models;
+mod random_models;
 mod run;

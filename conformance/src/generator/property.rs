@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use nnhal::hal::{MeasureTiming, Model, OperandType};
+use nnhal::hal::{MeasureTiming, Model, OperandType, OutputShape};
 
 use super::choices::{Choices, shrink};
 use super::{Generated, Recipe};
@@ -127,24 +127,123 @@ fn execute<I: Implementation>(
         .map_err(|breakdown| format!("{form} execution: {breakdown}"))
 }
 
-/// What is compared between executions: the outcome and, if it is good, the bytes of the outputs.
-fn result_of(answer: ExecutionAnswer) -> Result<Vec<u8>, String> {
+/// What is compared between executions: the outcome and, if it is good, the outputs.
+fn result_of(answer: ExecutionAnswer, generated: &Generated) -> Result<Vec<Computed>, String> {
     match answer.result.outcome {
-        Ok(()) => Ok(answer.outputs),
+        Ok(()) => Ok(computed(generated, &answer.result.output_shapes, &answer.outputs)),
         Err(failure) => Err(failure.to_string()),
     }
+}
+
+/// One output of an execution.
+#[derive(Clone, Debug, PartialEq)]
+struct Computed {
+    ty: OperandType,
+    dimensions: Vec<u32>,
+    bytes: Vec<u8>,
+}
+
+impl Computed {
+    fn elements(&self) -> Vec<f64> {
+        element::decode(self.ty, &self.bytes)
+    }
+}
+
+/// The outputs in their pool. Their extents are those that were answered or, if none were, as after a fenced
+/// execution, those of the model. What lies behind an output that is smaller than its place is nobody's.
+fn computed(generated: &Generated, shapes: &[OutputShape], pool: &[u8]) -> Vec<Computed> {
+    let main = &generated.model.model.main;
+    let arguments = main.output_indexes.iter().zip(&generated.request.outputs);
+    let outputs = arguments.enumerate().filter_map(|(number, (index, argument))| {
+        let operand = main.operands.get(*index as usize)?;
+        let dimensions = shapes
+            .get(number)
+            .map_or(&operand.dimensions, |shape| &shape.dimensions);
+        let elements: usize = dimensions.iter().map(|extent| *extent as usize).product();
+        let from = argument.location.offset as usize;
+        let length = elements * operand.operand_type.element_size();
+        Some(Computed {
+            ty: operand.operand_type,
+            dimensions: dimensions.clone(),
+            bytes: pool.get(from..from + length).unwrap_or_default().to_vec(),
+        })
+    });
+    outputs.collect()
 }
 
 /// A valid model: what the implementation says it supports is what it prepares, and every way to execute gives the
 /// same bytes, also the second time.
 pub fn one_result_by_every_path<I: Implementation>(implementation: &mut I, generated: &Generated) -> Verdict {
     match check_paths(implementation, generated) {
+        Ok(_) => Verdict::Kept,
+        Err(message) => Verdict::Broken(message),
+    }
+}
+
+/// A valid model: every way to execute on `other`, all of its forms, each twice, gives the bytes that `reference` gives
+/// synchronously, and both support the same operations. Meant for one executor seen from two sides, such as in this
+/// process and behind a driver.
+pub fn same_result_by_every_path<R: Implementation, I: Implementation>(
+    reference: &mut R,
+    other: &mut I,
+    generated: &Generated,
+) -> Verdict {
+    match check_same(reference, other, generated) {
         Ok(()) => Verdict::Kept,
         Err(message) => Verdict::Broken(message),
     }
 }
 
-fn check_paths<I: Implementation>(implementation: &mut I, generated: &Generated) -> Result<(), String> {
+fn check_same<R: Implementation, I: Implementation>(
+    reference: &mut R,
+    other: &mut I,
+    generated: &Generated,
+) -> Result<(), String> {
+    let expected =
+        check_paths(reference, generated).map_err(|message| format!("the reference: {message}"))?;
+    let found = check_paths(other, generated)?;
+    match (expected, found) {
+        (Found::Outputs(expected), Found::Outputs(found)) if expected != found => Err(format!(
+            "differs from the reference: {}",
+            difference(&expected, &found)
+        )),
+        (Found::Unsupported, Found::Unsupported) => Ok(()),
+        (_, Found::Unsupported) => Err("is not supported, although the reference supports it".into()),
+        (Found::Unsupported, _) => Err("is supported, although the reference does not support it".into()),
+        _ => Ok(()),
+    }
+}
+
+/// Where two executions' outputs differ first.
+fn difference(expected: &[Computed], found: &[Computed]) -> String {
+    let outputs = expected.iter().zip(found).enumerate();
+    for (number, (expected, found)) in outputs {
+        if expected.dimensions != found.dimensions {
+            return format!(
+                "output {number} has dimensions {:?}, expected {:?}",
+                found.dimensions, expected.dimensions
+            );
+        }
+        let bytes = expected.bytes.iter().zip(&found.bytes);
+        if let Some((at, (one, other))) = bytes.enumerate().find(|(_, (one, other))| one != other) {
+            return format!("output {number}: byte {at} is {other}, expected {one}");
+        }
+    }
+    format!("{} outputs, expected {}", found.len(), expected.len())
+}
+
+/// What all forms of execution gave alike.
+enum Found {
+    /// Nothing: the implementation says that it does not support the model, and does not prepare it.
+    Unsupported,
+    /// Nothing: no form that it has can execute the model.
+    NotExecutable,
+    /// The outputs.
+    Outputs(Vec<Computed>),
+}
+
+/// Executes in every form, twice.
+fn check_paths<I: Implementation>(implementation: &mut I, generated: &Generated) -> Result<Found, String> {
     let supported = implementation
         .supported_operations(&generated.model)
         .map_err(|breakdown| breakdown.to_string())?
@@ -157,29 +256,30 @@ fn check_paths<I: Implementation>(implementation: &mut I, generated: &Generated)
         .map_err(|breakdown| breakdown.to_string())?;
     let mut prepared = match (prepared, all_supported) {
         (Ok(prepared), true) => prepared,
-        (Err(_), false) => return Ok(()),
+        (Err(_), false) => return Ok(Found::Unsupported),
         (Err(failure), true) => return Err(format!("supported, but not prepared: {failure}")),
         (Ok(_), false) => return Err(format!("prepared, but supported is only {supported:?}")),
     };
     let forms = implementation.forms().to_vec();
-    let mut first: Option<Result<Vec<u8>, String>> = None;
+    let mut first: Option<Vec<Computed>> = None;
     for form in forms.iter().chain(&forms) {
         if *form == Form::Fenced && !is_fully_specified(generated) {
             continue;
         }
-        let found = result_of(execute::<I>(&mut prepared, generated, *form, None)?);
-        if let Err(failure) = &found {
-            return Err(format!("{form} execution of a valid model failed: {failure}"));
-        }
+        let found = result_of(execute::<I>(&mut prepared, generated, *form, None)?, generated)
+            .map_err(|failure| format!("{form} execution of a valid model failed: {failure}"))?;
         match &first {
             Some(first) if *first != found => {
-                return Err(format!("{form} execution gave another result than the first"));
+                return Err(format!(
+                    "{form} execution gave another result than the first: {}",
+                    difference(first, &found)
+                ));
             }
             Some(_) => {}
             None => first = Some(found),
         }
     }
-    Ok(())
+    Ok(first.map_or(Found::NotExecutable, Found::Outputs))
 }
 
 /// A valid model: another implementation's result is close to that of the reference.
@@ -208,17 +308,8 @@ fn compare<R: Implementation, I: Implementation>(
 ) -> Result<(), String> {
     let expected = synchronous_result(reference, generated)?;
     let actual = synchronous_result(other, generated)?;
-    let main = &generated.model.model.main;
-    for (number, (index, argument)) in main
-        .output_indexes
-        .iter()
-        .zip(&generated.request.outputs)
-        .enumerate()
-    {
-        let Some(operand) = main.operands.get(*index as usize) else {
-            continue;
-        };
-        let limit = match operand.operand_type {
+    for (number, (expected, actual)) in expected.iter().zip(&actual).enumerate() {
+        let limit = match expected.ty {
             OperandType::TENSOR_FLOAT32 => Tolerance {
                 absolute: 1e-2,
                 relative: 1e-2,
@@ -233,15 +324,7 @@ fn compare<R: Implementation, I: Implementation>(
             },
             _ => continue,
         };
-        let elements = |bytes: &[u8]| {
-            let from = argument.location.offset as usize;
-            let length = argument.location.length as usize;
-            element::decode(
-                operand.operand_type,
-                bytes.get(from..from + length).unwrap_or_default(),
-            )
-        };
-        let (expected, actual) = (elements(&expected), elements(&actual));
+        let (expected, actual) = (expected.elements(), actual.elements());
         let compared = expected.iter().zip(&actual).enumerate();
         for (at, (expected, actual)) in compared {
             if expected.abs() <= LARGEST_COMPARED && !limit.allows(*actual, *expected) {
@@ -257,12 +340,15 @@ fn compare<R: Implementation, I: Implementation>(
 fn synchronous_result<I: Implementation>(
     implementation: &mut I,
     generated: &Generated,
-) -> Result<Vec<u8>, String> {
+) -> Result<Vec<Computed>, String> {
     let mut prepared = implementation
         .prepare(&generated.model)
         .map_err(|breakdown| breakdown.to_string())?
         .map_err(|failure| format!("a valid model was not prepared: {failure}"))?;
-    result_of(execute::<I>(&mut prepared, generated, Form::Synchronous, None)?)
+    result_of(
+        execute::<I>(&mut prepared, generated, Form::Synchronous, None)?,
+        generated,
+    )
 }
 
 /// Whether every output's size is known before the execution, as fenced executions need.
