@@ -1,6 +1,7 @@
 //! A device: what it is, what it can run, and preparing models on it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,10 +56,23 @@ impl Device {
         self.connection.worker()
     }
 
+    /// A descriptor of that process, if the driver gave one: it becomes readable when the process ends.
+    pub(crate) fn worker_pidfd(&self) -> Option<OwnedFd> {
+        self.connection.link().worker_pidfd()
+    }
+
     /// The process that accepted the connection; it may be gone by now.
     #[must_use]
     pub fn supervisor(&self) -> Process {
         self.connection.supervisor()
+    }
+
+    /// The directory where the driver publishes its devices. Other processes of this user find them there with
+    /// [`DevicesOptions::runtime_dir`](crate::DevicesOptions::runtime_dir); those of a private driver for as long as
+    /// this process keeps it.
+    #[must_use]
+    pub fn runtime_dir(&self) -> &Path {
+        self.connection.socket_path().parent().unwrap_or(Path::new(""))
     }
 
     /// Whether the driver is a private one of this process.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nnhal::hal::{DeviceInfo, OperandType};
-use nnhal::sys::socket::{self, SocketError};
+use nnhal::sys::{pidfd, socket};
 use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::directory;
 
@@ -17,6 +17,9 @@ use crate::{Device, Error, ErrorKind, Result};
 
 /// How long connecting may take: a driver that is busy starting a worker takes milliseconds.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a worker may take to end after its client has closed the connection.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Where and how to look for devices.
 ///
@@ -90,7 +93,8 @@ impl DevicesOptions {
         self
     }
 
-    /// Looks for devices.
+    /// Looks for devices. A directory that is not there yet is no error here, but in what is asked of the devices if
+    /// it was named: drivers may come and go.
     ///
     /// # Errors
     /// [`ErrorKind::Directory`] if a directory is there but cannot be read.
@@ -110,7 +114,10 @@ impl DevicesOptions {
             is_named,
             drivers: Arc::default(),
         };
-        devices.sockets()?;
+        match devices.sockets() {
+            Err(error) if is_missing_directory(&error) => {}
+            result => drop(result?),
+        }
         Ok(devices)
     }
 }
@@ -142,6 +149,15 @@ pub struct Devices {
 struct Socket {
     device: String,
     path: PathBuf,
+}
+
+/// The fastest device so far.
+#[derive(Debug)]
+struct Candidate {
+    path: PathBuf,
+    exec_time: f32,
+    /// `None` once its connection had to make room for another.
+    device: Option<Device>,
 }
 
 impl Devices {
@@ -187,7 +203,10 @@ impl Devices {
         let mut infos = Vec::new();
         for socket in sockets {
             match self.connect(&socket.path, driver.clone()) {
-                Ok(device) => infos.push(Arc::clone(device.info())),
+                Ok(device) => {
+                    infos.push(Arc::clone(device.info()));
+                    release(Some(device));
+                }
                 Err(error) => tracing::warn!(device = socket.device, %error, "device left out"),
             }
         }
@@ -212,35 +231,75 @@ impl Devices {
             if !DeviceInfo::is_valid_name(name) {
                 return Err(self.no_such_device(name, Vec::new()));
             }
-            let driver = self.start(Some(name))?;
+            let driver = match self.started(name) {
+                Some(driver) => driver,
+                None => self.start(Some(name))?,
+            };
             let path = directory::socket_path(driver.runtime_dir(), name);
             return self.connect(&path, Some(driver));
         }
         Err(self.no_such_device(name, live.into_iter().map(|socket| socket.device).collect()))
     }
 
-    /// Opens the device that computes 32-bit floats fastest by its own account, the first by name among equals.
+    /// Opens the device that computes 32-bit floats fastest by its own account, the first by name among equals. A device
+    /// whose driver does not answer properly is passed over, with a warning in the log.
     ///
     /// # Errors
-    /// [`ErrorKind::NoSuchDevice`] if there is none; otherwise as [`Devices::device`].
+    /// [`ErrorKind::NoDevice`] if there is none; [`ErrorKind::Handshake`] if a driver serves as many clients as it may,
+    /// since its device may be the fastest; otherwise as [`Devices::device`].
     pub fn fastest(&self) -> Result<Device> {
         let (sockets, driver) = self.live_sockets()?;
-        let mut best: Option<Device> = None;
+        let mut best: Option<Candidate> = None;
         let mut last_error = None;
         for socket in sockets {
-            match self.connect(&socket.path, driver.clone()) {
-                Ok(device)
-                    if best
-                        .as_ref()
-                        .is_none_or(|best| exec_time(&device) < exec_time(best)) =>
-                {
-                    best = Some(device);
+            let opened = match self.connect(&socket.path, driver.clone()) {
+                // There may be no room beside the connection that this one would have to be better than.
+                Err(error) if error.is_busy() && best.is_some() => {
+                    release(best.as_mut().and_then(|best| best.device.take()));
+                    self.connect(&socket.path, driver.clone())
                 }
-                Ok(_) => {}
-                Err(error) => last_error = Some(error),
+                result => result,
+            };
+            match opened {
+                Ok(device) => {
+                    let exec_time = exec_time(&device);
+                    let beaten = if best.as_ref().is_none_or(|best| exec_time < best.exec_time) {
+                        let winner = Candidate {
+                            path: socket.path,
+                            exec_time,
+                            device: Some(device),
+                        };
+                        best.replace(winner).and_then(|best| best.device)
+                    } else {
+                        Some(device)
+                    };
+                    release(beaten);
+                }
+                Err(error) if error.is_busy() => return Err(error),
+                Err(error) => {
+                    tracing::warn!(device = socket.device, %error, "device passed over");
+                    last_error = Some(error);
+                }
             }
         }
-        best.ok_or_else(|| last_error.unwrap_or_else(|| self.no_such_device("any", Vec::new())))
+        match best {
+            Some(Candidate {
+                device: Some(device), ..
+            }) => Ok(device),
+            Some(best) => self.connect(&best.path, driver),
+            None => match last_error {
+                Some(error) => Err(error),
+                None => Err(self.no_device()?),
+            },
+        }
+    }
+
+    fn no_device(&self) -> Result<Error> {
+        let kind = ErrorKind::NoDevice {
+            searched: self.directories.clone(),
+            stale: self.sockets()?.into_iter().map(|socket| socket.path).collect(),
+        };
+        Ok(kind.into())
     }
 
     fn no_such_device(&self, name: &str, available: Vec<String>) -> Error {
@@ -281,6 +340,17 @@ impl Devices {
         Ok(driver)
     }
 
+    /// The private driver of these handles that has the device already, if one has.
+    fn started(&self, device: &str) -> Option<Arc<PrivateDriver>> {
+        let drivers = self.drivers.lock().unwrap_or_else(PoisonError::into_inner);
+        drivers
+            .iter()
+            .find(|driver| {
+                driver.is_usable() && socket::is_served(&directory::socket_path(driver.runtime_dir(), device))
+            })
+            .cloned()
+    }
+
     /// The sockets of drivers that run, or of a private driver.
     fn live_sockets(&self) -> Result<(Vec<Socket>, Option<Arc<PrivateDriver>>)> {
         let live = self.running_sockets()?;
@@ -295,7 +365,7 @@ impl Devices {
 
     fn running_sockets(&self) -> Result<Vec<Socket>> {
         let mut sockets = self.sockets()?;
-        sockets.retain(|socket| is_served(&socket.path));
+        sockets.retain(|socket| socket::is_served(&socket.path));
         Ok(sockets)
     }
 
@@ -303,7 +373,11 @@ impl Devices {
     fn sockets(&self) -> Result<Vec<Socket>> {
         let mut sockets = Vec::new();
         for directory in &self.directories {
-            collect_sockets(directory, &mut sockets)?;
+            match collect_sockets(directory, &mut sockets) {
+                // The places to look at by default need not be there.
+                Err(error) if !self.is_named && is_missing_directory(&error) => {}
+                result => result?,
+            }
         }
         Ok(sockets)
     }
@@ -318,7 +392,6 @@ fn collect_sockets(directory: &Path, sockets: &mut Vec<Socket>) -> Result<()> {
     };
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(failed(error)),
     };
     for entry in entries {
@@ -338,12 +411,22 @@ fn collect_sockets(directory: &Path, sockets: &mut Vec<Socket>) -> Result<()> {
     Ok(())
 }
 
-/// Whether somebody listens on a socket. Anything but a refusal is for the caller to run into.
-fn is_served(path: &Path) -> bool {
-    // Connecting blocks only while the listener's queue is full, which is an answer too.
-    match socket::Connection::connect(path, Deadline::from_raw(0)) {
-        Ok(_) | Err(SocketError::TimedOut { .. }) => true,
-        Err(error) => !matches!(error.errno(), Some(Errno::ECONNREFUSED | Errno::ENOENT)),
+/// Closes a connection and waits until its worker has ended: then the driver has room for another client.
+fn release(device: Option<Device>) {
+    let worker = device.as_ref().and_then(Device::worker_pidfd);
+    drop(device);
+    if let Some(worker) = worker {
+        let deadline = Deadline::after(MonotonicClock.now(), RELEASE_TIMEOUT);
+        // Whoever wants the room is told if there is none after all.
+        let _ = pidfd::wait_for_end(&worker, deadline);
+    }
+}
+
+/// Whether a directory that was named is not there.
+fn is_missing_directory(error: &Error) -> bool {
+    match error.kind() {
+        ErrorKind::Directory { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+        _ => false,
     }
 }
 
@@ -387,10 +470,50 @@ mod tests {
     }
 
     #[test]
-    fn missing_directory_has_no_devices_and_a_file_is_an_error() {
+    fn stale_socket_is_named_where_any_device_would_do() {
         let directory = tempfile::tempdir().unwrap();
-        let devices = Devices::open_in(directory.path().join("none")).unwrap();
-        assert!(devices.names().unwrap().is_empty());
+        let devices = Devices::open_in(directory.path()).unwrap();
+        let error = devices.fastest().unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::NoDevice { .. }), "{error}");
+        assert!(error.to_string().contains("no driver publishes any"), "{error}");
+        let path = directory.path().join("a-stale.sock");
+        drop(Listener::bind(&path).unwrap());
+        let text = devices.fastest().unwrap_err().to_string();
+        assert!(text.contains(&path.display().to_string()), "{text}");
+        assert!(text.contains("nobody listens"), "{text}");
+    }
+
+    #[test]
+    fn looking_for_devices_connects_to_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let listener = Listener::bind(&directory.path().join("a-live.sock")).unwrap();
+        let devices = Devices::open_in(directory.path()).unwrap();
+        assert_eq!(devices.names().unwrap(), ["a-live"]);
+        devices.device("a-missing").unwrap_err();
+        let waiting = nnhal::sys::poll::one(
+            &listener,
+            nix::poll::PollFlags::POLLIN,
+            Deadline::after(MonotonicClock.now(), Duration::from_millis(1)),
+        );
+        assert!(waiting.unwrap().is_empty());
+    }
+
+    #[test]
+    fn missing_directory_that_was_named_and_a_file_are_errors() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("none");
+        let devices = Devices::open_in(&missing).unwrap();
+        for error in [
+            devices.names().unwrap_err(),
+            devices.fastest().unwrap_err(),
+            devices.device("a-b").unwrap_err(),
+        ] {
+            assert!(is_missing_directory(&error), "{error}");
+            assert!(
+                error.to_string().contains(&missing.display().to_string()),
+                "{error}"
+            );
+        }
         let file = directory.path().join("file");
         std::fs::write(&file, "").unwrap();
         assert!(matches!(

@@ -8,7 +8,7 @@ use nnhal::hal::{ErrorStatus, OutputShape};
 use nnhal::shm::ShmError;
 use nnhal::sys::SysError;
 use nnhal::sys::socket::SocketError;
-use nnhal::wire::handshake::HandshakeError;
+use nnhal::wire::handshake::{HandshakeError, Refusal};
 use nnhal::wire::{CauseOfDeath, ChannelError, Failure};
 
 /// Anything that can go wrong. Its text says what was wrong, where, and what would be right; [`Error::kind`] has the
@@ -72,6 +72,14 @@ pub enum ErrorKind {
         searched: Vec<PathBuf>,
         /// The devices that are there.
         available: Vec<String>,
+    },
+    /// No driver publishes any device.
+    #[error("there is no device{}{}", within(.searched), left_behind(.stale))]
+    NoDevice {
+        /// The runtime directories that were looked at.
+        searched: Vec<PathBuf>,
+        /// Sockets that drivers which have been killed left behind.
+        stale: Vec<PathBuf>,
     },
     /// A driver's socket could not be connected to.
     #[error("failed to reach the driver at {}: {}", .path.display(), connect_advice(.source))]
@@ -204,6 +212,7 @@ impl Error {
             ErrorKind::TimedOut { .. } => ErrorStatus::MissedDeadlineTransient,
             ErrorKind::NoDriver { .. }
             | ErrorKind::NoSuchDevice { .. }
+            | ErrorKind::NoDevice { .. }
             | ErrorKind::Connect { .. }
             | ErrorKind::Handshake { .. }
             | ErrorKind::Directory { .. }
@@ -280,9 +289,10 @@ impl Error {
             ErrorKind::Connect { source, .. } if matches!(**source, SocketError::TimedOut { .. }) => {
                 Remedy::Retry
             }
-            ErrorKind::Directory { .. } | ErrorKind::NoDriver { .. } | ErrorKind::NoSuchDevice { .. } => {
-                Remedy::GiveUp
-            }
+            ErrorKind::Directory { .. }
+            | ErrorKind::NoDriver { .. }
+            | ErrorKind::NoSuchDevice { .. }
+            | ErrorKind::NoDevice { .. } => Remedy::GiveUp,
             _ => match self.status() {
                 ErrorStatus::MissedDeadlineTransient
                 | ErrorStatus::ResourceExhaustedTransient
@@ -290,6 +300,31 @@ impl Error {
                 _ => Remedy::GiveUp,
             },
         }
+    }
+
+    /// The same error as that of another call, for calls that are made to find out what became of one.
+    pub(crate) fn about(mut self, name: &'static str) -> Error {
+        match self.kind.as_mut() {
+            ErrorKind::Status { call, .. }
+            | ErrorKind::DeadObject { call, .. }
+            | ErrorKind::TimedOut { call, .. } => *call = name,
+            _ => {}
+        }
+        self
+    }
+
+    /// Whether the driver serves as many clients as it may just now.
+    pub(crate) fn is_busy(&self) -> bool {
+        let ErrorKind::Handshake { source, .. } = self.kind() else {
+            return false;
+        };
+        matches!(
+            **source,
+            HandshakeError::Refused {
+                refusal: Refusal::Busy,
+                ..
+            }
+        )
     }
 
     pub(crate) fn argument(message: impl Into<String>) -> Error {
@@ -392,6 +427,20 @@ fn within(paths: &[PathBuf]) -> String {
         String::new()
     } else {
         format!(" in {}", paths.join(" or "))
+    }
+}
+
+fn left_behind(stale: &[PathBuf]) -> String {
+    let paths: Vec<_> = stale.iter().map(|path| path.display().to_string()).collect();
+    match &paths[..] {
+        [] => ": no driver publishes any there; start one".to_owned(),
+        [path] => {
+            format!(": a driver that was killed left {path} behind, on which nobody listens; start one")
+        }
+        _ => format!(
+            ": drivers that were killed left {} behind, on which nobody listens; start one",
+            paths.join(", ")
+        ),
     }
 }
 

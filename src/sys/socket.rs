@@ -172,6 +172,26 @@ impl AsFd for Listener {
     }
 }
 
+/// Whether somebody listens on the socket at `path`, found out without a connection that whoever listens would have to
+/// answer: the kernel tells a datagram socket that the one at `path` is of another type only while that one is open.
+/// Anything but the certainty that nobody listens is `true`, for who connects to run into.
+#[must_use]
+pub fn is_served(path: &Path) -> bool {
+    let Ok((address, _directory)) = address(path) else {
+        return true;
+    };
+    let Ok(probe) = socket(
+        AddressFamily::Unix,
+        SockType::Datagram,
+        SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK,
+        None,
+    ) else {
+        return true;
+    };
+    let answer = connect(probe.as_raw_fd(), &address);
+    !matches!(answer, Err(Errno::ECONNREFUSED | Errno::ENOENT))
+}
+
 /// One end of a connection.
 #[derive(Debug)]
 pub struct Connection {

@@ -339,6 +339,46 @@ fn objects_of_different_connections_do_not_mix() {
 }
 
 #[test]
+fn client_that_is_turned_away_is_told_why() {
+    let daemon = TestDaemon::start(EXE, &DaemonOptions::with_settings("[clients]\nmax = 2\n"));
+    let _held = [open(&daemon, REFERENCE), open(&daemon, FAST)];
+    let devices = Devices::open_in(daemon.runtime_dir()).unwrap();
+    for _ in 0..20 {
+        for error in [devices.device(FAST).unwrap_err(), devices.fastest().unwrap_err()] {
+            assert!(matches!(error.kind(), ErrorKind::Handshake { .. }), "{error}");
+            assert!(error.to_string().contains("serves 2 clients"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn looking_for_devices_needs_room_for_one_client_only() {
+    let options = DaemonOptions {
+        log: Some("info".to_owned()),
+        ..DaemonOptions::with_settings("[clients]\nmax = 1\n")
+    };
+    let daemon = TestDaemon::start(EXE, &options);
+    let devices = Devices::open_in(daemon.runtime_dir()).unwrap();
+    assert_eq!(devices.names().unwrap(), [FAST, REFERENCE]);
+    devices.device("acme-npu").unwrap_err();
+    assert!(!daemon.log().contains("turned away"));
+    for _ in 0..5 {
+        let infos = devices.list().unwrap();
+        assert!(
+            infos.iter().map(|info| &*info.name).eq([FAST, REFERENCE]),
+            "{infos:?}"
+        );
+        let fastest = devices.fastest().unwrap();
+        assert_eq!(fastest.name(), FAST);
+        let worker = fastest.worker().pid;
+        drop(fastest);
+        wait_until("the worker has been reaped", || {
+            !children_of(daemon.pid()).contains(&worker)
+        });
+    }
+}
+
+#[test]
 fn private_driver_is_started_and_leaves_nothing_behind() {
     let devices = DevicesOptions::new()
         .private()

@@ -116,6 +116,13 @@ fn unusable_runtime_directory_is_named() {
     let here = Surroundings::new();
     let file = here.file("file", b"");
     run_in(&here, &file, &["devices"]).fails_saying(&["failed to look for drivers", "file"]);
+    let missing = here.path().join("missing");
+    for command in [
+        &["devices"][..],
+        &["run", digits("digits_int8.tflite").to_str().unwrap()],
+    ] {
+        run_in(&here, &missing, command).fails_saying(&["failed to look for drivers", "missing"]);
+    }
     let below = file.join("below");
     let outcome = here.run(arguments(&[&"driver", &"--runtime-dir", &below]));
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
@@ -136,7 +143,9 @@ fn socket_left_behind_is_no_device_and_in_nobodys_way() {
     assert_eq!(devices.as_array().unwrap().len(), 0, "{devices}");
     let model = digits("digits_int8.tflite");
     let run = ["run", model.to_str().unwrap(), "--device", "nnhal-reference"];
-    run_in(&here, &runtime_dir, &run).fails_saying(&["nnhal-reference.sock", "nobody listens"]);
+    for run in [&run[..], &run[..2]] {
+        run_in(&here, &runtime_dir, run).fails_saying(&["nnhal-reference.sock", "nobody listens"]);
+    }
     let driver = Driver::start(&here, &runtime_dir);
     run_in(&here, &runtime_dir, &run).succeeds();
     assert_eq!(driver.end(), Some(0));

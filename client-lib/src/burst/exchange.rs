@@ -217,7 +217,7 @@ impl Exchange {
         let answer = link.call(Call::GetStatus, &[], call_deadline());
         match (link.ended_with(), answer) {
             (Some(_), _) => link.ended_error(CALL),
-            (None, Err(error)) => error,
+            (None, Err(error)) => error.about(CALL),
             (None, Ok(_)) => link.misplaced(CALL, &"the end of the burst"),
         }
     }

@@ -14,6 +14,7 @@ pub(crate) mod tests;
 mod watcher;
 
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -37,6 +38,7 @@ use crate::{Error, ErrorKind, Process, Result};
 pub(crate) struct Connection {
     link: Arc<Link>,
     watcher: Option<JoinHandle<()>>,
+    socket_path: PathBuf,
     /// After the link, so that the connection is closed before the driver is told to end.
     driver: Option<Arc<PrivateDriver>>,
 }
@@ -86,6 +88,11 @@ impl Connection {
         self.link.supervisor
     }
 
+    /// Where the driver publishes the device.
+    pub(crate) fn socket_path(&self) -> &Path {
+        &self.socket_path
+    }
+
     /// The private driver that serves it, if one does.
     pub(crate) fn driver(&self) -> Option<&Arc<PrivateDriver>> {
         self.driver.as_ref()
@@ -118,6 +125,11 @@ impl Link {
     /// The worker that answers.
     pub(crate) fn worker(&self) -> Process {
         self.worker
+    }
+
+    /// A descriptor that becomes readable when the worker ends, if there is one.
+    pub(crate) fn worker_pidfd(&self) -> Option<OwnedFd> {
+        self.pidfd.as_ref()?.try_clone().ok()
     }
 
     /// Refuses use by another process than the one that made the connection.

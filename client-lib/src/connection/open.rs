@@ -76,6 +76,7 @@ impl Connection {
         Ok(Arc::new(Connection {
             link,
             watcher: Some(watcher),
+            socket_path: path.to_owned(),
             driver,
         }))
     }
@@ -117,9 +118,11 @@ fn greet(socket: &socket::Connection, path: &Path, deadline: Deadline) -> Result
             source: Arc::new(source),
         })
     };
-    socket
-        .send(&handshake::hello(VERSIONS), &[], deadline)
-        .map_err(failed)?;
+    match socket.send(&handshake::hello(VERSIONS), &[], deadline) {
+        // Whoever is turned away is told why at once, and the socket closes before it is asked.
+        Ok(()) | Err(SocketError::Closed) => {}
+        Err(error) => return Err(failed(error)),
+    }
     let mut inbox = Inbox::new();
     let (bytes, mut fds) = inbox.receive_bytes(socket, deadline).map_err(failed)?;
     let (_version, welcome) = handshake::read_answer(bytes, VERSIONS).map_err(refused)?;

@@ -649,7 +649,13 @@ impl Supervisor {
                 return;
             }
         };
-        if let Err(refused) = self.admission.admit(&peer, &self.options.settings.clients) {
+        let mut admitted = self.admission.admit(&peer, &self.options.settings.clients);
+        if admitted.is_err() {
+            // The client may know of the end of a worker that has not been heard of here.
+            self.reap();
+            admitted = self.admission.admit(&peer, &self.options.settings.clients);
+        }
+        if let Err(refused) = admitted {
             tracing::info!(
                 uid = peer.uid,
                 pid = peer.pid,
