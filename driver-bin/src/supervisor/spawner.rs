@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ipc_channel::ipc::{IpcOneShotServer, IpcReceiver, IpcSender};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use nnhal::sys::socket::Connection;
 use nnhal::sys::{eventfd, pidfd};
 use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
@@ -121,6 +121,7 @@ pub(super) struct Spawner {
 impl Spawner {
     /// Fills orders until there can be no more.
     pub(super) fn run(self) {
+        keep_signals_from_workers();
         while let Ok(config) = self.orders.recv() {
             let outcome = self.start(config);
             *self.starting.lock() = None;
@@ -225,6 +226,20 @@ impl Spawner {
                 black_box,
             },
         ))
+    }
+}
+
+/// Blocks, on this thread and in all processes that it starts, the signals by which a driver is told to end or to read
+/// its settings again. Terminals and service managers send them to all processes of a driver; what they mean is for the
+/// supervisor to say, or work would be torn off that is to be finished. A mask holds from the first instruction on,
+/// which no handler of the worker's own would; SIGKILL is not affected.
+fn keep_signals_from_workers() {
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        signals.add(signal);
+    }
+    if let Err(errno) = signals.thread_block() {
+        tracing::warn!(%errno, "signals to all processes of the driver will reach workers");
     }
 }
 

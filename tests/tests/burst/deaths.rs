@@ -12,8 +12,12 @@ use nnhal_tests::{DaemonOptions, TestDaemon, is_alive, wait_until};
 
 use crate::common::{EMPTY, EXE, REFERENCE, add, open, prepare, start};
 
+fn send(signal: Signal, pid: u32) {
+    kill(Pid::from_raw(pid.cast_signed()), signal).unwrap();
+}
+
 fn kill_process(pid: u32) {
-    kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
+    send(Signal::SIGKILL, pid);
 }
 
 fn expect_death(error: &Error, worker: u32) {
@@ -186,4 +190,50 @@ fn killed_supervisor_disturbs_no_burst_and_leaves_no_process() {
     wait_until("the workers end with their clients", || {
         workers.iter().all(|worker| !is_alive(*worker))
     });
+}
+
+#[test]
+fn signals_to_all_processes_of_the_driver_tear_no_work_off() {
+    let mut daemon = start();
+    let device = open(&daemon, REFERENCE);
+    let mut burst = prepare(&device, 1).burst(&BurstOptions::new()).unwrap();
+    let rounds = AtomicU64::new(0);
+    let error = std::thread::scope(|scope| {
+        let executing = scope.spawn(|| {
+            let mut value = 0.0;
+            loop {
+                match add(&mut burst, value) {
+                    Ok(sum) => assert_eq!(sum, value + 1.0),
+                    Err(error) => return error,
+                }
+                value += 1.0;
+                rounds.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let go_on = || {
+            let target = rounds.load(Ordering::Relaxed) + 200;
+            wait_until("the burst goes on", || {
+                rounds.load(Ordering::Relaxed) > target || executing.is_finished()
+            });
+        };
+        go_on();
+        for signal in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM] {
+            daemon
+                .workers()
+                .into_iter()
+                .for_each(|worker| send(signal, worker));
+            go_on();
+            assert!(!executing.is_finished(), "{signal} ended the burst");
+        }
+        daemon.signal(Signal::SIGTERM);
+        executing.join().unwrap()
+    });
+    assert!(daemon.wait().success());
+    // Whether the worker or its end answers the request that comes too late is a matter of moments.
+    let text = error.to_string();
+    assert!(
+        text.contains("burst execution") && text.contains("the driver is ending"),
+        "{text}"
+    );
+    assert!(!text.contains("killed"), "{text}");
 }
