@@ -44,6 +44,7 @@ mod memory;
 mod model;
 mod model_builder;
 mod prepared_model;
+mod private_directory;
 mod private_driver;
 mod request;
 mod tensor;

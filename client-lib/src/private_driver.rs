@@ -3,11 +3,11 @@
 //! It is started with `--private`: its sockets are in a directory of its own that nobody else can enter, it says
 //! `ready` on its standard output, and it ends, and takes its workers and its directory with it, when its standard
 //! input closes. That happens when the last handle on it is dropped, and also when this process ends in any other way.
+//! If both are killed, whoever starts the next private driver removes the directory.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
@@ -19,8 +19,8 @@ use nix::poll::PollFlags;
 use nnhal::sys::fork::ForkStamp;
 use nnhal::sys::{pidfd, poll};
 use nnhal::time::{Clock, Deadline, MonotonicClock};
-use tempfile::TempDir;
 
+use crate::private_directory::PrivateDirectory;
 use crate::{Error, ErrorKind, Result};
 
 /// Names the driver's executable, if set and not empty.
@@ -111,7 +111,7 @@ pub(crate) struct PrivateDriver {
     device: Option<String>,
     child: Child,
     pidfd: OwnedFd,
-    directory: Option<TempDir>,
+    directory: Option<PrivateDirectory>,
     log: Option<JoinHandle<()>>,
     stamp: ForkStamp,
 }
@@ -142,7 +142,9 @@ impl PrivateDriver {
 
     /// The directory of its sockets.
     pub(crate) fn runtime_dir(&self) -> &Path {
-        self.directory.as_ref().map_or(Path::new(""), TempDir::path)
+        self.directory
+            .as_ref()
+            .map_or(Path::new(""), PrivateDirectory::path)
     }
 
     fn start(command: DriverCommand, device: Option<&str>) -> Result<PrivateDriver> {
@@ -152,10 +154,7 @@ impl PrivateDriver {
                 message,
             })
         };
-        let directory = tempfile::Builder::new()
-            .prefix("nnhal-")
-            .permissions(std::fs::Permissions::from_mode(0o700))
-            .tempdir()
+        let directory = PrivateDirectory::create()
             .map_err(|error| failed(format!("failed to make a directory for its sockets: {error}")))?;
         let mut process = Command::new(&command.executable);
         process
@@ -215,7 +214,7 @@ impl Drop for PrivateDriver {
         if !self.stamp.is_current() {
             // The driver and its directory belong to the process that this one was forked from.
             if let Some(directory) = self.directory.take() {
-                let _ = directory.keep();
+                directory.keep();
             }
             return;
         }

@@ -1,8 +1,11 @@
 //! The client library against the real daemon: every way to execute, and every kind of error.
 
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use nnhal_client::{
     Arguments, BufferDesc, BufferRole, Clock, Deadline, Device, Devices, DevicesOptions, ErrorKind,
     ErrorStatus, ExecuteOptions, Input, Memory, Model, ModelBuilder, MonotonicClock, OperationType, Output,
@@ -391,6 +394,8 @@ fn private_driver_is_started_and_leaves_nothing_behind() {
     assert!(device.is_private());
     let (worker, supervisor) = (device.worker().pid, device.supervisor().pid);
     assert!(children_of(std::process::id()).contains(&supervisor));
+    let directory = runtime_dir_of(supervisor);
+    assert!(directory.is_dir(), "{}", directory.display());
     drop(devices);
     let prepared = prepare(&device, 1);
     drop(device);
@@ -398,6 +403,36 @@ fn private_driver_is_started_and_leaves_nothing_behind() {
     assert!(is_alive(worker) && is_alive(supervisor));
     drop(prepared);
     assert!(!children_of(std::process::id()).contains(&supervisor));
+    wait_until("the worker has ended", || !is_alive(worker));
+    assert!(!directory.exists());
+}
+
+/// Where a private driver was told to publish its sockets.
+fn runtime_dir_of(supervisor: u32) -> PathBuf {
+    let arguments = std::fs::read_to_string(format!("/proc/{supervisor}/cmdline")).unwrap();
+    let mut arguments = arguments.split('\0').skip_while(|text| *text != "--runtime-dir");
+    arguments.nth(1).unwrap().into()
+}
+
+#[test]
+fn private_driver_that_is_killed_leaves_nothing_behind() {
+    let devices = DevicesOptions::new()
+        .private()
+        .driver(EXE, ["--log", "error"])
+        .open()
+        .unwrap();
+    let device = devices.device(REFERENCE).unwrap();
+    let (worker, supervisor) = (device.worker().pid, device.supervisor().pid);
+    let directory = runtime_dir_of(supervisor);
+    kill(Pid::from_raw(supervisor.cast_signed()), Signal::SIGKILL).unwrap();
+    wait_until("the supervisor is dead", || !is_alive(supervisor));
+    expect_runs(&prepare(&device, 1));
+    // Another is started in its place, and does not take the directory of a process that lives.
+    assert_eq!(devices.device(REFERENCE).unwrap().name(), REFERENCE);
+    drop(devices);
+    assert!(directory.is_dir());
+    drop(device);
+    assert!(!directory.exists());
     wait_until("the worker has ended", || !is_alive(worker));
 }
 
