@@ -3,7 +3,7 @@
 //! Every value has a default, so that no file is needed. A key that there is not is an error: a misspelt limit would
 //! otherwise be no limit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -247,7 +247,8 @@ impl Settings {
         if self.devices.is_empty() {
             self.devices.extend(registry.default_names().map(str::to_owned));
         }
-        self.devices.dedup();
+        let mut seen = HashSet::new();
+        self.devices.retain(|name| seen.insert(name.clone()));
         for name in self.devices.iter().chain(self.device.keys()) {
             if registry.get(name).is_none() {
                 let known = registry.names().collect::<Vec<_>>().join(", ");
@@ -339,6 +340,13 @@ mod tests {
         let mut stated = keys(&file);
         stated.remove("device.NAME");
         assert_eq!(stated, keys(&defaults));
+    }
+
+    #[test]
+    fn device_that_is_named_twice_is_served_once() {
+        let settings =
+            read("devices = [\"nnhal-cpu\", \"nnhal-empty\", \"nnhal-cpu\", \"nnhal-empty\"]\n").unwrap();
+        assert_eq!(settings.devices, ["nnhal-cpu", "nnhal-empty"]);
     }
 
     #[test]
