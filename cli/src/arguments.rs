@@ -98,7 +98,7 @@ pub(crate) struct RunArguments {
     /// A .tflite file.
     pub(crate) model: PathBuf,
     /// A .npy file for the next input of the model. One more leading axis than the input has makes a sequence of
-    /// calls. Inputs that are not given are zeros.
+    /// calls. If none is given, all inputs are zeros.
     #[arg(long, value_name = "F.npy")]
     pub(crate) input: Vec<PathBuf>,
     /// A .npy file with what the next output must be. The exit code is 1 if any is further off than the accuracy

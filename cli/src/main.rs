@@ -14,6 +14,7 @@ mod error;
 mod feed;
 mod form;
 mod in_process;
+mod input_file;
 mod latency;
 mod npy;
 mod present;

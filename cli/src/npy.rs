@@ -113,7 +113,7 @@ pub(crate) struct Array {
 impl Array {
     /// Reads a file.
     pub(crate) fn read(path: &Path) -> Result<Array, NpyError> {
-        Array::parse(&std::fs::read(path)?)
+        Array::parse(&crate::input_file::read(path)?)
     }
 
     /// Reads the bytes of a file.

@@ -16,7 +16,7 @@ use crate::error::Error;
 
 /// Imports a .tflite file.
 pub(crate) fn import(path: &Path) -> Result<ImportedModel, Error> {
-    let bytes = std::fs::read(path).map_err(Error::read(path))?;
+    let bytes = crate::input_file::read(path).map_err(Error::read(path))?;
     let model = nnhal_tflite::import(&bytes).map_err(Error::import(path))?;
     for note in &model.notes {
         tracing::info!("{}: {note}", path.display());

@@ -106,7 +106,7 @@ fn read_all(paths: &[PathBuf]) -> Result<Vec<NamedArray>, Error> {
 }
 
 fn read_labels(path: &Path) -> Result<Vec<String>, Error> {
-    let text = std::fs::read_to_string(path).map_err(Error::read(path))?;
+    let text = crate::input_file::read_text(path).map_err(Error::read(path))?;
     Ok(text.lines().map(|line| line.trim().to_owned()).collect())
 }
 

@@ -141,3 +141,15 @@ fn wrong_arguments_are_told_with_the_way_to_help() {
         assert!(outcome.stderr.contains("--help"), "{outcome:?}");
     }
 }
+
+#[test]
+fn file_without_an_end_is_refused() {
+    let here = Surroundings::new();
+    here.run(["run", "/dev/zero"])
+        .fails_saying(&["failed to read /dev/zero", "not a regular file"]);
+    let model = digits("digits_float.tflite");
+    here.run(arguments(&[&"run", &model, &"--input", &"/dev/zero"]))
+        .fails_saying(&["/dev/zero", "not a regular file"]);
+    here.run(arguments(&[&"run", &model, &"--labels", &"/dev/zero"]))
+        .fails_saying(&["failed to read /dev/zero", "not a regular file"]);
+}
