@@ -12,46 +12,27 @@
 #![forbid(unsafe_code)]
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
+use nnhal_bench::bursting_client::{self, Seen, Task};
 use nnhal_bench::conditions::Conditions;
-use nnhal_bench::other_side::{self, Caller, Invocation, Role};
+use nnhal_bench::other_side::{self, Invocation};
 use nnhal_bench::report::duration;
 use nnhal_bench::samples::{jain_index, median};
-use nnhal_bench::{Error, OtherSide, Result, models};
-use nnhal_client::{BurstOptions, DevicesOptions, ExecuteOptions, Input, Output, PrepareOptions};
+use nnhal_bench::{Error, OtherSide, Result};
+use nnhal_client::DevicesOptions;
 use nnhal_driver::{Daemon, DeviceRegistry};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Leads to the driver.
 const DRIVER: &str = "--driver";
 /// Leads to a client.
 const OTHER_SIDE: &str = "--other-side";
-const CLIENT: Role = ("client", execute);
 
 const COUNTS: [u32; 4] = [2, 4, 16, 64];
 const SMALL: u32 = 1;
 const LARGE: u32 = 65_536;
 const SECONDS: u32 = 2;
-
-/// What a client is told to begin with.
-#[derive(Debug, Serialize, Deserialize)]
-struct Task {
-    directory: PathBuf,
-    device: String,
-    values: u32,
-}
-
-/// What a client has seen.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Seen {
-    executions: u64,
-    p50_ns: u64,
-    p99_ns: u64,
-}
 
 /// Clients that executed the same at the same time.
 #[derive(Debug, Serialize)]
@@ -86,7 +67,7 @@ fn main() -> ExitCode {
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();
     let result = match arguments.as_slice() {
-        [first, role] if first == OTHER_SIDE => other_side::answer(role, &[CLIENT]),
+        [first, role] if first == OTHER_SIDE => other_side::answer(role, &[bursting_client::ROLE]),
         _ => measure(&arguments),
     };
     match result {
@@ -112,11 +93,6 @@ fn measure(arguments: &[String]) -> Result<()> {
         .own_driver(executable, [DRIVER])
         .open()?;
     let device = devices.fastest()?;
-    let task = |values| Task {
-        directory: devices.directories().first().cloned().unwrap_or_default(),
-        device: device.name().to_owned(),
-        values,
-    };
     let mut conditions = Conditions::of_this_machine(1);
     conditions.device = device.name().to_owned();
     conditions.scheduling = "normal, not pinned".to_owned();
@@ -146,7 +122,9 @@ fn measure(arguments: &[String]) -> Result<()> {
     .map_err(Error::io("print the table"))?;
     for count in COUNTS {
         for (mix, values) in [("same", [SMALL, SMALL]), ("mixed", [SMALL, LARGE])] {
-            let tasks: Vec<Task> = (0..count).map(|index| task(values[index as usize % 2])).collect();
+            let tasks: Vec<Task> = (0..count)
+                .map(|index| Task::new(&device, values[index as usize % 2]))
+                .collect();
             for group in run(mix, &tasks, seconds)? {
                 writeln!(out, "{group}").map_err(Error::io("print the table"))?;
                 report.groups.push(group);
@@ -182,15 +160,14 @@ fn run(mix: &'static str, tasks: &[Task], seconds: u32) -> Result<Vec<Group>> {
     let invocation = Invocation::new([OTHER_SIDE]);
     let mut clients: Vec<OtherSide> = Vec::new();
     for task in tasks {
-        let setup = serde_json::to_vec(task).map_err(Error::row("task"))?;
-        clients.push(invocation.start(CLIENT.0, &setup, &[])?);
+        clients.push(invocation.start(bursting_client::ROLE.0, &task.to_bytes()?, &[])?);
     }
     for client in &clients {
         client.begin(seconds * 1000)?;
     }
     let mut seen: Vec<Seen> = Vec::new();
     for client in &clients {
-        seen.push(serde_json::from_slice(&client.receive()?).map_err(Error::row("client"))?);
+        seen.push(Seen::from_bytes(&client.receive()?)?);
     }
     let mut groups = Vec::new();
     for values in [SMALL, LARGE] {
@@ -221,37 +198,4 @@ fn group(mix: &'static str, clients: u32, values: u32, seen: Vec<Seen>, seconds:
         worst_p99_ns: p99.iter().copied().fold(0.0, f64::max),
         seen,
     }
-}
-
-/// A client: executes for as many milliseconds as it is told.
-fn execute() -> Result<()> {
-    let (caller, setup) = Caller::setup()?;
-    let task: Task = serde_json::from_slice(&setup.bytes).map_err(Error::row("task"))?;
-    let device = DevicesOptions::new()
-        .runtime_dir(&task.directory)
-        .open()?
-        .device(&task.device)?;
-    let prepared = device.prepare(&models::add(task.values)?, &PrepareOptions::new())?;
-    let mut burst = prepared.burst(&BurstOptions::new())?;
-    let input = vec![1.0_f32; task.values as usize];
-    let mut output = input.clone();
-    let options = ExecuteOptions::new();
-    caller.serve(|millis| {
-        let mut histogram =
-            Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).map_err(Error::row("histogram"))?;
-        let end = Instant::now() + Duration::from_millis(u64::from(millis));
-        let mut last = Instant::now();
-        while last < end {
-            burst.run(&[Input::from(&input)], &mut [Output::from(&mut output)], &options)?;
-            let now = Instant::now();
-            histogram.saturating_record(now.duration_since(last).as_nanos() as u64);
-            last = now;
-        }
-        let seen = Seen {
-            executions: histogram.len(),
-            p50_ns: histogram.value_at_quantile(0.5),
-            p99_ns: histogram.value_at_quantile(0.99),
-        };
-        caller.send(&serde_json::to_vec(&seen).map_err(Error::row("client"))?)
-    })
 }
