@@ -12,6 +12,7 @@ use nnhal::hal::{Operand, OperandType, Operation, OperationType, Shape};
 use nnhal::ops::{OpError, OperandInfo, OperationContext, ShapeIssue};
 
 use crate::buffer::{AlignedBuffer, OutOfMemory, Scratch};
+use crate::executor::{Interrupt, Interrupted};
 
 /// Computes one operation.
 pub type Kernel = fn(&mut KernelContext<'_>) -> Result<(), KernelError>;
@@ -25,6 +26,9 @@ pub enum KernelError {
     /// There is not enough memory.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),
+    /// The execution was stopped from outside while the operation was computed.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
 }
 
 impl From<ShapeIssue> for KernelError {
@@ -410,7 +414,6 @@ fn allowed_size(operand: &Operand, shape: Shape) -> Result<usize, KernelError> {
 }
 
 /// An operation about to be computed.
-#[derive(Debug)]
 pub struct KernelContext<'a> {
     /// What it reads.
     pub inputs: Inputs<'a>,
@@ -420,4 +423,67 @@ pub struct KernelContext<'a> {
     pub scratch: &'a mut Scratch,
     /// Whether float32 may be computed with the range and precision of float16.
     pub relaxed: bool,
+    /// Asked while kernels work whose effort grows faster than their operands.
+    pub interrupt: &'a dyn Interrupt,
+}
+
+impl<'a> KernelContext<'a> {
+    /// For kernels whose effort grows faster than their operands: see [`Pace`].
+    #[must_use]
+    pub fn pace(&self) -> Pace<'a> {
+        Pace::new(self.interrupt)
+    }
+}
+
+impl std::fmt::Debug for KernelContext<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KernelContext")
+            .field("inputs", &self.inputs)
+            .field("outputs", &self.outputs)
+            .field("relaxed", &self.relaxed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How many steps of work a kernel does between two questions whether to go on: well below a millisecond.
+const WORK_BETWEEN_CHECKS: usize = 1 << 15;
+
+/// Asks every so many steps of work whether the execution is to go on, so that deadlines and cancellation work inside
+/// an operation.
+pub struct Pace<'a> {
+    interrupt: &'a dyn Interrupt,
+    left: usize,
+}
+
+impl<'a> Pace<'a> {
+    /// Asks `interrupt`.
+    #[must_use]
+    pub fn new(interrupt: &'a dyn Interrupt) -> Pace<'a> {
+        Pace {
+            interrupt,
+            left: WORK_BETWEEN_CHECKS,
+        }
+    }
+
+    /// Accounts for `steps` of work, each a few operations on numbers, about to be done.
+    ///
+    /// # Errors
+    /// The execution has been interrupted.
+    #[inline]
+    pub fn work(&mut self, steps: usize) -> Result<(), KernelError> {
+        if steps < self.left {
+            self.left -= steps;
+            return Ok(());
+        }
+        self.left = WORK_BETWEEN_CHECKS;
+        Ok(self.interrupt.check()?)
+    }
+}
+
+impl std::fmt::Debug for Pace<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pace")
+            .field("left", &self.left)
+            .finish_non_exhaustive()
+    }
 }

@@ -68,6 +68,12 @@ fn check_projection(context: &dyn OperationContext) -> Result<(), OpError> {
 fn projected(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), ShapeIssue> {
     let projection = projection(context)?;
     let (hash, input) = (context.shape_of_rank(0, 2)?, context.shape(1)?);
+    // Any number of them would cost no memory but be hashed for every bit.
+    if input.dim(0) > 0 && input.dims().contains(&0) {
+        let message =
+            format!("has dimensions {input:?}: items without elements, must have at least one each");
+        return Err(OpError::input(1, message).into());
+    }
     let (functions, bits) = (hash.dim(0), hash.dim(1));
     // The offset of the last function and its bits must fit 32 bits together.
     let offset_bits = match projection {

@@ -19,8 +19,9 @@ use nnhal::hal::{ErrorStatus, OperationType, SubgraphIndex};
 
 use crate::kernel::KernelError;
 
-/// Asked before every operation whether to go on. An implementation may also block here: an execution suspended for
-/// another of higher priority keeps its state.
+/// Asked before every operation whether to go on, and now and then inside operations whose effort grows faster than
+/// their operands. An implementation may also block here: an execution suspended for another of higher priority keeps
+/// its state.
 pub trait Interrupt {
     /// Whether to stop now.
     fn check(&self) -> Result<(), Interrupted>;
@@ -50,7 +51,7 @@ impl Interrupt for NeverInterrupted {
 /// How to run.
 #[derive(Clone, Copy)]
 pub struct RunOptions<'a> {
-    /// Asked before every operation.
+    /// Asked before every operation and inside some.
     pub interrupt: &'a dyn Interrupt,
     /// How long each WHILE may take, from before its first condition.
     pub loop_timeout: Duration,

@@ -88,7 +88,8 @@ impl ProgramError {
     #[must_use]
     pub fn status(&self) -> ErrorStatus {
         match self {
-            ProgramError::Unsupported { .. } => ErrorStatus::InvalidArgument,
+            // A valid model that this device does not take: no argument is wrong.
+            ProgramError::Unsupported { .. } => ErrorStatus::GeneralFailure,
             ProgramError::OutOfMemory(_) => ErrorStatus::ResourceExhaustedPersistent,
         }
     }
@@ -216,5 +217,23 @@ fn release_after_last_reader(graph: &Subgraph, steps: &mut [Step]) {
                 step.releases.push(operand);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::{ErrorStatus, OperationType, SubgraphIndex};
+
+    use super::ProgramError;
+
+    #[test]
+    fn an_unsupported_operation_is_no_invalid_argument() {
+        let error = ProgramError::Unsupported {
+            graph: SubgraphIndex::Main,
+            index: 0,
+            operation: OperationType::OEM_OPERATION,
+            reason: "it is vendor-specific".to_owned(),
+        };
+        assert_eq!(error.status(), ErrorStatus::GeneralFailure);
     }
 }

@@ -228,11 +228,14 @@ impl<'a> Runner<'a> {
         let (subgraph, graph) = self.subgraph(at);
         for (index, (operation, step)) in subgraph.operations.iter().zip(&graph.steps).enumerate() {
             self.options.interrupt.check()?;
-            let failed = |error| ExecutionError::Operation {
-                graph: at,
-                index,
-                operation: operation.operation_type,
-                error,
+            let failed = |error| match error {
+                KernelError::Interrupted(interrupted) => ExecutionError::Interrupted(interrupted),
+                error => ExecutionError::Operation {
+                    graph: at,
+                    index,
+                    operation: operation.operation_type,
+                    error,
+                },
             };
             match &step.work {
                 Work::Compute { kernel, shape } => {
@@ -335,6 +338,7 @@ impl<'a> Runner<'a> {
             },
             scratch: &mut self.memory.scratch,
             relaxed: self.program.model.model().relax_computation_float32_to_float16,
+            interrupt: self.options.interrupt,
         };
         kernel(&mut context)?;
         match context.outputs.values.iter().position(|value| !value.present) {

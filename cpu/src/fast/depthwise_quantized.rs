@@ -19,7 +19,26 @@ use crate::kernels::fixed_point::Multiplier;
 const OUTPUTS: usize = 2;
 
 /// Most pairs of taps of a filter that is computed here.
-pub(super) const MAX_PAIRS: usize = 64;
+const MAX_PAIRS: usize = 64;
+
+/// Padded images are at most so many times as large as the image, or [`SMALL_IMAGE`].
+const MAX_PADDING: usize = 8;
+
+/// Elements of a padded image that are no burden whatever the image: 2 MiB.
+const SMALL_IMAGE: usize = 1 << 20;
+
+/// Whether windows of this kind are computed here: those with few taps that are not so far apart that most of the
+/// padded image would be padding.
+pub(super) fn serves(patches: &Patches) -> bool {
+    let taps = u64::from(patches.vertical.filter) * u64::from(patches.horizontal.filter);
+    let image = [patches.input.height, patches.input.width, patches.input.channels]
+        .into_iter()
+        .fold(1, |product: usize, extent| {
+            product.saturating_mul(extent as usize)
+        });
+    let most = image.saturating_mul(MAX_PADDING).max(SMALL_IMAGE);
+    taps <= 2 * MAX_PAIRS as u64 && Padded::of(patches).len().is_some_and(|length| length <= most)
+}
 
 /// Filters, biases and multipliers, channels padded to whole groups.
 #[derive(Debug)]
@@ -84,7 +103,7 @@ impl PackedDepthwise {
         scratch: &mut Scratch,
     ) -> Result<(), OutOfMemory> {
         let padded = Padded::of(patches);
-        let [image] = scratch.carve::<i16, 1>([padded.len()])?;
+        let [image] = scratch.carve::<i16, 1>([padded.len().unwrap_or(usize::MAX)])?;
         let size =
             |extents: &Extents| extents.height as usize * extents.width as usize * extents.channels as usize;
         let output: &mut [u8] = bytemuck::cast_slice_mut(output);
@@ -134,8 +153,9 @@ impl Padded {
         }
     }
 
-    fn len(&self) -> usize {
-        self.height * self.width * self.channels
+    /// How many elements there are; `None` for more than can be counted.
+    fn len(&self) -> Option<usize> {
+        self.height.checked_mul(self.width)?.checked_mul(self.channels)
     }
 }
 

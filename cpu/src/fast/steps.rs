@@ -226,10 +226,7 @@ impl Weights {
             Weights::MatrixF32(weights) => weights.depth() == patches.depth(),
             Weights::MatrixQ8(weights) => weights.pairs() == patches.depth().div_ceil(2),
             Weights::DepthwiseF32(_) => one_to_one,
-            Weights::DepthwiseQ8(_) => {
-                let taps = patches.vertical.filter as usize * patches.horizontal.filter as usize;
-                one_to_one && taps <= 2 * depthwise_quantized::MAX_PAIRS
-            }
+            Weights::DepthwiseQ8(_) => one_to_one && depthwise_quantized::serves(patches),
         }
     }
 }
@@ -245,6 +242,10 @@ struct Layer {
 
 impl PlannedStep for Layer {
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+        // Extents of what has no elements need not fit any memory.
+        if context.outputs.tensor(0)?.bytes.is_empty() {
+            return (self.fallback)(context);
+        }
         if self.kind == Kind::FullyConnected {
             return self.run_fully_connected(context);
         }

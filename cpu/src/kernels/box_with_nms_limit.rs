@@ -9,7 +9,7 @@ use nnhal::ops::box_with_nms_limit::{Limits, Suppression, limits};
 use nnhal::ops::shapes::shape_of;
 
 use super::boxes::{BOX_LENGTH, Corners, check_finite, narrow, select, widen};
-use crate::kernel::{Kernel, KernelContext, KernelError};
+use crate::kernel::{Kernel, KernelContext, KernelError, Pace};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] =
     &[(OperationType::BOX_WITH_NMS_LIMIT, box_with_nms_limit)];
@@ -22,6 +22,7 @@ fn box_with_nms_limit(context: &mut KernelContext<'_>) -> Result<(), KernelError
         let message = format!("(batchSplit) gives image {} for box {at}", batch_split[at]);
         return Err(OpError::input(2, message).into());
     }
+    let mut pace = context.pace();
     let [scores, boxes, selected] = context
         .scratch
         .carve::<u32, 3>([cells, cells * BOX_LENGTH, cells])?;
@@ -36,7 +37,7 @@ fn box_with_nms_limit(context: &mut KernelContext<'_>) -> Result<(), KernelError
     for image in batch_split.chunk_by(|left, right| left == right) {
         let rows = first..first + image.len();
         first = rows.end;
-        count += detect(&limits, rows, scores, boxes, &mut selected[count..]);
+        count += detect(&limits, rows, (scores, boxes), &mut selected[count..], &mut pace)?;
     }
     let selected = &selected[..count];
     let rows = u32::try_from(count).unwrap_or(u32::MAX);
@@ -67,10 +68,10 @@ fn box_with_nms_limit(context: &mut KernelContext<'_>) -> Result<(), KernelError
 fn detect(
     limits: &Limits,
     rows: std::ops::Range<usize>,
-    scores: &mut [f32],
-    boxes: &[Corners],
+    (scores, boxes): (&mut [f32], &[Corners]),
     selected: &mut [u32],
-) -> usize {
+    pace: &mut Pace<'_>,
+) -> Result<usize, KernelError> {
     let classes = limits.classes as usize;
     let most = limits.detections.map_or(usize::MAX, |most| most as usize);
     let mut count = 0;
@@ -83,11 +84,11 @@ fn detect(
             }
         }
         let candidates = &mut selected[count..count + candidates];
-        count += select(candidates, scores, most, |candidate, score, winner| {
+        count += select(candidates, scores, most, pace, |candidate, score, winner| {
             let overlap = boxes[candidate as usize].overlap(&boxes[winner as usize]);
             let score = score * factor(limits.suppression, overlap);
             (score >= limits.suppressed_threshold).then_some(score)
-        });
+        })?;
     }
     let selected = &mut selected[..count];
     let by_score = |left: &u32, right: &u32| scores[*right as usize].total_cmp(&scores[*left as usize]);
@@ -100,7 +101,7 @@ fn detect(
             .then_with(|| by_score(left, right))
             .then(left.cmp(right))
     });
-    count
+    Ok(count)
 }
 
 /// What the score of a box is multiplied by that overlaps this much with one that is selected.
@@ -115,9 +116,12 @@ fn factor(suppression: Suppression, overlap: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use nnhal::hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::{Computed, OneOperation};
+    use crate::{Interrupt, Interrupted, KernelSet, RunOptions};
 
     const BOXES: [f32; 24] = [
         0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 4.0, 4.0, // background, class 1
@@ -190,5 +194,47 @@ mod tests {
         }
         assert!(detect(SCORES, BOXES, [0; 3], (-1, 0), [f32::NAN, 1.0]).is_err());
         assert!(detect(SCORES, BOXES, [0; 3], (-1, 2), [0.5, 0.0]).is_err());
+    }
+
+    /// A deadline that passes after so many questions.
+    struct Questions(Cell<u32>);
+
+    impl Interrupt for Questions {
+        fn check(&self) -> Result<(), Interrupted> {
+            match self.0.get() {
+                0 => Err(Interrupted::DeadlineMissed),
+                left => {
+                    self.0.set(left - 1);
+                    Ok(())
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn selection_among_many_boxes_ends_by_the_deadline() {
+        let count = 60_000_u32;
+        let boxes: Vec<f32> = (0..count)
+            .map(|at| [at as f32 * 2.0, 0.0, at as f32 * 2.0 + 1.0, 1.0])
+            .flat_map(|one| [one, one].concat())
+            .collect();
+        let operation = OneOperation::new(OperationType::BOX_WITH_NMS_LIMIT)
+            .tensor(T::TENSOR_FLOAT32, &[count, 2], &vec![0.5_f32; count as usize * 2])
+            .tensor(T::TENSOR_FLOAT32, &[count, 8], &boxes)
+            .tensor(T::TENSOR_INT32, &[count], &vec![0_i32; count as usize]);
+        let operation = operation.f32(0.1).i32(-1).i32(0).f32(0.5).f32(1.0).f32(0.2);
+        let questions = Questions(Cell::new(3));
+        let options = RunOptions {
+            interrupt: &questions,
+            ..RunOptions::default()
+        };
+        let error = operation
+            .output(T::TENSOR_FLOAT32, &[0])
+            .output(T::TENSOR_FLOAT32, &[0, 4])
+            .output(T::TENSOR_INT32, &[0])
+            .output(T::TENSOR_INT32, &[0])
+            .run_by(KernelSet::Reference, &options)
+            .unwrap_err();
+        assert_eq!(error, Interrupted::DeadlineMissed.to_string());
     }
 }

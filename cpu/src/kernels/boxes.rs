@@ -5,7 +5,7 @@ use half::f16;
 use nnhal::hal::OperandType;
 use nnhal::ops::OpError;
 
-use crate::kernel::{KernelError, Tensor, TensorMut};
+use crate::kernel::{KernelError, Pace, Tensor, TensorMut};
 
 /// Numbers that make a box.
 pub(super) const BOX_LENGTH: usize = nnhal::ops::boxes::BOX_LENGTH as usize;
@@ -176,14 +176,19 @@ impl Corners {
 /// or `None` to drop it. The chosen stand at the front of `candidates` afterwards; gives their number.
 ///
 /// Of equal scores the one that stands first is chosen. Dropped candidates change places with the last one left.
+///
+/// # Errors
+/// The execution was interrupted: the effort is the number of candidates times that of the chosen.
 pub(super) fn select(
     candidates: &mut [u32],
     scores: &mut [f32],
     most: usize,
+    pace: &mut Pace<'_>,
     mut rescore: impl FnMut(u32, f32, u32) -> Option<f32>,
-) -> usize {
+) -> Result<usize, KernelError> {
     let (mut chosen, mut left) = (0, candidates.len());
     while chosen < left && chosen < most {
+        pace.work(left - chosen)?;
         let mut best = chosen;
         for at in chosen + 1..left {
             if scores[candidates[at] as usize] > scores[candidates[best] as usize] {
@@ -208,12 +213,22 @@ pub(super) fn select(
             }
         }
     }
-    chosen
+    Ok(chosen)
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Corners, select};
+    use crate::executor::{Interrupt, Interrupted, NeverInterrupted};
+    use crate::kernel::{KernelError, Pace};
+
+    struct Cancelled;
+
+    impl Interrupt for Cancelled {
+        fn check(&self) -> Result<(), Interrupted> {
+            Err(Interrupted::Cancelled)
+        }
+    }
 
     fn corners(numbers: [f32; 4]) -> Corners {
         Corners::new(numbers)
@@ -244,10 +259,27 @@ mod tests {
         let mut scores = [0.5, 0.9, 0.8, 0.7];
         // Neighbours suppress one another.
         let drop = |candidate: u32, score, winner: u32| (candidate.abs_diff(winner) > 1).then_some(score);
-        assert_eq!(select(&mut candidates, &mut scores, usize::MAX, drop), 2);
+        let mut pace = Pace::new(&NeverInterrupted);
+        let mut count = |candidates: &mut [u32], scores: &mut [f32], most| {
+            select(candidates, scores, most, &mut pace, drop).unwrap()
+        };
+        assert_eq!(count(&mut candidates, &mut scores, usize::MAX), 2);
         assert_eq!(candidates[..2], [1, 3]);
         let mut candidates = [0, 1, 2, 3];
-        assert_eq!(select(&mut candidates, &mut scores, 1, drop), 1);
-        assert_eq!(select(&mut [], &mut [], 1, drop), 0);
+        assert_eq!(count(&mut candidates, &mut scores, 1), 1);
+        assert_eq!(count(&mut [], &mut [], 1), 0);
+    }
+
+    #[test]
+    fn selection_among_many_asks_whether_to_go_on() {
+        let mut candidates: Vec<u32> = (0..60_000).collect();
+        let mut scores: Vec<f32> = candidates.iter().map(|at| *at as f32).collect();
+        let keep = |_, score, _| Some(score);
+        let mut pace = Pace::new(&Cancelled);
+        let selected = select(&mut candidates, &mut scores, usize::MAX, &mut pace, keep);
+        assert!(matches!(
+            selected,
+            Err(KernelError::Interrupted(Interrupted::Cancelled))
+        ));
     }
 }

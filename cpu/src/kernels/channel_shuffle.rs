@@ -14,8 +14,10 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::CHANNEL
 
 fn shuffle<T: bytemuck::Pod>(context: &mut KernelContext<'_>, groups: &Groups) -> Result<(), KernelError> {
     let input = context.inputs.tensor(0)?;
+    if input.bytes.is_empty() {
+        return Ok(());
+    }
     let (outer, rest) = input.dims().split_at(groups.axis);
-    // Products of some extents of a tensor that has elements; one that has none is left alone below.
     let outer: u32 = outer
         .iter()
         .fold(1, |product, extent| product.saturating_mul(*extent));

@@ -36,12 +36,12 @@ where
         .ok()
         .filter(|axis| *axis < shape.rank())
         .ok_or_else(|| OpError::input(count, "(axis) is outside the rank"))?;
-    let inner: usize = shape.dims()[axis + 1..].iter().map(|dim| *dim as usize).product();
-    let period = inner * shape.dim(axis) as usize;
     let target = output.into_data::<T>()?;
     if target.is_empty() {
         return Ok(());
     }
+    let inner: usize = shape.dims()[axis + 1..].iter().map(|dim| *dim as usize).product();
+    let period = inner * shape.dim(axis) as usize;
     let mut offset = 0;
     for number in 0..count {
         let input = inputs.tensor(number)?;

@@ -6,7 +6,7 @@ use nnhal::hal::OperationType;
 use nnhal::ops::detection_postprocessing::{Choice, DetectionRules, rules};
 
 use super::boxes::{BOX_LENGTH, Corners, check_finite, narrow, select, widen};
-use crate::kernel::{Kernel, KernelContext, KernelError, TensorMut};
+use crate::kernel::{Kernel, KernelContext, KernelError, Pace, TensorMut};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::DETECTION_POSTPROCESSING, detect)];
 
@@ -32,6 +32,16 @@ fn detect(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         rules.classes as usize,
     );
     let encoding = rules.encoding as usize;
+    let mut pace = context.pace();
+    let [mut to_scores, mut to_boxes, mut to_classes, mut to_counts] =
+        context.outputs.tensors([0, 1, 2, 3])?;
+    for output in [&mut to_scores, &mut to_boxes, &mut to_classes, &mut to_counts] {
+        output.bytes.fill(0);
+    }
+    // Without scores there is nothing to detect, however large some extents are.
+    if context.inputs.tensor(0)?.bytes.is_empty() {
+        return Ok(());
+    }
     let cells = anchors * classes;
     let [scores, deltas, priors, boxes, working, selected] = context.scratch.carve::<u32, 6>([
         batches * cells,
@@ -48,11 +58,6 @@ fn detect(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     widen(&context.inputs.tensor(2)?, priors)?;
     check_finite(priors, 2, "anchors")?;
     let boxes: &mut [Corners] = bytemuck::cast_slice_mut(boxes);
-    let [mut to_scores, mut to_boxes, mut to_classes, mut to_counts] =
-        context.outputs.tensors([0, 1, 2, 3])?;
-    for output in [&mut to_scores, &mut to_boxes, &mut to_classes, &mut to_counts] {
-        output.bytes.fill(0);
-    }
     for batch in 0..batches {
         decode(&rules, &deltas[batch * anchors * encoding..], priors, boxes);
         let image = Image {
@@ -67,8 +72,14 @@ fn detect(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
             outputs: [&mut to_scores, &mut to_boxes, &mut to_classes],
         };
         match rules.choice {
-            Choice::PerClass { detections } => image.per_class(detections, working, selected, &mut rows)?,
-            Choice::PerBox { classes } => image.per_box(classes, working, selected, &mut rows)?,
+            Choice::PerClass { detections } => {
+                let count = image.per_class(detections, working, selected, &mut pace)?;
+                image.write_best(&selected[..count], &mut rows)?;
+            }
+            Choice::PerBox { classes } => {
+                let count = image.per_box(working, selected, &mut pace)?;
+                image.write_each(classes, count, selected, &mut rows)?;
+            }
         }
         let count = rows.next - batch * rules.rows as usize;
         if let Some(slot) = to_counts.data_mut::<i32>()?.get_mut(batch) {
@@ -98,14 +109,15 @@ impl Image<'_> {
         self.boxes[one].overlap(&self.boxes[other])
     }
 
-    /// For each class the boxes that overlap least, and of all these the best.
+    /// Puts, for each class, the cells of the boxes that overlap least to the front of `selected`, and then all of them
+    /// in order of their scores; gives their number.
     fn per_class(
         &self,
         most: u32,
         working: &mut [f32],
         selected: &mut [u32],
-        rows: &mut Rows<'_, '_>,
-    ) -> Result<(), KernelError> {
+        pace: &mut Pace<'_>,
+    ) -> Result<usize, KernelError> {
         let (rules, classes) = (self.rules, self.rules.classes as usize);
         working.copy_from_slice(self.scores);
         let mut count = 0;
@@ -118,17 +130,28 @@ impl Image<'_> {
                 }
             }
             let candidates = &mut selected[count..count + candidates];
-            count += select(candidates, working, most as usize, |candidate, score, winner| {
-                let overlap = self.overlap(candidate as usize / classes, winner as usize / classes);
-                (overlap < rules.overlap).then_some(score)
-            });
+            count += select(
+                candidates,
+                working,
+                most as usize,
+                pace,
+                |candidate, score, winner| {
+                    let overlap = self.overlap(candidate as usize / classes, winner as usize / classes);
+                    (overlap < rules.overlap).then_some(score)
+                },
+            )?;
         }
-        let selected = &mut selected[..count];
-        selected.sort_unstable_by(|left, right| {
+        selected[..count].sort_unstable_by(|left, right| {
             let score = |cell: &u32| self.scores[*cell as usize];
             score(right).total_cmp(&score(left)).then(left.cmp(right))
         });
-        for cell in selected.iter().take(rules.boxes as usize) {
+        Ok(count)
+    }
+
+    /// Writes the detections of these cells, no more than wanted.
+    fn write_best(&self, selected: &[u32], rows: &mut Rows<'_, '_>) -> Result<(), KernelError> {
+        let classes = self.rules.classes as usize;
+        for cell in selected.iter().take(self.rules.boxes as usize) {
             let detection = Detection {
                 anchor: *cell as usize / classes,
                 class: *cell as usize % classes,
@@ -138,16 +161,15 @@ impl Image<'_> {
         Ok(())
     }
 
-    /// The boxes that overlap least by their best score, each with its best classes.
+    /// Puts the boxes that overlap least by their best score to the front of `selected`; gives their number.
     fn per_box(
         &self,
-        most: u32,
         working: &mut [f32],
         selected: &mut [u32],
-        rows: &mut Rows<'_, '_>,
-    ) -> Result<(), KernelError> {
+        pace: &mut Pace<'_>,
+    ) -> Result<usize, KernelError> {
         let (rules, classes) = (self.rules, self.rules.classes as usize);
-        let (candidates, order) = selected.split_at_mut(self.boxes.len());
+        let candidates = &mut selected[..self.boxes.len()];
         let mut count = 0;
         for (anchor, scores) in self.scores.chunks_exact(classes).enumerate() {
             working[anchor] = scores[1..].iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -156,20 +178,29 @@ impl Image<'_> {
                 count += 1;
             }
         }
-        let candidates = &mut candidates[..count];
-        let count = select(
-            candidates,
+        select(
+            &mut candidates[..count],
             working,
             rules.boxes as usize,
+            pace,
             |candidate, score, winner| {
                 let overlap = self.overlap(candidate as usize, winner as usize);
                 (overlap < rules.overlap).then_some(score)
             },
-        );
-        let Some(order) = order.get_mut(..classes - 1) else {
-            // There are no anchors.
-            return Ok(());
-        };
+        )
+    }
+
+    /// Writes the first `count` boxes of `selected`, each with its best classes.
+    fn write_each(
+        &self,
+        most: u32,
+        count: usize,
+        selected: &mut [u32],
+        rows: &mut Rows<'_, '_>,
+    ) -> Result<(), KernelError> {
+        let classes = self.rules.classes as usize;
+        let (candidates, order) = selected.split_at_mut(self.boxes.len());
+        let order = &mut order[..classes - 1];
         for anchor in &candidates[..count] {
             let anchor = *anchor as usize;
             let scores = &self.scores[anchor * classes..][..classes];

@@ -24,11 +24,11 @@ fn pick<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelE
             format!("(indices) holds {index}, must be from 0 to below {extent}, the extent of axis {axis}");
         return Err(OpError::input(2, message).into());
     }
-    let run: usize = input.dims()[axis + 1..].iter().map(|dim| *dim as usize).product();
     let target = context.outputs.data::<T>(0)?;
     if target.is_empty() {
         return Ok(());
     }
+    let run: usize = input.dims()[axis + 1..].iter().map(|dim| *dim as usize).product();
     let blocks = input.data::<T>()?.chunks_exact(extent * run);
     for (to, from) in target.chunks_exact_mut(indices.len() * run).zip(blocks) {
         for (to, index) in to.chunks_exact_mut(run).zip(indices) {

@@ -7,7 +7,7 @@ use nnhal::ops::shapes::shape_of;
 use super::bbox_transform::check_image_sizes;
 use super::boxes::{BOX_LENGTH, Corners, narrow, select, widen};
 use super::image::Image;
-use crate::kernel::{Kernel, KernelContext, KernelError, Outputs};
+use crate::kernel::{Kernel, KernelContext, KernelError, Outputs, Pace};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::GENERATE_PROPOSALS, generate)];
 
@@ -17,8 +17,9 @@ const LEAST_MIN_SIZE: f32 = 1.0;
 fn generate(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let rules = rules(context.inputs.rules())?;
     let image = Image::new(&rules.scores, rules.nchw);
-    let candidates = image.height * image.width * image.channels;
-    let total = image.batch * candidates;
+    let total = image.elements();
+    let candidates = total.checked_div(image.batch).unwrap_or(0);
+    let mut pace = context.pace();
     let [scores, deltas, anchors, sizes, boxes, selected] = context.scratch.carve::<u32, 6>([
         total,
         total * BOX_LENGTH,
@@ -35,11 +36,21 @@ fn generate(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     widen(&context.inputs.tensor(3)?, sizes)?;
     check_image_sizes(sizes, 3)?;
     let boxes: &mut [Corners] = bytemuck::cast_slice_mut(boxes);
-    place_boxes(&rules, (deltas, anchors, sizes), boxes)?;
     let mut count = 0;
-    for batch in 0..image.batch {
+    // Images without anchors may have as many pixels as there can be.
+    let images = if total == 0 { 0 } else { image.batch };
+    if images > 0 {
+        place_boxes(&rules, (deltas, anchors, sizes), boxes)?;
+    }
+    for batch in 0..images {
         let size = [sizes[batch * 2 + 1], sizes[batch * 2]];
-        count += propose(&rules, batch, size, (scores, boxes), &mut selected[count..]);
+        count += propose(
+            &rules,
+            (batch, size),
+            (scores, boxes),
+            &mut selected[count..],
+            &mut pace,
+        )?;
     }
     write(
         &mut context.outputs,
@@ -112,11 +123,11 @@ fn place_boxes(
 /// gives their number. `selected` has room for all places of the image.
 fn propose(
     rules: &ProposalRules,
-    batch: usize,
-    [width, height]: [f32; 2],
+    (batch, [width, height]): (usize, [f32; 2]),
     (scores, boxes): (&mut [f32], &[Corners]),
     selected: &mut [u32],
-) -> usize {
+    pace: &mut Pace<'_>,
+) -> Result<usize, KernelError> {
     let image = Image::new(&rules.scores, rules.nchw);
     let mut candidates = 0;
     // In the order row, column, anchor, whatever the layout: of equal scores the first counts.
@@ -150,10 +161,16 @@ fn propose(
         }
     }
     let most = rules.proposals.map_or(usize::MAX, |most| most as usize);
-    select(&mut selected[..kept], scores, most, |candidate, score, winner| {
-        let overlap = boxes[candidate as usize].overlap(&boxes[winner as usize]);
-        (overlap < rules.overlap).then_some(score)
-    })
+    select(
+        &mut selected[..kept],
+        scores,
+        most,
+        pace,
+        |candidate, score, winner| {
+            let overlap = boxes[candidate as usize].overlap(&boxes[winner as usize]);
+            (overlap < rules.overlap).then_some(score)
+        },
+    )
 }
 
 #[cfg(test)]

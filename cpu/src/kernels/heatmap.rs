@@ -21,7 +21,7 @@ fn keypoints(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let (extents, nchw) = geometry(context.inputs.rules())?;
     let image = Image::new(&extents, nchw);
     let tensor = context.inputs.tensor(0)?;
-    let elements = image.batch * image.height * image.width * image.channels;
+    let elements = image.elements();
     let [heatmaps, boxes] = context
         .scratch
         .carve::<f32, 2>([elements, image.batch * BOX_LENGTH])?;

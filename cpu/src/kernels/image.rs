@@ -24,20 +24,25 @@ impl Image {
         let [batch, height, width, channels] =
             [extents.batch, extents.height, extents.width, extents.channels].map(|extent| extent as usize);
         let (row_step, column_step, channel_step) = if nchw {
-            (width, 1, height * width)
+            (width, 1, product([height, width, 1]))
         } else {
-            (width * channels, channels, 1)
+            (product([width, channels, 1]), channels, 1)
         };
         Image {
             batch,
             height,
             width,
             channels,
-            batch_step: height * width * channels,
+            batch_step: product([height, width, channels]),
             row_step,
             column_step,
             channel_step,
         }
+    }
+
+    /// How many elements there are.
+    pub(super) fn elements(&self) -> usize {
+        product([self.batch, self.batch_step, 1])
     }
 
     /// All pixels, in the order batch, row, column.
@@ -79,6 +84,15 @@ impl Image {
     fn interleaved(&self) -> bool {
         self.channel_step == 1 && self.column_step == self.channels
     }
+}
+
+/// The product of extents. Some of a tensor that has no elements can be beyond all bounds: it is then the most that a
+/// step can be, and no step is made.
+fn product(extents: [usize; 3]) -> usize {
+    extents
+        .into_iter()
+        .fold(1, usize::saturating_mul)
+        .min(isize::MAX as usize)
 }
 
 /// A pixel's place in an image.

@@ -67,6 +67,10 @@ pub(super) fn compute(
     layer: &impl Layer,
 ) -> Result<(), KernelError> {
     let activation = Activation::from_code(activation, context.inputs.i32(activation)?)?;
+    // Nothing to compute, though the other extents may be as large as they can be.
+    if context.outputs.tensor(0)?.bytes.is_empty() {
+        return Ok(());
+    }
     let (input, weights) = (context.inputs.tensor(0)?.ty(), context.inputs.tensor(1)?.ty());
     match (input, weights) {
         (OperandType::TENSOR_FLOAT32, _) => float::<f32>(context, activation, layer),

@@ -31,31 +31,33 @@ fn project<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError>
     let bits = hash.shape.dim(1) as usize;
     let items = input.shape.dim(0) as usize;
     let item_bytes = input.bytes.len().checked_div(items).unwrap_or(0);
+    let mut pace = context.pace();
     let [key] = context.scratch.carve::<u8, 1>([SEED_BYTES + item_bytes])?;
     let mut bit = |seed: T| {
         key[..SEED_BYTES].copy_from_slice(&seed.to_f32().to_le_bytes());
         let mut score = 0_f64;
         for item in 0..items {
+            pace.work(key.len())?;
             key[SEED_BYTES..].copy_from_slice(&input.bytes[item * item_bytes..][..item_bytes]);
             let value = fingerprint64(key) as i64 as f64;
             let weight = weights.map_or(1.0, |weights| f64::from(weights[item].to_f32()));
             score += weight * value;
         }
-        i32::from(score > 0.0)
+        Ok::<_, KernelError>(i32::from(score > 0.0))
     };
     let seeds = hash.data::<T>()?;
     let target = context.outputs.data::<i32>(0)?;
     if projection == Projection::Dense {
         for (slot, seed) in target.iter_mut().zip(seeds) {
-            *slot = bit(*seed);
+            *slot = bit(*seed)?;
         }
         return Ok(());
     }
     for (function, slot) in target.iter_mut().enumerate() {
         let seeds = &seeds[function * bits..(function + 1) * bits];
-        let signature = seeds
-            .iter()
-            .fold(0, |signature: i32, seed| signature << 1 | bit(*seed));
+        let signature = seeds.iter().try_fold(0, |signature: i32, seed| {
+            Ok::<_, KernelError>(signature << 1 | bit(*seed)?)
+        })?;
         // The shape rule has found that offset and bits fit 32 bits together; without bits there is one function.
         let offset = (function as u64) << bits;
         *slot = match projection {

@@ -27,6 +27,8 @@ mod fully_connected;
 mod gather;
 mod generate_proposals;
 mod heatmap;
+#[cfg(test)]
+mod hostile_extents;
 mod image;
 pub(crate) mod layer;
 mod logical;

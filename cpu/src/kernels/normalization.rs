@@ -108,6 +108,9 @@ fn local_response_of<T: Float>(context: &mut KernelContext<'_>) -> Result<(), Ke
     );
     let input = inputs.data::<T>(0)?;
     let output = context.outputs.data::<T>(0)?;
+    if output.is_empty() {
+        return Ok(());
+    }
     let padded = lanes.extent + 2 * radius;
     let [from_block_start, to_block_end] = context.scratch.carve::<f64, 2>([padded, padded])?;
     for start in lanes.starts() {
@@ -173,14 +176,14 @@ fn instance_of<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelEr
     );
     let nchw = inputs.rules().bool(4)?;
     let extents = Extents::of(&inputs.tensor(0)?.shape, nchw);
-    let plane = extents.height as usize * extents.width as usize;
-    // How many channels lie side by side.
-    let row = if nchw { 1 } else { extents.channels as usize };
     let input = inputs.data::<T>(0)?;
     let output = context.outputs.data::<T>(0)?;
     if input.is_empty() {
         return Ok(());
     }
+    let plane = extents.height as usize * extents.width as usize;
+    // How many channels lie side by side.
+    let row = if nchw { 1 } else { extents.channels as usize };
     let [means, factors] = context.scratch.carve::<f64, 2>([row, row])?;
     let images = input
         .chunks_exact(plane * row)

@@ -53,6 +53,12 @@ impl Span {
             .map(move |place| Between::new(place, extent))
     }
 
+    /// No bin has more samples inside the image than this.
+    fn most_samples(&self, count: f32) -> usize {
+        let step = self.bin / count;
+        (((self.extent + 1) as f32 / step).ceil() as usize).min(count as usize)
+    }
+
     /// The pixels that bin `index` touches.
     fn pixels(&self, index: usize) -> std::ops::Range<usize> {
         let extent = self.extent as f32;
@@ -102,19 +108,16 @@ fn region(numbers: &[f32; BOX_LENGTH], at: usize) -> Result<Corners, KernelError
     Ok(region)
 }
 
-fn elements(image: &Image) -> usize {
-    image.batch * image.height * image.width * image.channels
-}
-
 fn align(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let (geometry, [row_samples, column_samples]) = align_geometry(context.inputs.rules())?;
     let image = Image::new(&geometry.input, geometry.nchw);
     let result = Image::new(&geometry.output, geometry.nchw);
     let batch_split = context.inputs.data::<i32>(2)?;
+    let mut pace = context.pace();
     let [pixels, boxes, sums] =
         context
             .scratch
-            .carve::<f32, 3>([elements(&image), result.batch * BOX_LENGTH, result.channels])?;
+            .carve::<f32, 3>([image.elements(), result.batch * BOX_LENGTH, result.channels])?;
     widen(&context.inputs.tensor(0)?, pixels)?;
     widen(&context.inputs.tensor(1)?, boxes)?;
     let (boxes, _) = boxes.as_chunks::<BOX_LENGTH>();
@@ -128,6 +131,7 @@ fn align(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         for (row, column) in bins(&result) {
             sums.fill(0.0);
             for vertical in rows.samples_inside(row, high) {
+                pace.work(columns.most_samples(wide).saturating_mul(sums.len()))?;
                 for horizontal in columns.samples_inside(column, wide) {
                     add_sample(pixels, &image, batch, (vertical, horizontal), sums);
                 }
@@ -226,6 +230,7 @@ fn pool_of<T: bytemuck::Pod + PartialOrd>(
     let result = Image::new(&geometry.output, geometry.nchw);
     let batch_split = context.inputs.data::<i32>(2)?;
     let pixels = context.inputs.data::<T>(0)?;
+    let mut pace = context.pace();
     let [boxes] = context.scratch.carve::<f32, 1>([result.batch * BOX_LENGTH])?;
     widen(&context.inputs.tensor(1)?, boxes)?;
     let (boxes, _) = boxes.as_chunks::<BOX_LENGTH>();
@@ -237,6 +242,11 @@ fn pool_of<T: bytemuck::Pod + PartialOrd>(
         for (row, column) in bins(&result) {
             let (rows, columns) = (rows.pixels(row), columns.pixels(column));
             let to = result.at(at, row, column);
+            pace.work(
+                rows.len()
+                    .saturating_mul(columns.len())
+                    .saturating_mul(result.channels),
+            )?;
             for channel in 0..result.channels {
                 let values = rows.clone().flat_map(|row| {
                     columns

@@ -28,6 +28,10 @@ fn spread<T: bytemuck::Pod>(
     context: &mut KernelContext<'_>,
     geometry: &BatchGeometry,
 ) -> Result<(), KernelError> {
+    // Steps of an image without elements need not fit.
+    if context.outputs.tensor(0)?.bytes.is_empty() {
+        return Ok(());
+    }
     let [height, width] = geometry.block.map(|edge| edge as isize);
     let batches = geometry.output.batch as isize;
     let [batch, row, column, channel] = Image::new(&geometry.input, geometry.nchw).steps();
@@ -60,32 +64,30 @@ fn spread<T: bytemuck::Pod>(
     )
 }
 
-/// The pixels of one place of a block along one axis: which come from inside the image.
+/// The pixels of one place of a block along one axis that come from inside the image; at least one does.
 struct Inside {
+    place: usize,
     /// The first of the batched image.
-    first: u32,
+    first: usize,
     /// Where that is in the image.
     source: u32,
     count: u32,
 }
 
 impl Inside {
-    fn new(extent: u32, block: u32, head: u32, place: u32) -> Inside {
-        // Position `first * block + place - head` is the first one not below 0.
-        let first = head.saturating_sub(place).div_ceil(block);
-        let source = u64::from(first) * u64::from(block) + u64::from(place) - u64::from(head);
-        match u32::try_from(source) {
-            Ok(source) if source < extent => Inside {
-                first,
+    /// All places along an axis that something in the image comes to: no more than the image has pixels, however
+    /// large the block.
+    fn all(extent: u32, block: u32, head: u32) -> impl Iterator<Item = Inside> {
+        // The first pixels come to different places, one block of them to every place there is.
+        (0..extent.min(block)).map(move |source| {
+            let position = u64::from(head) + u64::from(source);
+            Inside {
+                place: (position % u64::from(block)) as usize,
+                first: (position / u64::from(block)) as usize,
                 source,
                 count: (extent - source).div_ceil(block),
-            },
-            _ => Inside {
-                first,
-                source: 0,
-                count: 0,
-            },
-        }
+            }
+        })
     }
 }
 
@@ -97,27 +99,20 @@ fn collect<T: bytemuck::Pod>(
     let ([height, width], [top, left]) = (geometry.block, geometry.head);
     let image = Image::new(&input, geometry.nchw);
     let batched = Image::new(&output, geometry.nchw);
+    let data = context.inputs.data::<T>(0)?;
+    let target = context.outputs.data::<T>(0)?;
+    if target.is_empty() {
+        return Ok(());
+    }
     let [batch, row, column, channel] = image.steps();
     let from = [batch, row * height as isize, column * width as isize, channel];
     let to = batched.steps();
-    let data = context.inputs.data::<T>(0)?;
-    let target = context.outputs.data::<T>(0)?;
-    // Places beyond the last pixel would have nothing to copy.
-    for in_row in (0..height).take(output.height.saturating_mul(height) as usize) {
-        let rows = Inside::new(input.height, height, top, in_row);
-        if rows.count == 0 {
-            continue;
-        }
-        for in_column in 0..width {
-            let columns = Inside::new(input.width, width, left, in_column);
+    for rows in Inside::all(input.height, height, top) {
+        for columns in Inside::all(input.width, width, left) {
             let extents = [input.batch, rows.count, columns.count, input.channels];
-            let place = in_row as usize * width as usize + in_column as usize;
+            let place = rows.place * width as usize + columns.place;
             let start = image.at(0, rows.source as usize, columns.source as usize);
-            let start_to = batched.at(
-                place * input.batch as usize,
-                rows.first as usize,
-                columns.first as usize,
-            );
+            let start_to = batched.at(place * input.batch as usize, rows.first, columns.first);
             copy_block(
                 &extents,
                 data,

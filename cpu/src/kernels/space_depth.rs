@@ -43,14 +43,21 @@ impl Blocks {
         let deep_steps = [
             batch,
             row,
-            edge * channels * channel,
+            edge.saturating_mul(channels).saturating_mul(channel),
             column,
-            channels * channel,
+            channels.saturating_mul(channel),
             channel,
         ];
         let extents = [deep.batch, deep.height, block, deep.width, block, wide.channels];
         let [batch, row, column, channel] = Image::new(wide, nchw).steps();
-        let wide_steps = [batch, edge * row, row, edge * column, column, channel];
+        let wide_steps = [
+            batch,
+            edge.saturating_mul(row),
+            row,
+            edge.saturating_mul(column),
+            column,
+            channel,
+        ];
         Blocks {
             extents,
             deep: Layout::new(0, &deep_steps),

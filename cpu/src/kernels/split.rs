@@ -18,6 +18,9 @@ fn cut<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelEr
     let input = context.inputs.tensor(0)?;
     let source = input.data::<T>()?;
     let axis = resolve_axis(1, context.inputs.i32(1)?, input.shape.rank())?;
+    if source.is_empty() {
+        return Ok(());
+    }
     let inner: usize = input.dims()[axis..].iter().map(|dim| *dim as usize).product();
     let count = context.outputs.len();
     let run = inner / count.max(1);

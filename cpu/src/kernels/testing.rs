@@ -5,10 +5,12 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape};
+use nnhal::hal::{
+    DataLocation, Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape,
+};
 use nnhal::validate::ValidModel;
 
-use crate::{Execution, Program, RunOptions};
+use crate::{Execution, KernelSet, Program, RunOptions};
 
 /// An operation with the values of its inputs.
 pub(crate) struct OneOperation {
@@ -91,18 +93,39 @@ impl OneOperation {
         self
     }
 
+    /// Makes constants of all inputs but the first, as far as they have elements.
+    pub(crate) fn with_constants(mut self) -> OneOperation {
+        for (operand, bytes) in self.inputs.iter_mut().skip(1) {
+            if bytes.as_ref().is_some_and(|bytes| !bytes.is_empty()) {
+                operand.lifetime = OperandLifeTime::ConstantCopy;
+            }
+        }
+        self
+    }
+
     /// Validates, prepares and runs.
     ///
     /// # Errors
     /// The message of whatever refused the operation.
     pub(crate) fn run(self) -> Result<Vec<Computed>, String> {
+        self.run_by(KernelSet::Reference, &RunOptions::default())
+    }
+
+    /// The same with these kernels and options.
+    pub(crate) fn run_by(
+        self,
+        kernels: KernelSet,
+        options: &RunOptions<'_>,
+    ) -> Result<Vec<Computed>, String> {
         let model =
             ValidModel::new(Arc::new(self.model()), &NoPools, &[]).map_err(|error| error.to_string())?;
-        let program = Program::new(Arc::new(model), &NoPools).map_err(|error| error.to_string())?;
+        let program =
+            Program::with_kernels(Arc::new(model), &NoPools, kernels).map_err(|error| error.to_string())?;
         let mut execution = Execution::new(Arc::new(program));
         let given = self
             .inputs
             .iter()
+            .filter(|(operand, _)| operand.lifetime == OperandLifeTime::SubgraphInput)
             .filter_map(|(operand, bytes)| Some((operand, bytes.as_ref()?)));
         for (index, (operand, bytes)) in given.enumerate() {
             let shape = Shape::new(&operand.dimensions).map_err(|error| error.to_string())?;
@@ -111,9 +134,7 @@ impl OneOperation {
                 .map_err(|error| error.to_string())?
                 .copy_from_slice(bytes);
         }
-        execution
-            .run(&RunOptions::default())
-            .map_err(|error| error.to_string())?;
+        execution.run(options).map_err(|error| error.to_string())?;
         Ok((0..self.outputs.len())
             .filter_map(|index| execution.output(index))
             .map(|(shape, bytes)| Computed {
@@ -136,10 +157,14 @@ impl OneOperation {
         for (index, (operand, bytes)) in (0_u32..).zip(&self.inputs) {
             let mut operand = operand.clone();
             operand.number_of_consumers = 1;
-            main.operands.push(operand);
-            if bytes.is_some() {
-                main.input_indexes.push(index);
+            if let Some(bytes) = bytes {
+                if operand.lifetime == OperandLifeTime::ConstantCopy {
+                    operand.location = append(&mut model.operand_values, bytes);
+                } else {
+                    main.input_indexes.push(index);
+                }
             }
+            main.operands.push(operand);
         }
         let inputs: Vec<u32> = (0..self.inputs.len() as u32).collect();
         let outputs: Vec<u32> = (0..self.outputs.len() as u32)
@@ -153,5 +178,17 @@ impl OneOperation {
             outputs,
         });
         model
+    }
+}
+
+/// Adds a constant to the store, aligned for every type.
+fn append(store: &mut Vec<u8>, bytes: &[u8]) -> DataLocation {
+    store.resize(store.len().next_multiple_of(8), 0);
+    let offset = store.len() as u32;
+    store.extend_from_slice(bytes);
+    DataLocation {
+        pool_index: 0,
+        offset,
+        length: bytes.len() as u32,
     }
 }
