@@ -25,6 +25,7 @@
 
 pub mod accuracy;
 pub mod corpus;
+pub mod coupling;
 pub mod element;
 pub mod fuzzing;
 pub mod generator;

@@ -9,6 +9,7 @@ use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
 
 use crate::accuracy;
 use crate::corpus::{Case, Specification, Suite};
+use crate::coupling;
 use crate::implementation::{Breakdown, ExecutionAnswer, ExecutionCall, Form, Implementation, PreparedModel};
 use crate::instance::{Instance, Variation};
 
@@ -268,7 +269,43 @@ impl<I: Implementation> CaseRun<'_, I> {
                 "is not supported although the unsigned model is: {reason}"
             ));
         }
-        self.general(variation)
+        self.general(variation)?;
+        let unsigned = self.instance(Variation::default())?;
+        self.check_coupling(&unsigned, &instance)
+    }
+
+    /// Beyond that both are right: the outputs of a model and its signed twin are exactly 128 apart.
+    fn check_coupling(&mut self, unsigned: &Instance, signed: &Instance) -> Result<(), Stop> {
+        let form = self
+            .forms()
+            .into_iter()
+            .find(|form| *form != Form::Fenced || !unsigned.has_zero_sized_output());
+        let Some(form) = form else {
+            return Ok(());
+        };
+        let mut pools = Vec::new();
+        for instance in [unsigned, signed] {
+            let mut prepared = self.prepare(instance)?;
+            let answer = prepared.execute(&call(instance, &instance.request, form, MeasureTiming::No))?;
+            if let Err(failure) = answer.result.outcome {
+                return Stop::failed(failure.to_string());
+            }
+            pools.push(answer.outputs);
+        }
+        let operations = &unsigned.model.model.main.operations;
+        let most_steps = coupling::most_steps(operations.iter().map(|operation| operation.operation_type));
+        for (index, output) in unsigned.outputs.iter().enumerate() {
+            let bytes = |instance: &Instance, pool: &[u8]| {
+                instance
+                    .output_bytes(index, pool)
+                    .map(<[u8]>::to_vec)
+                    .unwrap_or_default()
+            };
+            let (one, other) = (bytes(unsigned, &pools[0]), bytes(signed, &pools[1]));
+            coupling::compare(output.operand_type, &one, &other, most_steps)
+                .map_err(|difference| Stop::Failed(format!("output {index}: {difference}")))?;
+        }
+        Ok(())
     }
 
     fn expect_failure(&mut self) -> Result<(), Stop> {

@@ -171,6 +171,22 @@ fn every_false_report_fails() {
 }
 
 #[test]
+fn signed_result_one_step_from_the_unsigned_one_fails() {
+    let mut signed_is_off = tampered(|call, answer| {
+        // The signed model's inputs are lowered bytes.
+        if call.inputs[0] >= 0x80 {
+            answer.outputs[0] = answer.outputs[0].wrapping_add(1);
+        }
+    });
+    let specification = addition(r#"["general","quant8_coupling"]"#, false, "[4,6]");
+    let reason = reason(run(&specification, &mut signed_is_off));
+    assert!(
+        reason.contains("element 0 is 4 if unsigned, -123 if signed"),
+        "{reason}"
+    );
+}
+
+#[test]
 fn missing_shapes_fail_only_where_dimensions_are_unspecified() {
     let mut silent = tampered(|_, answer| answer.result.output_shapes.clear());
     let general = addition(r#"["general"]"#, false, "[4,6]");

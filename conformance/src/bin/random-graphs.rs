@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use clap::{Parser, ValueEnum};
 use nnhal::hal::OperationType;
+use nnhal_conformance::coupling;
 use nnhal_conformance::generator::property::{self, Counterexample, Verdict};
 use nnhal_conformance::generator::{Recipe, mutation};
 use nnhal_conformance::in_process::InProcess;
@@ -36,6 +37,8 @@ enum Property {
     Valid,
     /// The fast kernels give what the reference kernels give, within the accuracy rules.
     Fast,
+    /// Models of unsigned bytes and their signed twins give outputs that are exactly 128 apart.
+    Coupled,
     /// Models with one rule broken are refused.
     Broken,
     /// Models with anything changed do not crash.
@@ -106,6 +109,12 @@ fn search(recipe: &Recipe, seeds: std::ops::Range<u64>, wanted: Property) -> Opt
                 &mut InProcess::new(KernelSet::Fast),
                 generated,
             );
+        }
+        if wants(Property::Coupled)
+            && verdict == Verdict::Kept
+            && let Some(twin) = coupling::signed_twin(generated)
+        {
+            verdict = property::are_coupled(&mut InProcess::default(), generated, &twin);
         }
         if wants(Property::Broken) && verdict == Verdict::Kept {
             let (broken, how) = mutation::break_rule(generated, choices);

@@ -9,6 +9,7 @@ use nnhal::hal::{MeasureTiming, Model, OperandType, OutputShape};
 use super::choices::{Choices, shrink};
 use super::{Generated, Recipe};
 use crate::accuracy::Tolerance;
+use crate::coupling;
 use crate::element;
 use crate::implementation::{ExecutionAnswer, ExecutionCall, Form, Implementation, PreparedModel};
 
@@ -335,6 +336,28 @@ fn compare<R: Implementation, I: Implementation>(
         }
     }
     Ok(())
+}
+
+/// A valid model and its signed twin: both are prepared, and their outputs are exactly 128 apart.
+pub fn are_coupled<I: Implementation>(
+    implementation: &mut I,
+    unsigned: &Generated,
+    signed: &Generated,
+) -> Verdict {
+    let mut check = || {
+        let one = synchronous_result(implementation, unsigned)?;
+        let other = synchronous_result(implementation, signed)
+            .map_err(|message| format!("the signed twin: {message}"))?;
+        for (number, (one, other)) in one.iter().zip(&other).enumerate() {
+            coupling::compare(one.ty, &one.bytes, &other.bytes, 0)
+                .map_err(|difference| format!("output {number}: {difference}"))?;
+        }
+        Ok(())
+    };
+    match check() {
+        Ok(()) => Verdict::Kept,
+        Err(message) => Verdict::Broken(message),
+    }
 }
 
 fn synchronous_result<I: Implementation>(
