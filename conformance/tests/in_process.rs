@@ -17,6 +17,9 @@ impl Observer for PrintFailures {
     }
 }
 
+/// Every case goes through the conditions of the HAL's harness, with and without timing: G01 and G02 all of them, G03
+/// and G04 those whose outputs may be left open, G06 and G12 those with extents of zero, omitted arguments and
+/// constants in pools, G09 the timing, G10 those with a signed twin, G11 the endless loops.
 #[test]
 fn passed_counts_do_not_fall() {
     let root = Corpus::default_root();

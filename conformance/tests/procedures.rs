@@ -196,6 +196,19 @@ fn missing_shapes_fail_only_where_dimensions_are_unspecified() {
 }
 
 #[test]
+fn g05_general_failure_with_unspecified_outputs_skips() {
+    let mut fixed_only = tampered(|_, answer| {
+        answer.result = ExecutionResult::failed(Failure::general("only fixed outputs"));
+    });
+    let specification = addition(r#"["dynamic_output_shape"]"#, false, "[4,6]");
+    let outcome = run(&specification, &mut fixed_only);
+    assert!(
+        matches!(&outcome, Outcome::Skipped { reason } if reason.contains("only fixed outputs")),
+        "{outcome:?}"
+    );
+}
+
+#[test]
 fn buffer_that_is_too_small_must_be_told_by_its_status() {
     let mut wrong_status = tampered(|_, answer| {
         if answer.result.status() == ErrorStatus::OutputInsufficientSize {

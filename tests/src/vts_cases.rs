@@ -27,7 +27,7 @@ const GROUPS: [Group; 11] = [
 ];
 
 /// Where tests that cite cases are.
-const FOLDERS: [&str; 2] = ["tests/tests", "conformance/tests"];
+const FOLDERS: [&str; 3] = ["tests/tests", "conformance/tests", "cli/tests"];
 
 /// The page, made from the tests below `root`, the top of the workspace.
 ///
@@ -82,7 +82,8 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The cases that a source cites, each with the function that does.
+/// The cases that a source cites, each with the function that does: in its name, as in `r01_without_an_input`, in the
+/// comment above it or in its body. What is said of a whole file names no test.
 fn citations(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut function = String::new();
@@ -96,7 +97,8 @@ fn citations(text: &str) -> Vec<(String, String)> {
         let named = code.strip_prefix("pub ").unwrap_or(code).strip_prefix("fn ");
         if let Some(name) = named.and_then(|rest| rest.split(['(', '<']).next()) {
             function = name.to_owned();
-            found.extend(ahead.drain(..).map(|case| (case, function.clone())));
+            let named = cases_of_name(name).into_iter().chain(ahead.drain(..));
+            found.extend(named.map(|case| (case, function.clone())));
         }
         if code.starts_with("///") {
             ahead.extend(cases(code));
@@ -105,6 +107,17 @@ fn citations(text: &str) -> Vec<(String, String)> {
         }
     }
     found
+}
+
+/// The cases that a function is named for: those before its first word that is none, `m01_to_m20` being all from the
+/// one to the other.
+fn cases_of_name(name: &str) -> Vec<String> {
+    let words: Vec<String> = name.split('_').map(str::to_uppercase).collect();
+    let end = words
+        .iter()
+        .position(|word| number(word).is_none() && word != "TO")
+        .unwrap_or(words.len());
+    cases(&words[..end].join(" ").replace(" TO ", "-"))
 }
 
 /// The case numbers in a line: `X12`, `N123`, and `X12-X14` for all from the one to the other.
@@ -157,9 +170,22 @@ mod tests {
     }
 
     #[test]
+    fn cases_are_found_in_names_of_functions() {
+        assert_eq!(cases_of_name("m21_m22_unknown_preference"), ["M21", "M22"]);
+        assert_eq!(cases_of_name("r01_to_r03_something"), ["R01", "R02", "R03"]);
+        assert!(cases_of_name("cycle_of_m23_is_refused").is_empty());
+        assert!(cases_of_name("to_be").is_empty());
+    }
+
+    #[test]
     fn citations_belong_to_the_function_they_are_in_or_above() {
-        let text = "//! A15\n/// A01.\nfn one() {\n    \"A02\"\n}\n\nfn two(a: u8) {\n    // A03\n}\n";
-        let expected = [("A01", "one"), ("A02", "one"), ("A03", "two")];
+        let text = "//! A15\n/// A01.\nfn one() {\n    \"A02\"\n}\n\nfn a04_two(a: u8) {\n    // A03\n}\n";
+        let expected = [
+            ("A01", "one"),
+            ("A02", "one"),
+            ("A04", "a04_two"),
+            ("A03", "a04_two"),
+        ];
         let expected = expected.map(|(case, function)| (case.to_owned(), function.to_owned()));
         assert_eq!(citations(text), expected);
     }

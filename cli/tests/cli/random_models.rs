@@ -5,6 +5,7 @@ use crate::common::Surroundings;
 /// Models for each device and kind of memory; the command runs as many as it is told.
 const MODELS: &str = "300";
 
+/// Synchronous, by burst, asynchronous and fenced, where a second execution waits for the first one's fence (G01, G08).
 fn every_path_gives_one_result(device: &str, memory: &str, seed: &str) {
     let here = Surroundings::new();
     let outcome = here
@@ -31,6 +32,7 @@ fn random_models_give_one_result_by_every_path_to_the_fast_device() {
     every_path_gives_one_result("nnhal-cpu", "shared", "1000");
 }
 
+/// G07: arguments in device buffers of every role that takes them.
 #[test]
 fn random_models_give_one_result_in_device_buffers() {
     every_path_gives_one_result("nnhal-cpu", "device", "2000");

@@ -9,10 +9,10 @@ use nnhal::burst::{
     encode_unregister,
 };
 use nnhal::fmq::{ChannelEnd, ChannelSize, ReceiveError, WaitSettings};
-use nnhal::hal::{ErrorStatus, MeasureTiming, Request};
+use nnhal::hal::{ErrorStatus, MeasureTiming, Request, Timing};
 use nnhal::shm::{Access, Mapping, SharedMemory};
 use nnhal::time::{Clock, Deadline, MonotonicClock};
-use nnhal::wire::{Call, Handle, MemoryDescription, MemoryHandle, PreparedModelHandle, Reply};
+use nnhal::wire::{Call, Handle, MemoryDescription, MemoryHandle, Object, PreparedModelHandle, Reply};
 use nnhal_tests::{
     DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model, is_alive, request_in_one_memory,
     shared_floats, wait_until,
@@ -59,11 +59,15 @@ struct Raw {
 
 impl Raw {
     fn open(daemon: &TestDaemon) -> Raw {
+        Raw::open_with(daemon, SIZE)
+    }
+
+    fn open_with(daemon: &TestDaemon, size: ChannelSize) -> Raw {
         let mut client = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
         let model = client.prepare(add_model(4)).unwrap();
         let (memory, _mapping) = shared_floats(&[1.0; 12]);
         let memory = client.register(&memory);
-        let (end, rings) = ChannelEnd::create(SIZE, WaitSettings::Sleep).unwrap();
+        let (end, rings) = ChannelEnd::create(size, WaitSettings::Sleep).unwrap();
         configure(&mut client, model, &rings).unwrap();
         Raw {
             client,
@@ -75,14 +79,48 @@ impl Raw {
         }
     }
 
-    /// Sends what is in `buffer` and returns the sequence and status of the answer, with its text.
+    /// Sends what is in `buffer` and returns the sequence and status of the answer, with its text. A failure has
+    /// no timing, and no shapes unless they say how much room an output needs.
     fn exchange(&mut self) -> (u32, ErrorStatus, String) {
         self.end.producer.send(&self.buffer).unwrap();
         let mut packet = self.end.consumer.new_packet();
         self.end.consumer.receive(&mut packet, soon()).unwrap();
         let mut body = ResultBody::default();
         let (header, _) = decode_result(packet.bytes(), &mut body).unwrap();
+        if header.status != ErrorStatus::None {
+            let needs_room = header.status == ErrorStatus::OutputInsufficientSize;
+            assert_eq!((header.has_shapes, header.timing), (needs_room, Timing::NONE));
+        }
         (header.sequence, header.status, body.detail)
+    }
+
+    /// Sends a packet of these words, which must be refused if it is not the same as `original`: packets are filled
+    /// up with zeros.
+    #[track_caller]
+    fn expect_words_refused(&mut self, original: &[u32], words: &[u32], what: &str) {
+        let filled = |words: &[u32]| {
+            let used = words
+                .iter()
+                .rposition(|word| *word != 0)
+                .map_or(0, |last| last + 1);
+            words[..used].to_vec()
+        };
+        if filled(original) == filled(words) {
+            return;
+        }
+        self.buffer.clear();
+        self.buffer
+            .extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        let (_, status, detail) = self.exchange();
+        assert_ne!(status, ErrorStatus::None, "{what}");
+        assert!(!detail.is_empty(), "{what}");
+    }
+
+    /// A good request as words.
+    fn words(&mut self) -> Vec<u32> {
+        self.general(5, &[Pool::Memory(self.memory)], &[]);
+        let (words, _) = self.buffer.as_chunks::<4>();
+        words.iter().map(|word| u32::from_le_bytes(*word)).collect()
     }
 
     #[track_caller]
@@ -172,6 +210,164 @@ fn packets_that_mean_nothing_are_answered_and_the_burst_goes_on() {
     raw.expect_refusal(3, "before the end of its input");
     raw.expect_success();
     expect_unharmed(&daemon, other);
+}
+
+/// What may change in a request with no harm: its sequence, its deadline, and where in its memory each of two inputs and
+/// the output is.
+const FREE_WORDS: [usize; 6] = [1, 2, 3, 7, 12, 18];
+
+/// The lengths of the arguments. None at all stands for the whole memory.
+const LENGTHS: [usize; 3] = [8, 13, 19];
+
+/// The numbers of extents that the arguments give: none. Before the zero that says so, a one makes it an unknown extent.
+const RANKS: [usize; 3] = [9, 14, 20];
+
+/// Values that the HAL's tests put into packets: too many of something, an unknown extent, no such pool, and another
+/// choice of timing.
+const WRONG_WORDS: [u32; 4] = [10, 0, i32::MAX as u32, 1];
+
+#[test]
+fn b01_request_without_one_of_its_words_is_refused() {
+    let daemon = start();
+    let mut raw = Raw::open(&daemon);
+    let words = raw.words();
+    for index in 0..words.len() {
+        let mut shorter = words.clone();
+        shorter.remove(index);
+        raw.expect_words_refused(&words, &shorter, &format!("without word {index}"));
+    }
+    raw.expect_success();
+}
+
+#[test]
+fn b02_request_with_a_word_too_many_is_refused() {
+    let daemon = start();
+    let mut raw = Raw::open(&daemon);
+    let words = raw.words();
+    // What follows the last word is the place of inline values, of which there are none.
+    for index in 0..words.len() {
+        for wrong in WRONG_WORDS {
+            if RANKS.contains(&index) && wrong == 1 {
+                continue;
+            }
+            let mut longer = words.clone();
+            longer.insert(index, wrong);
+            raw.expect_words_refused(&words, &longer, &format!("{wrong} before word {index}"));
+        }
+    }
+    raw.expect_success();
+}
+
+#[test]
+fn b03_request_with_one_word_replaced_is_refused() {
+    let daemon = start();
+    let mut raw = Raw::open(&daemon);
+    let words = raw.words();
+    for index in (0..words.len()).filter(|index| !FREE_WORDS.contains(index)) {
+        for wrong in WRONG_WORDS {
+            if LENGTHS.contains(&index) && wrong == 0 {
+                continue;
+            }
+            let mut changed = words.clone();
+            changed[index] = wrong;
+            raw.expect_words_refused(&words, &changed, &format!("{wrong} for word {index}"));
+        }
+    }
+    raw.expect_success();
+}
+
+#[test]
+fn b04_result_that_the_queue_cannot_hold_is_told_and_the_burst_goes_on() {
+    let daemon = start();
+    let size = ChannelSize { incoming: 2, ..SIZE };
+    let mut raw = Raw::open_with(&daemon, size);
+    let unknown = Pool::Memory(Handle::from_bits(u64::MAX).into());
+    // The text of this refusal is longer than the queue.
+    raw.general(1, &[unknown; 12], &[]);
+    let (sequence, status, detail) = raw.exchange();
+    assert_eq!((sequence, status), (1, ErrorStatus::GeneralFailure), "{detail}");
+    assert!(detail.contains("the result queue"), "{detail}");
+    raw.expect_success();
+}
+
+#[test]
+fn b05_what_a_result_does_not_say_is_zero() {
+    let daemon = start();
+    let mut raw = Raw::open(&daemon);
+    // A refusal first, whose text must not shine through.
+    let unknown = Pool::Memory(Handle::from_bits(u64::MAX).into());
+    raw.general(1, &[unknown], &[]);
+    raw.expect_refusal(1, "memory");
+    raw.general(2, &[Pool::Memory(raw.memory)], &[]);
+    raw.end.producer.send(&raw.buffer).unwrap();
+    let mut packet = raw.end.consumer.new_packet();
+    raw.end.consumer.receive(&mut packet, soon()).unwrap();
+    // Status, flags, two bytes of nothing, the sequence, and nothing up to the end of the cell.
+    let (said, rest) = packet.bytes().split_at(8);
+    assert_eq!(said, [0, 0, 0, 0, 2, 0, 0, 0]);
+    assert!(!rest.is_empty() && rest.iter().all(|byte| *byte == 0), "{rest:?}");
+}
+
+#[test]
+fn r01_r02_request_without_an_argument_is_refused_and_the_burst_goes_on() {
+    let daemon = start();
+    let mut raw = Raw::open(&daemon);
+    let whole = raw.request.clone();
+    let mut requests = Vec::new();
+    for input in 0..whole.inputs.len() {
+        let mut request = whole.clone();
+        request.inputs.remove(input);
+        requests.push((
+            request,
+            "INVALID_ARGUMENT: the request has 1 inputs, the model has 2",
+        ));
+    }
+    let mut request = whole.clone();
+    request.outputs.clear();
+    requests.push((
+        request,
+        "INVALID_ARGUMENT: the request has 0 outputs, the model has 1",
+    ));
+    let pools = [Pool::Memory(raw.memory)];
+    for (request, expected) in requests {
+        for measure in [MeasureTiming::No, MeasureTiming::Yes] {
+            let header = RequestHeader { measure, ..header(7) };
+            encode_general(&mut raw.buffer, &header, &request, &pools, &[]);
+            let refused = (7, ErrorStatus::InvalidArgument, expected.to_owned());
+            assert_eq!(raw.exchange(), refused);
+        }
+        encode_register(&mut raw.buffer, 8, 0, &request, &pools);
+        assert_eq!(
+            raw.exchange(),
+            (8, ErrorStatus::InvalidArgument, expected.to_owned())
+        );
+    }
+    raw.expect_success();
+}
+
+#[test]
+fn r03_freeing_memory_of_a_live_burst_is_harmless() {
+    let daemon = start();
+    let mut raw = Raw::open(&daemon);
+    raw.expect_success();
+    let freed = raw.memory;
+    let unknown = Handle {
+        index: 4711,
+        generation: 1,
+    };
+    let mut free = |memory| {
+        let object = Object::Memory(memory);
+        raw.client.call(Call::Release { object }, &[])
+    };
+    assert_eq!(free(freed), Ok(Reply::Done));
+    for gone in [freed, unknown.into()] {
+        assert_eq!(free(gone).unwrap_err().status, ErrorStatus::InvalidArgument);
+    }
+    raw.general(1, &[Pool::Memory(freed)], &[]);
+    raw.expect_refusal(1, "memory");
+    let (memory, _mapping) = shared_floats(&[1.0; 12]);
+    raw.memory = raw.client.register(&memory);
+    raw.expect_success();
 }
 
 #[test]
