@@ -157,7 +157,7 @@ pub(crate) struct VtsArguments {
     /// Take a case that is skipped, because the device does not support it, for one that failed.
     #[arg(long, conflicts_with = "random")]
     pub(crate) require_all: bool,
-    /// Print JSON; the last line is the same.
+    /// Print JSON; the closing line goes to standard error.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -396,6 +396,9 @@ fn private_driver_is_started_and_leaves_nothing_behind() {
     assert!(children_of(std::process::id()).contains(&supervisor));
     let directory = runtime_dir_of(supervisor);
     assert!(directory.is_dir(), "{}", directory.display());
+    assert_eq!(device.runtime_dir(), directory);
+    // The same driver has the other device.
+    assert_eq!(devices.device(REFERENCE).unwrap().supervisor().pid, supervisor);
     drop(devices);
     let prepared = prepare(&device, 1);
     drop(device);

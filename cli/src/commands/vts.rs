@@ -125,14 +125,16 @@ fn form(path: Path) -> Option<Form> {
 }
 
 fn print(json: bool, report: &Report<'_>) -> Result<(), Error> {
+    let total = report.tally.total;
     if json {
         super::print_json(report)?;
+        // What follows the document would make it none.
+        writeln!(std::io::stderr(), "{total}")?;
+        return Ok(());
     }
     let mut out = std::io::stdout().lock();
-    if !json {
-        write!(out, "{}", report.tally.table())?;
-    }
-    writeln!(out, "{}", report.tally.total)?;
+    write!(out, "{}", report.tally.table())?;
+    writeln!(out, "{total}")?;
     Ok(())
 }
 

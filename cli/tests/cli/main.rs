@@ -6,3 +6,4 @@ mod drivers;
 mod models;
 mod random_models;
 mod run;
+mod vts;
