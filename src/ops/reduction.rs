@@ -110,5 +110,14 @@ fn reduced_shape(context: &dyn OperationContext, outputs: &mut [Shape]) -> Resul
             rank += 1;
         }
     }
-    shapes::set(outputs, 0, shapes::shape_of(&dims[..rank.max(1)])?)
+    let result = shapes::shape_of(&dims[..rank.max(1)])?;
+    let needs_elements = matches!(
+        context.operation(),
+        OperationType::MEAN | OperationType::REDUCE_MAX | OperationType::REDUCE_MIN
+    );
+    if needs_elements && shape.dims().contains(&0) && !result.dims().contains(&0) {
+        let message = format!("with dimensions {shape:?} has no element along the reduced axes");
+        return Err(OpError::input(0, message).into());
+    }
+    shapes::set(outputs, 0, result)
 }

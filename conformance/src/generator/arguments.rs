@@ -32,6 +32,9 @@ pub(super) struct Arguments<'a> {
 /// Operations that refuse some data: it is not taken from other operations, which may give anything.
 const WANT_DRAWN_DATA: &[OperationType] = &[OperationType::RANDOM_MULTINOMIAL];
 
+/// Operations whose other arguments must point at an element.
+const WANT_ELEMENTS: &[OperationType] = &[OperationType::GATHER, OperationType::TOPK_V2];
+
 /// Operations that prescribe scales of their inputs.
 const FIXED_SCALES: &[OperationType] = &[OperationType::QUANTIZED_LSTM, OperationType::QUANTIZED_16BIT_LSTM];
 
@@ -118,10 +121,17 @@ impl<'a> Arguments<'a> {
             && let Some(integers) = shapes::integers(self, &name, before)
         {
             let dims = integers.dims;
+            if dims.contains(&0) {
+                return None;
+            }
             let drawn = self.value_tensor(ty, &dims, values::integers(&integers.values));
             return Some(drawn);
         }
         let dims = shapes::of(self, &name, param.rank, before)?;
+        if dims.contains(&0) {
+            // Only operations give tensors without elements: neither constants nor requests can have any.
+            return self.reusable(ty, &dims);
+        }
         let special = boxes || name == "imageinfo" || FIXED_SCALES.contains(&self.operation);
         if special {
             return Some(self.tensor(ty, &dims, &name, before));
@@ -193,12 +203,14 @@ impl<'a> Arguments<'a> {
 
     /// A tensor to compute with: one that is there already, or a new one.
     fn primary(&mut self, ty: OperandType, rank: Rank) -> Option<u32> {
+        let wants_elements = WANT_ELEMENTS.contains(&self.operation);
         let fitting: Vec<u32> = (0_u32..)
             .zip(&self.graph.operands)
             .filter(|(_, drawn)| drawn.operand.operand_type == ty && drawn.role != Role::OmittedInput)
             .filter(|(_, drawn)| {
                 drawn.shape.is_some_and(|shape| {
-                    shape.rank() > 0 && allows(rank, shape.rank()) && !shape.dims().contains(&0)
+                    let fits = shape.rank() > 0 && allows(rank, shape.rank());
+                    fits && !(wants_elements && shape.dims().contains(&0))
                 })
             })
             .map(|(index, _)| index)

@@ -1,5 +1,5 @@
 //! Draws IF and WHILE with the graphs that they run: branches and bodies that keep type and shape of one tensor, and
-//! loops that end.
+//! loops that end. Branches and bodies may have IF and WHILE of their own.
 
 use nnhal::hal::{
     DataLocation, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape, Subgraph,
@@ -15,6 +15,9 @@ const TYPES: &[OperandType] = &[
     OperandType::TENSOR_FLOAT16,
     OperandType::TENSOR_INT32,
 ];
+
+/// Control flow is nested to this depth, that of the main graph included.
+const MOST_DEPTH: u32 = 3;
 
 /// Adds an IF or a WHILE over one tensor of the graph, or a new one.
 pub(super) fn add(graph: &mut Graph, choices: &mut Choices, operation: OperationType) {
@@ -105,12 +108,12 @@ fn add_if(graph: &mut Graph, choices: &mut Choices, tensor: u32, body: &Body, sh
         condition,
         role,
     );
-    let then_graph = body.branch(graph, choices);
+    let then_graph = body.branch(graph, choices, 1);
     let then_graph = refer_to(graph, then_graph);
     let else_graph = if choices.once_in(3) {
         refer_again(graph)
     } else {
-        let branch = body.branch(graph, choices);
+        let branch = body.branch(graph, choices, 1);
         refer_to(graph, branch)
     };
     let output = add_computed(graph, body.operand_type, shape);
@@ -125,7 +128,7 @@ fn add_while(graph: &mut Graph, choices: &mut Choices, tensor: u32, body: &Body,
     let limit = choices.below(5) as i32;
     let condition = body.condition(graph, limit);
     let condition = refer_to(graph, condition);
-    let step = body.step(graph, choices);
+    let step = body.step(graph, choices, 1);
     let step = refer_to(graph, step);
     let counter = add_value(
         graph,
@@ -146,7 +149,7 @@ fn add_while(graph: &mut Graph, choices: &mut Choices, tensor: u32, body: &Body,
     });
 }
 
-/// What branches and loop bodies compute on.
+/// What branches and loop bodies compute on. Their depth is how many operations of control flow they are inside of.
 struct Body {
     operand_type: OperandType,
     /// As the graphs declare them; none leaves the rank open.
@@ -155,15 +158,15 @@ struct Body {
 
 impl Body {
     /// From a tensor to one of the same type and shape.
-    fn branch(&self, graph: &mut Graph, choices: &mut Choices) -> Subgraph {
-        let mut small = Small::new(&mut graph.operand_values);
+    fn branch(&self, graph: &mut Graph, choices: &mut Choices, depth: u32) -> Subgraph {
+        let mut small = Small::new(graph);
         let input = small.input(self.operand_type, &self.dims);
-        self.chain(&mut small, choices, input);
+        self.chain(&mut small, choices, input, depth);
         small.subgraph
     }
 
     /// A few operations from `input` to an output of the graph.
-    fn chain(&self, small: &mut Small<'_>, choices: &mut Choices, input: u32) {
+    fn chain(&self, small: &mut Small<'_>, choices: &mut Choices, input: u32, depth: u32) {
         let mut last = input;
         let more = choices.below(3);
         for left in (0..=more).rev() {
@@ -172,36 +175,74 @@ impl Body {
             } else {
                 small.operand(self.operand_type, &self.dims, OperandLifeTime::TemporaryVariable)
             };
-            match choices.below(3) {
-                0 => small.operation(OperationType::ABS, &[last], output),
-                1 => small.operation(OperationType::NEG, &[last], output),
-                _ => small.operation(OperationType::MAXIMUM, &[last, input], output),
+            let kinds = if depth < MOST_DEPTH { 5 } else { 3 };
+            match choices.below(kinds) {
+                0 => small.operation(OperationType::ABS, &[last], &[output]),
+                1 => small.operation(OperationType::NEG, &[last], &[output]),
+                2 => small.operation(OperationType::MAXIMUM, &[last, input], &[output]),
+                3 => self.inner_if(small, choices, (last, output), depth + 1),
+                _ => self.inner_while(small, choices, (last, output), depth + 1),
             }
             last = output;
         }
     }
 
+    /// An IF inside a branch or body, from one of its tensors to another.
+    fn inner_if(&self, small: &mut Small<'_>, choices: &mut Choices, (from, to): (u32, u32), depth: u32) {
+        let taken = choices.below(2) as u8;
+        let condition = small.constant(OperandType::TENSOR_BOOL8, &[1], &[taken]);
+        let branches = [(); 2].map(|()| {
+            let branch = self.branch(small.graph, choices, depth);
+            small.refer_to(branch)
+        });
+        small.operation(
+            OperationType::IF,
+            &[condition, branches[0], branches[1], from],
+            &[to],
+        );
+    }
+
+    /// A WHILE inside a branch or body, from one of its tensors to another.
+    fn inner_while(&self, small: &mut Small<'_>, choices: &mut Choices, (from, to): (u32, u32), depth: u32) {
+        let limit = choices.below(3) as i32;
+        let condition = self.condition(small.graph, limit);
+        let condition = small.refer_to(condition);
+        let step = self.step(small.graph, choices, depth);
+        let step = small.refer_to(step);
+        let counter = small.constant(OperandType::TENSOR_INT32, &[1], &0_i32.to_le_bytes());
+        let counted = small.operand(
+            OperandType::TENSOR_INT32,
+            &[1],
+            OperandLifeTime::TemporaryVariable,
+        );
+        small.operation(
+            OperationType::WHILE,
+            &[condition, step, counter, from],
+            &[counted, to],
+        );
+    }
+
     /// Whether the counter is below `limit`.
     fn condition(&self, graph: &mut Graph, limit: i32) -> Subgraph {
-        let mut small = Small::new(&mut graph.operand_values);
+        let mut small = Small::new(graph);
         let counter = small.input(OperandType::TENSOR_INT32, &[1]);
         small.input(self.operand_type, &self.dims);
-        let limit = small.constant(OperandType::TENSOR_INT32, &[1], limit);
+        let limit = small.constant(OperandType::TENSOR_INT32, &[1], &limit.to_le_bytes());
         let output = small.output(OperandType::TENSOR_BOOL8, &[1]);
-        small.operation(OperationType::LESS, &[counter, limit], output);
+        small.operation(OperationType::LESS, &[counter, limit], &[output]);
         small.subgraph
     }
 
     /// Counts one up and computes on the tensor.
-    fn step(&self, graph: &mut Graph, choices: &mut Choices) -> Subgraph {
-        let mut small = Small::new(&mut graph.operand_values);
+    fn step(&self, graph: &mut Graph, choices: &mut Choices, depth: u32) -> Subgraph {
+        let mut small = Small::new(graph);
         let counter = small.input(OperandType::TENSOR_INT32, &[1]);
         let tensor = small.input(self.operand_type, &self.dims);
-        let one = small.constant(OperandType::TENSOR_INT32, &[1], 1);
-        let none = small.constant(OperandType::INT32, &[], 0);
+        let one = small.constant(OperandType::TENSOR_INT32, &[1], &1_i32.to_le_bytes());
+        let none = small.constant(OperandType::INT32, &[], &0_i32.to_le_bytes());
         let counted = small.output(OperandType::TENSOR_INT32, &[1]);
-        small.operation(OperationType::ADD, &[counter, one, none], counted);
-        self.chain(&mut small, choices, tensor);
+        small.operation(OperationType::ADD, &[counter, one, none], &[counted]);
+        self.chain(&mut small, choices, tensor, depth);
         small.subgraph
     }
 }
@@ -209,15 +250,24 @@ impl Body {
 /// A graph to refer to, while it is built.
 struct Small<'a> {
     subgraph: Subgraph,
-    operand_values: &'a mut Vec<u8>,
+    /// Keeps its constants and the graphs that it refers to.
+    graph: &'a mut Graph,
 }
 
 impl Small<'_> {
-    fn new(operand_values: &mut Vec<u8>) -> Small<'_> {
+    fn new(graph: &mut Graph) -> Small<'_> {
         Small {
             subgraph: Subgraph::default(),
-            operand_values,
+            graph,
         }
+    }
+
+    /// An operand that refers to another graph.
+    fn refer_to(&mut self, subgraph: Subgraph) -> u32 {
+        self.graph.referenced.push(subgraph);
+        let index = self.operand(OperandType::SUBGRAPH, &[], OperandLifeTime::Subgraph);
+        self.subgraph.operands[index as usize].location.offset = self.graph.referenced.len() as u32 - 1;
+        index
     }
 
     fn operand(&mut self, ty: OperandType, dims: &[u32], lifetime: OperandLifeTime) -> u32 {
@@ -238,26 +288,28 @@ impl Small<'_> {
         index
     }
 
-    fn constant(&mut self, ty: OperandType, dims: &[u32], value: i32) -> u32 {
+    fn constant(&mut self, ty: OperandType, dims: &[u32], value: &[u8]) -> u32 {
         let index = self.operand(ty, dims, OperandLifeTime::ConstantCopy);
+        let store = &mut self.graph.operand_values;
         let location = DataLocation {
             pool_index: 0,
-            offset: self.operand_values.len() as u32,
-            length: 4,
+            offset: store.len() as u32,
+            length: value.len() as u32,
         };
-        self.operand_values.extend_from_slice(&value.to_le_bytes());
+        store.extend_from_slice(value);
+        store.resize(store.len().next_multiple_of(4), 0);
         self.subgraph.operands[index as usize].location = location;
         index
     }
 
-    fn operation(&mut self, operation_type: OperationType, inputs: &[u32], output: u32) {
+    fn operation(&mut self, operation_type: OperationType, inputs: &[u32], outputs: &[u32]) {
         for input in inputs {
             self.subgraph.operands[*input as usize].number_of_consumers += 1;
         }
         self.subgraph.operations.push(Operation {
             operation_type,
             inputs: inputs.to_vec(),
-            outputs: vec![output],
+            outputs: outputs.to_vec(),
         });
     }
 }

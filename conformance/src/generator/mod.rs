@@ -8,6 +8,7 @@
 mod arguments;
 pub mod choices;
 mod control_flow;
+mod criteria;
 mod graph;
 pub mod mutation;
 mod operation;
@@ -104,7 +105,7 @@ impl Recipe {
 mod tests {
     use std::collections::BTreeMap;
 
-    use nnhal::hal::OperationType;
+    use nnhal::hal::{OperationType, Subgraph};
     use nnhal::ops;
     use nnhal_cpu::KernelSet;
 
@@ -146,6 +147,41 @@ mod tests {
             }
         }
         assert!(missing.is_empty(), "never drawn: {missing:?}");
+    }
+
+    #[test]
+    fn tensors_without_elements_are_read_and_control_flow_is_nested() {
+        let (mut read, mut nested) = (0, 0);
+        for seed in 0..3000 {
+            let Some(generated) = Recipe::default().generate(&mut Choices::from_seed(seed)) else {
+                continue;
+            };
+            let model = &generated.model.model;
+            let has_control_flow = |graph: &Subgraph| {
+                let mut operations = graph.operations.iter();
+                operations.any(|operation| operation.operation_type.is_control_flow())
+            };
+            nested += usize::from(model.referenced.iter().any(has_control_flow));
+            // An output that has no bytes has room for one; operations that make the first such tensor are left out.
+            let outputs = model.main.output_indexes.iter().zip(&generated.request.outputs);
+            read += outputs
+                .filter(|(index, argument)| {
+                    let ty = model.main.operands[**index as usize].operand_type;
+                    let mut operations = model.main.operations.iter();
+                    argument.location.length == 1
+                        && ty.element_size() > 1
+                        && operations.any(|operation| {
+                            operation.outputs.contains(*index)
+                                && !matches!(
+                                    operation.operation_type,
+                                    OperationType::SLICE | OperationType::TILE
+                                )
+                        })
+                })
+                .count();
+        }
+        assert!(read >= 5, "{read}");
+        assert!(nested >= 10, "{nested}");
     }
 
     #[test]

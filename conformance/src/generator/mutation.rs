@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{Model, Operand, OperandLifeTime, OperandType, OperationType};
+use nnhal::hal::{Model, Operand, OperandLifeTime, OperandType, OperationType, Subgraph};
 
 use super::Generated;
 use super::choices::Choices;
@@ -13,7 +13,7 @@ type Breakage = (&'static str, fn(&mut Model, &mut Choices) -> bool);
 /// Ways to break a rule that the HAL has for every model, whatever its operations.
 const BREAKAGES: &[Breakage] = &[
     ("number_of_consumers is wrong", |model, choices| {
-        let operands = &mut model.main.operands;
+        let operands = &mut any_graph(model, choices).operands;
         let at = choices.below(operands.len() as u32) as usize;
         operands[at].number_of_consumers += 1;
         true
@@ -21,9 +21,10 @@ const BREAKAGES: &[Breakage] = &[
     (
         "an operation reads an operand that is not there",
         |model, choices| {
-            let count = model.main.operands.len() as u32;
+            let graph = any_graph(model, choices);
+            let count = graph.operands.len() as u32;
             let beyond = [count, u32::MAX, count + 7];
-            let operations = &mut model.main.operations;
+            let operations = &mut graph.operations;
             let at = choices.below(operations.len() as u32) as usize;
             let input = choices.below(operations[at].inputs.len() as u32) as usize;
             operations[at].inputs[input] = beyond[choices.below(3) as usize];
@@ -33,25 +34,27 @@ const BREAKAGES: &[Breakage] = &[
     (
         "an operation writes an operand that is not there",
         |model, choices| {
-            let count = model.main.operands.len() as u32;
-            let operations = &mut model.main.operations;
+            let graph = any_graph(model, choices);
+            let count = graph.operands.len() as u32;
+            let operations = &mut graph.operations;
             let at = choices.below(operations.len() as u32) as usize;
             operations[at].outputs[0] = count;
             true
         },
     ),
-    ("an operand is written twice", |model, _| {
-        let Some(last) = model.main.operations.last().cloned() else {
+    ("an operand is written twice", |model, choices| {
+        let graph = any_graph(model, choices);
+        let Some(last) = graph.operations.last().cloned() else {
             return false;
         };
         for input in &last.inputs {
-            model.main.operands[*input as usize].number_of_consumers += 1;
+            graph.operands[*input as usize].number_of_consumers += 1;
         }
-        model.main.operations.push(last);
+        graph.operations.push(last);
         true
     }),
     ("operations are out of order", |model, choices| {
-        let operations = &mut model.main.operations;
+        let operations = &mut any_graph(model, choices).operations;
         let at = choices.below(operations.len() as u32) as usize;
         let Some(reader) = (at + 1..operations.len()).find(|later| {
             operations[*later]
@@ -65,20 +68,19 @@ const BREAKAGES: &[Breakage] = &[
         true
     }),
     ("an operand type does not exist", |model, choices| {
-        let operands = &mut model.main.operands;
+        let operands = &mut any_graph(model, choices).operands;
         let at = choices.below(operands.len() as u32) as usize;
         operands[at].operand_type = OperandType(16 + choices.below(1000));
         true
     }),
     ("an operation does not exist", |model, choices| {
-        let operations = &mut model.main.operations;
+        let operations = &mut any_graph(model, choices).operations;
         let at = choices.below(operations.len() as u32) as usize;
         operations[at].operation_type = OperationType(102 + choices.below(1000));
         true
     }),
-    ("a scalar has dimensions", |model, _| {
-        let scalar = model
-            .main
+    ("a scalar has dimensions", |model, choices| {
+        let scalar = any_graph(model, choices)
             .operands
             .iter_mut()
             .find(|operand| operand.operand_type.is_scalar());
@@ -88,20 +90,20 @@ const BREAKAGES: &[Breakage] = &[
         })
     }),
     ("a scale is illegal", |model, choices| {
-        let operands = &mut model.main.operands;
+        let operands = &mut any_graph(model, choices).operands;
         let at = choices.below(operands.len() as u32) as usize;
         operands[at].scale = [-1.0, f32::NAN, f32::INFINITY][choices.below(3) as usize];
         true
     }),
     ("a zero point is illegal", |model, choices| {
-        let operands = &mut model.main.operands;
+        let operands = &mut any_graph(model, choices).operands;
         let at = choices.below(operands.len() as u32) as usize;
         operands[at].zero_point = [-129, 65536, i32::MIN][choices.below(3) as usize];
         true
     }),
     ("a constant lies outside of its store", |model, choices| {
         let offset = [u32::MAX, 1 << 30][choices.below(2) as usize];
-        let constant = model.main.operands.iter_mut().find(|operand| {
+        let constant = any_graph(model, choices).operands.iter_mut().find(|operand| {
             matches!(
                 operand.lifetime,
                 OperandLifeTime::ConstantCopy | OperandLifeTime::ConstantReference
@@ -112,9 +114,8 @@ const BREAKAGES: &[Breakage] = &[
             true
         })
     }),
-    ("a constant has the wrong length", |model, _| {
-        let constant = model
-            .main
+    ("a constant has the wrong length", |model, choices| {
+        let constant = any_graph(model, choices)
             .operands
             .iter_mut()
             .find(|operand| operand.lifetime == OperandLifeTime::ConstantCopy);
@@ -123,24 +124,34 @@ const BREAKAGES: &[Breakage] = &[
             true
         })
     }),
-    ("an output is missing from output_indexes", |model, _| {
-        model.main.output_indexes.pop().is_some()
+    ("an output is missing from output_indexes", |model, choices| {
+        any_graph(model, choices).output_indexes.pop().is_some()
     }),
-    ("input_indexes has an operand twice", |model, _| {
-        let first = model.main.input_indexes.first().copied();
-        model.main.input_indexes.extend(first);
+    ("input_indexes has an operand twice", |model, choices| {
+        let indexes = &mut any_graph(model, choices).input_indexes;
+        let first = indexes.first().copied();
+        indexes.extend(first);
         first.is_some()
     }),
-    ("a temporary is never written", |model, _| {
+    ("a temporary is never written", |model, choices| {
         let operand = Operand::new(OperandType::TENSOR_FLOAT32, &[1]);
-        model.main.operands.push(operand);
+        any_graph(model, choices).operands.push(operand);
         true
     }),
-    ("there is no operation", |model, _| {
-        model.main.operations.clear();
+    ("there is no operation", |model, choices| {
+        any_graph(model, choices).operations.clear();
         true
     }),
 ];
+
+/// The main graph or, in a model with control flow, one of those that it refers to.
+fn any_graph<'a>(model: &'a mut Model, choices: &mut Choices) -> &'a mut Subgraph {
+    let drawn = choices.below(1 + model.referenced.len() as u32) as usize;
+    match drawn.checked_sub(1) {
+        Some(index) => &mut model.referenced[index],
+        None => &mut model.main,
+    }
+}
 
 /// The model with one rule broken, and which one.
 #[must_use]
@@ -193,10 +204,16 @@ const NOTABLE: [i32; 12] = [
 ];
 
 fn change_once(model: &mut Model, inputs: &mut [u8], choices: &mut Choices) {
-    let main = &mut model.main;
-    let operand_count = main.operands.len() as u32;
+    // Set aside, so that a graph can be changed beside it.
+    let mut stored = std::mem::take(&mut model.operand_values);
+    change_graph(any_graph(model, choices), (inputs, &mut stored), choices);
+    model.operand_values = stored;
+}
+
+fn change_graph(graph: &mut Subgraph, (inputs, stored): (&mut [u8], &mut [u8]), choices: &mut Choices) {
+    let operand_count = graph.operands.len() as u32;
     let at = choices.below(operand_count) as usize;
-    let Some(operand) = main.operands.get_mut(at) else {
+    let Some(operand) = graph.operands.get_mut(at) else {
         return;
     };
     let value = choices.pick(&NOTABLE).copied().unwrap_or_default();
@@ -204,11 +221,7 @@ fn change_once(model: &mut Model, inputs: &mut [u8], choices: &mut Choices) {
         0 => {
             // A parameter or some data.
             let bytes = value.to_le_bytes();
-            let store = if choices.once_in(2) {
-                inputs
-            } else {
-                &mut model.operand_values[..]
-            };
+            let store = if choices.once_in(2) { inputs } else { stored };
             let words = (store.len() / 4) as u32;
             let word = choices.below(words) as usize * 4;
             if let Some(target) = store.get_mut(word..word + 4) {
@@ -233,8 +246,8 @@ fn change_once(model: &mut Model, inputs: &mut [u8], choices: &mut Choices) {
         5 => operand.scale = [0.0, 1.0, 1e-38, 1e38, 0.5][choices.below(5) as usize],
         6 => operand.zero_point = value,
         7 => {
-            let operation = choices.below(main.operations.len() as u32) as usize;
-            let inputs = main.operations.get_mut(operation).map(|one| &mut one.inputs);
+            let operation = choices.below(graph.operations.len() as u32) as usize;
+            let inputs = graph.operations.get_mut(operation).map(|one| &mut one.inputs);
             if let Some(inputs) = inputs.filter(|inputs| !inputs.is_empty()) {
                 let input = choices.below(inputs.len() as u32) as usize;
                 match choices.below(3) {
@@ -247,8 +260,8 @@ fn change_once(model: &mut Model, inputs: &mut [u8], choices: &mut Choices) {
             }
         }
         _ => {
-            let operation = choices.below(main.operations.len() as u32) as usize;
-            if let Some(operation) = main.operations.get_mut(operation) {
+            let operation = choices.below(graph.operations.len() as u32) as usize;
+            if let Some(operation) = graph.operations.get_mut(operation) {
                 operation.operation_type = OperationType(choices.below(102));
             }
         }
@@ -257,13 +270,14 @@ fn change_once(model: &mut Model, inputs: &mut [u8], choices: &mut Choices) {
 
 /// Corrects what would be refused before anything of interest is looked at.
 fn count_consumers(model: &mut Model) {
-    let main = &mut model.main;
-    for operand in &mut main.operands {
-        operand.number_of_consumers = 0;
-    }
-    for input in main.operations.iter().flat_map(|operation| &operation.inputs) {
-        if let Some(operand) = main.operands.get_mut(*input as usize) {
-            operand.number_of_consumers += 1;
+    for graph in std::iter::once(&mut model.main).chain(&mut model.referenced) {
+        for operand in &mut graph.operands {
+            operand.number_of_consumers = 0;
+        }
+        for input in graph.operations.iter().flat_map(|operation| &operation.inputs) {
+            if let Some(operand) = graph.operands.get_mut(*input as usize) {
+                operand.number_of_consumers += 1;
+            }
         }
     }
 }

@@ -11,6 +11,9 @@ use super::graph::{Draft, Drawn, Graph, Role};
 /// Tensors with more elements than this are not drawn.
 const MOST_ELEMENTS: usize = 4096;
 
+/// One in so many results without elements is kept.
+const EMPTY_RESULTS: u32 = 4;
+
 /// Tries to add one operation with this entry. The graph is as before if the arguments that were drawn do not fit.
 pub(super) fn try_operation(
     graph: &mut Graph,
@@ -42,7 +45,7 @@ fn add_operation(graph: &mut Graph, choices: &mut Choices, entry: &'static Opera
         outputs.push(Operand::new(concrete_type(param.ty, variant, choices)?, &[]));
     }
     quantize_outputs(graph, entry, &inputs, &mut outputs, choices)?;
-    let shapes = output_shapes(graph, entry, &inputs, &outputs)?;
+    let shapes = output_shapes(graph, entry, (&inputs, &outputs), choices)?;
     let mut indexes = Vec::new();
     for (mut operand, shape) in outputs.into_iter().zip(shapes) {
         operand.dimensions = shape.map(|shape| shape.dims().to_vec()).unwrap_or_default();
@@ -209,8 +212,8 @@ fn accepts(entry: &'static OperationEntry, draft: &dyn OperationContext) -> bool
 fn output_shapes(
     graph: &Graph,
     entry: &'static OperationEntry,
-    inputs: &[u32],
-    outputs: &[Operand],
+    (inputs, outputs): (&[u32], &[Operand]),
+    choices: &mut Choices,
 ) -> Option<Vec<Option<Shape>>> {
     let ShapeRule::Infer(rule) = entry.shape else {
         return Some(vec![None; outputs.len()]);
@@ -223,12 +226,21 @@ fn output_shapes(
     };
     let mut shapes = vec![Shape::SCALAR; outputs.len()];
     rule(&draft, &mut shapes).ok()?;
+    let is_empty = |shape: &Shape| shape.dims().contains(&0);
+    let reads_empty = inputs
+        .iter()
+        .filter_map(|input| graph.operands.get(*input as usize)?.shape)
+        .any(|shape| is_empty(&shape));
+    // What has no elements stays so; it should not be most of what there is. An extent of zero cannot be declared: the
+    // model leaves it open.
+    if !reads_empty && shapes.iter().any(is_empty) && !choices.once_in(EMPTY_RESULTS) {
+        return None;
+    }
     shapes
         .into_iter()
         .map(|shape| {
             let elements = shape.elements().ok()?;
-            // An extent of zero cannot be declared, it would count as open.
-            (1..=MOST_ELEMENTS).contains(&elements).then_some(Some(shape))
+            (elements <= MOST_ELEMENTS).then_some(Some(shape))
         })
         .collect()
 }

@@ -7,8 +7,7 @@ use std::time::Duration;
 use nnhal::hal::{MeasureTiming, Model, OperandType, OutputShape};
 
 use super::choices::{Choices, shrink};
-use super::{Generated, Recipe};
-use crate::accuracy::Tolerance;
+use super::{Generated, Recipe, criteria};
 use crate::coupling;
 use crate::element;
 use crate::implementation::{ExecutionAnswer, ExecutionCall, Form, Implementation, PreparedModel};
@@ -285,9 +284,9 @@ fn check_paths<I: Implementation>(implementation: &mut I, generated: &Generated)
 
 /// A valid model: another implementation's result is close to that of the reference.
 ///
-/// Source of the limits: the HAL's criteria for random graphs. Elements that are not finite or large are not
-/// compared; neither are truth values and the integers that indexes and conversions give, where the last bit of a
-/// number decides.
+/// Source of the limits: the HAL's criteria for random operations, for a model of one, and for random graphs. Floats
+/// that are not finite or large are not compared; neither are truth values and integers that depend on a rounded
+/// number, where its last bit decides.
 pub fn agrees_with<R: Implementation, I: Implementation>(
     reference: &mut R,
     other: &mut I,
@@ -299,9 +298,6 @@ pub fn agrees_with<R: Implementation, I: Implementation>(
     }
 }
 
-/// Beyond this magnitude, rounding differences of whole graphs say nothing.
-const LARGEST_COMPARED: f64 = 1e3;
-
 fn compare<R: Implementation, I: Implementation>(
     reference: &mut R,
     other: &mut I,
@@ -309,31 +305,16 @@ fn compare<R: Implementation, I: Implementation>(
 ) -> Result<(), String> {
     let expected = synchronous_result(reference, generated)?;
     let actual = synchronous_result(other, generated)?;
+    let outputs = &generated.model.model.main.output_indexes;
+    let limits = criteria::limits(&generated.model.model);
     for (number, (expected, actual)) in expected.iter().zip(&actual).enumerate() {
-        let limit = match expected.ty {
-            OperandType::TENSOR_FLOAT32 => Tolerance {
-                absolute: 1e-2,
-                relative: 1e-2,
-            },
-            OperandType::TENSOR_FLOAT16 => Tolerance {
-                absolute: 1.0,
-                relative: 1.0,
-            },
-            ty if ty.is_quantized_per_tensor() => Tolerance {
-                absolute: 12.0,
-                relative: 0.0,
-            },
-            _ => continue,
+        let index = outputs.get(number).map_or(usize::MAX, |index| *index as usize);
+        let Some(Some(limits)) = limits.get(index) else {
+            continue;
         };
-        let (expected, actual) = (expected.elements(), actual.elements());
-        let compared = expected.iter().zip(&actual).enumerate();
-        for (at, (expected, actual)) in compared {
-            if expected.abs() <= LARGEST_COMPARED && !limit.allows(*actual, *expected) {
-                return Err(format!(
-                    "output {number} differs from the reference: element {at} is {actual}, expected {expected}"
-                ));
-            }
-        }
+        limits
+            .check(&actual.elements(), &expected.elements(), expected.ty)
+            .map_err(|found| format!("output {number} differs from the reference: {found}"))?;
     }
     Ok(())
 }

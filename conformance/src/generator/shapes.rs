@@ -157,7 +157,7 @@ fn of_boxes(arguments: &Arguments<'_>, name: &str, before: &[u32]) -> Option<Vec
 fn grouping(arguments: &mut Arguments<'_>, before: &[u32]) -> Option<u32> {
     let [_, _, channels] = image(arguments, before)?;
     let groups = arguments.extents[3].min(channels);
-    (channels % groups == 0).then_some(groups)
+    (groups > 0 && channels % groups == 0).then_some(groups)
 }
 
 /// Dimensions that go with those of an earlier argument: the same, or such as broadcast to them.
@@ -260,7 +260,15 @@ pub(super) fn integers(arguments: &mut Arguments<'_>, name: &str, before: &[u32]
             let axes = (0..count).map(|_| arguments.choices.below(2 * ranks) as i32 - ranks as i32);
             Integers::vector(axes.collect())
         }
-        "multiples" => Integers::vector(each(1, 2)),
+        "multiples" => {
+            let mut multiples = each(1, 2);
+            if arguments.choices.once_in(6)
+                && let Some(first) = multiples.first_mut()
+            {
+                *first = 0;
+            }
+            Integers::vector(multiples)
+        }
         "paddings" if arguments.operation == OperationType::SPACE_TO_BATCH_ND => Integers {
             dims: vec![2, 2],
             values: (0..4).map(|_| arguments.choices.below(3) as i32).collect(),

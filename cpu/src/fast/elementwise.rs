@@ -151,9 +151,9 @@ impl Work for Combine<'_> {
             Binary::Sub => self.each(|left, right| cut(left - right)),
             Binary::Mul => self.each(|left, right| cut(left * right)),
             Binary::Div => self.each(|left, right| cut(left / right)),
-            // As the reference: a NaN on the right stays.
+            // As the reference, also of a NaN: the largest is then the right one, the smallest the left one.
             Binary::Maximum => self.each(|left, right| if left > right { left } else { right }),
-            Binary::Minimum => self.each(|left, right| if left < right { left } else { right }),
+            Binary::Minimum => self.each(|left, right| if left > right { right } else { left }),
             Binary::Prelu => self.each(|value, slope| if value >= 0.0 { value } else { slope * value }),
         }
     }
@@ -288,9 +288,31 @@ fn cut(value: f32, low: f32, high: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::Shape;
+    use nnhal::hal::{OperandType, OperationType, Shape};
 
     use super::repeats_along_last_axis;
+    use crate::kernels::testing::OneOperation;
+    use crate::{KernelSet, RunOptions};
+
+    #[test]
+    fn extremes_with_nan_and_zeros_are_those_of_the_reference() {
+        let nan = f32::NAN;
+        let left = [nan, 1.0, nan, 0.0, -0.0, 2.0];
+        let right = [1.0, nan, nan, -0.0, 0.0, 1.0];
+        for operation in [OperationType::MAXIMUM, OperationType::MINIMUM] {
+            let bytes = |kernels| {
+                let one = OneOperation::new(operation)
+                    .tensor(OperandType::TENSOR_FLOAT32, &[6], &left)
+                    .tensor(OperandType::TENSOR_FLOAT32, &[6], &right)
+                    .output(OperandType::TENSOR_FLOAT32, &[6]);
+                one.run_by(kernels, &RunOptions::default())
+                    .unwrap()
+                    .remove(0)
+                    .bytes
+            };
+            assert_eq!(bytes(KernelSet::Fast), bytes(KernelSet::Reference), "{operation}");
+        }
+    }
 
     #[test]
     fn only_a_row_as_long_as_the_last_axis_repeats() {

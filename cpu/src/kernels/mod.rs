@@ -60,7 +60,7 @@ mod space_depth;
 mod split;
 mod svdf;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod tile;
 mod topk;
 mod transpose;

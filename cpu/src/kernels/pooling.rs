@@ -1,7 +1,8 @@
 //! AVERAGE_POOL_2D, L2_POOL_2D and MAX_POOL_2D: only positions inside the image count.
 //!
-//! A quantised mean is rounded to nearest; ties go up for the unsigned type and away from zero for the signed one, as
-//! in TFLite's kernels, so the two can be one apart.
+//! A quantised mean is rounded to nearest; ties go up for the unsigned type and away from zero for the signed one, so
+//! that the two can be one step from the 128 that lie between other results. Source: TFLite's reference kernels for
+//! AVERAGE_POOL_2D, which the NN HAL reference calls.
 
 use std::ops::Range;
 

@@ -1,7 +1,8 @@
 //! RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR.
 //!
-//! Positions and weights are those of TFLite's kernels: 32-bit floats, but for the signed type in bilinear resizing,
-//! whose positions have 10 fractional bits. So a signed result can be one step from its unsigned counterpart.
+//! Positions and weights are those of TFLite's reference kernels, which the NN HAL reference calls: 32-bit floats, but
+//! for the signed type in bilinear resizing, whose positions have 10 fractional bits. So a signed result of
+//! RESIZE_BILINEAR can be one step from the 128 that lie between other results and their unsigned counterparts.
 
 use half::f16;
 use nnhal::hal::{OperandType, OperationType};
