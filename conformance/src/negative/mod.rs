@@ -87,7 +87,8 @@ pub struct Mutation {
     pub rule: &'static [&'static str],
 }
 
-/// Every family that changes a model.
+/// Every family that changes a model. Arguments after one that is missing or too many are read in another's place, so
+/// that these families are also seen by types and ranks.
 pub const MUTATIONS: &[Mutation] = &[
     Mutation {
         number: "M01",
@@ -133,7 +134,11 @@ pub const MUTATIONS: &[Mutation] = &[
         number: "M07",
         what: "lifetime against index lists",
         mutants: lifetimes::index_lists,
-        rule: &["put_indexes", "must be"],
+        rule: &[
+            "put_indexes has operand",
+            "but is not in input_indexes",
+            "but is not in output_indexes",
+        ],
     },
     Mutation {
         number: "M08",
@@ -151,7 +156,16 @@ pub const MUTATIONS: &[Mutation] = &[
         number: "M10",
         what: "operand type against operation",
         mutants: types::of_operands,
-        rule: &["must", "no variant", "differ", "takes"],
+        rule: &[
+            ", must be TENSOR_",
+            ", must be INT32",
+            ", must be FLOAT",
+            ", must be BOOL",
+            ", must be SUBGRAPH",
+            ", must have rank",
+            "exactly if its type is",
+            "differ in type",
+        ],
     },
     Mutation {
         number: "M11",
@@ -182,13 +196,17 @@ pub const MUTATIONS: &[Mutation] = &[
         what: "operand removed everywhere",
         mutants: arguments::operand_removed,
         rule: &[
-            "must",
-            "takes",
-            "gives",
-            "number_of_consumers",
-            "differ",
-            "not optional",
-            "needs at least one",
+            "outputs, gives",
+            "inputs, takes",
+            "outputs, takes at least",
+            "inputs, must have",
+            "omitted but not optional",
+            ", must have rank",
+            ", must be TENSOR_",
+            ", must be INT32",
+            ", must be FLOAT",
+            ", must be BOOL",
+            ", must be SUBGRAPH",
         ],
     },
     Mutation {
@@ -205,7 +223,17 @@ pub const MUTATIONS: &[Mutation] = &[
         number: "M17",
         what: "operation input removed",
         mutants: arguments::input_removed,
-        rule: &["must", "takes", "differ", "no variant"],
+        rule: &[
+            "inputs, takes",
+            "outputs, takes at least",
+            "inputs, must have",
+            ", must have rank",
+            ", must be TENSOR_",
+            ", must be INT32",
+            ", must be FLOAT",
+            ", must be BOOL",
+            ", must be SUBGRAPH",
+        ],
     },
     Mutation {
         number: "M18",
@@ -221,12 +249,30 @@ pub const MUTATIONS: &[Mutation] = &[
         number: "M19",
         what: "operation input added",
         mutants: arguments::input_added,
-        rule: &["must", "takes"],
+        rule: &[
+            "inputs, takes",
+            "inputs, must have",
+            ", must be TENSOR_",
+            ", must be INT32",
+            ", must be FLOAT",
+            ", must be BOOL",
+            ", must be SUBGRAPH",
+        ],
     },
     Mutation {
         number: "M20",
         what: "operation output added",
         mutants: arguments::output_added,
-        rule: &["gives", "must", "neither may be fewer", "differ"],
+        rule: &[
+            "outputs, gives",
+            "outputs, must have",
+            "neither may be fewer",
+            "differ in type",
+            ", must be TENSOR_",
+            ", must be INT32",
+            ", must be FLOAT",
+            ", must be BOOL",
+            ", must be SUBGRAPH",
+        ],
     },
 ];

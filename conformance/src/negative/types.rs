@@ -14,7 +14,7 @@ pub(super) fn of_operands(model: &Model, emit: &mut dyn FnMut(Mutant)) {
         }
         for ty in OperandType::ALL.iter().copied().filter(|ty| !ty.is_oem()) {
             let legal = |argument: &Argument| legal::other_type(argument, ty);
-            if ty == operand.operand_type || uses.iter().any(legal) {
+            if ty == operand.operand_type || uses.iter().all(legal) {
                 continue;
             }
             let mut model = model.clone();
