@@ -395,6 +395,75 @@ fn arguments_of_the_same_type_agree() {
     });
 }
 
+/// Ranks beyond this are not told apart.
+const LARGEST_RANK: usize = 6;
+
+/// The ranks that a text such as "4", "exactly 4", "up to 4", "from 1", ">= 2", "2 to 4" or "2..4" allows. What follows
+/// in parentheses or after a semicolon speaks of other tensors or of the reference.
+fn ranks_of_text(text: &str) -> Option<Vec<usize>> {
+    let said = text.split(['(', ';']).next()?.trim();
+    let number = |text: &str| text.trim().parse::<usize>().ok();
+    let (low, high) = if let Some(most) = said.strip_prefix("up to ") {
+        (1, number(most)?)
+    } else if let Some(least) = said.strip_prefix("from ").or_else(|| said.strip_prefix(">= ")) {
+        (number(least)?, LARGEST_RANK)
+    } else if let Some((low, high)) = said.split_once(" to ").or_else(|| said.split_once("..")) {
+        (number(low)?, number(high)?)
+    } else {
+        let only = number(said.strip_prefix("exactly ").unwrap_or(said))?;
+        (only, only)
+    };
+    Some((low..=high).collect())
+}
+
+fn ranks_of_table(rank: Rank) -> Vec<usize> {
+    (1..=LARGEST_RANK).filter(|tried| rank.allows(*tried)).collect()
+}
+
+#[test]
+fn texts_of_ranks_are_understood() {
+    for (text, expected) in [
+        ("4", &[4][..]),
+        ("exactly 4", &[4]),
+        ("up to 3", &[1, 2, 3]),
+        ("from 5", &[5, 6]),
+        (">= 6", &[6]),
+        ("2 to 4 (input); weights 2", &[2, 3, 4]),
+        ("2..4", &[2, 3, 4]),
+    ] {
+        assert_eq!(ranks_of_text(text).as_deref(), Some(expected), "{text}");
+    }
+    assert_eq!(ranks_of_text("the same"), None);
+}
+
+/// Operations whose rank in the text is not that of the first input in every form, with the reason.
+const RANKS_APART: &[(OperationType, &str)] = &[
+    (
+        OperationType::EMBEDDING_LOOKUP,
+        "the first input is the lookups, the text speaks of the values",
+    ),
+    (
+        OperationType::FILL,
+        "the first input is the extents, the text speaks of the output",
+    ),
+    (
+        OperationType::L2_NORMALIZATION,
+        "exactly 4 in the form without an axis, as in HAL 1.0",
+    ),
+    (
+        OperationType::LOCAL_RESPONSE_NORMALIZATION,
+        "exactly 4 in the form without an axis, as in HAL 1.0",
+    ),
+    (
+        OperationType::LSH_PROJECTION,
+        "the first input is the hash functions, the text speaks of what is hashed",
+    ),
+    (
+        OperationType::SOFTMAX,
+        "2 or 4 in the form without an axis, as in HAL 1.0",
+    ),
+];
+
 #[test]
 fn ranks_agree() {
     compare(|wrong, entry, reference| {
@@ -406,13 +475,40 @@ fn ranks_agree() {
                 .filter(|form| form.inputs.len() == inputs.len())
             {
                 for (index, (param, input)) in form.inputs.iter().zip(inputs).enumerate() {
-                    let Some(rank) = input["rank"].as_str().and_then(|rank| rank.parse().ok()) else {
+                    let Some(ranks) = input["rank"].as_str().and_then(ranks_of_text) else {
                         continue;
                     };
                     let what = format!("{} input {index} rank", entry.operation);
-                    differ(wrong, what, param.rank, Rank::Is(rank));
+                    differ(wrong, what, ranks_of_table(param.rank), ranks);
                 }
             }
+        }
+    });
+}
+
+/// What the text says of an operation's rank it says of its first tensor.
+#[test]
+fn ranks_of_first_inputs_agree() {
+    compare(|wrong, entry, reference| {
+        let Some(ranks) = reference["rank"].as_str().and_then(ranks_of_text) else {
+            return;
+        };
+        let is_listed = RANKS_APART.iter().any(|(listed, _)| *listed == entry.operation);
+        let agrees = entry.forms.iter().all(|form| {
+            let first = form.inputs.first();
+            first.is_some_and(|param| ranks_of_table(param.rank) == ranks)
+        });
+        if agrees == is_listed {
+            let table: Vec<_> = entry
+                .forms
+                .iter()
+                .filter_map(|form| form.inputs.first())
+                .map(|param| param.rank)
+                .collect();
+            wrong.push(format!(
+                "{}: {table:?}, the reference has {ranks:?}",
+                entry.operation
+            ));
         }
     });
 }

@@ -42,7 +42,7 @@ pub enum Rank {
 }
 
 impl Rank {
-    fn allows(self, rank: usize) -> bool {
+    pub(super) fn allows(self, rank: usize) -> bool {
         match self {
             Rank::Any => true,
             Rank::Is(only) => rank == only,
