@@ -51,7 +51,7 @@ mod tensor;
 
 pub use arguments::{Arguments, Input, Output};
 pub use buffer::Buffer;
-pub use burst::{Burst, BurstOptions, RegisteredRequest};
+pub use burst::{Burst, BurstOptions, Finished, MAX_IN_FLIGHT, RegisteredRequest, Submission};
 pub use compilation_cache::CompilationCache;
 pub use device::{CacheFiles, Device, PrepareOptions};
 pub use devices::{Devices, DevicesOptions};

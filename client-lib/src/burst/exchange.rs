@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nnhal::burst::{RequestHeader, ResultBody, ResultHeader, decode_result};
+use nnhal::burst::{RequestHeader, ResultBody, ResultHeader, decode_result, encode_fire};
 use nnhal::fmq::{ChannelEnd, Consumer, Packet, Producer, ReceiveError, SendError};
 use nnhal::hal::ErrorStatus;
 use nnhal::time::Deadline;
@@ -21,7 +21,7 @@ const CALL: &str = "the burst execution";
 pub(super) struct Exchange {
     model: PreparedModel,
     /// `None` only while it is dropped.
-    rings: Option<Rings>,
+    pub(super) rings: Option<Rings>,
     end: Arc<BurstEnd>,
     /// The packet to send.
     pub(super) buffer: Vec<u8>,
@@ -33,9 +33,9 @@ pub(super) struct Exchange {
 }
 
 #[derive(Debug)]
-struct Rings {
+pub(super) struct Rings {
     producer: Producer,
-    consumer: Consumer,
+    pub(super) consumer: Consumer,
 }
 
 /// A result that was received.
@@ -91,6 +91,14 @@ impl Exchange {
         self.buffer.len() <= self.max_packet_bytes
     }
 
+    /// Fills `buffer` with the firing of a registered request.
+    #[inline]
+    pub(super) fn encode_fire(&mut self, number: u16, options: &ExecuteOptions) -> RequestHeader {
+        let header = self.next_header(options);
+        encode_fire(&mut self.buffer, &header, number, &[]);
+        header
+    }
+
     /// Sends what is in `buffer`, which starts with this header, and receives its result.
     #[inline]
     pub(super) fn send_and_receive(
@@ -98,20 +106,25 @@ impl Exchange {
         header: &RequestHeader,
         options: &ExecuteOptions,
     ) -> Result<Received> {
-        self.model.link().check_process()?;
         let deadline = options.wait_deadline();
-        let sent = match &mut self.rings {
-            Some(rings) => rings.producer.send(&self.buffer),
-            None => Err(SendError::Closed),
-        };
-        match sent {
-            Ok(()) => self.receive(header.sequence, deadline),
-            Err(error) => Err(self.not_sent(error)),
-        }
+        let sent = self.send()?;
+        self.receive(header.sequence, sent, deadline)
     }
 
+    /// Sends what is in `buffer`; returns where the ring stands then.
     #[inline]
-    fn receive(&mut self, sequence: u32, deadline: Deadline) -> Result<Received> {
+    pub(super) fn send(&mut self) -> Result<u64> {
+        self.model.link().check_process()?;
+        let sent = match &mut self.rings {
+            Some(rings) => rings.producer.send(&self.buffer).map(|()| rings.producer.sent()),
+            None => Err(SendError::Closed),
+        };
+        sent.map_err(|error| self.not_sent(error))
+    }
+
+    /// Receives the result of the execution of this sequence, after which the ring stood at `sent`.
+    #[inline]
+    pub(super) fn receive(&mut self, sequence: u32, sent: u64, deadline: Deadline) -> Result<Received> {
         loop {
             let received = match &mut self.rings {
                 Some(rings) => rings.consumer.receive(&mut self.packet, deadline),
@@ -127,7 +140,7 @@ impl Exchange {
             let is_own = header.sequence == sequence;
             let is_not_understood = header.sequence == 0 && header.status != ErrorStatus::None;
             if is_own || is_not_understood {
-                self.free_cells();
+                self.free_cells(sent);
                 return Ok(Received { header, rest });
             }
             // The result of an earlier execution, for which nobody waits any more, is passed over.
@@ -138,11 +151,10 @@ impl Exchange {
         }
     }
 
-    /// Everything that was sent has been read, since the last of it is answered.
+    /// Everything up to there has been read, since the last of it is answered.
     #[inline]
-    fn free_cells(&mut self) {
+    fn free_cells(&mut self, sent: u64) {
         if let Some(rings) = &mut self.rings {
-            let sent = rings.producer.sent();
             rings.producer.release(sent);
         }
     }

@@ -6,6 +6,7 @@
 mod exchange;
 mod known_memories;
 mod numbers;
+mod pipeline;
 mod run_layout;
 #[cfg(test)]
 mod tests;
@@ -14,14 +15,16 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use nnhal::burst::{Pool, encode_fire, encode_general, encode_register, encode_unregister};
-use nnhal::fmq::{ChannelCloser, ChannelEnd, ChannelSize, WaitSettings};
+use nnhal::burst::{Pool, encode_general, encode_register, encode_unregister};
+use nnhal::fmq::{ChannelCloser, ChannelEnd, ChannelSize, MAX_CELLS, WaitSettings};
 use nnhal::hal::{self, RequestPool};
 use nnhal::wire::{BurstHandle, Call, Object, Reply};
 
 use self::exchange::Exchange;
 use self::known_memories::KnownMemories;
 use self::numbers::{Number, Numbers};
+use self::pipeline::Pipeline;
+pub use self::pipeline::{Finished, MAX_IN_FLIGHT, Submission};
 use self::run_layout::RunLayout;
 use crate::arguments::{Arguments, Input, Output};
 use crate::connection::EndListener;
@@ -44,6 +47,7 @@ const KEPT_LAYOUTS: usize = 4;
 pub struct BurstOptions {
     wait: Option<WaitSettings>,
     polling_window: Option<Duration>,
+    in_flight: Option<u32>,
 }
 
 impl BurstOptions {
@@ -67,6 +71,30 @@ impl BurstOptions {
     pub fn polling_window(mut self, window: Duration) -> BurstOptions {
         self.polling_window = Some(window);
         self
+    }
+
+    /// How many executions may be under way at once by [`Burst::submit`]: 1, NNAPI's rule, without this; at most
+    /// [`MAX_IN_FLIGHT`].
+    #[must_use]
+    pub fn in_flight(mut self, executions: u32) -> BurstOptions {
+        self.in_flight = Some(executions);
+        self
+    }
+
+    /// How many executions may be under way, and the rings that hold so many.
+    fn depth(&self) -> Result<(u32, ChannelSize)> {
+        let depth = self.in_flight.unwrap_or(1);
+        if !(1..=MAX_IN_FLIGHT).contains(&depth) {
+            return Err(Error::argument(format!(
+                "a burst has from 1 to {MAX_IN_FLIGHT} executions in flight, not {depth}"
+            )));
+        }
+        let times = depth.next_power_of_two();
+        let size = ChannelSize {
+            outgoing: (REQUEST_CELLS * times).min(MAX_CELLS),
+            incoming: (RESULT_CELLS * times).min(MAX_CELLS),
+        };
+        Ok((depth, size))
     }
 }
 
@@ -106,6 +134,7 @@ pub struct Burst {
     numbers: Arc<Numbers>,
     /// The one that was used last is the last.
     layouts: Vec<RunLayout>,
+    pipeline: Pipeline,
 }
 
 /// Ends the rings when the worker is gone.
@@ -145,10 +174,7 @@ impl PreparedModel {
     /// # Errors
     /// The driver has no room for another burst; the system has no memory or descriptors.
     pub fn burst(&self, options: &BurstOptions) -> Result<Burst> {
-        let size = ChannelSize {
-            outgoing: REQUEST_CELLS,
-            incoming: RESULT_CELLS,
-        };
+        let (depth, size) = options.depth()?;
         let wait = options.wait.unwrap_or_else(|| self.wait_settings());
         let (end, memory) =
             ChannelEnd::create(size, wait).map_err(Error::ring("make the rings of a burst"))?;
@@ -174,6 +200,7 @@ impl PreparedModel {
             memories: KnownMemories::default(),
             numbers: Arc::default(),
             layouts: Vec::with_capacity(KEPT_LAYOUTS),
+            pipeline: Pipeline::new(depth),
         })
     }
 }
@@ -192,6 +219,7 @@ impl Burst {
     /// As [`PreparedModel::execute`].
     pub fn execute(&mut self, request: &Request, options: &ExecuteOptions) -> Result<Completed> {
         let hal = request.checked()?;
+        self.expect_idle()?;
         if options.loop_timeout.is_some() || !self.name_pools(request)? {
             return self.model().execute(request, options);
         }
@@ -212,6 +240,7 @@ impl Burst {
     /// What is wrong with the request, as far as it can be told without its bytes; too many are registered.
     pub fn register(&mut self, request: &Request) -> Result<RegisteredRequest> {
         let hal = request.checked()?;
+        self.expect_idle()?;
         let number = if self.name_pools(request)? {
             self.register_hal(hal)?
         } else {
@@ -231,10 +260,10 @@ impl Burst {
     #[inline]
     pub fn fire(&mut self, registered: &RegisteredRequest, options: &ExecuteOptions) -> Result<Completed> {
         self.expect_own(registered)?;
+        self.expect_idle()?;
         match &registered.number {
             Some(number) if options.loop_timeout.is_none() => {
-                let header = self.exchange.next_header(options);
-                encode_fire(&mut self.exchange.buffer, &header, number.value(), &[]);
+                let header = self.exchange.encode_fire(number.value(), options);
                 let result = self.exchange.send_and_receive(&header, options)?;
                 self.exchange.complete(result.header)
             }
@@ -248,6 +277,7 @@ impl Burst {
     /// The request is registered with another burst; what keeps the worker from answering.
     pub fn unregister(&mut self, registered: RegisteredRequest) -> Result<()> {
         self.expect_own(&registered)?;
+        self.expect_idle()?;
         match registered.number {
             Some(number) => self.forget(number),
             None => Ok(()),
@@ -266,6 +296,7 @@ impl Burst {
         outputs: &mut [Output<'_>],
         options: &ExecuteOptions,
     ) -> Result<Completed> {
+        self.expect_idle()?;
         if options.loop_timeout.is_some() {
             return self.model().run(inputs, outputs, options);
         }

@@ -3,4 +3,5 @@
 mod common;
 mod deaths;
 mod hostile;
+mod pipeline;
 mod results;
