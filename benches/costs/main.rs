@@ -2,8 +2,9 @@
 //! rest.
 //!
 //! - `private_driver_to_first_result`: no driver runs; one is started, connected to, a model prepared and executed;
-//! - `connect_to_first_result`: the same with a driver that runs;
+//! - `connect_to_first_result`: the same with a driver that runs and has a worker waiting;
 //! - `connect`, `prepare`, `first_execution`: its parts;
+//! - `connect_at_once`: connecting again and again, faster than the driver starts workers;
 //! - `new_memory_64_kib`, `known_memory_64_kib`: an execution on a memory that the driver has not seen, and on one it knows;
 //! - `burst`: rings, and their thread in the worker;
 //! - `fence`: a fence created, signalled and waited for;
@@ -15,7 +16,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nnhal_bench::conditions::Conditions;
 use nnhal_bench::report::duration;
@@ -35,6 +36,8 @@ const STARTS: u32 = 15;
 /// How often the rest is done.
 const REPEATS: u32 = 200;
 const MEMORY_BYTES: u64 = 64 * 1024;
+/// How long the driver has between two connections to start another worker.
+const REST: Duration = Duration::from_millis(100);
 
 /// One figure.
 #[derive(Debug, Serialize)]
@@ -82,30 +85,27 @@ fn main() -> ExitCode {
 }
 
 fn measure(json: Option<&Path>) -> Result<()> {
-    let mut costs = vec![time("private_driver_to_first_result", STARTS, || {
-        first_result(&start_driver()?.fastest()?)
+    let mut costs = vec![time("private_driver_to_first_result", STARTS, REST, || {
+        let devices = start_driver()?;
+        let result = first_result(devices.fastest()?)?;
+        Ok((devices, result))
     })?];
     let devices = start_driver()?;
     let device = devices.fastest()?;
-    costs.push(time("connect_to_first_result", STARTS, || {
-        first_result(&devices.device(device.name())?)
+    let connect = || Ok(devices.device(device.name())?);
+    costs.push(time("connect_to_first_result", STARTS, REST, || {
+        first_result(connect()?)
     })?);
-    costs.push(time("connect", STARTS, || {
-        devices.device(device.name())?;
-        Ok(())
-    })?);
-    costs.push(time("prepare", REPEATS, || {
-        prepare(&device)?;
-        Ok(())
-    })?);
+    costs.push(time("connect", STARTS, REST, connect)?);
+    costs.push(time("connect_at_once", STARTS, Duration::ZERO, connect)?);
+    costs.push(time("prepare", REPEATS, Duration::ZERO, || prepare(&device))?);
     costs.push(first_executions(&device)?);
     costs.extend(memories(&prepare(&device)?)?);
     let prepared = prepare(&device)?;
-    costs.push(time("burst", REPEATS, || {
-        prepared.burst(&BurstOptions::new())?;
-        Ok(())
+    costs.push(time("burst", REPEATS, Duration::ZERO, || {
+        Ok(prepared.burst(&BurstOptions::new())?)
     })?);
-    costs.push(time("fence", REPEATS, fence)?);
+    costs.push(time("fence", REPEATS, Duration::ZERO, fence)?);
     let mut conditions = Conditions::of_this_machine(REPEATS);
     conditions.device = device.name().to_owned();
     conditions.scheduling = "normal, not pinned".to_owned();
@@ -148,8 +148,11 @@ fn run(prepared: &PreparedModel) -> Result<()> {
     }
 }
 
-fn first_result(device: &Device) -> Result<()> {
-    run(&prepare(device)?)
+/// The device and the model that were used, to be let go when the time has been taken.
+fn first_result(device: Device) -> Result<(Device, PreparedModel)> {
+    let prepared = prepare(&device)?;
+    run(&prepared)?;
+    Ok((device, prepared))
 }
 
 /// The first execution of a prepared model; preparing it is not counted.
@@ -189,12 +192,22 @@ fn fence() -> Result<()> {
     Ok(())
 }
 
-fn time(name: &'static str, repeats: u32, mut each: impl FnMut() -> Result<()>) -> Result<Cost> {
+/// Times `each` without letting go of what it made, with a rest before each time.
+fn time<T>(
+    name: &'static str,
+    repeats: u32,
+    rest: Duration,
+    mut each: impl FnMut() -> Result<T>,
+) -> Result<Cost> {
     let mut nanos = Vec::new();
     for _ in 0..repeats {
+        if !rest.is_zero() {
+            std::thread::park_timeout(rest);
+        }
         let start = Instant::now();
-        each().map_err(Error::row(name))?;
+        let made = each().map_err(Error::row(name))?;
         nanos.push(start.elapsed().as_nanos() as f64);
+        drop(made);
     }
     Ok(cost(name, &nanos))
 }
