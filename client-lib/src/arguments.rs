@@ -134,7 +134,7 @@ impl Arguments {
     pub(crate) fn for_types(types: &ArgumentTypes) -> Result<Arguments> {
         let mut layout = Layout::default();
         let mut place = |what: &str, (index, ty): (usize, &TensorType)| {
-            let size = ty.byte_size().ok_or_else(|| {
+            let size = ty.byte_size_among(&types.layouts).ok_or_else(|| {
                 Error::argument(format!(
                     "the size of {what} {index}, {} with dimensions {:?}, is not known; use run, or a Request with \
                      dimensions",
@@ -436,7 +436,7 @@ fn place(
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::OutputShape;
+    use nnhal::hal::{OutputShape, TypeLayouts};
 
     use super::*;
 
@@ -444,6 +444,7 @@ mod tests {
         ArgumentTypes {
             inputs: [TensorType::float32(&[3]), TensorType::int32(&[0])].into(),
             outputs: [TensorType::float32(&[0])].into(),
+            layouts: TypeLayouts::default(),
         }
     }
 
@@ -510,6 +511,7 @@ mod tests {
         let known = ArgumentTypes {
             inputs: [TensorType::float32(&[3])].into(),
             outputs: [TensorType::float32(&[2])].into(),
+            layouts: TypeLayouts::default(),
         };
         let mut arguments = Arguments::for_types(&known).unwrap();
         assert!(

@@ -239,7 +239,7 @@ impl PendingPrepare {
         PendingPrepare {
             pending,
             connection: Arc::clone(connection),
-            types: model.map(crate::prepared_model::ArgumentTypes::of),
+            types: model.map(|model| crate::prepared_model::ArgumentTypes::of(model, connection.device())),
             preference,
         }
     }

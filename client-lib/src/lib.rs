@@ -71,7 +71,8 @@ pub use nnhal::fence::{Fence, FenceSource, FenceState};
 pub use nnhal::fmq::WaitSettings;
 pub use nnhal::hal::{
     BufferDesc, BufferRole, DeviceInfo, DeviceStatus, DeviceType, ErrorStatus, ExecutionPreference,
-    OperandType, OperationType, OutputShape, Priority, Timing,
+    Extension, ExtensionOperandTypeInformation, ExtraParams, OperandType, OperationType, OutputShape,
+    Priority, Timing, TypeLayout, TypeLayouts,
 };
 pub use nnhal::time::{Clock, Deadline, MonotonicClock};
 pub use nnhal::wire::{ExecutionResult, Failure, OperationSupport};

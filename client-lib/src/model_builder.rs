@@ -184,8 +184,8 @@ impl ModelBuilder {
         self
     }
 
-    /// Names a vendor extension and returns the prefix of its operand and operation types in this model: the high 16
-    /// bits of their codes.
+    /// Names a vendor extension and returns the prefix that its types have in this model, for
+    /// [`OperandType::extension`] and [`OperationType::extension`].
     pub fn extension(&mut self, name: &str) -> u16 {
         if let Some(known) = self.extensions.iter().find(|known| known.name == name) {
             return known.prefix;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nnhal::fmq::WaitSettings;
-use nnhal::hal::ExecutionPreference;
+use nnhal::hal::{DeviceInfo, ExecutionPreference, TypeLayouts};
 use nnhal::wire::{Call, Execute, ExecutionForm, Object, PreparedModelHandle, Reply};
 
 use crate::arguments::{Arguments, Input, Output};
@@ -39,13 +39,16 @@ struct Inner {
 pub(crate) struct ArgumentTypes {
     pub(crate) inputs: Arc<[TensorType]>,
     pub(crate) outputs: Arc<[TensorType]>,
+    /// What types of extensions are on the device.
+    pub(crate) layouts: TypeLayouts,
 }
 
 impl ArgumentTypes {
-    pub(crate) fn of(model: &Model) -> ArgumentTypes {
+    pub(crate) fn of(model: &Model, device: &DeviceInfo) -> ArgumentTypes {
         ArgumentTypes {
             inputs: model.inputs().into(),
             outputs: model.outputs().into(),
+            layouts: TypeLayouts::of(model.hal(), &device.extensions),
         }
     }
 }

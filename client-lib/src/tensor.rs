@@ -1,7 +1,7 @@
 //! Types of operands and of the Rust values that fill them.
 
 use half::f16;
-use nnhal::hal::{ExtraParams, Operand, OperandType, SymmPerChannelQuantParams};
+use nnhal::hal::{ExtraParams, Operand, OperandType, Shape, SymmPerChannelQuantParams, TypeLayouts};
 
 /// What an operand is: its type, its dimensions and its quantisation.
 ///
@@ -78,6 +78,12 @@ impl TensorType {
         }
     }
 
+    /// The same with these parameters, whose form the extension defines, for types of extensions.
+    #[must_use]
+    pub fn with_extension_params(self, bytes: &[u8]) -> TensorType {
+        self.with_extra_params(ExtraParams::Extension(bytes.to_vec()))
+    }
+
     /// The same with these extra parameters, for extension types.
     #[must_use]
     pub fn with_extra_params(mut self, extra_params: ExtraParams) -> TensorType {
@@ -112,13 +118,13 @@ impl TensorType {
     /// Size of a value in bytes; `None` if a dimension is not known, or if the HAL does not fix the size.
     #[must_use]
     pub fn byte_size(&self) -> Option<usize> {
-        let ty = self.operand_type();
-        let shape = nnhal::hal::Shape::new(self.dimensions()).ok()?;
-        let is_known = ty.is_scalar() || (shape.rank() > 0 && shape.is_fully_specified());
-        if !is_known || ty.is_extension() || ty.is_oem() {
-            return None;
-        }
-        shape.byte_size(ty.element_size()).ok()
+        self.byte_size_among(&TypeLayouts::default())
+    }
+
+    /// As [`TensorType::byte_size`], where types of extensions may be among `layouts`.
+    #[must_use]
+    pub fn byte_size_among(&self, layouts: &TypeLayouts) -> Option<usize> {
+        layouts.byte_size(self.operand_type(), &Shape::new(self.dimensions()).ok()?)
     }
 }
 
@@ -153,7 +159,7 @@ macro_rules! elements {
             const SCALAR: Option<OperandType> = $scalar;
 
             fn fills(operand_type: OperandType) -> bool {
-                operand_type.is_extension() || matches!(operand_type, $(OperandType::$operand)|*)
+                operand_type.is_extension() $(|| operand_type == OperandType::$operand)*
             }
         }
     )*};
@@ -167,6 +173,10 @@ elements! {
     i8, None, [TENSOR_QUANT8_ASYMM_SIGNED, TENSOR_QUANT8_SYMM, TENSOR_QUANT8_SYMM_PER_CHANNEL];
     i16, None, [TENSOR_QUANT16_SYMM];
     u16, None, [TENSOR_QUANT16_ASYMM];
+    // The HAL has no such types; extensions may.
+    i64, None, [];
+    u64, None, [];
+    f64, None, [];
 }
 
 impl Element for u8 {
@@ -190,6 +200,16 @@ mod tests {
         assert_eq!(TensorType::new(OperandType::INT32, &[]).byte_size(), Some(4));
         assert_eq!(TensorType::float32(&[1 << 20, 1 << 20]).byte_size(), None);
         assert_eq!(TensorType::new(OperandType(0x1_0000), &[2]).byte_size(), None);
+    }
+
+    #[test]
+    fn wide_numbers_fill_types_of_extensions_only() {
+        assert!(i64::fills(OperandType::extension(1, 0)) && f64::fills(OperandType::extension(1, 0)));
+        assert!(
+            !OperandType::ALL
+                .iter()
+                .any(|&ty| i64::fills(ty) || u64::fills(ty) || f64::fills(ty))
+        );
     }
 
     #[test]

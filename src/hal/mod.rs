@@ -20,7 +20,9 @@ mod shape;
 pub use capabilities::{Capabilities, DeviceStatus, DeviceType, OperandPerformance, PerformanceInfo};
 pub use device::{DeviceInfo, NumberOfCacheFiles};
 pub use error::ErrorStatus;
-pub use extension::{Extension, ExtensionNameAndPrefix, ExtensionOperandTypeInformation};
+pub use extension::{
+    Extension, ExtensionNameAndPrefix, ExtensionOperandTypeInformation, TypeLayout, TypeLayouts,
+};
 pub use model::{ConstantPools, MemoryPool, Model, NoPools, Subgraph, SubgraphIndex};
 pub use operand::{
     DataLocation, ExtraParams, Operand, OperandLifeTime, OperandType, SymmPerChannelQuantParams,

@@ -111,6 +111,12 @@ impl OperandType {
         self.facts().map_or(0, |(.., size)| size)
     }
 
+    /// The type `number` of the extension that stands under `prefix`, above 0, in a model.
+    #[must_use]
+    pub const fn extension(prefix: u16, number: u16) -> OperandType {
+        OperandType(((prefix as u32) << 16) | number as u32)
+    }
+
     /// Whether the high half names an extension.
     #[must_use]
     pub fn is_extension(self) -> bool {
@@ -313,6 +319,7 @@ mod tests {
         let ty = OperandType(0x0003_0007);
         assert!(ty.is_extension());
         assert_eq!((ty.extension_prefix(), ty.extension_number()), (3, 7));
+        assert_eq!(OperandType::extension(3, 7), ty);
         assert_eq!(ty.to_string(), "extension type 0x3:7");
         assert_eq!(OperandType(16).to_string(), "unknown operand type 16");
     }

@@ -269,6 +269,12 @@ impl OperationType {
         }
     }
 
+    /// The operation `number` of the extension that stands under `prefix`, above 0, in a model.
+    #[must_use]
+    pub const fn extension(prefix: u16, number: u16) -> OperationType {
+        OperationType(((prefix as u32) << 16) | number as u32)
+    }
+
     /// Whether the high half names an extension.
     #[must_use]
     pub fn is_extension(self) -> bool {

@@ -56,7 +56,7 @@ pub(super) fn check(
             })?;
             Ok(Known {
                 shape,
-                rank: !operand.operand_type.is_tensor() || shape.rank() > 0,
+                rank: !context.layouts.is_tensor(operand.operand_type) || shape.rank() > 0,
                 parameter: parameter_bytes(context, operand),
             })
         })

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::hal::{
     ConstantPools, Extension, HalVersion, MAX_RANK, Model, OperandType, Shape, Subgraph, SubgraphIndex,
+    TypeLayouts,
 };
 
 use super::{graph, limits};
@@ -12,6 +13,7 @@ use super::{graph, limits};
 #[derive(Clone, Debug)]
 pub struct ValidModel {
     model: Arc<Model>,
+    layouts: TypeLayouts,
     version: HalVersion,
 }
 
@@ -66,7 +68,7 @@ impl ModelError {
 
 impl ValidModel {
     /// Checks `model`. `pools` holds the bytes of its pools; `extensions` are those whose operand types are known
-    /// here, so that numbers outside them can be refused.
+    /// here, so that numbers outside them can be refused, and dimensions and sizes checked as for standard types.
     ///
     /// # Errors
     /// The first rule that is broken; the HAL status is INVALID_ARGUMENT.
@@ -80,7 +82,7 @@ impl ValidModel {
         let context = ModelContext {
             model: &model,
             pools,
-            extensions,
+            layouts: TypeLayouts::of(&model, extensions),
         };
         check_constant_bytes(&context)?;
         let mut version = HalVersion::V1_0;
@@ -91,7 +93,12 @@ impl ValidModel {
             version = version.max(graph::check(&context, at, subgraph)?);
         }
         check_subgraph_nesting(&model)?;
-        Ok(ValidModel { model, version })
+        let layouts = context.layouts;
+        Ok(ValidModel {
+            model,
+            layouts,
+            version,
+        })
     }
 
     /// The model.
@@ -106,6 +113,12 @@ impl ValidModel {
         Arc::clone(&self.model)
     }
 
+    /// What the model's operand types are, those of extensions included.
+    #[must_use]
+    pub fn layouts(&self) -> &TypeLayouts {
+        &self.layouts
+    }
+
     /// The first HAL version that can express the model. The relaxed flag counts as 1.1, although 1.0 may drop it.
     #[must_use]
     pub fn version(&self) -> HalVersion {
@@ -117,17 +130,18 @@ impl ValidModel {
 pub(super) struct ModelContext<'a> {
     pub(super) model: &'a Model,
     pub(super) pools: &'a dyn ConstantPools,
-    pub(super) extensions: &'a [Extension],
+    pub(super) layouts: TypeLayouts,
 }
 
 impl ModelContext<'_> {
-    /// The number of bytes that a constant of this type and shape has; `None` where the HAL does not fix it.
+    /// The number of bytes that a constant of this type and shape has; `None` where neither the HAL nor a known
+    /// extension fixes it.
     pub(super) fn constant_size(&self, ty: OperandType, shape: &Shape) -> Result<Option<usize>, String> {
-        if ty.is_extension() || ty.is_oem() {
+        let Some(layout) = self.layouts.get(ty) else {
             return Ok(None);
-        }
+        };
         shape
-            .byte_size(ty.element_size())
+            .byte_size(layout.element_size)
             .map(Some)
             .map_err(|error| error.to_string())
     }

@@ -8,7 +8,7 @@ use super::model::{ModelContext, declared_shape};
 /// Checks one operand and returns the first HAL version that can express it.
 pub(super) fn check(context: &ModelContext<'_>, operand: &Operand) -> Result<HalVersion, String> {
     let since = check_type(context, operand.operand_type)?;
-    let since = since.max(check_dimensions(operand)?);
+    let since = since.max(check_dimensions(context, operand)?);
     check_quantization(operand)?;
     check_extra_params(operand)?;
     check_location(context, operand)?;
@@ -31,31 +31,21 @@ fn check_type(context: &ModelContext<'_>, ty: OperandType) -> Result<HalVersion,
         .iter()
         .find(|mapping| mapping.prefix == ty.extension_prefix())
         .ok_or_else(|| format!("has {ty}, whose prefix the model does not map to an extension"))?;
-    let known = context
-        .extensions
-        .iter()
-        .find(|extension| extension.name == mapping.name);
-    match known {
-        Some(extension)
-            if !extension
-                .operand_types
-                .iter()
-                .any(|info| info.number == ty.extension_number()) =>
-        {
-            Err(format!(
-                "has type {} of {}, which has no such type",
-                ty.extension_number(),
-                mapping.name
-            ))
-        }
-        _ => Ok(HalVersion::V1_2),
+    let types = context.layouts.types_of(mapping.prefix);
+    if types.is_none_or(|types| types.iter().any(|known| known.number == ty.extension_number())) {
+        return Ok(HalVersion::V1_2);
     }
+    Err(format!(
+        "has type {} of {}, which has no such type",
+        ty.extension_number(),
+        mapping.name
+    ))
 }
 
-fn check_dimensions(operand: &Operand) -> Result<HalVersion, String> {
+fn check_dimensions(context: &ModelContext<'_>, operand: &Operand) -> Result<HalVersion, String> {
     let ty = operand.operand_type;
     declared_shape(&operand.dimensions)?;
-    if ty.is_scalar() && !operand.dimensions.is_empty() {
+    if context.layouts.is_scalar(ty) && !operand.dimensions.is_empty() {
         return Err(format!(
             "is the scalar {ty} with dimensions {:?}, must have none",
             operand.dimensions
@@ -65,7 +55,8 @@ fn check_dimensions(operand: &Operand) -> Result<HalVersion, String> {
         operand.lifetime,
         OperandLifeTime::ConstantCopy | OperandLifeTime::ConstantReference
     );
-    if constant && ty.is_tensor() && !ty.is_oem() {
+    let has_extents = context.layouts.get(ty).is_some_and(|layout| layout.is_tensor);
+    if constant && has_extents {
         if operand.dimensions.is_empty() {
             return Err("is a constant tensor of unknown rank, must have dimensions".into());
         }

@@ -1,6 +1,6 @@
 //! Requests: arguments, locations and dimensions against a model.
 
-use crate::hal::{DataLocation, Operand, Request, RequestArgument, RequestPool, Shape};
+use crate::hal::{DataLocation, Operand, Request, RequestArgument, RequestPool, Shape, TypeLayouts};
 
 use super::{ValidModel, limits};
 
@@ -137,13 +137,13 @@ impl ValidRequest {
             for (index, (argument, operand)) in arguments.iter().zip(indexes).enumerate() {
                 let operand = &main.operands[*operand as usize];
                 plans.push(
-                    plan(direction, operand, argument, &request.pools).map_err(|message| {
-                        RequestError::Argument {
+                    plan(direction, (model.layouts(), operand), argument, &request.pools).map_err(
+                        |message| RequestError::Argument {
                             direction,
                             index,
                             message,
-                        }
-                    })?,
+                        },
+                    )?,
                 );
             }
         }
@@ -177,15 +177,16 @@ impl ValidRequest {
             let (ArgumentPlan::Memory { shape, .. } | ArgumentPlan::Token { shape, .. }) = plan else {
                 continue;
             };
-            let unknown =
-                operand.operand_type.is_tensor() && (shape.rank() == 0 || !shape.is_fully_specified());
+            let (layouts, ty) = (model.layouts(), operand.operand_type);
+            let unknown = layouts.is_tensor(ty) && (shape.rank() == 0 || !shape.is_fully_specified());
             if unknown {
                 return wrong(format!(
                     "has dimensions {shape:?}; a fenced execution needs every output dimension, none of them 0"
                 ));
             }
-            if let ArgumentPlan::Memory { length, .. } = plan {
-                let size = byte_size(operand, shape).unwrap_or(u64::MAX);
+            // What has no layout has its size found by executing.
+            if let (ArgumentPlan::Memory { length, .. }, Some(_)) = (plan, layouts.get(ty)) {
+                let size = layouts.byte_size(ty, shape).map_or(u64::MAX, |size| size as u64);
                 if *length < size {
                     return wrong(format!("has {length} bytes, a fenced execution needs all {size}"));
                 }
@@ -207,18 +208,9 @@ fn expect_count(direction: Direction, count: usize, expected: usize) -> Result<(
     }
 }
 
-/// Exact size of an operand's value; `None` where the HAL does not fix it or it does not fit 32 bits.
-fn byte_size(operand: &Operand, shape: &Shape) -> Option<u64> {
-    let ty = operand.operand_type;
-    if ty.is_extension() || ty.is_oem() {
-        return None;
-    }
-    shape.byte_size(ty.element_size()).ok().map(|bytes| bytes as u64)
-}
-
 fn plan(
     direction: Direction,
-    operand: &Operand,
+    (layouts, operand): (&TypeLayouts, &Operand),
     argument: &RequestArgument,
     pools: &[RequestPool],
 ) -> Result<ArgumentPlan, String> {
@@ -231,7 +223,7 @@ fn plan(
         }
         return Ok(ArgumentPlan::Omitted);
     }
-    let shape = combined_shape(operand, &argument.dimensions)?;
+    let shape = combined_shape(layouts, operand, &argument.dimensions)?;
     let location = argument.location;
     let pool = pools.get(location.pool_index as usize).ok_or_else(|| {
         format!(
@@ -267,7 +259,7 @@ fn plan(
         ));
     }
     if direction == Direction::Input {
-        check_input(operand, &shape, length)?;
+        check_input(layouts, operand, &shape, length)?;
     }
     Ok(ArgumentPlan::Memory {
         shape,
@@ -277,10 +269,10 @@ fn plan(
     })
 }
 
-fn combined_shape(operand: &Operand, dimensions: &[u32]) -> Result<Shape, String> {
+fn combined_shape(layouts: &TypeLayouts, operand: &Operand, dimensions: &[u32]) -> Result<Shape, String> {
     let declared = Shape::new(&operand.dimensions).map_err(|error| error.to_string())?;
     let given = Shape::new(dimensions).map_err(|error| error.to_string())?;
-    if operand.operand_type.is_scalar() && given.rank() > 0 {
+    if layouts.is_scalar(operand.operand_type) && given.rank() > 0 {
         return Err(format!("is a scalar with dimensions {given:?}, must have none"));
     }
     declared
@@ -289,23 +281,164 @@ fn combined_shape(operand: &Operand, dimensions: &[u32]) -> Result<Shape, String
 }
 
 /// An input's dimensions must all be known, and its bytes all be there.
-fn check_input(operand: &Operand, shape: &Shape, length: u64) -> Result<(), String> {
-    let unknown_rank = operand.operand_type.is_tensor() && shape.rank() == 0;
+fn check_input(layouts: &TypeLayouts, operand: &Operand, shape: &Shape, length: u64) -> Result<(), String> {
+    let ty = operand.operand_type;
+    let unknown_rank = layouts.is_tensor(ty) && shape.rank() == 0;
     if unknown_rank || !shape.is_fully_specified() {
         return Err(format!(
             "has dimensions {shape:?}, every dimension of an input must be given"
         ));
     }
-    let ty = operand.operand_type;
-    if ty.is_extension() || ty.is_oem() {
+    if layouts.get(ty).is_none() {
         return Ok(());
     }
-    let size = byte_size(operand, shape)
+    let size = layouts
+        .byte_size(ty, shape)
         .ok_or_else(|| format!("has dimensions {shape:?}, whose size does not fit 32 bits"))?;
-    if length < size {
+    if length < size as u64 {
         return Err(format!(
             "has {length} bytes, {ty} with dimensions {shape:?} takes {size}"
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::hal::{
+        Extension, ExtensionNameAndPrefix, ExtensionOperandTypeInformation, Model, NoPools, OperandLifeTime,
+        OperandType, Operation, OperationType, Subgraph,
+    };
+
+    const SCALAR: OperandType = OperandType::extension(3, 0);
+    const TENSOR: OperandType = OperandType::extension(3, 1);
+
+    /// A model of one operation of an extension, from a scalar of 8 bytes to a tensor of elements of 8 bytes.
+    fn model(input: Operand, output: Operand) -> Model {
+        let mut input = input.with_lifetime(OperandLifeTime::SubgraphInput);
+        input.number_of_consumers = 1;
+        Model {
+            main: Subgraph {
+                operands: vec![input, output.with_lifetime(OperandLifeTime::SubgraphOutput)],
+                operations: vec![Operation {
+                    operation_type: OperationType::extension(3, 0),
+                    inputs: vec![0],
+                    outputs: vec![1],
+                }],
+                input_indexes: vec![0],
+                output_indexes: vec![1],
+            },
+            extension_name_to_prefix: vec![ExtensionNameAndPrefix {
+                name: "com.acme.wide".into(),
+                prefix: 3,
+            }],
+            ..Model::default()
+        }
+    }
+
+    fn validate(model: Model) -> Result<ValidModel, String> {
+        let ty = |number, is_tensor| ExtensionOperandTypeInformation {
+            number,
+            is_tensor,
+            byte_size: 8,
+        };
+        let extension = Extension {
+            name: "com.acme.wide".into(),
+            operand_types: vec![ty(0, false), ty(1, true)],
+        };
+        ValidModel::new(Arc::new(model), &NoPools, &[extension]).map_err(|error| error.to_string())
+    }
+
+    /// A request with an input of `input` bytes and an output of `output` bytes and these dimensions.
+    fn request(input: u32, output: u32, dimensions: &[u32]) -> Request {
+        let argument = |offset, length, dimensions: &[u32]| RequestArgument {
+            has_no_value: false,
+            location: DataLocation {
+                pool_index: 0,
+                offset,
+                length,
+            },
+            dimensions: dimensions.to_vec(),
+        };
+        Request {
+            inputs: vec![argument(0, input, &[])],
+            outputs: vec![argument(input, output, dimensions)],
+            pools: vec![RequestPool::Memory { size: 1000 }],
+        }
+    }
+
+    fn open_model() -> ValidModel {
+        validate(model(Operand::new(SCALAR, &[]), Operand::new(TENSOR, &[0]))).unwrap()
+    }
+
+    #[test]
+    fn scalar_of_an_extension_with_dimensions_is_refused_in_model_and_request() {
+        let error = validate(model(Operand::new(SCALAR, &[2]), Operand::new(TENSOR, &[]))).unwrap_err();
+        assert!(error.contains("with dimensions [2], must have none"), "{error}");
+        let mut request = request(8, 16, &[2]);
+        request.inputs[0].dimensions = vec![1];
+        let error = ValidRequest::new(&open_model(), &request)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("input 0: is a scalar with dimensions"), "{error}");
+    }
+
+    #[test]
+    fn number_that_the_extension_does_not_have_is_refused() {
+        let unknown = Operand::new(OperandType::extension(3, 2), &[]);
+        let error = validate(model(unknown, Operand::new(TENSOR, &[]))).unwrap_err();
+        assert!(error.contains("has type 2 of com.acme.wide"), "{error}");
+    }
+
+    #[test]
+    fn constants_of_extension_types_have_their_dimensions_and_exact_length() {
+        let with_constant = |dimensions: &[u32], length| {
+            let mut constant = Operand::new(TENSOR, dimensions).with_lifetime(OperandLifeTime::ConstantCopy);
+            constant.location.length = length;
+            constant.number_of_consumers = 1;
+            let mut model = model(Operand::new(SCALAR, &[]), Operand::new(TENSOR, &[0]));
+            model.operand_values = vec![0; 64];
+            model.main.operands.push(constant);
+            model.main.operations[0].inputs.push(2);
+            validate(model).map(drop)
+        };
+        assert_eq!(with_constant(&[2], 16), Ok(()));
+        let error = with_constant(&[2], 12).unwrap_err();
+        assert!(error.contains("in 12 bytes, must be 16"), "{error}");
+        let error = with_constant(&[0], 16).unwrap_err();
+        assert!(error.contains("every extent must be known"), "{error}");
+        assert!(with_constant(&[], 16).unwrap_err().contains("unknown rank"));
+    }
+
+    #[test]
+    fn input_of_an_extension_type_that_is_too_short_is_refused() {
+        assert!(ValidRequest::new(&open_model(), &request(8, 16, &[2])).is_ok());
+        let error = ValidRequest::new(&open_model(), &request(7, 16, &[2]))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("input 0: has 7 bytes"), "{error}");
+    }
+
+    #[test]
+    fn fenced_outputs_of_extension_types_need_dimensions_and_room() {
+        let model = open_model();
+        let check = |output, dimensions: &[u32]| {
+            let request = ValidRequest::new(&model, &request(8, output, dimensions)).unwrap();
+            request.check_fenced(&model).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(16, &[2]), Ok(()));
+        let error = check(15, &[2]).unwrap_err();
+        assert!(
+            error.contains("has 15 bytes, a fenced execution needs all 16"),
+            "{error}"
+        );
+        assert!(
+            check(16, &[])
+                .unwrap_err()
+                .contains("needs every output dimension")
+        );
+    }
 }

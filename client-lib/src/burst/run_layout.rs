@@ -143,6 +143,7 @@ mod tests {
             ]
             .into(),
             outputs: [TensorType::float32(&[0])].into(),
+            layouts: nnhal::hal::TypeLayouts::default(),
         };
         let arguments = Arguments::for_values(&types, inputs, &[Output::from(outputs)]).unwrap();
         plan(&arguments, Handle::from_bits(5).into())

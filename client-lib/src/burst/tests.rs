@@ -101,6 +101,7 @@ fn prepared(connection: &Arc<crate::connection::Connection>) -> PreparedModel {
     let types = ArgumentTypes {
         inputs: [TensorType::float32(&[1])].into(),
         outputs: [TensorType::float32(&[1])].into(),
+        layouts: nnhal::hal::TypeLayouts::default(),
     };
     let preference = ExecutionPreference::FastSingleAnswer;
     PreparedModel::new(connection, Handle::from_bits(1).into(), Some(types), preference)

@@ -8,8 +8,10 @@
 //!
 //! - **What a device sees is valid.** Models and requests have passed [`nnhal::validate`] before a device is asked:
 //!   structure, types, signatures and locations hold, and constants are in memory that no other process can change.
-//!   A device does not check again. What validation cannot know, because it depends on values (an axis, an index into
-//!   a table) or on vendor extensions, is the device's to check, without panicking.
+//!   A device does not check again. Operands of an extension's types have dimensions and sizes as
+//!   [`DeviceInfo::extensions`] says. What validation cannot know, because it depends on values (an axis, an index into
+//!   a table) or on an extension (the signatures of its operations, the parameters of its types), is the device's to
+//!   check, without panicking.
 //! - **What a device touches is private.** Inputs are copied from the client's memory into memory that the execution
 //!   provides ([`Execution::input`]), once, by the driver; outputs are copied from there. A device never sees a
 //!   pointer to memory that another process can write.

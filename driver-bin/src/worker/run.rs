@@ -211,10 +211,14 @@ impl Context {
             match *plan {
                 ArgumentPlan::Omitted => self.execution.omit_input(index)?,
                 ArgumentPlan::Memory {
-                    shape, pool, offset, ..
+                    shape,
+                    pool,
+                    offset,
+                    length: given,
                 } => {
                     let bytes = self.execution.input(index, shape)?;
                     let length = bytes.len();
+                    check_given(index, given, length)?;
                     if let Some(inline) = run.inline.and_then(|inline| inline.input(pool, offset, length)) {
                         bytes.copy_from_slice(inline);
                         continue;
@@ -354,6 +358,16 @@ fn write_output(
         .slice()?
         .write_at(offset, bytes)
         .map_err(|error| copy_failure(Direction::Output, index, pool, &error))
+}
+
+/// Validation knows the sizes of standard types and of the device's own; of others only the device does.
+fn check_given(index: usize, given: u64, needed: usize) -> Result<(), Failure> {
+    if needed as u64 <= given {
+        return Ok(());
+    }
+    Err(Failure::invalid_argument(format!(
+        "input {index} has {given} bytes, the device needs {needed}"
+    )))
 }
 
 fn check_agrees(index: usize, expected: &Shape, found: &Shape) -> Result<(), Failure> {
