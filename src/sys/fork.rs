@@ -8,6 +8,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::MmapMut;
+use nix::errno::Errno;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
+
+use super::SysError;
 
 /// Names the process that took it, as opposed to its forks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,6 +30,38 @@ impl ForkStamp {
         match PAGE.get() {
             Some(Some(word)) => word.load(Ordering::Relaxed) == self.0,
             _ => current() == self.0,
+        }
+    }
+}
+
+/// What [`run_in_copy`] says of work that panicked: the code with which Rust programs end by a panic.
+pub const PANICKED: u8 = 101;
+
+/// Runs `work` in a copy of this process and waits for its end. The copy has the calling thread only and ends with the
+/// code that `work` returns, or [`PANICKED`]; nothing of the caller's is dropped in it.
+///
+/// This is for tests of what a library's handles do in a forked process. A lock that another thread holds at the moment
+/// stays locked in the copy, so that `work` may wait for ever if threads are busy.
+///
+/// # Errors
+/// The system has no room for another process.
+pub fn run_in_copy(work: impl FnOnce() -> u8) -> Result<WaitStatus, SysError> {
+    // SAFETY: the copy has this thread and its own copy of all memory. What other threads were about to change under a
+    // lock stays locked for ever, hence is never seen half changed; the C library sees to its own state, its allocator
+    // included. The copy never returns from this function.
+    let child = match unsafe { fork() }.map_err(SysError::of("fork"))? {
+        ForkResult::Parent { child } => child,
+        ForkResult::Child => {
+            let work = std::panic::AssertUnwindSafe(work);
+            let code = std::panic::catch_unwind(work).unwrap_or(PANICKED);
+            // SAFETY: ends the process without running anything of the parent's.
+            unsafe { libc::_exit(i32::from(code)) }
+        }
+    };
+    loop {
+        match waitpid(child, None) {
+            Err(Errno::EINTR) => {}
+            result => return result.map_err(SysError::of("waitpid")),
         }
     }
 }
@@ -77,6 +114,14 @@ mod tests {
         assert_eq!(stamp, ForkStamp::take());
         assert!(stamp.is_current());
         assert!(!ForkStamp(stamp.0 + 1).is_current());
+        let ended = run_in_copy(|| {
+            let is_foreign = !stamp.is_current();
+            let own = ForkStamp::take();
+            u8::from(is_foreign && own.is_current() && own != stamp)
+        });
+        assert!(matches!(ended, Ok(WaitStatus::Exited(_, 1))), "{ended:?}");
+        let ended = run_in_copy(|| std::panic::resume_unwind(Box::new(())));
+        assert!(matches!(ended, Ok(WaitStatus::Exited(_, code)) if code == i32::from(PANICKED)));
         // What a fork does to the page, without a fork in a process full of test threads.
         if let Some(Some(word)) = PAGE.get() {
             word.store(0, Ordering::Relaxed);

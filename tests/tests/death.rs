@@ -1,4 +1,4 @@
-//! What clients see when the driver's processes die: threats T17, T22, T23, T24.
+//! What clients see when the driver's processes die: threats T17, T22, T23.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -6,8 +6,9 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use nnhal_client::{
-    Clock, Deadline, Device, Devices, Error, ExecuteOptions, Input, Memory, Model, ModelBuilder,
-    MonotonicClock, OperationType, Output, PrepareOptions, PreparedModel, Remedy, Role, TensorType,
+    BurstOptions, Clock, Deadline, Device, Devices, Error, ExecuteOptions, Input, Memory, Model,
+    ModelBuilder, MonotonicClock, OperationType, Output, PrepareOptions, PreparedModel, Remedy, Request,
+    Role, TensorType,
 };
 use nnhal_tests::{DaemonOptions, TestDaemon, children_of, fds_of, is_alive, wait_until};
 
@@ -168,6 +169,52 @@ fn every_way_to_die_is_told() {
     }
 }
 
+/// A way to execute a request to its end.
+type Way = fn(&PreparedModel, &Request, &ExecuteOptions) -> Result<(), Error>;
+
+/// T17, whichever way the client executes.
+#[test]
+fn worker_that_hangs_is_ended_and_its_client_is_told() {
+    let options = DaemonOptions {
+        devices: vec![EMPTY.to_owned()],
+        ..DaemonOptions::with_settings(&format!(
+            "[execution]\nhang_limit_ms = 50\n[device.{EMPTY}]\nfault = \"hang\"\n"
+        ))
+    };
+    let daemon = TestDaemon::start(EXE, &options);
+    let other = open(&daemon, EMPTY);
+    let memory = Memory::new(8).unwrap();
+    let request = Request::new().input(&memory, 0..4).output(&memory, 4..8);
+    let options = ExecuteOptions::new();
+    let ways: [Way; 4] = [
+        |prepared, request, options| prepared.execute(request, options).map(drop),
+        |prepared, request, options| prepared.start(request, options)?.wait(Deadline::NONE).map(drop),
+        |prepared, request, options| {
+            let launched = prepared.execute_fenced(request, &[], options)?;
+            launched.wait(Deadline::NONE).map(drop)
+        },
+        |prepared, request, options| {
+            let mut burst = prepared.burst(&BurstOptions::new())?;
+            burst.execute(request, options).map(drop)
+        },
+    ];
+    for (number, way) in ways.iter().enumerate() {
+        let device = open(&daemon, EMPTY);
+        let prepared = prepare(&device);
+        let worker = device.worker().pid;
+        let started = MonotonicClock.now();
+        let error = way(&prepared, &request, &options).unwrap_err();
+        let noticed = MonotonicClock.now().saturating_since(started);
+        assert!(error.is_dead_object(), "way {number}: {error}");
+        assert_eq!(error.process().map(|process| process.pid), Some(worker));
+        assert!(error.to_string().contains("watchdog"), "way {number}: {error}");
+        assert!(noticed < Duration::from_secs(10), "way {number}: {noticed:?}");
+        other.status().unwrap();
+        let again = device.reopen().unwrap();
+        again.status().unwrap();
+    }
+}
+
 #[test]
 fn panicking_device_fails_the_call_or_ends_its_worker_and_no_other() {
     let daemon = start_faulty("panic");
@@ -184,9 +231,7 @@ fn all_that_waits_is_told_and_what_is_opened_anew_works() {
     let device = open(&daemon, REFERENCE);
     let prepared = prepare(&device);
     let memory = Memory::new(8).unwrap();
-    let request = nnhal_client::Request::new()
-        .input(&memory, 0..4)
-        .output(&memory, 4..8);
+    let request = Request::new().input(&memory, 0..4).output(&memory, 4..8);
     prepared.execute(&request, &ExecuteOptions::new()).unwrap();
     let worker = device.worker().pid;
     signal(worker, Signal::SIGKILL);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use nnhal_client::{
@@ -198,6 +199,48 @@ fn limits_of_a_fenced_execution_are_kept() {
         .wait(Deadline::after(MonotonicClock.now(), Duration::from_millis(5)))
         .unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::TimedOut { .. }), "{error}");
+}
+
+#[test]
+fn cycle_of_fences_over_two_workers_ends_by_timeout_and_holds_nobody_up() {
+    let settings = "[execution]\nslots = 1\n[limits]\nthreads = 1\n";
+    let daemon = TestDaemon::start(EXE, &DaemonOptions::with_settings(settings));
+    let (device, other) = (open(&daemon, "nnhal-reference"), open(&daemon, "nnhal-reference"));
+    let (one, two) = (prepare(&device), prepare(&other));
+    let (_memory, request) = memory();
+    let limit = Duration::from_millis(400);
+    let limited = ExecuteOptions::new().timeout(limit);
+    // What polls as an epoll descriptor may be chosen later: here the end of what waits for the end of this.
+    let later = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap();
+    let closed = Fence::from_fd(later.0.try_clone().unwrap()).unwrap();
+    let launched = MonotonicClock.now();
+    let first = one
+        .execute_fenced(&request, &[WaitFor::Fence(&closed)], &limited)
+        .unwrap();
+    let second = two
+        .execute_fenced(&request, &[WaitFor::Execution(&first)], &limited)
+        .unwrap();
+    let end = second.fence().unwrap();
+    later.add(end, EpollEvent::new(EpollFlags::EPOLLIN, 0)).unwrap();
+    for prepared in [&one, &two] {
+        // T21: neither slot nor thread is held.
+        prepared.execute(&request, &ExecuteOptions::new()).unwrap();
+    }
+    let statuses = [&first, &second].map(|execution| execution.wait(patience()).unwrap_err().status());
+    let missed = ErrorStatus::MissedDeadlineTransient;
+    assert!(statuses.contains(&missed), "T21: {statuses:?}");
+    // The one that ends first is a failed fence to the other.
+    let is_expected = |status: &ErrorStatus| [missed, ErrorStatus::GeneralFailure].contains(status);
+    assert!(statuses.iter().all(is_expected), "T21: {statuses:?}");
+    let took = MonotonicClock.now().saturating_since(launched);
+    assert!(took >= limit && took < PATIENCE, "T21: {took:?}");
+    for prepared in [&one, &two] {
+        prepared
+            .execute_fenced(&request, &[], &ExecuteOptions::new())
+            .unwrap()
+            .wait(patience())
+            .unwrap();
+    }
 }
 
 #[test]

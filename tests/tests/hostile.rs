@@ -1,8 +1,9 @@
-//! What hostile and buggy clients do by the control protocol (T7, T9, T15, T18, T21 of the threat model). Another
+//! What hostile and buggy clients do by the control protocol (T6, T7, T9, T15, T18, T21 of the threat model). Another
 //! client is served beside them each time.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nnhal::fence::{Fence, FenceState};
@@ -13,6 +14,10 @@ use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::{
     Call, Execute, ExecuteFenced, ExecutionForm, ExecutionResult, FenceArgument, FencedLimits, Handle,
     MemoryHandle, Message, Object, PrepareModel, PreparedModelHandle, Reply, RequestWithMemories,
+};
+use nnhal_client::{
+    BurstOptions, Devices, ExecuteOptions, Memory, Model, ModelBuilder, OperationType, PrepareOptions,
+    Request, TensorType,
 };
 use nnhal_tests::{
     DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model, request_in_one_memory, shared_floats,
@@ -154,6 +159,106 @@ fn constants_that_change_after_the_check_change_nothing() {
         is_over.store(true, Ordering::Relaxed);
     });
     neighbour.expect_served();
+}
+
+/// Elements of what flips.
+const FLIPPED: u32 = 4096;
+
+/// Models whose result tells whether a value was read twice: `output = input - input`, and the rows of a constant that the input names.
+fn read_twice_models() -> [Model; 2] {
+    let mut difference = ModelBuilder::new();
+    let x = difference.input(TensorType::float32(&[FLIPPED]));
+    let no_activation = difference.scalar(0_i32);
+    let zeros = difference.output(TensorType::float32(&[FLIPPED]));
+    difference.operation(OperationType::SUB, &[x, x, no_activation], &[zeros]);
+    let mut rows = ModelBuilder::new();
+    let table = rows.constant(TensorType::float32(&[16, 1]), &[7.0_f32; 16]);
+    let axis = rows.scalar(0_i32);
+    let indexes = rows.input(TensorType::int32(&[FLIPPED]));
+    let found = rows.output(TensorType::float32(&[FLIPPED, 1]));
+    rows.operation(OperationType::GATHER, &[table, axis, indexes], &[found]);
+    [difference.finish().unwrap(), rows.finish().unwrap()]
+}
+
+/// Flips bits of 32-bit values until `is_over`, and says how many.
+fn flip_values(memory: &Memory, is_over: &AtomicBool) -> u64 {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut flips = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let at = state % u64::from(FLIPPED) * 4;
+        let mut value = [0; 4];
+        memory.read_at(at, &mut value).unwrap();
+        // Indexes are from 0 to 15, floats tiny; a rare bit makes the one too large and the other ordinary.
+        let flip = if state >> 52 == 0 {
+            1 << 28
+        } else {
+            1 << ((state >> 32) % 4)
+        };
+        let value = u32::from_le_bytes(value) ^ flip;
+        memory.write_at(at, &value.to_le_bytes()).unwrap();
+        flips += 1;
+    }
+    flips
+}
+
+#[test]
+fn values_that_flip_while_they_are_read_are_those_of_one_moment() {
+    const EXECUTIONS: u32 = 300;
+    for name in ["nnhal-reference", "nnhal-cpu"] {
+        let daemon = start("");
+        let mut neighbour = Neighbour::new(&daemon);
+        let device = Devices::open_in(daemon.runtime_dir())
+            .unwrap()
+            .device(name)
+            .unwrap();
+        for (model, expected) in read_twice_models().iter().zip([0.0_f32, 7.0]) {
+            let prepared = device.prepare(model, &PrepareOptions::new()).unwrap();
+            let mut burst = prepared.burst(&BurstOptions::new()).unwrap();
+            let bytes = u64::from(FLIPPED) * 4;
+            let (memory, results) = (Memory::new(bytes).unwrap(), Memory::new(bytes).unwrap());
+            let request = Request::new().input(&memory, 0..bytes).output(&results, 0..bytes);
+            let options = ExecuteOptions::new();
+            let is_over = AtomicBool::new(false);
+            let (mut good, mut refused) = (0_u32, 0_u32);
+            let flips = std::thread::scope(|scope| {
+                let flipping = scope.spawn(|| flip_values(&memory, &is_over));
+                let started = MonotonicClock.now();
+                let is_long_enough =
+                    || MonotonicClock.now().saturating_since(started) > Duration::from_millis(500);
+                let mut executions = 0;
+                while executions < EXECUTIONS || !is_long_enough() {
+                    let outcome = match executions % 2 {
+                        0 => prepared.execute(&request, &options),
+                        _ => burst.execute(&request, &options),
+                    };
+                    executions += 1;
+                    match outcome {
+                        Ok(_) => {
+                            let found = results.read::<f32>(0, FLIPPED as usize).unwrap();
+                            assert!(found.iter().all(|value| *value == expected), "T6: {name}");
+                            good += 1;
+                        }
+                        Err(error) => {
+                            assert!(error.failure().is_some(), "T6: {name}: {error}");
+                            refused += 1;
+                        }
+                    }
+                }
+                is_over.store(true, Ordering::Relaxed);
+                flipping.join().unwrap()
+            });
+            println!("{name}: {flips} flips, {good} executions, {refused} refused");
+            // An index that is too large is there most of the time, a float that is wrong never.
+            assert!(expected != 0.0 || refused == 0, "T6");
+            assert!(flips > 10_000, "{flips}");
+            memory.clear().unwrap();
+            burst.execute(&request, &options).unwrap();
+        }
+        neighbour.expect_served();
+    }
 }
 
 /// Launches a fenced execution that waits for `fence` and returns its own.

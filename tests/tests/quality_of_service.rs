@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use nnhal_client::{
-    Arguments, Clock, Completed, Deadline, Device, Devices, Error, ErrorStatus, ExecuteOptions, Model,
-    ModelBuilder, MonotonicClock, OperationType, PrepareOptions, PreparedModel, Priority, TensorType, Timing,
+    Arguments, BurstOptions, Clock, Completed, Deadline, Device, Devices, Error, ErrorStatus, ExecuteOptions,
+    Model, ModelBuilder, MonotonicClock, OperationType, PrepareOptions, PreparedModel, Priority, TensorType,
+    Timing,
 };
 use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon, wait_until};
 
@@ -141,6 +142,78 @@ fn endless_work_is_aborted_at_its_deadline() {
     let fenced = fenced.wait(Deadline::NONE).unwrap_err();
     for error in [synchronous, asynchronous, fenced] {
         assert_eq!(error.status(), ErrorStatus::MissedDeadlineTransient, "{error}");
+    }
+}
+
+/// A loop whose condition always holds: it counts, from 0, to a number that it has passed already.
+fn endless_loop() -> Model {
+    let ty = || TensorType::float32(&[1]);
+    let condition = {
+        let mut graph = ModelBuilder::new();
+        let count = graph.input(ty());
+        let limit = graph.constant(ty(), &[-1.0_f32]);
+        let goes_on = graph.output(TensorType::bool8(&[1]));
+        graph.operation(OperationType::GREATER, &[count, limit], &[goes_on]);
+        graph
+    };
+    let body = {
+        let mut graph = ModelBuilder::new();
+        let count = graph.input(ty());
+        let one = graph.constant(ty(), &[1.0_f32]);
+        let no_activation = graph.scalar(0_i32);
+        let next = graph.output(ty());
+        graph.operation(OperationType::ADD, &[count, one, no_activation], &[next]);
+        graph
+    };
+    let mut model = ModelBuilder::new();
+    let count = model.input(ty());
+    let (condition, body) = (model.graph(condition), model.graph(body));
+    let last = model.output(ty());
+    model.operation(OperationType::WHILE, &[condition, body, count], &[last]);
+    model.finish().unwrap()
+}
+
+/// T16: by every way, and the worker goes on.
+#[test]
+fn endless_loop_is_ended_by_the_loop_timeout() {
+    const LIMIT: Duration = Duration::from_millis(100);
+    for name in ["nnhal-reference", "nnhal-cpu"] {
+        let (_daemon, device) = start(name, "");
+        let prepared = prepare(&device, &endless_loop(), Priority::Medium);
+        let arguments = ones(&prepared, 1);
+        let request = arguments.request();
+        let options = ExecuteOptions::new().loop_timeout(LIMIT).wait_at_most(PATIENCE);
+        let far = || Deadline::after(MonotonicClock.now(), PATIENCE);
+        let mut burst = prepared.burst(&BurstOptions::new()).unwrap();
+        let expect_missed = |way: &str, work: &mut dyn FnMut() -> Error| {
+            let started = Instant::now();
+            let error = work();
+            let took = started.elapsed();
+            assert!(is_missed(&error), "{name}, {way}: {error}");
+            let overrun = took.checked_sub(LIMIT).expect("not before the limit");
+            println!("{name}, {way}: {} ms too long", overrun.as_millis());
+            assert!(overrun < Duration::from_secs(5), "{name}, {way}: {overrun:?}");
+        };
+        expect_missed("synchronous", &mut || {
+            prepared.execute(request, &options).unwrap_err()
+        });
+        expect_missed("asynchronous", &mut || {
+            prepared
+                .start(request, &options)
+                .unwrap()
+                .wait(far())
+                .unwrap_err()
+        });
+        expect_missed("fenced", &mut || {
+            let launched = prepared.execute_fenced(request, &[], &options).unwrap();
+            launched.wait(far()).unwrap_err()
+        });
+        expect_missed("burst", &mut || burst.execute(request, &options).unwrap_err());
+        device.status().unwrap();
+        let after = prepare(&device, &sums(1, 1), Priority::Medium);
+        after
+            .execute(ones(&after, 1).request(), &ExecuteOptions::new())
+            .unwrap();
     }
 }
 

@@ -125,6 +125,8 @@ impl Burst {
         let Some(entry) = self.pipeline.waiting.front().copied() else {
             return Ok(None);
         };
+        // In a forked child the results are the parent's to take.
+        self.model().link().check_process()?;
         let received = self
             .exchange
             .receive(entry.sequence, entry.sent, options.wait_deadline())?;
@@ -142,7 +144,11 @@ impl Burst {
     /// As [`Burst::next_finished`].
     #[inline]
     pub fn try_next_finished(&mut self) -> Result<Option<Finished>> {
-        if self.pipeline.is_empty() || !self.exchange.is_ready() {
+        if self.pipeline.is_empty() {
+            return Ok(None);
+        }
+        self.model().link().check_process()?;
+        if !self.exchange.is_ready() {
             return Ok(None);
         }
         self.next_finished(&ExecuteOptions::new())

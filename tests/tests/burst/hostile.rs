@@ -2,6 +2,7 @@
 //! and never the supervisor or another client.
 
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nnhal::burst::{
@@ -12,7 +13,9 @@ use nnhal::fmq::{ChannelEnd, ChannelSize, ReceiveError, WaitSettings};
 use nnhal::hal::{ErrorStatus, MeasureTiming, Request, Timing};
 use nnhal::shm::{Access, Mapping, SharedMemory};
 use nnhal::time::{Clock, Deadline, MonotonicClock};
-use nnhal::wire::{Call, Handle, MemoryDescription, MemoryHandle, Object, PreparedModelHandle, Reply};
+use nnhal::wire::{
+    BurstHandle, Call, Handle, MemoryDescription, MemoryHandle, Object, PreparedModelHandle, Reply,
+};
 use nnhal_tests::{
     DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model, is_alive, request_in_one_memory,
     shared_floats, wait_until,
@@ -52,6 +55,8 @@ struct Raw {
     end: ChannelEnd,
     rings: SharedMemory,
     memory: MemoryHandle,
+    model: PreparedModelHandle,
+    burst: BurstHandle,
     /// Executes the model on that memory.
     request: Request,
     buffer: Vec<u8>,
@@ -68,15 +73,28 @@ impl Raw {
         let (memory, _mapping) = shared_floats(&[1.0; 12]);
         let memory = client.register(&memory);
         let (end, rings) = ChannelEnd::create(size, WaitSettings::Sleep).unwrap();
-        configure(&mut client, model, &rings).unwrap();
+        let burst = configured(&mut client, model, &rings);
         Raw {
             client,
+            model,
+            burst,
             end,
             rings,
             memory,
             request: request_in_one_memory(memory, 2, 1, 16).request,
             buffer: Vec::new(),
         }
+    }
+
+    /// Leaves this burst and makes another, of the same client.
+    fn begin_anew(&mut self) {
+        let call = Call::Release {
+            object: Object::Burst(self.burst),
+        };
+        self.client.call(call, &[]).unwrap();
+        let (end, rings) = ChannelEnd::create(SIZE, WaitSettings::Sleep).unwrap();
+        self.burst = configured(&mut self.client, self.model, &rings);
+        (self.end, self.rings) = (end, rings);
     }
 
     /// Sends what is in `buffer` and returns the sequence and status of the answer, with its text. A failure has
@@ -144,6 +162,13 @@ impl Raw {
 
     fn worker(&self) -> u32 {
         self.client.welcome.worker_pid
+    }
+}
+
+fn configured(client: &mut RawClient, model: PreparedModelHandle, rings: &SharedMemory) -> BurstHandle {
+    match configure(client, model, rings) {
+        Ok(Reply::Burst(burst)) => burst,
+        other => panic!("{other:?}"),
     }
 }
 
@@ -394,6 +419,145 @@ fn names_that_nobody_gave_are_refused() {
     // Inputs and outputs in the same inline pool, and fewer bytes than announced.
     raw.general(8, &[Pool::InlineInputs(4096)], &[0; 16]);
     assert_ne!(raw.exchange().1, ErrorStatus::None);
+    raw.expect_success();
+    expect_unharmed(&daemon, other);
+}
+
+#[test]
+fn guessed_tokens_and_memories_are_never_hits() {
+    const GUESSES: u32 = 20_000;
+    let daemon = start();
+    let other = bystander(&daemon);
+    let mut raw = Raw::open(&daemon);
+    let own = raw.memory;
+    let mut random = Xorshift::new();
+    for guess in 0..GUESSES {
+        // Small indexes are where objects are, as is what was freed.
+        let state = random.next();
+        let handle = Handle {
+            index: (state % 8) as u32,
+            generation: (state >> 32) as u32 % 8,
+        };
+        let pool = match guess % 4 {
+            0 if own.0 == handle => continue,
+            0 => Pool::Memory(handle.into()),
+            1 => Pool::Memory(Handle::from_bits(state).into()),
+            2 => Pool::Buffer((state % 64) as u32),
+            _ => Pool::Buffer((state >> 32) as u32),
+        };
+        raw.general(guess + 1, &[pool], &[]);
+        let (_, status, detail) = raw.exchange();
+        assert_eq!(status, ErrorStatus::InvalidArgument, "T15: {pool:?}: {detail}");
+    }
+    raw.expect_success();
+    expect_unharmed(&daemon, other);
+}
+
+/// Random numbers.
+struct Xorshift(u64);
+
+impl Xorshift {
+    fn new() -> Xorshift {
+        Xorshift(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+/// Bytes of the cells' sequence words, which come before their payload.
+const SEQUENCE_BYTES: u64 = 8;
+
+/// Flips bits in the cells of both rings until `is_over`; those of the payload only, or all. Returns how many.
+fn flip_cells(raw: &SharedMemory, random: &mut Xorshift, all: bool, is_over: &AtomicBool) -> u32 {
+    const LIMIT: u32 = 500_000;
+    let mapping = Mapping::new(raw, Access::ReadWrite).unwrap();
+    let cells = u64::from(SIZE.outgoing + SIZE.incoming);
+    for flips in 0..LIMIT {
+        if flips % 64 == 0 && is_over.load(Ordering::Relaxed) {
+            return flips;
+        }
+        let state = random.next();
+        let first = if all { 0 } else { SEQUENCE_BYTES };
+        let byte = first + (state >> 32) % (64 - first);
+        let at = 4096 + (state % cells) * 64 + byte;
+        let mut value = [0];
+        mapping.as_slice().read_at(at, &mut value).unwrap();
+        value[0] ^= 1 << ((state >> 48) % 8);
+        mapping.as_slice().write_at(at, &value).unwrap();
+    }
+    is_over.store(true, Ordering::Relaxed);
+    LIMIT
+}
+
+impl Raw {
+    /// Sends requests until the burst or the flipping of its bits has ended.
+    fn send_until(&mut self, is_over: &AtomicBool) {
+        let mut body = ResultBody::default();
+        let mut packet = self.end.consumer.new_packet();
+        let memory = Pool::Memory(self.memory);
+        for number in (0..16).cycle() {
+            if number % 3 == 0 {
+                encode_register(&mut self.buffer, 3, number, &self.request, &[memory]);
+            } else if number % 3 == 1 {
+                encode_fire(&mut self.buffer, &header(4), number - 1, &[]);
+            } else {
+                self.general(5, &[memory], &[]);
+            }
+            let soon = Deadline::after(MonotonicClock.now(), Duration::from_millis(100));
+            let received = match self.end.producer.send(&self.buffer) {
+                Ok(()) => self.end.consumer.receive(&mut packet, soon),
+                Err(_) => Err(ReceiveError::Closed),
+            };
+            match received {
+                // What it says may be flipped as well.
+                Ok(()) => {
+                    let _ = decode_result(packet.bytes(), &mut body);
+                    self.end.producer.release(self.end.producer.sent());
+                }
+                Err(_) => break,
+            }
+            if is_over.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn bits_that_flip_while_they_are_read_end_their_burst_at_most() {
+    const FLIPS: u32 = 10_000_000;
+    let options = DaemonOptions {
+        devices: vec![REFERENCE.to_owned()],
+        ..DaemonOptions::default()
+    };
+    let daemon = TestDaemon::start(EXE, &options);
+    let mut other = bystander(&daemon);
+    let mut raw = Raw::open(&daemon);
+    let mut random = Xorshift::new();
+    let (mut flips, mut rounds) = (0, 0_u32);
+    while flips < FLIPS {
+        let is_over = AtomicBool::new(false);
+        let rings = raw.rings.try_clone().unwrap();
+        flips += std::thread::scope(|scope| {
+            let flipping = scope.spawn(|| flip_cells(&rings, &mut random, rounds % 8 == 7, &is_over));
+            raw.send_until(&is_over);
+            flipping.join().unwrap()
+        });
+        rounds += 1;
+        assert_eq!(
+            raw.client.call(Call::GetStatus, &[]),
+            Ok(Reply::Status(nnhal::hal::DeviceStatus::Available)),
+            "T6, after {flips} flips"
+        );
+        assert_eq!(add(&mut other, 3.0).unwrap(), 4.0, "T6");
+        raw.begin_anew();
+    }
     raw.expect_success();
     expect_unharmed(&daemon, other);
 }
