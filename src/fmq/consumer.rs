@@ -1,6 +1,7 @@
 //! The receiving end of a ring.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::closer::close_ring;
 use super::error::{Misbehaviour, ReceiveError};
@@ -77,6 +78,24 @@ impl Consumer {
     /// [`ReceiveError`]; after `TimedOut` the call can be repeated.
     #[inline]
     pub fn receive(&mut self, packet: &mut Packet, deadline: Deadline) -> Result<(), ReceiveError> {
+        self.receive_by(packet, || deadline)
+    }
+
+    /// The same, waiting for `patience` at most. A packet that comes at once costs no look at the clock.
+    ///
+    /// # Errors
+    /// As [`Consumer::receive`].
+    #[inline]
+    pub fn receive_within(&mut self, packet: &mut Packet, patience: Duration) -> Result<(), ReceiveError> {
+        self.receive_by(packet, || Deadline::after(MonotonicClock.now(), patience))
+    }
+
+    #[inline(always)]
+    fn receive_by(
+        &mut self,
+        packet: &mut Packet,
+        deadline: impl FnOnce() -> Deadline,
+    ) -> Result<(), ReceiveError> {
         let mut spin = self.policy.start();
         loop {
             if let Some(word) = self.poll()? {
@@ -87,7 +106,7 @@ impl Consumer {
                 break;
             }
         }
-        self.receive_slow(packet, deadline, spin)
+        self.receive_slow(packet, deadline(), spin)
     }
 
     /// Whether a packet is there, or the end, or an error: whether [`Consumer::receive`] would return at once.

@@ -10,6 +10,7 @@ pub mod eventfd;
 pub mod fds;
 pub mod fork;
 pub mod futex;
+pub mod heap;
 pub mod memfd;
 pub mod peer;
 pub mod pidfd;

@@ -53,6 +53,19 @@ pub fn private_bytes(pid: u32) -> u64 {
         * 1024
 }
 
+/// Memory of a process that no file stands behind, in bytes.
+///
+/// # Panics
+///
+/// If the kernel does not say.
+#[must_use]
+pub fn anonymous_bytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(proc(pid, "status")).expect("a process");
+    let kilobytes = |line: &str| line.split_whitespace().nth(1)?.parse::<u64>().ok();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:"));
+    line.and_then(kilobytes).expect("a kernel that counts it") * 1024
+}
+
 /// Looks again and again until `condition` holds.
 ///
 /// # Panics

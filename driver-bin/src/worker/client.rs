@@ -15,6 +15,7 @@ use super::buffer::Buffers;
 use super::burst::Bursts;
 use super::calls::Calls;
 use super::fenced::Fenced;
+use super::idle::IdleRelease;
 use super::memory::{Memories, Memory};
 use super::outbox::Outbox;
 use super::pool::Pool;
@@ -39,6 +40,7 @@ pub(crate) struct Client {
     pub(crate) pool: Pool,
     pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) watchdog: Arc<Watchdog>,
+    pub(crate) idle_release: Arc<IdleRelease>,
     pub(crate) memories: Arc<Memories>,
     pub(crate) bursts: Bursts,
     pub(crate) buffers: Arc<Buffers>,
@@ -67,6 +69,7 @@ impl Client {
             pool: Pool::new(limits.threads),
             scheduler: Scheduler::new(slots),
             watchdog: Arc::new(Watchdog::new(config.execution.hang_limit(), wake()?)),
+            idle_release: Arc::new(IdleRelease::new(config.execution.idle_release())),
             memories: Arc::new(Memories::new(&limits)),
             bursts: Bursts::new(limits.bursts),
             buffers: Arc::new(Buffers::new(&limits)),
@@ -160,6 +163,7 @@ impl Client {
     pub(crate) fn release_memory(&self) {
         let models: Vec<_> = self.models().iter().cloned().collect();
         models.iter().for_each(|model| model.release_memory());
+        nnhal::sys::heap::give_back_free();
     }
 
     /// Puts the true sizes of its pools into a model, whatever the client wrote there.

@@ -16,6 +16,7 @@ mod copy;
 mod estimate;
 mod execute;
 mod fenced;
+mod idle;
 mod memory;
 mod outbox;
 mod pool;

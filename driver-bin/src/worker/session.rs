@@ -195,6 +195,9 @@ impl Session<'_> {
         self.client
             .watchdog
             .set_limit(self.orders.execution().hang_limit());
+        self.client
+            .idle_release
+            .set(self.orders.execution().idle_release());
         if self.orders.is_draining() {
             self.client.calls.drain();
             self.client.bursts.drain();
@@ -213,7 +216,7 @@ impl Session<'_> {
             Look::Again(after) => Deadline::after(now, after),
             Look::Hung(stuck) => return Err(self.end_hung_work(stuck)),
         };
-        if let (Some(since), Some(limit)) = (self.busy_since, self.orders.execution().idle_release()) {
+        if let (Some(since), Some(limit)) = (self.busy_since, self.client.idle_release.get()) {
             let release = Deadline::after(since, limit);
             if !release.is_past(now) {
                 deadline = deadline.earlier(release);

@@ -14,6 +14,7 @@ use nnhal::wire::Failure;
 use super::layout::{KnownMemories, Layout};
 use crate::worker::buffer::{Buffers, RequestBuffers};
 use crate::worker::client::Client;
+use crate::worker::idle::IdleRelease;
 use crate::worker::memory::{Memories, Memory};
 use crate::worker::prepared::Prepared;
 use crate::worker::run::{Context, Run, RunLimits};
@@ -29,6 +30,7 @@ pub(super) struct Server {
     registered: Vec<Option<Box<Layout>>>,
     known: KnownMemories,
     runner: Runner,
+    idle_release: Arc<IdleRelease>,
 }
 
 /// What runs requests.
@@ -37,6 +39,8 @@ struct Runner {
     memories: Arc<Memories>,
     device_buffers: Arc<Buffers>,
     context: Context,
+    /// Whether anything has run since the context last gave its memory back.
+    holds_memory: bool,
     pools: Vec<Option<Arc<Memory>>>,
     buffers: RequestBuffers,
 }
@@ -59,16 +63,18 @@ impl Server {
                 memories: Arc::clone(&client.memories),
                 device_buffers: Arc::clone(&client.buffers),
                 context,
+                holds_memory: false,
                 pools: Vec::new(),
                 buffers: RequestBuffers::default(),
             },
+            idle_release: Arc::clone(&client.idle_release),
         })
     }
 
     /// Serves requests until the burst ends.
     pub(super) fn serve(&mut self) {
         loop {
-            match self.end.consumer.receive(&mut self.packet, Deadline::NONE) {
+            match self.receive() {
                 Ok(()) => {}
                 Err(ReceiveError::Closed) => return,
                 Err(ReceiveError::TimedOut) => continue,
@@ -85,6 +91,19 @@ impl Server {
                 return self.end.closer.close();
             }
         }
+    }
+
+    /// Waits for the next packet. A burst that has waited for long gives back the memory of its execution.
+    fn receive(&mut self) -> Result<(), ReceiveError> {
+        if self.runner.holds_memory
+            && let Some(patience) = self.idle_release.get()
+        {
+            match self.end.consumer.receive_within(&mut self.packet, patience) {
+                Err(ReceiveError::TimedOut) => self.runner.release_memory(),
+                other => return other,
+            }
+        }
+        self.end.consumer.receive(&mut self.packet, Deadline::NONE)
     }
 
     /// Sends the reply; one that the whole ring cannot hold becomes a failure that says so.
@@ -189,6 +208,7 @@ impl Runner {
 
     /// Runs a request and leaves its result in `reply`.
     fn run(&mut self, layout: &mut Layout, header: &RequestHeader, inline: &[u8], reply: &mut Vec<u8>) {
+        self.holds_memory = true;
         let measure_since = (header.measure == MeasureTiming::Yes).then(|| MonotonicClock.now());
         let limits = RunLimits::from_hal(header.deadline_ns, None);
         let outcome = layout
@@ -217,6 +237,12 @@ impl Runner {
             Ok(timing) => self.succeed(layout, header.sequence, timing, reply),
             Err(failure) => self.fail(header.sequence, &failure, reply),
         }
+    }
+
+    fn release_memory(&mut self) {
+        self.context.release_memory();
+        self.holds_memory = false;
+        nnhal::sys::heap::give_back_free();
     }
 
     fn succeed(&self, layout: &Layout, sequence: u32, timing: Timing, reply: &mut Vec<u8>) {

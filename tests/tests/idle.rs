@@ -1,0 +1,119 @@
+//! Workers give back the memory of executions that nobody has asked for in a while, and go on when somebody does.
+
+use nnhal_client::{
+    Arguments, BurstOptions, Device, Devices, ExecuteOptions, ModelBuilder, OperationType, PrepareOptions,
+    PreparedModel, TensorType,
+};
+use nnhal_tests::{DaemonOptions, TestDaemon, anonymous_bytes, wait_until};
+
+const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
+
+const ELEMENTS: u32 = 2 << 20;
+
+/// What an execution takes at least: input, output and what is between them.
+const HELD: u64 = 3 * 4 * ELEMENTS as u64;
+
+/// What else may come and go in a worker.
+const SLACK: u64 = HELD / 4;
+
+struct Bench {
+    _daemon: TestDaemon,
+    _device: Device,
+    worker: u32,
+    prepared: PreparedModel,
+    arguments: Arguments,
+}
+
+impl Bench {
+    /// A model whose executions take [`HELD`] bytes, prepared.
+    fn new(settings: &str) -> Bench {
+        let options = DaemonOptions {
+            devices: vec!["nnhal-reference".into()],
+            ..DaemonOptions::with_settings(settings)
+        };
+        let daemon = TestDaemon::start(EXE, &options);
+        let devices = Devices::open_in(daemon.runtime_dir()).unwrap();
+        let device = devices.device("nnhal-reference").unwrap();
+        let mut model = ModelBuilder::new();
+        let tensor = TensorType::float32(&[ELEMENTS]);
+        let x = model.input(tensor.clone());
+        let no_activation = model.scalar(0_i32);
+        let sum = model.temporary(tensor.clone());
+        let result = model.output(tensor);
+        model.operation(OperationType::ADD, &[x, x, no_activation], &[sum]);
+        model.operation(OperationType::ADD, &[sum, x, no_activation], &[result]);
+        let prepared = device
+            .prepare(&model.finish().unwrap(), &PrepareOptions::new())
+            .unwrap();
+        let mut arguments = prepared.new_arguments().unwrap();
+        arguments.write(0, &vec![1.0_f32; ELEMENTS as usize]).unwrap();
+        Bench {
+            worker: device.worker().pid,
+            _daemon: daemon,
+            _device: device,
+            prepared,
+            arguments,
+        }
+    }
+
+    fn memory(&self) -> u64 {
+        anonymous_bytes(self.worker)
+    }
+
+    fn expect_result(&mut self) {
+        let last = self.arguments.read::<f32>(0).unwrap();
+        assert!(last.iter().all(|value| *value == 3.0));
+    }
+
+    /// Has executions made until they are seen to hold memory, waits until it is given back, and executes once more.
+    fn expect_memory_to_come_and_go(&mut self, mut execute: impl FnMut(&Arguments)) {
+        let before = self.memory();
+        for _ in 0..2 {
+            wait_until("an execution holds memory", || {
+                execute(&self.arguments);
+                self.memory() >= before + HELD - SLACK
+            });
+            wait_until("the memory is given back", || self.memory() <= before + SLACK);
+        }
+        execute(&self.arguments);
+        self.expect_result();
+    }
+}
+
+const SOON: &str = "[execution]\nidle_release_ms = 50\n";
+
+#[test]
+fn idle_burst_gives_its_memory_back() {
+    let mut bench = Bench::new(SOON);
+    let mut burst = bench.prepared.burst(&BurstOptions::new()).unwrap();
+    bench.expect_memory_to_come_and_go(|arguments| {
+        burst
+            .execute(arguments.request(), &ExecuteOptions::new())
+            .unwrap();
+    });
+}
+
+#[test]
+fn idle_worker_gives_the_memory_of_its_executions_back() {
+    let mut bench = Bench::new(SOON);
+    let prepared = bench.prepared.clone();
+    bench.expect_memory_to_come_and_go(|arguments| {
+        prepared
+            .execute(arguments.request(), &ExecuteOptions::new())
+            .unwrap();
+    });
+}
+
+#[test]
+fn burst_keeps_its_memory_where_none_is_to_be_given_back() {
+    let bench = Bench::new("[execution]\nidle_release_ms = 0\n");
+    let before = bench.memory();
+    let mut burst = bench.prepared.burst(&BurstOptions::new()).unwrap();
+    let options = ExecuteOptions::new();
+    burst.execute(bench.arguments.request(), &options).unwrap();
+    let after_the_first = bench.memory();
+    assert!(after_the_first >= before + HELD - SLACK);
+    let mut other = bench.prepared.burst(&BurstOptions::new()).unwrap();
+    other.execute(bench.arguments.request(), &options).unwrap();
+    assert!(bench.memory() >= after_the_first + HELD - SLACK);
+}
