@@ -83,6 +83,15 @@ pub(crate) struct Observer {
     state: Weak<TicketState>,
 }
 
+/// How far a piece of work has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Moves on while the work does; 0 before it has ever run.
+    pub(crate) count: u64,
+    /// Whether it has a slot.
+    pub(crate) is_running: bool,
+}
+
 impl Scheduler {
     /// A scheduler with this many slots, at least one.
     #[must_use]
@@ -314,11 +323,14 @@ impl Observer {
         }
     }
 
-    /// A number that moves on while the work does; `None` while it does not run.
+    /// How far the work has got; `None` once the ticket is gone.
     #[must_use]
-    pub(crate) fn progress(&self) -> Option<u64> {
-        let progress = self.state.upgrade()?.progress.load(Ordering::SeqCst);
-        (progress % 2 == 1).then_some(progress)
+    pub(crate) fn progress(&self) -> Option<Progress> {
+        let count = self.state.upgrade()?.progress.load(Ordering::SeqCst);
+        Some(Progress {
+            count,
+            is_running: count % 2 == 1,
+        })
     }
 
     /// Whether there can be any more work: false once the ticket is gone.
@@ -515,17 +527,20 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_seen_only_while_work_runs() {
+    fn progress_moves_on_while_work_runs() {
         let bench = Bench::new();
         let ticket = bench.ticket(Priority::Low);
         let observer = ticket.observer();
-        assert_eq!(observer.progress(), None);
+        let progress = || observer.progress().unwrap();
+        assert_eq!((progress().count, progress().is_running), (0, false));
         ticket.enter(Deadline::NONE).unwrap();
-        let before = observer.progress();
-        assert!(before.is_some());
+        let before = progress();
+        assert!(before.is_running);
         ticket.checkpoint(Deadline::NONE).unwrap();
-        assert_ne!(observer.progress(), before);
+        assert!(progress().is_running && progress().count > before.count);
         ticket.leave();
+        assert!(!progress().is_running);
+        drop(ticket);
         assert_eq!(observer.progress(), None);
     }
 }

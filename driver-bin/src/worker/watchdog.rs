@@ -1,8 +1,8 @@
 //! Notices work that hangs.
 //!
-//! Work that runs makes progress at its checkpoints. The main thread looks in from time to time, but only while work
-//! runs: when nothing does it sleeps without an end, and whoever starts work then wakes it. Executions of bursts
-//! start without a system call, so they look at a flag first ([`Watchdog::work_starts`]).
+//! Work that runs makes progress at its checkpoints. The main thread looks in from time to time, but only while there is
+//! work: when nothing has run between two looks it sleeps without an end, and whoever starts work then wakes it.
+//! Executions of bursts start without a system call, so they look at a flag first ([`Watchdog::work_starts`]).
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,14 +32,16 @@ pub(crate) struct Watchdog {
 #[derive(Debug)]
 struct Watched {
     observer: Observer,
-    /// The progress that was seen last, and when it was first seen.
-    seen: Option<(u64, TimePoint)>,
+    /// The progress that was seen last.
+    seen: u64,
+    /// When it was first seen.
+    since: TimePoint,
 }
 
 /// What a look has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Nothing runs: no need to look again until work starts.
+    /// Nothing has run since the last look: no need to look again until work starts.
     Idle,
     /// Look again after this time.
     Again(Duration),
@@ -66,7 +68,11 @@ impl Watchdog {
 
     /// Watches one more piece of work, until its ticket is gone.
     pub(crate) fn watch(&self, observer: Observer) {
-        self.lock().push(Watched { observer, seen: None });
+        self.lock().push(Watched {
+            observer,
+            seen: 0,
+            since: TimePoint::EPOCH,
+        });
     }
 
     /// To be called when work has started. Wakes the main thread if it sleeps without an end.
@@ -87,6 +93,10 @@ impl Watchdog {
         if limit.is_zero() {
             return Look::Idle;
         }
+        let look = self.look_within(limit, now);
+        if look != Look::Idle {
+            return look;
+        }
         self.is_awake.store(false, Ordering::SeqCst);
         let look = self.look_within(limit, now);
         if look != Look::Idle {
@@ -95,27 +105,28 @@ impl Watchdog {
         look
     }
 
+    /// Work that is between two runs counts as running: only where nothing has run since the last look does it say
+    /// [`Look::Idle`]. Otherwise every run of a busy burst that follows such a look would have to wake the main thread.
     fn look_within(&self, limit: Duration, now: TimePoint) -> Look {
         let mut watched = self.lock();
         watched.retain(|watched| watched.observer.is_alive());
-        let mut runs = false;
+        let mut has_run = false;
         for watched in watched.iter_mut() {
             let Some(progress) = watched.observer.progress() else {
-                watched.seen = None;
                 continue;
             };
-            runs = true;
-            match watched.seen {
-                Some((seen, since)) if seen == progress => {
-                    let stuck = now.saturating_since(since);
-                    if stuck >= limit {
-                        return Look::Hung(stuck);
-                    }
+            if progress.count != watched.seen {
+                has_run = true;
+                (watched.seen, watched.since) = (progress.count, now);
+            } else if progress.is_running {
+                has_run = true;
+                let stuck = now.saturating_since(watched.since);
+                if stuck >= limit {
+                    return Look::Hung(stuck);
                 }
-                _ => watched.seen = Some((progress, now)),
             }
         }
-        if runs {
+        if has_run {
             Look::Again(limit / LOOKS_PER_LIMIT)
         } else {
             Look::Idle
@@ -170,7 +181,27 @@ mod tests {
             assert_eq!(watchdog.look(at(second * 1000)), Look::Again(LIMIT / 4));
             ticket.leave();
         }
-        assert_eq!(watchdog.look(at(9000)), Look::Idle);
+        assert_eq!(watchdog.look(at(9000)), Look::Again(LIMIT / 4));
+        assert_eq!(watchdog.look(at(9250)), Look::Idle);
+    }
+
+    #[test]
+    fn work_between_two_runs_need_not_wake_the_main_thread() {
+        let watchdog = watchdog();
+        let ticket = Ticket::new(&Scheduler::new(1), Priority::Medium);
+        watchdog.watch(ticket.observer());
+        let run = || {
+            ticket.enter(Deadline::NONE).unwrap();
+            watchdog.work_starts();
+            ticket.leave();
+        };
+        run();
+        assert_eq!(eventfd::drain(&watchdog.wake).unwrap(), 1);
+        for second in 0..5 {
+            assert_eq!(watchdog.look(at(second * 1000)), Look::Again(LIMIT / 4));
+            run();
+            assert_eq!(eventfd::drain(&watchdog.wake).unwrap(), 0, "second {second}");
+        }
     }
 
     #[test]
@@ -185,7 +216,8 @@ mod tests {
         watchdog.work_starts();
         assert_eq!(eventfd::drain(&watchdog.wake).unwrap(), 0);
         ticket.leave();
-        assert_eq!(watchdog.look(at(1)), Look::Idle);
+        assert!(matches!(watchdog.look(at(1)), Look::Again(_)));
+        assert_eq!(watchdog.look(at(2)), Look::Idle);
         watchdog.work_starts();
         assert_eq!(eventfd::drain(&watchdog.wake).unwrap(), 1);
     }
