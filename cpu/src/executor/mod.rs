@@ -19,7 +19,7 @@ use nnhal::hal::{ErrorStatus, OperationType, SubgraphIndex};
 
 use crate::kernel::KernelError;
 
-/// Asked before every operation whether to go on, and now and then inside operations whose effort grows faster than
+/// Asked before every step of a preparation and every operation of an execution whether to go on, and now and then inside operations whose effort grows faster than
 /// their operands. An implementation may also block here: an execution suspended for another of higher priority keeps
 /// its state.
 pub trait Interrupt {
@@ -36,6 +36,18 @@ pub enum Interrupted {
     /// Nobody waits for the result any more.
     #[error("the execution was cancelled")]
     Cancelled,
+}
+
+impl Interrupted {
+    /// The HAL status for it.
+    #[must_use]
+    pub fn status(self) -> ErrorStatus {
+        match self {
+            // The same work may be in time when less is going on.
+            Interrupted::DeadlineMissed => ErrorStatus::MissedDeadlineTransient,
+            Interrupted::Cancelled => ErrorStatus::GeneralFailure,
+        }
+    }
 }
 
 /// An [`Interrupt`] that never asks to stop.
@@ -121,13 +133,10 @@ impl ExecutionError {
                 error: KernelError::OutOfMemory(_),
                 ..
             } => ErrorStatus::ResourceExhaustedTransient,
-            ExecutionError::Operation { .. } | ExecutionError::Interrupted(Interrupted::Cancelled) => {
-                ErrorStatus::GeneralFailure
-            }
+            ExecutionError::Operation { .. } => ErrorStatus::GeneralFailure,
             ExecutionError::Input { .. } => ErrorStatus::InvalidArgument,
-            ExecutionError::LoopTimeout { .. } | ExecutionError::Interrupted(Interrupted::DeadlineMissed) => {
-                ErrorStatus::MissedDeadlineTransient
-            }
+            ExecutionError::LoopTimeout { .. } => ErrorStatus::MissedDeadlineTransient,
+            ExecutionError::Interrupted(interrupted) => interrupted.status(),
         }
     }
 }

@@ -9,6 +9,7 @@ use nnhal::ops::{self, ShapeRule};
 use nnhal::validate::ValidModel;
 
 use super::fixed_outputs::FixedOutputs;
+use super::{Interrupt, Interrupted, NeverInterrupted};
 use crate::buffer::{AlignedBuffer, OutOfMemory};
 use crate::fast::{self, PlannedStep};
 use crate::kernel::{Constant, Kernel};
@@ -81,6 +82,9 @@ pub enum ProgramError {
     /// Its constants do not fit in memory.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),
+    /// Stopped from outside.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
 }
 
 impl ProgramError {
@@ -90,7 +94,8 @@ impl ProgramError {
         match self {
             // A valid model that this device does not take: no argument is wrong.
             ProgramError::Unsupported { .. } => ErrorStatus::GeneralFailure,
-            ProgramError::OutOfMemory(_) => ErrorStatus::ResourceExhaustedPersistent,
+            ProgramError::OutOfMemory(_) => ErrorStatus::ResourceExhaustedTransient,
+            ProgramError::Interrupted(interrupted) => interrupted.status(),
         }
     }
 }
@@ -108,10 +113,23 @@ impl Program {
         pools: &dyn ConstantPools,
         kernels: KernelSet,
     ) -> Result<Program, ProgramError> {
+        Program::with_interrupt(model, pools, kernels, &NeverInterrupted)
+    }
+
+    /// The same in steps: `interrupt` is asked before every constant that is copied and before every operation.
+    pub fn with_interrupt(
+        model: Arc<ValidModel>,
+        pools: &dyn ConstantPools,
+        kernels: KernelSet,
+        interrupt: &dyn Interrupt,
+    ) -> Result<Program, ProgramError> {
         let graphs = model
             .model()
             .subgraphs()
-            .map(|(at, graph)| Graph::new(model.model(), at, graph, (pools, kernels)))
+            .map(|(at, graph)| {
+                let constants = copy_constants(model.model(), graph, pools, interrupt)?;
+                Graph::new(at, graph, constants, (kernels, interrupt))
+            })
             .collect::<Result<_, _>>()?;
         Ok(Program { model, graphs })
     }
@@ -141,27 +159,14 @@ impl Program {
 
 impl Graph {
     fn new(
-        model: &Model,
         at: SubgraphIndex,
         graph: &Subgraph,
-        (pools, kernel_set): (&dyn ConstantPools, KernelSet),
+        constants: Vec<Option<Constant>>,
+        (kernel_set, interrupt): (KernelSet, &dyn Interrupt),
     ) -> Result<Graph, ProgramError> {
-        let constants = graph
-            .operands
-            .iter()
-            .map(|operand| match model.constant_bytes(operand, pools) {
-                Some(bytes) => {
-                    let shape = Shape::new(&operand.dimensions).unwrap_or_default();
-                    Ok(Some(Constant {
-                        shape,
-                        bytes: AlignedBuffer::copy_of(bytes)?,
-                    }))
-                }
-                None => Ok(None),
-            })
-            .collect::<Result<Vec<_>, OutOfMemory>>()?;
         let mut steps = Vec::with_capacity(graph.operations.len());
         for (index, operation) in graph.operations.iter().enumerate() {
+            interrupt.check()?;
             let work = match operation.operation_type {
                 OperationType::IF => Work::If,
                 OperationType::WHILE => Work::While,
@@ -206,6 +211,26 @@ impl Graph {
     }
 }
 
+/// The constants of a graph in memory of their own, by operand.
+fn copy_constants(
+    model: &Model,
+    graph: &Subgraph,
+    pools: &dyn ConstantPools,
+    interrupt: &dyn Interrupt,
+) -> Result<Vec<Option<Constant>>, ProgramError> {
+    let copy = |operand| {
+        let Some(bytes) = model.constant_bytes(operand, pools) else {
+            return Ok(None);
+        };
+        interrupt.check()?;
+        Ok(Some(Constant {
+            shape: Shape::new(&operand.dimensions).unwrap_or_default(),
+            bytes: AlignedBuffer::copy_of(bytes)?,
+        }))
+    };
+    graph.operands.iter().map(copy).collect()
+}
+
 /// Notes with each step the temporaries that nothing reads after it.
 fn release_after_last_reader(graph: &Subgraph, steps: &mut [Step]) {
     let mut seen = vec![false; graph.operands.len()];
@@ -222,9 +247,17 @@ fn release_after_last_reader(graph: &Subgraph, steps: &mut [Step]) {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{ErrorStatus, OperationType, SubgraphIndex};
+    use std::cell::Cell;
+    use std::sync::Arc;
 
-    use super::ProgramError;
+    use nnhal::hal::{
+        ErrorStatus, Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType,
+        Subgraph, SubgraphIndex,
+    };
+    use nnhal::validate::ValidModel;
+
+    use super::super::{Interrupt, Interrupted};
+    use super::{KernelSet, Program, ProgramError};
 
     #[test]
     fn an_unsupported_operation_is_no_invalid_argument() {
@@ -235,5 +268,71 @@ mod tests {
             reason: "it is vendor-specific".to_owned(),
         };
         assert_eq!(error.status(), ErrorStatus::GeneralFailure);
+    }
+
+    /// `x + x + ... + x`, with one constant.
+    fn sums(operations: u32) -> Arc<ValidModel> {
+        let tensor = |lifetime, consumers| {
+            let mut operand = Operand::new(OperandType::TENSOR_FLOAT32, &[2]).with_lifetime(lifetime);
+            operand.number_of_consumers = consumers;
+            operand
+        };
+        let mut activation =
+            Operand::new(OperandType::INT32, &[]).with_lifetime(OperandLifeTime::ConstantCopy);
+        activation.number_of_consumers = operations;
+        activation.location.length = 4;
+        let mut operands = vec![tensor(OperandLifeTime::SubgraphInput, operations + 1), activation];
+        operands.extend((1..operations).map(|_| tensor(OperandLifeTime::TemporaryVariable, 1)));
+        operands.push(tensor(OperandLifeTime::SubgraphOutput, 0));
+        let add = |index| Operation {
+            operation_type: OperationType::ADD,
+            inputs: vec![if index == 0 { 0 } else { index + 1 }, 0, 1],
+            outputs: vec![index + 2],
+        };
+        let model = Model {
+            main: Subgraph {
+                operands,
+                operations: (0..operations).map(add).collect(),
+                input_indexes: vec![0],
+                output_indexes: vec![operations + 1],
+            },
+            operand_values: vec![0; 4],
+            ..Model::default()
+        };
+        Arc::new(ValidModel::new(Arc::new(model), &NoPools, &[]).unwrap())
+    }
+
+    /// Stops when it has been asked often enough.
+    struct StopAfter(Cell<u32>);
+
+    impl Interrupt for StopAfter {
+        fn check(&self) -> Result<(), Interrupted> {
+            match self.0.get().checked_sub(1) {
+                Some(left) => self.0.set(left),
+                None => return Err(Interrupted::DeadlineMissed),
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn preparation_can_be_stopped_before_every_constant_and_every_operation() {
+        const OPERATIONS: u32 = 5;
+        let model = sums(OPERATIONS);
+        for kernels in [KernelSet::Reference, KernelSet::Fast] {
+            let prepare = |asked| {
+                let interrupt = StopAfter(Cell::new(asked));
+                Program::with_interrupt(Arc::clone(&model), &NoPools, kernels, &interrupt)
+            };
+            for asked in 0..=OPERATIONS {
+                let error = prepare(asked).unwrap_err();
+                assert!(
+                    matches!(error, ProgramError::Interrupted(Interrupted::DeadlineMissed)),
+                    "after {asked} steps: {error}"
+                );
+                assert_eq!(error.status(), ErrorStatus::MissedDeadlineTransient);
+            }
+            prepare(OPERATIONS + 1).unwrap();
+        }
     }
 }

@@ -156,9 +156,9 @@ impl Device for CpuDevice {
         pools: &dyn ConstantPools,
         options: &PrepareOptions<'_>,
     ) -> Result<Arc<dyn PreparedModel>, Failure> {
-        options.control.checkpoint()?;
-        let program =
-            Program::with_kernels(model, pools, self.kernels).map_err(|error| program_failure(&error))?;
+        let checkpoints = Checkpoints(options.control);
+        let program = Program::with_interrupt(model, pools, self.kernels, &checkpoints)
+            .map_err(|error| program_failure(&error))?;
         options.control.checkpoint()?;
         Ok(Arc::new(CpuModel {
             program: Arc::new(program),
@@ -247,7 +247,7 @@ fn program_failure(error: &ProgramError) -> Failure {
     let failure = Failure::new(error.status(), error.to_string());
     match *error {
         ProgramError::Unsupported { graph, index, .. } => failure.at(place(graph, index)),
-        ProgramError::OutOfMemory(_) => failure,
+        ProgramError::OutOfMemory(_) | ProgramError::Interrupted(_) => failure,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Preparing models, and saying which operations a device supports.
 
+use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use super::memory::{ConstantPool, Memory, constant_pools};
 use super::prepared::Prepared;
 use super::run::RunLimits;
 use crate::cache::{self, CacheHandles, Key};
-use crate::device::{Control, PrepareOptions};
+use crate::device::{Control, Interruption, PrepareOptions};
 use crate::scheduler::Ticket;
 
 /// HAL `getSupportedOperations`.
@@ -78,21 +79,95 @@ pub(crate) fn prepare_model(
     let in_time = limits.check_not_past(MonotonicClock.now());
     let target = Target::of_call(client, &arguments, fds);
     super::submit(client, priority, call, move |call| {
-        let (model, pools) = match validate(&shared, arguments.model, &memories) {
-            Ok(valid) => valid,
-            Err(failure) => return shared.outbox.reply(call.id(), Err(failure)),
-        };
-        shared.outbox.reply(call.id(), Ok(Reply::Launched));
-        let prepared = in_time.and_then(|()| {
-            let saved = Arc::clone(&model);
-            let prepared = prepare(&shared, call, (model, &pools), (preference, priority), limits)?;
+        let launch = Launch::new(&shared, call);
+        let codes = (preference, priority);
+        launch.finish(in_time.map_err(NotPrepared::Failed).and_then(|()| {
+            let (handle, model, pools) = in_slot(&shared, call, (priority, limits), |control| {
+                let (model, pools) =
+                    validate(&shared, arguments.model, &memories).map_err(NotPrepared::Refused)?;
+                launch.announce();
+                let handle = prepare(&shared, (Arc::clone(&model), &pools), codes, control)?;
+                Ok::<_, NotPrepared>((handle, model, pools))
+            })?;
             if let Some(target) = target {
-                target.save(&shared, (&saved, &pools), (preference, priority));
+                target.save(&shared, (&model, &pools), codes);
             }
-            Ok(prepared)
-        });
-        shared.outbox.event(call.id(), Event::Prepared(prepared));
+            Ok(handle)
+        }));
     });
+}
+
+/// Why there is no prepared model.
+enum NotPrepared {
+    /// The arguments are wrong: nothing was launched.
+    Refused(Failure),
+    /// What was launched did not succeed.
+    Failed(Failure),
+}
+
+impl From<Failure> for NotPrepared {
+    fn from(failure: Failure) -> NotPrepared {
+        NotPrepared::Failed(failure)
+    }
+}
+
+impl From<Interruption> for NotPrepared {
+    fn from(interruption: Interruption) -> NotPrepared {
+        NotPrepared::Failed(interruption.into())
+    }
+}
+
+/// The two answers to a call that prepares a model: that it was launched, and what has come of it.
+struct Launch<'a> {
+    client: &'a Client,
+    id: u64,
+    is_announced: Cell<bool>,
+}
+
+impl<'a> Launch<'a> {
+    fn new(client: &'a Client, call: &OpenCall) -> Launch<'a> {
+        Launch {
+            client,
+            id: call.id(),
+            is_announced: Cell::new(false),
+        }
+    }
+
+    /// Says that the arguments are valid.
+    fn announce(&self) {
+        if !self.is_announced.replace(true) {
+            self.client.outbox.reply(self.id, Ok(Reply::Launched));
+        }
+    }
+
+    /// Says what has come of it. Whatever ended it before the arguments had been looked at, a deadline or the client,
+    /// says nothing against them, so it counts as launched.
+    fn finish(&self, outcome: Result<PreparedModelHandle, NotPrepared>) {
+        let result = match outcome {
+            Err(NotPrepared::Refused(failure)) => return self.client.outbox.reply(self.id, Err(failure)),
+            Err(NotPrepared::Failed(failure)) => Err(failure),
+            Ok(handle) => Ok(handle),
+        };
+        self.announce();
+        self.client.outbox.event(self.id, Event::Prepared(result));
+    }
+}
+
+/// Does work of a call in a slot of its own, which it gives back whatever comes of the work.
+fn in_slot<T, E: From<Interruption>>(
+    client: &Client,
+    call: &OpenCall,
+    (priority, limits): (Priority, RunLimits),
+    work: impl FnOnce(&Control<'_>) -> Result<T, E>,
+) -> Result<T, E> {
+    let ticket = Ticket::new(&client.scheduler, priority);
+    client.watchdog.watch(ticket.observer());
+    call.works_as(ticket.observer())?;
+    ticket.enter(limits.deadline)?;
+    client.watchdog.work_starts();
+    let outcome = work(&Control::new(&ticket, limits.deadline, limits.loop_timeout));
+    ticket.leave();
+    outcome
 }
 
 /// Where a prepared model is to be saved.
@@ -165,13 +240,18 @@ pub(crate) fn prepare_model_from_cache(
     let in_time = limits.check_not_past(MonotonicClock.now());
     let shared = Arc::clone(client);
     super::submit(client, Priority::Medium, call, move |call| {
-        let (model, pools, codes) = match restore(&shared, &handles, arguments.token) {
-            Ok(restored) => restored,
-            Err(failure) => return shared.outbox.reply(call.id(), Err(failure)),
-        };
-        shared.outbox.reply(call.id(), Ok(Reply::Launched));
-        let prepared = in_time.and_then(|()| prepare(&shared, call, (model, &pools), codes, limits));
-        shared.outbox.event(call.id(), Event::Prepared(prepared));
+        let launch = Launch::new(&shared, call);
+        launch.finish(in_time.map_err(NotPrepared::Failed).and_then(|()| {
+            // What the model was prepared for is known once it has been read.
+            let restored = in_slot(&shared, call, (Priority::Medium, limits), |_| {
+                restore(&shared, &handles, arguments.token).map_err(NotPrepared::Refused)
+            });
+            let (model, pools, codes) = restored?;
+            launch.announce();
+            in_slot(&shared, call, (codes.1, limits), |control| {
+                Ok(prepare(&shared, (model, &pools), codes, control)?)
+            })
+        }));
     });
 }
 
@@ -221,30 +301,24 @@ fn validate(
     Ok((Arc::new(model), pools))
 }
 
+/// Prepares a valid model. The checkpoint before it is that after validation.
 fn prepare(
     client: &Client,
-    call: &OpenCall,
     (model, pools): (Arc<ValidModel>, &dyn ConstantPools),
     (preference, priority): (ExecutionPreference, Priority),
-    limits: RunLimits,
+    control: &Control<'_>,
 ) -> Result<PreparedModelHandle, Failure> {
+    control.checkpoint()?;
     check_supported(client, &model, pools)?;
-    let ticket = Ticket::new(&client.scheduler, priority);
-    client.watchdog.watch(ticket.observer());
-    call.works_as(ticket.observer())?;
-    ticket.enter(limits.deadline)?;
-    client.watchdog.work_starts();
-    let control = Control::new(&ticket, limits.deadline, limits.loop_timeout);
     let options = PrepareOptions {
         preference,
         priority,
-        control: &control,
+        control,
     };
-    let device_model = client.device.prepare(Arc::clone(&model), pools, &options);
-    ticket.leave();
+    let device_model = client.device.prepare(Arc::clone(&model), pools, &options)?;
     let prepared = Prepared::new(
         model,
-        device_model?,
+        device_model,
         (preference, priority),
         &client.scheduler,
         &client.watchdog,
