@@ -64,11 +64,10 @@ impl Contestant for InProcess {
         self.count = (self.count + 1) % 1_000_000;
         let value = self.count as f32;
         self.input[..4].copy_from_slice(&value.to_ne_bytes());
-        let input = self.execution.input(0, self.shape).map_err(Error::row(NAME))?;
+        let failed = |error| Error::row(NAME)(error);
+        let input = self.execution.input(0, self.shape).map_err(failed)?;
         input.copy_from_slice(&self.input);
-        self.execution
-            .run(&RunOptions::default())
-            .map_err(Error::row(NAME))?;
+        self.execution.run(&RunOptions::default()).map_err(failed)?;
         if let Some((_, bytes)) = self.execution.output(0) {
             self.output.copy_from_slice(bytes);
         }

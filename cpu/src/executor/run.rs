@@ -263,13 +263,20 @@ impl<'a> Runner<'a> {
 
     fn compute(
         &mut self,
-        at: SubgraphIndex,
+        at_graph: SubgraphIndex,
         operation: &Operation,
         kernel: Compute<'_>,
         sizes: Sizes<'_>,
         frame: &mut Frame,
     ) -> Result<(), KernelError> {
         // The outputs are taken out of the frame, so that inputs and outputs can be borrowed side by side.
+        if let [at] = operation.outputs[..] {
+            let mut output = std::mem::take(&mut frame.values[at as usize]);
+            let outputs = std::slice::from_mut(&mut output);
+            let result = self.compute_into(at_graph, operation, kernel, sizes, &frame.values, outputs);
+            frame.values[at as usize] = output;
+            return result;
+        }
         let mut outputs = std::mem::take(&mut self.memory.outputs);
         outputs.extend(
             operation
@@ -277,7 +284,7 @@ impl<'a> Runner<'a> {
                 .iter()
                 .map(|at| std::mem::take(&mut frame.values[*at as usize])),
         );
-        let result = self.compute_into(at, operation, kernel, sizes, &frame.values, &mut outputs);
+        let result = self.compute_into(at_graph, operation, kernel, sizes, &frame.values, &mut outputs);
         for (at, value) in operation.outputs.iter().zip(outputs.drain(..)) {
             frame.values[*at as usize] = value;
         }

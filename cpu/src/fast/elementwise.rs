@@ -74,6 +74,19 @@ impl PlannedStep for BinaryStep {
         let output = context.outputs.tensor(0)?;
         let shape = output.shape;
         let data = output.into_data::<f32>()?;
+        if let (Some(left), Some(right)) = (
+            Left::without_walk(left_data, data.len()),
+            Right::without_walk(right_data, data.len()),
+        ) {
+            dispatch(Combine {
+                binary: self.binary,
+                left,
+                right,
+                output: data,
+                range,
+            });
+            return Ok(());
+        }
         if repeats_along_last_axis(&shape, &left.shape, &right.shape) {
             dispatch(Combine {
                 binary: self.binary,
@@ -129,6 +142,30 @@ enum Right<'a> {
     One(f32),
     /// From the start again, as often as it takes.
     Repeated(&'a [f32]),
+}
+
+impl<'a> Left<'a> {
+    /// For an operand that has all elements of the output, hence no axis along which it is repeated, or one for all.
+    #[inline]
+    fn without_walk(data: &'a [f32], elements: usize) -> Option<Left<'a>> {
+        match data {
+            each if each.len() == elements => Some(Left::Each(each)),
+            [one] => Some(Left::One(*one)),
+            _ => None,
+        }
+    }
+}
+
+impl<'a> Right<'a> {
+    /// As [`Left::without_walk`].
+    #[inline]
+    fn without_walk(data: &'a [f32], elements: usize) -> Option<Right<'a>> {
+        match data {
+            each if each.len() == elements => Some(Right::Each(each)),
+            [one] => Some(Right::One(*one)),
+            _ => None,
+        }
+    }
 }
 
 struct Combine<'a> {
