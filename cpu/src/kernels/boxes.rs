@@ -5,6 +5,7 @@ use half::f16;
 use nnhal::hal::OperandType;
 use nnhal::ops::OpError;
 
+use super::fixed_point::quantize;
 use crate::kernel::{KernelError, Pace, Tensor, TensorMut};
 
 /// Numbers that make a box.
@@ -41,9 +42,10 @@ pub(super) fn narrow(
     start: usize,
     values: impl Iterator<Item = f32>,
 ) -> Result<(), KernelError> {
-    let (scale, zero_point) = (tensor.scale(), tensor.zero_point() as f32);
-    // The conversion saturates, and gives 0 for what is not a number.
-    let steps = |value: f32| (value / scale + zero_point).round() as i32;
+    let (scale, zero_point) = (tensor.scale(), tensor.zero_point());
+    // Rounded before the zero point is added: ties go the same way whatever it is, so that signed tensors hold exactly 128
+    // less than unsigned ones.
+    let steps = |value: f32| quantize(value, scale, zero_point);
     fn each<T: bytemuck::Pod>(
         tensor: &mut TensorMut<'_>,
         start: usize,
@@ -218,9 +220,11 @@ pub(super) fn select(
 
 #[cfg(test)]
 mod tests {
-    use super::{Corners, select};
+    use nnhal::hal::{Operand, OperandType, Shape};
+
+    use super::{Corners, narrow, select};
     use crate::executor::{Interrupt, Interrupted, NeverInterrupted};
-    use crate::kernel::{KernelError, Pace};
+    use crate::kernel::{KernelError, Pace, TensorMut};
 
     struct Cancelled;
 
@@ -232,6 +236,25 @@ mod tests {
 
     fn corners(numbers: [f32; 4]) -> Corners {
         Corners::new(numbers)
+    }
+
+    #[test]
+    fn ties_are_rounded_alike_whatever_the_zero_point() {
+        let narrowed = |ty, zero_point| {
+            let mut operand = Operand::new(ty, &[3]);
+            (operand.scale, operand.zero_point) = (0.5, zero_point);
+            let mut bytes = [0_u8; 3];
+            let mut tensor = TensorMut {
+                operand: &operand,
+                shape: Shape::new(&[3]).unwrap(),
+                bytes: &mut bytes,
+            };
+            narrow(&mut tensor, 0, [-2.75, 2.75, f32::NAN].into_iter()).unwrap();
+            bytes
+        };
+        assert_eq!(narrowed(OperandType::TENSOR_QUANT8_ASYMM, 128), [122, 134, 128]);
+        let signed = narrowed(OperandType::TENSOR_QUANT8_ASYMM_SIGNED, 0).map(|byte| byte as i8);
+        assert_eq!(signed, [-6, 6, 0]);
     }
 
     #[test]
