@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 use nnhal::wire::directory;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
@@ -22,13 +22,14 @@ use crate::worker;
 pub struct Daemon {
     registry: DeviceRegistry,
     invocation: Invocation,
+    name: &'static str,
+    version: &'static str,
 }
 
 /// Serves neural-network devices to other processes.
 ///
 /// SIGTERM and SIGINT let running work finish and end the driver; SIGHUP reads the settings again.
 #[derive(Debug, Parser)]
-#[command(name = "nnhald", version)]
 struct Arguments {
     /// Settings file (TOML).
     #[arg(long, value_name = "FILE")]
@@ -59,7 +60,18 @@ impl Daemon {
         Daemon {
             registry,
             invocation: Invocation::default(),
+            name: "nnhald",
+            version: env!("CARGO_PKG_VERSION"),
         }
+    }
+
+    /// What the daemon calls itself in its help and its messages, and its version: those of the vendor's binary.
+    /// Without this call it is `nnhald` in this library's version.
+    #[must_use]
+    pub fn named(mut self, name: &'static str, version: &'static str) -> Daemon {
+        self.name = name;
+        self.version = version;
+        self
     }
 
     /// For binaries that are more than a driver: the arguments that lead to the call of [`Daemon::run`], so that
@@ -78,11 +90,15 @@ impl Daemon {
         if arguments.next_if(|first| first == WORKER_ARGUMENT).is_some() {
             return match arguments.next() {
                 Some(bootstrap) => worker::main(&bootstrap, &self.registry),
-                None => fail("a worker needs the name of its bootstrap channel"),
+                None => self.fail("a worker needs the name of its bootstrap channel"),
             };
         }
-        let name = OsString::from("nnhald");
-        let arguments = match Arguments::try_parse_from(std::iter::once(name).chain(arguments)) {
+        let command = Arguments::command().name(self.name).version(self.version);
+        let words = std::iter::once(OsString::from(self.name)).chain(arguments);
+        let parsed = command
+            .try_get_matches_from(words)
+            .and_then(|matches| Arguments::from_arg_matches(&matches));
+        let arguments = match parsed {
             Ok(arguments) => arguments,
             Err(error) => {
                 let _ = error.print();
@@ -97,7 +113,7 @@ impl Daemon {
             let names: Vec<_> = self.registry.names().collect();
             return match writeln!(std::io::stdout(), "{}", names.join("\n")) {
                 Ok(()) => ExitCode::SUCCESS,
-                Err(error) => fail(error),
+                Err(error) => self.fail(error),
             };
         }
         let source = SettingsSource {
@@ -107,18 +123,19 @@ impl Daemon {
         };
         let settings = match read_settings(&source, &self.registry) {
             Ok(settings) => settings,
-            Err(error) => return fail(error),
+            Err(error) => return self.fail(error),
         };
         let owner = if arguments.private {
             match std::io::stdin().as_fd().try_clone_to_owned() {
                 Ok(owner) => Some(owner),
-                Err(error) => return fail(format!("--private needs an open standard input: {error}")),
+                Err(error) => return self.fail(format!("--private needs an open standard input: {error}")),
             }
         } else {
             None
         };
         let log = arguments.log.unwrap_or_else(log_of_environment);
         start_log(&log);
+        let name = self.name;
         let options = SupervisorOptions {
             registry: self.registry,
             settings,
@@ -133,8 +150,12 @@ impl Daemon {
         };
         match supervisor::run(options) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(error),
+            Err(error) => fail(name, error),
         }
+    }
+
+    fn fail(&self, error: impl Display) -> ExitCode {
+        fail(self.name, error)
     }
 }
 
@@ -183,8 +204,8 @@ pub(crate) fn start_log(filter: &Targets) {
         .try_init();
 }
 
-fn fail(error: impl Display) -> ExitCode {
+fn fail(name: &str, error: impl Display) -> ExitCode {
     // Standard error is the last resort; if it is closed, the exit code says enough.
-    let _ = writeln!(std::io::stderr(), "nnhald: {error}");
+    let _ = writeln!(std::io::stderr(), "{name}: {error}");
     ExitCode::FAILURE
 }

@@ -43,6 +43,7 @@ pub struct TestDaemon {
     /// Closing it ends the daemon.
     owner: Option<ChildStdin>,
     directory: tempfile::TempDir,
+    runtime_dir: PathBuf,
     log: Arc<Mutex<String>>,
     reader: Option<JoinHandle<()>>,
 }
@@ -56,7 +57,21 @@ impl TestDaemon {
     /// If it does not start; with its words.
     #[must_use]
     pub fn start(exe: &str, options: &DaemonOptions) -> TestDaemon {
-        let mut daemon = TestDaemon::spawn(exe, options);
+        TestDaemon::started(exe, options, None)
+    }
+
+    /// As [`TestDaemon::start`], with sockets in this directory, which others may use too.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start; with its words.
+    #[must_use]
+    pub fn start_in(runtime_dir: &Path, exe: &str, options: &DaemonOptions) -> TestDaemon {
+        TestDaemon::started(exe, options, Some(runtime_dir))
+    }
+
+    fn started(exe: &str, options: &DaemonOptions, runtime_dir: Option<&Path>) -> TestDaemon {
+        let mut daemon = TestDaemon::spawn(exe, options, runtime_dir);
         let mut line = String::new();
         let stdout = daemon.child.stdout.take().expect("a pipe");
         let read = BufReader::new(stdout).read_line(&mut line);
@@ -95,9 +110,10 @@ impl TestDaemon {
         (child.wait().expect("an exit status"), text)
     }
 
-    fn spawn(exe: &str, options: &DaemonOptions) -> TestDaemon {
+    fn spawn(exe: &str, options: &DaemonOptions, runtime_dir: Option<&Path>) -> TestDaemon {
         let directory = tempfile::tempdir().expect("a directory");
-        let mut child = command(exe, options, directory.path(), None)
+        let runtime_dir = runtime_dir.map_or_else(|| directory.path().join("run"), Path::to_owned);
+        let mut child = command(exe, options, directory.path(), Some(&runtime_dir))
             .spawn()
             .expect("a daemon");
         let log = Arc::default();
@@ -107,6 +123,7 @@ impl TestDaemon {
             owner: child.stdin.take(),
             child,
             directory,
+            runtime_dir,
             log,
             reader: Some(reader),
         }
@@ -115,7 +132,7 @@ impl TestDaemon {
     /// Where it publishes its sockets.
     #[must_use]
     pub fn runtime_dir(&self) -> PathBuf {
-        self.directory.path().join("run")
+        self.runtime_dir.clone()
     }
 
     /// The settings file, to be changed before [`TestDaemon::signal`] with `SIGHUP`.

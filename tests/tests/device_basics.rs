@@ -1,18 +1,19 @@
-//! What devices say of themselves (cases D of the VTS inventory), for every device that is served by default.
+//! What devices say of themselves (cases D of the VTS inventory), for every device that is served by default, those of
+//! the example driver with its extension among them.
 
 use nnhal_client::{Device, DeviceStatus, Devices, OperandType};
 use nnhal_tests::{DaemonOptions, TestDaemon};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
+const VENDOR_EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-vendor-driver");
 
 fn for_each_device(check: impl Fn(&Device)) {
-    let options = DaemonOptions {
-        devices: vec!["nnhal-reference".into(), "nnhal-cpu".into()],
-        ..DaemonOptions::default()
-    };
-    let daemon = TestDaemon::start(EXE, &options);
-    let devices = Devices::open_in(daemon.runtime_dir()).unwrap();
-    for name in &options.devices {
+    let ours = TestDaemon::start(EXE, &DaemonOptions::default());
+    let _theirs = TestDaemon::start_in(&ours.runtime_dir(), VENDOR_EXE, &DaemonOptions::default());
+    let devices = Devices::open_in(ours.runtime_dir()).unwrap();
+    let names = devices.names().unwrap();
+    assert_eq!(names.len(), 5, "{names:?}");
+    for name in &names {
         check(&devices.device(name).unwrap());
     }
 }

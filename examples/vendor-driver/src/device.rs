@@ -1,0 +1,161 @@
+//! The devices: what they say of themselves, what they support, and preparing models.
+
+use std::sync::Arc;
+
+use nnhal_driver::device::{Device, DeviceOptions, PrepareOptions, PreparedModel};
+use nnhal_driver::hal::{
+    Capabilities, ConstantPools, DeviceInfo, DeviceType, HalVersion, NumberOfCacheFiles, OperandPerformance,
+    OperandType, Operation, PerformanceInfo,
+};
+use nnhal_driver::validate::ValidModel;
+use nnhal_driver::{Failure, OperationSupport};
+
+use crate::execution::{Prepared, Program, Step, Value};
+use crate::unit::{Kernel, Refusal, Unit, View, declared};
+use crate::{arithmetic, extension, fibonacci};
+
+/// Makes [`crate::FIBONACCI`].
+pub(crate) fn create_fibonacci(options: &DeviceOptions) -> Result<Arc<dyn Device>, Failure> {
+    create(
+        crate::FIBONACCI,
+        DeviceType::Accelerator,
+        &[fibonacci::compile],
+        options,
+    )
+}
+
+/// Makes [`crate::ARITHMETIC`].
+pub(crate) fn create_arithmetic(options: &DeviceOptions) -> Result<Arc<dyn Device>, Failure> {
+    create(
+        crate::ARITHMETIC,
+        DeviceType::Accelerator,
+        &[arithmetic::compile],
+        options,
+    )
+}
+
+/// Makes [`crate::EVERYTHING`].
+pub(crate) fn create_everything(options: &DeviceOptions) -> Result<Arc<dyn Device>, Failure> {
+    let units: &'static [Unit] = &[fibonacci::compile, arithmetic::compile];
+    create(crate::EVERYTHING, DeviceType::Other, units, options)
+}
+
+fn create(
+    name: &'static str,
+    device_type: DeviceType,
+    units: &'static [Unit],
+    options: &DeviceOptions,
+) -> Result<Arc<dyn Device>, Failure> {
+    if let Some(key) = options.values.keys().next() {
+        return Err(Failure::invalid_argument(format!(
+            "device {name} has no option {key:?}"
+        )));
+    }
+    let has_extension = name != crate::ARITHMETIC;
+    Ok(Arc::new(VendorDevice {
+        info: info(name, device_type, has_extension),
+        units,
+    }))
+}
+
+fn info(name: &str, device_type: DeviceType, has_extension: bool) -> DeviceInfo {
+    // As fast as one processor's reference implementation, and as hungry.
+    let same = PerformanceInfo {
+        exec_time: 1.0,
+        power_usage: 1.0,
+    };
+    DeviceInfo {
+        name: name.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        device_type,
+        hal_version: HalVersion::V1_3,
+        capabilities: Capabilities {
+            relaxed_float32_to_float16_performance_scalar: same,
+            relaxed_float32_to_float16_performance_tensor: same,
+            operand_performance: vec![OperandPerformance {
+                operand_type: OperandType::TENSOR_FLOAT32,
+                info: same,
+            }],
+            if_performance: same,
+            while_performance: same,
+        },
+        extensions: if has_extension {
+            vec![extension::definition()]
+        } else {
+            Vec::new()
+        },
+        cache_files: NumberOfCacheFiles::default(),
+    }
+}
+
+#[derive(Debug)]
+struct VendorDevice {
+    info: DeviceInfo,
+    units: &'static [Unit],
+}
+
+impl VendorDevice {
+    /// The kernel of the first unit that can run the operation, or why none can.
+    fn compile(&self, view: &View<'_>, operation: &Operation) -> Result<Box<dyn Kernel>, String> {
+        let mut reason = None;
+        for unit in self.units {
+            match unit(view, operation) {
+                Ok(kernel) => return Ok(kernel),
+                Err(Refusal::Unknown) => {}
+                Err(Refusal::Unsupported(why)) => reason = Some(why),
+            }
+        }
+        Err(reason.unwrap_or_else(|| format!("{} does not have this operation", self.info.name)))
+    }
+}
+
+impl Device for VendorDevice {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn supported_operations(&self, model: &ValidModel, pools: &dyn ConstantPools) -> Vec<OperationSupport> {
+        let view = View { model, pools };
+        let operations = model.model().main.operations.iter();
+        operations
+            .map(|operation| match self.compile(&view, operation) {
+                Ok(_) => OperationSupport::Supported,
+                Err(reason) => OperationSupport::Unsupported { reason },
+            })
+            .collect()
+    }
+
+    fn prepare(
+        &self,
+        model: Arc<ValidModel>,
+        pools: &dyn ConstantPools,
+        options: &PrepareOptions<'_>,
+    ) -> Result<Arc<dyn PreparedModel>, Failure> {
+        let view = View { model: &model, pools };
+        let main = &model.model().main;
+        let mut steps = Vec::with_capacity(main.operations.len());
+        for operation in &main.operations {
+            options.control.checkpoint()?;
+            let indexes = |operands: &[u32]| operands.iter().map(|&operand| operand as usize).collect();
+            let kernel = self.compile(&view, operation).map_err(Failure::general)?;
+            steps.push(Step {
+                kernel,
+                inputs: indexes(&operation.inputs),
+                output: operation.outputs[0] as usize,
+            });
+        }
+        let mut constants = vec![Value::default(); main.operands.len()];
+        for (operand, value) in main.operands.iter().zip(&mut constants) {
+            if let Some(bytes) = model.model().constant_bytes(operand, pools) {
+                value
+                    .resize(declared(operand), bytes.len())?
+                    .copy_from_slice(bytes);
+            }
+        }
+        Ok(Arc::new(Prepared(Arc::new(Program {
+            steps,
+            constants,
+            model: Arc::clone(&model),
+        }))))
+    }
+}

@@ -1,0 +1,142 @@
+//! Prepared models and their executions: operations one after the other, each by its kernel.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nnhal_driver::device::{Control, Execution, PreparedModel};
+use nnhal_driver::hal::{ErrorStatus, Shape};
+use nnhal_driver::validate::ValidModel;
+use nnhal_driver::{Failure, Place};
+
+use crate::unit::Kernel;
+
+/// An operand's value.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Value {
+    shape: Shape,
+    bytes: Vec<u8>,
+}
+
+impl Value {
+    pub(crate) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Gives the value this shape and room for `size` bytes. Allocates nothing if it had as much before.
+    pub(crate) fn resize(&mut self, shape: Shape, size: usize) -> Result<&mut [u8], Failure> {
+        let more = size.saturating_sub(self.bytes.len());
+        self.bytes.try_reserve_exact(more).map_err(|_| {
+            Failure::new(
+                ErrorStatus::ResourceExhaustedTransient,
+                format!("{size} bytes of memory cannot be had for a value"),
+            )
+        })?;
+        self.bytes.resize(size, 0);
+        self.shape = shape;
+        Ok(&mut self.bytes)
+    }
+}
+
+/// An operation of a program.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) kernel: Box<dyn Kernel>,
+    pub(crate) inputs: Vec<usize>,
+    pub(crate) output: usize,
+}
+
+/// A model made ready to run.
+#[derive(Debug)]
+pub(crate) struct Program {
+    pub(crate) model: Arc<ValidModel>,
+    pub(crate) steps: Vec<Step>,
+    /// By operand; empty but for constants.
+    pub(crate) constants: Vec<Value>,
+}
+
+/// A program as the driver holds it.
+#[derive(Clone, Debug)]
+pub(crate) struct Prepared(pub(crate) Arc<Program>);
+
+impl PreparedModel for Prepared {
+    fn new_execution(&self) -> Result<Box<dyn Execution>, Failure> {
+        Ok(Box::new(Run {
+            values: self.0.constants.clone(),
+            program: Arc::clone(&self.0),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct Run {
+    program: Arc<Program>,
+    /// By operand.
+    values: Vec<Value>,
+}
+
+impl Run {
+    fn operand_of_input(&self, index: usize) -> Option<usize> {
+        let inputs = &self.program.model.model().main.input_indexes;
+        inputs.get(index).map(|&operand| operand as usize)
+    }
+}
+
+impl Execution for Run {
+    fn input(&mut self, index: usize, shape: Shape) -> Result<&mut [u8], Failure> {
+        let no_such_input = || Failure::invalid_argument(format!("there is no input {index}"));
+        let operand = self.operand_of_input(index).ok_or_else(no_such_input)?;
+        let model = &self.program.model;
+        let ty = model.model().main.operands[operand].operand_type;
+        let size = model.layouts().byte_size(ty, &shape).ok_or_else(|| {
+            Failure::invalid_argument(format!(
+                "input {index} is {ty} with dimensions {shape:?}, whose size is not known"
+            ))
+        })?;
+        self.values[operand].resize(shape, size)
+    }
+
+    fn omit_input(&mut self, index: usize) -> Result<(), Failure> {
+        Err(Failure::invalid_argument(format!(
+            "input {index} is left out, which no operation of this device allows"
+        )))
+    }
+
+    fn run(&mut self, control: &Control<'_>) -> Result<Option<Duration>, Failure> {
+        for (index, step) in self.program.steps.iter().enumerate() {
+            control.checkpoint()?;
+            // The output stands outside while the others are read; no operation reads what it writes.
+            let mut output = std::mem::take(&mut self.values[step.output]);
+            let outcome = match step.inputs.as_slice() {
+                &[a] => step.kernel.run(&[&self.values[a]], &mut output),
+                &[a, b, ..] => step.kernel.run(&[&self.values[a], &self.values[b]], &mut output),
+                [] => step.kernel.run(&[], &mut output),
+            };
+            self.values[step.output] = output;
+            outcome.map_err(|failure| {
+                failure.at(Place {
+                    operation: u32::try_from(index).ok(),
+                    ..Place::default()
+                })
+            })?;
+        }
+        Ok(None)
+    }
+
+    fn output(&self, index: usize) -> Option<(Shape, &[u8])> {
+        let outputs = &self.program.model.model().main.output_indexes;
+        let value = self.values.get(*outputs.get(index)? as usize)?;
+        Some((value.shape(), value.bytes()))
+    }
+
+    fn release_memory(&mut self) {
+        for (value, constant) in self.values.iter_mut().zip(&self.program.constants) {
+            if constant.bytes().is_empty() {
+                *value = Value::default();
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! A second vendor's driver, as a vendor would write it: on the library `nnhal-driver` and nothing else.
+//!
+//! | device | type | what it can do |
+//! |---|---|---|
+//! | [`FIBONACCI`] | ACCELERATOR | the one operation of the extension [`extension::NAME`] |
+//! | [`ARITHMETIC`] | ACCELERATOR | ADD and MUL of two float tensors of equal dimensions, RELU; it says of anything else why not |
+//! | [`EVERYTHING`] | OTHER | stands in front of both, for models that need the two of them |
+//!
+//! [`extension`] is what the vendor publishes for applications; the rest is how the devices work: `unit` compiles
+//! operations to kernels, `device` answers questions and prepares models, `execution` runs them.
+
+#![forbid(unsafe_code)]
+
+mod arithmetic;
+mod device;
+mod execution;
+pub mod extension;
+mod fibonacci;
+mod unit;
+
+use nnhal_driver::device::DeviceEntry;
+use nnhal_driver::{Daemon, DeviceRegistry};
+
+/// The device that has the extension.
+pub const FIBONACCI: &str = "example-fibonacci";
+/// The device that supports few operations.
+pub const ARITHMETIC: &str = "example-arithmetic";
+/// The device that stands in front of the other two.
+pub const EVERYTHING: &str = "example-everything";
+
+/// The driver: its devices, in a daemon of the driver library.
+#[must_use]
+pub fn daemon() -> Daemon {
+    let entry = |name, create| DeviceEntry {
+        name,
+        create,
+        by_default: true,
+    };
+    let registry = DeviceRegistry::new()
+        .with(entry(FIBONACCI, device::create_fibonacci))
+        .with(entry(ARITHMETIC, device::create_arithmetic))
+        .with(entry(EVERYTHING, device::create_everything));
+    Daemon::new(registry).named("vendor-driver", env!("CARGO_PKG_VERSION"))
+}
