@@ -7,6 +7,28 @@ use crate::Result;
 /// What is added.
 pub const ADDEND: f32 = 1.5;
 
+/// Adds the input to itself and the sum to that, in so many operations on so many values.
+///
+/// # Errors
+/// Never, for counts that fit.
+pub fn chain(operations: u32, count: u32) -> Result<Model> {
+    let mut model = ModelBuilder::new();
+    let input = model.input(TensorType::float32(&[count]));
+    let no_activation = model.scalar(0_i32);
+    let mut last = input;
+    for index in 1..=operations {
+        let ty = TensorType::float32(&[count]);
+        let next = if index == operations {
+            model.output(ty)
+        } else {
+            model.temporary(ty)
+        };
+        model.operation(OperationType::ADD, &[last, input, no_activation], &[next]);
+        last = next;
+    }
+    Ok(model.finish()?)
+}
+
 /// Adds a constant to so many values: the least that a model can do.
 ///
 /// # Errors
