@@ -15,6 +15,12 @@ pub fn lower_to(resource: Resource, value: u64) -> Result<u64, SysError> {
     Ok(limit)
 }
 
+/// The bytes of address space that this process may have at most; the maximum if nothing says so.
+#[must_use]
+pub fn address_space() -> u64 {
+    getrlimit(Resource::RLIMIT_AS).map_or(u64::MAX, |(soft, _)| soft)
+}
+
 /// Raises the soft limit of `resource` as far as the hard one allows, and returns it.
 pub fn raise_to_hard(resource: Resource) -> Result<u64, SysError> {
     let (soft, hard) = getrlimit(resource).map_err(SysError::of("getrlimit"))?;

@@ -58,6 +58,9 @@ fn now() -> Deadline {
     Deadline::at(MonotonicClock.now())
 }
 
+/// Tries until both executions meet.
+const ATTEMPTS: usize = 20;
+
 const FAR: Deadline = Deadline::from_raw(u64::MAX);
 
 fn is_missed(error: &Error) -> bool {
@@ -276,6 +279,37 @@ fn high_priority_goes_first_and_low_priority_goes_on_where_it_was() {
     assert!(completed.timing.time_on_device_us <= completed.timing.time_in_driver_us);
     let results = long.read::<f32>(0).unwrap();
     assert!(results.iter().all(|result| *result == (OPERATIONS + 1) as f32));
+}
+
+#[test]
+fn measured_times_contain_the_time_in_which_an_execution_was_suspended() {
+    const ELEMENTS: u32 = 1 << 14;
+    const HIGH: u32 = 30;
+    let (_daemon, device) = start("nnhal-reference", "[execution]\nslots = 1\n");
+    let low = prepare(&device, &sums(2000, ELEMENTS), Priority::Low);
+    let high = prepare(&device, &sums(50, ELEMENTS), Priority::High);
+    let (long, short) = (ones(&low, ELEMENTS), ones(&high, ELEMENTS));
+    let measured = ExecuteOptions::new().measure_timing();
+    let on_device = |outcome: Result<Completed, Error>| outcome.unwrap().timing.time_on_device_us;
+    on_device(high.execute(short.request(), &measured));
+    let has_shown = (0..ATTEMPTS).any(|_| {
+        let mut launched = low.start(long.request(), &measured).unwrap();
+        // From the end of the first on the low one has the slot, if it is not at an end.
+        on_device(high.execute(short.request(), &measured));
+        let of_others: u64 = (0..HIGH)
+            .map(|_| on_device(high.execute(short.request(), &measured)))
+            .sum();
+        let is_suspended_for_all = launched.wait(Deadline::at(MonotonicClock.now())).is_err();
+        let timing = launched.wait(Deadline::NONE).unwrap().timing;
+        if is_suspended_for_all {
+            assert!(
+                timing.time_on_device_us > of_others,
+                "{timing:?}, others ran for {of_others} us meanwhile"
+            );
+        }
+        is_suspended_for_all
+    });
+    assert!(has_shown, "the long execution always ended before the short ones");
 }
 
 #[test]

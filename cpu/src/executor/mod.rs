@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use nnhal::hal::{ErrorStatus, OperationType, SubgraphIndex};
 
+use crate::buffer::OutOfMemory;
 use crate::kernel::KernelError;
 
 /// Asked before every step of a preparation and every operation of an execution whether to go on, and now and then inside operations whose effort grows faster than
@@ -109,6 +110,14 @@ pub enum ExecutionError {
         /// What was wrong, and what would be right.
         message: String,
     },
+    /// There is not enough memory for an input of the main graph.
+    #[error("model input {index}: {source}")]
+    InputMemory {
+        /// Index of the input.
+        index: usize,
+        /// What was asked for.
+        source: OutOfMemory,
+    },
     /// A WHILE ran longer than its time limit.
     #[error("operation {index} (WHILE) of the {graph} ran longer than its limit of {limit:?}")]
     LoopTimeout {
@@ -129,7 +138,8 @@ impl ExecutionError {
     #[must_use]
     pub fn status(&self) -> ErrorStatus {
         match self {
-            ExecutionError::Operation {
+            ExecutionError::InputMemory { .. }
+            | ExecutionError::Operation {
                 error: KernelError::OutOfMemory(_),
                 ..
             } => ErrorStatus::ResourceExhaustedTransient,
@@ -137,6 +147,22 @@ impl ExecutionError {
             ExecutionError::Input { .. } => ErrorStatus::InvalidArgument,
             ExecutionError::LoopTimeout { .. } => ErrorStatus::MissedDeadlineTransient,
             ExecutionError::Interrupted(interrupted) => interrupted.status(),
+        }
+    }
+
+    /// The memory that was asked for in vain, if that is the reason.
+    #[must_use]
+    pub fn out_of_memory(&self) -> Option<OutOfMemory> {
+        match *self {
+            ExecutionError::Operation {
+                error: KernelError::OutOfMemory(out_of_memory),
+                ..
+            }
+            | ExecutionError::InputMemory {
+                source: out_of_memory,
+                ..
+            } => Some(out_of_memory),
+            _ => None,
         }
     }
 }

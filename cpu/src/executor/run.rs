@@ -103,9 +103,12 @@ impl Execution {
         let value = &mut self.frame.values[at];
         // The shape of the last execution was allowed then.
         if !(value.present && value.shared.is_none() && value.shape == shape) {
-            allocate(value, &main.operands[at], shape).map_err(|error| ExecutionError::Input {
-                index,
-                message: error.to_string(),
+            allocate(value, &main.operands[at], shape).map_err(|error| match error {
+                KernelError::OutOfMemory(source) => ExecutionError::InputMemory { index, source },
+                error => ExecutionError::Input {
+                    index,
+                    message: error.to_string(),
+                },
             })?;
         }
         Ok(value.buffer.bytes_mut())

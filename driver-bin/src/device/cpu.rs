@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nnhal::hal::{
-    Capabilities, ConstantPools, DeviceInfo, DeviceType, ErrorStatus, HalVersion, OperandPerformance,
-    OperandType, Operation, PerformanceInfo, Shape, Subgraph, SubgraphIndex,
+    Capabilities, ConstantPools, DeviceInfo, DeviceType, HalVersion, OperandPerformance, OperandType,
+    Operation, PerformanceInfo, Shape, Subgraph, SubgraphIndex,
 };
 use nnhal::validate::ValidModel;
 use nnhal::wire::{Failure, OperationSupport, Place};
 use nnhal_cpu::executor::ProgramError;
-use nnhal_cpu::{AlignedBuffer, ExecutionError, Interrupt, Interrupted, KernelSet, Program, RunOptions};
+use nnhal_cpu::{
+    AlignedBuffer, ExecutionError, Interrupt, Interrupted, KernelSet, OutOfMemory, Program, RunOptions,
+};
 
-use super::memory::copy_range;
+use super::memory::{copy_range, exhaustion};
 use crate::cache::CACHE_FILES;
 
 use super::{
@@ -173,7 +175,7 @@ impl Device for CpuDevice {
         let mut memory = AlignedBuffer::new();
         memory
             .resize(size)
-            .map_err(|error| Failure::new(ErrorStatus::ResourceExhaustedTransient, error.to_string()))?;
+            .map_err(|error| Failure::new(exhaustion(error.bytes as u64), error.to_string()))?;
         fill(memory.bytes_mut())?;
         Ok(Arc::new(memory))
     }
@@ -247,17 +249,27 @@ fn program_failure(error: &ProgramError) -> Failure {
     let failure = Failure::new(error.status(), error.to_string());
     match *error {
         ProgramError::Unsupported { graph, index, .. } => failure.at(place(graph, index)),
-        ProgramError::OutOfMemory(_) | ProgramError::Interrupted(_) => failure,
+        ProgramError::OutOfMemory(OutOfMemory { bytes }) => Failure {
+            status: exhaustion(bytes as u64),
+            ..failure
+        },
+        ProgramError::Interrupted(_) => failure,
     }
 }
 
 fn execution_failure(error: &ExecutionError) -> Failure {
-    let failure = Failure::new(error.status(), error.to_string());
+    let status = error.out_of_memory().map_or_else(
+        || error.status(),
+        |OutOfMemory { bytes }| exhaustion(bytes as u64),
+    );
+    let failure = Failure::new(status, error.to_string());
     match *error {
         ExecutionError::Operation { graph, index, .. } | ExecutionError::LoopTimeout { graph, index, .. } => {
             failure.at(place(graph, index))
         }
-        ExecutionError::Input { .. } | ExecutionError::Interrupted(_) => failure,
+        ExecutionError::Input { .. }
+        | ExecutionError::InputMemory { .. }
+        | ExecutionError::Interrupted(_) => failure,
     }
 }
 

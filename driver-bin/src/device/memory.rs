@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 
 use nnhal::hal::ErrorStatus;
+use nnhal::sys::rlimit;
 use nnhal::wire::Failure;
 
 /// What a device buffer holds: bytes where the device wants them, never changed once they are there.
@@ -30,12 +31,12 @@ impl HostMemory {
     ///
     /// # Errors
     ///
-    /// `RESOURCE_EXHAUSTED_TRANSIENT` without memory.
+    /// The status of [`exhaustion`] without memory.
     pub fn zeroed(size: usize) -> Result<HostMemory, Failure> {
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(size).map_err(|_| {
             Failure::new(
-                ErrorStatus::ResourceExhaustedTransient,
+                exhaustion(size as u64),
                 format!("{size} bytes of memory cannot be had for a device buffer"),
             )
         })?;
@@ -84,6 +85,18 @@ impl fmt::Debug for HostMemory {
     }
 }
 
+/// The status for so many bytes of memory that cannot be had: `RESOURCE_EXHAUSTED_PERSISTENT` if they alone are more than
+/// this process may ever have, else `RESOURCE_EXHAUSTED_TRANSIENT`, since somebody may free what they need.
+#[must_use]
+pub fn exhaustion(bytes: u64) -> ErrorStatus {
+    // Part of the limit is the driver's own, and no object can have more than half of the address space there is.
+    if bytes >= rlimit::address_space() || bytes > isize::MAX as u64 {
+        ErrorStatus::ResourceExhaustedPersistent
+    } else {
+        ErrorStatus::ResourceExhaustedTransient
+    }
+}
+
 /// Copies `out.len()` bytes from `offset` on.
 pub(super) fn copy_range(bytes: &[u8], offset: usize, out: &mut [u8]) -> Result<(), Failure> {
     let range = offset
@@ -116,7 +129,9 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_cannot_be_had_is_refused() {
-        assert!(HostMemory::zeroed(usize::MAX / 2).is_err());
+    fn memory_that_cannot_be_had_is_refused_for_good_only_if_it_never_can() {
+        let refused = HostMemory::zeroed(usize::MAX / 2 + 1).unwrap_err();
+        assert_eq!(refused.status, ErrorStatus::ResourceExhaustedPersistent);
+        assert_eq!(exhaustion(1), ErrorStatus::ResourceExhaustedTransient);
     }
 }

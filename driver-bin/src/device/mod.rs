@@ -48,7 +48,7 @@ use nnhal::validate::ValidModel;
 use nnhal::wire::{Failure, OperationSupport};
 
 pub use control::{Control, Interruption};
-pub use memory::{DeviceMemory, HostMemory};
+pub use memory::{DeviceMemory, HostMemory, exhaustion};
 pub use registry::{CreateDevice, DeviceEntry, DeviceOptions, DeviceRegistry};
 
 /// A device.

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use nnhal::hal::{BufferRole, ErrorStatus, ExtraParams, Operand, OperandType, Shape};
+use nnhal::hal::{BufferRole, ExtraParams, Operand, OperandType, Shape};
 use nnhal::validate::{ArgumentPlan, Direction, ValidRequest};
 use nnhal::wire::{Allocated, BufferHandle, Failure};
 
@@ -173,7 +173,7 @@ impl Buffers {
         let promised = state.promised.saturating_add(size);
         if promised > self.limits.buffer_bytes {
             return Err(Failure::new(
-                ErrorStatus::ResourceExhaustedTransient,
+                super::over_quota(size, self.limits.buffer_bytes),
                 format!(
                     "{size} bytes more of device buffers exceed the {} bytes that one client may have",
                     self.limits.buffer_bytes

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nnhal::hal::MeasureTiming;
-use nnhal::time::{Clock, MonotonicClock, TimePoint};
+use nnhal::time::Stopwatch;
 use nnhal::validate::ValidRequest;
 use nnhal::wire::{
     Event, Execute, ExecutionForm, ExecutionResult, Failure, PreparedModelHandle, Reply, RequestWithMemories,
@@ -26,7 +26,7 @@ pub(crate) struct Job {
 
 /// HAL `execute` and `executeSynchronously`.
 pub(crate) fn execute(client: &Arc<Client>, call: OpenCall, arguments: Execute) {
-    let seen = MonotonicClock.now();
+    let seen = Stopwatch::start();
     let Execute {
         prepared_model,
         request,
@@ -35,6 +35,7 @@ pub(crate) fn execute(client: &Arc<Client>, call: OpenCall, arguments: Execute) 
         deadline_ns,
         loop_timeout_ns,
     } = arguments;
+    let limits = RunLimits::from_hal(deadline_ns, loop_timeout_ns);
     let job = match check(client, prepared_model, request) {
         Ok(job) => job,
         Err(failure) => return answer_refused(client, &call, form, failure),
@@ -42,8 +43,7 @@ pub(crate) fn execute(client: &Arc<Client>, call: OpenCall, arguments: Execute) 
     if form == ExecutionForm::Asynchronous {
         client.outbox.reply(call.id(), Ok(Reply::Launched));
     }
-    let limits = RunLimits::from_hal(deadline_ns, loop_timeout_ns);
-    if let Err(failure) = limits.check_not_past(seen) {
+    if let Err(failure) = limits.check_not_past() {
         job.give_up();
         return answer(client, &call, form, ExecutionResult::failed(failure));
     }
@@ -99,7 +99,7 @@ impl Job {
         &self,
         call: &OpenCall,
         limits: RunLimits,
-        measure_since: Option<TimePoint>,
+        measure_since: Option<Stopwatch>,
     ) -> ExecutionResult {
         match self.try_run(call, limits, measure_since) {
             Ok(result) => result,
@@ -114,7 +114,7 @@ impl Job {
         &self,
         call: &OpenCall,
         limits: RunLimits,
-        measure_since: Option<TimePoint>,
+        measure_since: Option<Stopwatch>,
     ) -> Result<ExecutionResult, Failure> {
         let mut context = self.prepared.take_context()?;
         call.works_as(context.ticket().observer())?;

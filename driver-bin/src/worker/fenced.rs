@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nnhal::fence::{Fence, FenceError, FenceSource, FenceState};
 use nnhal::hal::{ErrorStatus, MeasureTiming, Timing};
-use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
+use nnhal::time::{Clock, Deadline, MonotonicClock, Stopwatch, TimePoint};
 use nnhal::wire::{ExecuteFenced, ExecutionInfo, Failure, FenceArgument, FenceStarted, Reply};
 
 use super::calls::{Cancel, OpenCall};
@@ -22,8 +22,8 @@ use crate::device::Interruption;
 #[derive(Debug)]
 pub(crate) struct Fenced {
     client: Weak<Client>,
-    /// When the client asked for it.
-    launched: TimePoint,
+    /// Since the client asked for it.
+    launched: Stopwatch,
     measure: MeasureTiming,
     limits: RunLimits,
     /// The longest that it may take once it may begin.
@@ -90,7 +90,7 @@ fn launch(
     fds: Vec<OwnedFd>,
     fence_timeout: Option<Duration>,
 ) -> Result<(Arc<Fenced>, FenceStarted, OwnedFd), Failure> {
-    let launched = MonotonicClock.now();
+    let launched = Stopwatch::start();
     let ExecuteFenced {
         prepared_model,
         request,
@@ -102,10 +102,12 @@ fn launch(
     let job = check(client, prepared_model, request)?;
     job.check_fenced()?;
     let run_limits = RunLimits::from_hal(limits.deadline_ns, limits.loop_timeout_ns);
-    run_limits.check_not_past(launched)?;
+    run_limits.check_not_past()?;
     let (source, fence) = Fence::create().map_err(|error| fence_failure(&error))?;
     let fd = fence.try_clone_fd().map_err(|error| fence_failure(&error))?;
-    let patience = fence_timeout.map_or(Deadline::NONE, |limit| Deadline::after(launched, limit));
+    let patience = fence_timeout.map_or(Deadline::NONE, |limit| {
+        Deadline::after(MonotonicClock.now(), limit)
+    });
     let progress = Progress::Waiting {
         work: Box::new(Work { job, call }),
         fences,
@@ -271,7 +273,7 @@ impl Fenced {
         let Some(client) = self.client.upgrade() else {
             return;
         };
-        let signalled = MonotonicClock.now();
+        let signalled = (MonotonicClock.now(), Stopwatch::start());
         let Work { job, call } = *work;
         let fenced = Arc::clone(self);
         let priority = job.prepared().priority();
@@ -302,18 +304,26 @@ impl Fenced {
         }
     }
 
-    fn run(self: &Arc<Self>, job: &Job, call: &OpenCall, signalled: TimePoint) {
+    /// Runs it; all fences had signalled at that time, by the clock of deadlines and by that of durations.
+    fn run(
+        self: &Arc<Self>,
+        job: &Job,
+        call: &OpenCall,
+        (signalled, since_signalled): (TimePoint, Stopwatch),
+    ) {
         let own = self
             .duration
             .map_or(Deadline::NONE, |duration| Deadline::after(signalled, duration));
         let limits = RunLimits {
             deadline: self.limits.deadline.earlier(own),
+            arrival: signalled,
             ..self.limits
         };
         let since = (self.measure == MeasureTiming::Yes).then_some(self.launched);
         let result = job.run(call, limits, since);
         let timing_launched = result.timing;
-        let waited = u64::try_from(signalled.saturating_since(self.launched).as_micros()).unwrap_or(u64::MAX);
+        let waited = self.launched.until(since_signalled).as_micros();
+        let waited = u64::try_from(waited).unwrap_or(u64::MAX);
         let timing_fenced = match timing_launched {
             Timing::NONE => Timing::NONE,
             launched => Timing {

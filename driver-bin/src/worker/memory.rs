@@ -9,7 +9,9 @@ use nnhal::shm::{Access, Mapping, SharedMemory, SharedSlice, ShmError};
 use nnhal::wire::{Failure, MemoryDescription, MemoryHandle, Place};
 
 use super::client::no_such;
+use super::over_quota;
 use super::table::Table;
+use crate::device::exhaustion;
 use crate::settings::Limits;
 
 /// `PROT_WRITE` of a memory's description.
@@ -28,11 +30,7 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// Takes what the client sent as a memory.
-    fn new(
-        description: &MemoryDescription,
-        mut fds: Vec<OwnedFd>,
-        limits: &Limits,
-    ) -> Result<Memory, Failure> {
+    fn new(description: &MemoryDescription, mut fds: Vec<OwnedFd>) -> Result<Memory, Failure> {
         let base = match description.name.as_str() {
             "ashmem" | "hardware_buffer_blob" if description.offset == 0 => 0,
             "ashmem" | "hardware_buffer_blob" => {
@@ -60,10 +58,11 @@ impl Memory {
                 description.size
             ))
         })?;
-        let limit = limits.shared_bytes.saturating_add(base);
-        let shared = SharedMemory::from_fd(fd, end, limit).map_err(|error| memory_failure(&error))?;
+        // The quota is looked at afterwards: a file that is not as large as said is wrong whatever the quota.
+        let shared = SharedMemory::from_fd(fd, end, u64::MAX)
+            .map_err(|error| memory_failure(&error, description.size))?;
         if description.size == 0 {
-            return Err(memory_failure(&ShmError::Empty));
+            return Err(memory_failure(&ShmError::Empty, 0));
         }
         let is_writable = shared.is_writable() && description.protection & PROTECTION_WRITE != 0;
         Ok(Memory {
@@ -94,14 +93,15 @@ impl Memory {
                 } else {
                     Access::ReadOnly
                 };
-                let mapping = Mapping::new(&self.shared, access).map_err(|error| mapping_failure(&error))?;
+                let mapping = Mapping::new(&self.shared, access)
+                    .map_err(|error| mapping_failure(&error, self.shared.size()))?;
                 // If another thread was first, its mapping is as good.
                 self.mapping.get_or_init(|| mapping)
             }
         };
         mapping
             .slice(self.base, self.size)
-            .map_err(|error| mapping_failure(&error))
+            .map_err(|error| mapping_failure(&error, self.size))
     }
 
     /// The bytes in place, if nobody can ever change them.
@@ -118,22 +118,24 @@ impl Memory {
     fn copy(&self, length: u64) -> Result<Vec<u8>, Failure> {
         self.shared
             .read_to_vec(self.base, length)
-            .map_err(|error| memory_failure(&error))
+            .map_err(|error| memory_failure(&error, length))
     }
 }
 
-fn memory_failure(error: &ShmError) -> Failure {
+/// What is wrong with a memory of so many bytes, as the client describes it.
+fn memory_failure(error: &ShmError, size: u64) -> Failure {
     let status = if error.is_exhaustion() {
-        ErrorStatus::ResourceExhaustedTransient
+        exhaustion(size)
     } else {
         ErrorStatus::InvalidArgument
     };
     Failure::new(status, error.to_string())
 }
 
-fn mapping_failure(error: &ShmError) -> Failure {
+/// Why a memory of so many bytes that was valid once cannot be used.
+fn mapping_failure(error: &ShmError, size: u64) -> Failure {
     let status = if error.is_exhaustion() {
-        ErrorStatus::ResourceExhaustedTransient
+        exhaustion(size)
     } else {
         ErrorStatus::GeneralFailure
     };
@@ -174,12 +176,12 @@ impl Memories {
         description: &MemoryDescription,
         fds: Vec<OwnedFd>,
     ) -> Result<MemoryHandle, Failure> {
-        let memory = Memory::new(description, fds, &self.limits)?;
+        let memory = Memory::new(description, fds)?;
         let mut state = self.lock();
         let bytes = state.bytes.saturating_add(memory.size);
         if bytes > self.limits.shared_bytes {
             return Err(Failure::new(
-                ErrorStatus::ResourceExhaustedTransient,
+                over_quota(memory.size, self.limits.shared_bytes),
                 format!(
                     "{} bytes more of shared memory exceed the {} bytes that one client may share; it shares {}",
                     memory.size, self.limits.shared_bytes, state.bytes
@@ -334,6 +336,8 @@ mod tests {
         let first = memories.register(&description(6000), memfd(6000)).unwrap();
         let refused = memories.register(&description(6000), memfd(6000));
         assert_eq!(status(refused), ErrorStatus::ResourceExhaustedTransient);
+        let refused = memories.register(&description(10_001), memfd(10_001));
+        assert_eq!(status(refused), ErrorStatus::ResourceExhaustedPersistent);
         memories.remove(first).unwrap();
         for _ in 0..3 {
             memories.register(&description(10), memfd(10)).unwrap();

@@ -338,9 +338,19 @@ fn no_thread() -> Failure {
     )
 }
 
+/// The status for an object that its client has no room for: another try is of no use if the object alone exceeds what
+/// the client may have.
+fn over_quota(object: u64, quota: u64) -> ErrorStatus {
+    if object > quota {
+        ErrorStatus::ResourceExhaustedPersistent
+    } else {
+        ErrorStatus::ResourceExhaustedTransient
+    }
+}
+
 fn too_many(what: &str, full: Full) -> Failure {
     Failure::new(
-        ErrorStatus::ResourceExhaustedTransient,
+        over_quota(1, full.limit.into()),
         format!("one client may have {} {what} at once; release some", full.limit),
     )
 }

@@ -5,7 +5,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use nnhal::hal::{CacheToken, ConstantPools, ErrorStatus, ExecutionPreference, Model, Priority};
-use nnhal::time::{Clock, MonotonicClock};
 use nnhal::validate::{ModelError, ValidModel};
 use nnhal::wire::{
     Event, Failure, MemoryHandle, OperationSupport, Place, PrepareModel, PrepareModelFromCache,
@@ -76,7 +75,7 @@ pub(crate) fn prepare_model(
     };
     let shared = Arc::clone(client);
     let limits = RunLimits::from_hal(arguments.deadline_ns, None);
-    let in_time = limits.check_not_past(MonotonicClock.now());
+    let in_time = limits.check_not_past();
     let target = Target::of_call(client, &arguments, fds);
     super::submit(client, priority, call, move |call| {
         let launch = Launch::new(&shared, call);
@@ -237,7 +236,7 @@ pub(crate) fn prepare_model_from_cache(
         }
     };
     let limits = RunLimits::from_hal(arguments.deadline_ns, None);
-    let in_time = limits.check_not_past(MonotonicClock.now());
+    let in_time = limits.check_not_past();
     let shared = Arc::clone(client);
     super::submit(client, Priority::Medium, call, move |call| {
         let launch = Launch::new(&shared, call);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nnhal::hal::{ErrorStatus, OutputShape, Shape, Timing, loop_timeout};
 use nnhal::shm::ShmError;
-use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
+use nnhal::time::{Clock, Deadline, MonotonicClock, Stopwatch, TimePoint};
 use nnhal::validate::{ArgumentPlan, Direction, ValidRequest};
 use nnhal::wire::{ExecutionResult, Failure, Place};
 
@@ -47,7 +47,7 @@ pub(crate) struct Run<'a> {
     pub(crate) buffers: &'a RequestBuffers,
     pub(crate) limits: RunLimits,
     /// Since when the driver has known of the request, if the run is to be measured.
-    pub(crate) measure_since: Option<TimePoint>,
+    pub(crate) measure_since: Option<Stopwatch>,
 }
 
 /// The bytes of arguments that travel inside a burst's packets.
@@ -90,29 +90,29 @@ impl InlineBytes {
 pub(crate) struct RunLimits {
     pub(crate) deadline: Deadline,
     pub(crate) loop_timeout: Duration,
+    /// When the work could have begun on an idle device. Known if there is a deadline; the others need no clock.
+    pub(crate) arrival: TimePoint,
 }
 
 impl RunLimits {
-    /// From what a call says: no deadline and the default for loops if it says nothing.
+    /// From what a call that arrives now says: no deadline and the default for loops if it says nothing.
     pub(crate) fn from_hal(deadline_ns: Option<u64>, loop_timeout_ns: Option<u64>) -> RunLimits {
         let loop_timeout = loop_timeout_ns.map_or(loop_timeout::DEFAULT, Duration::from_nanos);
+        let deadline = Deadline::from_hal(deadline_ns);
         RunLimits {
-            deadline: Deadline::from_hal(deadline_ns),
+            deadline,
             loop_timeout: loop_timeout.min(loop_timeout::MAXIMUM),
+            arrival: if deadline.is_none() {
+                TimePoint::EPOCH
+            } else {
+                MonotonicClock.now()
+            },
         }
-    }
-
-    /// [`RunLimits::check_not_past`] for a request that arrives now; asks for the time only if there is a deadline.
-    pub(crate) fn check_not_past_now(&self) -> Result<(), Failure> {
-        if self.deadline.is_none() {
-            return Ok(());
-        }
-        self.check_not_past(MonotonicClock.now())
     }
 
     /// What is said to a call that was too late when it arrived: it would have been, however idle the device.
-    pub(crate) fn check_not_past(&self, arrival: TimePoint) -> Result<(), Failure> {
-        if self.deadline.is_past(arrival) {
+    pub(crate) fn check_not_past(&self) -> Result<(), Failure> {
+        if self.deadline.is_past(self.arrival) {
             return Err(Failure::new(
                 ErrorStatus::MissedDeadlinePersistent,
                 "the deadline had passed when the request arrived",
@@ -173,14 +173,14 @@ impl Context {
         let on_device = outcome?;
         Ok(run.measure_since.map_or(Timing::NONE, |since| Timing {
             time_on_device_us: on_device.map_or(u64::MAX, micros),
-            time_in_driver_us: micros(MonotonicClock.now().saturating_since(since)),
+            time_in_driver_us: micros(since.elapsed()),
         }))
     }
 
     fn run_when_free(&mut self, run: &Run<'_>) -> Result<Option<Duration>, Failure> {
         check_writable(run)?;
         if !run.limits.deadline.is_none() {
-            self.estimate.check(MonotonicClock.now(), run.limits.deadline)?;
+            self.estimate.check(MonotonicClock.now(), &run.limits)?;
         }
         self.ticket.enter(run.limits.deadline)?;
         self.watchdog.work_starts();
@@ -195,10 +195,13 @@ impl Context {
         let control = Control::new(&self.ticket, run.limits.deadline, run.limits.loop_timeout);
         // Nobody asks for the time of the others.
         let is_timed = run.measure_since.is_some() || !run.limits.deadline.is_none();
-        let started = is_timed.then(|| MonotonicClock.now());
-        let busy = self.execution.run(&control)?;
+        let started = is_timed.then(Stopwatch::start);
+        let busy = match self.execution.run(&control) {
+            Ok(busy) => busy,
+            Err(failure) => return Err(self.estimate.judge(failure, &run.limits)),
+        };
         let on_device = started.map(|started| {
-            let elapsed = MonotonicClock.now().saturating_since(started);
+            let elapsed = started.elapsed();
             self.estimate.record(elapsed);
             busy.map_or(elapsed, |busy| busy.min(elapsed))
         });

@@ -8,7 +8,7 @@ use nnhal::burst::{
 };
 use nnhal::fmq::{ChannelEnd, Packet, ReceiveError, SendError};
 use nnhal::hal::{ErrorStatus, MeasureTiming, OutputShape, Timing};
-use nnhal::time::{Clock, Deadline, MonotonicClock};
+use nnhal::time::{Deadline, Stopwatch};
 use nnhal::wire::Failure;
 
 use super::layout::{KnownMemories, Layout};
@@ -209,12 +209,12 @@ impl Runner {
     /// Runs a request and leaves its result in `reply`.
     fn run(&mut self, layout: &mut Layout, header: &RequestHeader, inline: &[u8], reply: &mut Vec<u8>) {
         self.holds_memory = true;
-        let measure_since = (header.measure == MeasureTiming::Yes).then(|| MonotonicClock.now());
+        let measure_since = (header.measure == MeasureTiming::Yes).then(Stopwatch::start);
         let limits = RunLimits::from_hal(header.deadline_ns, None);
         let outcome = layout
             .inline
             .receive(inline)
-            .and_then(|()| limits.check_not_past_now())
+            .and_then(|()| limits.check_not_past())
             .and_then(|()| layout.pools_into(&mut self.pools))
             .and_then(|()| layout.buffers.upgrade_into(&mut self.buffers))
             .and_then(|()| {
