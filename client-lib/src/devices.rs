@@ -363,6 +363,16 @@ impl Devices {
         Ok((sockets, Some(driver)))
     }
 
+    /// The devices of drivers that run, sorted, and their sockets; none in a directory that is not there.
+    pub(crate) fn served(&self) -> Result<Vec<(String, PathBuf)>> {
+        let sockets = match self.running_sockets() {
+            Err(error) if is_missing_directory(&error) => Vec::new(),
+            result => result?,
+        };
+        let pairs = sockets.into_iter().map(|socket| (socket.device, socket.path));
+        Ok(pairs.collect())
+    }
+
     fn running_sockets(&self) -> Result<Vec<Socket>> {
         let mut sockets = self.sockets()?;
         sockets.retain(|socket| socket::is_served(&socket.path));

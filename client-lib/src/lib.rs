@@ -48,6 +48,7 @@ mod private_directory;
 mod private_driver;
 mod request;
 mod tensor;
+mod watch;
 
 pub use arguments::{Arguments, Input, Output};
 pub use buffer::Buffer;
@@ -65,6 +66,7 @@ pub use prepared_model::PreparedModel;
 pub use private_driver::DRIVER_VARIABLE;
 pub use request::Request;
 pub use tensor::{Element, TensorType};
+pub use watch::{DeviceChange, DeviceWatch};
 
 pub use half::f16;
 pub use nnhal::fence::{Fence, FenceSource, FenceState};

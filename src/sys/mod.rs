@@ -6,6 +6,7 @@
 //! back owned and close-on-exec. Calls interrupted by a signal are resumed, except where the caller is told so.
 
 pub mod cpu;
+pub mod directory_watch;
 pub mod eventfd;
 pub mod fds;
 pub mod fork;
