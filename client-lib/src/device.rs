@@ -111,8 +111,9 @@ impl Device {
     /// What is supported is what [`Device::prepare`] accepts.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the model breaks a rule.
+    /// `INVALID_ARGUMENT` if the model breaks a rule, or uses a vendor extension that this application may not use.
     pub fn supported_operations(&self, model: &Model) -> Result<Vec<OperationSupport>> {
+        self.devices.application().check(model.hal())?;
         let link = self.connection.link();
         let pools = self.pools(model)?;
         let call = Call::GetSupportedOperations {
@@ -138,7 +139,8 @@ impl Device {
     /// HAL `prepareModel`: makes a model ready to be executed, and waits until it is.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the model breaks a rule, `GENERAL_FAILURE` if the device cannot run it, each with the
+    /// `INVALID_ARGUMENT` if the model breaks a rule, or uses a vendor extension that this application may not use
+    /// ([`crate::DevicesOptions::extension_allowlist`]); `GENERAL_FAILURE` if the device cannot run it; each with the
     /// operation and the reason; `MISSED_DEADLINE_*`, `RESOURCE_EXHAUSTED_*`.
     pub fn prepare(&self, model: &Model, options: &PrepareOptions) -> Result<PreparedModel> {
         self.start_preparing(model, options)?
@@ -150,6 +152,7 @@ impl Device {
     /// # Errors
     /// Those that are found before the work starts.
     pub fn start_preparing(&self, model: &Model, options: &PrepareOptions) -> Result<PendingPrepare> {
+        self.devices.application().check(model.hal())?;
         let prepare = PrepareModel {
             model: model.hal().clone(),
             pools: self.pools(model)?,
@@ -184,6 +187,9 @@ impl Device {
         model: Option<&Model>,
         options: &PrepareOptions,
     ) -> Result<PreparedModel> {
+        if let Some(model) = model {
+            self.devices.application().check(model.hal())?;
+        }
         let prepare = PrepareModelFromCache {
             deadline_ns: options.deadline.to_hal(),
             cache: options.cache_files(),

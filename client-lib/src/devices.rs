@@ -12,6 +12,7 @@ use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::directory;
 
 use crate::connection::Connection;
+use crate::extension_access::Application;
 use crate::private_driver::{DriverChoice, DriverCommand, PrivateDriver};
 use crate::{Device, Error, ErrorKind, Result};
 
@@ -32,6 +33,7 @@ pub struct DevicesOptions {
     is_private: bool,
     driver: DriverChoice,
     connect_timeout: Option<Duration>,
+    application: Application,
 }
 
 impl DevicesOptions {
@@ -90,6 +92,23 @@ impl DevicesOptions {
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> DevicesOptions {
         self.connect_timeout = Some(timeout);
+        self
+    }
+
+    /// The name by which the list of applications that may use vendor extensions knows this one, in reverse-domain form.
+    /// Without it the list must have the path of its executable. See docs/settings.md.
+    #[must_use]
+    pub fn application(mut self, name: impl Into<String>) -> DevicesOptions {
+        self.application.name = Some(name.into());
+        self
+    }
+
+    /// The list of applications that may use vendor extensions. Without this call it is the file that the environment
+    /// variable [`ALLOWLIST_VARIABLE`](crate::ALLOWLIST_VARIABLE) names, else
+    /// [`SYSTEM_ALLOWLIST`](crate::SYSTEM_ALLOWLIST); if that is not there, every application may use them.
+    #[must_use]
+    pub fn extension_allowlist(mut self, path: impl Into<PathBuf>) -> DevicesOptions {
+        self.application.allowlist = Some(path.into());
         self
     }
 
@@ -361,6 +380,11 @@ impl Devices {
         let mut sockets = Vec::new();
         collect_sockets(driver.runtime_dir(), &mut sockets)?;
         Ok((sockets, Some(driver)))
+    }
+
+    /// Who uses the devices, for what only some may do.
+    pub(crate) fn application(&self) -> &Application {
+        &self.options.application
     }
 
     /// The devices of drivers that run, sorted, and their sockets; none in a directory that is not there.

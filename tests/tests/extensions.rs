@@ -1,9 +1,9 @@
 //! Vendor extensions and a second vendor's driver: the example driver beside nnhal's own, in one directory.
 
 use nnhal_client::{
-    BurstOptions, Clock, Completed, Deadline, Device, DeviceType, Devices, ErrorStatus, ExecuteOptions,
-    Input, Memory, Model, ModelBuilder, MonotonicClock, OperandType, OperationSupport, OperationType, Output,
-    PrepareOptions, PreparedModel, Request, Result, TensorType,
+    BurstOptions, Clock, Completed, Deadline, Device, DeviceType, Devices, DevicesOptions, ErrorStatus,
+    ExecuteOptions, Input, Memory, Model, ModelBuilder, MonotonicClock, OperandType, OperationSupport,
+    OperationType, Output, PrepareOptions, PreparedModel, Request, Result, TensorType,
 };
 use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon};
 use vendor_driver::extension::{self, Quantization};
@@ -388,4 +388,46 @@ fn vendors_binary_speaks_under_its_own_name() {
             vendor_driver::EVERYTHING
         ]
     );
+}
+
+#[test]
+fn application_that_is_not_in_the_list_may_not_use_extensions() {
+    let daemon = TestDaemon::start(VENDOR_EXE, &DaemonOptions::default());
+    let directory = tempfile::tempdir().unwrap();
+    let list = directory.path().join("applications");
+    let options = || {
+        DevicesOptions::new()
+            .runtime_dir(daemon.runtime_dir())
+            .extension_allowlist(&list)
+    };
+    let prepare_as = |options: DevicesOptions| {
+        let device = options.open().unwrap().device(vendor_driver::EVERYTHING).unwrap();
+        device
+            .prepare(&add_model(&[2], &[2], &[2]), &PrepareOptions::new())
+            .expect("what is standard is open to all");
+        let prepared = device.prepare(&fibonacci_model(&[3]), &PrepareOptions::new());
+        let supported = device.supported_operations(&fibonacci_model(&[3]));
+        assert_eq!(prepared.is_ok(), supported.is_ok());
+        prepared
+            .map(drop)
+            .map_err(|error| (error.status(), error.to_string()))
+    };
+    let this = std::env::current_exe().unwrap();
+    let refused = |result: std::result::Result<(), (ErrorStatus, String)>| {
+        let (status, text) = result.unwrap_err();
+        assert_eq!(status, ErrorStatus::InvalidArgument);
+        assert!(
+            text.contains(extension::NAME) && text.contains(list.to_str().unwrap()),
+            "{text}"
+        );
+        text
+    };
+
+    assert!(refused(prepare_as(options())).contains("cannot be read"));
+    std::fs::write(&list, "/usr/bin/another\ncom.acme.camera\n").unwrap();
+    assert!(refused(prepare_as(options())).contains(this.to_str().unwrap()));
+    refused(prepare_as(options().application("com.acme.other")));
+    assert_eq!(prepare_as(options().application("com.acme.camera")), Ok(()));
+    std::fs::write(&list, format!("# tests\n{}\n", this.display())).unwrap();
+    assert_eq!(prepare_as(options()), Ok(()));
 }
