@@ -1,6 +1,7 @@
 //! Holds the executor in this process to properties over random models.
 
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::{Parser, ValueEnum};
@@ -68,8 +69,13 @@ fn run(arguments: &Arguments) -> Result<Option<Counterexample>, String> {
             .and_then(Recipe::single)
             .ok_or_else(|| format!("the operation table has no {name}"))?,
     };
-    // Panics are caught and reported with their model.
-    std::panic::set_hook(Box::new(|_| ()));
+    // Panics are caught and reported with their model; where they were, only the hook is told.
+    let last_panic = Arc::new(Mutex::new(None));
+    let told = Arc::clone(&last_panic);
+    std::panic::set_hook(Box::new(move |panic| {
+        let place = panic.location().map(ToString::to_string);
+        *told.lock().unwrap_or_else(PoisonError::into_inner) = place;
+    }));
     let started = Instant::now();
     let threads = arguments.threads.max(1);
     let share = arguments.count.div_ceil(threads);
@@ -93,6 +99,9 @@ fn run(arguments: &Arguments) -> Result<Option<Counterexample>, String> {
         arguments.seed,
         started.elapsed().as_secs_f64()
     );
+    if let Some(place) = &*last_panic.lock().unwrap_or_else(PoisonError::into_inner) {
+        println!("the last panic was at {place}");
+    }
     Ok(found.into_iter().flatten().next())
 }
 

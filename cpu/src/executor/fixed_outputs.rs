@@ -135,7 +135,8 @@ impl OperationContext for Declared<'_> {
     }
 
     fn executing(&self) -> bool {
-        false
+        // The shapes hold for executions in which everything that is needed is there, as the rule is to take it.
+        true
     }
 }
 
@@ -195,6 +196,44 @@ mod tests {
         fixed.give(&mut outputs, |_, bytes| asked = bytes).unwrap();
         assert_eq!((asked, outputs[0].bytes().len()), (24, 24));
         assert!(outputs[0].present);
+    }
+
+    #[test]
+    fn optional_inputs_are_held_to_the_rule_as_if_they_were_given() {
+        let svdf = |bias: &[u32]| {
+            let scalar = Operand::new(OperandType::INT32, &[]);
+            let mut operands = vec![
+                tensor(&[1, 3]),
+                tensor(&[4, 3]),
+                tensor(&[4, 2]),
+                tensor(bias),
+                tensor(&[1, 8]),
+                scalar.clone(),
+                scalar,
+                tensor(&[1, 8]),
+                tensor(&[1, 2]),
+            ];
+            for at in [0, 1, 2, 3, 4] {
+                operands[at].lifetime = OperandLifeTime::SubgraphInput;
+            }
+            let operation = Operation {
+                operation_type: OperationType::SVDF,
+                inputs: (0..7).collect(),
+                outputs: vec![7, 8],
+            };
+            let mut constants: Vec<Option<Constant>> = (0..9).map(|_| None).collect();
+            for (at, value) in [(5, 2_u8), (6, 0)] {
+                constants[at] = Some(Constant {
+                    shape: Shape::SCALAR,
+                    bytes: AlignedBuffer::copy_of(&[value, 0, 0, 0]).unwrap(),
+                });
+            }
+            let rule = ops::entry(OperationType::SVDF).unwrap().shape;
+            FixedOutputs::of(&operation, &operands, &constants, rule)
+        };
+        assert!(svdf(&[2]).is_some());
+        // For executions the rule tells what is wrong with it, and nothing is computed.
+        assert!(svdf(&[1]).is_none());
     }
 
     #[test]
