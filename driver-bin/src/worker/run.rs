@@ -433,3 +433,17 @@ fn check_fits(index: usize, buffer: &Buffer, shape: &Shape) -> Result<(), Failur
         "output {index} has dimensions {shape:?} when computed, for which its device buffer was not allocated"
     )))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn input_shorter_than_what_the_device_asks_for_is_refused() {
+        check_given(0, 8, 8).unwrap();
+        check_given(0, 9, 8).unwrap();
+        let failure = check_given(3, 7, 8).unwrap_err();
+        assert_eq!(failure.status, ErrorStatus::InvalidArgument);
+        assert_eq!(failure.detail, "input 3 has 7 bytes, the device needs 8");
+    }
+}
