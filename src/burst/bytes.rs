@@ -81,6 +81,16 @@ impl<'a> Reader<'a> {
         Ok(count)
     }
 
+    /// Values of this many bytes, after which the packet must end; all that is left if it is less.
+    pub(super) fn inline(mut self, size: usize) -> Result<&'a [u8], PacketError> {
+        if size >= self.bytes.len() - self.at {
+            return Ok(self.rest());
+        }
+        let values = self.take(size, "values")?;
+        self.finish()?;
+        Ok(values)
+    }
+
     /// What is left, all of it.
     pub(super) fn rest(self) -> &'a [u8] {
         &self.bytes[self.at..]

@@ -218,10 +218,8 @@ pub fn decode_request<'a>(bytes: &'a [u8], body: &mut RequestBody) -> Result<Req
         }),
         GENERAL => {
             body.read(&mut reader)?;
-            Ok(RequestPacket::General {
-                header,
-                inline: reader.rest(),
-            })
+            let inline = reader.inline(body.inline_inputs())?;
+            Ok(RequestPacket::General { header, inline })
         }
         REGISTER => {
             body.read(&mut reader)?;
@@ -247,6 +245,15 @@ pub fn claimed_sequence(bytes: &[u8]) -> u32 {
 }
 
 impl RequestBody {
+    /// How many bytes of inputs follow.
+    fn inline_inputs(&self) -> usize {
+        let sizes = self.pools.iter().map(|pool| match pool {
+            Pool::InlineInputs(size) => *size as usize,
+            _ => 0,
+        });
+        sizes.fold(0, usize::saturating_add)
+    }
+
     fn read(&mut self, reader: &mut Reader<'_>) -> Result<(), PacketError> {
         read_arguments(reader, &mut self.inputs, "input")?;
         read_arguments(reader, &mut self.outputs, "output")?;
@@ -371,12 +378,17 @@ mod tests {
         ) {
             let mut buffer = Vec::new();
             let mut body = RequestBody::default();
+            let mut pools = pools;
+            pools.retain(|pool| !matches!(pool, Pool::InlineInputs(_)));
+            if !inline.is_empty() {
+                pools.push(Pool::InlineInputs(inline.len() as u32));
+            }
             encode_general(&mut buffer, &header, &request, &pools, &inline);
             buffer.resize(buffer.len() + fill, 0);
             let RequestPacket::General { header: found, inline: found_inline } =
                 decode_request(&buffer, &mut body).unwrap() else { panic!("another kind") };
             prop_assert_eq!(found, header);
-            prop_assert_eq!(&found_inline[..inline.len()], &inline[..]);
+            prop_assert_eq!(found_inline, &inline[..]);
             prop_assert_eq!(&body.inputs, &request.inputs);
             prop_assert_eq!(&body.outputs, &request.outputs);
             prop_assert_eq!(&body.pools, &pools);
@@ -406,6 +418,39 @@ mod tests {
             // Nothing was believed that is not there.
             prop_assert!(body.inputs.capacity() <= 2 * bytes.len() / ARGUMENT_BYTES + 4);
         }
+    }
+
+    #[test]
+    fn bytes_after_the_end_of_a_general_request_are_refused() {
+        let mut buffer = Vec::new();
+        let mut body = RequestBody::default();
+        for (pools, inline, is_good) in [
+            (&[][..], &[][..], true),
+            (&[], &[0, 0, 0], true),
+            (&[], &[0, 0, 1], false),
+            (&[], &[0; PAYLOAD_BYTES], false),
+            (&[Pool::InlineInputs(2)], &[1, 2], true),
+            (&[Pool::InlineInputs(2)], &[1, 2, 0], true),
+            (&[Pool::InlineInputs(2)], &[1, 2, 3], false),
+            (&[Pool::InlineOutputs(2)], &[1], false),
+        ] {
+            encode_general(&mut buffer, &only(1), &Request::default(), pools, inline);
+            let decoded = decode_request(&buffer, &mut body);
+            assert_eq!(decoded.is_ok(), is_good, "{pools:?} {inline:?}: {decoded:?}");
+        }
+        // Fewer than announced are told by whoever knows what they are for.
+        encode_general(
+            &mut buffer,
+            &only(1),
+            &Request::default(),
+            &[Pool::InlineInputs(9)],
+            &[1, 2],
+        );
+        let decoded = decode_request(&buffer, &mut body);
+        assert!(
+            matches!(decoded, Ok(RequestPacket::General { inline: [1, 2], .. })),
+            "{decoded:?}"
+        );
     }
 
     #[test]

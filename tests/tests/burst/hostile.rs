@@ -10,7 +10,7 @@ use nnhal::burst::{
     encode_unregister,
 };
 use nnhal::fmq::{ChannelEnd, ChannelSize, ReceiveError, WaitSettings};
-use nnhal::hal::{ErrorStatus, MeasureTiming, Request, Timing};
+use nnhal::hal::{ErrorStatus, MeasureTiming, Request, RequestPool, Timing};
 use nnhal::shm::{Access, Mapping, SharedMemory};
 use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::{
@@ -269,8 +269,7 @@ fn b02_request_with_a_word_too_many_is_refused() {
     let daemon = start();
     let mut raw = Raw::open(&daemon);
     let words = raw.words();
-    // What follows the last word is the place of inline values, of which there are none.
-    for index in 0..words.len() {
+    for index in 0..=words.len() {
         for wrong in WRONG_WORDS {
             if RANKS.contains(&index) && wrong == 1 {
                 continue;
@@ -304,15 +303,28 @@ fn b03_request_with_one_word_replaced_is_refused() {
 #[test]
 fn b04_result_that_the_queue_cannot_hold_is_told_and_the_burst_goes_on() {
     let daemon = start();
-    let size = ChannelSize { incoming: 2, ..SIZE };
-    let mut raw = Raw::open_with(&daemon, size);
-    let unknown = Pool::Memory(Handle::from_bits(u64::MAX).into());
-    // The text of this refusal is longer than the queue.
-    raw.general(1, &[unknown; 12], &[]);
-    let (sequence, status, detail) = raw.exchange();
-    assert_eq!((sequence, status), (1, ErrorStatus::GeneralFailure), "{detail}");
-    assert!(detail.contains("the result queue"), "{detail}");
-    raw.expect_success();
+    for incoming in [1, 2] {
+        let size = ChannelSize { incoming, ..SIZE };
+        let mut raw = Raw::open_with(&daemon, size);
+        let unknown = Pool::Memory(Handle::from_bits(u64::MAX).into());
+        // The text of this refusal is longer than the queue.
+        raw.general(1, &[unknown; 12], &[]);
+        let (sequence, status, detail) = raw.exchange();
+        assert_eq!((sequence, status), (1, ErrorStatus::GeneralFailure), "{detail}");
+        assert!(detail.contains("the result queue"), "{detail}");
+        raw.expect_success();
+        // And so are the values of this success, which come in the packet.
+        let mut request = raw.request.clone();
+        request.pools.push(RequestPool::Memory { size: 0 });
+        let output = &mut request.outputs[0].location;
+        (output.pool_index, output.offset) = (1, 0);
+        let pools = [Pool::Memory(raw.memory), Pool::InlineOutputs(4096)];
+        encode_general(&mut raw.buffer, &header(2), &request, &pools, &[]);
+        let (sequence, status, detail) = raw.exchange();
+        assert_eq!((sequence, status), (2, ErrorStatus::GeneralFailure), "{detail}");
+        assert!(detail.contains("the result queue"), "{detail}");
+        raw.expect_success();
+    }
 }
 
 #[test]

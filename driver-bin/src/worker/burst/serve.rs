@@ -111,7 +111,8 @@ impl Server {
         match self.end.producer.send(&self.reply) {
             Err(SendError::TooLong { length, capacity }) => {
                 let sequence = sequence_of(self.packet.bytes());
-                let detail = format!("the result has {length} bytes, the result queue {capacity}");
+                // Short enough for a ring of one cell.
+                let detail = format!("{length} bytes, the result queue holds {capacity}");
                 encode_failure(
                     &mut self.reply,
                     sequence,
