@@ -5,10 +5,13 @@ use std::sync::{Arc, Weak};
 
 use nnhal::fence::{Fence, FenceState};
 use nnhal::sys::eventfd;
+use nnhal::sys::socket::MAX_FDS;
 use nnhal::time::Deadline;
-use nnhal::wire::{self, Call, ExecuteFenced, ExecutionHandle, FenceArgument, FencedLimits, Object, Reply};
+use nnhal::wire::{
+    self, Call, ExecuteFenced, ExecutionHandle, FenceArgument, FenceHandle, FencedLimits, Object, Reply,
+};
 
-use crate::connection::{Connection, EndListener};
+use crate::connection::{Connection, EndListener, Link};
 use crate::device::call_deadline;
 use crate::execution::nanoseconds;
 use crate::{Error, ErrorKind, ExecuteOptions, PreparedModel, Request, Result, Timing};
@@ -60,11 +63,16 @@ impl PreparedModel {
         options: &ExecuteOptions,
     ) -> Result<FencedExecution> {
         let connection = self.connection();
-        let mut fds = Vec::new();
-        let arguments = wait_for
-            .iter()
-            .filter_map(|wait_for| wait_for.argument(connection, &mut fds));
-        let wait_for = arguments.collect();
+        let mut fences = Fences::new(connection);
+        for wait_for in wait_for {
+            fences.add(*wait_for)?;
+        }
+        let Fences {
+            arguments: wait_for,
+            fds,
+            registered: _registered,
+            ..
+        } = fences;
         let call = Call::ExecuteFenced(ExecuteFenced {
             prepared_model: self.handle_on(connection)?,
             request: request.on_wire(connection, call_deadline())?,
@@ -97,18 +105,68 @@ impl PreparedModel {
     }
 }
 
-impl<'a> WaitFor<'a> {
-    /// The argument of the call and the descriptor that goes with it; nothing for what is known to be done.
-    fn argument(self, connection: &Arc<Connection>, fds: &mut Vec<BorrowedFd<'a>>) -> Option<FenceArgument> {
-        let fence = match self {
+/// What an execution waits for, as its call names it.
+struct Fences<'a> {
+    connection: &'a Arc<Connection>,
+    arguments: Vec<FenceArgument>,
+    /// The fences that travel with the call, as many as one message takes.
+    fds: Vec<BorrowedFd<'a>>,
+    /// The others.
+    registered: Vec<RegisteredFence<'a>>,
+}
+
+/// A fence that the worker was told before the call, until it has been made.
+struct RegisteredFence<'a> {
+    link: &'a Link,
+    handle: FenceHandle,
+}
+
+impl Drop for RegisteredFence<'_> {
+    fn drop(&mut self) {
+        // Many may go at once: each release waits for its answer, so that none is lost in a full socket.
+        let object = Object::Fence(self.handle);
+        let _ = self.link.call(Call::Release { object }, &[], call_deadline());
+    }
+}
+
+impl<'a> Fences<'a> {
+    fn new(connection: &'a Arc<Connection>) -> Fences<'a> {
+        Fences {
+            connection,
+            arguments: Vec::new(),
+            fds: Vec::new(),
+            registered: Vec::new(),
+        }
+    }
+
+    /// Adds something to wait for, unless it is known to be done.
+    fn add(&mut self, wait_for: WaitFor<'a>) -> Result<()> {
+        let fence = match wait_for {
             WaitFor::Fence(fence) => fence,
-            WaitFor::Execution(execution) if Arc::ptr_eq(&execution.inner.connection, connection) => {
-                return Some(FenceArgument::Execution(execution.inner.handle));
+            WaitFor::Execution(execution) if Arc::ptr_eq(&execution.inner.connection, self.connection) => {
+                let handle = execution.inner.handle;
+                self.arguments.push(FenceArgument::Execution(handle));
+                return Ok(());
             }
-            WaitFor::Execution(execution) => execution.inner.fence.as_ref()?,
+            WaitFor::Execution(execution) => match &execution.inner.fence {
+                Some(fence) => fence,
+                None => return Ok(()),
+            },
         };
-        fds.push(fence.as_fd());
-        Some(FenceArgument::Attached { fds: 1 })
+        if self.fds.len() < MAX_FDS {
+            self.fds.push(fence.as_fd());
+            self.arguments.push(FenceArgument::Attached { fds: 1 });
+            return Ok(());
+        }
+        let link: &'a Link = self.connection.link();
+        let name = Call::RegisterFence.name();
+        let handle = match link.call(Call::RegisterFence, &[fence.as_fd()], call_deadline())? {
+            (Reply::Fence(handle), _) => handle,
+            (other, _) => return Err(link.misplaced(name, &other)),
+        };
+        self.registered.push(RegisteredFence { link, handle });
+        self.arguments.push(FenceArgument::Registered(handle));
+        Ok(())
     }
 }
 

@@ -1,9 +1,13 @@
 //! Fenced executions and device buffers through the client library, between connections and across deaths.
 
+use std::io::Write;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::unistd::Pid;
 use nnhal_client::{
     Buffer, BufferDesc, BufferRole, BurstOptions, Clock, Deadline, Device, Devices, ErrorKind, ErrorStatus,
@@ -93,6 +97,7 @@ fn three_models_are_chained_by_fences_and_buffers_without_the_client() {
     let c = third
         .execute_fenced(&requests[2], &[WaitFor::Execution(&b)], &options)
         .unwrap();
+    // N046: before the end there is nothing to tell.
     assert_eq!(c.info().unwrap_err().status(), ErrorStatus::GeneralFailure);
     assert_eq!(memory.read::<f32>(16, 4).unwrap(), [0.0; 4]);
     gate.signal().unwrap();
@@ -241,6 +246,52 @@ fn cycle_of_fences_over_two_workers_ends_by_timeout_and_holds_nobody_up() {
             .wait(patience())
             .unwrap();
     }
+}
+
+#[test]
+fn execution_waits_for_any_number_of_fences_of_any_kind() {
+    const FENCES: usize = 200;
+    let (_daemon, device) = start();
+    let prepared = prepare(&device);
+    let (memory, request) = memory();
+    let options = ExecuteOptions::new();
+    let open_fds = nnhal_tests::fds_of(device.worker().pid);
+    for round in 0..3 {
+        memory.write(16, &[0.0_f32; 4]).unwrap();
+        let (mut sources, mut fences): (Vec<_>, Vec<_>) =
+            (0..FENCES).map(|_| Fence::create().unwrap()).unzip();
+        // Whatever polls readable once it is done: a pipe, and a timer that has nothing to do with anybody.
+        let (end, start) = std::io::pipe().unwrap();
+        fences.push(Fence::from_fd(end.into()).unwrap());
+        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC).unwrap();
+        let at = Expiration::OneShot(TimeSpec::from_duration(Duration::from_millis(20)));
+        timer.set(at, TimerSetTimeFlags::empty()).unwrap();
+        fences.push(Fence::from_fd(timer.as_fd().try_clone_to_owned().unwrap()).unwrap());
+        let wait_for: Vec<_> = fences.iter().map(WaitFor::Fence).collect();
+        let launched = prepared.execute_fenced(&request, &wait_for, &options).unwrap();
+        // The one that is signalled last is each time another kind: attached, registered, the pipe.
+        let last = (round < 2).then(|| sources.swap_remove([0, FENCES - 1][round % 2]));
+        for source in sources {
+            source.signal().unwrap();
+        }
+        if last.is_some() {
+            (&start).write_all(b"x").unwrap();
+        }
+        let pending = launched.fence().unwrap();
+        let soon = Deadline::after(MonotonicClock.now(), Duration::from_millis(60));
+        assert_eq!(pending.wait(soon).unwrap(), FenceState::Pending, "round {round}");
+        assert_eq!(memory.read::<f32>(16, 4).unwrap(), [0.0; 4]);
+        match last {
+            Some(last) => last.signal().unwrap(),
+            None => (&start).write_all(b"x").unwrap(),
+        }
+        launched.wait(patience()).unwrap();
+        assert_eq!(memory.read::<f32>(16, 4).unwrap(), [2.0, 4.0, 6.0, 8.0]);
+    }
+    let worker = device.worker().pid;
+    nnhal_tests::wait_until("the worker has closed them", || {
+        nnhal_tests::fds_of(worker) < open_fds + FENCES / 10
+    });
 }
 
 #[test]
