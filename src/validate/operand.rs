@@ -44,12 +44,16 @@ fn check_type(context: &ModelContext<'_>, ty: OperandType) -> Result<HalVersion,
 
 fn check_dimensions(context: &ModelContext<'_>, operand: &Operand) -> Result<HalVersion, String> {
     let ty = operand.operand_type;
-    declared_shape(&operand.dimensions)?;
+    let shape = declared_shape(&operand.dimensions)?;
     if context.layouts.is_scalar(ty) && !operand.dimensions.is_empty() {
         return Err(format!(
             "is the scalar {ty} with dimensions {:?}, must have none",
             operand.dimensions
         ));
+    }
+    if let Some(layout) = context.layouts.get(ty) {
+        let size = shape.byte_size(layout.element_size);
+        size.map_err(|error| format!("is too large: {error}"))?;
     }
     let constant = matches!(
         operand.lifetime,

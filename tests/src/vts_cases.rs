@@ -19,7 +19,7 @@ const GROUPS: [Group; 11] = [
     ("M", "invalid models", &[(1, 23)]),
     (
         "N",
-        "the C interface",
+        "the application's interface; states and null pointers of C objects are open",
         &[(10, 23), (30, 36), (40, 48), (50, 51), (60, 60), (70, 74)],
     ),
     ("Q", "deadlines and priorities", &[(1, 11)]),

@@ -178,6 +178,7 @@ fn many_threads_share_one_prepared_model() {
     });
 }
 
+/// N040 is about the arguments.
 #[test]
 fn refused_models_and_requests_say_what_and_where() {
     let (_daemon, device) = start();

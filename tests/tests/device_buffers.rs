@@ -156,6 +156,7 @@ fn add_of(operand: &Operand) -> PrepareModel {
     model
 }
 
+/// N070 is about A04 to A07, N071 about A08 to A12, N072 about A13 and A14, N073 about A01.
 #[test]
 fn allocation_with_bad_roles_is_refused() {
     let mut bench = Bench::new();
@@ -291,6 +292,7 @@ fn allocation_with_bad_roles_is_refused() {
     assert!(good.token > 0 && next.token > 0 && good.token != next.token);
 }
 
+/// N072 is about the same.
 #[test]
 fn scalar_roles_take_no_dimensions() {
     let mut bench = Bench::new();
@@ -337,6 +339,7 @@ fn same_buffer_is_not_two_outputs() {
     assert_eq!(bench.status(model, built), ErrorStatus::InvalidArgument, "E07");
 }
 
+/// N074 is about the same.
 #[test]
 fn copies_check_sizes_dimensions_and_state() {
     let mut bench = Bench::new();
@@ -403,6 +406,7 @@ fn buffer_of_unknown_dimensions_takes_those_of_the_copy() {
     assert_eq!(bench.copy_to(buffer, 4), Ok(vec![1.0; 4]), "K07");
 }
 
+/// N043 is about the same.
 #[test]
 fn tokens_are_refused_for_what_they_were_not_allocated_for() {
     let mut bench = Bench::new();
@@ -453,6 +457,7 @@ fn same_buffer_may_be_several_inputs_but_no_output_beside() {
     assert_eq!(floats(&mapping, 6)[4..], [6.0, 8.0]);
 }
 
+/// N043 is about the same.
 #[test]
 fn buffer_must_be_written_before_it_is_read_and_a_failure_unwrites_it() {
     let mut bench = Bench::new();
@@ -485,6 +490,7 @@ fn buffer_must_be_written_before_it_is_read_and_a_failure_unwrites_it() {
     assert_eq!(bench.status(model, read()), ErrorStatus::GeneralFailure);
 }
 
+/// N043 is about the same.
 #[test]
 fn dimensions_must_agree_with_the_buffer() {
     let mut bench = Bench::new();

@@ -363,6 +363,7 @@ fn guessed_and_stale_handles_are_never_hits() {
     neighbour.expect_served();
 }
 
+/// N012 is about the first of them.
 #[test]
 fn sizes_beyond_all_bounds_are_refused_and_cost_nobody_else() {
     let daemon = start("[limits]\naddress_space_bytes = 1073741824\n");

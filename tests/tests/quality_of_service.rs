@@ -87,7 +87,7 @@ fn expect_done_or_missed(case: &str, outcome: &Result<Completed, Error>) {
     }
 }
 
-/// Q01.
+/// Q01, and what N034 asks.
 #[test]
 fn preparing_heeds_priority_and_deadline() {
     let (_daemon, device) = start("nnhal-reference", "");
@@ -107,6 +107,7 @@ fn preparing_heeds_priority_and_deadline() {
     device.prepare(&model, &options).expect("Q04");
 }
 
+/// N048 is about the same.
 #[test]
 fn executions_heed_their_deadline() {
     let (_daemon, device) = start("nnhal-reference", "");

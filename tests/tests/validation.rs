@@ -76,6 +76,7 @@ fn one_of_each(models: Vec<BaseModel>) -> Vec<BaseModel> {
     models.into_iter().filter(first).collect()
 }
 
+/// Among them are the mistakes of N010, N019 and N023.
 #[test]
 fn m01_to_m20_broken_models_are_refused_with_invalid_argument() {
     let (_daemon, mut client) = connect();
@@ -107,6 +108,7 @@ fn m01_to_m20_broken_models_are_refused_with_invalid_argument() {
     }
 }
 
+/// N033 is about the same.
 #[test]
 fn m21_unknown_preference_is_refused_with_invalid_argument() {
     let (_daemon, mut client) = connect();
@@ -128,6 +130,7 @@ fn m21_unknown_preference_is_refused_with_invalid_argument() {
     client.prepare(add_model(2)).unwrap();
 }
 
+/// N033 is about the same.
 #[test]
 fn m22_unknown_priority_is_refused_with_invalid_argument() {
     let (_daemon, mut client) = connect();
@@ -147,6 +150,7 @@ fn m22_unknown_priority_is_refused_with_invalid_argument() {
     client.prepare(add_model(2)).unwrap();
 }
 
+/// N023 is about the same.
 #[test]
 fn m23_cycle_is_refused_with_invalid_argument() {
     let (_daemon, mut client) = connect();
@@ -267,6 +271,7 @@ fn r03_freeing_memory_once_twice_or_unknown_is_harmless() {
     assert_eq!(result.outcome, Ok(()));
 }
 
+/// N051 is about the same.
 #[test]
 fn r04_null_fence_is_refused_with_invalid_argument() {
     let (_daemon, mut client) = connect();
