@@ -180,7 +180,7 @@ mod tests {
                 })
                 .count();
         }
-        assert!(read >= 5, "{read}");
+        assert!(read >= 10, "{read}");
         assert!(nested >= 10, "{nested}");
     }
 

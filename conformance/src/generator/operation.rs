@@ -12,7 +12,7 @@ use super::graph::{Draft, Drawn, Graph, Role};
 const MOST_ELEMENTS: usize = 4096;
 
 /// One in so many results without elements is kept.
-const EMPTY_RESULTS: u32 = 4;
+const EMPTY_RESULTS: u32 = 2;
 
 /// Tries to add one operation with this entry. The graph is as before if the arguments that were drawn do not fit.
 pub(super) fn try_operation(

@@ -307,6 +307,8 @@ fn compare<R: Implementation, I: Implementation>(
     let actual = synchronous_result(other, generated)?;
     let outputs = &generated.model.model.main.output_indexes;
     let limits = criteria::limits(&generated.model.model);
+    expect_same_dimensions(&expected, &actual)
+        .map_err(|difference| format!("differs from the reference: {difference}"))?;
     for (number, (expected, actual)) in expected.iter().zip(&actual).enumerate() {
         let index = outputs.get(number).map_or(usize::MAX, |index| *index as usize);
         let Some(Some(limits)) = limits.get(index) else {
@@ -315,6 +317,22 @@ fn compare<R: Implementation, I: Implementation>(
         limits
             .check(&actual.elements(), &expected.elements(), expected.ty)
             .map_err(|found| format!("output {number} differs from the reference: {found}"))?;
+    }
+    Ok(())
+}
+
+/// Extents are exact, whatever the values are.
+fn expect_same_dimensions(expected: &[Computed], found: &[Computed]) -> Result<(), String> {
+    let differs = |(one, other): (&Computed, &Computed)| one.dimensions != other.dimensions;
+    if expected.len() != found.len() || expected.iter().zip(found).any(differs) {
+        let extents = |outputs: &[Computed]| -> Vec<Vec<u32>> {
+            outputs.iter().map(|output| output.dimensions.clone()).collect()
+        };
+        return Err(format!(
+            "the outputs have dimensions {:?}, expected {:?}",
+            extents(found),
+            extents(expected)
+        ));
     }
     Ok(())
 }
@@ -329,6 +347,8 @@ pub fn are_coupled<I: Implementation>(
         let one = synchronous_result(implementation, unsigned)?;
         let other = synchronous_result(implementation, signed)
             .map_err(|message| format!("the signed twin: {message}"))?;
+        expect_same_dimensions(&one, &other)
+            .map_err(|difference| format!("the signed twin: {difference}"))?;
         for (number, (one, other)) in one.iter().zip(&other).enumerate() {
             coupling::compare(one.ty, &one.bytes, &other.bytes, 0)
                 .map_err(|difference| format!("output {number}: {difference}"))?;
