@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nnhal::hal::{ErrorStatus, MeasureTiming, Operand, OperandType, Operation, OperationType};
 use nnhal::shm::{Access, Mapping, SharedMemory};
 use nnhal::wire::{
-    CacheFiles, Call, Event, Execute, ExecutionForm, Failure, PrepareModel, PrepareModelFromCache,
-    PreparedModelHandle, Reply,
+    CacheFiles, Call, Event, Execute, ExecutionForm, Failure, Message, Object, PrepareModel,
+    PrepareModelFromCache, PreparedModelHandle, Reply,
 };
 use nnhal_tests::{DaemonOptions, RawClient, TestDaemon, add_model, request_in_one_memory};
 
@@ -381,4 +381,53 @@ fn files_that_change_during_the_call_give_one_model_or_none() {
             }
         }
     }
+}
+
+/// A client that gives up preparing from a cache gets its answer before everything has been done.
+#[test]
+fn preparation_from_cache_that_is_cancelled_ends() {
+    let mut bench = Bench::new();
+    let files = bench.files("long");
+    bench.save(chain(3000, false), one_each(), &files.fds()).unwrap();
+    for _ in 0..20 {
+        let call = Call::PrepareModelFromCache(PrepareModelFromCache {
+            deadline_ns: None,
+            cache: one_each(),
+            token: TOKEN,
+        });
+        let id = bench.client.send(call, &files.fds()).unwrap();
+        bench.client.send(Call::Cancel { id }, &[]).unwrap();
+        let mut replies = 0;
+        let mut prepared = None;
+        while replies < 2 || prepared.is_none() {
+            match bench.client.receive().unwrap().0 {
+                Message::Reply { id: of, result } => {
+                    replies += 1;
+                    assert!(of != id || result == Ok(Reply::Launched), "{result:?}");
+                }
+                Message::Event {
+                    event: Event::Prepared(outcome),
+                    ..
+                } => prepared = Some(outcome),
+                other => panic!("{other:?}"),
+            }
+        }
+        match prepared.unwrap() {
+            Err(failure) => {
+                assert_eq!(failure.status, ErrorStatus::GeneralFailure);
+                assert!(failure.detail.contains("cancelled"), "{failure}");
+                // The entry is as good as before.
+                bench.load(one_each(), TOKEN, &files.fds()).unwrap();
+                return;
+            }
+            // It was done before the second call had been read.
+            Ok(model) => {
+                let release = Call::Release {
+                    object: Object::PreparedModel(model),
+                };
+                bench.client.call(release, &[]).unwrap();
+            }
+        }
+    }
+    panic!("no preparation was cancelled in time");
 }

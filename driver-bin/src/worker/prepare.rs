@@ -242,8 +242,8 @@ pub(crate) fn prepare_model_from_cache(
         let launch = Launch::new(&shared, call);
         launch.finish(in_time.map_err(NotPrepared::Failed).and_then(|()| {
             // What the model was prepared for is known once it has been read.
-            let restored = in_slot(&shared, call, (Priority::Medium, limits), |_| {
-                restore(&shared, &handles, arguments.token).map_err(NotPrepared::Refused)
+            let restored = in_slot(&shared, call, (Priority::Medium, limits), |control| {
+                restore(&shared, &handles, arguments.token, control)
             });
             let (model, pools, codes) = restored?;
             launch.announce();
@@ -257,16 +257,22 @@ pub(crate) fn prepare_model_from_cache(
 type Restored = (Arc<ValidModel>, Vec<Vec<u8>>, (ExecutionPreference, Priority));
 
 /// The model in the files, validated as if the client had sent it.
-fn restore(client: &Client, handles: &CacheHandles, token: CacheToken) -> Result<Restored, Failure> {
+fn restore(
+    client: &Client,
+    handles: &CacheHandles,
+    token: CacheToken,
+    control: &Control<'_>,
+) -> Result<Restored, NotPrepared> {
     let miss = |error: &dyn std::fmt::Display| {
-        Failure::general(format!(
+        NotPrepared::Refused(Failure::general(format!(
             "the cache does not hold the model: {error}; prepare it anew"
-        ))
+        )))
     };
     let entry = cache::load(handles, &key(client, token), client.limits.constant_bytes)
         .map_err(|error| miss(&error))?;
     let codes = ExecutionPreference::from_code(entry.preference).zip(Priority::from_code(entry.priority));
     let codes = codes.ok_or_else(|| miss(&"it was prepared in a way that there is not"))?;
+    control.checkpoint()?;
     let extensions = &client.device.info().extensions;
     let model =
         ValidModel::new(Arc::new(entry.model), &entry.pools, extensions).map_err(|error| miss(&error))?;
