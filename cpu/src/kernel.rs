@@ -398,7 +398,7 @@ pub(crate) fn bind(
 fn allowed_size(operand: &Operand, shape: Shape) -> Result<usize, KernelError> {
     let declared = Shape::new(&operand.dimensions).map_err(|error| OpError::operation(error.to_string()))?;
     let fits = if operand.operand_type.is_tensor() {
-        declared.combine(&shape).is_some()
+        declared.allows(&shape)
     } else {
         shape.rank() == 0
     };

@@ -131,6 +131,14 @@ impl Shape {
         Some(combined)
     }
 
+    /// Whether an operand that is declared with these dimensions, where an empty list and 0 stand for anything, may have
+    /// exactly the shape `exact`, where 0 is an extent.
+    #[must_use]
+    pub fn allows(&self, exact: &Shape) -> bool {
+        let agree = |(declared, exact): (&u32, &u32)| *declared == 0 || declared == exact;
+        self.rank() == 0 || (self.rank() == exact.rank() && self.dims().iter().zip(exact.dims()).all(agree))
+    }
+
     fn too_large(&self) -> ShapeError {
         ShapeError::TooLarge {
             dims: self.dims().to_vec(),
@@ -174,5 +182,16 @@ mod tests {
         assert_eq!(left.combine(&Shape::SCALAR), Some(left));
         assert_eq!(left.combine(&Shape::new(&[2, 4]).unwrap()), None);
         assert_eq!(left.combine(&Shape::new(&[1, 2, 3]).unwrap()), None);
+    }
+
+    #[test]
+    fn extents_of_zero_are_no_wildcards_in_an_exact_shape() {
+        let shape = |dims: &[u32]| Shape::new(dims).unwrap();
+        assert!(shape(&[0, 3]).allows(&shape(&[2, 3])));
+        assert!(shape(&[0, 3]).allows(&shape(&[0, 3])));
+        assert!(shape(&[]).allows(&shape(&[0, 3])));
+        assert!(!shape(&[2, 3]).allows(&shape(&[0, 3])));
+        assert!(!shape(&[2, 3]).allows(&shape(&[3])));
+        assert!(!shape(&[2, 3]).allows(&Shape::SCALAR));
     }
 }

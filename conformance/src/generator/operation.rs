@@ -1,7 +1,9 @@
 //! Draws one operation: a form and a variant from the operation table, arguments that may fit, and then the table's
 //! own rules to tell whether they do.
 
-use nnhal::hal::{ExtraParams, Operand, OperandType, Operation, Shape, SymmPerChannelQuantParams};
+use nnhal::hal::{
+    ExtraParams, Operand, OperandType, Operation, OperationType, Shape, SymmPerChannelQuantParams,
+};
 use nnhal::ops::{Form, OperationContext, OperationEntry, Param, Presence, ShapeRule, Ty, Variant};
 
 use super::arguments::Arguments;
@@ -204,6 +206,14 @@ fn set_quantization(operand: &mut Operand, quantization: Option<(f32, i32)>) {
     }
 }
 
+/// Whether an operation's values say which item of another operand a box is in: no value is right if there is none.
+fn takes_items_by_number(operation: OperationType) -> bool {
+    matches!(
+        operation,
+        OperationType::ROI_ALIGN | OperationType::ROI_POOLING | OperationType::AXIS_ALIGNED_BBOX_TRANSFORM
+    )
+}
+
 fn accepts(entry: &'static OperationEntry, draft: &dyn OperationContext) -> bool {
     entry.match_signature(draft).is_ok() && (entry.check)(draft).is_ok()
 }
@@ -231,6 +241,9 @@ fn output_shapes(
         .iter()
         .filter_map(|input| graph.operands.get(*input as usize)?.shape)
         .any(|shape| is_empty(&shape));
+    if reads_empty && takes_items_by_number(entry.operation) {
+        return None;
+    }
     // What has no elements stays so; it should not be most of what there is. An extent of zero cannot be declared: the
     // model leaves it open.
     if !reads_empty && shapes.iter().any(is_empty) && !choices.once_in(EMPTY_RESULTS) {

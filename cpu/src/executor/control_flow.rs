@@ -275,7 +275,7 @@ fn give_output(
         return Err(OpError::output(number, "was not written by the subgraph").into());
     };
     let declared = Shape::new(&operand.dimensions).unwrap_or_default();
-    if operand.operand_type.is_tensor() && declared.combine(&inner.shape).is_none() {
+    if operand.operand_type.is_tensor() && !declared.allows(&inner.shape) {
         let message = format!(
             "has dimensions {:?} when computed, the model declares {declared:?}",
             inner.shape

@@ -48,7 +48,7 @@ impl FixedOutputs {
         let sized = shapes.into_iter().zip(&operation.outputs).map(|(shape, at)| {
             let operand = operands.get(*at as usize)?;
             let allowed = if operand.operand_type.is_tensor() {
-                Shape::new(&operand.dimensions).ok()?.combine(&shape).is_some()
+                Shape::new(&operand.dimensions).ok()?.allows(&shape)
             } else {
                 shape.rank() == 0
             };

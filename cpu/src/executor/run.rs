@@ -425,6 +425,55 @@ mod tests {
         Arc::new(Program::new(Arc::new(model), &NoPools).unwrap())
     }
 
+    #[test]
+    fn result_without_elements_is_none_of_a_declared_extent() {
+        // SLICE of run-time extents into a temporary of one element, which ADD then reads.
+        let mut operands = vec![
+            Operand::new(OperandType::TENSOR_FLOAT32, &[2]).with_lifetime(OperandLifeTime::SubgraphInput),
+            Operand::new(OperandType::TENSOR_INT32, &[1]).with_lifetime(OperandLifeTime::SubgraphInput),
+            Operand::new(OperandType::TENSOR_INT32, &[1]).with_lifetime(OperandLifeTime::SubgraphInput),
+            Operand::new(OperandType::TENSOR_FLOAT32, &[1]).with_lifetime(OperandLifeTime::TemporaryVariable),
+            Operand::new(OperandType::INT32, &[]).with_lifetime(OperandLifeTime::ConstantCopy),
+            Operand::new(OperandType::TENSOR_FLOAT32, &[1]).with_lifetime(OperandLifeTime::SubgraphOutput),
+        ];
+        operands[4].location.length = 4;
+        for (operand, consumers) in operands.iter_mut().zip([1, 1, 1, 2, 1, 0]) {
+            operand.number_of_consumers = consumers;
+        }
+        let operation = |operation_type, inputs: &[u32], output| Operation {
+            operation_type,
+            inputs: inputs.to_vec(),
+            outputs: vec![output],
+        };
+        let model = Model {
+            main: Subgraph {
+                operands,
+                operations: vec![
+                    operation(OperationType::SLICE, &[0, 1, 2], 3),
+                    operation(OperationType::ADD, &[3, 3, 4], 5),
+                ],
+                input_indexes: vec![0, 1, 2],
+                output_indexes: vec![5],
+            },
+            operand_values: vec![0; 4],
+            ..Model::default()
+        };
+        let model = ValidModel::new(Arc::new(model), &NoPools, &[]).unwrap();
+        for kernels in [crate::KernelSet::Reference, crate::KernelSet::Fast] {
+            let program = Program::with_kernels(Arc::new(model.clone()), &NoPools, kernels).unwrap();
+            let mut execution = Execution::new(Arc::new(program));
+            for (size, is_right) in [(1_i32, true), (0, false)] {
+                for (index, dims, values) in [(0, 2, &[1, 2][..]), (1, 1, &[0]), (2, 1, &[size])] {
+                    let shape = Shape::new(&[dims]).unwrap();
+                    let input = execution.input(index, shape).unwrap();
+                    input.copy_from_slice(bytemuck::cast_slice(values));
+                }
+                let result = execution.run(&RunOptions::default());
+                assert_eq!(result.is_ok(), is_right, "{kernels:?} {result:?}");
+            }
+        }
+    }
+
     fn run(execution: &mut Execution, input: &[f32]) -> Vec<f32> {
         let shape = Shape::new(&[input.len() as u32]).unwrap();
         execution

@@ -100,7 +100,7 @@ impl Buffer {
 
     /// Whether content of this shape is what the buffer was made for.
     pub(crate) fn takes(&self, shape: &Shape) -> bool {
-        self.declared.combine(shape).is_some()
+        self.declared.allows(shape)
     }
 }
 

@@ -374,7 +374,7 @@ fn check_given(index: usize, given: u64, needed: usize) -> Result<(), Failure> {
 }
 
 fn check_agrees(index: usize, expected: &Shape, found: &Shape) -> Result<(), Failure> {
-    if expected.combine(found).is_some() {
+    if expected.allows(found) {
         return Ok(());
     }
     Err(Failure::general(format!(
