@@ -64,6 +64,8 @@ pub(crate) struct Link {
     inbox: Mutex<Inbox>,
     ending: OnceLock<Ending>,
     callbacks: Callbacks,
+    /// Objects given up while the socket had no room to say so; said before the next call.
+    unreleased: Mutex<Vec<Object>>,
 }
 
 /// What is told when the connection ends.
@@ -148,6 +150,7 @@ impl Link {
     /// The driver's refusal; the end of the worker; the deadline.
     pub(crate) fn call(&self, call: Call, fds: &[BorrowedFd<'_>], deadline: Deadline) -> Result<Answer> {
         let name = call.name();
+        self.catch_up(deadline);
         let id = self.begin(call, fds, Interest::Reply, deadline)?;
         let result = self.wait(id, name, Interest::Reply, deadline);
         if result.is_err() {
@@ -158,20 +161,43 @@ impl Link {
         entry.into_reply(self, name)
     }
 
-    /// Makes a call whose reply nobody waits for. What goes wrong with it matters to nobody either.
-    pub(crate) fn tell(&self, call: Call) {
-        if self.stamp.is_current()
+    /// Makes a call whose reply nobody waits for, without waiting for room in the socket either; says whether it was
+    /// sent.
+    pub(crate) fn tell(&self, call: Call) -> bool {
+        let is_sent = self.stamp.is_current()
             && self
                 .begin(call, &[], Interest::None, Deadline::from_raw(0))
-                .is_ok()
-        {
+                .is_ok();
+        if is_sent {
             self.attend_unattended();
+        }
+        is_sent
+    }
+
+    /// Gives up an object of the worker. Never waits: what the socket has no room for is said before the next call.
+    pub(crate) fn release(&self, object: Object) {
+        if !self.tell(Call::Release { object }) && self.stamp.is_current() && self.ended_with().is_none() {
+            self.unreleased().push(object);
         }
     }
 
-    /// Gives up an object of the worker.
-    pub(crate) fn release(&self, object: Object) {
-        self.tell(Call::Release { object });
+    fn unreleased(&self) -> MutexGuard<'_, Vec<Object>> {
+        // The list is whole between any two statements of this module.
+        self.unreleased.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says which objects were given up while there was no room to. What goes wrong is for the call that follows to run
+    /// into.
+    fn catch_up(&self, deadline: Deadline) {
+        loop {
+            let Some(object) = self.unreleased().pop() else {
+                return;
+            };
+            let call = Call::Release { object };
+            if self.begin(call, &[], Interest::None, deadline).is_err() {
+                return self.unreleased().push(object);
+            }
+        }
     }
 
     /// Makes a call that is launched first and ends later. Returns once it has been launched.
@@ -186,6 +212,7 @@ impl Link {
         deadline: Deadline,
     ) -> Result<PendingCall> {
         let name = call.name();
+        self.catch_up(deadline);
         let id = self.begin(call, fds, Interest::Event, deadline)?;
         // From here on dropping it gives the call up.
         let pending = PendingCall::new(Arc::clone(self), id, name);

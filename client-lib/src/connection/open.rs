@@ -65,6 +65,7 @@ impl Connection {
             inbox: Mutex::new(greeting.inbox),
             ending: OnceLock::new(),
             callbacks: Callbacks::default(),
+            unreleased: Mutex::default(),
         });
         let watched = Arc::clone(&link);
         let watcher = std::thread::Builder::new()

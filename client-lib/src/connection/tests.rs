@@ -161,6 +161,41 @@ impl Wake for Signal {
 }
 
 #[test]
+fn releases_that_the_socket_has_no_room_for_are_made_up_for() {
+    const OBJECTS: u64 = 3000;
+    let (given_up, all_given_up) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let (connection, worker) = connect(scope, move |mut worker| {
+            all_given_up.recv().unwrap();
+            let mut released = 0_u64;
+            loop {
+                let envelope = worker.receive();
+                match envelope.call {
+                    Call::Release { .. } => {
+                        released += 1;
+                        worker.reply(envelope.id, Reply::Done);
+                    }
+                    Call::GetStatus => {
+                        worker.reply(envelope.id, Reply::Status(DeviceStatus::Available));
+                        return released;
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        });
+        for bits in 0..OBJECTS {
+            connection
+                .link()
+                .release(Object::Memory(Handle::from_bits(bits).into()));
+        }
+        assert!(!connection.link().unreleased().is_empty());
+        given_up.send(()).unwrap();
+        connection.link().call(Call::GetStatus, &[], soon()).unwrap();
+        assert_eq!(worker.join().unwrap(), OBJECTS);
+    });
+}
+
+#[test]
 fn threads_get_their_own_answers_in_whatever_order_they_come() {
     const THREADS: u64 = 8;
     const ROUNDS: u64 = 20;
