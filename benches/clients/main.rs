@@ -14,25 +14,18 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use clap::Parser;
 use nnhal_bench::bursting_client::{self, Seen, Task};
 use nnhal_bench::conditions::Conditions;
-use nnhal_bench::other_side::{self, Invocation};
+use nnhal_bench::program::{self, Options};
 use nnhal_bench::report::duration;
 use nnhal_bench::samples::{jain_index, median};
 use nnhal_bench::{Error, OtherSide, Result};
-use nnhal_client::DevicesOptions;
-use nnhal_driver::{Daemon, DeviceRegistry};
 use serde::Serialize;
-
-/// Leads to the driver.
-const DRIVER: &str = "--driver";
-/// Leads to a client.
-const OTHER_SIDE: &str = "--other-side";
 
 const COUNTS: [u32; 4] = [2, 4, 16, 64];
 const SMALL: u32 = 1;
 const LARGE: u32 = 65_536;
-const SECONDS: u32 = 2;
 
 /// Clients that executed the same at the same time.
 #[derive(Debug, Serialize)]
@@ -57,45 +50,24 @@ struct Report {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1).peekable();
-    if arguments.next_if(|first| first == DRIVER).is_some() {
-        return Daemon::new(DeviceRegistry::of_nnhal())
-            .reached_by([DRIVER])
-            .run(arguments);
-    }
-    let arguments: Vec<String> = arguments
-        .map(|argument| argument.to_string_lossy().into_owned())
-        .collect();
-    let result = match arguments.as_slice() {
-        [first, role] if first == OTHER_SIDE => other_side::answer(role, &[bursting_client::ROLE]),
-        _ => measure(&arguments),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Without a standard error the exit code says enough.
-            let _ = writeln!(std::io::stderr(), "error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    program::run(&[bursting_client::ROLE], measure)
 }
 
-fn measure(arguments: &[String]) -> Result<()> {
-    let value_of = |name: &str| {
-        let at = arguments.iter().position(|argument| argument == name)?;
-        arguments.get(at + 1)
-    };
-    let seconds =
-        value_of("--seconds").map_or(Ok(SECONDS), |text| text.parse().map_err(Error::row("--seconds")))?;
-    let executable = std::env::current_exe().map_err(Error::io("find this program's file"))?;
-    let devices = DevicesOptions::new()
-        .private()
-        .own_driver(executable, [DRIVER])
-        .open()?;
+/// What the program is told.
+#[derive(Debug, Parser)]
+struct ClientsOptions {
+    /// How long each group of clients executes, in seconds.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: u32,
+    #[command(flatten)]
+    common: Options,
+}
+
+fn measure(options: ClientsOptions) -> Result<()> {
+    let seconds = options.seconds;
+    let devices = program::own_driver()?;
     let device = devices.fastest()?;
-    let mut conditions = Conditions::of_this_machine(1);
-    conditions.device = device.name().to_owned();
-    conditions.scheduling = "normal, not pinned".to_owned();
+    let conditions = program::unpinned_conditions(1, device.name());
     let mut report = Report {
         conditions,
         groups: Vec::new(),
@@ -131,11 +103,7 @@ fn measure(arguments: &[String]) -> Result<()> {
             }
         }
     }
-    if let Some(path) = value_of("--json") {
-        let text = serde_json::to_string_pretty(&report).map_err(Error::row("JSON"))?;
-        std::fs::write(path, text + "\n").map_err(Error::io(format!("write {path}")))?;
-    }
-    Ok(())
+    program::write_json(&report, options.common.json.as_deref())
 }
 
 impl std::fmt::Display for Group {
@@ -157,7 +125,7 @@ impl std::fmt::Display for Group {
 
 /// Lets clients with these tasks execute at the same time.
 fn run(mix: &'static str, tasks: &[Task], seconds: u32) -> Result<Vec<Group>> {
-    let invocation = Invocation::new([OTHER_SIDE]);
+    let invocation = program::other_sides();
     let mut clients: Vec<OtherSide> = Vec::new();
     for task in tasks {
         clients.push(invocation.start(bursting_client::ROLE.0, &task.to_bytes()?, &[])?);

@@ -14,23 +14,21 @@
 #![forbid(unsafe_code)]
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use nnhal_bench::conditions::Conditions;
+use nnhal_bench::program::{self, Options};
 use nnhal_bench::report::duration;
 use nnhal_bench::samples::median;
 use nnhal_bench::{Error, Result, models};
 use nnhal_client::{
-    BurstOptions, Deadline, Device, Devices, DevicesOptions, ExecuteOptions, Fence, Input, Memory, Output,
-    PrepareOptions, PreparedModel, Request,
+    BurstOptions, Deadline, Device, ExecuteOptions, Fence, Input, Memory, Output, PrepareOptions,
+    PreparedModel, Request,
 };
-use nnhal_driver::{Daemon, DeviceRegistry};
 use serde::Serialize;
 
-/// Leads to the driver.
-const DRIVER: &str = "--driver";
 /// How often what starts processes is done.
 const STARTS: u32 = 15;
 /// How often the rest is done.
@@ -64,33 +62,16 @@ struct Report {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1).peekable();
-    if arguments.next_if(|first| first == DRIVER).is_some() {
-        return Daemon::new(DeviceRegistry::of_nnhal())
-            .reached_by([DRIVER])
-            .run(arguments);
-    }
-    let json = arguments
-        .skip_while(|argument| argument != "--json")
-        .nth(1)
-        .map(PathBuf::from);
-    match measure(json.as_deref()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Without a standard error the exit code says enough.
-            let _ = writeln!(std::io::stderr(), "error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    program::run(&[], measure)
 }
 
-fn measure(json: Option<&Path>) -> Result<()> {
+fn measure(options: Options) -> Result<()> {
     let mut costs = vec![time("private_driver_to_first_result", STARTS, REST, || {
-        let devices = start_driver()?;
+        let devices = program::own_driver()?;
         let result = first_result(devices.fastest()?)?;
         Ok((devices, result))
     })?];
-    let devices = start_driver()?;
+    let devices = program::own_driver()?;
     let device = devices.fastest()?;
     let connect = || Ok(devices.device(device.name())?);
     costs.push(time("connect_to_first_result", STARTS, REST, || {
@@ -106,28 +87,14 @@ fn measure(json: Option<&Path>) -> Result<()> {
         Ok(prepared.burst(&BurstOptions::new())?)
     })?);
     costs.push(time("fence", REPEATS, Duration::ZERO, fence)?);
-    let mut conditions = Conditions::of_this_machine(REPEATS);
-    conditions.device = device.name().to_owned();
-    conditions.scheduling = "normal, not pinned".to_owned();
+    let conditions = program::unpinned_conditions(REPEATS, device.name());
     let report = Report {
         conditions,
         costs,
         sizes: sizes(&devices.device(device.name())?),
     };
     print(&report)?;
-    if let Some(path) = json {
-        let text = serde_json::to_string_pretty(&report).map_err(Error::row("JSON"))?;
-        std::fs::write(path, text + "\n").map_err(Error::io(format!("write {}", path.display())))?;
-    }
-    Ok(())
-}
-
-fn start_driver() -> Result<Devices> {
-    let executable = std::env::current_exe().map_err(Error::io("find this program's file"))?;
-    Ok(DevicesOptions::new()
-        .private()
-        .own_driver(executable, [DRIVER])
-        .open()?)
+    program::write_json(&report, options.json.as_deref())
 }
 
 fn prepare(device: &Device) -> Result<PreparedModel> {

@@ -11,7 +11,6 @@
 //! `cargo bench --bench neighbour -- [--rounds N] [--json FILE]`
 #![forbid(unsafe_code)]
 
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -19,18 +18,14 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use nnhal_bench::bursting_client::{self, Seen, Task};
 use nnhal_bench::conditions::Conditions;
-use nnhal_bench::other_side::{self, Caller, Invocation, Role};
+use nnhal_bench::other_side::{Caller, Role};
+use nnhal_bench::program::{self, Options};
 use nnhal_bench::report::duration;
 use nnhal_bench::samples::median;
 use nnhal_bench::{Error, OtherSide, Result};
-use nnhal_client::{DevicesOptions, Remedy};
-use nnhal_driver::{Daemon, DeviceRegistry};
+use nnhal_client::Remedy;
 use serde::Serialize;
 
-/// Leads to the driver.
-const DRIVER: &str = "--driver";
-/// Leads to a client.
-const OTHER_SIDE: &str = "--other-side";
 const NEIGHBOUR: Role = ("neighbour", execute_until_killed);
 
 const ROUNDS: u32 = 15;
@@ -58,48 +53,17 @@ struct Report {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1).peekable();
-    if arguments.next_if(|first| first == DRIVER).is_some() {
-        return Daemon::new(DeviceRegistry::of_nnhal())
-            .reached_by([DRIVER])
-            .run(arguments);
-    }
-    let arguments: Vec<String> = arguments
-        .map(|argument| argument.to_string_lossy().into_owned())
-        .collect();
-    let result = match arguments.as_slice() {
-        [first, role] if first == OTHER_SIDE => other_side::answer(role, &[bursting_client::ROLE, NEIGHBOUR]),
-        _ => measure(&arguments),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Without a standard error the exit code says enough.
-            let _ = writeln!(std::io::stderr(), "error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    program::run(&[bursting_client::ROLE, NEIGHBOUR], measure)
 }
 
-fn measure(arguments: &[String]) -> Result<()> {
-    let value_of = |name: &str| {
-        let at = arguments.iter().position(|argument| argument == name)?;
-        arguments.get(at + 1)
-    };
-    let count: u32 =
-        value_of("--rounds").map_or(Ok(ROUNDS), |text| text.parse().map_err(Error::row("--rounds")))?;
-    let executable = std::env::current_exe().map_err(Error::io("find this program's file"))?;
-    let devices = DevicesOptions::new()
-        .private()
-        .own_driver(executable, [DRIVER])
-        .open()?;
+fn measure(options: Options) -> Result<()> {
+    let count = options.rounds.unwrap_or(ROUNDS);
+    let devices = program::own_driver()?;
     let device = devices.fastest()?;
-    let mut conditions = Conditions::of_this_machine(count);
-    device.name().clone_into(&mut conditions.device);
-    "normal, not pinned".clone_into(&mut conditions.scheduling);
+    let conditions = program::unpinned_conditions(count, device.name());
 
     let task = Task::new(&device, VALUES).to_bytes()?;
-    let invocation = Invocation::new([OTHER_SIDE]);
+    let invocation = program::other_sides();
     let survivor = invocation.start(bursting_client::ROLE.0, &task, &[])?;
     let rounds = (0..count).map(|_| round(&survivor, &invocation.start(NEIGHBOUR.0, &task, &[])?));
     let report = Report {
@@ -108,12 +72,8 @@ fn measure(arguments: &[String]) -> Result<()> {
         windows_ms: WINDOWS,
         rounds: rounds.collect::<Result<_>>()?,
     };
-    write!(std::io::stdout(), "{report}").map_err(Error::io("print the table"))?;
-    if let Some(path) = value_of("--json") {
-        let text = serde_json::to_string_pretty(&report).map_err(Error::row("JSON"))?;
-        std::fs::write(path, text + "\n").map_err(Error::io(format!("write {path}")))?;
-    }
-    Ok(())
+    program::print(&report)?;
+    program::write_json(&report, options.json.as_deref())
 }
 
 /// Kills the neighbour's worker while the survivor executes.

@@ -12,23 +12,19 @@
 //! `cargo bench --bench pipeline -- [--rounds N] [--json FILE]`
 #![forbid(unsafe_code)]
 
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use nnhal_bench::conditions::Conditions;
+use nnhal_bench::program::{self, Options};
 use nnhal_bench::report::duration;
 use nnhal_bench::samples::{median, quantile};
 use nnhal_bench::{Error, Result, models};
 use nnhal_client::{
-    Buffer, BufferDesc, BufferRole, Burst, BurstOptions, Clock, Deadline, Device, DevicesOptions,
-    ExecuteOptions, Memory, MonotonicClock, PrepareOptions, PreparedModel, Request, WaitFor,
+    Buffer, BufferDesc, BufferRole, Burst, BurstOptions, Clock, Deadline, Device, ExecuteOptions, Memory,
+    MonotonicClock, PrepareOptions, PreparedModel, Request, WaitFor,
 };
-use nnhal_driver::{Daemon, DeviceRegistry};
 use serde::Serialize;
-
-/// Leads to the driver.
-const DRIVER: &str = "--driver";
 
 const ROUNDS: u32 = 15;
 /// Values of each tensor, and passes in a round.
@@ -67,52 +63,21 @@ struct Report {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1).peekable();
-    if arguments.next_if(|first| first == DRIVER).is_some() {
-        return Daemon::new(DeviceRegistry::of_nnhal())
-            .reached_by([DRIVER])
-            .run(arguments);
-    }
-    let arguments: Vec<String> = arguments
-        .map(|argument| argument.to_string_lossy().into_owned())
-        .collect();
-    match measure(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Without a standard error the exit code says enough.
-            let _ = writeln!(std::io::stderr(), "error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    program::run(&[], measure)
 }
 
-fn measure(arguments: &[String]) -> Result<()> {
-    let value_of = |name: &str| {
-        let at = arguments.iter().position(|argument| argument == name)?;
-        arguments.get(at + 1)
-    };
-    let rounds: u32 =
-        value_of("--rounds").map_or(Ok(ROUNDS), |text| text.parse().map_err(Error::row("--rounds")))?;
-    let executable = std::env::current_exe().map_err(Error::io("find this program's file"))?;
-    let devices = DevicesOptions::new()
-        .private()
-        .own_driver(executable, [DRIVER])
-        .open()?;
+fn measure(options: Options) -> Result<()> {
+    let rounds = options.rounds.unwrap_or(ROUNDS);
+    let devices = program::own_driver()?;
     let device = devices.fastest()?;
-    let mut conditions = Conditions::of_this_machine(rounds);
-    device.name().clone_into(&mut conditions.device);
-    "normal, not pinned".clone_into(&mut conditions.scheduling);
+    let conditions = program::unpinned_conditions(rounds, device.name());
     let mut rows = Vec::new();
     for (values, passes) in SIZES {
         rows.extend(measure_size(&device, values, passes, rounds)?);
     }
     let report = Report { conditions, rows };
-    write!(std::io::stdout(), "{report}").map_err(Error::io("print the table"))?;
-    if let Some(path) = value_of("--json") {
-        let text = serde_json::to_string_pretty(&report).map_err(Error::row("JSON"))?;
-        std::fs::write(path, text + "\n").map_err(Error::io(format!("write {path}")))?;
-    }
-    Ok(())
+    program::print(&report)?;
+    program::write_json(&report, options.json.as_deref())
 }
 
 /// What a way has shown: p50 and p99 by round.

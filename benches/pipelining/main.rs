@@ -7,23 +7,19 @@
 //! `cargo bench --bench pipelining -- [--rounds N] [--json FILE]`
 #![forbid(unsafe_code)]
 
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use nnhal_bench::conditions::Conditions;
 use nnhal_bench::machine;
+use nnhal_bench::program::{self, Options};
 use nnhal_bench::samples::median;
-use nnhal_bench::{Error, Result, models};
+use nnhal_bench::{Result, models};
 use nnhal_client::{
-    Burst, BurstOptions, DevicesOptions, ExecuteOptions, Memory, PrepareOptions, PreparedModel,
-    RegisteredRequest, Request,
+    Burst, BurstOptions, ExecuteOptions, Memory, PrepareOptions, PreparedModel, RegisteredRequest, Request,
 };
-use nnhal_driver::{Daemon, DeviceRegistry};
 use serde::Serialize;
 
-/// Leads to the driver.
-const DRIVER: &str = "--driver";
 const ROUNDS: u32 = 9;
 const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// How long a depth is measured in a round.
@@ -58,37 +54,12 @@ struct Lane {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1).peekable();
-    if arguments.next_if(|first| first == DRIVER).is_some() {
-        return Daemon::new(DeviceRegistry::of_nnhal())
-            .reached_by([DRIVER])
-            .run(arguments);
-    }
-    let arguments: Vec<String> = arguments
-        .map(|argument| argument.to_string_lossy().into_owned())
-        .collect();
-    match measure(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Without a standard error the exit code says enough.
-            let _ = writeln!(std::io::stderr(), "error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    program::run(&[], measure)
 }
 
-fn measure(arguments: &[String]) -> Result<()> {
-    let value_of = |name: &str| {
-        let at = arguments.iter().position(|argument| argument == name)?;
-        arguments.get(at + 1)
-    };
-    let rounds: u32 =
-        value_of("--rounds").map_or(Ok(ROUNDS), |text| text.parse().map_err(Error::row("--rounds")))?;
-    let executable = std::env::current_exe().map_err(Error::io("find this program's file"))?;
-    let devices = DevicesOptions::new()
-        .private()
-        .own_driver(executable, [DRIVER])
-        .open()?;
+fn measure(options: Options) -> Result<()> {
+    let rounds = options.rounds.unwrap_or(ROUNDS);
+    let devices = program::own_driver()?;
     let device = devices.fastest()?;
     let prepared = device.prepare(&models::add(1)?, &PrepareOptions::new())?;
     let mut lanes = DEPTHS
@@ -117,12 +88,8 @@ fn measure(arguments: &[String]) -> Result<()> {
         rows: rows(&rates),
         conditions,
     };
-    write!(std::io::stdout(), "{report}").map_err(Error::io("print the table"))?;
-    if let Some(path) = value_of("--json") {
-        let text = serde_json::to_string_pretty(&report).map_err(Error::row("JSON"))?;
-        std::fs::write(path, text + "\n").map_err(Error::io(format!("write {path}")))?;
-    }
-    Ok(())
+    program::print(&report)?;
+    program::write_json(&report, options.json.as_deref())
 }
 
 fn rows(rates: &[Vec<f64>]) -> Vec<Row> {

@@ -12,24 +12,19 @@
 //! `cargo bench --bench priorities -- [--rounds N] [--json FILE]`
 #![forbid(unsafe_code)]
 
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nnhal_bench::conditions::Conditions;
+use nnhal_bench::program::{self, Options};
 use nnhal_bench::report::duration;
 use nnhal_bench::samples::{median, quantile};
 use nnhal_bench::{Error, Result, models};
 use nnhal_client::{
-    Arguments, Burst, BurstOptions, Device, DevicesOptions, ExecuteOptions, Model, PrepareOptions,
-    PreparedModel, Priority,
+    Arguments, Burst, BurstOptions, Device, ExecuteOptions, Model, PrepareOptions, PreparedModel, Priority,
 };
-use nnhal_driver::{Daemon, DeviceRegistry};
 use serde::Serialize;
-
-/// Leads to the driver.
-const DRIVER: &str = "--driver";
 
 const ROUNDS: u32 = 7;
 /// The short model: operations, and values that each adds.
@@ -72,41 +67,14 @@ struct Report {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1).peekable();
-    if arguments.next_if(|first| first == DRIVER).is_some() {
-        return Daemon::new(DeviceRegistry::of_nnhal())
-            .reached_by([DRIVER])
-            .run(arguments);
-    }
-    let arguments: Vec<String> = arguments
-        .map(|argument| argument.to_string_lossy().into_owned())
-        .collect();
-    match measure(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Without a standard error the exit code says enough.
-            let _ = writeln!(std::io::stderr(), "error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    program::run(&[], measure)
 }
 
-fn measure(arguments: &[String]) -> Result<()> {
-    let value_of = |name: &str| {
-        let at = arguments.iter().position(|argument| argument == name)?;
-        arguments.get(at + 1)
-    };
-    let count: u32 =
-        value_of("--rounds").map_or(Ok(ROUNDS), |text| text.parse().map_err(Error::row("--rounds")))?;
-    let executable = std::env::current_exe().map_err(Error::io("find this program's file"))?;
-    let devices = DevicesOptions::new()
-        .private()
-        .own_driver(executable, [DRIVER])
-        .open()?;
+fn measure(options: Options) -> Result<()> {
+    let count = options.rounds.unwrap_or(ROUNDS);
+    let devices = program::own_driver()?;
     let device = devices.fastest()?;
-    let mut conditions = Conditions::of_this_machine(count);
-    device.name().clone_into(&mut conditions.device);
-    "normal, not pinned".clone_into(&mut conditions.scheduling);
+    let conditions = program::unpinned_conditions(count, device.name());
 
     let low = Low::new(&device, conditions.cpus_online)?;
     let mut high = High::new(&device)?;
@@ -121,12 +89,8 @@ fn measure(arguments: &[String]) -> Result<()> {
         phases: PHASES,
         rounds,
     };
-    write!(std::io::stdout(), "{report}").map_err(Error::io("print the table"))?;
-    if let Some(path) = value_of("--json") {
-        let text = serde_json::to_string_pretty(&report).map_err(Error::row("JSON"))?;
-        std::fs::write(path, text + "\n").map_err(Error::io(format!("write {path}")))?;
-    }
-    Ok(())
+    program::print(&report)?;
+    program::write_json(&report, options.json.as_deref())
 }
 
 fn round(high: &mut High, low: &Low, form: &'static str) -> Result<Round> {

@@ -4,10 +4,8 @@
 //! - [`contest`]: what latency measurements share: [`Contestant`]s, which make round trips to another process one after the
 //!   other, measured in interleaved rounds by [`Contest`], which gives a [`Report`].
 //! - [`other_side`]: the other processes. A measuring program starts itself again as one.
+//! - [`program`]: what programs that measure are besides: their own driver, and the other sides of their rows.
 //! - [`rows`]: the contestants that need nothing but nnhal and the system. Peers are in the package `nnhal-bench-peers`.
-//!
-//! A program that measures must lead a command line to [`other_side::answer`], and one to a driver, if it has none beside
-//! it.
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +16,7 @@ mod error;
 pub mod machine;
 pub mod models;
 pub mod other_side;
+pub mod program;
 pub mod report;
 pub mod rows;
 pub mod samples;
