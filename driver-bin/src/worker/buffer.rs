@@ -5,6 +5,7 @@
 //! held while anything runs, and what one model computed is another's input without a copy.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use nnhal::hal::{BufferRole, ExtraParams, Operand, OperandType, Shape};
@@ -28,6 +29,8 @@ pub(crate) struct Buffer {
     /// What roles and description say of its dimensions; 0 where they leave it open.
     declared: Shape,
     content: Mutex<Option<Content>>,
+    /// Whether the client gave it up. Whoever still uses it then keeps it a moment longer.
+    is_freed: AtomicBool,
 }
 
 /// What an initialised buffer holds.
@@ -98,7 +101,12 @@ impl Buffer {
         self.roles.iter().any(|role| role.is(model, index, direction))
     }
 
-    /// Whether content of this shape is what the buffer was made for.
+    /// Whether the buffer may be meant for an argument whose dimensions are declared so; 0 stands for any extent.
+    fn agrees_with(&self, declared: &Shape) -> bool {
+        self.declared.combine(declared).is_some()
+    }
+
+    /// Whether content of exactly this shape is what the buffer was made for.
     pub(crate) fn takes(&self, shape: &Shape) -> bool {
         self.declared.allows(shape)
     }
@@ -163,6 +171,7 @@ impl Buffers {
             roles,
             declared,
             content: Mutex::default(),
+            is_freed: AtomicBool::new(false),
         };
         self.insert(buffer)
     }
@@ -201,6 +210,7 @@ impl Buffers {
             .table
             .remove(handle.0)
             .ok_or_else(|| no_such("device buffer", handle.0))?;
+        buffer.is_freed.store(true, Ordering::Release);
         state.by_token.remove(&buffer.token);
         state.promised = state
             .promised
@@ -250,7 +260,7 @@ impl Buffers {
                     "device buffer {token} was not allocated for this use"
                 )));
             }
-            if !buffer.takes(&shape) {
+            if !buffer.agrees_with(&shape) {
                 return Err(invalid(format!(
                     "has dimensions {shape:?}, device buffer {token} has {:?}",
                     buffer.declared
@@ -367,7 +377,11 @@ struct WeakBuffer {
 
 impl WeakBuffer {
     fn upgrade(&self) -> Result<(usize, Arc<Buffer>), Failure> {
-        let buffer = self.buffer.upgrade().ok_or_else(|| {
+        let alive = self
+            .buffer
+            .upgrade()
+            .filter(|buffer| !buffer.is_freed.load(Ordering::Acquire));
+        let buffer = alive.ok_or_else(|| {
             Failure::invalid_argument(format!(
                 "device buffer {} was freed; register the request anew",
                 self.token

@@ -1,5 +1,6 @@
 //! Memories that the client shares.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use std::os::fd::OwnedFd;
@@ -26,6 +27,8 @@ pub(crate) struct Memory {
     size: u64,
     is_writable: bool,
     mapping: OnceLock<Mapping>,
+    /// Whether the client gave it up. Whoever still uses it then keeps it a moment longer.
+    is_freed: AtomicBool,
 }
 
 impl Memory {
@@ -71,7 +74,13 @@ impl Memory {
             size: description.size,
             is_writable,
             mapping: OnceLock::new(),
+            is_freed: AtomicBool::new(false),
         })
+    }
+
+    /// Whether the client has given it up.
+    pub(crate) fn is_freed(&self) -> bool {
+        self.is_freed.load(Ordering::Acquire)
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -202,6 +211,7 @@ impl Memories {
             .table
             .remove(handle.0)
             .ok_or_else(|| no_such("memory", handle.0))?;
+        memory.is_freed.store(true, Ordering::Release);
         state.bytes = state.bytes.saturating_sub(memory.size);
         Ok(())
     }

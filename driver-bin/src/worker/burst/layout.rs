@@ -123,7 +123,7 @@ impl Layout {
         for (index, memory) in self.memories.iter().enumerate() {
             let alive = match memory {
                 None => None,
-                Some((handle, memory)) => Some(memory.upgrade().ok_or_else(|| {
+                Some((handle, memory)) => Some(alive(memory).ok_or_else(|| {
                     Failure::invalid_argument(format!(
                         "memory {} of generation {} was freed; register the request anew",
                         handle.0.index, handle.0.generation
@@ -138,6 +138,11 @@ impl Layout {
         }
         Ok(())
     }
+}
+
+/// The memory, unless the client gave it up; other calls may hold it a moment longer.
+fn alive(memory: &Weak<Memory>) -> Option<Arc<Memory>> {
+    memory.upgrade().filter(|memory| !memory.is_freed())
 }
 
 fn is_fixed(plan: &ArgumentPlan, is_tensor: bool) -> bool {
@@ -160,7 +165,7 @@ const MAX_KNOWN: usize = 256;
 impl KnownMemories {
     fn get(&mut self, handle: MemoryHandle, memories: &Memories) -> Result<Arc<Memory>, Failure> {
         let met = self.known.iter().find(|(known, _)| *known == handle);
-        if let Some(memory) = met.and_then(|(_, memory)| memory.upgrade()) {
+        if let Some(memory) = met.and_then(|(_, memory)| alive(memory)) {
             return Ok(memory);
         }
         let memory = memories.get(handle)?;
