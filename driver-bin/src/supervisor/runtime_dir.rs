@@ -11,13 +11,21 @@ use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, open, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use nix::unistd::{Pid, UnlinkatFlags, unlinkat};
 use nnhal::sys::socket::{Listener, SocketError};
+use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::directory;
+
+/// How long a lock may outlive the process that took it: one that was being started when that was killed has it until it
+/// is a program of its own.
+const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(2);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Why sockets cannot be published.
 #[derive(Debug, thiserror::Error)]
@@ -303,16 +311,22 @@ impl RuntimeDir {
     fn lock(&self, device: &str) -> Result<Flock<File>, RuntimeDirError> {
         let name = lock_name(device);
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let patience = Deadline::after(MonotonicClock.now(), PATIENCE_WITH_THE_DEAD);
         loop {
             let fd = openat(&self.fd, name.as_str(), flags, Mode::S_IRUSR | Mode::S_IWUSR)
                 .map_err(|errno| self.file_error("open", &name, errno.into()))?;
             let mut file = match Flock::lock(File::from(fd), FlockArg::LockExclusiveNonblock) {
                 Ok(file) => file,
                 Err((mut file, Errno::EWOULDBLOCK)) => {
+                    let holder = read_holder(&mut file);
+                    if has_ended(&holder) && !patience.is_past(MonotonicClock.now()) {
+                        std::thread::park_timeout(PAUSE);
+                        continue;
+                    }
                     return Err(RuntimeDirError::AlreadyServed {
                         device: device.to_owned(),
                         path: self.path.clone(),
-                        holder: read_holder(&mut file),
+                        holder,
                     });
                 }
                 Err((_, errno)) => return Err(self.file_error("lock", &name, errno.into())),
@@ -415,6 +429,12 @@ fn lock_name(device: &str) -> String {
     format!("{device}.lock")
 }
 
+/// Whether the process that wrote itself into a lock file is no more.
+fn has_ended(holder: &str) -> bool {
+    let pid = holder.trim().parse().ok().filter(|pid| *pid > 0);
+    pid.is_some_and(|pid| nix::sys::signal::kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH))
+}
+
 fn read_holder(file: &mut File) -> String {
     let mut text = String::new();
     match file.take(20).read_to_string(&mut text) {
@@ -426,10 +446,8 @@ fn read_holder(file: &mut File) -> String {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
-    use std::time::Duration;
 
     use nnhal::sys::socket::Connection;
-    use nnhal::time::{Clock, Deadline, MonotonicClock};
 
     use super::*;
 
@@ -490,6 +508,23 @@ mod tests {
             "{error}"
         );
         place.connect().unwrap();
+    }
+
+    #[test]
+    fn lock_that_outlives_its_holder_for_a_moment_is_waited_for() {
+        let place = Place::new();
+        let directory = RuntimeDir::open(&place.path, false).unwrap();
+        let mut dead = std::process::Command::new("true").spawn().unwrap();
+        dead.wait().unwrap();
+        let path = place.path.join(lock_name(DEVICE));
+        std::fs::write(&path, dead.id().to_string()).unwrap();
+        let lock = Flock::lock(File::open(&path).unwrap(), FlockArg::LockExclusiveNonblock).unwrap();
+        std::thread::scope(|scope| {
+            let claim = scope.spawn(|| directory.claim(DEVICE).map(drop));
+            std::thread::park_timeout(20 * PAUSE);
+            drop(lock);
+            claim.join().unwrap().unwrap();
+        });
     }
 
     #[test]
