@@ -52,18 +52,6 @@ impl ErrorStatus {
         self as u32
     }
 
-    /// The status as HAL 1.0 to 1.2 can say it: what only 1.3 has becomes `GENERAL_FAILURE`.
-    #[must_use]
-    pub const fn to_v1_0(self) -> ErrorStatus {
-        match self {
-            ErrorStatus::MissedDeadlineTransient
-            | ErrorStatus::MissedDeadlinePersistent
-            | ErrorStatus::ResourceExhaustedTransient
-            | ErrorStatus::ResourceExhaustedPersistent => ErrorStatus::GeneralFailure,
-            other => other,
-        }
-    }
-
     /// The HAL's name for the status.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -97,12 +85,5 @@ mod tests {
             assert_eq!(ErrorStatus::from_code(status.code()), Some(status));
         }
         assert_eq!(ErrorStatus::from_code(9), None);
-    }
-
-    #[test]
-    fn statuses_of_1_3_become_general_failure_in_1_0() {
-        for status in ErrorStatus::ALL {
-            assert!(status.to_v1_0().code() <= 4);
-        }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Everything here is plain data: nothing is checked by construction, because these values also describe what a
 //! hostile peer sent. A value becomes trustworthy by passing [`crate::validate`], which returns a different type.
-//! Older HAL versions are subsets: see [`HalVersion`] and the version check of [`crate::validate`].
+//! Older HAL versions are subsets: see [`HalVersion`], [`versions`] for the types that differ there, and
+//! [`crate::validate::ValidModel::compliant_with`].
 //!
 //! Source of the names, numbers and rules: the interface text of NN HAL 1.0 to 1.3.
 
@@ -16,6 +17,7 @@ mod operand;
 mod operation;
 mod request;
 mod shape;
+pub mod versions;
 
 pub use capabilities::{Capabilities, DeviceStatus, DeviceType, OperandPerformance, PerformanceInfo};
 pub use device::{DeviceInfo, NumberOfCacheFiles};

@@ -36,6 +36,8 @@ pub struct Earliest {
     pub version: HalVersion,
     /// How many of the inputs it takes; the rest only say what leaving them off says.
     pub inputs: usize,
+    /// The first version that has all of the inputs.
+    pub full: HalVersion,
 }
 
 impl OperationEntry {
@@ -53,6 +55,7 @@ impl OperationEntry {
         let mut earliest = Earliest {
             version: found.since,
             inputs: full,
+            full: found.since,
         };
         for inputs in (0..full).rev().take_while(|index| is_default(*index)) {
             let Ok(shorter) = self.match_signature(&Shortened { context, inputs }) else {
@@ -62,6 +65,7 @@ impl OperationEntry {
                 earliest = Earliest {
                     version: shorter.since,
                     inputs,
+                    ..earliest
                 };
             }
         }

@@ -1,6 +1,7 @@
 //! Graphs: indexes, order of execution, writers and readers.
 
 use crate::hal::{HalVersion, OperandLifeTime, Shape, Subgraph, SubgraphIndex};
+use crate::ops::Earliest;
 
 use super::model::{ModelContext, ModelError, declared_shape};
 use super::operand::{self, Parameter, parameter_bytes};
@@ -16,12 +17,20 @@ pub(super) struct Known {
     pub(super) parameter: Option<Parameter>,
 }
 
-/// Checks one graph and returns the first HAL version that can express it.
+/// Which HAL versions can express a graph.
+pub(super) struct Versions {
+    /// The first that can.
+    pub(super) first: HalVersion,
+    /// What each operation needs of it.
+    pub(super) operations: Vec<Earliest>,
+}
+
+/// Checks one graph and returns which HAL versions can express it.
 pub(super) fn check(
     context: &ModelContext<'_>,
     at: SubgraphIndex,
     graph: &Subgraph,
-) -> Result<HalVersion, ModelError> {
+) -> Result<Versions, ModelError> {
     if graph.operands.is_empty() || graph.operations.is_empty() {
         let (operands, operations) = (graph.operands.len(), graph.operations.len());
         let message =
@@ -62,13 +71,14 @@ pub(super) fn check(
         })
         .collect::<Result<Vec<_>, ModelError>>()?;
     // A constant that no operation needs in the version that first has the operation can be left out there.
-    let mut version = graph
+    let mut first = graph
         .operands
         .iter()
         .zip(&versions)
         .filter(|(operand, _)| !operand.lifetime.is_constant())
         .map(|(_, version)| *version)
         .fold(HalVersion::V1_0, HalVersion::max);
+    let mut operations = Vec::with_capacity(graph.operations.len());
     for (index, operation) in graph.operations.iter().enumerate() {
         let failed = |message| ModelError::Operation {
             graph: at,
@@ -77,12 +87,13 @@ pub(super) fn check(
             message,
         };
         let earliest = operation::check(context, graph, operation, &mut known).map_err(failed)?;
-        version = version.max(earliest.version);
+        first = first.max(earliest.version);
         for &operand in &operation.inputs[..earliest.inputs] {
-            version = version.max(versions[operand as usize]);
+            first = first.max(versions[operand as usize]);
         }
+        operations.push(earliest);
     }
-    Ok(version)
+    Ok(Versions { first, operations })
 }
 
 /// `input_indexes` and `output_indexes` must list exactly the operands with those lifetimes, each once.

@@ -6,6 +6,7 @@
 //!
 //! Source of the rules: the NN HAL 1.0 to 1.3 interface text. Every violation is INVALID_ARGUMENT there.
 
+mod compliance;
 mod control_flow;
 mod graph;
 pub mod limits;
@@ -14,5 +15,6 @@ mod operand;
 mod operation;
 mod request;
 
+pub use compliance::{Compliance, Slice};
 pub use model::{ModelError, ValidModel};
 pub use request::{ArgumentPlan, Direction, RequestError, ValidRequest};

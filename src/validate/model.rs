@@ -6,6 +6,7 @@ use crate::hal::{
     ConstantPools, Extension, HalVersion, MAX_RANK, Model, OperandType, Shape, Subgraph, SubgraphIndex,
     TypeLayouts,
 };
+use crate::ops::Earliest;
 
 use super::{graph, limits};
 
@@ -15,6 +16,8 @@ pub struct ValidModel {
     model: Arc<Model>,
     layouts: TypeLayouts,
     version: HalVersion,
+    /// What each operation of the main graph needs of a version.
+    earliest: Arc<[Earliest]>,
 }
 
 /// The rule that a model breaks: where, what is wrong, what would be right.
@@ -89,8 +92,13 @@ impl ValidModel {
         if model.relax_computation_float32_to_float16 {
             version = HalVersion::V1_1;
         }
+        let mut earliest = Vec::new();
         for (at, subgraph) in model.subgraphs() {
-            version = version.max(graph::check(&context, at, subgraph)?);
+            let versions = graph::check(&context, at, subgraph)?;
+            version = version.max(versions.first);
+            if at == SubgraphIndex::Main {
+                earliest = versions.operations;
+            }
         }
         check_subgraph_nesting(&model)?;
         let layouts = context.layouts;
@@ -98,6 +106,7 @@ impl ValidModel {
             model,
             layouts,
             version,
+            earliest: earliest.into(),
         })
     }
 
@@ -123,6 +132,11 @@ impl ValidModel {
     #[must_use]
     pub fn version(&self) -> HalVersion {
         self.version
+    }
+
+    /// What each operation of the main graph needs of a version.
+    pub(super) fn earliest(&self) -> &[Earliest] {
+        &self.earliest
     }
 }
 

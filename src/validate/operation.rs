@@ -19,6 +19,7 @@ pub(super) fn check(
     let with_all_inputs = |version| Earliest {
         version,
         inputs: operation.inputs.len(),
+        full: version,
     };
     if kind.is_extension() {
         return check_extension(context, kind).map(with_all_inputs);
