@@ -31,7 +31,7 @@ pub(super) struct Header {
 }
 
 const MAGIC: [u8; 8] = *b"nnhalfmq";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 impl Header {
     pub(super) fn new(layout: ChannelLayout) -> Self {

@@ -12,7 +12,7 @@ use super::parked::Parked;
 use super::sync::{Ordering, fence};
 use super::wait::{Spin, WaitPolicy, WaitSettings};
 use crate::sys::futex;
-use crate::time::{Clock, Deadline, MonotonicClock};
+use crate::time::{Clock, Deadline, MonotonicClock, TimePoint};
 
 /// Receives packets. Dropping it closes the ring.
 #[derive(Debug)]
@@ -128,6 +128,9 @@ impl Consumer {
         deadline: Deadline,
         mut spin: Spin,
     ) -> Result<(), ReceiveError> {
+        if self.parked.take_rang() {
+            self.policy.await_sleeper(&mut spin);
+        }
         while !self.is_closed() && !is_past(deadline) && spin.next_stretch() {
             loop {
                 if let Some(word) = self.poll()? {
@@ -140,14 +143,31 @@ impl Consumer {
             }
         }
         spin.stop();
-        let start = self.policy.is_adaptive().then(|| MonotonicClock.now());
+        let start = MonotonicClock.now();
         let ready = self.sleep(deadline);
-        if let Some(start) = start {
-            let slept = MonotonicClock.now().saturating_since(start);
-            self.policy.record(spin.waited().and_slept(slept));
+        let slept = MonotonicClock.now().saturating_since(start);
+        match ready {
+            Ok(word) => {
+                let needed = self.needed_sleep(start, slept);
+                self.policy.record(spin.waited().and_slept(needed));
+                self.policy.record_wake(slept - needed);
+                self.take(word, packet)
+            }
+            Err(error) => {
+                self.policy.record(spin.waited().and_slept(slept));
+                Err(error)
+            }
         }
-        let word = ready?;
-        self.take(word, packet)
+    }
+
+    /// How much of a sleep passed before the packet would have been there, had both sides been awake: the rest is what
+    /// waking up takes. Counting that too would keep two sides asleep that each wait for the other to wake up.
+    fn needed_sleep(&self, start: TimePoint, slept: Duration) -> Duration {
+        let rung_at = self.ring.control().doorbell.rung_at.load(Ordering::Relaxed);
+        let needed = TimePoint::from_nanos(rung_at).saturating_since(start).min(slept);
+        let late = u64::try_from((slept - needed).as_nanos()).unwrap_or(u64::MAX);
+        self.parked.was_late(late);
+        needed
     }
 
     /// Sleeps until the next cell is there; returns its sequence word.

@@ -44,7 +44,7 @@ pub(super) struct Progress {
     pub(super) consumed: AtomicU64,
 }
 
-/// Read by the producer after each packet, written only around a sleep and at the end.
+/// Read by the producer after each packet, written only around a sleep, when it rings and at the end.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(super) struct Doorbell {
@@ -52,6 +52,9 @@ pub(super) struct Doorbell {
     pub(super) sleeper: AtomicU32,
     /// Not 0 once the ring has ended.
     pub(super) closed: AtomicU32,
+    /// When the producer last rang, or would have if it had not itself been late to wake up: monotonic nanoseconds.
+    /// The consumer judges by it how long to poll, and believes it only within the time that it slept.
+    pub(super) rung_at: AtomicU64,
 }
 
 /// The consumer does not sleep.

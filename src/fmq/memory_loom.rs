@@ -29,6 +29,7 @@ impl RingMemory {
                 doorbell: Doorbell {
                     sleeper: AtomicU32::new(AWAKE),
                     closed: AtomicU32::new(0),
+                    rung_at: AtomicU64::new(0),
                 },
             },
             model: FutexModel::new(),

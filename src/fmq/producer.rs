@@ -8,6 +8,7 @@ use super::layout::{AWAKE, Cell, PAYLOAD_BYTES, PAYLOAD_WORDS, SLEEPING, sequenc
 use super::memory::RingMemory;
 use super::parked::Parked;
 use super::sync::{Ordering, fence};
+use crate::time::{Clock, MonotonicClock};
 
 /// Sends packets. Dropping it closes the ring.
 #[derive(Debug)]
@@ -80,9 +81,20 @@ impl Producer {
         // Orders the commit before the look at the sleeper; the consumer has the mirror image of it.
         fence(Ordering::SeqCst);
         if doorbell.sleeper.load(Ordering::Relaxed) == SLEEPING {
-            doorbell.sleeper.store(AWAKE, Ordering::Relaxed);
-            self.ring.wake();
+            self.wake();
         }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        let doorbell = &self.ring.control().doorbell;
+        let rung_at = MonotonicClock
+            .now()
+            .as_nanos()
+            .saturating_sub(self.parked.rings());
+        doorbell.rung_at.store(rung_at, Ordering::Relaxed);
+        doorbell.sleeper.store(AWAKE, Ordering::Relaxed);
+        self.ring.wake();
     }
 
     /// The position in the stream after what was sent last, to be given to [`Producer::release`] once it has been

@@ -81,6 +81,8 @@ pub struct WaitPolicy {
     weights: [u32; CLASSES],
     total: u32,
     since_review: u32,
+    /// How long this side took to get up once it was woken, smoothed, in nanoseconds; 0 if it never slept.
+    wake_nanos: u64,
     rates: PollRates,
 }
 
@@ -107,6 +109,7 @@ impl WaitPolicy {
             weights: [0; CLASSES],
             total: 0,
             since_review: 0,
+            wake_nanos: 0,
             rates,
         };
         policy.set_window(max_window);
@@ -143,6 +146,28 @@ impl WaitPolicy {
         }
     }
 
+    /// Learns how long getting up took.
+    pub(super) fn record_wake(&mut self, took: Duration) {
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1);
+        self.wake_nanos = match self.wake_nanos {
+            0 => took,
+            known => known - known / 4 + took / 4,
+        };
+    }
+
+    /// Has a wait that has begun go on for as long as the peer, which was just woken, takes to get up: this side
+    /// has learned from itself how long that is. Falling asleep meanwhile would be falling asleep at the
+    /// moment of the answer, and the peer, finding this side asleep, would do the same: once out of step, both would sleep
+    /// through every wait. Only where polling is worth it at all, and where the peer gets up within twice the longest
+    /// window: where it takes longer, processors are busy with others.
+    pub(super) fn await_sleeper(&self, spin: &mut Spin) {
+        if self.adaptive && self.window > 0 && self.wake_nanos / 2 <= self.max_window {
+            // Half more, since one wake-up is not like the other.
+            spin.excused = self.wake_nanos + self.wake_nanos / 2;
+            spin.window_left = spin.window_left.saturating_add(spin.excused);
+        }
+    }
+
     /// Starts a wait.
     #[inline]
     pub(super) fn start(&self) -> Spin {
@@ -153,6 +178,7 @@ impl WaitPolicy {
             paused: false,
             pauses: self.rates.eager_pauses,
             window_left: self.window.saturating_sub(EAGER_NANOS),
+            excused: 0,
             rates: self.rates,
             permit: None,
         }
@@ -184,7 +210,9 @@ impl WaitPolicy {
                 (best_window, best_cost) = (window, cost);
             }
         }
-        self.set_window(best_window);
+        // What is a little late now and then, for an interrupt, is worth waiting for: in regular waits it costs nothing.
+        let least = if best_window > 0 { self.max_window / 8 } else { 0 };
+        self.set_window(best_window.max(least));
     }
 }
 
@@ -221,6 +249,8 @@ pub(super) struct Spin {
     pauses: bool,
     /// Nanoseconds of the window not yet planned.
     window_left: u64,
+    /// Nanoseconds of the wait that the peer's getting up may take, which say nothing about the next wait.
+    excused: u64,
     rates: PollRates,
     permit: Option<SpinPermit>,
 }
@@ -274,7 +304,7 @@ impl Spin {
             (u64::from(self.eager_polls) - left, 0)
         };
         Waited {
-            nanos: self.rates.nanos(eager, paused),
+            nanos: self.rates.nanos(eager, paused).saturating_sub(self.excused),
             slept: false,
         }
     }
