@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Vts(VtsArguments),
     /// Classifies handwritten digits on an isolated driver.
     Demo(DemoArguments),
+    /// Tells which device would run each operation of a model, and why not another.
+    Explain(ExplainArguments),
     /// Prints a model's graph in Graphviz's language.
     Dump(DumpArguments),
     /// Measures this machine.
@@ -84,6 +86,40 @@ impl MemoryKind {
             MemoryKind::Device => "device",
         }
     }
+}
+
+/// What the conformance procedures go through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Via {
+    /// One device.
+    #[default]
+    Device,
+    /// The runtime above the devices.
+    Runtime,
+}
+
+/// What a device is chosen by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Preference {
+    /// The least energy.
+    LowPower,
+    /// The shortest time.
+    #[default]
+    Fast,
+    /// Most executions over time.
+    Sustained,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArguments {
+    /// A .tflite file.
+    pub(crate) model: PathBuf,
+    /// A device that may be used; all if none is named.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Vec<String>,
+    /// What the devices are chosen by.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) preference: Preference,
 }
 
 #[derive(Debug, Args)]
@@ -145,6 +181,13 @@ pub(crate) struct VtsArguments {
     /// How requests reach the model; by default every way to the driver, one after the other.
     #[arg(long, value_enum)]
     pub(crate) path: Option<Path>,
+    /// What is tested.
+    #[arg(long, value_enum, default_value_t, conflicts_with_all = ["random", "device"])]
+    pub(crate) via: Via,
+    /// Have the runtime give the operations of a model to the first two devices in turn, so that it has to divide every
+    /// model of more than one operation.
+    #[arg(long, requires = "via")]
+    pub(crate) split: bool,
     /// Where inputs and outputs are, if they go through the driver.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) memory: MemoryKind,

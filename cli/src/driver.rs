@@ -70,13 +70,17 @@ pub(crate) fn open(model: &Model, path: Path, name: Option<&str>) -> Result<Open
 
 /// The devices of the drivers that run, or of this binary as a private driver.
 pub(crate) fn devices() -> Result<Devices, Error> {
+    Ok(devices_options().open()?)
+}
+
+/// Where to look for devices: the drivers that run, or this binary as a private driver.
+pub(crate) fn devices_options() -> DevicesOptions {
     let options = DevicesOptions::new();
-    let options = match std::env::current_exe() {
+    match std::env::current_exe() {
         Ok(executable) => options.own_driver(executable, [commands::driver::PREFIX]),
         // The library then looks for nnhald, and says so if there is none.
         Err(_) => options,
-    };
-    Ok(options.open()?)
+    }
 }
 
 /// The device with this name, or else the fastest.

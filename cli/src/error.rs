@@ -27,6 +27,9 @@ pub(crate) enum Error {
     /// The driver or the way to it.
     #[error(transparent)]
     Client(#[from] nnhal_client::Error),
+    /// The runtime above the drivers.
+    #[error(transparent)]
+    Runtime(#[from] nnhal_client::runtime::RuntimeError),
     /// The executor in this process.
     #[error(transparent)]
     InProcess(#[from] InProcessError),

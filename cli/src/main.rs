@@ -21,6 +21,7 @@ mod present;
 mod progress;
 mod random_models;
 mod remote;
+mod runtime_under_test;
 mod session;
 
 use std::io::Write as _;
@@ -63,6 +64,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Run(arguments) => commands::run::run(arguments),
         Command::Vts(arguments) => commands::vts::run(arguments),
         Command::Demo(arguments) => commands::demo::run(arguments),
+        Command::Explain(arguments) => commands::explain::run(arguments),
         Command::Dump(arguments) => commands::dump::run(arguments),
         Command::Bench(arguments) => commands::bench::run(&arguments.bench),
         Command::Driver(_) => Ok(()),

@@ -44,6 +44,12 @@ impl Buffer {
         Arc::ptr_eq(&self.inner.connection, connection)
     }
 
+    /// Whether it died with its worker.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn is_lost(&self) -> bool {
+        self.inner.connection.link().ended_with().is_some()
+    }
+
     /// HAL `copyTo`: copies the buffer's value into a memory of the same size.
     ///
     /// # Errors

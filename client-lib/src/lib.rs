@@ -48,6 +48,8 @@ mod prepared_model;
 mod private_directory;
 mod private_driver;
 mod request;
+#[cfg(feature = "runtime")]
+pub mod runtime;
 mod tensor;
 mod watch;
 

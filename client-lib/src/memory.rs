@@ -197,6 +197,26 @@ impl Memory {
             .map_err(Error::memory("clear shared memory"))
     }
 
+    /// All bytes: in place if nobody can ever change them, else a copy.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn constant_bytes(&self) -> Result<std::borrow::Cow<'_, [u8]>> {
+        let shared = self.bytes()?;
+        let mapped = self.inner.mapping.get().and_then(|mapping| mapping.as_ref().ok());
+        let in_place = mapped.and_then(Mapping::as_bytes).and_then(|bytes| {
+            let start = usize::try_from(self.inner.offset).ok()?;
+            let length = usize::try_from(self.inner.size).ok()?;
+            bytes.get(start..start.checked_add(length)?)
+        });
+        if let Some(bytes) = in_place {
+            return Ok(bytes.into());
+        }
+        let mut bytes = vec![0; usize::try_from(self.inner.size).unwrap_or(usize::MAX)];
+        shared
+            .read_at(0, &mut bytes)
+            .map_err(Error::memory("read shared memory"))?;
+        Ok(bytes.into())
+    }
+
     /// Tells the memory from all others that this process ever had.
     pub(crate) fn id(&self) -> u64 {
         self.inner.id

@@ -99,6 +99,12 @@ impl Model {
         &self.hal
     }
 
+    /// The same, shared.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn shared_hal(&self) -> Arc<hal::Model> {
+        Arc::clone(&self.hal)
+    }
+
     /// The memories of its pools.
     #[must_use]
     pub fn pools(&self) -> &[Memory] {

@@ -5,6 +5,7 @@ pub(crate) mod demo;
 pub(crate) mod devices;
 pub(crate) mod driver;
 pub(crate) mod dump;
+pub(crate) mod explain;
 pub(crate) mod run;
 pub(crate) mod vts;
 

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::path::Path as FilePath;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use indicatif::ProgressBar;
 use nnhal_conformance::corpus::Corpus;
@@ -13,13 +13,14 @@ use nnhal_conformance::report::{CaseReport, Counts, Tally};
 use nnhal_conformance::runner::{self, Observer, RunError, Selection};
 use serde::Serialize;
 
-use crate::arguments::{Path, VtsArguments};
+use crate::arguments::{Path, Via, VtsArguments};
 use crate::device_under_test::DeviceUnderTest;
 use crate::driver;
 use crate::error::Error;
 use crate::in_process::Kernels;
 use crate::progress;
 use crate::random_models;
+use crate::runtime_under_test::{RuntimeSetting, RuntimeUnderTest, Seen};
 
 /// Everything that is told of a run.
 #[derive(Debug, Serialize)]
@@ -77,7 +78,23 @@ fn run_corpus(arguments: &VtsArguments, corpus: &FilePath) -> Result<(), Error> 
         remarks: Mutex::default(),
     };
     let threads = usize::from(arguments.jobs);
-    let (device, tally) = if forms.is_empty() {
+    let seen = Arc::new(Seen::default());
+    let (device, tally) = if arguments.via == Via::Runtime {
+        if forms.is_empty() {
+            return Err(Error::Result(
+                "the runtime is not tested without a driver; leave --path out".into(),
+            ));
+        }
+        let setting = RuntimeSetting {
+            devices: driver::devices_options(),
+            is_split: arguments.split,
+            forms: forms.clone(),
+            seen: Arc::clone(&seen),
+        };
+        let make = || RuntimeUnderTest::open(&setting);
+        let tally = runner::run(&corpus, &selection, threads, make, &watcher)?;
+        ("the runtime".to_owned(), tally)
+    } else if forms.is_empty() {
         let kernels = Kernels::of_device(arguments.device.as_deref())?;
         let make = || Ok(InProcess::new(kernels.set));
         let tally = runner::run(&corpus, &selection, threads, make, &watcher)?;
@@ -110,6 +127,9 @@ fn run_corpus(arguments: &VtsArguments, corpus: &FilePath) -> Result<(), Error> 
             skips: remarks.skips,
         },
     )?;
+    if arguments.via == Via::Runtime {
+        writeln!(std::io::stderr(), "{seen}")?;
+    }
     verdict(tally.total, arguments.require_all)
 }
 

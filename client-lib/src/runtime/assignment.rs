@@ -1,0 +1,209 @@
+//! Which device gets which operation.
+//!
+//! Every device is asked once. Among those that can run an operation, the one with the lowest figure gets it: for energy
+//! if the application wants to save it, else for time. Source: runtime rules of the NDK.
+
+use nnhal::hal::{
+    ExecutionPreference, Model as HalModel, OperandType, Operation, OperationType, PerformanceInfo, Subgraph,
+};
+use nnhal::validate::ValidModel;
+use nnhal::wire::OperationSupport;
+
+use super::control_flow::{has_unknown_size, referenced};
+use super::explanation::Answer;
+use super::{OperationFilter, RuntimeDevice, RuntimeError, RuntimeResult, cpu};
+use crate::Model;
+
+/// For each operation of the main graph, why the device does not get it, if so.
+pub(super) type DeviceAnswers = Vec<Result<(), String>>;
+
+/// What every device and its figures say, and who gets what.
+#[derive(Debug)]
+pub(super) struct Assignment {
+    /// For each operation the index of its device.
+    pub(super) choices: Vec<usize>,
+    /// For each operation what each device said.
+    pub(super) answers: Vec<Vec<Answer>>,
+}
+
+/// Asks each device about each operation.
+pub(super) fn answers(
+    model: &Model,
+    valid: &ValidModel,
+    devices: &[RuntimeDevice],
+    filter: Option<&OperationFilter>,
+) -> Vec<DeviceAnswers> {
+    let ask = |device: &RuntimeDevice| {
+        let mut answers = if device.is_cpu() {
+            cpu_answers(model.hal())
+        } else {
+            driver_answers(model, valid, device)
+        };
+        for (index, (answer, operation)) in answers.iter_mut().zip(&model.hal().main.operations).enumerate() {
+            if filter.is_some_and(|filter| !filter(device.info(), index, operation)) {
+                *answer = Err("the application keeps the operation away from the device".to_owned());
+            }
+        }
+        answers
+    };
+    devices.iter().map(ask).collect()
+}
+
+fn cpu_answers(model: &HalModel) -> DeviceAnswers {
+    let operations = model.main.operations.iter();
+    operations
+        .map(|operation| cpu::refusal(model, operation).map_or(Ok(()), Err))
+        .collect()
+}
+
+fn driver_answers(model: &Model, valid: &ValidModel, device: &RuntimeDevice) -> DeviceAnswers {
+    let operations = &model.hal().main.operations;
+    let version = device.info().hal_version;
+    let answered = if version < valid.version() {
+        Err(format!(
+            "the model needs version {} of the HAL, the device has {version}",
+            valid.version()
+        ))
+    } else {
+        let asked = device.open();
+        asked
+            .and_then(|device| Ok(device.supported_operations(model)?))
+            .map_err(|error| error.to_string())
+    };
+    let answered = match answered {
+        Ok(answered) => answered,
+        // A device that does not answer supports nothing.
+        Err(reason) => return vec![Err(reason); operations.len()],
+    };
+    let answers = answered
+        .into_iter()
+        .zip(operations)
+        .map(|(answer, operation)| match answer {
+            OperationSupport::Unsupported { reason } => Err(reason),
+            OperationSupport::Supported
+                if operation.operation_type.is_control_flow() && has_unknown_size(model.hal(), operation) =>
+            {
+                Err(
+                    "control flow with operands of unknown size runs on the CPU of this process only"
+                        .to_owned(),
+                )
+            }
+            OperationSupport::Supported => Ok(()),
+        });
+    answers.collect()
+}
+
+impl Assignment {
+    /// Chooses a device for each operation.
+    ///
+    /// # Errors
+    /// No device can run some operation; the text has each device's reason.
+    pub(super) fn new(
+        model: &Model,
+        valid: &ValidModel,
+        devices: &[RuntimeDevice],
+        preference: ExecutionPreference,
+        filter: Option<&OperationFilter>,
+    ) -> RuntimeResult<Assignment> {
+        let answers = answers(model, valid, devices, filter);
+        let hal = model.hal();
+        let mut assignment = Assignment {
+            choices: Vec::with_capacity(hal.main.operations.len()),
+            answers: Vec::with_capacity(hal.main.operations.len()),
+        };
+        for (index, operation) in hal.main.operations.iter().enumerate() {
+            let of_devices: Vec<Answer> = devices
+                .iter()
+                .zip(&answers)
+                .map(|(device, answers)| match &answers[index] {
+                    Ok(()) => Answer::Cost(cost(device, hal, &hal.main, operation, preference)),
+                    Err(reason) => Answer::Unsupported(reason.clone()),
+                })
+                .collect();
+            let choice = best(devices, &of_devices);
+            assignment
+                .choices
+                .push(choice.ok_or_else(|| nobody(index, operation, devices, &of_devices))?);
+            assignment.answers.push(of_devices);
+        }
+        Ok(assignment)
+    }
+}
+
+/// The device with the lowest figure; among equals the CPU of this process, else the first.
+fn best(devices: &[RuntimeDevice], answers: &[Answer]) -> Option<usize> {
+    let mut best: Option<(usize, f32)> = None;
+    for (index, answer) in answers.iter().enumerate() {
+        let Answer::Cost(cost) = *answer else { continue };
+        let is_better = best.is_none_or(|(_, lowest)| {
+            cost < lowest || (cost == lowest && devices.get(index).is_some_and(RuntimeDevice::is_cpu))
+        });
+        if is_better {
+            best = Some((index, cost));
+        }
+    }
+    best.map(|(index, _)| index)
+}
+
+fn nobody(
+    index: usize,
+    operation: &Operation,
+    devices: &[RuntimeDevice],
+    answers: &[Answer],
+) -> RuntimeError {
+    let reasons: Vec<String> = devices
+        .iter()
+        .zip(answers)
+        .map(|(device, answer)| format!("{}: {answer}", device.name()))
+        .collect();
+    RuntimeError::bad_data(format!(
+        "no device can run operation {index} ({}): {}",
+        operation.operation_type,
+        reasons.join("; ")
+    ))
+}
+
+/// What an operation costs on a device, relative to the CPU.
+fn cost(
+    device: &RuntimeDevice,
+    model: &HalModel,
+    graph: &Subgraph,
+    operation: &Operation,
+    preference: ExecutionPreference,
+) -> f32 {
+    let capabilities = &device.info().capabilities;
+    let figure = |info: PerformanceInfo| match preference {
+        ExecutionPreference::LowPower => info.power_usage,
+        _ => info.exec_time,
+    };
+    let graphs = || {
+        let graphs = referenced(graph, operation).into_iter();
+        graphs
+            .filter_map(|index| model.referenced.get(index))
+            .map(|inner| {
+                let operations = inner.operations.iter();
+                let costs = operations.map(|operation| cost(device, model, inner, operation, preference));
+                costs.sum::<f32>()
+            })
+            .sum::<f32>()
+    };
+    match operation.operation_type {
+        OperationType::IF => figure(capabilities.if_performance) + graphs() / 2.0,
+        OperationType::WHILE => figure(capabilities.while_performance) + graphs(),
+        _ => {
+            let first = operation.inputs.first();
+            let ty = first.and_then(|&index| graph.operands.get(index as usize));
+            let ty = ty.map_or(OperandType::TENSOR_FLOAT32, |operand| operand.operand_type);
+            let is_relaxed = model.relax_computation_float32_to_float16;
+            figure(match ty {
+                OperandType::FLOAT32 if is_relaxed => {
+                    capabilities.relaxed_float32_to_float16_performance_scalar
+                }
+                OperandType::TENSOR_FLOAT32 if is_relaxed => {
+                    capabilities.relaxed_float32_to_float16_performance_tensor
+                }
+                ty => capabilities.lookup(ty),
+            })
+        }
+    }
+}

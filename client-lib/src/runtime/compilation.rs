@@ -1,0 +1,275 @@
+//! Models that are compiled for devices.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use nnhal::hal::{Extension, TypeLayouts};
+use nnhal::time::{Clock, Deadline, MonotonicClock};
+use nnhal::validate::ValidModel;
+
+use super::assignment::Assignment;
+use super::cpu::{self, CpuProgram};
+use super::partition::partition;
+use super::plan::{Plan, Source};
+use super::{
+    CompilationOptions, Explanation, Partitioning, ResultCode, Runtime, RuntimeDevice, RuntimeError,
+    RuntimeResult,
+};
+use crate::{Memory, Model, TensorType};
+
+/// Memories that are kept for the next executions.
+const KEPT_MEMORIES: usize = 8;
+
+/// Sizes of memories are multiples of this, so that those of like executions are one another's.
+const MEMORY_STEP: u64 = 4096;
+
+/// A model compiled for devices. Made by [`Runtime::compile`]; clones and equal handles are the same compilation.
+///
+/// Executions of it may overlap.
+#[derive(Clone, Debug)]
+pub struct Compilation {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    model: Model,
+    inputs: Vec<TensorType>,
+    outputs: Vec<TensorType>,
+    valid: Arc<ValidModel>,
+    plan: Plan,
+    policy: Policy,
+    explanation: Explanation,
+    /// The whole model on the CPU of this process, made when a driver fails.
+    whole_on_cpu: OnceLock<RuntimeResult<Arc<CpuProgram>>>,
+    spare: Mutex<Vec<Memory>>,
+}
+
+/// What an execution may do when something fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Policy {
+    /// Whether the application named the devices.
+    pub(super) is_explicit: bool,
+    /// Whether it named one.
+    pub(super) has_one_device: bool,
+    /// Whether the CPU of this process may take over.
+    pub(super) may_fall_back: bool,
+    /// How often an execution is repeated on a device that was opened again.
+    pub(super) attempts: u32,
+}
+
+impl PartialEq for Compilation {
+    fn eq(&self, other: &Compilation) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+impl Eq for Compilation {}
+
+/// Checks a model by the rules of the HAL.
+pub(super) fn validate(runtime: &Runtime, model: &Model) -> RuntimeResult<ValidModel> {
+    runtime.extensions().check(model.hal())?;
+    let extensions: Vec<Extension> = runtime.extensions().extensions().cloned().collect();
+    cpu::validate(model, &extensions)
+}
+
+impl Compilation {
+    pub(super) fn new(
+        runtime: &Runtime,
+        model: &Model,
+        options: &CompilationOptions,
+    ) -> RuntimeResult<Compilation> {
+        let deadline = deadline(options)?;
+        if let Some(devices) = &options.devices {
+            runtime.check_devices(devices)?;
+        }
+        let valid = Arc::new(validate(runtime, model)?);
+        let partitioning = options.partitioning.unwrap_or(runtime.options().partitioning);
+        let extensions: Arc<[Extension]> = runtime.extensions().extensions().cloned().collect();
+        let cpu_only = [runtime.cpu().clone()];
+        let devices = match &options.devices {
+            Some(devices) => devices.as_slice(),
+            None if partitioning == Partitioning::Never => &cpu_only,
+            None => runtime.devices(),
+        };
+        let source = Source {
+            model,
+            layouts: valid.layouts(),
+            devices,
+            extensions,
+            preference: options.preference,
+            priority: options.priority,
+            caching: options.caching.as_ref(),
+            deadline,
+        };
+        let policy = Policy {
+            is_explicit: options.devices.is_some(),
+            has_one_device: options.devices.as_ref().is_some_and(|devices| devices.len() == 1),
+            may_fall_back: options.devices.is_none()
+                && partitioning == Partitioning::WithFallback
+                && is_for_cpu(model),
+            attempts: options.recovery.unwrap_or(runtime.options().recovery).attempts(),
+        };
+        let assignment = Assignment::new(
+            model,
+            &valid,
+            devices,
+            options.preference,
+            options.filter.as_ref(),
+        )?;
+        let mut explanation = Explanation::of(model, devices, Some(&assignment));
+        let parts = partition(&model.hal().main, &assignment.choices, devices.len());
+        let plan = match Plan::of_parts(&source, &parts) {
+            Ok(plan) => plan,
+            Err(error) if policy.may_fall_back && !is_reported(&error) => {
+                tracing::warn!(%error, "the whole model runs on the CPU of this process");
+                explanation.fallback = Some(error.to_string());
+                Plan::whole(&source, runtime.cpu())?
+            }
+            Err(error) => return Err(error),
+        };
+        explanation.steps = plan.explanations();
+        Ok(Compilation {
+            inner: Arc::new(Inner {
+                model: model.clone(),
+                inputs: model.inputs(),
+                outputs: model.outputs(),
+                valid,
+                plan,
+                policy,
+                explanation,
+                whole_on_cpu: OnceLock::new(),
+                spare: Mutex::default(),
+            }),
+        })
+    }
+
+    /// The model.
+    #[must_use]
+    pub fn model(&self) -> &Model {
+        &self.inner.model
+    }
+
+    /// The types of the inputs, in argument order.
+    #[must_use]
+    pub fn inputs(&self) -> &[TensorType] {
+        &self.inner.inputs
+    }
+
+    /// The types of the outputs, in argument order.
+    #[must_use]
+    pub fn outputs(&self) -> &[TensorType] {
+        &self.inner.outputs
+    }
+
+    /// How the types of vendor extensions are laid out.
+    #[must_use]
+    pub fn layouts(&self) -> &TypeLayouts {
+        self.inner.valid.layouts()
+    }
+
+    /// Whether exactly one device was named, which measuring and time limits need.
+    #[must_use]
+    pub fn has_one_explicit_device(&self) -> bool {
+        self.inner.policy.has_one_device
+    }
+
+    /// Which operation went where, and why not elsewhere.
+    #[must_use]
+    pub fn explain(&self) -> &Explanation {
+        &self.inner.explanation
+    }
+
+    /// The devices that run it, each once.
+    #[must_use]
+    pub fn devices(&self) -> Vec<RuntimeDevice> {
+        let mut devices: Vec<RuntimeDevice> = Vec::new();
+        for step in &self.inner.plan.steps {
+            if !devices.contains(&step.device) {
+                devices.push(step.device.clone());
+            }
+        }
+        devices
+    }
+
+    pub(super) fn plan(&self) -> &Plan {
+        &self.inner.plan
+    }
+
+    pub(super) fn policy(&self) -> Policy {
+        self.inner.policy
+    }
+
+    pub(super) fn valid(&self) -> &ValidModel {
+        &self.inner.valid
+    }
+
+    pub(super) fn is_explicit(&self) -> bool {
+        self.inner.policy.is_explicit
+    }
+
+    /// Whether all of it runs on the CPU of this process.
+    pub(super) fn is_on_cpu(&self) -> bool {
+        self.inner.plan.steps.iter().all(|step| step.device.is_cpu())
+    }
+
+    /// The whole model on the CPU of this process.
+    pub(super) fn whole_on_cpu(&self) -> RuntimeResult<Arc<CpuProgram>> {
+        let inner = &self.inner;
+        let program = inner.whole_on_cpu.get_or_init(|| {
+            let program = CpuProgram::new(&inner.model, Arc::clone(&inner.valid), Deadline::NONE);
+            program.map(Arc::new)
+        });
+        program.clone()
+    }
+
+    /// Shared memory of at least this size, from an execution that has ended if there is some.
+    pub(super) fn take_memory(&self, size: u64) -> RuntimeResult<Memory> {
+        let size = size.max(1).checked_next_multiple_of(MEMORY_STEP).unwrap_or(size);
+        let mut spare = self.inner.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(index) = spare.iter().position(|memory| memory.size() == size) {
+            return Ok(spare.swap_remove(index));
+        }
+        drop(spare);
+        Ok(Memory::new(size)?)
+    }
+
+    /// Keeps memory that nobody uses any more for another execution.
+    pub(super) fn give_back(&self, memory: Memory) {
+        let mut spare = self.inner.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let oldest = (spare.len() == KEPT_MEMORIES).then(|| spare.remove(0));
+        spare.push(memory);
+        drop(spare);
+        // Its devices are told outside of the lock.
+        drop(oldest);
+    }
+}
+
+fn deadline(options: &CompilationOptions) -> RuntimeResult<Deadline> {
+    let Some(timeout) = options.timeout else {
+        return Ok(Deadline::NONE);
+    };
+    if options.devices.as_ref().is_none_or(|devices| devices.len() != 1) {
+        return Err(RuntimeError::bad_data(
+            "a time limit for compiling needs exactly one device that is named",
+        ));
+    }
+    if timeout.is_zero() {
+        return Err(RuntimeError::new(
+            ResultCode::MissedDeadlinePersistent,
+            "the time limit for compiling is 0",
+        ));
+    }
+    Ok(Deadline::after(MonotonicClock.now(), timeout))
+}
+
+/// Whether the CPU of this process can run every operation.
+fn is_for_cpu(model: &Model) -> bool {
+    let hal = model.hal();
+    let mut operations = hal.main.operations.iter();
+    operations.all(|operation| cpu::refusal(hal, operation).is_none())
+}
+
+/// Whether an error of preparing is the application's to see, whatever else could be done.
+fn is_reported(error: &RuntimeError) -> bool {
+    matches!(error.code(), ResultCode::BadData | ResultCode::UnexpectedNull)
+}

@@ -1,0 +1,357 @@
+//! Memory for arguments of compilations, in a device or shared.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nnhal::hal::{BufferDesc, BufferRole, OperandType, Shape, TypeLayouts};
+use nnhal::validate::Direction;
+
+use super::{Compilation, ResultCode, RuntimeDevice, RuntimeError, RuntimeResult};
+use crate::{Buffer, Memory, PreparedModel};
+
+/// Memory for inputs and outputs of compilations, in a device if one has it. Made by [`super::Runtime::allocate`].
+/// Clones are the same memory.
+///
+/// It starts without a value. A successful execution that writes it, or a copy, gives it one; a failed one takes it
+/// away.
+#[derive(Clone, Debug)]
+pub struct DeviceMemory {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    roles: Vec<(Compilation, usize, Direction)>,
+    operand_type: OperandType,
+    layouts: TypeLayouts,
+    /// As far as the roles and the application say.
+    dimensions: Shape,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    backing: Backing,
+    /// The dimensions of its value, if it has one.
+    value: Option<Vec<u32>>,
+    /// A copy of its value, where that came from this process: for a device that dies.
+    kept: Option<Memory>,
+}
+
+/// Where the bytes are.
+#[derive(Clone, Debug)]
+pub(super) enum Backing {
+    /// In memory that every device can reach.
+    Shared(Memory),
+    /// In a device.
+    Device { buffer: Buffer, device: RuntimeDevice },
+}
+
+/// What a device memory is for.
+#[derive(Debug)]
+pub(super) struct Description {
+    pub(super) roles: Vec<(Compilation, usize, Direction)>,
+    pub(super) operand_type: OperandType,
+    pub(super) layouts: TypeLayouts,
+    pub(super) dimensions: Shape,
+}
+
+impl DeviceMemory {
+    pub(super) fn new(description: Description, backing: Backing) -> DeviceMemory {
+        let Description {
+            roles,
+            operand_type,
+            layouts,
+            dimensions,
+        } = description;
+        DeviceMemory {
+            inner: Arc::new(Inner {
+                roles,
+                operand_type,
+                layouts,
+                dimensions,
+                state: Mutex::new(State {
+                    backing,
+                    value: None,
+                    kept: None,
+                }),
+            }),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The dimensions of its value, or else what is known of them.
+    #[must_use]
+    pub fn dimensions(&self) -> Vec<u32> {
+        let value = self.state().value.clone();
+        value.unwrap_or_else(|| self.inner.dimensions.dims().to_vec())
+    }
+
+    /// Bytes of its value, or of what it is for; `None` while a dimension is not known.
+    #[must_use]
+    pub fn byte_size(&self) -> Option<u64> {
+        let shape = Shape::new(&self.dimensions()).ok()?;
+        let bytes = self.inner.layouts.byte_size(self.inner.operand_type, &shape);
+        bytes.map(|bytes| bytes as u64)
+    }
+
+    /// Whether it was allocated for this input or output of the compilation.
+    #[must_use]
+    pub fn has_role(&self, compilation: &Compilation, index: usize, direction: Direction) -> bool {
+        let role = |(known, at, side): &(Compilation, usize, Direction)| {
+            known == compilation && *at == index && *side == direction
+        };
+        self.inner.roles.iter().any(role)
+    }
+
+    /// Whether it has a value.
+    #[must_use]
+    pub fn is_initialised(&self) -> bool {
+        self.state().value.is_some()
+    }
+
+    /// Whether the bytes are in a device rather than in shared memory.
+    #[must_use]
+    pub fn is_in_device(&self) -> bool {
+        matches!(self.state().backing, Backing::Device { .. })
+    }
+
+    /// Copies its value into a memory of the same size.
+    ///
+    /// # Errors
+    /// [`ResultCode::BadData`] if it has no value or the sizes differ.
+    pub fn copy_to(&self, memory: &Memory) -> RuntimeResult<()> {
+        if !self.is_initialised() {
+            return Err(RuntimeError::bad_data("the device memory has no value to copy"));
+        }
+        self.expect_size(memory)?;
+        self.fetch(memory)
+    }
+
+    /// Copies a memory of the same size here. Dimensions may be left empty where they are known.
+    ///
+    /// # Errors
+    /// [`ResultCode::BadData`] if the dimensions contradict what is known, or the sizes differ; there is no value
+    /// afterwards.
+    pub fn copy_from(&self, memory: &Memory, dimensions: &[u32]) -> RuntimeResult<()> {
+        let given = Shape::new(dimensions).map_err(|error| RuntimeError::bad_data(error.to_string()))?;
+        let shape = self.inner.dimensions.combine(&given).ok_or_else(|| {
+            RuntimeError::bad_data(format!(
+                "a value with dimensions {dimensions:?} does not fit a device memory for {:?}",
+                self.inner.dimensions
+            ))
+        });
+        let shape = shape.inspect_err(|_| self.forget())?;
+        let size = self.inner.layouts.byte_size(self.inner.operand_type, &shape);
+        if size.is_some_and(|size| size as u64 != memory.size()) {
+            self.forget();
+            return Err(RuntimeError::bad_data(format!(
+                "a memory of {} bytes is copied to a device memory for {} of dimensions {shape:?}, which takes {}",
+                memory.size(),
+                self.inner.operand_type,
+                size.unwrap_or_default()
+            )));
+        }
+        let kept = copy_of(memory)?;
+        let mut state = self.state();
+        state.value = None;
+        state.kept = None;
+        store(&state.backing, memory, shape.dims())?;
+        state.value = Some(shape.dims().to_vec());
+        state.kept = Some(kept);
+        Ok(())
+    }
+
+    /// Copies the value of another device memory here.
+    ///
+    /// # Errors
+    /// [`ResultCode::BadData`] if the other has no value, or one that does not fit. Copying a memory to itself does
+    /// nothing.
+    pub fn copy_from_device(&self, other: &DeviceMemory) -> RuntimeResult<()> {
+        if Arc::ptr_eq(&self.inner, &other.inner) {
+            return Ok(());
+        }
+        let size = other.byte_size().filter(|_| other.is_initialised());
+        let size = size.ok_or_else(|| RuntimeError::bad_data("the device memory to be copied has no value"));
+        let memory = Memory::new(size.inspect_err(|_| self.forget())?)?;
+        other.copy_to(&memory)?;
+        self.copy_from(&memory, &other.dimensions())
+    }
+
+    fn expect_size(&self, memory: &Memory) -> RuntimeResult<()> {
+        match self.byte_size() {
+            Some(size) if size != memory.size() => Err(RuntimeError::bad_data(format!(
+                "the device memory has {size} bytes, the memory it is copied to has {}",
+                memory.size()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Copies the bytes out, whatever they are.
+    pub(super) fn fetch(&self, memory: &Memory) -> RuntimeResult<()> {
+        let backing = self.backing();
+        match backing {
+            Backing::Shared(shared) => copy(&shared, memory),
+            Backing::Device { buffer, .. } => Ok(buffer.copy_to(memory)?),
+        }
+    }
+
+    /// Copies bytes that an execution computed in.
+    pub(super) fn store(&self, memory: &Memory, dimensions: &[u32]) -> RuntimeResult<()> {
+        store(&self.backing(), memory, dimensions)
+    }
+
+    pub(super) fn backing(&self) -> Backing {
+        self.state().backing.clone()
+    }
+
+    pub(super) fn operand_type(&self) -> OperandType {
+        self.inner.operand_type
+    }
+
+    pub(super) fn layouts(&self) -> &TypeLayouts {
+        &self.inner.layouts
+    }
+
+    /// Refuses a role that the memory was not allocated for.
+    pub(super) fn expect_role(
+        &self,
+        compilation: &Compilation,
+        index: usize,
+        direction: Direction,
+    ) -> RuntimeResult<()> {
+        if self.has_role(compilation, index, direction) {
+            return Ok(());
+        }
+        Err(RuntimeError::bad_data(format!(
+            "{direction} {index} is in a device memory that was not allocated for it"
+        )))
+    }
+
+    /// The dimensions of the value that input `index` reads.
+    pub(super) fn readable_dimensions(&self, index: usize, given: &[u32]) -> RuntimeResult<Vec<u32>> {
+        let value = self.state().value.clone();
+        let value = value.ok_or_else(|| {
+            RuntimeError::failed(format!("input {index} is in a device memory without a value"))
+        })?;
+        let fits = Shape::new(&value)
+            .ok()
+            .zip(Shape::new(given).ok())
+            .is_some_and(|(value, given)| value.combine(&given).is_some());
+        if fits {
+            return Ok(value);
+        }
+        Err(RuntimeError::bad_data(format!(
+            "input {index} is given dimensions {given:?}, the value in its device memory has {value:?}"
+        )))
+    }
+
+    /// After an execution that wrote it.
+    pub(super) fn written(&self, dimensions: Vec<u32>) {
+        let mut state = self.state();
+        state.value = Some(dimensions);
+        state.kept = None;
+    }
+
+    /// It has no value any more.
+    pub(super) fn forget(&self) {
+        let mut state = self.state();
+        state.value = None;
+        state.kept = None;
+    }
+
+    /// Gets the memory, and its value if `is_needed`, back after the device's worker has died.
+    ///
+    /// # Errors
+    /// [`ResultCode::DeadObject`] if the value was computed there, and nobody has it any more.
+    pub(super) fn restore(&self, is_needed: bool) -> RuntimeResult<()> {
+        let Backing::Device { buffer, device } = self.backing() else {
+            return Ok(());
+        };
+        if !buffer.is_lost() {
+            return Ok(());
+        }
+        let (value, kept) = {
+            let state = self.state();
+            (state.value.clone(), state.kept.clone())
+        };
+        if is_needed && value.is_some() && kept.is_none() {
+            self.forget();
+            return Err(RuntimeError::new(
+                ResultCode::DeadObject,
+                format!(
+                    "a device memory of {} had a value that an execution computed there; it died with the process, \
+                     and the execution cannot be repeated without it",
+                    device.name()
+                ),
+            ));
+        }
+        let buffer = self.allocate_on(&device)?;
+        let mut state = self.state();
+        state.backing = Backing::Device { buffer, device };
+        state.value = None;
+        if let (Some(value), Some(kept)) = (value, kept) {
+            store(&state.backing, &kept, &value)?;
+            state.value = Some(value);
+            state.kept = Some(kept);
+        }
+        Ok(())
+    }
+
+    /// A device's own memory for the roles.
+    fn allocate_on(&self, device: &RuntimeDevice) -> RuntimeResult<Buffer> {
+        allocate(&self.inner.roles, &self.inner.dimensions, &[], device)
+    }
+}
+
+/// Asks a device for memory in these roles, each of frequency 1 unless `frequencies` say otherwise.
+pub(super) fn allocate(
+    roles: &[(Compilation, usize, Direction)],
+    dimensions: &Shape,
+    frequencies: &[f32],
+    device: &RuntimeDevice,
+) -> RuntimeResult<Buffer> {
+    let mut models: Vec<PreparedModel> = Vec::new();
+    let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+    for (index, (compilation, at, direction)) in roles.iter().enumerate() {
+        for (model, io_index) in compilation.plan().prepared_roles(*at, *direction, device)? {
+            models.push(model);
+            let role = BufferRole {
+                model_index: models.len() as u32 - 1,
+                io_index: io_index as u32,
+                frequency: frequencies.get(index).copied().unwrap_or(1.0),
+            };
+            match direction {
+                Direction::Input => inputs.push(role),
+                Direction::Output => outputs.push(role),
+            }
+        }
+    }
+    let desc = BufferDesc {
+        dimensions: dimensions.dims().to_vec(),
+    };
+    let models: Vec<&PreparedModel> = models.iter().collect();
+    Ok(device.open()?.allocate(&desc, &models, &inputs, &outputs)?)
+}
+
+fn store(backing: &Backing, memory: &Memory, dimensions: &[u32]) -> RuntimeResult<()> {
+    match backing {
+        Backing::Shared(shared) => copy(memory, shared),
+        Backing::Device { buffer, .. } => Ok(buffer.copy_from(memory, dimensions)?),
+    }
+}
+
+fn copy(from: &Memory, to: &Memory) -> RuntimeResult<()> {
+    let mut bytes = vec![0; usize::try_from(from.size()).unwrap_or(usize::MAX)];
+    from.read_at(0, &mut bytes)?;
+    Ok(to.write_at(0, &bytes)?)
+}
+
+fn copy_of(memory: &Memory) -> RuntimeResult<Memory> {
+    let copied = Memory::new(memory.size())?;
+    copy(memory, &copied)?;
+    Ok(copied)
+}

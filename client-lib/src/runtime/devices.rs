@@ -1,0 +1,214 @@
+//! The runtime itself: which devices there are.
+
+use std::sync::Arc;
+
+use super::compilation::Compilation;
+use super::{
+    CompilationOptions, DeviceMemory, ExtensionRegistry, MemoryRole, Partitioning, Recovery, RuntimeDevice,
+    RuntimeError, RuntimeResult, assignment, compilation, roles,
+};
+use crate::{DevicesOptions, ErrorKind, Model};
+
+/// Where a runtime looks for devices, and what its compilations do unless they are told.
+#[derive(Clone, Debug, Default)]
+pub struct RuntimeOptions {
+    devices: DevicesOptions,
+    pub(super) partitioning: Partitioning,
+    pub(super) recovery: Recovery,
+}
+
+impl RuntimeOptions {
+    /// The drivers that run, or a private one; partitioning with fallback; no recovery.
+    #[must_use]
+    pub fn new() -> RuntimeOptions {
+        RuntimeOptions::default()
+    }
+
+    /// Where to look for drivers.
+    #[must_use]
+    pub fn devices(mut self, devices: DevicesOptions) -> RuntimeOptions {
+        self.devices = devices;
+        self
+    }
+
+    /// What compilations that are not told otherwise do.
+    #[must_use]
+    pub fn partitioning(mut self, partitioning: Partitioning) -> RuntimeOptions {
+        self.partitioning = partitioning;
+        self
+    }
+
+    /// What compilations that are not told otherwise do.
+    #[must_use]
+    pub fn recovery(mut self, recovery: Recovery) -> RuntimeOptions {
+        self.recovery = recovery;
+        self
+    }
+}
+
+/// The devices of all drivers and the CPU of this process, and what is compiled for them. Clones are the same runtime.
+///
+/// The devices are those that were there when it was opened. Connections are made when they are needed.
+#[derive(Clone, Debug)]
+pub struct Runtime {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    options: RuntimeOptions,
+    /// The CPU of this process is the last.
+    devices: Vec<RuntimeDevice>,
+    extensions: ExtensionRegistry,
+}
+
+impl Runtime {
+    /// The devices of the drivers that run, or of a private one, and the CPU.
+    ///
+    /// # Errors
+    /// As [`Runtime::with`].
+    pub fn open() -> RuntimeResult<Runtime> {
+        Runtime::with(RuntimeOptions::new())
+    }
+
+    /// The devices that are found so, and the CPU, which is always there: that no driver runs and none can be started
+    /// is no error.
+    ///
+    /// # Errors
+    /// A runtime directory cannot be read.
+    pub fn with(options: RuntimeOptions) -> RuntimeResult<Runtime> {
+        let found = options.devices.clone().open()?;
+        let infos = match found.list() {
+            Ok(infos) => infos,
+            Err(error) if is_without_drivers(error.kind()) => {
+                tracing::info!(%error, "there are no drivers; the CPU of this process is the only device");
+                Vec::new()
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let drivers = infos.into_iter().filter(|info| {
+            let is_valid = info.cache_files.is_valid();
+            if !is_valid {
+                tracing::warn!(
+                    device = info.name,
+                    "device left out: it wants more cache files than there may be"
+                );
+            }
+            is_valid
+        });
+        let mut devices: Vec<RuntimeDevice> = drivers
+            .map(|info| RuntimeDevice::of_driver(info, found.clone()))
+            .collect();
+        devices.push(RuntimeDevice::cpu());
+        let extensions = ExtensionRegistry::of(&devices);
+        Ok(Runtime {
+            inner: Arc::new(Inner {
+                options,
+                devices,
+                extensions,
+            }),
+        })
+    }
+
+    /// All devices: those of drivers by name, then the CPU of this process.
+    #[must_use]
+    pub fn devices(&self) -> &[RuntimeDevice] {
+        &self.inner.devices
+    }
+
+    /// The device with this name.
+    #[must_use]
+    pub fn device(&self, name: &str) -> Option<&RuntimeDevice> {
+        self.inner.devices.iter().find(|device| device.name() == name)
+    }
+
+    /// The CPU of this process.
+    #[must_use]
+    pub fn cpu(&self) -> &RuntimeDevice {
+        // It is put there when the runtime is opened.
+        &self.inner.devices[self.inner.devices.len() - 1]
+    }
+
+    /// The vendor extensions that can be used.
+    #[must_use]
+    pub fn extensions(&self) -> &ExtensionRegistry {
+        &self.inner.extensions
+    }
+
+    pub(super) fn options(&self) -> &RuntimeOptions {
+        &self.inner.options
+    }
+
+    /// For each operation of the main graph whether any of these devices can run it. The role of the NDK's
+    /// `ANeuralNetworksModel_getSupportedOperationsForDevices`.
+    ///
+    /// # Errors
+    /// [`super::ResultCode::BadData`] if there is no device in the list, one is in it twice or of another runtime, or
+    /// the model breaks a rule.
+    pub fn supported_operations(&self, model: &Model, devices: &[RuntimeDevice]) -> RuntimeResult<Vec<bool>> {
+        self.check_devices(devices)?;
+        let valid = compilation::validate(self, model)?;
+        let answers = assignment::answers(model, &valid, devices, None);
+        let operations = 0..model.hal().main.operations.len();
+        Ok(operations
+            .map(|operation| answers.iter().any(|of_device| of_device[operation].is_ok()))
+            .collect())
+    }
+
+    /// Compiles a model: chooses devices and prepares what each of them gets.
+    ///
+    /// # Errors
+    /// [`super::ResultCode::BadData`] if the model or an option breaks a rule, or no device can run some operation;
+    /// what preparing fails with, where the CPU may not take over.
+    pub fn compile(&self, model: &Model, options: &CompilationOptions) -> RuntimeResult<Compilation> {
+        Compilation::new(self, model, options)
+    }
+
+    /// Memory for these inputs and outputs of compilations: the device's own, if all of them are on one device that
+    /// has some, or shared memory. The role of the NDK's `ANeuralNetworksMemory_createFromDesc`.
+    ///
+    /// # Errors
+    /// [`super::ResultCode::BadData`] if the roles contradict each other or the dimensions; where there is no device
+    /// memory, and the dimensions are not all known or a device was named explicitly, what the device answered, or
+    /// [`super::ResultCode::OpFailed`].
+    pub fn allocate(
+        &self,
+        memory_roles: &[MemoryRole<'_>],
+        dimensions: &[u32],
+    ) -> RuntimeResult<DeviceMemory> {
+        roles::allocate(memory_roles, dimensions)
+    }
+
+    /// Refuses a list of devices that is none.
+    pub(super) fn check_devices(&self, devices: &[RuntimeDevice]) -> RuntimeResult<()> {
+        if devices.is_empty() {
+            return Err(RuntimeError::bad_data("the list of devices is empty"));
+        }
+        for (index, device) in devices.iter().enumerate() {
+            if devices[..index].contains(device) {
+                return Err(RuntimeError::bad_data(format!(
+                    "device {} is listed twice",
+                    device.name()
+                )));
+            }
+            if !self.inner.devices.contains(device) {
+                return Err(RuntimeError::bad_data(format!(
+                    "device {} belongs to another runtime",
+                    device.name()
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether an error of looking for drivers only says that there are none.
+fn is_without_drivers(error: &ErrorKind) -> bool {
+    matches!(
+        error,
+        ErrorKind::NoDriver { .. }
+            | ErrorKind::NoDevice { .. }
+            | ErrorKind::NoSuchDevice { .. }
+            | ErrorKind::PrivateDriver { .. }
+    )
+}

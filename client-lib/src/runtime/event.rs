@@ -1,0 +1,197 @@
+//! Executions that go on after the call.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use nnhal::fence::Fence;
+use nnhal::hal::{ErrorStatus, OutputShape};
+use nnhal::time::{Clock, Deadline, MonotonicClock};
+
+use super::arguments::Placed;
+use super::execution::{Finished, settle};
+use super::{Compilation, ResultCode, Room, RunInput, RuntimeError, RuntimeResult};
+use crate::{ExecuteOptions, FencedExecution, FencedTiming, Memory};
+
+/// The end of an execution that goes on. The role of the NDK's `ANeuralNetworksEvent`. Clones are the same event; the
+/// execution goes on without them.
+#[derive(Clone, Debug)]
+pub struct RunEvent {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    compilation: Compilation,
+    placed: Placed,
+    /// The steps that drivers run behind fences, if they do; the last ends with the execution.
+    launched: Vec<FencedExecution>,
+    timing: OnceLock<FencedTiming>,
+    outcome: Mutex<Option<RuntimeResult<Finished>>>,
+    has_ended: Condvar,
+}
+
+impl Compilation {
+    /// Starts an execution, which goes on on a thread of its own. The role of the NDK's
+    /// `ANeuralNetworksExecution_startCompute`. Inputs in this process's own memory are copied before it returns.
+    ///
+    /// # Errors
+    /// What is wrong with the arguments; the thread cannot be started. Other errors are the outcome.
+    pub fn start(
+        &self,
+        inputs: &[RunInput<'_>],
+        outputs: &[Room],
+        options: &ExecuteOptions,
+    ) -> RuntimeResult<RunEvent> {
+        let event = RunEvent::new(self, self.place(inputs, outputs)?, Vec::new(), None);
+        let (running, options) = (event.clone(), *options);
+        std::thread::Builder::new()
+            .name("nnhal-run".to_owned())
+            .spawn(move || {
+                let inner = &running.inner;
+                running.end(inner.compilation.run(&inner.placed, &options, None));
+            })
+            .map_err(|error| {
+                RuntimeError::with_status(
+                    ErrorStatus::ResourceExhaustedTransient,
+                    format!("failed to start a thread for the execution: {error}"),
+                )
+            })?;
+        Ok(event)
+    }
+
+    /// Arguments that outlive the call, in memory that is theirs.
+    pub(super) fn place(&self, inputs: &[RunInput<'_>], outputs: &[Room]) -> RuntimeResult<Placed> {
+        Placed::new(self, inputs, outputs, |size| Ok(Memory::new(size)?))
+    }
+}
+
+impl RunEvent {
+    pub(super) fn new(
+        compilation: &Compilation,
+        placed: Placed,
+        launched: Vec<FencedExecution>,
+        outcome: Option<RuntimeResult<Finished>>,
+    ) -> RunEvent {
+        RunEvent {
+            inner: Arc::new(Inner {
+                compilation: compilation.clone(),
+                placed,
+                launched,
+                timing: OnceLock::new(),
+                outcome: Mutex::new(outcome),
+                has_ended: Condvar::new(),
+            }),
+        }
+    }
+
+    fn outcome(&self) -> MutexGuard<'_, Option<RuntimeResult<Finished>>> {
+        self.inner.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self, result: RuntimeResult<Finished>) {
+        *self.outcome() = Some(result);
+        self.inner.has_ended.notify_all();
+    }
+
+    /// Waits for the end and tells the outcome, each time the same. Without an outcome by the deadline it can be waited
+    /// for again.
+    ///
+    /// # Errors
+    /// As [`Compilation::execute`]; [`ResultCode::MissedDeadlineTransient`] if it has not ended by `deadline`.
+    pub fn wait(&self, deadline: Deadline) -> RuntimeResult<Finished> {
+        match self.inner.launched.last() {
+            Some(last) => self.wait_for(last, deadline),
+            None => self.wait_for_thread(deadline),
+        }
+    }
+
+    fn wait_for_thread(&self, deadline: Deadline) -> RuntimeResult<Finished> {
+        let mut outcome = self.outcome();
+        loop {
+            if let Some(outcome) = &*outcome {
+                return outcome.clone();
+            }
+            outcome = match deadline.remaining(MonotonicClock.now()) {
+                None => {
+                    let waited = self.inner.has_ended.wait(outcome);
+                    waited.unwrap_or_else(PoisonError::into_inner)
+                }
+                Some(remaining) if remaining.is_zero() => {
+                    return Err(RuntimeError::new(
+                        ResultCode::MissedDeadlineTransient,
+                        "the execution has not ended in the time that was allowed",
+                    ));
+                }
+                Some(remaining) => {
+                    let waited = self.inner.has_ended.wait_timeout(outcome, remaining);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    fn wait_for(&self, last: &FencedExecution, deadline: Deadline) -> RuntimeResult<Finished> {
+        if let Some(outcome) = &*self.outcome() {
+            return outcome.clone();
+        }
+        let ended = last.wait(deadline);
+        if let Err(error) = &ended
+            && matches!(error.kind(), crate::ErrorKind::TimedOut { .. })
+        {
+            return Err(error.clone().into());
+        }
+        let result = match ended {
+            Ok(timing) => {
+                // Whoever waits first sets it; all are told the same.
+                let _ = self.inner.timing.set(timing);
+                Ok(self.inner.compilation.fenced_end(&self.inner.placed, timing))
+            }
+            Err(error) => Err(error.into()),
+        };
+        let mut outcome = self.outcome();
+        if outcome.is_none() && result.is_err() {
+            settle(&self.inner.placed, &result);
+        }
+        outcome.get_or_insert(result).clone()
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        let now = Deadline::at(MonotonicClock.now());
+        !matches!(self.wait(now), Err(error) if error.code() == ResultCode::MissedDeadlineTransient && self.outcome().is_none())
+    }
+
+    /// Copies the value of output `index`, whose room is [`Room::Bytes`], after a success: as many bytes as were written
+    /// and fit.
+    ///
+    /// # Errors
+    /// It has not ended, or not with success; the output is elsewhere.
+    pub fn output(&self, index: usize, bytes: &mut [u8]) -> RuntimeResult<()> {
+        let shapes: Vec<OutputShape> = match &*self.outcome() {
+            Some(Ok(finished)) => finished.output_shapes.clone(),
+            Some(Err(error)) => return Err(error.clone()),
+            None => {
+                return Err(RuntimeError::new(
+                    ResultCode::BadState,
+                    "the outputs of an execution are asked for before its end",
+                ));
+            }
+        };
+        let compilation = &self.inner.compilation;
+        let types = (compilation.outputs(), compilation.layouts());
+        self.inner.placed.read_output(index, types, &shapes, bytes)
+    }
+
+    /// The fence that is signalled at the end, for fenced executions whose last step a driver runs and has not done
+    /// before the call returned.
+    #[must_use]
+    pub fn fence(&self) -> Option<&Fence> {
+        self.inner.launched.last()?.fence()
+    }
+
+    /// How long a fenced execution took, after it was waited for.
+    #[must_use]
+    pub fn fenced_timing(&self) -> Option<FencedTiming> {
+        self.inner.timing.get().copied()
+    }
+}

@@ -1,0 +1,220 @@
+//! Executing a compiled model: step after step, and what happens when one fails.
+
+use nnhal::hal::{OutputShape, Timing};
+use nnhal::time::{Clock, MonotonicClock};
+use nnhal::validate::ValidRequest;
+
+use super::arguments::{Location, Placed};
+use super::request_builder::{RequestBuilder, Target};
+use super::run::Run;
+use super::step::StepBurst;
+use super::{Compilation, ResultCode, Room, RunInput, RunOutput, RuntimeError, RuntimeResult};
+use crate::ExecuteOptions;
+
+/// What a successful execution reports beside its outputs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Finished {
+    /// The dimensions of each output.
+    pub output_shapes: Vec<OutputShape>,
+    /// How long it took, if it was measured, in microseconds.
+    pub timing: Timing,
+    /// Why the CPU of this process took a driver's place, if it did.
+    pub fallback: Option<String>,
+}
+
+impl Compilation {
+    /// Executes and waits for the end. The role of the NDK's `ANeuralNetworksExecution_compute`.
+    ///
+    /// # Errors
+    /// [`ResultCode::BadData`] for what is wrong with an argument; [`ResultCode::OutputInsufficientSize`] with the
+    /// shapes that are needed; what the device failed with, where the CPU may not take over or failed too.
+    pub fn execute(
+        &self,
+        inputs: &[RunInput<'_>],
+        outputs: &mut [RunOutput<'_>],
+        options: &ExecuteOptions,
+    ) -> RuntimeResult<Finished> {
+        self.execute_by(inputs, outputs, options, None)
+    }
+
+    /// As [`Compilation::execute`], each step by its burst if there are some.
+    pub(super) fn execute_by(
+        &self,
+        inputs: &[RunInput<'_>],
+        outputs: &mut [RunOutput<'_>],
+        options: &ExecuteOptions,
+        bursts: Option<&mut [StepBurst]>,
+    ) -> RuntimeResult<Finished> {
+        let rooms: Vec<Room> = outputs.iter().map(RunOutput::room).collect();
+        let placed = Placed::new(self, inputs, &rooms, |size| self.take_memory(size))?;
+        let result = self.run(&placed, options, bursts);
+        if let Ok(finished) = &result {
+            for (index, output) in outputs.iter_mut().enumerate() {
+                if let RunOutput::Bytes { bytes, .. } = output {
+                    let types = (self.outputs(), self.layouts());
+                    placed.read_output(index, types, &finished.output_shapes, bytes)?;
+                }
+            }
+        }
+        if is_over(&result) {
+            placed
+                .memory
+                .into_iter()
+                .for_each(|memory| self.give_back(memory));
+        }
+        result
+    }
+
+    /// Executes with arguments that are in their places.
+    pub(super) fn run(
+        &self,
+        placed: &Placed,
+        options: &ExecuteOptions,
+        bursts: Option<&mut [StepBurst]>,
+    ) -> RuntimeResult<Finished> {
+        let result = self.run_as_allowed(placed, options, bursts);
+        settle(placed, &result);
+        result
+    }
+
+    fn run_as_allowed(
+        &self,
+        placed: &Placed,
+        options: &ExecuteOptions,
+        mut bursts: Option<&mut [StepBurst]>,
+    ) -> RuntimeResult<Finished> {
+        expect_time(options)?;
+        if self.plan().steps.len() > 1 {
+            self.check(placed)?;
+        }
+        let mut attempts = self.policy().attempts;
+        loop {
+            let mut run = Run::new(self, placed, options)?;
+            let result = run.steps(bursts.as_deref_mut());
+            if is_over(&result) {
+                run.temporaries
+                    .take()
+                    .into_iter()
+                    .for_each(|memory| self.give_back(memory));
+            }
+            let error = match result {
+                Err(error) if error.is_connection_lost() && attempts > 0 => error,
+                Err(error) if self.may_fall_back(&error) => return self.run_on_cpu(placed, options, &error),
+                result => return result,
+            };
+            attempts -= 1;
+            tracing::warn!(%error, "the execution is repeated on a device that is opened again");
+            match self.revive(placed) {
+                Err(error) if self.may_fall_back(&error) => return self.run_on_cpu(placed, options, &error),
+                revived => revived?,
+            }
+        }
+    }
+
+    /// Prepares again what died with its worker, and gets the memories back.
+    fn revive(&self, placed: &Placed) -> RuntimeResult<()> {
+        for step in self.plan().steps.iter().filter(|step| step.is_lost()) {
+            step.prepare_again()?;
+        }
+        for (locations, is_needed) in [(&placed.inputs, true), (&placed.outputs, false)] {
+            for location in locations {
+                if let Location::Device { memory, .. } = location {
+                    memory.restore(is_needed)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the CPU of this process may take over after this error.
+    pub(super) fn may_fall_back(&self, error: &RuntimeError) -> bool {
+        self.policy().may_fall_back && !self.is_on_cpu() && !is_reported(error)
+    }
+
+    /// Executes the whole model on the CPU of this process.
+    pub(super) fn run_on_cpu(
+        &self,
+        placed: &Placed,
+        options: &ExecuteOptions,
+        why: &RuntimeError,
+    ) -> RuntimeResult<Finished> {
+        tracing::warn!(error = %why, "the CPU of this process takes over");
+        let program = self.whole_on_cpu()?;
+        let built = self.whole_request(placed, Target::Cpu)?;
+        let completed = program.execute(&built.request, options)?;
+        built.store(&completed.output_shapes)?;
+        Ok(Finished {
+            output_shapes: completed.output_shapes,
+            timing: completed.timing,
+            fallback: Some(why.to_string()),
+        })
+    }
+
+    /// Checks the arguments against the whole model, so that what is wrong is told by the application's own indexes.
+    fn check(&self, placed: &Placed) -> RuntimeResult<()> {
+        self.valid_request(placed).map(drop)
+    }
+
+    pub(super) fn valid_request(&self, placed: &Placed) -> RuntimeResult<ValidRequest> {
+        let built = self.whole_request(placed, Target::Nobody)?;
+        ValidRequest::new(self.valid(), built.request.checked()?)
+            .map_err(|error| RuntimeError::bad_data(error.to_string()))
+    }
+
+    /// The request with all arguments of the whole model.
+    fn whole_request<'a>(&self, placed: &'a Placed, target: Target<'a>) -> RuntimeResult<RequestBuilder<'a>> {
+        let mut builder = RequestBuilder::new(target);
+        for (location, ty) in placed.inputs.iter().zip(self.inputs()) {
+            builder.input(location, ty.dimensions())?;
+        }
+        for (location, ty) in placed.outputs.iter().zip(self.outputs()) {
+            builder.output(location, ty.dimensions())?;
+        }
+        Ok(builder)
+    }
+}
+
+/// Refuses to start what would be too late.
+pub(super) fn expect_time(options: &ExecuteOptions) -> RuntimeResult<()> {
+    if !options.deadline.is_none() && options.deadline.is_past(MonotonicClock.now()) {
+        return Err(RuntimeError::new(
+            ResultCode::MissedDeadlinePersistent,
+            "the deadline had passed before the execution was started",
+        ));
+    }
+    Ok(())
+}
+
+/// Gives device memories their new values, or takes them away.
+pub(super) fn settle(placed: &Placed, result: &RuntimeResult<Finished>) {
+    for (index, location) in placed.outputs.iter().enumerate() {
+        let Location::Device { memory, .. } = location else {
+            continue;
+        };
+        match result {
+            Ok(finished) => {
+                let shape = finished.output_shapes.get(index);
+                memory.written(shape.map(|shape| shape.dimensions.clone()).unwrap_or_default());
+            }
+            Err(_) => memory.forget(),
+        }
+    }
+}
+
+/// Whether nobody writes to the execution's memories any more.
+fn is_over(result: &RuntimeResult<Finished>) -> bool {
+    match result {
+        Ok(_) => true,
+        Err(error) => error.is_final(),
+    }
+}
+
+/// Whether an execution's error is the application's to see, whatever else could be done.
+pub(super) fn is_reported(error: &RuntimeError) -> bool {
+    matches!(
+        error.code(),
+        ResultCode::OutputInsufficientSize
+            | ResultCode::MissedDeadlineTransient
+            | ResultCode::MissedDeadlinePersistent
+    )
+}

@@ -1,0 +1,261 @@
+//! The steps of a compiled model, and what lies between them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use nnhal::hal::{CacheToken, ExecutionPreference, Extension, OperandLifeTime, Priority, Shape, TypeLayouts};
+use nnhal::time::Deadline;
+use nnhal::validate::Direction;
+
+use super::arguments::Layout;
+use super::caching::StepCache;
+use super::explanation::StepExplanation;
+use super::partition::Part;
+use super::step::{How, Outline, Prepared, Slot, Step};
+use super::step_model::StepModel;
+use super::{RuntimeDevice, RuntimeError, RuntimeResult};
+use crate::{Model, PreparedModel};
+
+/// The steps of a compiled model, in order.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) steps: Vec<Step>,
+    pub(super) temporaries: Vec<Temporary>,
+    /// Bytes of memory for all temporaries.
+    pub(super) temporary_bytes: u64,
+}
+
+/// What one step computes for others.
+#[derive(Clone, Debug)]
+pub(super) struct Temporary {
+    pub(super) range: std::ops::Range<u64>,
+}
+
+/// What all steps of a plan are made from.
+#[derive(Debug)]
+pub(super) struct Source<'a> {
+    pub(super) model: &'a Model,
+    pub(super) layouts: &'a TypeLayouts,
+    pub(super) devices: &'a [RuntimeDevice],
+    pub(super) extensions: Arc<[Extension]>,
+    pub(super) preference: ExecutionPreference,
+    pub(super) priority: Priority,
+    pub(super) caching: Option<&'a (PathBuf, CacheToken)>,
+    pub(super) deadline: Deadline,
+}
+
+impl Plan {
+    /// The whole model as one step.
+    pub(super) fn whole(source: &Source<'_>, device: &RuntimeDevice) -> RuntimeResult<Plan> {
+        let main = &source.model.hal().main;
+        let outline = Outline {
+            device: device.clone(),
+            model: source.model.clone(),
+            operations: (0..main.operations.len()).collect(),
+            inputs: (0..main.input_indexes.len()).map(Slot::Input).collect(),
+            outputs: (0..main.output_indexes.len()).map(Slot::Output).collect(),
+        };
+        let how = source.how(device, &[]);
+        Ok(Plan {
+            steps: vec![Step::new(outline, how, source.deadline)?],
+            temporaries: Vec::new(),
+            temporary_bytes: 0,
+        })
+    }
+
+    /// The model in parts. Without parts of several devices it is one step.
+    ///
+    /// # Errors
+    /// [`super::ResultCode::OpFailed`] if a value between steps has no known size; what preparing fails with.
+    pub(super) fn of_parts(source: &Source<'_>, parts: &[Part]) -> RuntimeResult<Plan> {
+        if let [only] = parts {
+            return Plan::whole(source, &source.devices[only.device]);
+        }
+        let mut between = Between::new(source, parts);
+        let mut outlines = Vec::with_capacity(parts.len());
+        for (index, part) in parts.iter().enumerate() {
+            let is_exported = |operand: u32| between.is_exported(operand, index);
+            let step = StepModel::extract(source.model, &part.operations, &is_exported)?;
+            let inputs = between.slots(&step.inputs)?;
+            let outputs = between.slots(&step.outputs)?;
+            outlines.push(Outline {
+                device: source.devices[part.device].clone(),
+                model: step.model,
+                operations: part.operations.clone(),
+                inputs,
+                outputs,
+            });
+        }
+        let steps = outlines.into_iter().map(|outline| {
+            let how = source.how(&outline.device, &outline.operations);
+            Step::new(outline, how, source.deadline)
+        });
+        Ok(Plan {
+            steps: steps.collect::<RuntimeResult<_>>()?,
+            temporaries: between.temporaries,
+            temporary_bytes: between.layout.end,
+        })
+    }
+
+    /// The prepared models on a device, with the argument of each, that an input or output of the whole model is.
+    ///
+    /// # Errors
+    /// Some of them are elsewhere.
+    pub(super) fn prepared_roles(
+        &self,
+        index: usize,
+        direction: Direction,
+        device: &RuntimeDevice,
+    ) -> RuntimeResult<Vec<(PreparedModel, usize)>> {
+        let mut found = Vec::new();
+        for (step, at) in self.arguments(index, direction) {
+            match step.prepared() {
+                Prepared::Driver(prepared) if step.device == *device => found.push((prepared, at)),
+                _ => {
+                    return Err(RuntimeError::failed(format!(
+                        "{direction} {index} is used on {} too, and no memory belongs to two devices",
+                        step.device.name()
+                    )));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The steps that use an input or output of the whole model as an argument of this direction, and its index there.
+    pub(super) fn arguments(&self, index: usize, direction: Direction) -> Vec<(&Step, usize)> {
+        let mut found = Vec::new();
+        for step in &self.steps {
+            let (slots, slot) = match direction {
+                Direction::Input => (&step.inputs, Slot::Input(index)),
+                Direction::Output => (&step.outputs, Slot::Output(index)),
+            };
+            found.extend(slots.iter().position(|known| *known == slot).map(|at| (step, at)));
+        }
+        found
+    }
+
+    pub(super) fn explanations(&self) -> Vec<StepExplanation> {
+        let bytes = |slots: &[Slot]| -> usize {
+            let sizes = slots.iter().map(|slot| match slot {
+                Slot::Temporary(index) => {
+                    let range = &self.temporaries[*index].range;
+                    (range.end - range.start) as usize
+                }
+                _ => 0,
+            });
+            sizes.sum()
+        };
+        let steps = self.steps.iter();
+        steps
+            .map(|step| StepExplanation {
+                device: step.device.name().to_owned(),
+                operations: step.operations.clone(),
+                bytes_in: bytes(&step.inputs),
+                bytes_out: bytes(&step.outputs),
+            })
+            .collect()
+    }
+}
+
+impl Source<'_> {
+    /// How a step of these operations, none for the whole model, is prepared on a device.
+    fn how(&self, device: &RuntimeDevice, operations: &[usize]) -> How {
+        let codes = (self.preference, self.priority);
+        How {
+            preference: self.preference,
+            priority: self.priority,
+            cache: self
+                .caching
+                .map(|(directory, token)| StepCache::new(directory, token, operations, device.info(), codes)),
+            extensions: Arc::clone(&self.extensions),
+        }
+    }
+}
+
+/// The values that steps pass to each other.
+struct Between<'a> {
+    source: &'a Source<'a>,
+    /// By operand: the part that writes it.
+    writer: Vec<Option<usize>>,
+    /// By operand: whether another part than its writer reads it.
+    is_read_elsewhere: Vec<bool>,
+    /// By operand.
+    indexes: Vec<Option<usize>>,
+    temporaries: Vec<Temporary>,
+    layout: Layout,
+}
+
+impl<'a> Between<'a> {
+    fn new(source: &'a Source<'a>, parts: &[Part]) -> Between<'a> {
+        let main = &source.model.hal().main;
+        let mut writer = vec![None; main.operands.len()];
+        let mut is_read_elsewhere = vec![false; main.operands.len()];
+        // Writers come before their readers.
+        for (index, part) in parts.iter().enumerate() {
+            for &operation in &part.operations {
+                for &output in &main.operations[operation].outputs {
+                    writer[output as usize] = Some(index);
+                }
+            }
+        }
+        for (index, part) in parts.iter().enumerate() {
+            for &operation in &part.operations {
+                for &input in &main.operations[operation].inputs {
+                    if writer[input as usize].is_some_and(|writer| writer != index) {
+                        is_read_elsewhere[input as usize] = true;
+                    }
+                }
+            }
+        }
+        Between {
+            source,
+            writer,
+            is_read_elsewhere,
+            indexes: vec![None; main.operands.len()],
+            temporaries: Vec::new(),
+            layout: Layout::default(),
+        }
+    }
+
+    /// Whether a value that a part writes is needed outside of it.
+    fn is_exported(&self, operand: u32, part: usize) -> bool {
+        let is_output = self.source.model.hal().main.operands[operand as usize].lifetime
+            == OperandLifeTime::SubgraphOutput;
+        self.writer[operand as usize] == Some(part) && (is_output || self.is_read_elsewhere[operand as usize])
+    }
+
+    fn slots(&mut self, operands: &[u32]) -> RuntimeResult<Vec<Slot>> {
+        operands.iter().map(|&operand| self.slot(operand)).collect()
+    }
+
+    fn slot(&mut self, operand: u32) -> RuntimeResult<Slot> {
+        let main = &self.source.model.hal().main;
+        let place = |indexes: &[u32]| indexes.iter().position(|&index| index == operand);
+        let found = place(&main.input_indexes)
+            .map(Slot::Input)
+            .or_else(|| place(&main.output_indexes).map(Slot::Output));
+        if let Some(slot) = found {
+            return Ok(slot);
+        }
+        if let Some(index) = self.indexes[operand as usize] {
+            return Ok(Slot::Temporary(index));
+        }
+        let described = &main.operands[operand as usize];
+        let shape = Shape::new(&described.dimensions).unwrap_or_default();
+        let size = self.source.layouts.byte_size(described.operand_type, &shape);
+        let size = size.ok_or_else(|| {
+            RuntimeError::failed(format!(
+                "operand {operand}, {} with dimensions {:?}, lies between two devices, and its size is not known \
+                 before the execution",
+                described.operand_type, described.dimensions
+            ))
+        })?;
+        let index = self.temporaries.len();
+        self.temporaries.push(Temporary {
+            range: self.layout.add(size as u64),
+        });
+        self.indexes[operand as usize] = Some(index);
+        Ok(Slot::Temporary(index))
+    }
+}

@@ -1,0 +1,186 @@
+//! Requests from the places of arguments, with copies where who executes cannot reach a device's memory.
+
+use std::ops::Range;
+
+use nnhal::hal::{OutputShape, Shape};
+
+use super::arguments::Location;
+use super::device_memory::Backing;
+use super::{DeviceMemory, RuntimeDevice, RuntimeError, RuntimeResult};
+use crate::{Memory, Request};
+
+/// Who executes a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Target<'a> {
+    /// A driver.
+    Device(&'a RuntimeDevice),
+    /// The CPU of this process.
+    Cpu,
+    /// Nobody: it is only checked.
+    Nobody,
+}
+
+/// A request that is being built.
+#[derive(Debug)]
+pub(super) struct RequestBuilder<'a> {
+    pub(super) request: Request,
+    target: Target<'a>,
+    outputs: usize,
+    /// Memories in place of device memories that outputs are to go to.
+    staged: Vec<Staged>,
+}
+
+/// An output that is copied to a device memory afterwards.
+#[derive(Debug)]
+struct Staged {
+    output: usize,
+    memory: Memory,
+    to: DeviceMemory,
+}
+
+impl<'a> RequestBuilder<'a> {
+    pub(super) fn new(target: Target<'a>) -> RequestBuilder<'a> {
+        RequestBuilder {
+            request: Request::new(),
+            target,
+            outputs: 0,
+            staged: Vec::new(),
+        }
+    }
+
+    /// Adds an input whose operand is declared with these dimensions.
+    pub(super) fn input(&mut self, location: &Location, declared: &[u32]) -> RuntimeResult<()> {
+        match location {
+            Location::Omitted => {
+                self.add(Request::omitted_input);
+                Ok(())
+            }
+            Location::Memory {
+                memory,
+                range,
+                dimensions,
+            } => {
+                self.memory_input(memory, range.clone(), open_part(declared, dimensions));
+                Ok(())
+            }
+            Location::Device { memory, dimensions } => self.device_input(memory, dimensions, declared),
+        }
+    }
+
+    fn device_input(
+        &mut self,
+        memory: &DeviceMemory,
+        dimensions: &[u32],
+        declared: &[u32],
+    ) -> RuntimeResult<()> {
+        match memory.backing() {
+            Backing::Shared(shared) => {
+                self.memory_input(&shared, 0..shared.size(), open_part(declared, dimensions));
+            }
+            Backing::Device { buffer, device } if self.reaches(&device) => {
+                self.add(|request| request.input_buffer(&buffer));
+            }
+            Backing::Device { .. } => {
+                let size = memory.byte_size().ok_or_else(|| unknown_size("input"))?;
+                let copy = Memory::new(size)?;
+                memory.fetch(&copy)?;
+                self.memory_input(&copy, 0..size, open_part(declared, dimensions));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an output whose operand is declared with these dimensions.
+    pub(super) fn output(&mut self, location: &Location, declared: &[u32]) -> RuntimeResult<()> {
+        match location {
+            Location::Omitted => return Err(RuntimeError::bad_data("an output has no place")),
+            Location::Memory {
+                memory,
+                range,
+                dimensions,
+            } => self.memory_output(memory, range.clone(), open_part(declared, dimensions)),
+            Location::Device { memory, dimensions } => self.device_output(memory, dimensions, declared)?,
+        }
+        self.outputs += 1;
+        Ok(())
+    }
+
+    fn device_output(
+        &mut self,
+        memory: &DeviceMemory,
+        dimensions: &[u32],
+        declared: &[u32],
+    ) -> RuntimeResult<()> {
+        match memory.backing() {
+            Backing::Shared(shared) => {
+                self.memory_output(&shared, 0..shared.size(), open_part(declared, dimensions));
+            }
+            Backing::Device { buffer, device } if self.reaches(&device) => {
+                self.add(|request| request.output_buffer(&buffer));
+            }
+            Backing::Device { .. } => {
+                let shape =
+                    [declared, dimensions].map(|dimensions| Shape::new(dimensions).unwrap_or_default());
+                let shape = shape[0].combine(&shape[1]).unwrap_or_default();
+                let size = memory.layouts().byte_size(memory.operand_type(), &shape);
+                let size = size
+                    .filter(|size| *size > 0)
+                    .ok_or_else(|| unknown_size("output"))?;
+                let stage = Memory::new(size as u64)?;
+                self.memory_output(&stage, 0..stage.size(), open_part(declared, dimensions));
+                self.staged.push(Staged {
+                    output: self.outputs,
+                    memory: stage,
+                    to: memory.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies what was computed in place of device memories there, after a success.
+    pub(super) fn store(&self, shapes: &[OutputShape]) -> RuntimeResult<()> {
+        for staged in &self.staged {
+            let dimensions = shapes.get(staged.output);
+            let dimensions = dimensions.map_or(&[][..], |shape| &shape.dimensions);
+            staged.to.store(&staged.memory, dimensions)?;
+        }
+        Ok(())
+    }
+
+    /// Whether something has to be copied after the execution.
+    pub(super) fn is_staged(&self) -> bool {
+        !self.staged.is_empty()
+    }
+
+    fn reaches(&self, device: &RuntimeDevice) -> bool {
+        match self.target {
+            Target::Device(target) => target == device,
+            Target::Cpu => false,
+            Target::Nobody => true,
+        }
+    }
+
+    fn memory_input(&mut self, memory: &Memory, range: Range<u64>, dimensions: &[u32]) {
+        self.add(|request| request.input_with_dimensions(memory, range, dimensions));
+    }
+
+    fn memory_output(&mut self, memory: &Memory, range: Range<u64>, dimensions: &[u32]) {
+        self.add(|request| request.output_with_dimensions(memory, range, dimensions));
+    }
+
+    fn add(&mut self, argument: impl FnOnce(Request) -> Request) {
+        self.request = argument(std::mem::take(&mut self.request));
+    }
+}
+
+/// The dimensions of an argument, which need not be said where the model says the same.
+fn open_part<'d>(declared: &[u32], dimensions: &'d [u32]) -> &'d [u32] {
+    if declared == dimensions { &[] } else { dimensions }
+}
+
+fn unknown_size(direction: &str) -> RuntimeError {
+    RuntimeError::failed(format!(
+        "an {direction} is in the memory of a device that does not execute this, and its size is not known"
+    ))
+}

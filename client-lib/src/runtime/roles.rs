@@ -1,0 +1,162 @@
+//! Making memory for arguments of compilations.
+
+use nnhal::hal::{OperandType, Shape, TypeLayouts};
+use nnhal::validate::Direction;
+
+use super::device_memory::{Backing, Description, allocate as allocate_on};
+use super::step::Prepared;
+use super::{Compilation, DeviceMemory, RuntimeDevice, RuntimeError, RuntimeResult};
+use crate::{Memory, TensorType};
+
+/// An input or output of a compilation that a device memory will be used for.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryRole<'a> {
+    /// The compilation.
+    pub compilation: &'a Compilation,
+    /// Index of the input or output.
+    pub index: usize,
+    /// Which of the two.
+    pub direction: Direction,
+    /// How often it will be used so, above 0 and at most 1.
+    pub frequency: f32,
+}
+
+impl<'a> MemoryRole<'a> {
+    /// The type of the input or output.
+    fn ty(&self) -> RuntimeResult<&'a TensorType> {
+        let types = match self.direction {
+            Direction::Input => self.compilation.inputs(),
+            Direction::Output => self.compilation.outputs(),
+        };
+        types.get(self.index).ok_or_else(|| {
+            RuntimeError::bad_data(format!(
+                "a role is {} {}, the model has {}",
+                self.direction,
+                self.index,
+                types.len()
+            ))
+        })
+    }
+}
+
+/// See [`super::Runtime::allocate`].
+pub(super) fn allocate(roles: &[MemoryRole<'_>], dimensions: &[u32]) -> RuntimeResult<DeviceMemory> {
+    let (ty, shape) = check(roles, dimensions)?;
+    let layouts = roles
+        .first()
+        .map(|role| role.compilation.layouts().clone())
+        .unwrap_or_default();
+    let description = Description {
+        roles: roles
+            .iter()
+            .map(|role| (role.compilation.clone(), role.index, role.direction))
+            .collect(),
+        operand_type: ty,
+        layouts,
+        dimensions: shape,
+    };
+    let refused = match on_device(roles, &description) {
+        Ok(backing) => return Ok(DeviceMemory::new(description, backing)),
+        Err(refused) => refused,
+    };
+    let is_explicit = roles
+        .iter()
+        .any(|role| role.compilation.is_explicit() && !role.compilation.is_on_cpu());
+    let size = byte_size(&description.layouts, ty, &shape);
+    match size {
+        Some(size) if !is_explicit => {
+            let memory = Memory::new(size as u64)?;
+            Ok(DeviceMemory::new(description, Backing::Shared(memory)))
+        }
+        _ => Err(refused),
+    }
+}
+
+fn byte_size(layouts: &TypeLayouts, ty: OperandType, shape: &Shape) -> Option<usize> {
+    layouts.byte_size(ty, shape).filter(|size| *size > 0)
+}
+
+/// Memory of the one device that uses it in every role.
+fn on_device(roles: &[MemoryRole<'_>], description: &Description) -> RuntimeResult<Backing> {
+    let device = the_device(roles)?;
+    let frequencies: Vec<f32> = roles.iter().map(|role| role.frequency).collect();
+    let buffer = allocate_on(&description.roles, &description.dimensions, &frequencies, &device)?;
+    Ok(Backing::Device { buffer, device })
+}
+
+fn the_device(roles: &[MemoryRole<'_>]) -> RuntimeResult<RuntimeDevice> {
+    let mut found: Option<RuntimeDevice> = None;
+    for role in roles {
+        for (step, _) in role.compilation.plan().arguments(role.index, role.direction) {
+            if matches!(step.prepared(), Prepared::Cpu(_)) {
+                return Err(RuntimeError::failed(
+                    "the CPU of this process has no device memory; shared memory serves it",
+                ));
+            }
+            match &found {
+                Some(other) if *other != step.device => {
+                    return Err(RuntimeError::failed(format!(
+                        "the roles are on {} and on {}, and no memory belongs to two devices",
+                        other.name(),
+                        step.device.name()
+                    )));
+                }
+                _ => found = Some(step.device.clone()),
+            }
+        }
+    }
+    found.ok_or_else(|| RuntimeError::failed("no device uses the memory in any role"))
+}
+
+/// The one type, and all that is known of the dimensions.
+fn check(roles: &[MemoryRole<'_>], dimensions: &[u32]) -> RuntimeResult<(OperandType, Shape)> {
+    let Some(first) = roles.first() else {
+        return Err(RuntimeError::bad_data("a device memory needs at least one role"));
+    };
+    let ty = first.ty()?;
+    let mut shape = Shape::new(dimensions).map_err(|error| RuntimeError::bad_data(error.to_string()))?;
+    for (index, role) in roles.iter().enumerate() {
+        let (direction, at) = (role.direction, role.index);
+        let twice = roles[..index].iter().any(|earlier| {
+            earlier.compilation == role.compilation && earlier.index == at && earlier.direction == direction
+        });
+        if twice {
+            return Err(RuntimeError::bad_data(format!(
+                "{direction} {at} is a role twice"
+            )));
+        }
+        if !(role.frequency > 0.0 && role.frequency <= 1.0) {
+            return Err(RuntimeError::bad_data(format!(
+                "{direction} {at} is a role with frequency {}; it must be above 0 and at most 1",
+                role.frequency
+            )));
+        }
+        let other = role.ty()?;
+        let is_same = other.operand_type() == ty.operand_type()
+            && other.scale() == ty.scale()
+            && other.zero_point() == ty.zero_point();
+        if !is_same {
+            return Err(RuntimeError::bad_data(format!(
+                "{direction} {at} is {}, another role is {}, or their quantisation differs",
+                other.operand_type(),
+                ty.operand_type()
+            )));
+        }
+        shape = combined(role, other, &shape)?;
+    }
+    Ok((ty.operand_type(), shape))
+}
+
+fn combined(role: &MemoryRole<'_>, ty: &TensorType, shape: &Shape) -> RuntimeResult<Shape> {
+    let is_scalar = role.compilation.layouts().is_scalar(ty.operand_type());
+    let declared = Shape::new(ty.dimensions()).unwrap_or_default();
+    let combined = declared
+        .combine(shape)
+        .filter(|_| !is_scalar || shape.rank() == 0);
+    combined.ok_or_else(|| {
+        RuntimeError::bad_data(format!(
+            "{} {} has dimensions {declared:?}, which contradict {shape:?}",
+            role.direction, role.index
+        ))
+    })
+}

@@ -1,0 +1,268 @@
+//! One run through the steps of a plan.
+
+use nnhal::hal::{OutputShape, Shape, Timing};
+
+use super::arguments::{Location, Placed};
+use super::execution::Finished;
+use super::request_builder::{RequestBuilder, Target};
+use super::step::{Slot, Step, StepBurst};
+use super::{Compilation, ResultCode, RuntimeError, RuntimeResult};
+use crate::{Completed, ExecuteOptions, Memory};
+
+/// One run through the steps of a plan.
+#[derive(Debug)]
+pub(super) struct Run<'a> {
+    compilation: &'a Compilation,
+    placed: &'a Placed,
+    options: &'a ExecuteOptions,
+    /// Memory of the values between steps.
+    pub(super) temporaries: Option<Memory>,
+    /// Of the whole model's outputs, as far as they were computed.
+    shapes: Vec<Option<OutputShape>>,
+    timing: Option<Timing>,
+    fallback: Option<String>,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(
+        compilation: &'a Compilation,
+        placed: &'a Placed,
+        options: &'a ExecuteOptions,
+    ) -> RuntimeResult<Run<'a>> {
+        let bytes = compilation.plan().temporary_bytes;
+        Ok(Run {
+            compilation,
+            placed,
+            options,
+            temporaries: if bytes > 0 {
+                Some(compilation.take_memory(bytes)?)
+            } else {
+                None
+            },
+            shapes: vec![None; compilation.outputs().len()],
+            timing: None,
+            fallback: None,
+        })
+    }
+
+    /// Runs them all.
+    pub(super) fn steps(&mut self, mut bursts: Option<&mut [StepBurst]>) -> RuntimeResult<Finished> {
+        for (index, step) in self.compilation.plan().steps.iter().enumerate() {
+            let burst = bursts.as_deref_mut().and_then(|bursts| bursts.get_mut(index));
+            let completed = match self.execute(step, Target::Device(&step.device), burst) {
+                Ok(completed) => completed,
+                Err(error) => self
+                    .execute_elsewhere(step, error)
+                    .map_err(|error| self.of_the_whole(step, error))?,
+            };
+            self.keep(step, completed);
+        }
+        Ok(self.finished())
+    }
+
+    /// What the whole reports after its last step.
+    pub(super) fn finished(&mut self) -> Finished {
+        let outputs = self.compilation.outputs().iter().zip(self.shapes.drain(..));
+        let shapes = outputs.map(|(ty, shape)| {
+            shape.unwrap_or_else(|| OutputShape {
+                dimensions: ty.dimensions().to_vec(),
+                is_sufficient: true,
+            })
+        });
+        Finished {
+            output_shapes: shapes.collect(),
+            timing: self.timing.unwrap_or_default(),
+            fallback: self.fallback.take(),
+        }
+    }
+
+    /// Executes one step, and holds the answer to what may be answered.
+    pub(super) fn execute(
+        &self,
+        step: &Step,
+        target: Target<'_>,
+        burst: Option<&mut StepBurst>,
+    ) -> RuntimeResult<Completed> {
+        let target = if step.device.is_cpu() { Target::Cpu } else { target };
+        let builder = self.request(step, target)?;
+        let completed = match target {
+            Target::Cpu if !step.device.is_cpu() => step.execute_on_cpu(&builder.request, self.options)?,
+            _ => step.execute(&builder.request, self.options, burst)?,
+        };
+        let completed = sanitised(step, completed)?;
+        builder.store(&completed.output_shapes)?;
+        Ok(completed)
+    }
+
+    /// Executes a step that its device failed at on the CPU of this process, if that is more than nothing and less than
+    /// the whole.
+    fn execute_elsewhere(&mut self, step: &Step, error: RuntimeError) -> RuntimeResult<Completed> {
+        let is_part = self.compilation.plan().steps.len() > 1;
+        let is_for_recovery = error.is_connection_lost() && self.compilation.policy().attempts > 0;
+        if !is_part || is_for_recovery || step.device.is_cpu() || !self.compilation.may_fall_back(&error) {
+            return Err(error);
+        }
+        let why = format!("a step failed on {}: {error}", step.device.name());
+        let completed = self.execute(step, Target::Cpu, None)?;
+        tracing::warn!(why, "the CPU of this process ran the step");
+        self.fallback.get_or_insert(why);
+        Ok(completed)
+    }
+
+    /// The request of a step with the values in their places.
+    pub(super) fn request<'r>(
+        &'r self,
+        step: &Step,
+        target: Target<'r>,
+    ) -> RuntimeResult<RequestBuilder<'r>> {
+        let mut builder = RequestBuilder::new(target);
+        let operands = &step.model.hal().main;
+        for (slot, &operand) in step.inputs.iter().zip(&operands.input_indexes) {
+            let declared = &operands.operands[operand as usize].dimensions;
+            builder.input(&self.location(*slot)?, declared)?;
+        }
+        for (slot, &operand) in step.outputs.iter().zip(&operands.output_indexes) {
+            let declared = &operands.operands[operand as usize].dimensions;
+            builder.output(&self.location(*slot)?, declared)?;
+        }
+        Ok(builder)
+    }
+
+    /// Where a value is; an output that was computed already has the dimensions that it got.
+    fn location(&self, slot: Slot) -> RuntimeResult<Location> {
+        let nowhere = || RuntimeError::failed("a step of the plan has a value that is nowhere");
+        match slot {
+            Slot::Input(index) => self.placed.inputs.get(index).cloned().ok_or_else(nowhere),
+            Slot::Output(index) => {
+                let mut location = self.placed.outputs.get(index).cloned().ok_or_else(nowhere)?;
+                if let (
+                    Some(Some(shape)),
+                    Location::Memory { dimensions, .. } | Location::Device { dimensions, .. },
+                ) = (self.shapes.get(index), &mut location)
+                {
+                    dimensions.clone_from(&shape.dimensions);
+                }
+                Ok(location)
+            }
+            Slot::Temporary(index) => {
+                let temporary = self.compilation.plan().temporaries.get(index);
+                let (temporary, memory) = temporary.zip(self.temporaries.as_ref()).ok_or_else(nowhere)?;
+                Ok(Location::Memory {
+                    memory: memory.clone(),
+                    range: temporary.range.clone(),
+                    dimensions: Vec::new(),
+                })
+            }
+        }
+    }
+
+    /// Keeps what a step reported for the whole.
+    pub(super) fn keep(&mut self, step: &Step, completed: Completed) {
+        for (slot, shape) in step.outputs.iter().zip(completed.output_shapes) {
+            if let Slot::Output(index) = *slot {
+                self.shapes[index] = Some(shape);
+            }
+        }
+        self.timing = Some(match self.timing {
+            None => completed.timing,
+            Some(earlier) => Timing {
+                time_on_device_us: sum(earlier.time_on_device_us, completed.timing.time_on_device_us),
+                time_in_driver_us: sum(earlier.time_in_driver_us, completed.timing.time_in_driver_us),
+            },
+        });
+    }
+
+    /// The error of a step as the application's: with the shapes of its own outputs.
+    fn of_the_whole(&self, step: &Step, error: RuntimeError) -> RuntimeError {
+        if error.code() != ResultCode::OutputInsufficientSize {
+            return error;
+        }
+        let outputs = self.compilation.outputs().iter().zip(&self.shapes);
+        let mut shapes: Vec<OutputShape> = outputs
+            .map(|(ty, shape)| {
+                shape.clone().unwrap_or_else(|| OutputShape {
+                    dimensions: ty.dimensions().to_vec(),
+                    is_sufficient: true,
+                })
+            })
+            .collect();
+        for (slot, shape) in step.outputs.iter().zip(error.output_shapes()) {
+            match *slot {
+                Slot::Output(index) => shapes[index] = shape.clone(),
+                _ if shape.is_sufficient => {}
+                _ => {
+                    return RuntimeError::failed(format!(
+                        "a step on {} computed a larger value for another step than the model declares",
+                        step.device.name()
+                    ));
+                }
+            }
+        }
+        error.with_shapes(shapes)
+    }
+}
+
+/// `u64::MAX` is no measurement.
+fn sum(one: u64, other: u64) -> u64 {
+    if one == u64::MAX || other == u64::MAX {
+        u64::MAX
+    } else {
+        one.saturating_add(other)
+    }
+}
+
+/// Holds what a driver says of its outputs to the model: one shape each, without a contradiction. An output of which it
+/// need not say anything has the model's dimensions.
+pub(super) fn sanitised(step: &Step, completed: Completed) -> RuntimeResult<Completed> {
+    let main = &step.model.hal().main;
+    let wrong = |what: String| {
+        Err(RuntimeError::failed(format!(
+            "{} answered an execution wrongly: {what}",
+            step.device.name()
+        )))
+    };
+    let declared: Vec<&[u32]> = main
+        .output_indexes
+        .iter()
+        .map(|&index| main.operands[index as usize].dimensions.as_slice())
+        .collect();
+    if completed.output_shapes.is_empty() {
+        let shapes = declared.iter().map(|dimensions| OutputShape {
+            dimensions: dimensions.to_vec(),
+            is_sufficient: true,
+        });
+        return Ok(Completed {
+            output_shapes: shapes.collect(),
+            ..completed
+        });
+    }
+    if completed.output_shapes.len() != declared.len() {
+        return wrong(format!(
+            "{} shapes for {} outputs",
+            completed.output_shapes.len(),
+            declared.len()
+        ));
+    }
+    for (index, (shape, declared)) in completed.output_shapes.iter().zip(declared).enumerate() {
+        let found = Shape::new(&shape.dimensions).ok();
+        let declared = Shape::new(declared).unwrap_or_default();
+        if !found.is_some_and(|found| declared.allows(&found)) {
+            return wrong(format!(
+                "output {index} has dimensions {:?}, the model declares {declared:?}",
+                shape.dimensions
+            ));
+        }
+    }
+    Ok(completed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_steps_add_up_only_if_all_were_measured() {
+        assert_eq!(sum(2, 3), 5);
+        assert_eq!(sum(2, u64::MAX), u64::MAX);
+    }
+}

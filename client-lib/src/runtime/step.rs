@@ -1,0 +1,185 @@
+//! A part of a model that one device runs.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use nnhal::hal::{ExecutionPreference, Extension, Priority};
+use nnhal::time::Deadline;
+
+use super::caching::{self, StepCache};
+use super::cpu::CpuProgram;
+use super::{RuntimeDevice, RuntimeResult};
+use crate::{Burst, BurstOptions, Completed, ExecuteOptions, Model, PrepareOptions, PreparedModel, Request};
+
+/// What a step reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// An input of the whole model.
+    Input(usize),
+    /// An output of the whole model.
+    Output(usize),
+    /// What one step computes for others.
+    Temporary(usize),
+}
+
+/// A part of a model that one device runs.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) device: RuntimeDevice,
+    pub(super) model: Model,
+    /// Indexes in the whole model's main graph.
+    pub(super) operations: Vec<usize>,
+    pub(super) inputs: Vec<Slot>,
+    pub(super) outputs: Vec<Slot>,
+    how: How,
+    prepared: Mutex<Prepared>,
+    /// How often it was prepared.
+    generation: AtomicU64,
+    /// The step on the CPU of this process, made when its device fails.
+    on_cpu: OnceLock<RuntimeResult<Arc<CpuProgram>>>,
+}
+
+/// How a step is prepared.
+#[derive(Clone, Debug)]
+pub(super) struct How {
+    pub(super) preference: ExecutionPreference,
+    pub(super) priority: Priority,
+    pub(super) cache: Option<StepCache>,
+    pub(super) extensions: Arc<[Extension]>,
+}
+
+/// What executes a step.
+#[derive(Clone, Debug)]
+pub(super) enum Prepared {
+    Driver(PreparedModel),
+    Cpu(Arc<CpuProgram>),
+}
+
+/// What a step is, before it is prepared.
+#[derive(Debug)]
+pub(super) struct Outline {
+    pub(super) device: RuntimeDevice,
+    pub(super) model: Model,
+    pub(super) operations: Vec<usize>,
+    pub(super) inputs: Vec<Slot>,
+    pub(super) outputs: Vec<Slot>,
+}
+
+/// A step's burst, which ends with what it executes.
+#[derive(Debug, Default)]
+pub(super) struct StepBurst {
+    open: Option<(u64, Burst)>,
+}
+
+impl Step {
+    /// Prepares the step on its device.
+    pub(super) fn new(outline: Outline, how: How, deadline: Deadline) -> RuntimeResult<Step> {
+        let Outline {
+            device,
+            model,
+            operations,
+            inputs,
+            outputs,
+        } = outline;
+        let prepared = prepare(&device, &model, &how, deadline)
+            .map_err(|error| error.about(&format!("preparing a step on {}", device.name())))?;
+        Ok(Step {
+            device,
+            model,
+            operations,
+            inputs,
+            outputs,
+            how,
+            prepared: Mutex::new(prepared),
+            generation: AtomicU64::new(0),
+            on_cpu: OnceLock::new(),
+        })
+    }
+
+    pub(super) fn prepared(&self) -> Prepared {
+        self.prepared
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Whether what executes it died with its worker.
+    pub(super) fn is_lost(&self) -> bool {
+        match self.prepared() {
+            Prepared::Driver(prepared) => prepared.link().ended_with().is_some(),
+            Prepared::Cpu(_) => false,
+        }
+    }
+
+    /// Prepares it once more, on a device that was opened again.
+    pub(super) fn prepare_again(&self) -> RuntimeResult<()> {
+        let prepared = prepare(&self.device, &self.model, &self.how, Deadline::NONE)?;
+        *self.prepared.lock().unwrap_or_else(PoisonError::into_inner) = prepared;
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Executes a request on the step's device, by burst if there is one.
+    pub(super) fn execute(
+        &self,
+        request: &Request,
+        options: &ExecuteOptions,
+        burst: Option<&mut StepBurst>,
+    ) -> RuntimeResult<Completed> {
+        match (self.prepared(), burst) {
+            (Prepared::Cpu(program), _) => program.execute(request, options),
+            (Prepared::Driver(prepared), None) => Ok(prepared.execute(request, options)?),
+            (Prepared::Driver(prepared), Some(burst)) => {
+                let generation = self.generation.load(Ordering::Acquire);
+                Ok(burst.of(&prepared, generation)?.execute(request, options)?)
+            }
+        }
+    }
+
+    /// The step's burst, if a driver executes it.
+    pub(super) fn burst<'b>(&self, burst: &'b mut StepBurst) -> RuntimeResult<Option<&'b mut Burst>> {
+        match self.prepared() {
+            Prepared::Cpu(_) => Ok(None),
+            Prepared::Driver(prepared) => {
+                let generation = self.generation.load(Ordering::Acquire);
+                burst.of(&prepared, generation).map(Some)
+            }
+        }
+    }
+
+    /// Executes a request on the CPU of this process.
+    pub(super) fn execute_on_cpu(
+        &self,
+        request: &Request,
+        options: &ExecuteOptions,
+    ) -> RuntimeResult<Completed> {
+        let program = self
+            .on_cpu
+            .get_or_init(|| CpuProgram::of_model(&self.model, &self.how.extensions).map(Arc::new));
+        program.clone()?.execute(request, options)
+    }
+}
+
+impl StepBurst {
+    fn of(&mut self, prepared: &PreparedModel, generation: u64) -> RuntimeResult<&mut Burst> {
+        let open = match self.open.take() {
+            Some((of, burst)) if of == generation => (of, burst),
+            _ => (generation, prepared.burst(&BurstOptions::new())?),
+        };
+        Ok(&mut self.open.insert(open).1)
+    }
+}
+
+fn prepare(device: &RuntimeDevice, model: &Model, how: &How, deadline: Deadline) -> RuntimeResult<Prepared> {
+    if device.is_cpu() {
+        let valid = Arc::new(super::cpu::validate(model, &how.extensions)?);
+        let program = CpuProgram::new(model, valid, deadline)?;
+        return Ok(Prepared::Cpu(Arc::new(program)));
+    }
+    let options = PrepareOptions::new()
+        .preference(how.preference)
+        .priority(how.priority)
+        .deadline(deadline);
+    let prepared = caching::prepare(&device.open()?, model, &options, how.cache.as_ref())?;
+    Ok(Prepared::Driver(prepared))
+}

@@ -1,0 +1,130 @@
+//! Where arguments may be, and what is wrong with them.
+
+use nnhal_client::runtime::{CompilationOptions, ResultCode, RunInput, RunOutput};
+use nnhal_client::{Deadline, ExecuteOptions, Memory, ModelBuilder, OperationType, TensorType};
+
+use crate::common::{FAST, bytes, chain, floats, in_turn, on, start, sum};
+
+#[test]
+fn arguments_in_memories_and_in_bytes_mix() {
+    let (_daemon, runtime) = start();
+    let cpu = on(&runtime, &["nnapi-reference"]);
+    for options in [
+        on(&runtime, &[FAST]),
+        cpu,
+        CompilationOptions::new().filter(in_turn(1)),
+    ] {
+        let compilation = runtime.compile(&chain(3, true), &options).unwrap();
+        let memory = Memory::new(64).unwrap();
+        memory.write(16, &[1.0_f32; 4]).unwrap();
+        let (memory, dimensions) = (&memory, &[][..]);
+        let mut first = [0; 16];
+        compilation
+            .execute(
+                &[RunInput::Memory {
+                    memory,
+                    offset: 16,
+                    length: 16,
+                    dimensions,
+                }],
+                &mut [
+                    RunOutput::bytes(&mut first),
+                    RunOutput::Memory {
+                        memory,
+                        offset: 32,
+                        length: 16,
+                        dimensions,
+                    },
+                ],
+                &ExecuteOptions::new(),
+            )
+            .unwrap();
+        assert_eq!(floats(&first), [2.0; 4]);
+        assert_eq!(memory.read::<f32>(32, 4).unwrap(), [1.0 + sum(3); 4]);
+    }
+}
+
+/// Adds 1 to as many floats as there are.
+fn open_model() -> nnhal_client::Model {
+    let mut model = ModelBuilder::new();
+    let none = model.scalar(0_i32);
+    let x = model.input(TensorType::float32(&[0]));
+    let one = model.constant(TensorType::float32(&[1]), &[1.0_f32]);
+    let y = model.output(TensorType::float32(&[0]));
+    model.operation(OperationType::ADD, &[x, one, none], &[y]);
+    model.finish().unwrap()
+}
+
+#[test]
+fn open_dimensions_are_given_with_the_input_and_told_of_the_output() {
+    let (_daemon, runtime) = start();
+    for name in [FAST, "nnapi-reference"] {
+        let compilation = runtime.compile(&open_model(), &on(&runtime, &[name])).unwrap();
+        let mut burst = compilation.burst().unwrap();
+        for (count, room) in [(2_u32, 8), (3, 12), (3, 16)] {
+            let input = bytes(&vec![1.0; count as usize]);
+            let mut output = vec![0; room];
+            let inputs = [RunInput::Bytes {
+                bytes: &input,
+                dimensions: &[count],
+            }];
+            let options = ExecuteOptions::new();
+            let finished = compilation
+                .execute(&inputs, &mut [RunOutput::bytes(&mut output)], &options)
+                .unwrap();
+            assert_eq!(finished.output_shapes[0].dimensions, [count]);
+            assert_eq!(floats(&output)[..count as usize], vec![2.0; count as usize]);
+            let mut again = vec![0; room];
+            let fired = burst
+                .execute(&inputs, &mut [RunOutput::bytes(&mut again)], &options)
+                .unwrap();
+            assert_eq!((fired.output_shapes, again), (finished.output_shapes, output));
+            let mut short = vec![0; 4];
+            for error in [
+                compilation
+                    .execute(&inputs, &mut [RunOutput::bytes(&mut short)], &options)
+                    .unwrap_err(),
+                burst
+                    .execute(&inputs, &mut [RunOutput::bytes(&mut short)], &options)
+                    .unwrap_err(),
+            ] {
+                assert_eq!(error.code(), ResultCode::OutputInsufficientSize);
+                assert_eq!(error.output_shapes()[0].dimensions, [count]);
+                assert!(!error.output_shapes()[0].is_sufficient);
+            }
+        }
+    }
+}
+
+#[test]
+fn counts_ranges_and_deadlines_are_checked_before_anything_runs() {
+    let (_daemon, runtime) = start();
+    let compilation = runtime
+        .compile(&chain(1, false), &CompilationOptions::new())
+        .unwrap();
+    let memory = Memory::new(16).unwrap();
+    let code = |inputs: &[RunInput<'_>], options: &ExecuteOptions| {
+        let mut output = [0; 16];
+        let outputs = &mut [RunOutput::bytes(&mut output)];
+        compilation
+            .execute(inputs, outputs, options)
+            .map_err(|error| error.code())
+    };
+    let options = ExecuteOptions::new();
+    assert_eq!(code(&[], &options), Err(ResultCode::BadData));
+    for (offset, length) in [(0, 0), (8, 16), (u64::MAX, 16)] {
+        let input = RunInput::Memory {
+            memory: &memory,
+            offset,
+            length,
+            dimensions: &[],
+        };
+        assert_eq!(code(&[input], &options), Err(ResultCode::BadData));
+    }
+    assert_eq!(code(&[RunInput::Omitted], &options), Err(ResultCode::OpFailed));
+    let late = options.deadline(Deadline::at(nnhal::time::TimePoint::EPOCH));
+    assert_eq!(
+        code(&[RunInput::bytes(&[0; 16])], &late),
+        Err(ResultCode::MissedDeadlinePersistent)
+    );
+}

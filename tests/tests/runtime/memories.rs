@@ -1,0 +1,154 @@
+//! Device memory: in a device where one serves it, shared otherwise.
+
+use nnhal_client::runtime::{
+    Compilation, CompilationOptions, DeviceMemory, Direction, MemoryRole, ResultCode, RunInput, RunOutput,
+    Runtime, RuntimeResult,
+};
+use nnhal_client::{ExecuteOptions, Memory};
+
+use crate::common::{FAST, REFERENCE, bytes, chain, floats, in_turn, on, start, sum};
+
+fn role(compilation: &Compilation, direction: Direction) -> MemoryRole<'_> {
+    MemoryRole {
+        compilation,
+        index: 0,
+        direction,
+        frequency: 1.0,
+    }
+}
+
+/// Memory for the output of one compilation that the next reads.
+fn between(runtime: &Runtime, one: &Compilation, next: &Compilation) -> RuntimeResult<DeviceMemory> {
+    runtime.allocate(&[role(one, Direction::Output), role(next, Direction::Input)], &[])
+}
+
+fn pass_on(one: &Compilation, next: &Compilation, memory: &DeviceMemory) -> Vec<f32> {
+    let input = bytes(&[1.0; 4]);
+    let (memory, dimensions) = (memory, &[][..]);
+    one.execute(
+        &[RunInput::bytes(&input)],
+        &mut [RunOutput::Device { memory, dimensions }],
+        &ExecuteOptions::new(),
+    )
+    .unwrap();
+    let mut output = [0; 16];
+    next.execute(
+        &[RunInput::Device { memory, dimensions }],
+        &mut [RunOutput::bytes(&mut output)],
+        &ExecuteOptions::new(),
+    )
+    .unwrap();
+    floats(&output)
+}
+
+#[test]
+fn value_passes_between_executions_in_a_device_or_shared() {
+    let (_daemon, runtime) = start();
+    let fast = on(&runtime, &[FAST]);
+    let split = CompilationOptions::new().filter(in_turn(1));
+    let cpu = on(&runtime, &["nnapi-reference"]);
+    let all = CompilationOptions::new();
+    for (one, next, is_in_device) in [
+        (&fast, &fast, true),
+        (&all, &all, true),
+        // The parts at the seam are both on the first device.
+        (&fast, &split, true),
+        (&split, &all, false),
+        (&cpu, &cpu, false),
+    ] {
+        let one = runtime.compile(&chain(2, false), one).unwrap();
+        let next = runtime.compile(&chain(3, false), next).unwrap();
+        let memory = between(&runtime, &one, &next).unwrap();
+        assert_eq!(memory.is_in_device(), is_in_device);
+        assert!(!memory.is_initialised());
+        assert_eq!(pass_on(&one, &next, &memory), [1.0 + sum(2) + sum(3); 4]);
+        assert!(memory.is_initialised());
+        let copy = Memory::new(16).unwrap();
+        memory.copy_to(&copy).unwrap();
+        assert_eq!(copy.read::<f32>(0, 4).unwrap(), [4.0; 4]);
+    }
+}
+
+#[test]
+fn memory_of_two_devices_that_were_named_is_refused() {
+    let (_daemon, runtime) = start();
+    let one = runtime.compile(&chain(2, false), &on(&runtime, &[FAST])).unwrap();
+    let next = runtime
+        .compile(&chain(2, false), &on(&runtime, &[REFERENCE]))
+        .unwrap();
+    let error = between(&runtime, &one, &next).unwrap_err();
+    assert_eq!(error.code(), ResultCode::OpFailed);
+    assert!(
+        error.to_string().contains("no memory belongs to two devices"),
+        "{error}"
+    );
+}
+
+#[test]
+fn memory_without_a_value_or_the_role_is_refused() {
+    let (_daemon, runtime) = start();
+    let compilation = runtime
+        .compile(&chain(2, false), &CompilationOptions::new())
+        .unwrap();
+    let other = runtime
+        .compile(&chain(2, false), &CompilationOptions::new())
+        .unwrap();
+    let memory = runtime
+        .allocate(&[role(&compilation, Direction::Input)], &[])
+        .unwrap();
+    let code = |compilation: &Compilation| {
+        let mut output = [0; 16];
+        compilation
+            .execute(
+                &[RunInput::Device {
+                    memory: &memory,
+                    dimensions: &[],
+                }],
+                &mut [RunOutput::bytes(&mut output)],
+                &ExecuteOptions::new(),
+            )
+            .map_err(|error| error.code())
+    };
+    assert_eq!(code(&compilation), Err(ResultCode::OpFailed));
+    assert_eq!(code(&other), Err(ResultCode::BadData));
+    let source = Memory::new(16).unwrap();
+    memory.copy_from(&source, &[]).unwrap();
+    assert!(code(&compilation).is_ok());
+    let wrong = Memory::new(12).unwrap();
+    assert_eq!(
+        memory.copy_from(&wrong, &[]).unwrap_err().code(),
+        ResultCode::BadData
+    );
+    assert_eq!(code(&compilation), Err(ResultCode::OpFailed));
+}
+
+#[test]
+fn roles_are_checked() {
+    let (_daemon, runtime) = start();
+    let compilation = runtime
+        .compile(&chain(2, false), &CompilationOptions::new())
+        .unwrap();
+    let code = |roles: &[MemoryRole<'_>], dimensions: &[u32]| {
+        runtime
+            .allocate(roles, dimensions)
+            .map_err(|error| error.code())
+            .map(drop)
+    };
+    let input = role(&compilation, Direction::Input);
+    let bad = Err(ResultCode::BadData);
+    assert_eq!(code(&[], &[]), bad);
+    assert_eq!(code(&[input, input], &[]), bad);
+    assert_eq!(
+        code(
+            &[MemoryRole {
+                frequency: 0.0,
+                ..input
+            }],
+            &[]
+        ),
+        bad
+    );
+    assert_eq!(code(&[MemoryRole { index: 1, ..input }], &[]), bad);
+    assert_eq!(code(&[input], &[5]), bad);
+    assert_eq!(code(&[input], &[4]), Ok(()));
+}
