@@ -1,6 +1,6 @@
 //! A device across the process boundary, as the conformance procedures see it.
 
-use nnhal::hal::MeasureTiming;
+use nnhal::hal::{HalVersion, MeasureTiming};
 use nnhal::wire::OperationSupport;
 use nnhal_client::{
     Burst, BurstOptions, Completed, Device, Devices, ExecuteOptions, Memory, Model, PrepareOptions,
@@ -54,6 +54,10 @@ impl Implementation for DeviceUnderTest {
 
     fn forms(&self) -> &[Form] {
         &self.forms
+    }
+
+    fn hal_version(&self) -> HalVersion {
+        self.device.info().hal_version
     }
 
     fn supported_operations(&mut self, model: &ModelWithPools) -> Answer<Vec<OperationSupport>> {

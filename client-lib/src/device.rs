@@ -187,6 +187,19 @@ impl Device {
         model: Option<&Model>,
         options: &PrepareOptions,
     ) -> Result<PreparedModel> {
+        self.start_preparing_from_cache(model, options)?
+            .wait(options.wait_deadline())
+    }
+
+    /// As [`Device::prepare_from_cache`], without waiting for the end.
+    ///
+    /// # Errors
+    /// Those that are found before the work starts, what is wrong with the files among them.
+    pub fn start_preparing_from_cache(
+        &self,
+        model: Option<&Model>,
+        options: &PrepareOptions,
+    ) -> Result<PendingPrepare> {
         if let Some(model) = model {
             self.devices.application().check(model.hal())?;
         }
@@ -199,7 +212,12 @@ impl Device {
         let deadline = options.wait_deadline();
         let call = Call::PrepareModelFromCache(prepare);
         let pending = self.connection.link().launch(call, &fds, None, deadline)?;
-        PendingPrepare::new(pending, &self.connection, model, options.preference).wait(deadline)
+        Ok(PendingPrepare::new(
+            pending,
+            &self.connection,
+            model,
+            options.preference,
+        ))
     }
 
     /// HAL `allocate`: memory of the device for the given inputs and outputs of prepared models. Roles name models by

@@ -10,6 +10,7 @@ use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::{Event, ExecutionResult, Failure};
 
 use crate::connection::{Connection, Link, PendingCall};
+use crate::prepared_model::ArgumentTypes;
 use crate::{Error, ErrorKind, PreparedModel, Result};
 
 /// How to execute.
@@ -225,7 +226,7 @@ fn of_event(link: &Link, event: Event) -> Result<Completed> {
 pub struct PendingPrepare {
     pending: PendingCall,
     connection: Arc<Connection>,
-    types: Option<crate::prepared_model::ArgumentTypes>,
+    types: Option<ArgumentTypes>,
     preference: ExecutionPreference,
 }
 
@@ -239,7 +240,7 @@ impl PendingPrepare {
         PendingPrepare {
             pending,
             connection: Arc::clone(connection),
-            types: model.map(|model| crate::prepared_model::ArgumentTypes::of(model, connection.device())),
+            types: model.map(|model| ArgumentTypes::of(model, connection.device())),
             preference,
         }
     }
@@ -253,18 +254,39 @@ impl PendingPrepare {
         self.prepared(event)
     }
 
+    /// Has `callback` called with the prepared model or the error, on a thread of this library for callbacks, which it
+    /// may hold up and from which it may call this library.
+    ///
+    /// # Errors
+    /// The thread cannot be started; the preparation is given up then.
+    pub fn on_end(self, callback: impl FnOnce(Result<PreparedModel>) + Send + 'static) -> Result<()> {
+        let PendingPrepare {
+            pending,
+            connection,
+            types,
+            preference,
+        } = self;
+        pending.on_end(Box::new(move |event| {
+            callback(event.and_then(|event| prepared(&connection, types, preference, event)));
+        }))
+    }
+
     fn prepared(&mut self, event: Event) -> Result<PreparedModel> {
-        let link = self.connection.link();
-        match event {
-            Event::Prepared(Ok(handle)) => Ok(PreparedModel::new(
-                &self.connection,
-                handle,
-                self.types.take(),
-                self.preference,
-            )),
-            Event::Prepared(Err(failure)) => Err(link.status("PrepareModel", failure, Vec::new())),
-            other => Err(link.misplaced("PrepareModel", &other)),
-        }
+        prepared(&self.connection, self.types.take(), self.preference, event)
+    }
+}
+
+fn prepared(
+    connection: &Arc<Connection>,
+    types: Option<ArgumentTypes>,
+    preference: ExecutionPreference,
+    event: Event,
+) -> Result<PreparedModel> {
+    let link = connection.link();
+    match event {
+        Event::Prepared(Ok(handle)) => Ok(PreparedModel::new(connection, handle, types, preference)),
+        Event::Prepared(Err(failure)) => Err(link.status("PrepareModel", failure, Vec::new())),
+        other => Err(link.misplaced("PrepareModel", &other)),
     }
 }
 

@@ -44,6 +44,7 @@ mod fenced;
 mod memory;
 mod model;
 mod model_builder;
+pub mod older;
 mod prepared_model;
 mod private_directory;
 mod private_driver;
@@ -77,8 +78,8 @@ pub use nnhal::fence::{Fence, FenceSource, FenceState};
 pub use nnhal::fmq::WaitSettings;
 pub use nnhal::hal::{
     BufferDesc, BufferRole, DeviceInfo, DeviceStatus, DeviceType, ErrorStatus, ExecutionPreference,
-    Extension, ExtensionOperandTypeInformation, ExtraParams, OperandType, OperationType, OutputShape,
-    Priority, Timing, TypeLayout, TypeLayouts,
+    Extension, ExtensionOperandTypeInformation, ExtraParams, HalVersion, MeasureTiming, OperandType,
+    OperationType, OutputShape, Priority, Timing, TypeLayout, TypeLayouts,
 };
 pub use nnhal::time::{Clock, Deadline, MonotonicClock};
 pub use nnhal::wire::{ExecutionResult, Failure, OperationSupport};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nnhal::hal::{MeasureTiming, Model, Request};
+use nnhal::hal::{HalVersion, MeasureTiming, Model, Request};
 use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
 
 /// A way to execute.
@@ -55,6 +55,12 @@ pub trait Implementation {
 
     /// The forms of execution it has, at least one.
     fn forms(&self) -> &[Form];
+
+    /// The HAL version whose rules it keeps. One before 1.2 finds no dimensions of outputs, and one before 1.3 has no
+    /// signed bytes.
+    fn hal_version(&self) -> HalVersion {
+        HalVersion::LATEST
+    }
 
     /// HAL `getSupportedOperations`: one answer for each operation of the main graph.
     fn supported_operations(&mut self, model: &ModelWithPools) -> Answer<Vec<OperationSupport>>;

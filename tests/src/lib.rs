@@ -7,6 +7,7 @@
 
 mod daemon;
 mod models;
+pub mod older_device;
 mod process;
 mod raw_client;
 pub mod vts_cases;

@@ -37,6 +37,7 @@ pub struct Control<'a> {
     ticket: &'a Ticket,
     deadline: Deadline,
     loop_timeout: Duration,
+    is_measured: bool,
 }
 
 impl<'a> Control<'a> {
@@ -45,7 +46,13 @@ impl<'a> Control<'a> {
             ticket,
             deadline,
             loop_timeout,
+            is_measured: false,
         }
+    }
+
+    /// The same, for work that is to be measured or not.
+    pub(crate) fn measured(self, is_measured: bool) -> Control<'a> {
+        Control { is_measured, ..self }
     }
 
     /// To be called between operations, at least every few milliseconds where that is possible. Blocks while work of
@@ -67,6 +74,12 @@ impl<'a> Control<'a> {
     #[must_use]
     pub fn deadline(&self) -> Deadline {
         self.deadline
+    }
+
+    /// Whether somebody wants to know how long the work takes, for devices where measuring costs something.
+    #[must_use]
+    pub fn is_measured(&self) -> bool {
+        self.is_measured
     }
 
     /// The longest that any one WHILE may take.

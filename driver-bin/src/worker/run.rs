@@ -192,7 +192,8 @@ impl Context {
     /// Returns the time on the device, if the run is measured.
     fn run_in_slot(&mut self, run: &Run<'_>) -> Result<Option<Duration>, Failure> {
         self.copy_in(run)?;
-        let control = Control::new(&self.ticket, run.limits.deadline, run.limits.loop_timeout);
+        let control = Control::new(&self.ticket, run.limits.deadline, run.limits.loop_timeout)
+            .measured(run.measure_since.is_some());
         // Nobody asks for the time of the others.
         let is_timed = run.measure_since.is_some() || !run.limits.deadline.is_none();
         let started = is_timed.then(Stopwatch::start);
@@ -236,6 +237,11 @@ impl Context {
                     let content = content_of(run, index, &shape)?;
                     self.execution.bind_input(index, content.shape, &content.memory)?;
                 }
+            }
+        }
+        for (index, plan) in run.request.outputs().iter().enumerate() {
+            if let ArgumentPlan::Memory { shape, .. } | ArgumentPlan::Token { shape, .. } = *plan {
+                self.execution.expect_output(index, shape);
             }
         }
         Ok(())
