@@ -4,7 +4,8 @@
 //! if the application wants to save it, else for time. Source: runtime rules of the NDK.
 
 use nnhal::hal::{
-    ExecutionPreference, Model as HalModel, OperandType, Operation, OperationType, PerformanceInfo, Subgraph,
+    ExecutionPreference, HalVersion, Model as HalModel, OperandType, Operation, OperationType,
+    PerformanceInfo, Subgraph,
 };
 use nnhal::validate::ValidModel;
 use nnhal::wire::OperationSupport;
@@ -58,39 +59,79 @@ fn cpu_answers(model: &HalModel) -> DeviceAnswers {
 
 fn driver_answers(model: &Model, valid: &ValidModel, device: &RuntimeDevice) -> DeviceAnswers {
     let operations = &model.hal().main.operations;
-    let version = device.info().hal_version;
-    let answered = if version < valid.version() {
-        Err(format!(
-            "the model needs version {} of the HAL, the device has {version}",
-            valid.version()
-        ))
-    } else {
-        let asked = device.open();
-        asked
-            .and_then(|device| Ok(device.supported_operations(model)?))
-            .map_err(|error| error.to_string())
-    };
-    let answered = match answered {
-        Ok(answered) => answered,
-        // A device that does not answer supports nothing.
-        Err(reason) => return vec![Err(reason); operations.len()],
-    };
-    let answers = answered
-        .into_iter()
-        .zip(operations)
-        .map(|(answer, operation)| match answer {
-            OperationSupport::Unsupported { reason } => Err(reason),
-            OperationSupport::Supported
-                if operation.operation_type.is_control_flow() && has_unknown_size(model.hal(), operation) =>
-            {
-                Err(
-                    "control flow with operands of unknown size runs on the CPU of this process only"
-                        .to_owned(),
-                )
+    let answered = match part_for(model, valid, device.info().hal_version) {
+        Part::All => ask(model, device),
+        Part::Nothing(reasons) => return reasons,
+        Part::Some {
+            part,
+            kept,
+            mut reasons,
+        } => ask(&part, device).map(|answers| {
+            for (index, answer) in kept.into_iter().zip(answers) {
+                reasons[index] = answer;
             }
-            OperationSupport::Supported => Ok(()),
-        });
-    answers.collect()
+            reasons
+        }),
+    };
+    let mut answers = match answered {
+        Ok(answers) => answers,
+        // A device that does not answer supports nothing.
+        Err(error) => return vec![Err(error.to_string()); operations.len()],
+    };
+    for (answer, operation) in answers.iter_mut().zip(operations) {
+        let is_control_flow = operation.operation_type.is_control_flow();
+        if answer.is_ok() && is_control_flow && has_unknown_size(model.hal(), operation) {
+            *answer = Err(
+                "control flow with operands of unknown size runs on the CPU of this process only".to_owned(),
+            );
+        }
+    }
+    answers
+}
+
+fn ask(model: &Model, device: &RuntimeDevice) -> RuntimeResult<DeviceAnswers> {
+    let answers = device.open()?.supported_operations(model)?.into_iter();
+    let answers = answers.map(|answer| match answer {
+        OperationSupport::Supported => Ok(()),
+        OperationSupport::Unsupported { reason } => Err(reason),
+    });
+    Ok(answers.collect())
+}
+
+/// What of a model a device may be asked about.
+enum Part {
+    /// All of it.
+    All,
+    /// None of it, for these reasons.
+    Nothing(DeviceAnswers),
+    /// A part, whose operations are those of the whole with these indexes.
+    Some {
+        part: Model,
+        kept: Vec<usize>,
+        /// For all operations, those of the part too.
+        reasons: DeviceAnswers,
+    },
+}
+
+/// The part of a model that this version of the HAL can express.
+fn part_for(model: &Model, valid: &ValidModel, version: HalVersion) -> Part {
+    if version >= valid.version() {
+        return Part::All;
+    }
+    let reasons = valid.compliant_with(version).operations.into_iter();
+    let reasons = reasons.map(|reason| {
+        let reason = reason.unwrap_or_default();
+        Err(format!("the device is of HAL {version}: {reason}"))
+    });
+    let reasons = reasons.collect();
+    match valid.slice(version) {
+        None => Part::Nothing(reasons),
+        Some(slice) => Part::Some {
+            part: Model::from_hal(slice.model, model.pools().to_vec()),
+            kept: slice.operations,
+            reasons,
+        },
+    }
 }
 
 impl Assignment {
@@ -205,5 +246,76 @@ fn cost(
                 ty => capabilities.lookup(ty),
             })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use nnhal::hal::NoPools;
+
+    use super::*;
+    use crate::{ModelBuilder, TensorType};
+
+    #[test]
+    fn older_device_is_asked_about_what_its_version_can_express() {
+        let ty = || TensorType::float32(&[1, 4]);
+        let mut model = ModelBuilder::new();
+        let none = model.scalar(0_i32);
+        let x = model.input(ty());
+        let (a, b) = (model.temporary(ty()), model.temporary(ty()));
+        let y = model.output(ty());
+        model.operation(OperationType::ADD, &[x, x, none], &[a]);
+        model.operation(OperationType::SIN, &[a], &[b]);
+        model.operation(OperationType::MUL, &[b, x, none], &[y]);
+        let model = model.finish().unwrap();
+        let valid = ValidModel::new(Arc::new(model.hal().clone()), &NoPools, &[]).unwrap();
+        match part_for(&model, &valid, HalVersion::V1_0) {
+            Part::Some { part, kept, reasons } => {
+                assert_eq!(kept, [0, 2]);
+                assert_eq!(part.hal().main.operations.len(), 2);
+                assert!(
+                    reasons[1]
+                        .as_ref()
+                        .unwrap_err()
+                        .contains("the device is of HAL 1.0"),
+                    "{reasons:?}"
+                );
+            }
+            _ => panic!("a part can be expressed"),
+        }
+        assert!(matches!(part_for(&model, &valid, HalVersion::V1_2), Part::All));
+    }
+
+    #[test]
+    fn cost_follows_preference_relaxation_and_the_graphs_of_control_flow() {
+        let device = RuntimeDevice::cpu();
+        let mut then = ModelBuilder::new();
+        let ty = || TensorType::float32(&[1]);
+        let (input, output) = (then.input(ty()), then.output(ty()));
+        then.operation(OperationType::RELU, &[input], &[output]);
+        let mut otherwise = ModelBuilder::new();
+        let (input, between) = (otherwise.input(ty()), otherwise.temporary(ty()));
+        let output = otherwise.output(ty());
+        otherwise.operation(OperationType::RELU, &[input], &[between]);
+        otherwise.operation(OperationType::ABS, &[between], &[output]);
+        let mut model = ModelBuilder::new();
+        let condition = model.input(TensorType::bool8(&[1]));
+        let x = model.input(ty());
+        let (then, otherwise) = (model.graph(then), model.graph(otherwise));
+        let y = model.output(ty());
+        model.operation(OperationType::IF, &[condition, then, otherwise, x], &[y]);
+        let model = model.finish().unwrap();
+        let main = &model.hal().main;
+        let found = cost(
+            &device,
+            model.hal(),
+            main,
+            &main.operations[0],
+            ExecutionPreference::LowPower,
+        );
+        // Its own cost, and the mean of one operation and two.
+        assert_eq!(found, 1.0 + 3.0 / 2.0);
     }
 }

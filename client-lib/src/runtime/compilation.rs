@@ -10,9 +10,10 @@ use super::assignment::Assignment;
 use super::cpu::{self, CpuProgram};
 use super::partition::partition;
 use super::plan::{Plan, Source};
+use super::step::Step;
 use super::{
-    CompilationOptions, Explanation, Partitioning, ResultCode, Runtime, RuntimeDevice, RuntimeError,
-    RuntimeResult,
+    CompilationOptions, DeviceMemory, Explanation, Partitioning, ResultCode, Runtime, RuntimeDevice,
+    RuntimeError, RuntimeResult,
 };
 use crate::{Memory, Model, TensorType};
 
@@ -42,6 +43,18 @@ struct Inner {
     /// The whole model on the CPU of this process, made when a driver fails.
     whole_on_cpu: OnceLock<RuntimeResult<Arc<CpuProgram>>>,
     spare: Mutex<Vec<Memory>>,
+    spare_temporaries: Mutex<Vec<Temporaries>>,
+    /// Held by the one execution that prepares steps again.
+    reviving: Mutex<()>,
+}
+
+/// The values between the steps of one execution.
+#[derive(Debug, Default)]
+pub(super) struct Temporaries {
+    /// Memory for those that several devices use.
+    pub(super) memory: Option<Memory>,
+    /// Those that stay in a device, by their index among all.
+    pub(super) resident: Vec<Option<DeviceMemory>>,
 }
 
 /// What an execution may do when something fails.
@@ -121,7 +134,7 @@ impl Compilation {
         let plan = match Plan::of_parts(&source, &parts) {
             Ok(plan) => plan,
             Err(error) if policy.may_fall_back && !is_reported(&error) => {
-                tracing::warn!(%error, "the whole model runs on the CPU of this process");
+                tracing::info!(%error, "the whole model runs on the CPU of this process");
                 explanation.fallback = Some(error.to_string());
                 Plan::whole(&source, runtime.cpu())?
             }
@@ -139,6 +152,8 @@ impl Compilation {
                 explanation,
                 whole_on_cpu: OnceLock::new(),
                 spare: Mutex::default(),
+                spare_temporaries: Mutex::default(),
+                reviving: Mutex::default(),
             }),
         })
     }
@@ -231,6 +246,65 @@ impl Compilation {
         }
         drop(spare);
         Ok(Memory::new(size)?)
+    }
+
+    /// Prepares again what died with its worker, unless another execution has done so.
+    pub(super) fn revive_steps(&self) -> RuntimeResult<()> {
+        let _reviving = self.inner.reviving.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost = self.inner.plan.steps.iter().filter(|step| step.is_lost());
+        lost.try_for_each(Step::prepare_again)
+    }
+
+    /// Room for the values between steps, from an execution that has ended if there is some.
+    pub(super) fn take_temporaries(&self) -> RuntimeResult<Temporaries> {
+        let plan = &self.inner.plan;
+        if plan.temporaries.is_empty() {
+            return Ok(Temporaries::default());
+        }
+        let kept = {
+            let mut spare = self
+                .inner
+                .spare_temporaries
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            spare.pop()
+        };
+        let is_whole = |kept: &Temporaries| {
+            let homes = plan.temporaries.iter().map(|temporary| temporary.home.is_some());
+            homes
+                .zip(&kept.resident)
+                .all(|(has_home, resident)| match resident {
+                    Some(memory) => !memory.is_lost(),
+                    None => !has_home,
+                })
+        };
+        if let Some(kept) = kept.filter(is_whole) {
+            return Ok(kept);
+        }
+        let resident = (0..plan.temporaries.len()).map(|index| {
+            // A device that has none just now is told of in the execution, if it is gone.
+            let allocated = plan.resident(index, self.layouts());
+            allocated.unwrap_or_else(|error| {
+                tracing::debug!(%error, "a value between steps lies in shared memory");
+                None
+            })
+        });
+        Ok(Temporaries {
+            resident: resident.collect(),
+            memory: Some(Memory::new(plan.temporary_bytes)?),
+        })
+    }
+
+    /// Keeps room between steps that nobody uses any more for another execution.
+    pub(super) fn give_back_temporaries(&self, temporaries: Temporaries) {
+        let mut spare = self
+            .inner
+            .spare_temporaries
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < KEPT_MEMORIES && temporaries.memory.is_some() {
+            spare.push(temporaries);
+        }
     }
 
     /// Keeps memory that nobody uses any more for another execution.

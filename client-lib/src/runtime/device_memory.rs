@@ -204,6 +204,11 @@ impl DeviceMemory {
         store(&self.backing(), memory, dimensions)
     }
 
+    /// Whether the bytes died with a device's worker.
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(&self.state().backing, Backing::Device { buffer, .. } if buffer.is_lost())
+    }
+
     pub(super) fn backing(&self) -> Backing {
         self.state().backing.clone()
     }

@@ -92,10 +92,7 @@ impl Compilation {
             let mut run = Run::new(self, placed, options)?;
             let result = run.steps(bursts.as_deref_mut());
             if is_over(&result) {
-                run.temporaries
-                    .take()
-                    .into_iter()
-                    .for_each(|memory| self.give_back(memory));
+                self.give_back_temporaries(std::mem::take(&mut run.temporaries));
             }
             let error = match result {
                 Err(error) if error.is_connection_lost() && attempts > 0 => error,
@@ -113,9 +110,7 @@ impl Compilation {
 
     /// Prepares again what died with its worker, and gets the memories back.
     fn revive(&self, placed: &Placed) -> RuntimeResult<()> {
-        for step in self.plan().steps.iter().filter(|step| step.is_lost()) {
-            step.prepare_again()?;
-        }
+        self.revive_steps()?;
         for (locations, is_needed) in [(&placed.inputs, true), (&placed.outputs, false)] {
             for location in locations {
                 if let Location::Device { memory, .. } = location {

@@ -52,6 +52,8 @@ pub struct StepExplanation {
     pub bytes_in: usize,
     /// How many bytes it computes for other steps.
     pub bytes_out: usize,
+    /// How many of them stay in the device's own memory.
+    pub bytes_kept: usize,
 }
 
 impl Explanation {
@@ -116,11 +118,13 @@ impl fmt::Display for Explanation {
         for (index, step) in self.steps.iter().enumerate() {
             writeln!(
                 f,
-                "step {index} on {}: operations {}; {} bytes from other steps, {} bytes for them",
+                "step {index} on {}: operations {}; {} bytes from other steps, {} bytes for them, {} of which stay in \
+                 the device",
                 step.device,
                 Ranges(&step.operations),
                 step.bytes_in,
-                step.bytes_out
+                step.bytes_out,
+                step.bytes_kept
             )?;
         }
         Ok(())
@@ -171,6 +175,7 @@ mod tests {
                 operations: vec![0],
                 bytes_in: 0,
                 bytes_out: 4,
+                bytes_kept: 0,
             }],
             fallback: None,
         };

@@ -1,20 +1,28 @@
 //! The steps of a compiled model, and what lies between them.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use nnhal::hal::{CacheToken, ExecutionPreference, Extension, OperandLifeTime, Priority, Shape, TypeLayouts};
+use nnhal::hal::{
+    BufferDesc, BufferRole, CacheToken, ExecutionPreference, Extension, OperandLifeTime, OperandType,
+    Priority, Shape, TypeLayouts,
+};
 use nnhal::time::Deadline;
 use nnhal::validate::Direction;
 
 use super::arguments::Layout;
 use super::caching::StepCache;
+use super::device_memory::{Backing, Description};
 use super::explanation::StepExplanation;
 use super::partition::Part;
 use super::step::{How, Outline, Prepared, Slot, Step};
 use super::step_model::StepModel;
-use super::{RuntimeDevice, RuntimeError, RuntimeResult};
+use super::{DeviceMemory, RuntimeDevice, RuntimeError, RuntimeResult};
 use crate::{Model, PreparedModel};
+
+/// The smallest value between steps that is worth memory of a device's own.
+const MIN_RESIDENT: u64 = 16 * 1024;
 
 /// The steps of a compiled model, in order.
 #[derive(Debug)]
@@ -28,7 +36,12 @@ pub(super) struct Plan {
 /// What one step computes for others.
 #[derive(Clone, Debug)]
 pub(super) struct Temporary {
+    /// Its place in the memory of all temporaries.
     pub(super) range: std::ops::Range<u64>,
+    operand_type: OperandType,
+    shape: Shape,
+    /// The device in which it stays, if nobody else needs it.
+    pub(super) home: Option<RuntimeDevice>,
 }
 
 /// What all steps of a plan are made from.
@@ -90,11 +103,93 @@ impl Plan {
             let how = source.how(&outline.device, &outline.operations);
             Step::new(outline, how, source.deadline)
         });
-        Ok(Plan {
+        let mut plan = Plan {
             steps: steps.collect::<RuntimeResult<_>>()?,
             temporaries: between.temporaries,
             temporary_bytes: between.layout.end,
+        };
+        plan.find_homes(source.layouts);
+        Ok(plan)
+    }
+
+    /// Finds the large temporaries that one device writes and reads alone, and that it has memory of its own for.
+    fn find_homes(&mut self, layouts: &TypeLayouts) {
+        for index in 0..self.temporaries.len() {
+            let Range { start, end } = self.temporaries[index].range;
+            let home = self.the_device(index).filter(|_| end - start >= MIN_RESIDENT);
+            let Some(home) = home else { continue };
+            self.temporaries[index].home = Some(home);
+            if let Err(error) = self.resident(index, layouts) {
+                tracing::debug!(%error, "a value between steps lies in shared memory");
+                self.temporaries[index].home = None;
+            }
+        }
+    }
+
+    /// The driver's device that alone uses a temporary.
+    fn the_device(&self, index: usize) -> Option<RuntimeDevice> {
+        let mut users = self.users(index).map(|(step, ..)| &step.device);
+        let first = users.next()?;
+        (!first.is_cpu() && users.all(|device| device == first)).then(|| first.clone())
+    }
+
+    /// The steps that use a temporary, the argument that it is there, and whether they read it.
+    fn users(&self, index: usize) -> impl Iterator<Item = (&Step, usize, Direction)> {
+        let slot = Slot::Temporary(index);
+        self.steps.iter().flat_map(move |step| {
+            let place = |slots: &[Slot]| slots.iter().position(|known| *known == slot);
+            let input = place(&step.inputs).map(|at| (step, at, Direction::Input));
+            let output = place(&step.outputs).map(|at| (step, at, Direction::Output));
+            input.into_iter().chain(output)
         })
+    }
+
+    /// Memory of a temporary's own device for it, if it stays there.
+    ///
+    /// # Errors
+    /// What the device refuses it with.
+    pub(super) fn resident(
+        &self,
+        index: usize,
+        layouts: &TypeLayouts,
+    ) -> RuntimeResult<Option<DeviceMemory>> {
+        let temporary = &self.temporaries[index];
+        let Some(device) = &temporary.home else {
+            return Ok(None);
+        };
+        let mut prepared = Vec::new();
+        let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+        for (step, at, direction) in self.users(index) {
+            let Prepared::Driver(model) = step.prepared() else {
+                continue;
+            };
+            let role = BufferRole {
+                model_index: prepared.len() as u32,
+                io_index: at as u32,
+                frequency: 1.0,
+            };
+            prepared.push(model);
+            match direction {
+                Direction::Input => inputs.push(role),
+                Direction::Output => outputs.push(role),
+            }
+        }
+        let desc = BufferDesc {
+            dimensions: temporary.shape.dims().to_vec(),
+        };
+        let prepared: Vec<&PreparedModel> = prepared.iter().collect();
+        let buffer = device.open()?.allocate(&desc, &prepared, &inputs, &outputs)?;
+        let description = Description {
+            roles: Vec::new(),
+            operand_type: temporary.operand_type,
+            layouts: layouts.clone(),
+            dimensions: temporary.shape,
+        };
+        let device = device.clone();
+        Ok(Some(DeviceMemory::new(
+            description,
+            Backing::Device { buffer, device },
+        )))
     }
 
     /// The prepared models on a device, with the argument of each, that an input or output of the whole model is.
@@ -146,6 +241,13 @@ impl Plan {
             });
             sizes.sum()
         };
+        let kept = |slots: &[Slot]| -> usize {
+            let is_kept = |slot: &Slot| match slot {
+                Slot::Temporary(index) => self.temporaries[*index].home.is_some(),
+                _ => false,
+            };
+            bytes(&slots.iter().copied().filter(is_kept).collect::<Vec<_>>())
+        };
         let steps = self.steps.iter();
         steps
             .map(|step| StepExplanation {
@@ -153,6 +255,7 @@ impl Plan {
                 operations: step.operations.clone(),
                 bytes_in: bytes(&step.inputs),
                 bytes_out: bytes(&step.outputs),
+                bytes_kept: kept(&step.outputs),
             })
             .collect()
     }
@@ -254,6 +357,9 @@ impl<'a> Between<'a> {
         let index = self.temporaries.len();
         self.temporaries.push(Temporary {
             range: self.layout.add(size as u64),
+            operand_type: described.operand_type,
+            shape,
+            home: None,
         });
         self.indexes[operand as usize] = Some(index);
         Ok(Slot::Temporary(index))

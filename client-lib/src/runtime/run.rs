@@ -3,11 +3,12 @@
 use nnhal::hal::{OutputShape, Shape, Timing};
 
 use super::arguments::{Location, Placed};
+use super::compilation::Temporaries;
 use super::execution::Finished;
 use super::request_builder::{RequestBuilder, Target};
 use super::step::{Slot, Step, StepBurst};
 use super::{Compilation, ResultCode, RuntimeError, RuntimeResult};
-use crate::{Completed, ExecuteOptions, Memory};
+use crate::{Completed, ExecuteOptions};
 
 /// One run through the steps of a plan.
 #[derive(Debug)]
@@ -15,8 +16,8 @@ pub(super) struct Run<'a> {
     compilation: &'a Compilation,
     placed: &'a Placed,
     options: &'a ExecuteOptions,
-    /// Memory of the values between steps.
-    pub(super) temporaries: Option<Memory>,
+    /// The values between steps.
+    pub(super) temporaries: Temporaries,
     /// Of the whole model's outputs, as far as they were computed.
     shapes: Vec<Option<OutputShape>>,
     timing: Option<Timing>,
@@ -29,16 +30,11 @@ impl<'a> Run<'a> {
         placed: &'a Placed,
         options: &'a ExecuteOptions,
     ) -> RuntimeResult<Run<'a>> {
-        let bytes = compilation.plan().temporary_bytes;
         Ok(Run {
             compilation,
             placed,
             options,
-            temporaries: if bytes > 0 {
-                Some(compilation.take_memory(bytes)?)
-            } else {
-                None
-            },
+            temporaries: compilation.take_temporaries()?,
             shapes: vec![None; compilation.outputs().len()],
             timing: None,
             fallback: None,
@@ -145,8 +141,15 @@ impl<'a> Run<'a> {
                 Ok(location)
             }
             Slot::Temporary(index) => {
+                if let Some(Some(memory)) = self.temporaries.resident.get(index) {
+                    return Ok(Location::Device {
+                        memory: memory.clone(),
+                        dimensions: Vec::new(),
+                    });
+                }
                 let temporary = self.compilation.plan().temporaries.get(index);
-                let (temporary, memory) = temporary.zip(self.temporaries.as_ref()).ok_or_else(nowhere)?;
+                let memory = self.temporaries.memory.as_ref();
+                let (temporary, memory) = temporary.zip(memory).ok_or_else(nowhere)?;
                 Ok(Location::Memory {
                     memory: memory.clone(),
                     range: temporary.range.clone(),

@@ -196,3 +196,67 @@ fn two_daemons_in_one_directory_share_a_model() {
     assert_eq!(compilation.explain().steps.len(), 4);
     assert_eq!(run(&compilation).unwrap(), (vec![1.0 + sum(4); 4], None));
 }
+
+/// Three additions of large tensors, the first and the last on one device: the last reads the first's result, which the
+/// other device has nothing to do with.
+fn detour(elements: u32) -> nnhal_client::Model {
+    let ty = || TensorType::float32(&[elements]);
+    let mut model = ModelBuilder::new();
+    let none = model.scalar(0_i32);
+    let x = model.input(ty());
+    let (kept, one, other) = (
+        model.temporary(ty()),
+        model.temporary(ty()),
+        model.temporary(ty()),
+    );
+    let y = model.output(ty());
+    model.operation(OperationType::ADD, &[x, x, none], &[kept]);
+    model.operation(OperationType::MUL, &[x, x, none], &[one]);
+    model.operation(OperationType::ADD, &[one, x, none], &[other]);
+    model.operation(OperationType::SUB, &[kept, other, none], &[y]);
+    model.finish().unwrap()
+}
+
+#[test]
+fn large_value_that_one_device_needs_again_stays_there() {
+    const ELEMENTS: u32 = 8192;
+    let (daemon, runtime) = start();
+    // The reference device multiplies; what it gives goes through the fast device, then back.
+    let filter = Arc::new(
+        |device: &nnhal_client::DeviceInfo, index: usize, _: &nnhal::hal::Operation| {
+            device.name == [REFERENCE, REFERENCE, FAST, REFERENCE][index]
+        },
+    );
+    let options = CompilationOptions::new()
+        .filter(filter)
+        .recovery(nnhal_client::runtime::Recovery::Reopen { attempts: 2 });
+    for (elements, kept) in [(ELEMENTS, 4 * ELEMENTS as usize), (16, 0)] {
+        let compilation = runtime.compile(&detour(elements), &options).unwrap();
+        let explanation = compilation.explain();
+        assert_eq!(explanation.steps.len(), 3, "{explanation}");
+        assert_eq!(explanation.steps[0].bytes_kept, kept, "{explanation}");
+        for round in 1..4 {
+            let input = bytes(&vec![round as f32; elements as usize]);
+            let mut output = vec![0; input.len()];
+            let event = compilation
+                .start(
+                    &[RunInput::bytes(&input)],
+                    &[nnhal_client::runtime::Room::bytes(input.len())],
+                    &ExecuteOptions::new(),
+                )
+                .unwrap();
+            let finished = compilation
+                .execute(
+                    &[RunInput::bytes(&input)],
+                    &mut [RunOutput::bytes(&mut output)],
+                    &ExecuteOptions::new(),
+                )
+                .unwrap();
+            assert_eq!(finished.fallback, None);
+            let expected = (round + round - (round * round + round)) as f32;
+            assert!(floats(&output).iter().all(|value| *value == expected));
+            assert_eq!(event.wait(nnhal_client::Deadline::NONE).unwrap().fallback, None);
+            crate::common::kill_workers(&daemon);
+        }
+    }
+}
