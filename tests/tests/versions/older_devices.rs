@@ -13,7 +13,7 @@ use nnhal_client::{
 use nnhal_tests::older_device::{FIGURES, OF_1_0, OF_1_1, OF_1_2};
 use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon};
 
-const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-older-driver");
+pub(crate) const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-older-driver");
 const NEWEST_EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 
 const ALL: [(&str, HalVersion); 3] = [
@@ -44,7 +44,7 @@ fn add_model(output: &[u32]) -> Model {
 }
 
 /// One operation of each version, one behind the other: RELU, SUB, ABS, ELU.
-fn model_of_all_versions() -> Model {
+pub(crate) fn model_of_all_versions() -> Model {
     let mut model = ModelBuilder::new();
     let tensor = || TensorType::float32(&[4]);
     let x = model.input(tensor());
