@@ -3,6 +3,7 @@
 mod bad_input;
 mod common;
 mod drivers;
+mod explain;
 mod models;
 mod random_models;
 mod run;

@@ -1,12 +1,13 @@
 //! Many executions in a row: each step by a burst of its own.
 
-use nnhal::hal::OutputShape;
-
 use super::execution::{Finished, expect_time};
 use super::run::sanitised;
 use super::step::{Step, StepBurst};
 use super::{Compilation, RunInput, RunOutput, RuntimeError, RuntimeResult};
-use crate::{ExecuteOptions, Input, Output};
+use crate::{Completed, ExecuteOptions, Input, Output};
+
+/// Arguments of which lists are made without allocating.
+const FEW: usize = 8;
 
 /// Executions of one compilation in a row, faster each than on their own. The role of the NDK's
 /// `ANeuralNetworksBurst`. One execution runs at a time.
@@ -51,50 +52,51 @@ impl RunBurst {
             self.compilation.plan().steps.as_slice(),
             self.bursts.as_mut_slice(),
         ) && !step.device.is_cpu()
-            && let Some((given, mut room)) = plain(inputs, outputs)
+            && is_plain(inputs, outputs)
         {
             expect_time(options)?;
-            match execute_plain(step, burst, (&given, &mut room), options) {
+            match execute_plain(step, burst, (inputs, outputs), options) {
                 Err(error) if may_go_on(&self.compilation, &error) => {
                     tracing::debug!(%error, "a burst's execution is done once more the other way");
                 }
-                result => return result.map(|shapes| self.finished(shapes)),
+                result => {
+                    return result.map(|completed| Finished {
+                        output_shapes: completed.output_shapes,
+                        timing: completed.timing,
+                        fallback: None,
+                    });
+                }
             }
         }
         self.compilation
             .execute_by(inputs, outputs, options, Some(&mut self.bursts))
     }
-
-    fn finished(&self, completed: crate::Completed) -> Finished {
-        let outputs = self.compilation.outputs().iter();
-        let output_shapes = if completed.output_shapes.is_empty() {
-            outputs
-                .map(|ty| OutputShape {
-                    dimensions: ty.dimensions().to_vec(),
-                    is_sufficient: true,
-                })
-                .collect()
-        } else {
-            completed.output_shapes
-        };
-        Finished {
-            output_shapes,
-            timing: completed.timing,
-            fallback: None,
-        }
-    }
 }
 
+/// Executes with arguments that are all in this process's own memory.
 fn execute_plain(
     step: &Step,
     burst: &mut StepBurst,
-    (inputs, outputs): (&[Input<'_>], &mut [Output<'_>]),
+    (inputs, outputs): (&[RunInput<'_>], &mut [RunOutput<'_>]),
     options: &ExecuteOptions,
-) -> RuntimeResult<crate::Completed> {
-    let burst = step
-        .burst(burst)?
-        .ok_or_else(|| RuntimeError::failed("the CPU of this process has no bursts"))?;
-    sanitised(step, burst.run(inputs, outputs, options)?)
+) -> RuntimeResult<Completed> {
+    let burst = step.burst(burst)?;
+    let completed = if inputs.len() <= FEW && outputs.len() <= FEW {
+        // No memory is allocated for lists that are short.
+        let (ins, outs) = (inputs.len(), outputs.len());
+        let mut inputs = inputs.iter();
+        let inputs: [Input<'_>; FEW] =
+            std::array::from_fn(|_| inputs.next().map_or(Input::omitted(), plain_input));
+        let mut outputs = outputs.iter_mut();
+        let mut outputs: [Output<'_>; FEW] =
+            std::array::from_fn(|_| outputs.next().map_or_else(no_room, plain_output));
+        burst.run(&inputs[..ins], &mut outputs[..outs], options)?
+    } else {
+        let inputs: Vec<Input<'_>> = inputs.iter().map(plain_input).collect();
+        let mut outputs: Vec<Output<'_>> = outputs.iter_mut().map(plain_output).collect();
+        burst.run(&inputs, &mut outputs, options)?
+    };
+    sanitised(step, completed)
 }
 
 /// Whether there is another way after this error: another device, or the same one opened again.
@@ -103,24 +105,31 @@ fn may_go_on(compilation: &Compilation, error: &RuntimeError) -> bool {
     may_recover || compilation.may_fall_back(error)
 }
 
-/// Arguments that are all in this process's own memory, as a burst takes them.
-fn plain<'a>(
-    inputs: &[RunInput<'a>],
-    outputs: &'a mut [RunOutput<'_>],
-) -> Option<(Vec<Input<'a>>, Vec<Output<'a>>)> {
-    let inputs = inputs.iter().map(|input| match *input {
-        RunInput::Omitted => Some(Input::omitted()),
-        RunInput::Bytes { bytes, dimensions } => Some(Input::from(bytes).with_dimensions(dimensions)),
-        RunInput::Memory { .. } | RunInput::Device { .. } => None,
-    });
-    let inputs = inputs.collect::<Option<Vec<_>>>()?;
-    let outputs = outputs.iter_mut().map(|output| match output {
-        // A burst does not assert dimensions.
-        RunOutput::Bytes {
-            bytes,
-            dimensions: [],
-        } => Some(Output::from(&mut **bytes)),
-        _ => None,
-    });
-    Some((inputs, outputs.collect::<Option<Vec<_>>>()?))
+/// Whether all arguments are in this process's own memory, without dimensions that a burst cannot assert.
+fn is_plain(inputs: &[RunInput<'_>], outputs: &[RunOutput<'_>]) -> bool {
+    let mut outputs = outputs.iter();
+    inputs
+        .iter()
+        .all(|input| matches!(input, RunInput::Omitted | RunInput::Bytes { .. }))
+        && outputs.all(|output| matches!(output, RunOutput::Bytes { dimensions: [], .. }))
+}
+
+/// An input as a burst takes it.
+fn plain_input<'a>(input: &RunInput<'a>) -> Input<'a> {
+    match *input {
+        RunInput::Bytes { bytes, dimensions } => Input::from(bytes).with_dimensions(dimensions),
+        RunInput::Omitted | RunInput::Memory { .. } | RunInput::Device { .. } => Input::omitted(),
+    }
+}
+
+/// An output as a burst takes it.
+fn plain_output<'a>(output: &'a mut RunOutput<'_>) -> Output<'a> {
+    match output {
+        RunOutput::Bytes { bytes, .. } => Output::from(&mut **bytes),
+        RunOutput::Memory { .. } | RunOutput::Device { .. } => no_room(),
+    }
+}
+
+fn no_room<'a>() -> Output<'a> {
+    Output::from(&mut [] as &mut [u8])
 }

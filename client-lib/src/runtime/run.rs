@@ -218,19 +218,12 @@ fn sum(one: u64, other: u64) -> u64 {
 /// need not say anything has the model's dimensions.
 pub(super) fn sanitised(step: &Step, completed: Completed) -> RuntimeResult<Completed> {
     let main = &step.model.hal().main;
-    let wrong = |what: String| {
-        Err(RuntimeError::failed(format!(
-            "{} answered an execution wrongly: {what}",
-            step.device.name()
-        )))
+    let declared = || {
+        let outputs = main.output_indexes.iter();
+        outputs.map(|&index| main.operands[index as usize].dimensions.as_slice())
     };
-    let declared: Vec<&[u32]> = main
-        .output_indexes
-        .iter()
-        .map(|&index| main.operands[index as usize].dimensions.as_slice())
-        .collect();
     if completed.output_shapes.is_empty() {
-        let shapes = declared.iter().map(|dimensions| OutputShape {
+        let shapes = declared().map(|dimensions| OutputShape {
             dimensions: dimensions.to_vec(),
             is_sufficient: true,
         });
@@ -239,14 +232,17 @@ pub(super) fn sanitised(step: &Step, completed: Completed) -> RuntimeResult<Comp
             ..completed
         });
     }
-    if completed.output_shapes.len() != declared.len() {
-        return wrong(format!(
-            "{} shapes for {} outputs",
-            completed.output_shapes.len(),
-            declared.len()
-        ));
+    let wrong = |what: String| {
+        Err(RuntimeError::failed(format!(
+            "{} answered an execution wrongly: {what}",
+            step.device.name()
+        )))
+    };
+    let (shapes, outputs) = (completed.output_shapes.len(), main.output_indexes.len());
+    if shapes != outputs {
+        return wrong(format!("{shapes} shapes for {outputs} outputs"));
     }
-    for (index, (shape, declared)) in completed.output_shapes.iter().zip(declared).enumerate() {
+    for (index, (shape, declared)) in completed.output_shapes.iter().zip(declared()).enumerate() {
         let found = Shape::new(&shape.dimensions).ok();
         let declared = Shape::new(declared).unwrap_or_default();
         if !found.is_some_and(|found| declared.allows(&found)) {

@@ -8,7 +8,7 @@ use nnhal::time::Deadline;
 
 use super::caching::{self, StepCache};
 use super::cpu::CpuProgram;
-use super::{RuntimeDevice, RuntimeResult};
+use super::{RuntimeDevice, RuntimeError, RuntimeResult};
 use crate::{Burst, BurstOptions, Completed, ExecuteOptions, Model, PrepareOptions, PreparedModel, Request};
 
 /// What a step reads or writes.
@@ -126,24 +126,35 @@ impl Step {
         options: &ExecuteOptions,
         burst: Option<&mut StepBurst>,
     ) -> RuntimeResult<Completed> {
-        match (self.prepared(), burst) {
-            (Prepared::Cpu(program), _) => program.execute(request, options),
-            (Prepared::Driver(prepared), None) => Ok(prepared.execute(request, options)?),
-            (Prepared::Driver(prepared), Some(burst)) => {
-                let generation = self.generation.load(Ordering::Acquire);
-                Ok(burst.of(&prepared, generation)?.execute(request, options)?)
-            }
+        if let Some(burst) = burst
+            && !self.device.is_cpu()
+        {
+            return Ok(self.burst(burst)?.execute(request, options)?);
+        }
+        match self.prepared() {
+            Prepared::Cpu(program) => program.execute(request, options),
+            Prepared::Driver(prepared) => Ok(prepared.execute(request, options)?),
         }
     }
 
-    /// The step's burst, if a driver executes it.
-    pub(super) fn burst<'b>(&self, burst: &'b mut StepBurst) -> RuntimeResult<Option<&'b mut Burst>> {
+    /// The burst of a step that a driver executes. Takes no lock while the step is not prepared again.
+    ///
+    /// # Errors
+    /// The step is executed in this process; what making a burst fails with.
+    #[inline]
+    pub(super) fn burst<'b>(&self, burst: &'b mut StepBurst) -> RuntimeResult<&'b mut Burst> {
+        let generation = self.generation.load(Ordering::Acquire);
+        let open = match burst.open.take() {
+            Some(open) if open.0 == generation => open,
+            _ => (generation, self.new_burst()?),
+        };
+        Ok(&mut burst.open.insert(open).1)
+    }
+
+    fn new_burst(&self) -> RuntimeResult<Burst> {
         match self.prepared() {
-            Prepared::Cpu(_) => Ok(None),
-            Prepared::Driver(prepared) => {
-                let generation = self.generation.load(Ordering::Acquire);
-                burst.of(&prepared, generation).map(Some)
-            }
+            Prepared::Driver(prepared) => Ok(prepared.burst(&BurstOptions::new())?),
+            Prepared::Cpu(_) => Err(RuntimeError::failed("the CPU of this process has no bursts")),
         }
     }
 
@@ -157,16 +168,6 @@ impl Step {
             .on_cpu
             .get_or_init(|| CpuProgram::of_model(&self.model, &self.how.extensions).map(Arc::new));
         program.clone()?.execute(request, options)
-    }
-}
-
-impl StepBurst {
-    fn of(&mut self, prepared: &PreparedModel, generation: u64) -> RuntimeResult<&mut Burst> {
-        let open = match self.open.take() {
-            Some((of, burst)) if of == generation => (of, burst),
-            _ => (generation, prepared.burst(&BurstOptions::new())?),
-        };
-        Ok(&mut self.open.insert(open).1)
     }
 }
 

@@ -68,3 +68,64 @@ fn driver_that_is_gone_supports_nothing() {
         ResultCode::DeadObject
     );
 }
+
+#[test]
+fn model_that_a_driver_fails_to_prepare_runs_on_the_cpu() {
+    // Each device takes one prepared model and gets two steps.
+    let settings = nnhal_tests::DaemonOptions::with_settings("[limits]\nobjects = 1\n");
+    let daemon = nnhal_tests::TestDaemon::start(crate::common::EXE, &settings);
+    let runtime = crate::common::runtime(&daemon);
+    let options = CompilationOptions::new().filter(in_turn(1));
+    let compilation = runtime.compile(&chain(4, false), &options).unwrap();
+    let reason = compilation.explain().fallback.clone().unwrap();
+    assert!(reason.contains("preparing a step on nnhal-"), "{reason}");
+    assert_eq!(run(&compilation).unwrap(), (vec![1.0 + sum(4); 4], None));
+
+    for options in [
+        options.clone().partitioning(Partitioning::WithoutFallback),
+        options.devices(&runtime.devices()[..2]),
+    ] {
+        let error = runtime.compile(&chain(4, false), &options).unwrap_err();
+        assert_eq!(error.code(), ResultCode::ResourceExhaustedTransient, "{error}");
+    }
+}
+
+#[test]
+fn loop_that_runs_too_long_is_reported_and_not_repeated() {
+    use nnhal_client::runtime::{RunInput, RunOutput};
+    use nnhal_client::{ExecuteOptions, ModelBuilder, OperationType, TensorType};
+    let (_daemon, runtime) = start();
+    let flag = || TensorType::bool8(&[1]);
+    let graph = |is_condition: bool| {
+        let mut graph = ModelBuilder::new();
+        let input = graph.input(flag());
+        let output = graph.output(flag());
+        // True for ever: input or not input; and the same value on and on.
+        if is_condition {
+            let inverse = graph.temporary(flag());
+            graph.operation(OperationType::LOGICAL_NOT, &[input], &[inverse]);
+            graph.operation(OperationType::LOGICAL_OR, &[input, inverse], &[output]);
+        } else {
+            graph.operation(OperationType::LOGICAL_OR, &[input, input], &[output]);
+        }
+        graph
+    };
+    let mut model = ModelBuilder::new();
+    let (condition, body) = (model.graph(graph(true)), model.graph(graph(false)));
+    let (x, y) = (model.input(flag()), model.output(flag()));
+    model.operation(OperationType::WHILE, &[condition, body, x], &[y]);
+    let model = model.finish().unwrap();
+    let options = CompilationOptions::new().filter(in_turn(1));
+    let compilation = runtime.compile(&model, &options).unwrap();
+    assert_eq!(compilation.devices()[0].name(), FAST);
+    let mut output = [0];
+    let error = compilation
+        .execute(
+            &[RunInput::bytes(&[0])],
+            &mut [RunOutput::bytes(&mut output)],
+            &ExecuteOptions::new().loop_timeout(std::time::Duration::from_millis(5)),
+        )
+        .unwrap_err();
+    assert_eq!(error.code(), ResultCode::MissedDeadlineTransient);
+    assert!(error.to_string().contains("failed on nnhal-cpu"), "{error}");
+}

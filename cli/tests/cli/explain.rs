@@ -1,0 +1,32 @@
+//! `nnhal explain`.
+
+use crate::common::{Surroundings, arguments, digits};
+
+#[test]
+fn every_operation_has_its_device_and_every_device_its_reason() {
+    let here = Surroundings::new();
+    let model = digits("digits_float.tflite");
+    let text = here.run(arguments(&[&"explain", &model])).succeeds().stdout;
+    assert!(text.starts_with("operation 0 CONV_2D on nnhal-cpu\n"), "{text}");
+    assert!(text.contains("nnapi-reference: supported at cost 1"), "{text}");
+    assert!(text.contains("step 0 on nnhal-cpu: operations 0-"), "{text}");
+
+    let named = [
+        &"explain" as &dyn AsRef<std::ffi::OsStr>,
+        &model,
+        &"--device",
+        &"nnapi-reference",
+    ];
+    let text = here.run(arguments(&named)).succeeds().stdout;
+    assert!(text.contains("step 0 on nnapi-reference"), "{text}");
+    let unknown = [
+        &"explain" as &dyn AsRef<std::ffi::OsStr>,
+        &model,
+        &"--device",
+        &"a-b",
+    ];
+    here.run(arguments(&unknown)).fails_saying(&[
+        "there is no device a-b",
+        "nnhal-cpu, nnhal-reference, nnapi-reference",
+    ]);
+}
