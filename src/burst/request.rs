@@ -98,16 +98,15 @@ pub enum RequestPacket<'a> {
 }
 
 fn put_header(buffer: &mut Vec<u8>, kind: u8, layout: u16, header: &RequestHeader) {
+    let is_measured = header.measure == MeasureTiming::Yes;
+    let mut bytes = [0; HEADER_BYTES];
+    bytes[0] = kind;
+    bytes[1] = if is_measured { MEASURE } else { 0 };
+    bytes[2..4].copy_from_slice(&layout.to_le_bytes());
+    bytes[4..8].copy_from_slice(&header.sequence.to_le_bytes());
+    bytes[8..].copy_from_slice(&header.deadline_ns.unwrap_or(0).to_le_bytes());
     buffer.clear();
-    buffer.push(kind);
-    buffer.push(if header.measure == MeasureTiming::Yes {
-        MEASURE
-    } else {
-        0
-    });
-    buffer.extend_from_slice(&layout.to_le_bytes());
-    put_u32(buffer, header.sequence);
-    put_u64(buffer, header.deadline_ns.unwrap_or(0));
+    buffer.extend_from_slice(&bytes);
 }
 
 fn put_arguments(buffer: &mut Vec<u8>, arguments: &[RequestArgument]) {

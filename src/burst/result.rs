@@ -9,6 +9,8 @@ const TIMING: u8 = 1;
 const SHAPES: u8 = 2;
 const DETAIL: u8 = 4;
 
+const HEADER_BYTES: usize = 8;
+
 const SUFFICIENT: u32 = 1;
 const SHAPE_BYTES: usize = 8;
 
@@ -38,10 +40,12 @@ pub struct ResultBody {
 }
 
 fn put_header(buffer: &mut Vec<u8>, sequence: u32, status: ErrorStatus, flags: u8) {
-    buffer.clear();
+    let mut bytes = [0; HEADER_BYTES];
     // The codes of statuses end at 8.
-    buffer.extend_from_slice(&[status.code() as u8, flags, 0, 0]);
-    put_u32(buffer, sequence);
+    bytes[..2].copy_from_slice(&[status.code() as u8, flags]);
+    bytes[4..].copy_from_slice(&sequence.to_le_bytes());
+    buffer.clear();
+    buffer.extend_from_slice(&bytes);
 }
 
 fn put_shapes<'s>(buffer: &mut Vec<u8>, count: usize, shapes: impl Iterator<Item = (&'s [u32], bool)>) {
@@ -191,7 +195,7 @@ fn read_shapes(reader: &mut Reader<'_>, shapes: &mut Vec<OutputShape>) -> Result
 }
 
 /// Bytes of outputs that travel in the single cell of a result without shapes and timing.
-pub const RESULT_INLINE_BYTES: usize = PAYLOAD_BYTES - 8;
+pub const RESULT_INLINE_BYTES: usize = PAYLOAD_BYTES - HEADER_BYTES;
 
 #[cfg(test)]
 mod tests {

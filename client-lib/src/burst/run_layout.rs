@@ -37,7 +37,11 @@ pub(super) fn plan(arguments: &Arguments, memory: MemoryHandle) -> Plan {
     let inline_inputs = inline_size(&input_sizes, FIRE_INLINE_BYTES);
     let inline_outputs = inline_size(&output_sizes, RESULT_INLINE_BYTES);
     let mut request = arguments.request().hal().clone();
-    let mut pools = vec![Pool::Memory(memory)];
+    let mut pools = Vec::with_capacity(3);
+    // The worker makes sure of every pool each time it is fired.
+    if inline_inputs.is_none() || inline_outputs.is_none() {
+        pools.push(Pool::Memory(memory));
+    }
     if let Some(size) = inline_inputs {
         pack(&mut request.inputs, pools.len() as u32);
         // At most a cell's payload.
@@ -156,19 +160,15 @@ mod tests {
     #[test]
     fn small_arguments_travel_in_the_cells() {
         let plan = plan_for(&[input(&[1.0_f32]), input(&[2_u8, 3, 4])], &mut [0.0; 12]);
-        let memory = Pool::Memory(Handle::from_bits(5).into());
-        assert_eq!(
-            plan.pools,
-            [memory, Pool::InlineInputs(7), Pool::InlineOutputs(48)]
-        );
+        assert_eq!(plan.pools, [Pool::InlineInputs(7), Pool::InlineOutputs(48)]);
         let at = |pool_index, offset, length| DataLocation {
             pool_index,
             offset,
             length,
         };
-        assert_eq!(plan.request.inputs[0].location, at(1, 0, 4));
-        assert_eq!(plan.request.inputs[1].location, at(1, 4, 3));
-        assert_eq!(plan.request.outputs[0].location, at(2, 0, 48));
+        assert_eq!(plan.request.inputs[0].location, at(0, 0, 4));
+        assert_eq!(plan.request.inputs[1].location, at(0, 4, 3));
+        assert_eq!(plan.request.outputs[0].location, at(1, 0, 48));
     }
 
     #[test]

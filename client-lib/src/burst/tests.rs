@@ -83,7 +83,7 @@ impl Server {
         self.answer_memory();
         let sequence = match self.receive() {
             (RequestPacket::Register { header, layout: 0 }, body) => {
-                assert_eq!(body.pools[1..], [Pool::InlineInputs(4), Pool::InlineOutputs(4)]);
+                assert_eq!(body.pools[..], [Pool::InlineInputs(4), Pool::InlineOutputs(4)]);
                 header.sequence
             }
             other => panic!("{other:?}"),
