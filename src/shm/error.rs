@@ -6,7 +6,7 @@ use crate::sys::SysError;
 #[derive(Debug, thiserror::Error)]
 pub enum ShmError {
     /// The descriptor is not that of a file.
-    #[error("a memory must be a memfd or a regular file, but the descriptor is {kind}")]
+    #[error("a memory must be a memfd, a regular file or a dma-buf, but the descriptor is {kind}")]
     NotAFile {
         /// What the descriptor is instead.
         kind: &'static str,

@@ -1,11 +1,12 @@
 //! A shared memory in this process's address space.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use memmap2::{MmapOptions, MmapRaw};
 
 use super::memory::check_range;
 use super::{SharedMemory, SharedSlice, ShmError};
+use crate::sys::dma_buf;
 
 /// What a mapping may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,25 @@ pub struct Mapping {
     raw: MmapRaw,
     access: Access,
     immutable: bool,
+    /// To be told of accesses.
+    dma_buf: Option<OwnedFd>,
+}
+
+/// An access to mapped memory, which devices that share it wait for or are waited for, until it is dropped. Of memory
+/// that no device shares it is nothing.
+#[derive(Debug)]
+#[must_use = "the access is over when this is dropped"]
+pub struct OngoingAccess<'a> {
+    dma_buf: Option<(&'a OwnedFd, bool)>,
+}
+
+impl Drop for OngoingAccess<'_> {
+    fn drop(&mut self) {
+        if let Some((fd, writes)) = self.dma_buf {
+            // It was begun by the same call; an exporter that does not let it end has nobody to tell.
+            let _ = dma_buf::end_access(fd, writes);
+        }
+    }
 }
 
 impl Mapping {
@@ -77,10 +97,30 @@ impl Mapping {
             Access::ReadWrite => options.map_raw(memory.as_fd().as_raw_fd()),
         }
         .map_err(failed)?;
+        let dma_buf = memory.is_dma_buf().then(|| memory.as_fd().try_clone_to_owned());
         Ok(Self {
             raw,
             access,
             immutable: memory.is_immutable(),
+            dma_buf: dma_buf.transpose()?,
+        })
+    }
+
+    /// To be called before the bytes are read, and written if `access` says so, and kept as long as that takes: where
+    /// devices share the memory (a dma-buf), what they wrote is then seen here, and what is written here is seen by them
+    /// afterwards. For other memory this costs nothing.
+    ///
+    /// # Errors
+    /// [`ShmError::System`] if the exporter of a dma-buf refuses.
+    #[inline]
+    pub fn begin(&self, access: Access) -> Result<OngoingAccess<'_>, ShmError> {
+        let Some(fd) = &self.dma_buf else {
+            return Ok(OngoingAccess { dma_buf: None });
+        };
+        let writes = access == Access::ReadWrite;
+        dma_buf::begin_access(fd, writes)?;
+        Ok(OngoingAccess {
+            dma_buf: Some((fd, writes)),
         })
     }
 

@@ -9,8 +9,8 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, SealFlag, fcntl};
 use nix::sys::statfs::{FUSE_SUPER_MAGIC, fstatfs};
 
-use super::ShmError;
-use crate::sys::{SysError, memfd};
+use super::{Access, Mapping, ShmError};
+use crate::sys::{SysError, dma_buf, memfd};
 
 /// The name of this library's own memory in `/proc/PID/maps`.
 const NAME: &CStr = c"nnhal";
@@ -25,6 +25,7 @@ pub struct SharedMemory {
     size: u64,
     seals: SealFlag,
     writable: bool,
+    dma_buf: bool,
 }
 
 impl SharedMemory {
@@ -79,12 +80,13 @@ impl SharedMemory {
             size,
             seals,
             writable,
+            dma_buf: false,
         })
     }
 
     /// Takes a descriptor from a peer as memory of `declared_size` bytes.
     ///
-    /// Refused are, by threats T1-T3: anything but a regular file or memfd, files of FUSE file systems, descriptors
+    /// Refused are, by threats T1-T3: anything but a regular file, memfd or dma-buf, files of FUSE file systems, descriptors
     /// not open for reading, sizes of 0 or above `limit`, and files shorter than declared. The descriptor is closed
     /// on refusal.
     ///
@@ -95,7 +97,9 @@ impl SharedMemory {
     pub fn from_fd(fd: OwnedFd, declared_size: u64, limit: u64) -> Result<Self, ShmError> {
         let file = File::from(fd);
         let metadata = file.metadata()?;
-        if !metadata.is_file() {
+        // A dma-buf is no regular file.
+        let dma_buf = !metadata.is_file() && dma_buf::is_dma_buf(&file)?;
+        if !metadata.is_file() && !dma_buf {
             return Err(ShmError::NotAFile {
                 kind: kind_of(&metadata.file_type()),
             });
@@ -120,7 +124,13 @@ impl SharedMemory {
         }
         // The seals are read before the size: once the file cannot shrink, the size read is a lower bound for ever.
         let seals = memfd::seals(&file)?;
-        let actual = file.metadata()?.size();
+        let actual = if dma_buf {
+            // Where the end is: what it says of itself has no size in all kernels.
+            let end = nix::unistd::lseek(&file, 0, nix::unistd::Whence::SeekEnd);
+            u64::try_from(end.map_err(SysError::of("lseek"))?).unwrap_or(0)
+        } else {
+            file.metadata()?.size()
+        };
         if declared_size > actual {
             return Err(ShmError::ShorterThanDeclared {
                 declared: declared_size,
@@ -134,6 +144,7 @@ impl SharedMemory {
             size: declared_size,
             seals,
             writable,
+            dma_buf,
         })
     }
 
@@ -149,7 +160,14 @@ impl SharedMemory {
 
     /// Whether no process can make the file smaller, so that touching its mapping cannot fault.
     pub fn cannot_shrink(&self) -> bool {
-        self.seals.contains(SealFlag::F_SEAL_SHRINK)
+        // The size of a dma-buf is fixed when it is made.
+        self.dma_buf || self.seals.contains(SealFlag::F_SEAL_SHRINK)
+    }
+
+    /// Whether devices share it by way of the kernel. It is mapped and not read as a file, and accesses are told to the
+    /// kernel: see [`super::Mapping::begin`].
+    pub fn is_dma_buf(&self) -> bool {
+        self.dma_buf
     }
 
     /// Whether no process can ever change the bytes again.
@@ -165,6 +183,7 @@ impl SharedMemory {
             size: self.size,
             seals: self.seals,
             writable: self.writable,
+            dma_buf: self.dma_buf,
         })
     }
 
@@ -174,6 +193,11 @@ impl SharedMemory {
     /// [`ShmError::OutOfBounds`] outside the declared size, [`ShmError::Shrunk`] if the file has become shorter.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), ShmError> {
         check_range(offset, out.len() as u64, self.size)?;
+        if self.dma_buf {
+            let mapping = Mapping::new(self, Access::ReadOnly)?;
+            let _access = mapping.begin(Access::ReadOnly)?;
+            return mapping.as_slice().read_at(offset, out);
+        }
         let mut done = 0;
         while done < out.len() {
             let at = offset + done as u64;

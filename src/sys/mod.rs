@@ -7,6 +7,7 @@
 
 pub mod cpu;
 pub mod directory_watch;
+pub mod dma_buf;
 pub mod eventfd;
 pub mod fds;
 pub mod fork;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use nnhal::hal::{ErrorStatus, Priority, Shape};
+use nnhal::shm::Access;
 use nnhal::wire::{BufferHandle, Failure, MemoryHandle, Reply};
 
 use super::buffer::{Buffer, Content};
@@ -72,6 +73,7 @@ fn out_of(buffer: &Buffer, memory: &Memory) -> Result<(), Failure> {
             "the memory to copy to is shared for reading only",
         ));
     }
+    let _access = memory.begin(Access::ReadWrite)?;
     let target = memory.slice()?;
     let mut block = [0; 16 * 1024];
     let size = content.memory.size();
@@ -120,6 +122,7 @@ fn new_content(
             ),
         ));
     }
+    let _access = memory.begin(Access::ReadOnly)?;
     let source = memory.slice()?;
     let memory = device.upload(size, &mut |bytes| {
         source

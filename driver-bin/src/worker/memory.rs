@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::os::fd::OwnedFd;
 
 use nnhal::hal::{ErrorStatus, Model, OperandLifeTime};
-use nnhal::shm::{Access, Mapping, SharedMemory, SharedSlice, ShmError};
+use nnhal::shm::{Access, Mapping, OngoingAccess, SharedMemory, SharedSlice, ShmError};
 use nnhal::wire::{Failure, MemoryDescription, MemoryHandle, Place};
 
 use super::client::no_such;
@@ -94,7 +94,20 @@ impl Memory {
 
     /// The memory, mapped.
     pub(crate) fn slice(&self) -> Result<SharedSlice<'_>, Failure> {
-        let mapping = match self.mapping.get() {
+        self.mapping()?
+            .slice(self.base, self.size)
+            .map_err(|error| mapping_failure(&error, self.size))
+    }
+
+    /// To be called before the memory is read, and written if `access` says so; see [`Mapping::begin`].
+    pub(crate) fn begin(&self, access: Access) -> Result<OngoingAccess<'_>, Failure> {
+        self.mapping()?
+            .begin(access)
+            .map_err(|error| mapping_failure(&error, self.size))
+    }
+
+    fn mapping(&self) -> Result<&Mapping, Failure> {
+        Ok(match self.mapping.get() {
             Some(mapping) => mapping,
             None => {
                 let access = if self.is_writable {
@@ -107,10 +120,7 @@ impl Memory {
                 // If another thread was first, its mapping is as good.
                 self.mapping.get_or_init(|| mapping)
             }
-        };
-        mapping
-            .slice(self.base, self.size)
-            .map_err(|error| mapping_failure(&error, self.size))
+        })
     }
 
     /// The bytes in place, if nobody can ever change them.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nnhal::hal::{ErrorStatus, OutputShape, Shape, Timing, loop_timeout};
-use nnhal::shm::ShmError;
+use nnhal::shm::{Access, ShmError};
 use nnhal::time::{Clock, Deadline, MonotonicClock, Stopwatch, TimePoint};
 use nnhal::validate::{ArgumentPlan, Direction, ValidRequest};
 use nnhal::wire::{ExecutionResult, Failure, Place};
@@ -228,6 +228,7 @@ impl Context {
                         continue;
                     }
                     let memory = memory_of(run, pool)?;
+                    let _access = memory.begin(Access::ReadOnly)?;
                     memory
                         .slice()?
                         .read_at(offset, bytes)
@@ -363,7 +364,9 @@ fn write_output(
     {
         return Ok(());
     }
-    memory_of(run, pool)?
+    let memory = memory_of(run, pool)?;
+    let _access = memory.begin(Access::ReadWrite)?;
+    memory
         .slice()?
         .write_at(offset, bytes)
         .map_err(|error| copy_failure(Direction::Output, index, pool, &error))

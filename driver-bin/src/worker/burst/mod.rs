@@ -157,6 +157,11 @@ fn open_channel(fd: OwnedFd, wait: WaitSettings) -> Result<ChannelEnd, Failure> 
     };
     let limit = ChannelEnd::memory_size(largest).map_err(|error| invalid(&error))?;
     let memory = SharedMemory::from_fd(fd, size, limit).map_err(|error| invalid(&error))?;
+    if memory.is_dma_buf() {
+        return Err(invalid(
+            &"it is a dma-buf; rings are in memory that no device shares",
+        ));
+    }
     ChannelEnd::open(&memory, wait).map_err(|error| invalid(&error))
 }
 
