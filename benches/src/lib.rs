@@ -1,6 +1,7 @@
 //! Measurements of nnhal beside the limits of the hardware and beside other ways to talk to another process.
 //!
 //! - [`bursting_client`]: applications that execute as fast as they can, for what many of them do to each other.
+//! - [`capabilities`]: how fast `nnhal-cpu` is beside `nnhal-reference`, by the models of [`workloads`].
 //! - [`contest`]: what latency measurements share: [`Contestant`]s, which make round trips to another process one after the
 //!   other, measured in interleaved rounds by [`Contest`], which gives a [`Report`].
 //! - [`other_side`]: the other processes. A measuring program starts itself again as one.
@@ -10,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bursting_client;
+pub mod capabilities;
 pub mod conditions;
 pub mod contest;
 mod error;
@@ -20,6 +22,7 @@ pub mod program;
 pub mod report;
 pub mod rows;
 pub mod samples;
+pub mod workloads;
 
 pub use contest::{Contest, Contestant};
 pub use error::Error;

@@ -233,6 +233,10 @@ pub(crate) enum Bench {
     Latency(LatencyArguments),
     /// How long models take, from the call to the answer, with zeros as inputs.
     Compute(ComputeArguments),
+    /// What nnhal-cpu says of itself: execution times relative to nnhal-reference, by the reference workload.
+    ///
+    /// Prints the table that the driver is built with.
+    Capabilities(CapabilitiesArguments),
     /// Is the other process of a measurement.
     #[command(hide = true)]
     OtherSide {
@@ -274,6 +278,16 @@ pub(crate) struct ComputeArguments {
     /// How long a round of calls lasts, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 200)]
     pub(crate) round_ms: u32,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CapabilitiesArguments {
+    /// Interleaved rounds, the fastest of which counts.
+    #[arg(long, value_name = "N", default_value_t = 101, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: u32,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

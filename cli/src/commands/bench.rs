@@ -1,4 +1,4 @@
-//! `nnhal bench`: what this machine takes for a round trip, and for a model.
+//! `nnhal bench`: what this machine takes for a round trip, and for a model, and how the devices compare.
 
 mod compute;
 
@@ -6,9 +6,9 @@ use std::io::Write as _;
 
 use nnhal_bench::conditions::Conditions;
 use nnhal_bench::other_side::{self, Invocation};
-use nnhal_bench::{Contest, rows};
+use nnhal_bench::{Contest, capabilities, rows};
 
-use crate::arguments::{Bench, LatencyArguments};
+use crate::arguments::{Bench, CapabilitiesArguments, LatencyArguments};
 use crate::driver;
 use crate::error::Error;
 use crate::progress;
@@ -21,6 +21,7 @@ pub(crate) fn run(bench: &Bench) -> Result<(), Error> {
     match bench {
         Bench::Latency(arguments) => latency(arguments),
         Bench::Compute(arguments) => compute::run(arguments),
+        Bench::Capabilities(arguments) => measure_capabilities(arguments),
         Bench::OtherSide { role } => Ok(other_side::answer(role, &rows::ROLES)?),
     }
 }
@@ -48,5 +49,16 @@ fn latency(arguments: &LatencyArguments) -> Result<(), Error> {
         return super::print_json(&report);
     }
     write!(std::io::stdout().lock(), "{report}")?;
+    Ok(())
+}
+
+fn measure_capabilities(arguments: &CapabilitiesArguments) -> Result<(), Error> {
+    let bar = progress::bar(capabilities::count()? as u64, "workloads");
+    let table = capabilities::measure(arguments.rounds, || bar.inc(1))?;
+    bar.finish_and_clear();
+    if arguments.json {
+        return super::print_json(&table);
+    }
+    write!(std::io::stdout().lock(), "{table}")?;
     Ok(())
 }
