@@ -1,8 +1,8 @@
 //! Workers give back the memory of executions that nobody has asked for in a while, and go on when somebody does.
 
 use nnhal_client::{
-    Arguments, BurstOptions, Device, Devices, ExecuteOptions, ModelBuilder, OperationType, PrepareOptions,
-    PreparedModel, TensorType,
+    Arguments, BurstOptions, Device, Devices, ExecuteOptions, ExecutionPreference, ModelBuilder,
+    OperationType, PrepareOptions, PreparedModel, TensorType,
 };
 use nnhal_tests::{DaemonOptions, TestDaemon, anonymous_bytes, wait_until};
 
@@ -18,10 +18,24 @@ const SLACK: u64 = HELD / 4;
 
 struct Bench {
     _daemon: TestDaemon,
-    _device: Device,
+    device: Device,
     worker: u32,
     prepared: PreparedModel,
     arguments: Arguments,
+}
+
+/// A model whose executions take [`HELD`] bytes and give three times what goes in.
+fn prepare(device: &Device, preference: ExecutionPreference) -> PreparedModel {
+    let mut model = ModelBuilder::new();
+    let tensor = TensorType::float32(&[ELEMENTS]);
+    let x = model.input(tensor.clone());
+    let no_activation = model.scalar(0_i32);
+    let sum = model.temporary(tensor.clone());
+    let result = model.output(tensor);
+    model.operation(OperationType::ADD, &[x, x, no_activation], &[sum]);
+    model.operation(OperationType::ADD, &[sum, x, no_activation], &[result]);
+    let options = PrepareOptions::new().preference(preference);
+    device.prepare(&model.finish().unwrap(), &options).unwrap()
 }
 
 impl Bench {
@@ -34,23 +48,13 @@ impl Bench {
         let daemon = TestDaemon::start(EXE, &options);
         let devices = Devices::open_in(daemon.runtime_dir()).unwrap();
         let device = devices.device("nnhal-reference").unwrap();
-        let mut model = ModelBuilder::new();
-        let tensor = TensorType::float32(&[ELEMENTS]);
-        let x = model.input(tensor.clone());
-        let no_activation = model.scalar(0_i32);
-        let sum = model.temporary(tensor.clone());
-        let result = model.output(tensor);
-        model.operation(OperationType::ADD, &[x, x, no_activation], &[sum]);
-        model.operation(OperationType::ADD, &[sum, x, no_activation], &[result]);
-        let prepared = device
-            .prepare(&model.finish().unwrap(), &PrepareOptions::new())
-            .unwrap();
+        let prepared = prepare(&device, ExecutionPreference::FastSingleAnswer);
         let mut arguments = prepared.new_arguments().unwrap();
         arguments.write(0, &vec![1.0_f32; ELEMENTS as usize]).unwrap();
         Bench {
             worker: device.worker().pid,
             _daemon: daemon,
-            _device: device,
+            device,
             prepared,
             arguments,
         }
@@ -116,4 +120,49 @@ fn burst_keeps_its_memory_where_none_is_to_be_given_back() {
     let mut other = bench.prepared.burst(&BurstOptions::new()).unwrap();
     other.execute(bench.arguments.request(), &options).unwrap();
     assert!(bench.memory() >= after_the_first + HELD - SLACK);
+}
+
+/// Has a model for sustained speed executed, then again and again one for fast single answers, whose memory is given
+/// back each time while that of the first stays.
+fn expect_memory_to_stay(bench: &Bench, sustain: impl FnOnce(&PreparedModel)) {
+    let before = bench.memory();
+    let sustained = prepare(&bench.device, ExecutionPreference::SustainedSpeed);
+    sustain(&sustained);
+    for _ in 0..2 {
+        wait_until("both executions hold memory", || {
+            let request = bench.arguments.request();
+            bench.prepared.execute(request, &ExecuteOptions::new()).unwrap();
+            bench.memory() >= before + 2 * HELD - SLACK
+        });
+        wait_until("the memory of one is given back", || {
+            bench.memory() <= before + HELD + SLACK
+        });
+        assert!(
+            bench.memory() >= before + HELD - SLACK,
+            "that of the other is kept"
+        );
+    }
+}
+
+#[test]
+fn models_for_sustained_speed_keep_their_memory_through_pauses() {
+    let bench = Bench::new(SOON);
+    let run = |sustained: &PreparedModel| {
+        sustained
+            .execute(bench.arguments.request(), &ExecuteOptions::new())
+            .unwrap();
+    };
+    expect_memory_to_stay(&bench, run);
+}
+
+#[test]
+fn bursts_for_sustained_speed_keep_their_memory_through_pauses() {
+    let bench = Bench::new(SOON);
+    let mut burst = None;
+    expect_memory_to_stay(&bench, |sustained| {
+        let opened = burst.insert(sustained.burst(&BurstOptions::new()).unwrap());
+        opened
+            .execute(bench.arguments.request(), &ExecuteOptions::new())
+            .unwrap();
+    });
 }

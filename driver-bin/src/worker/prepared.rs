@@ -85,12 +85,20 @@ impl Prepared {
         self.lock().push(context);
     }
 
+    /// Whether contexts keep their memory while nothing runs: a stream of executions for sustained speed shall not pay
+    /// for its pauses.
+    pub(crate) fn keeps_memory(&self) -> bool {
+        self.preference == ExecutionPreference::SustainedSpeed
+    }
+
     /// Gives back the scratch memory of contexts that are free.
     pub(crate) fn release_memory(&self) {
         let mut free = self.lock();
-        // One stays, without its memory; the others were made for executions at the same time.
+        // One stays; the others were made for executions at the same time.
         free.truncate(1);
-        free.iter_mut().for_each(Context::release_memory);
+        if !self.keeps_memory() {
+            free.iter_mut().for_each(Context::release_memory);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Context>> {

@@ -93,9 +93,11 @@ impl Server {
         }
     }
 
-    /// Waits for the next packet. A burst that has waited for long gives back the memory of its execution.
+    /// Waits for the next packet. A burst that has waited for long gives back the memory of its execution, unless its
+    /// model is to keep it.
     fn receive(&mut self) -> Result<(), ReceiveError> {
         if self.runner.holds_memory
+            && !self.runner.prepared.keeps_memory()
             && let Some(patience) = self.idle_release.get()
         {
             match self.end.consumer.receive_within(&mut self.packet, patience) {
