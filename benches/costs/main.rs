@@ -8,18 +8,23 @@
 //! - `new_memory_64_kib`, `known_memory_64_kib`: an execution on a memory that the driver has not seen, and on one it knows;
 //! - `burst`: rings, and their thread in the worker;
 //! - `fence`: a fence created, signalled and waited for;
+//! - for each model in a `.tflite` file: preparing it, preparing it and saving the result, preparing it from what was
+//!   saved, and preparing it through a cache directory that has it, which includes naming it by its constants;
 //! - the private memory of supervisor and worker at rest, and the sizes of the binaries beside this one.
 //!
-//! `cargo bench --bench costs -- [--json FILE]`
+//! `cargo bench --bench costs -- [--json FILE] [MODEL.tflite]...`
 #![forbid(unsafe_code)]
 
+mod cached;
+
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use clap::Parser;
 use nnhal_bench::conditions::Conditions;
-use nnhal_bench::program::{self, Options};
+use nnhal_bench::program;
 use nnhal_bench::report::duration;
 use nnhal_bench::samples::median;
 use nnhal_bench::{Error, Result, models};
@@ -37,12 +42,24 @@ const MEMORY_BYTES: u64 = 64 * 1024;
 /// How long the driver has between two connections to start another worker.
 const REST: Duration = Duration::from_millis(100);
 
+/// What to measure beside the costs of a small model.
+#[derive(Clone, Debug, Parser)]
+struct Options {
+    #[command(flatten)]
+    common: program::Options,
+    /// `.tflite` files to prepare, with and without a compilation cache.
+    #[arg(value_name = "MODEL")]
+    models: Vec<PathBuf>,
+}
+
 /// One figure.
 #[derive(Debug, Serialize)]
 struct Cost {
-    name: &'static str,
+    name: String,
     /// The median, in nanoseconds.
     p50_ns: f64,
+    /// The fastest, which other programs disturbed least.
+    min_ns: f64,
     max_ns: f64,
 }
 
@@ -87,6 +104,9 @@ fn measure(options: Options) -> Result<()> {
         Ok(prepared.burst(&BurstOptions::new())?)
     })?);
     costs.push(time("fence", REPEATS, Duration::ZERO, fence)?);
+    for model in &options.models {
+        costs.extend(cached::costs(&device, model)?);
+    }
     let conditions = program::unpinned_conditions(REPEATS, device.name());
     let report = Report {
         conditions,
@@ -94,7 +114,7 @@ fn measure(options: Options) -> Result<()> {
         sizes: sizes(&devices.device(device.name())?),
     };
     print(&report)?;
-    program::write_json(&report, options.json.as_deref())
+    program::write_json(&report, options.common.json.as_deref())
 }
 
 fn prepare(device: &Device) -> Result<PreparedModel> {
@@ -179,10 +199,11 @@ fn time<T>(
     Ok(cost(name, &nanos))
 }
 
-fn cost(name: &'static str, nanos: &[f64]) -> Cost {
+fn cost(name: impl Into<String>, nanos: &[f64]) -> Cost {
     Cost {
-        name,
+        name: name.into(),
         p50_ns: median(nanos),
+        min_ns: nanos.iter().copied().fold(f64::INFINITY, f64::min),
         max_ns: nanos.iter().copied().fold(0.0, f64::max),
     }
 }
@@ -233,9 +254,10 @@ fn print(report: &Report) -> Result<()> {
     )];
     let costs = report.costs.iter().map(|cost| {
         format!(
-            "{:<34} {:>10} p50 {:>10} max",
+            "{:<60} {:>10} p50 {:>10} min {:>10} max",
             cost.name,
             duration(cost.p50_ns),
+            duration(cost.min_ns),
             duration(cost.max_ns)
         )
     });
@@ -244,7 +266,7 @@ fn print(report: &Report) -> Result<()> {
         report
             .sizes
             .iter()
-            .map(|size| format!("{:<34} {:>7} KiB", size.name, size.kib)),
+            .map(|size| format!("{:<60} {:>7} KiB", size.name, size.kib)),
     );
     writeln!(out, "{}", lines.join("\n")).map_err(Error::io("print the table"))
 }

@@ -7,7 +7,8 @@
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
-use std::io;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -22,7 +23,11 @@ use nnhal::hal::{CacheToken, NumberOfCacheFiles};
 use nnhal::wire::codec;
 
 use crate::device::CacheFiles;
-use crate::{Device, Error, ErrorStatus, Memory, Model, PrepareOptions, PreparedModel, Result};
+use crate::memory::DigestKey;
+use crate::{Device, Error, ErrorStatus, Model, PrepareOptions, PreparedModel, Result};
+
+/// The file with the key of a directory.
+const KEY_FILE: &str = "key";
 
 /// What names of entries that are being made begin with.
 const TEMPORARY: &str = ".making-";
@@ -104,7 +109,14 @@ impl CompilationCache {
         if !needed.is_caching_supported() {
             return device.prepare(model, options);
         }
-        let token = token(device, model, options)?;
+        let key = match self.key() {
+            Ok(key) => key,
+            Err(error) => {
+                tracing::info!(%error, "a prepared model is not kept");
+                return device.prepare(model, options);
+            }
+        };
+        let token = token(device, model, options, key)?;
         let name = name_of(&token);
         if let Some(files) = self.find(&name, needed, token) {
             match device.prepare_from_cache(Some(model), &options.clone().cache(Arc::new(files))) {
@@ -149,6 +161,45 @@ impl CompilationCache {
     /// The path by which the directory is reached, whatever its name leads to by now.
     fn path(&self) -> PathBuf {
         path_of(&self.directory)
+    }
+
+    /// What the tokens of this directory are keyed by, for as long as it exists: so that nobody else can make a model that
+    /// would be taken for one of these.
+    fn key(&self) -> io::Result<DigestKey> {
+        if let Some(key) = self.read_key()? {
+            return Ok(key);
+        }
+        let making = Temporary::new(&self.directory)?;
+        let file = making.create(KEY_FILE)?;
+        // The standard library's hashers are keyed by the system's random numbers.
+        let random = RandomState::new();
+        let key: DigestKey = std::array::from_fn(|word| random.hash_one(word));
+        File::from(file).write_all(bytemuck::cast_slice(&key.map(u64::to_le)))?;
+        // The first of several writers wins.
+        match fs::hard_link(making.path.join(KEY_FILE), self.path().join(KEY_FILE)) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        self.read_key()?.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// The key, if there is one. One that is not whole is removed.
+    fn read_key(&self) -> io::Result<Option<DigestKey>> {
+        let file = match open_beneath(&self.directory, KEY_FILE, OFlag::O_RDONLY | OFlag::O_NONBLOCK) {
+            Ok(file) => File::from(file),
+            Err(nix::errno::Errno::ENOENT) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        let mut bytes = Vec::new();
+        let mut key = DigestKey::default();
+        file.take(size_of::<DigestKey>() as u64 + 1)
+            .read_to_end(&mut bytes)?;
+        if bytes.len() != size_of::<DigestKey>() {
+            fs::remove_file(self.path().join(KEY_FILE))?;
+            return Ok(None);
+        }
+        bytemuck::cast_slice_mut(&mut key).copy_from_slice(&bytes);
+        Ok(Some(key.map(u64::from_le)))
     }
 
     fn find(&self, name: &str, needed: NumberOfCacheFiles, token: CacheToken) -> Option<CacheFiles> {
@@ -223,47 +274,60 @@ struct Found {
     bytes: u64,
 }
 
-/// An entry that is being made. Its directory goes with it unless it was published.
-struct Making {
-    parent: Arc<File>,
+/// A directory of what is being made, which goes with it unless it was given another name.
+struct Temporary {
     path: PathBuf,
     /// Locks it.
-    _lock: File,
+    directory: File,
+}
+
+impl Temporary {
+    fn new(parent: &File) -> io::Result<Temporary> {
+        let name = temporary_name();
+        let path = path_of(parent).join(&name);
+        DirBuilder::new().mode(0o700).create(&path)?;
+        let directory = File::from(open_beneath(parent, &name, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?);
+        directory.try_lock().map_err(io::Error::from)?;
+        Ok(Temporary { path, directory })
+    }
+
+    fn create(&self, name: &str) -> io::Result<OwnedFd> {
+        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL;
+        Ok(open_beneath(&self.directory, name, flags)?)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // Nothing is there once it was published.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// An entry that is being made.
+struct Making {
+    parent: Arc<File>,
+    directory: Temporary,
     files: Arc<CacheFiles>,
 }
 
 impl Making {
     fn new(parent: &Arc<File>, needed: NumberOfCacheFiles, token: CacheToken) -> io::Result<Making> {
-        let name = temporary_name();
-        let path = path_of(parent).join(&name);
-        DirBuilder::new().mode(0o700).create(&path)?;
-        let lock = File::from(open_beneath(parent, &name, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?);
-        lock.try_lock().map_err(io::Error::from)?;
+        let directory = Temporary::new(parent)?;
         let create = |kind: char, count: u32| -> io::Result<Vec<OwnedFd>> {
-            let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL;
             (0..count)
-                .map(|index| Ok(open_beneath(&lock, &file_name(kind, index), flags)?))
+                .map(|index| directory.create(&file_name(kind, index)))
                 .collect()
         };
-        let files = create('m', needed.model).and_then(|model| {
-            Ok(CacheFiles {
-                model,
-                data: create('d', needed.data)?,
-                token,
-            })
-        });
-        let files = match files {
-            Ok(files) => Arc::new(files),
-            Err(error) => {
-                let _ = fs::remove_dir_all(&path);
-                return Err(error);
-            }
+        let files = CacheFiles {
+            model: create('m', needed.model)?,
+            data: create('d', needed.data)?,
+            token,
         };
         Ok(Making {
             parent: Arc::clone(parent),
-            path,
-            _lock: lock,
-            files,
+            files: Arc::new(files),
+            directory,
         })
     }
 
@@ -277,17 +341,10 @@ impl Making {
 
     /// Gives the entry its name, unless another process was first.
     fn publish(&self, name: &str) {
-        let published = fs::rename(&self.path, path_of(&self.parent).join(name));
+        let published = fs::rename(&self.directory.path, path_of(&self.parent).join(name));
         if let Err(error) = published {
             tracing::debug!(%error, "the entry is there already");
         }
-    }
-}
-
-impl Drop for Making {
-    fn drop(&mut self) {
-        // Nothing is there once it was published.
-        let _ = fs::remove_dir_all(&self.path);
     }
 }
 
@@ -345,7 +402,7 @@ fn name_of(token: &CacheToken) -> String {
 }
 
 /// Names everything that the prepared model depends on.
-fn token(device: &Device, model: &Model, options: &PrepareOptions) -> Result<CacheToken> {
+fn token(device: &Device, model: &Model, options: &PrepareOptions, key: DigestKey) -> Result<CacheToken> {
     let info = device.info();
     let mut hasher = blake3::Hasher::new();
     // Each part is preceded by its length, so that no two lists of parts are one and the same sequence.
@@ -360,21 +417,7 @@ fn token(device: &Device, model: &Model, options: &PrepareOptions) -> Result<Cac
         .map_err(|error| Error::argument(format!("the model cannot be cached: {error}")))?;
     part(&encoded);
     for memory in model.pools() {
-        part(&digest(memory)?);
-    }
-    Ok(*hasher.finalize().as_bytes())
-}
-
-fn digest(memory: &Memory) -> Result<[u8; 32]> {
-    let mut hasher = blake3::Hasher::new();
-    let mut block = vec![0; 256 * 1024];
-    let mut offset = 0;
-    while offset < memory.size() {
-        let length = (memory.size() - offset).min(block.len() as u64);
-        let part = &mut block[..length as usize];
-        memory.read_at(offset, part)?;
-        hasher.update(part);
-        offset += length;
+        part(bytemuck::cast_slice(&memory.digest(key)?.map(u64::to_le)));
     }
     Ok(*hasher.finalize().as_bytes())
 }

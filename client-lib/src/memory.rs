@@ -4,7 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use nnhal::shm::{Access, Mapping, SharedMemory, SharedSlice, ShmError};
+use highway::{HighwayHash, HighwayHasher, Key};
+use nnhal::shm::{Access, Mapping, OngoingAccess, SharedMemory, SharedSlice, ShmError};
 use nnhal::time::Deadline;
 use nnhal::wire::{Call, MemoryDescription, MemoryHandle, Object, Reply};
 
@@ -17,7 +18,14 @@ mod pool_name {
     pub(super) const ASHMEM: &str = "ashmem";
     /// A part of a file.
     pub(super) const MMAP_FD: &str = "mmap_fd";
+    /// A hardware buffer that consists of bytes.
+    pub(super) const HARDWARE_BUFFER_BLOB: &str = "hardware_buffer_blob";
 }
+
+/// What digests of memories are keyed by.
+pub(crate) type DigestKey = [u64; 4];
+/// A digest of a memory.
+pub(crate) type Digest = [u64; 4];
 
 /// `PROT_READ`.
 const PROT_READ: u32 = 1;
@@ -46,6 +54,8 @@ struct Inner {
     name: &'static str,
     mapping: OnceLock<std::result::Result<Mapping, Arc<ShmError>>>,
     known_to: Mutex<Vec<Registration>>,
+    /// Of bytes that cannot change any more, with the key that it was computed under.
+    digest: OnceLock<(DigestKey, Digest)>,
 }
 
 /// A connection whose worker knows the memory, and under which name.
@@ -87,6 +97,28 @@ impl Memory {
     /// # Errors
     /// Size 0; offset and size exceed 64 bits.
     pub fn from_fd(fd: OwnedFd, offset: u64, size: u64, is_writable: bool) -> Result<Memory> {
+        Memory::of_fd(fd, (offset, size), is_writable, pool_name::MMAP_FD)
+    }
+
+    /// All `size` bytes of a hardware buffer of the format BLOB, by the descriptor of its dma-buf, which may be mapped for
+    /// writing if `is_writable`. The role of the NDK's `ANeuralNetworksMemory_createFromAHardwareBuffer`; buffers of
+    /// other formats have no bytes that a driver could use.
+    ///
+    /// Accesses by this process and by drivers are told to the kernel, so that they and those of the devices that share
+    /// the buffer see each other's bytes.
+    ///
+    /// # Errors
+    /// Size 0.
+    pub fn from_hardware_buffer(fd: OwnedFd, size: u64, is_writable: bool) -> Result<Memory> {
+        Memory::of_fd(fd, (0, size), is_writable, pool_name::HARDWARE_BUFFER_BLOB)
+    }
+
+    fn of_fd(
+        fd: OwnedFd,
+        (offset, size): (u64, u64),
+        is_writable: bool,
+        name: &'static str,
+    ) -> Result<Memory> {
         if size == 0 || offset.checked_add(size).is_none() {
             return Err(Error::argument(format!(
                 "a memory of {size} bytes from offset {offset} of a file; the size must not be 0 and the sum must fit 64 bits"
@@ -97,7 +129,7 @@ impl Memory {
         } else {
             PROT_READ
         };
-        Ok(Memory::with(fd, offset, size, protection, pool_name::MMAP_FD))
+        Ok(Memory::with(fd, offset, size, protection, name))
     }
 
     fn own(memory: SharedMemory, mapping: Option<Mapping>) -> Memory {
@@ -126,6 +158,7 @@ impl Memory {
             name,
             mapping: OnceLock::new(),
             known_to: Mutex::default(),
+            digest: OnceLock::new(),
         };
         Memory {
             inner: Arc::new(inner),
@@ -149,6 +182,7 @@ impl Memory {
     /// # Errors
     /// The range lies outside; the memory cannot be mapped.
     pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        let _access = self.begin(Access::ReadOnly)?;
         self.bytes()?
             .read_at(offset, bytes)
             .map_err(Error::memory("read shared memory"))
@@ -159,6 +193,7 @@ impl Memory {
     /// # Errors
     /// The range lies outside; the memory is read-only or cannot be mapped.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let _access = self.begin(Access::ReadWrite)?;
         self.bytes()?
             .write_at(offset, bytes)
             .map_err(Error::memory("write shared memory"))
@@ -192,6 +227,7 @@ impl Memory {
     /// # Errors
     /// The memory is read-only or cannot be mapped.
     pub fn clear(&self) -> Result<()> {
+        let _access = self.begin(Access::ReadWrite)?;
         self.bytes()?
             .clear()
             .map_err(Error::memory("clear shared memory"))
@@ -225,16 +261,58 @@ impl Memory {
     /// The memory's bytes, mapped with the first access.
     pub(crate) fn bytes(&self) -> Result<SharedSlice<'_>> {
         let inner = &self.inner;
+        self.mapping()?
+            .slice(inner.offset, inner.size)
+            .map_err(Error::memory("access shared memory"))
+    }
+
+    /// Begins an access to memory that devices may share.
+    fn begin(&self, access: Access) -> Result<OngoingAccess<'_>> {
+        self.mapping()?
+            .begin(access)
+            .map_err(Error::memory("access shared memory"))
+    }
+
+    fn mapping(&self) -> Result<&Mapping> {
+        let inner = &self.inner;
         let mapping = inner.mapping.get_or_init(|| inner.map().map_err(Arc::new));
-        let mapping = mapping.as_ref().map_err(|error| {
+        mapping.as_ref().map_err(|error| {
             Error::from(crate::ErrorKind::Memory {
                 action: "map shared memory",
                 source: Arc::clone(error),
             })
-        })?;
-        mapping
-            .slice(inner.offset, inner.size)
-            .map_err(Error::memory("access shared memory"))
+        })
+    }
+
+    /// The HighwayHash of the bytes under a key: of bytes that nobody chose knowing the key, no two have the same. Of
+    /// sealed memory it is computed in place, and once for the first key.
+    ///
+    /// # Errors
+    /// As [`Memory::read_at`].
+    pub(crate) fn digest(&self, key: DigestKey) -> Result<Digest> {
+        if let Some((_, digest)) = self.inner.digest.get().filter(|known| known.0 == key) {
+            return Ok(*digest);
+        }
+        let mut hasher = HighwayHasher::new(Key(key));
+        let (start, size) = (self.inner.offset as usize, self.inner.size as usize);
+        let sealed = self.mapping()?.as_bytes();
+        let sealed = sealed.and_then(|bytes| bytes.get(start..start.checked_add(size)?));
+        if let Some(bytes) = sealed {
+            let digest = hasher.hash256(bytes);
+            // If another key was first, this one's digest is computed anew each time.
+            let _ = self.inner.digest.set((key, digest));
+            return Ok(digest);
+        }
+        let mut block = vec![0; 256 * 1024];
+        let mut offset = 0;
+        while offset < self.size() {
+            let length = (self.size() - offset).min(block.len() as u64);
+            let part = &mut block[..length as usize];
+            self.read_at(offset, part)?;
+            hasher.append(part);
+            offset += length;
+        }
+        Ok(hasher.finalize256())
     }
 
     /// The name under which the connection's worker knows the memory; it is told if it does not.
@@ -338,6 +416,23 @@ mod tests {
         assert!(memory.write(97, &[0_i32]).is_err());
         assert!(memory.read::<i32>(0, usize::MAX).is_err());
         assert!(memory.read::<i32>(0, 26).is_err());
+    }
+
+    #[test]
+    fn digests_are_of_the_bytes_that_are_there() {
+        const KEY: DigestKey = [1, 2, 3, 4];
+        let digest = |memory: &Memory| memory.digest(KEY).unwrap();
+        let sealed = Memory::sealed(&[b"abc"]).unwrap();
+        let open = Memory::new(3).unwrap();
+        open.write_at(0, b"abc").unwrap();
+        assert_eq!(digest(&sealed), digest(&open));
+        assert_eq!(digest(&sealed), digest(&sealed));
+        assert_ne!(sealed.digest([1, 2, 3, 5]).unwrap(), digest(&sealed));
+        open.write_at(0, b"abd").unwrap();
+        assert_ne!(digest(&sealed), digest(&open));
+        let fd = sealed.inner.fd.try_clone().unwrap();
+        let part = Memory::from_fd(fd, 1, 2, false).unwrap();
+        assert_eq!(digest(&part), digest(&Memory::sealed(&[b"bc"]).unwrap()));
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Memory for tensors: aligned for every element type and for vector instructions, grown but never shrunk, and
 //! refused instead of aborted when there is not enough.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 /// Alignment of every buffer, in bytes: a cache line, and the widest vector register.
 pub const ALIGNMENT: usize = 64;
 
@@ -41,14 +44,20 @@ impl AlignedBuffer {
         Ok(buffer)
     }
 
+    /// Makes room for `length` bytes at once, for a buffer that grows to them step by step.
+    pub fn reserve(&mut self, length: usize) -> Result<(), OutOfMemory> {
+        let lines = length.div_ceil(ALIGNMENT);
+        self.lines
+            .try_reserve_exact(lines.saturating_sub(self.lines.len()))
+            .map_err(|_| OutOfMemory { bytes: length })
+    }
+
     /// Sets the length. New bytes are zero when the buffer grows beyond what it ever held; others keep old values.
     /// Allocates only beyond [`AlignedBuffer::capacity`].
     pub fn resize(&mut self, length: usize) -> Result<(), OutOfMemory> {
         let lines = length.div_ceil(ALIGNMENT);
         if lines > self.lines.len() {
-            self.lines
-                .try_reserve_exact(lines - self.lines.len())
-                .map_err(|_| OutOfMemory { bytes: length })?;
+            self.reserve(length)?;
             self.lines.resize(lines, Line([0; ALIGNMENT]));
         }
         self.length = length;
@@ -78,6 +87,65 @@ impl std::fmt::Debug for AlignedBuffer {
         f.debug_struct("AlignedBuffer")
             .field("length", &self.length)
             .finish_non_exhaustive()
+    }
+}
+
+/// A part of an aligned buffer that is shared and that nobody changes any more. It begins at a multiple of
+/// [`ALIGNMENT`].
+#[derive(Clone, Debug, Default)]
+pub struct AlignedSlice {
+    buffer: Arc<AlignedBuffer>,
+    start: usize,
+    length: usize,
+}
+
+impl AlignedSlice {
+    /// The bytes `range` of a buffer; `None` if they are not all there, or do not begin at a multiple of
+    /// [`ALIGNMENT`].
+    #[must_use]
+    pub fn new(buffer: Arc<AlignedBuffer>, range: Range<usize>) -> Option<AlignedSlice> {
+        let length = buffer.bytes().get(range.clone())?.len();
+        range.start.is_multiple_of(ALIGNMENT).then_some(AlignedSlice {
+            buffer,
+            start: range.start,
+            length,
+        })
+    }
+
+    /// The first `length` bytes, and what follows from the next multiple of [`ALIGNMENT`] on; `None` if there are not
+    /// so many.
+    #[must_use]
+    pub fn split(self, length: usize) -> Option<(AlignedSlice, AlignedSlice)> {
+        if length > self.length {
+            return None;
+        }
+        let rest = length.next_multiple_of(ALIGNMENT).min(self.length);
+        let after = AlignedSlice {
+            buffer: Arc::clone(&self.buffer),
+            start: (self.start + rest).next_multiple_of(ALIGNMENT),
+            length: self.length - rest,
+        };
+        Some((AlignedSlice { length, ..self }, after))
+    }
+
+    /// The contents.
+    #[must_use]
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.buffer
+            .bytes()
+            .get(self.start..self.start + self.length)
+            .unwrap_or_default()
+    }
+}
+
+impl From<AlignedBuffer> for AlignedSlice {
+    fn from(buffer: AlignedBuffer) -> AlignedSlice {
+        AlignedSlice {
+            start: 0,
+            length: buffer.bytes().len(),
+            buffer: Arc::new(buffer),
+        }
     }
 }
 
@@ -125,7 +193,25 @@ impl Scratch {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALIGNMENT, AlignedBuffer, Scratch};
+    use std::sync::Arc;
+
+    use super::{ALIGNMENT, AlignedBuffer, AlignedSlice, Scratch};
+
+    #[test]
+    fn slices_begin_on_lines_and_end_with_their_buffer() {
+        let bytes: Vec<u8> = (0..200).collect();
+        let buffer = Arc::new(AlignedBuffer::copy_of(&bytes).unwrap());
+        let slice = |range| AlignedSlice::new(Arc::clone(&buffer), range);
+        assert!(slice(1..2).is_none() && slice(64..201).is_none());
+        assert_eq!(slice(200..200).map(|empty| empty.bytes().len()), None);
+        let (first, rest) = slice(64..200).unwrap().split(3).unwrap();
+        assert_eq!(first.bytes(), [64, 65, 66]);
+        assert_eq!(rest.bytes(), &bytes[128..]);
+        let (all, none) = rest.clone().split(72).unwrap();
+        assert_eq!((all.bytes(), none.bytes().len()), (&bytes[128..], 0));
+        assert!(rest.split(73).is_none());
+        assert!(none.split(0).is_some());
+    }
 
     #[test]
     fn buffers_are_aligned_and_keep_their_capacity() {

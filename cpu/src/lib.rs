@@ -11,8 +11,8 @@ mod fast;
 pub mod kernel;
 pub mod kernels;
 
-pub use buffer::{AlignedBuffer, OutOfMemory};
+pub use buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
 pub use executor::{
-    Execution, ExecutionError, Interrupt, Interrupted, KernelSet, NeverInterrupted, Program, ProgramError,
-    RunOptions,
+    CompiledProgram, Execution, ExecutionError, Interrupt, Interrupted, KernelSet, NeverInterrupted, Program,
+    ProgramError, RunOptions, compiled_form,
 };

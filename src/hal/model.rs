@@ -76,8 +76,19 @@ impl std::fmt::Display for SubgraphIndex {
 /// The bytes of a model's pools, in the order of [`Model::pools`]. Implementations give bytes that nobody can change
 /// any more: sealed memory, or a private copy.
 pub trait ConstantPools {
-    /// The bytes of the pool with this index; `None` beyond the list.
+    /// The bytes of the pool with this index; `None` beyond the list, or if not all of them are there.
     fn bytes(&self, pool: usize) -> Option<&[u8]>;
+
+    /// How many bytes the pool has, those that are not there included; `None` beyond the list.
+    fn size(&self, pool: usize) -> Option<u64> {
+        self.bytes(pool).map(|bytes| bytes.len() as u64)
+    }
+
+    /// Some of the pool's bytes; `None` beyond its end, or if they are not there: a model that is restored from a
+    /// compilation cache lacks the constants that its compiled form replaces.
+    fn range(&self, pool: usize, offset: usize, length: usize) -> Option<&[u8]> {
+        self.bytes(pool)?.get(offset..offset.checked_add(length)?)
+    }
 }
 
 impl<T: AsRef<[u8]>> ConstantPools for [T] {
@@ -103,7 +114,8 @@ impl ConstantPools for NoPools {
 }
 
 impl Model {
-    /// The bytes of a constant operand; `None` for any other operand, or if its location lies outside.
+    /// The bytes of a constant operand; `None` for any other operand, if its location lies outside, or if `pools` lacks
+    /// them.
     #[must_use]
     pub fn constant_bytes<'a>(&'a self, operand: &Operand, pools: &'a dyn ConstantPools) -> Option<&'a [u8]> {
         let DataLocation {
@@ -111,11 +123,11 @@ impl Model {
             offset,
             length,
         } = operand.location;
-        let store = match operand.lifetime {
-            OperandLifeTime::ConstantCopy => &self.operand_values,
-            OperandLifeTime::ConstantReference => pools.bytes(pool_index as usize)?,
-            _ => return None,
-        };
-        store.get(offset as usize..(offset as usize).checked_add(length as usize)?)
+        let (offset, length) = (offset as usize, length as usize);
+        match operand.lifetime {
+            OperandLifeTime::ConstantCopy => self.operand_values.get(offset..offset.checked_add(length)?),
+            OperandLifeTime::ConstantReference => pools.range(pool_index as usize, offset, length),
+            _ => None,
+        }
     }
 }

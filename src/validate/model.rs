@@ -193,7 +193,7 @@ fn check_counts(model: &Model) -> Result<(), ModelError> {
 /// Constants together must not be many times what the model stores for them.
 fn check_constant_bytes(context: &ModelContext<'_>) -> Result<(), ModelError> {
     let model = context.model;
-    let pool_bytes = |index: usize| context.pools.bytes(index).map_or(0, |bytes| bytes.len() as u64);
+    let pool_bytes = |index: usize| context.pools.size(index).unwrap_or(0);
     let stored = model.operand_values.len() as u64 + (0..model.pools.len()).map(pool_bytes).sum::<u64>();
     let named = model
         .subgraphs()

@@ -214,7 +214,7 @@ fn check_location(context: &ModelContext<'_>, operand: &Operand) -> Result<(), S
                 context.model.pools.get(pool).ok_or_else(|| {
                     format!("is in pool {pool}, the model has {}", context.model.pools.len())
                 })?;
-            let there = context.pools.bytes(pool).map_or(0, |bytes| bytes.len() as u64);
+            let there = context.pools.size(pool).unwrap_or(0);
             check_range(location, declared.size.min(there), "its pool")?;
             check_length(context, operand)
         }

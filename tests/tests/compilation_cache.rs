@@ -46,7 +46,9 @@ impl Bench {
 
     fn entries(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.path()).unwrap();
-        entries.map(|entry| entry.unwrap().path()).collect()
+        let paths = entries.map(|entry| entry.unwrap().path());
+        // Beside the entries there is the file with the key.
+        paths.filter(|path| path.is_dir()).collect()
     }
 }
 
@@ -226,9 +228,33 @@ fn directories_that_others_could_reach_are_refused() {
 }
 
 #[test]
+fn keys_that_are_spoilt_are_drawn_anew_and_nothing_is_found_under_them() {
+    let bench = Bench::new();
+    let cache = bench.cache(u64::MAX);
+    bench.prepare(&cache, 1.0);
+    let key = bench.path().join("key");
+    let first = fs::read(&key).unwrap();
+    assert_eq!(first.len(), 32);
+    for spoilt in [&first[..31], &[first.clone(), vec![0]].concat(), b""] {
+        fs::write(&key, spoilt).unwrap();
+        assert_eq!(added(&bench.prepare(&cache, 1.0)), 1.0);
+        let drawn = fs::read(&key).unwrap();
+        assert!(drawn.len() == 32 && drawn != first);
+    }
+    assert_eq!(bench.entries().len(), 4, "one for each key");
+    fs::write(&key, &first).unwrap();
+    assert_eq!(added(&bench.prepare(&cache, 1.0)), 1.0);
+    assert_eq!(bench.entries().len(), 4, "the first is found again");
+    // What is no file is left alone, and nothing is kept.
+    fs::remove_file(&key).unwrap();
+    fs::create_dir(&key).unwrap();
+    assert_eq!(added(&bench.prepare(&cache, 2.0)), 2.0);
+}
+
+#[test]
 fn directory_that_cannot_be_written_costs_nothing_but_time() {
     let bench = Bench::new();
     let cache = bench.cache(u64::MAX);
-    fs::remove_dir(bench.path()).unwrap();
+    fs::remove_dir_all(bench.path()).unwrap();
     assert_eq!(added(&bench.prepare(&cache, 1.0)), 1.0);
 }

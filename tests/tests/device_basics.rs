@@ -64,3 +64,23 @@ fn names_versions_types_and_counts_are_in_form() {
         assert!(info.cache_files.model <= 32 && info.cache_files.data <= 32);
     });
 }
+
+#[test]
+fn two_daemons_say_the_same_of_their_devices() {
+    let infos = || {
+        let daemon = TestDaemon::start(EXE, &DaemonOptions::default());
+        let devices = Devices::open_in(daemon.runtime_dir()).unwrap();
+        let names = devices.names().unwrap();
+        let info = |name: &String| (**devices.device(name).unwrap().info()).clone();
+        names.iter().map(info).collect::<Vec<_>>()
+    };
+    let first = infos();
+    assert_eq!(first.len(), 2);
+    assert_eq!(infos(), first);
+    let exec_time = |name: &str| {
+        let info = first.iter().find(|info| info.name == name).unwrap();
+        info.capabilities.lookup(OperandType::TENSOR_FLOAT32).exec_time
+    };
+    assert_eq!(exec_time("nnhal-reference"), 1.0);
+    assert!(exec_time("nnhal-cpu") < 1.0);
+}

@@ -1,10 +1,11 @@
 //! Output shapes that are the same in every execution, so that they need not be computed anew each time.
 
-use nnhal::hal::{Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape};
-use nnhal::ops::{OperandInfo, OperationContext, ShapeRule};
+use nnhal::hal::{OperandLifeTime, OperandType, Shape};
+use nnhal::ops::{OperationContext, ShapeRule};
 
+use super::declared::Declared;
 use crate::buffer::OutOfMemory;
-use crate::kernel::{Constant, Value};
+use crate::kernel::Value;
 
 /// The outputs of an operation whose shapes follow from declared shapes and constants alone.
 #[derive(Debug)]
@@ -17,20 +18,13 @@ pub(super) struct FixedOutputs {
 
 impl FixedOutputs {
     /// Those of `operation`, if its rule gives them without knowing more than the model.
-    pub(super) fn of(
-        operation: &Operation,
-        operands: &[Operand],
-        constants: &[Option<Constant>],
-        shape: ShapeRule,
-    ) -> Option<FixedOutputs> {
+    pub(super) fn of(declared: &Declared<'_>, shape: ShapeRule) -> Option<FixedOutputs> {
         let ShapeRule::Infer(rule) = shape else {
             return None;
         };
-        let declared = Declared {
-            operation,
-            operands,
-            constants,
-        };
+        let Declared {
+            operation, operands, ..
+        } = *declared;
         let mut needed = Vec::new();
         for (number, &at) in operation.inputs.iter().enumerate() {
             match declared.input(number) {
@@ -44,7 +38,7 @@ impl FixedOutputs {
             }
         }
         let mut shapes = vec![Shape::SCALAR; operation.outputs.len()];
-        rule(&declared, &mut shapes).ok()?;
+        rule(declared, &mut shapes).ok()?;
         let sized = shapes.into_iter().zip(&operation.outputs).map(|(shape, at)| {
             let operand = operands.get(*at as usize)?;
             let allowed = if operand.operand_type.is_tensor() {
@@ -96,69 +90,14 @@ fn is_data(ty: OperandType) -> bool {
     ty.is_tensor() && ty != OperandType::TENSOR_INT32
 }
 
-/// An operation as its model declares it.
-struct Declared<'a> {
-    operation: &'a Operation,
-    operands: &'a [Operand],
-    constants: &'a [Option<Constant>],
-}
-
-impl OperationContext for Declared<'_> {
-    fn operation(&self) -> OperationType {
-        self.operation.operation_type
-    }
-
-    fn input_count(&self) -> usize {
-        self.operation.inputs.len()
-    }
-
-    fn output_count(&self) -> usize {
-        self.operation.outputs.len()
-    }
-
-    fn input(&self, index: usize) -> Option<OperandInfo<'_>> {
-        let at = *self.operation.inputs.get(index)? as usize;
-        let operand = self.operands.get(at)?;
-        if operand.lifetime == OperandLifeTime::NoValue {
-            return None;
-        }
-        let constant = self.constants.get(at)?.as_ref();
-        let bytes = constant.map(|constant| constant.bytes.bytes());
-        info(operand, bytes)
-    }
-
-    fn output(&self, index: usize) -> Option<OperandInfo<'_>> {
-        info(
-            self.operands.get(*self.operation.outputs.get(index)? as usize)?,
-            None,
-        )
-    }
-
-    fn executing(&self) -> bool {
-        // The shapes hold for executions in which everything that is needed is there, as the rule is to take it.
-        true
-    }
-}
-
-fn info<'a>(operand: &'a Operand, bytes: Option<&'a [u8]>) -> Option<OperandInfo<'a>> {
-    let shape = Shape::new(&operand.dimensions).ok()?;
-    let is_exact = bytes.is_some() || !operand.operand_type.is_tensor();
-    let rank_known = is_exact || shape.rank() > 0;
-    Some(OperandInfo {
-        operand,
-        shape,
-        rank_known,
-        shape_known: is_exact || (rank_known && shape.is_fully_specified()),
-        bytes,
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use nnhal::hal::{Operand, Operation, OperationType};
     use nnhal::ops;
 
     use super::*;
     use crate::AlignedBuffer;
+    use crate::kernel::Constant;
 
     fn tensor(dimensions: &[u32]) -> Operand {
         Operand::new(OperandType::TENSOR_FLOAT32, dimensions)
@@ -179,7 +118,12 @@ mod tests {
             bytes: AlignedBuffer::copy_of(&[0; 4]).unwrap(),
         };
         let rule = ops::entry(OperationType::ADD).unwrap().shape;
-        FixedOutputs::of(&operation, &operands, &[None, None, Some(constant), None], rule)
+        let declared = Declared {
+            operation: &operation,
+            operands: &operands,
+            constants: &[None, None, Some(constant), None],
+        };
+        FixedOutputs::of(&declared, rule)
     }
 
     #[test]
@@ -229,7 +173,14 @@ mod tests {
                 });
             }
             let rule = ops::entry(OperationType::SVDF).unwrap().shape;
-            FixedOutputs::of(&operation, &operands, &constants, rule)
+            FixedOutputs::of(
+                &Declared {
+                    operation: &operation,
+                    operands: &operands,
+                    constants: &constants,
+                },
+                rule,
+            )
         };
         assert!(svdf(&[2]).is_some());
         // For executions the rule tells what is wrong with it, and nothing is computed.

@@ -5,11 +5,17 @@
 //! once its buffers have grown to what the model needs, running allocates nothing. Buffers of temporaries go back to
 //! a pool after their last reader.
 
+mod compiled;
+mod constants;
 mod control_flow;
+mod declared;
 mod fixed_outputs;
 mod program;
 mod run;
 
+pub(crate) use declared::Declared;
+
+pub use compiled::{CompiledProgram, compiled_form};
 pub use program::{KernelSet, Program, ProgramError};
 pub use run::Execution;
 

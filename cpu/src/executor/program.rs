@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{
-    ConstantPools, ErrorStatus, Model, OperandLifeTime, OperationType, Shape, Subgraph, SubgraphIndex,
-};
+use nnhal::hal::{ConstantPools, ErrorStatus, OperandLifeTime, OperationType, Subgraph, SubgraphIndex};
 use nnhal::ops::{self, ShapeRule};
 use nnhal::validate::ValidModel;
 
+use super::constants::Constants;
+use super::declared::Declared;
 use super::fixed_outputs::FixedOutputs;
 use super::{Interrupt, Interrupted, NeverInterrupted};
-use crate::buffer::{AlignedBuffer, OutOfMemory};
-use crate::fast::{self, PlannedStep};
+use crate::buffer::{AlignedSlice, OutOfMemory};
+use crate::fast::{self, Packing, PackingError, PlannedStep};
 use crate::kernel::{Constant, Kernel};
 use crate::kernels;
 
@@ -38,6 +38,8 @@ pub(super) struct Graph {
     pub(super) constants: Vec<Option<Constant>>,
     /// By operation.
     pub(super) steps: Vec<Step>,
+    /// The constants that steps replace, which have no bytes here.
+    pub(super) replaced: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -47,6 +49,22 @@ pub(super) struct Step {
     pub(super) fixed: Option<FixedOutputs>,
     /// Temporaries that nothing reads after this operation.
     pub(super) releases: Vec<u32>,
+}
+
+impl Step {
+    /// The weights that it packed.
+    pub(super) fn packed(&self) -> Option<&AlignedSlice> {
+        self.work.planned()?.packed()
+    }
+}
+
+impl Work {
+    fn planned(&self) -> Option<&dyn PlannedStep> {
+        match self {
+            Work::Planned { step, .. } => Some(&**step),
+            Work::Compute { .. } | Work::If | Work::While => None,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -82,9 +100,27 @@ pub enum ProgramError {
     /// Its constants do not fit in memory.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),
+    /// What was kept of the program is not that of this model.
+    #[error("the compiled form does not have the size of this model's")]
+    UnfitCompiled,
+    /// A constant that the program needs is not there.
+    #[error("the bytes of the constant operand {operand} are missing")]
+    MissingConstant {
+        /// The operand in its graph.
+        operand: usize,
+    },
     /// Stopped from outside.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
+}
+
+impl From<PackingError> for ProgramError {
+    fn from(error: PackingError) -> ProgramError {
+        match error {
+            PackingError::OutOfMemory(error) => ProgramError::OutOfMemory(error),
+            PackingError::Unfit => ProgramError::UnfitCompiled,
+        }
+    }
 }
 
 impl ProgramError {
@@ -93,7 +129,9 @@ impl ProgramError {
     pub fn status(&self) -> ErrorStatus {
         match self {
             // A valid model that this device does not take: no argument is wrong.
-            ProgramError::Unsupported { .. } => ErrorStatus::GeneralFailure,
+            ProgramError::Unsupported { .. }
+            | ProgramError::UnfitCompiled
+            | ProgramError::MissingConstant { .. } => ErrorStatus::GeneralFailure,
             ProgramError::OutOfMemory(_) => ErrorStatus::ResourceExhaustedTransient,
             ProgramError::Interrupted(interrupted) => interrupted.status(),
         }
@@ -123,12 +161,22 @@ impl Program {
         kernels: KernelSet,
         interrupt: &dyn Interrupt,
     ) -> Result<Program, ProgramError> {
+        Program::make(model, pools, (kernels, &mut Packing::Now), interrupt)
+    }
+
+    /// Makes a model ready with weights out of `packing`.
+    pub(super) fn make(
+        model: Arc<ValidModel>,
+        pools: &dyn ConstantPools,
+        (kernels, packing): (KernelSet, &mut Packing),
+        interrupt: &dyn Interrupt,
+    ) -> Result<Program, ProgramError> {
         let graphs = model
             .model()
             .subgraphs()
             .map(|(at, graph)| {
-                let constants = copy_constants(model.model(), graph, pools, interrupt)?;
-                Graph::new(at, graph, constants, (kernels, interrupt))
+                let constants = Constants::new((model.model(), graph), pools, kernels, interrupt)?;
+                Graph::new((at, graph), constants, (kernels, &mut *packing), interrupt)
             })
             .collect::<Result<_, _>>()?;
         Ok(Program { model, graphs })
@@ -159,14 +207,20 @@ impl Program {
 
 impl Graph {
     fn new(
-        at: SubgraphIndex,
-        graph: &Subgraph,
-        constants: Vec<Option<Constant>>,
-        (kernel_set, interrupt): (KernelSet, &dyn Interrupt),
+        (at, graph): (SubgraphIndex, &Subgraph),
+        mut constants: Constants<'_>,
+        (kernel_set, packing): (KernelSet, &mut Packing),
+        interrupt: &dyn Interrupt,
     ) -> Result<Graph, ProgramError> {
         let mut steps = Vec::with_capacity(graph.operations.len());
         for (index, operation) in graph.operations.iter().enumerate() {
             interrupt.check()?;
+            let filter = operation.inputs.get(1).copied();
+            let declared = Declared {
+                operation,
+                operands: &graph.operands,
+                constants: &constants.values,
+            };
             let work = match operation.operation_type {
                 OperationType::IF => Work::If,
                 OperationType::WHILE => Work::While,
@@ -186,7 +240,10 @@ impl Graph {
                     let shape = ops::entry(operation).ok_or_else(refusal)?.shape;
                     let planned = match kernel_set {
                         KernelSet::Reference => None,
-                        KernelSet::Fast => fast::plan(&graph.operations[index], &graph.operands, &constants)?,
+                        KernelSet::Fast => {
+                            let filter = filter.map_or(&[][..], |filter| constants.bytes(filter));
+                            fast::plan(&declared, filter, packing)?
+                        }
                     };
                     match planned {
                         Some(step) => Work::Planned { step, shape },
@@ -196,10 +253,13 @@ impl Graph {
             };
             let fixed = match work {
                 Work::Compute { shape, .. } | Work::Planned { shape, .. } => {
-                    FixedOutputs::of(&graph.operations[index], &graph.operands, &constants, shape)
+                    FixedOutputs::of(&declared, shape)
                 }
                 Work::If | Work::While => None,
             };
+            if let Some(filter) = filter {
+                constants.note_reader(filter, work.planned());
+            }
             steps.push(Step {
                 work,
                 fixed,
@@ -207,28 +267,13 @@ impl Graph {
             });
         }
         release_after_last_reader(graph, &mut steps);
-        Ok(Graph { constants, steps })
+        let (constants, replaced) = constants.finish()?;
+        Ok(Graph {
+            constants,
+            steps,
+            replaced,
+        })
     }
-}
-
-/// The constants of a graph in memory of their own, by operand.
-fn copy_constants(
-    model: &Model,
-    graph: &Subgraph,
-    pools: &dyn ConstantPools,
-    interrupt: &dyn Interrupt,
-) -> Result<Vec<Option<Constant>>, ProgramError> {
-    let copy = |operand| {
-        let Some(bytes) = model.constant_bytes(operand, pools) else {
-            return Ok(None);
-        };
-        interrupt.check()?;
-        Ok(Some(Constant {
-            shape: Shape::new(&operand.dimensions).unwrap_or_default(),
-            bytes: AlignedBuffer::copy_of(bytes)?,
-        }))
-    };
-    graph.operands.iter().map(copy).collect()
 }
 
 /// Notes with each step the temporaries that nothing reads after it.

@@ -5,9 +5,11 @@
 
 use nnhal::ops::padding::{Extents, Window};
 
+use super::packing::{Packing, PackingError};
 use super::patches::Patches;
 use super::simd::{LANES, Simd, Work, dispatch};
 use super::tile::{COLUMNS, ColumnsF32, store_f32};
+use crate::buffer::AlignedSlice;
 
 /// Neighbouring outputs that are summed side by side.
 const OUTPUTS: usize = 4;
@@ -18,7 +20,7 @@ pub(super) struct PackedDepthwise {
     channels: usize,
     taps: usize,
     /// By group, then tap.
-    weights: Vec<ColumnsF32>,
+    weights: AlignedSlice,
     /// By group.
     bias: Vec<ColumnsF32>,
 }
@@ -26,11 +28,11 @@ pub(super) struct PackedDepthwise {
 impl PackedDepthwise {
     /// Packs filters of `taps` weights for each channel.
     pub(super) fn new(
-        channels: usize,
-        taps: usize,
+        (channels, taps): (usize, usize),
+        packing: &mut Packing,
         weight: impl Fn(usize, usize) -> f32,
         bias: impl Fn(usize) -> f32,
-    ) -> PackedDepthwise {
+    ) -> Result<PackedDepthwise, PackingError> {
         let groups = channels.div_ceil(COLUMNS);
         let columns = |value: &dyn Fn(usize) -> f32, group: usize| {
             let columns: [f32; COLUMNS] = std::array::from_fn(|lane| {
@@ -39,14 +41,23 @@ impl PackedDepthwise {
             });
             bytemuck::cast(columns)
         };
-        PackedDepthwise {
+        let weights = packing.part(groups * taps * size_of::<ColumnsF32>(), |bytes| {
+            let packed: &mut [ColumnsF32] = bytemuck::cast_slice_mut(bytes);
+            for (at, packed) in packed.iter_mut().enumerate() {
+                *packed = columns(&|channel| weight(at % taps, channel), at / taps);
+            }
+        })?;
+        Ok(PackedDepthwise {
             channels,
             taps,
-            weights: (0..groups * taps)
-                .map(|at| columns(&|channel| weight(at % taps, channel), at / taps))
-                .collect(),
+            weights,
             bias: (0..groups).map(|group| columns(&bias, group)).collect(),
-        }
+        })
+    }
+
+    /// The packed filters.
+    pub(super) fn packed(&self) -> &AlignedSlice {
+        &self.weights
     }
 
     /// Convolves `input` into `output`, cut to a range.
@@ -106,12 +117,13 @@ impl Work for Image<'_> {
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
         let packed = self.packed;
+        let weights: &[ColumnsF32] = bytemuck::cast_slice(packed.weights.bytes());
         let extent = self.patches.input.height;
         for y in 0..self.patches.output.height as usize {
             let rows = taps_inside(&self.patches.vertical, y, extent);
             for (group, bias) in packed.bias.iter().enumerate() {
                 let line = Line {
-                    weights: &packed.weights[group * packed.taps..][..packed.taps],
+                    weights: &weights[group * packed.taps..][..packed.taps],
                     bias,
                     group,
                     y,

@@ -7,11 +7,12 @@
 use nnhal::ops::padding::{Extents, Window};
 
 use super::convolution::widen;
+use super::packing::{Packing, PackingError};
 use super::patches::Patches;
 use super::requantize::{QuantizedOutput, Requantization, in_order};
 use super::simd::{COLUMN_ORDER, LANES, Simd, Work, dispatch};
 use super::tile::{COLUMNS, ColumnsI16};
-use crate::buffer::{OutOfMemory, Scratch};
+use crate::buffer::{AlignedSlice, OutOfMemory, Scratch};
 use crate::kernels::element::Quant8;
 use crate::kernels::fixed_point::Multiplier;
 
@@ -46,7 +47,7 @@ pub(super) struct PackedDepthwise {
     channels: usize,
     pairs: usize,
     /// By group, then pair of taps.
-    weights: Vec<ColumnsI16>,
+    weights: AlignedSlice,
     /// By group.
     bias: Vec<[[i32; LANES]; 2]>,
     /// By group.
@@ -56,15 +57,15 @@ pub(super) struct PackedDepthwise {
 impl PackedDepthwise {
     /// Packs filters of `taps` weights for each channel.
     pub(super) fn new(
-        channels: usize,
-        taps: usize,
+        (channels, taps): (usize, usize),
+        packing: &mut Packing,
         weight: impl Fn(usize, usize) -> i16,
         bias: impl Fn(usize) -> i32,
         multiplier: impl Fn(usize) -> Multiplier,
-    ) -> PackedDepthwise {
+    ) -> Result<PackedDepthwise, PackingError> {
         let (groups, pairs) = (channels.div_ceil(COLUMNS), taps.div_ceil(2));
         let clamped = |group: usize, lane: usize| (group * COLUMNS + lane).min(channels - 1);
-        let pair_of = |at: usize| {
+        let pair_of = |at: usize| -> ColumnsI16 {
             let (group, pair) = (at / pairs, at % pairs);
             let value = |lane: usize, which: usize| {
                 let channel = group * COLUMNS + COLUMN_ORDER[lane];
@@ -79,10 +80,16 @@ impl PackedDepthwise {
                 std::array::from_fn(|element| value(half * LANES + element / 2, element % 2))
             })
         };
-        PackedDepthwise {
+        let weights = packing.part(groups * pairs * size_of::<ColumnsI16>(), |bytes| {
+            let packed: &mut [ColumnsI16] = bytemuck::cast_slice_mut(bytes);
+            for (at, packed) in packed.iter_mut().enumerate() {
+                *packed = pair_of(at);
+            }
+        })?;
+        Ok(PackedDepthwise {
             channels,
             pairs,
-            weights: (0..groups * pairs).map(pair_of).collect(),
+            weights,
             bias: (0..groups)
                 .map(|group| in_order(std::array::from_fn(|lane| bias(clamped(group, lane)))))
                 .collect(),
@@ -91,7 +98,12 @@ impl PackedDepthwise {
                     Requantization::new(std::array::from_fn(|lane| multiplier(clamped(group, lane))))
                 })
                 .collect(),
-        }
+        })
+    }
+
+    /// The packed filters.
+    pub(super) fn packed(&self) -> &AlignedSlice {
+        &self.weights
     }
 
     /// Convolves `input` into `output`.
@@ -296,7 +308,8 @@ impl Image<'_> {
         let step = self.patches.horizontal.stride as usize * self.padded.channels;
         let [low, high] = &packed.bias[group];
         let mut sums = [[simd.load_i32(low), simd.load_i32(high)]; X];
-        let weights = &packed.weights[group * packed.pairs..][..offsets.len()];
+        let weights: &[ColumnsI16] = bytemuck::cast_slice(packed.weights.bytes());
+        let weights = &weights[group * packed.pairs..][..offsets.len()];
         for (weights, [first, second]) in weights.iter().zip(offsets) {
             let weights = [simd.load_pairs(&weights[0]), simd.load_pairs(&weights[1])];
             for (output, sums) in sums.iter_mut().enumerate() {

@@ -3,10 +3,11 @@
 //! Columns are padded to whole tiles, so that the inner loop has no remainder; rows come in blocks that stay in the
 //! second-level cache while every panel of the matrix passes over them.
 
+use super::packing::{Packing, PackingError};
 use super::requantize::{QuantizedOutput, Requantization, in_order};
 use super::simd::{COLUMN_ORDER, LANES, Simd, Work, dispatch};
 use super::tile::{COLUMNS, ColumnsF32, ColumnsI16, PANELS, ROWS, store_f32, tile_f32, tile_i16};
-use crate::buffer::{AlignedBuffer, OutOfMemory};
+use crate::buffer::AlignedSlice;
 use crate::kernels::fixed_point::Multiplier;
 
 /// Bytes of rows that are worked on before the next block: about half of a second-level cache.
@@ -38,29 +39,30 @@ impl<'a, T> Rows<'a, T> {
 pub(super) struct PackedF32 {
     depth: usize,
     columns: usize,
-    panels: AlignedBuffer,
+    panels: AlignedSlice,
     bias: Vec<ColumnsF32>,
 }
 
 impl PackedF32 {
     /// Packs `columns` columns of `depth` values each; `value(column, at)` gives them.
     pub(super) fn new(
-        columns: usize,
-        depth: usize,
+        (columns, depth): (usize, usize),
+        packing: &mut Packing,
         value: impl Fn(usize, usize) -> f32,
         bias: impl Fn(usize) -> f32,
-    ) -> Result<PackedF32, OutOfMemory> {
+    ) -> Result<PackedF32, PackingError> {
         let panel_count = columns.div_ceil(COLUMNS);
-        let mut panels = AlignedBuffer::new();
-        panels.resize(panel_count * depth * COLUMNS * size_of::<f32>())?;
-        let values: &mut [f32] = bytemuck::cast_slice_mut(panels.bytes_mut());
-        for (number, panel) in values.chunks_exact_mut((depth * COLUMNS).max(1)).enumerate() {
-            for lane in 0..COLUMNS.min(columns - number * COLUMNS) {
-                for at in 0..depth {
-                    panel[at * COLUMNS + lane] = value(number * COLUMNS + lane, at);
+        let bytes = panel_count * depth * COLUMNS * size_of::<f32>();
+        let panels = packing.part(bytes, |panels| {
+            let values: &mut [f32] = bytemuck::cast_slice_mut(panels);
+            for (number, panel) in values.chunks_exact_mut((depth * COLUMNS).max(1)).enumerate() {
+                for lane in 0..COLUMNS.min(columns - number * COLUMNS) {
+                    for at in 0..depth {
+                        panel[at * COLUMNS + lane] = value(number * COLUMNS + lane, at);
+                    }
                 }
             }
-        }
+        })?;
         let bias = (0..panel_count)
             .map(|number| {
                 let columns: [f32; COLUMNS] = std::array::from_fn(|lane| {
@@ -76,6 +78,11 @@ impl PackedF32 {
             panels,
             bias,
         })
+    }
+
+    /// The packed columns.
+    pub(super) fn packed(&self) -> &AlignedSlice {
+        &self.panels
     }
 
     /// Values along the common dimension.
@@ -165,7 +172,7 @@ pub(super) struct PackedI16 {
     /// Pairs along the common dimension.
     pairs: usize,
     columns: usize,
-    panels: AlignedBuffer,
+    panels: AlignedSlice,
     bias: Vec<[[i32; LANES]; 2]>,
     requantization: Vec<Requantization>,
 }
@@ -174,24 +181,25 @@ impl PackedI16 {
     /// Packs `columns` columns of `depth` values each; `value(column, at)` gives them, `bias(column)` what sums
     /// start from, `multiplier(column)` what scales them.
     pub(super) fn new(
-        columns: usize,
-        depth: usize,
+        (columns, depth): (usize, usize),
+        packing: &mut Packing,
         value: impl Fn(usize, usize) -> i16,
         bias: impl Fn(usize) -> i32,
         multiplier: impl Fn(usize) -> Multiplier,
-    ) -> Result<PackedI16, OutOfMemory> {
+    ) -> Result<PackedI16, PackingError> {
         let (pairs, panel_count) = (depth.div_ceil(2), columns.div_ceil(COLUMNS));
-        let mut panels = AlignedBuffer::new();
-        panels.resize(panel_count * pairs * 2 * COLUMNS * size_of::<i16>())?;
-        let values: &mut [i16] = bytemuck::cast_slice_mut(panels.bytes_mut());
-        for (number, panel) in values.chunks_exact_mut((pairs * 2 * COLUMNS).max(1)).enumerate() {
-            for (lane, column) in COLUMN_ORDER.into_iter().enumerate() {
-                let column = number * COLUMNS + column;
-                for at in 0..if column < columns { depth } else { 0 } {
-                    panel[(at / 2 * COLUMNS + lane) * 2 + at % 2] = value(column, at);
+        let bytes = panel_count * pairs * 2 * COLUMNS * size_of::<i16>();
+        let panels = packing.part(bytes, |panels| {
+            let values: &mut [i16] = bytemuck::cast_slice_mut(panels);
+            for (number, panel) in values.chunks_exact_mut((pairs * 2 * COLUMNS).max(1)).enumerate() {
+                for (lane, column) in COLUMN_ORDER.into_iter().enumerate() {
+                    let column = number * COLUMNS + column;
+                    for at in 0..if column < columns { depth } else { 0 } {
+                        panel[(at / 2 * COLUMNS + lane) * 2 + at % 2] = value(column, at);
+                    }
                 }
             }
-        }
+        })?;
         let clamped = |number: usize, lane: usize| (number * COLUMNS + lane).min(columns.saturating_sub(1));
         let bias = (0..panel_count)
             .map(|number| in_order(std::array::from_fn(|lane| bias(clamped(number, lane)))))
@@ -206,6 +214,11 @@ impl PackedI16 {
             bias,
             requantization,
         })
+    }
+
+    /// The packed columns.
+    pub(super) fn packed(&self) -> &AlignedSlice {
+        &self.panels
     }
 
     /// Pairs along the common dimension: the length of a row.
@@ -295,7 +308,7 @@ impl<const SIGNED: bool> MultiplyI16<'_, SIGNED> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PackedF32, PackedI16, QuantizedOutput, Rows};
+    use super::{PackedF32, PackedI16, Packing, QuantizedOutput, Rows};
     use crate::kernels::fixed_point::Multiplier;
 
     #[test]
@@ -303,7 +316,10 @@ mod tests {
         let (rows, depth, columns) = (7, 5, 19);
         let left: Vec<f32> = (0..rows * depth).map(|at| at as f32 % 7.0 - 3.0).collect();
         let weight = |column: usize, at: usize| ((column * 3 + at * 5) % 11) as f32 - 5.0;
-        let packed = PackedF32::new(columns, depth, weight, |column| column as f32).unwrap();
+        let packed = PackedF32::new((columns, depth), &mut Packing::Now, weight, |column| {
+            column as f32
+        })
+        .unwrap();
         let mut output = vec![0.0; rows * columns];
         let all = Rows {
             values: &left[..],
@@ -328,7 +344,14 @@ mod tests {
         let left = |row: usize, at: usize| (row * 31 + at * 17) as i16 % 255 - 128;
         let weight = |column: usize, at: usize| (column * 13 + at * 29) as i16 % 255 - 100;
         let multiplier = |column: usize| Multiplier::new(0.001 * (column + 1) as f64);
-        let packed = PackedI16::new(columns, depth, weight, |column| column as i32 * 10, multiplier).unwrap();
+        let packed = PackedI16::new(
+            (columns, depth),
+            &mut Packing::Now,
+            weight,
+            |column| column as i32 * 10,
+            multiplier,
+        )
+        .unwrap();
         let mut values = vec![0_i16; rows * packed.pairs() * 2];
         for row in 0..rows {
             for at in 0..depth {

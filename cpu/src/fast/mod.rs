@@ -11,6 +11,7 @@ mod depthwise_quantized;
 mod elementwise;
 mod matmul;
 mod matrix_vector;
+mod packing;
 mod patches;
 mod pooling;
 mod quantized_sum;
@@ -20,12 +21,25 @@ mod steps;
 mod tile;
 
 pub(crate) use matrix_vector::add_products;
-pub(crate) use steps::plan;
+pub(crate) use packing::{LAYOUT, Packing, PackingError};
+pub(crate) use simd::instruction_set;
+pub(crate) use steps::{has_filter, plan};
 
+use crate::buffer::AlignedSlice;
 use crate::kernel::{KernelContext, KernelError};
 
 /// An operation made ready with its constants.
 pub(crate) trait PlannedStep: std::fmt::Debug + Send + Sync {
     /// Computes the operation; outputs are sized already.
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError>;
+
+    /// The weights that it packed.
+    fn packed(&self) -> Option<&AlignedSlice> {
+        None
+    }
+
+    /// Whether it reads its second input, a constant, in no execution.
+    fn replaces_filter(&self) -> bool {
+        false
+    }
 }

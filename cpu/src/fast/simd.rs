@@ -89,6 +89,15 @@ pub(super) fn dispatch<W: Work>(work: W) -> W::Output {
     work.run(portable::Portable)
 }
 
+/// The name of the instructions that [`dispatch`] picks.
+pub(crate) fn instruction_set() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    if avx2::AVX2.is_some() {
+        return "avx2";
+    }
+    "portable"
+}
+
 #[cfg(test)]
 mod tests {
     use super::portable::Portable;

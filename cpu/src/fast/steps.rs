@@ -1,29 +1,33 @@
 //! Which operations become steps, and how.
 
-use nnhal::hal::{Operand, OperandType, Operation, OperationType};
+use nnhal::hal::{Operand, OperandType, OperationType};
 use nnhal::ops::windows::{WindowArguments, WindowGeometry};
 use nnhal::ops::{self, OperationContext, ShapeIssue};
 
 use super::elementwise::{Binary, BinaryStep, Unary, UnaryStep};
 use super::matmul::{PackedF32, PackedI16};
+use super::packing::{Packing, PackingError};
 use super::patches::Patches;
 use super::pooling::PoolingStep;
 use super::requantize::QuantizedOutput;
 use super::{PlannedStep, convolution::weight};
 use super::{convolution, depthwise, depthwise_quantized};
-use crate::buffer::OutOfMemory;
+use crate::buffer::{AlignedBuffer, AlignedSlice};
+use crate::executor::Declared;
 use crate::kernel::{Constant, Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::element::Quant8;
 use crate::kernels::{kernel, layer};
 
 /// The step for an operation, or `None` if it has none: another operation, weights that are not constant, or types
-/// that only the reference kernels take.
+/// that only the reference kernels take. `filter` has the bytes of its second input, if that is a constant; they are not
+/// looked at if `packing` has what they become.
 pub(crate) fn plan(
-    operation: &Operation,
-    operands: &[Operand],
-    constants: &[Option<Constant>],
-) -> Result<Option<Box<dyn PlannedStep>>, OutOfMemory> {
+    declared: &Declared<'_>,
+    filter: &[u8],
+    packing: &mut Packing,
+) -> Result<Option<Box<dyn PlannedStep>>, PackingError> {
+    let operation = declared.operation;
     let Some(fallback) = kernel(operation.operation_type) else {
         return Ok(None);
     };
@@ -31,17 +35,37 @@ pub(crate) fn plan(
         return Ok(Some(step));
     }
     let layer = Kind::of(operation.operation_type)
-        .and_then(|kind| Some((kind, ConstantLayer::of(kind, operation, operands, constants)?)));
+        .and_then(|kind| Some((kind, ConstantLayer::of(kind, declared, filter)?)));
     let Some((kind, layer)) = layer else {
         return Ok(None);
     };
-    Ok(layer.pack()?.map(|weights| {
+    Ok(layer.pack(packing)?.map(|weights| {
         Box::new(Layer {
             kind,
             fallback,
+            replaces_filter: serves_always(kind, declared, &weights),
             weights,
         }) as Box<dyn PlannedStep>
     }))
+}
+
+/// Whether an operation is one whose second input is a filter that [`plan`] packs if it is constant.
+pub(crate) fn has_filter(operation: OperationType) -> bool {
+    Kind::of(operation).is_some()
+}
+
+/// Whether weights that are packed serve every execution, as far as the model tells.
+fn serves_always(kind: Kind, declared: &Declared<'_>, weights: &Weights) -> bool {
+    if kind == Kind::FullyConnected {
+        return true;
+    }
+    let is_known = (0..declared.operation.inputs.len()).all(|number| match declared.input(number) {
+        Some(input) => input.bytes.is_some() || (number == 0 && input.shape_known),
+        // Left out by the model.
+        None => number > 0,
+    });
+    let geometry = is_known.then(|| kind.geometry(declared).ok()).flatten();
+    geometry.is_some_and(|(_, geometry)| !geometry.nchw && weights.serve(&Patches::new(&geometry)))
 }
 
 /// The step of an operation that needs no constants.
@@ -97,16 +121,18 @@ struct ConstantLayer<'a> {
     input: &'a Operand,
     output: &'a Operand,
     filter: (&'a Operand, &'a Constant),
+    /// The filter's bytes, which need not be aligned.
+    filter_bytes: &'a [u8],
     bias: &'a Constant,
 }
 
 impl<'a> ConstantLayer<'a> {
-    fn of(
-        kind: Kind,
-        operation: &Operation,
-        operands: &'a [Operand],
-        constants: &'a [Option<Constant>],
-    ) -> Option<ConstantLayer<'a>> {
+    fn of(kind: Kind, declared: &Declared<'a>, filter_bytes: &'a [u8]) -> Option<ConstantLayer<'a>> {
+        let Declared {
+            operation,
+            operands,
+            constants,
+        } = *declared;
         let input = |number: usize| operation.inputs.get(number).map(|at| *at as usize);
         let constant = |number: usize| {
             let at = input(number)?;
@@ -117,6 +143,7 @@ impl<'a> ConstantLayer<'a> {
             input: operands.get(input(0)?)?,
             output: operands.get(*operation.outputs.first()? as usize)?,
             filter: constant(1)?,
+            filter_bytes,
             bias: constant(2)?.1,
         })
     }
@@ -137,71 +164,79 @@ impl<'a> ConstantLayer<'a> {
         self.input.dimensions.get(3) == Some(&1)
     }
 
-    fn pack(&self) -> Result<Option<Weights>, OutOfMemory> {
-        let (columns, depth) = self.sizes();
-        if self.bias.bytes.bytes().len() != columns * size_of::<f32>() || depth == 0 {
+    fn pack(&self, packing: &mut Packing) -> Result<Option<Weights>, PackingError> {
+        let sizes = self.sizes();
+        if self.bias.bytes.bytes().len() != sizes.0 * size_of::<f32>() || sizes.1 == 0 {
             return Ok(None);
         }
         match self.input.operand_type {
-            OperandType::TENSOR_FLOAT32 => self.pack_f32(columns, depth).map(Some),
+            OperandType::TENSOR_FLOAT32 => self.pack_f32(sizes, packing).map(Some),
             OperandType::TENSOR_QUANT8_ASYMM | OperandType::TENSOR_QUANT8_ASYMM_SIGNED => {
-                self.pack_q8(columns, depth).map(Some)
+                self.pack_q8(sizes, packing).map(Some)
             }
             _ => Ok(None),
         }
     }
 
-    fn pack_f32(&self, columns: usize, depth: usize) -> Result<Weights, OutOfMemory> {
-        let weights: &[f32] = bytemuck::cast_slice(self.filter.1.bytes.bytes());
+    fn pack_f32(&self, sizes: (usize, usize), packing: &mut Packing) -> Result<Weights, PackingError> {
+        let (columns, depth) = sizes;
+        let aligned;
+        let weights: &[f32] = match bytemuck::try_cast_slice(self.filter_bytes) {
+            Ok(weights) => weights,
+            Err(_) => {
+                aligned = AlignedBuffer::copy_of(self.filter_bytes)?;
+                bytemuck::cast_slice(aligned.bytes())
+            }
+        };
         let bias: &[f32] = bytemuck::cast_slice(self.bias.bytes.bytes());
         let bias = |column: usize| bias[column];
         Ok(match self.kind {
             Kind::Depthwise if self.sees_one_channel() => Weights::MatrixF32(PackedF32::new(
-                columns,
-                depth,
+                sizes,
+                packing,
                 |column, at| weights[at * columns + column],
                 bias,
             )?),
             Kind::Depthwise => Weights::DepthwiseF32(depthwise::PackedDepthwise::new(
-                columns,
-                depth,
+                sizes,
+                packing,
                 |tap, channel| weights[tap * columns + channel],
                 bias,
-            )),
+            )?),
             _ => Weights::MatrixF32(PackedF32::new(
-                columns,
-                depth,
+                sizes,
+                packing,
                 |column, at| weights[column * depth + at],
                 bias,
             )?),
         })
     }
 
-    fn pack_q8(&self, columns: usize, depth: usize) -> Result<Weights, OutOfMemory> {
-        let (filter, constant) = self.filter;
-        let bytes = constant.bytes.bytes();
+    fn pack_q8(&self, sizes: (usize, usize), packing: &mut Packing) -> Result<Weights, PackingError> {
+        let (columns, depth) = sizes;
+        let (filter, bytes) = (self.filter.0, self.filter_bytes);
         let bias: &[i32] = bytemuck::cast_slice(self.bias.bytes.bytes());
         let bias = |column: usize| bias[column];
         let value = |at: usize| weight(filter.operand_type, bytes[at]) - filter.zero_point as i16;
         let multiplier = |channel: usize| layer::multiplier(self.input, filter, self.output, channel);
         Ok(match self.kind {
             Kind::Depthwise if self.sees_one_channel() => Weights::MatrixQ8(PackedI16::new(
-                columns,
-                depth,
+                sizes,
+                packing,
                 |column, at| value(at * columns + column),
                 bias,
                 multiplier,
             )?),
             Kind::Depthwise => Weights::DepthwiseQ8(depthwise_quantized::PackedDepthwise::new(
-                columns,
-                depth,
+                sizes,
+                packing,
                 |tap, channel| value(tap * columns + channel),
                 bias,
                 multiplier,
-            )),
+            )?),
             _ => Weights::MatrixQ8(PackedI16::new(
-                columns,
-                depth,
+                sizes,
+                packing,
                 |column, at| value(column * depth + at),
                 bias,
                 multiplier,
@@ -219,6 +254,15 @@ enum Weights {
 }
 
 impl Weights {
+    fn packed(&self) -> &AlignedSlice {
+        match self {
+            Weights::MatrixF32(weights) => weights.packed(),
+            Weights::MatrixQ8(weights) => weights.packed(),
+            Weights::DepthwiseF32(weights) => weights.packed(),
+            Weights::DepthwiseQ8(weights) => weights.packed(),
+        }
+    }
+
     /// Whether they are packed for windows of this kind.
     fn serve(&self, patches: &Patches) -> bool {
         let one_to_one = patches.input.channels == patches.output.channels;
@@ -237,6 +281,8 @@ struct Layer {
     kind: Kind,
     /// For the layouts and multipliers that the packed form does not serve.
     fallback: Kernel,
+    /// Whether the fallback is never needed, so that the filter in its own form is not, either.
+    replaces_filter: bool,
     weights: Weights,
 }
 
@@ -244,7 +290,11 @@ impl PlannedStep for Layer {
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         // Extents of what has no elements need not fit any memory.
         if context.outputs.tensor(0)?.bytes.is_empty() {
-            return (self.fallback)(context);
+            return if self.replaces_filter {
+                Ok(())
+            } else {
+                (self.fallback)(context)
+            };
         }
         if self.kind == Kind::FullyConnected {
             return self.run_fully_connected(context);
@@ -255,6 +305,14 @@ impl PlannedStep for Layer {
             return (self.fallback)(context);
         }
         self.run_on(context, &patches, arguments.activation())
+    }
+
+    fn packed(&self) -> Option<&AlignedSlice> {
+        Some(self.weights.packed())
+    }
+
+    fn replaces_filter(&self) -> bool {
+        self.replaces_filter
     }
 }
 

@@ -2,19 +2,28 @@
 //!
 //! Each file starts with 8 bytes that name the kind and the version of the format. In the model file the digest and the
 //! length of the rest follow, then the rest: an encoded [`Header`] and behind it the encoded model. In the data file
-//! follow the digest of the encoded model, which makes it the partner of no other model's file, and the bytes of the
-//! pools, one behind the other. The model file is written last.
+//! follow the digest of the encoded model, which makes it the partner of no other model's file, then what is kept of the
+//! pools, one segment behind the other, and from the next multiple of [`ALIGNMENT`] on the parts of the compiled form,
+//! each from such a multiple on. The model file is written last.
+
+use std::sync::Arc;
 
 use nnhal::hal::{CacheToken, ConstantPools, Model};
 use nnhal::wire::codec;
+use nnhal_cpu::AlignedSlice;
+use nnhal_cpu::buffer::ALIGNMENT;
 use serde::{Deserialize, Serialize};
 
+use super::files::CacheFile;
+use super::kept_pools::{KeptPools, Segment, segments};
+use super::keyed_digest::{KeyedDigest, KeyedHasher};
 use super::{CacheError, CacheHandles};
+use crate::device::Compiled;
 
 /// Names the kind and version of a model file. A change of anything that is saved changes the last byte.
-const MODEL_MAGIC: [u8; 8] = *b"NNHALM\0\x01";
+const MODEL_MAGIC: [u8; 8] = *b"NNHALM\0\x02";
 /// The same for a data file.
-const DATA_MAGIC: [u8; 8] = *b"NNHALD\0\x01";
+const DATA_MAGIC: [u8; 8] = *b"NNHALD\0\x02";
 
 const DIGEST_BYTES: usize = 32;
 const LENGTH_BYTES: usize = 8;
@@ -22,8 +31,8 @@ const START_BYTES: usize = MODEL_MAGIC.len() + DIGEST_BYTES + LENGTH_BYTES;
 
 const DATA_START_BYTES: usize = DATA_MAGIC.len() + DIGEST_BYTES;
 
-/// Longest header. Names and versions of devices are short.
-const MAX_HEADER: usize = 64 * 1024;
+/// Longest header. Names and versions of devices are short; each constant may be a segment.
+const MAX_HEADER: usize = 16 * 1024 * 1024;
 
 /// What must be the same when an entry is asked for as it was when it was saved.
 #[derive(Clone, Copy, Debug)]
@@ -33,11 +42,21 @@ pub(crate) struct Key<'a> {
     pub(crate) token: CacheToken,
 }
 
+/// What is kept of a prepared model.
+#[derive(Clone, Copy)]
+pub(crate) struct Kept<'a> {
+    pub(crate) model: &'a Model,
+    pub(crate) pools: &'a dyn ConstantPools,
+    pub(crate) compiled: Option<&'a Compiled<'a>>,
+}
+
 /// A model that was prepared, and how.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) model: Model,
-    pub(crate) pools: Vec<Vec<u8>>,
+    pub(crate) pools: KeptPools,
+    /// The device's compiled form, if it made one. It lacks nothing that `pools` has not.
+    pub(crate) compiled: Option<AlignedSlice>,
     /// Codes of the HAL.
     pub(crate) preference: i32,
     pub(crate) priority: i32,
@@ -50,12 +69,15 @@ struct Header {
     token: CacheToken,
     preference: i32,
     priority: i32,
-    data_digest: [u8; DIGEST_BYTES],
+    data_digest: KeyedDigest,
     pool_sizes: Vec<u64>,
+    segments: Vec<Segment>,
+    /// How many, padding between and behind the parts included.
+    compiled_bytes: Option<u64>,
     model_bytes: u64,
 }
 
-/// Saves a model that `codes` (preference and priority) prepared.
+/// Saves a model that `codes` (preference and priority) prepared, if what is kept has at most `limit` bytes.
 ///
 /// # Errors
 ///
@@ -63,27 +85,41 @@ struct Header {
 pub(crate) fn save(
     handles: &CacheHandles,
     key: &Key<'_>,
-    (model, pools): (&Model, &dyn ConstantPools),
+    kept: Kept<'_>,
     (preference, priority): (i32, i32),
+    limit: u64,
 ) -> Result<(), CacheError> {
     let CacheHandles { model: file, data } = handles;
     file.check_writable()?;
     data.check_writable()?;
     file.clear()?;
     data.clear()?;
-    let model_bytes = codec::encode(model).map_err(|error| too_large(&error))?;
-    let start = [&DATA_MAGIC[..], blake3::hash(&model_bytes).as_bytes()].concat();
-    let mut digest = blake3::Hasher::new();
-    digest.update(&start);
-    data.write_at(0, &start)?;
-    let mut offset = start.len() as u64;
-    let mut pool_sizes = Vec::with_capacity(model.pools.len());
-    for index in 0..model.pools.len() {
-        let bytes = pools.bytes(index).unwrap_or_default();
-        digest.update(bytes);
-        data.write_at(offset, bytes)?;
-        offset += bytes.len() as u64;
-        pool_sizes.push(bytes.len() as u64);
+    let model_bytes = codec::encode(kept.model).map_err(|error| too_large(&error))?;
+    let pool_sizes: Vec<u64> = (0..kept.model.pools.len())
+        .map(|pool| kept.pools.size(pool).unwrap_or(0))
+        .collect();
+    check_pools(&pool_sizes, limit)?;
+    let replaced = kept.compiled.map(|compiled| &compiled.replaced[..]);
+    let segments = segments(kept.model, &pool_sizes, replaced);
+    let mut written = DataWriter::new(data, limit);
+    written.append(&[&DATA_MAGIC[..], blake3::hash(&model_bytes).as_bytes()].concat())?;
+    for segment in &segments {
+        let bytes = kept.pools.range(
+            segment.pool as usize,
+            segment.offset as usize,
+            segment.length as usize,
+        );
+        written.append(bytes.unwrap_or_default())?;
+    }
+    let mut compiled_bytes = None;
+    if let Some(compiled) = kept.compiled {
+        written.pad()?;
+        let start = written.offset;
+        for part in &compiled.parts {
+            written.append(part)?;
+            written.pad()?;
+        }
+        compiled_bytes = Some(written.offset - start);
     }
     let header = Header {
         device: key.device.0.to_owned(),
@@ -91,8 +127,10 @@ pub(crate) fn save(
         token: key.token,
         preference,
         priority,
-        data_digest: *digest.finalize().as_bytes(),
+        data_digest: written.digest.finish(),
         pool_sizes,
+        segments,
+        compiled_bytes,
         model_bytes: model_bytes.len() as u64,
     };
     let header = codec::encode(&header).map_err(|error| too_large(&error))?;
@@ -110,6 +148,60 @@ pub(crate) fn save(
     file.write_at(START_BYTES as u64, &body)?;
     // An entry is one from here on.
     file.write_at(0, &start)
+}
+
+/// Writes a data file and computes its digest.
+struct DataWriter<'a> {
+    file: &'a CacheFile,
+    digest: KeyedHasher,
+    offset: u64,
+    limit: u64,
+}
+
+impl<'a> DataWriter<'a> {
+    fn new(file: &'a CacheFile, limit: u64) -> DataWriter<'a> {
+        DataWriter {
+            file,
+            digest: KeyedHasher::with_new_key(),
+            offset: 0,
+            limit: most_data(limit),
+        }
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<(), CacheError> {
+        let end = self.offset.saturating_add(bytes.len() as u64);
+        if end > self.limit {
+            return Err(CacheError::TooLarge(format!(
+                "what is to be kept has more than {} bytes",
+                self.limit
+            )));
+        }
+        self.digest.update(bytes);
+        self.file.write_at(self.offset, bytes)?;
+        self.offset = end;
+        Ok(())
+    }
+
+    /// Up to the next multiple of [`ALIGNMENT`].
+    fn pad(&mut self) -> Result<(), CacheError> {
+        let padding = self.offset.next_multiple_of(ALIGNMENT as u64) - self.offset;
+        self.append(&[0; ALIGNMENT][..padding as usize])
+    }
+}
+
+/// The longest data file.
+fn most_data(limit: u64) -> u64 {
+    limit.saturating_add(DATA_START_BYTES as u64)
+}
+
+fn check_pools(sizes: &[u64], limit: u64) -> Result<(), CacheError> {
+    let bytes = sizes.iter().fold(0_u64, |sum, size| sum.saturating_add(*size));
+    if bytes <= limit {
+        return Ok(());
+    }
+    Err(CacheError::TooLarge(format!(
+        "the model's constants have {bytes} bytes, of models with at most {limit} something is kept"
+    )))
 }
 
 fn too_large(error: &codec::CodecError) -> CacheError {
@@ -143,7 +235,8 @@ pub(crate) fn load(handles: &CacheHandles, key: &Key<'_>, limit: u64) -> Result<
     if header.model_bytes != model.len() as u64 {
         return Err(changed());
     }
-    let pools = load_pools(handles, &header, limit)?;
+    let (preference, priority) = (header.preference, header.priority);
+    let (pools, compiled) = load_data(handles, header, limit)?;
     let model: Model = codec::decode(model).map_err(foreign)?;
     if model.pools.len() != pools.len() {
         return Err(changed());
@@ -151,8 +244,9 @@ pub(crate) fn load(handles: &CacheHandles, key: &Key<'_>, limit: u64) -> Result<
     Ok(Entry {
         model,
         pools,
-        preference: header.preference,
-        priority: header.priority,
+        compiled,
+        preference,
+        priority,
     })
 }
 
@@ -196,27 +290,34 @@ fn check_key(header: &Header, key: &Key<'_>) -> Result<(), CacheError> {
     Ok(())
 }
 
-fn load_pools(handles: &CacheHandles, header: &Header, limit: u64) -> Result<Vec<Vec<u8>>, CacheError> {
+fn load_data(
+    handles: &CacheHandles,
+    header: Header,
+    limit: u64,
+) -> Result<(KeptPools, Option<AlignedSlice>), CacheError> {
+    check_pools(&header.pool_sizes, limit)?;
     let file = handles.data.kind();
-    let bytes = handles.data.read(limit.saturating_add(DATA_START_BYTES as u64))?;
-    if *blake3::hash(&bytes).as_bytes() != header.data_digest {
+    let (bytes, digest) = handles
+        .data
+        .read_hashed(most_data(limit), KeyedHasher::again(&header.data_digest))?;
+    if digest != header.data_digest {
         return Err(CacheError::Changed { file });
     }
-    let mut rest = bytes.get(DATA_START_BYTES..).unwrap_or_default();
-    let mut pools = Vec::new();
-    for &size in &header.pool_sizes {
-        let pool = usize::try_from(size)
-            .ok()
-            .and_then(|size| rest.split_at_checked(size));
-        let (pool, after) = pool.ok_or(CacheError::Changed { file })?;
-        pools.push(pool.to_vec());
-        rest = after;
-    }
-    if rest.is_empty() {
-        Ok(pools)
-    } else {
-        Err(CacheError::Changed { file })
-    }
+    let bytes = Arc::new(bytes);
+    let parts = || {
+        let places = (header.pool_sizes, header.segments);
+        let (pools, end) = KeptPools::new(Arc::clone(&bytes), DATA_START_BYTES, places)?;
+        let length = bytes.bytes().len();
+        let Some(compiled_bytes) = header.compiled_bytes else {
+            return (end == length).then_some((pools, None));
+        };
+        let start = end.next_multiple_of(ALIGNMENT);
+        if start.checked_add(usize::try_from(compiled_bytes).ok()?)? != length {
+            return None;
+        }
+        Some((pools, Some(AlignedSlice::new(bytes, start..length)?)))
+    };
+    parts().ok_or(CacheError::Changed { file })
 }
 
 #[cfg(test)]
@@ -224,11 +325,14 @@ mod tests {
     use std::fs::File;
     use std::os::unix::fs::FileExt;
 
-    use nnhal::hal::MemoryPool;
+    use nnhal::hal::{DataLocation, MemoryPool, Operand, OperandLifeTime, OperandType, Subgraph};
     use nnhal::wire::CacheFiles;
 
     use super::*;
     use crate::cache::CACHE_FILES;
+
+    /// Constants of 8 bytes, of which the compiled form replaces 5.
+    const LIMIT: u64 = 4096;
 
     const KEY: Key<'static> = Key {
         device: ("vendor-device", "1.0"),
@@ -252,19 +356,48 @@ mod tests {
 
     fn model() -> Model {
         Model {
+            main: Subgraph {
+                operands: vec![constant(0, 5), constant(1, 2)],
+                ..Subgraph::default()
+            },
             operand_values: vec![1, 2, 3],
             pools: vec![MemoryPool { size: 5 }, MemoryPool { size: 2 }],
             ..Model::default()
         }
     }
 
+    fn constant(pool_index: u32, length: u32) -> Operand {
+        let operand = Operand::new(OperandType::TENSOR_QUANT8_ASYMM, &[length]);
+        let mut operand = operand.with_lifetime(OperandLifeTime::ConstantReference);
+        operand.location = DataLocation {
+            pool_index,
+            offset: 0,
+            length,
+        };
+        operand
+    }
+
     fn pools() -> Vec<Vec<u8>> {
         vec![b"abcde".to_vec(), b"fg".to_vec()]
     }
 
-    fn saved() -> Bench {
+    /// Saves without or with a compiled form, which replaces the first constant.
+    fn save_into(bench: &Bench, pools: &Vec<Vec<u8>>, is_compiled: bool) -> Result<(), CacheError> {
+        let compiled = Compiled {
+            parts: vec![b"packed", &[7; 100]],
+            replaced: vec![(0, 0)],
+        };
+        let kept = Kept {
+            model: &model(),
+            pools,
+            compiled: is_compiled.then_some(&compiled),
+        };
+        save(&bench.handles, &KEY, kept, (1, 2), LIMIT)
+    }
+
+    fn saved(is_compiled: bool) -> Bench {
         let bench = bench();
-        save(&bench.handles, &KEY, (&model(), &pools()), (1, 2)).unwrap();
+        save_into(&bench, &pools(), is_compiled).unwrap();
         bench
     }
 
@@ -279,10 +412,12 @@ mod tests {
         let bench = bench();
         bench.files[0].write_all_at(&[9; 5000], 0).unwrap();
         bench.files[1].write_all_at(&[9; 5000], 0).unwrap();
-        save(&bench.handles, &KEY, (&model(), &pools()), (1, 2)).unwrap();
+        save_into(&bench, &pools(), false).unwrap();
         let entry = load(&bench.handles, &KEY, 7).unwrap();
         assert_eq!(entry.model, model());
-        assert_eq!(entry.pools, pools());
+        assert_eq!(entry.pools.bytes(0), Some(&b"abcde"[..]));
+        assert_eq!(entry.pools.bytes(1), Some(&b"fg"[..]));
+        assert!(entry.compiled.is_none());
         assert_eq!((entry.preference, entry.priority), (1, 2));
         assert!(matches!(
             load(&bench.handles, &KEY, 6),
@@ -291,42 +426,89 @@ mod tests {
     }
 
     #[test]
+    fn compiled_forms_are_found_in_place_of_what_they_replace() {
+        let bench = saved(true);
+        let entry = load(&bench.handles, &KEY, LIMIT).unwrap();
+        assert_eq!((entry.pools.bytes(0), entry.pools.size(0)), (None, Some(5)));
+        assert_eq!(entry.pools.bytes(1), Some(&b"fg"[..]));
+        let (first, rest) = entry.compiled.unwrap().split(6).unwrap();
+        let (second, rest) = rest.split(100).unwrap();
+        assert_eq!((first.bytes(), second.bytes()), (&b"packed"[..], &[7; 100][..]));
+        assert!(rest.bytes().is_empty());
+        assert_eq!(second.bytes().as_ptr() as usize % ALIGNMENT, 0);
+        assert!(!bytes(&bench.files[1]).windows(5).any(|window| window == b"abcde"));
+    }
+
+    #[test]
+    fn what_could_not_be_loaded_is_not_saved() {
+        let bench = bench();
+        let kept = Kept {
+            model: &model(),
+            pools: &pools(),
+            compiled: None,
+        };
+        let refused = save(&bench.handles, &KEY, kept, (1, 2), 6);
+        assert!(matches!(refused, Err(CacheError::TooLarge(_))));
+        let compiled = Compiled {
+            parts: vec![&[7; 100]],
+            replaced: Vec::new(),
+        };
+        let kept = Kept {
+            compiled: Some(&compiled),
+            ..kept
+        };
+        let refused = save(&bench.handles, &KEY, kept, (1, 2), 90);
+        assert!(matches!(refused, Err(CacheError::TooLarge(_))));
+        assert!(load(&bench.handles, &KEY, LIMIT).is_err());
+    }
+
+    #[test]
     fn every_flipped_byte_of_either_file_is_noticed() {
-        let bench = saved();
+        for bench in [false, true].map(saved) {
+            every_flipped_byte_is_noticed(&bench);
+        }
+    }
+
+    fn every_flipped_byte_is_noticed(bench: &Bench) {
         for file in &bench.files {
             for (at, byte) in bytes(file).into_iter().enumerate() {
                 for flip in [1, 0x80, 0xFF] {
                     file.write_all_at(&[byte ^ flip], at as u64).unwrap();
-                    assert!(load(&bench.handles, &KEY, 7).is_err(), "byte {at} by {flip}");
+                    assert!(load(&bench.handles, &KEY, LIMIT).is_err(), "byte {at} by {flip}");
                 }
                 file.write_all_at(&[byte], at as u64).unwrap();
             }
         }
-        load(&bench.handles, &KEY, 7).unwrap();
+        load(&bench.handles, &KEY, LIMIT).unwrap();
     }
 
     #[test]
     fn every_other_length_of_either_file_is_noticed() {
-        let bench = saved();
+        for bench in [false, true].map(saved) {
+            every_other_length_is_noticed(&bench);
+        }
+    }
+
+    fn every_other_length_is_noticed(bench: &Bench) {
         for file in &bench.files {
             let whole = bytes(file);
             for length in 0..whole.len() {
                 file.set_len(length as u64).unwrap();
-                assert!(load(&bench.handles, &KEY, 7).is_err(), "{length} bytes");
+                assert!(load(&bench.handles, &KEY, LIMIT).is_err(), "{length} bytes");
                 file.write_all_at(&whole, 0).unwrap();
             }
             for more in 1..=256 {
                 file.set_len((whole.len() + more) as u64).unwrap();
-                assert!(load(&bench.handles, &KEY, 1000).is_err(), "{more} bytes more");
+                assert!(load(&bench.handles, &KEY, LIMIT).is_err(), "{more} bytes more");
             }
             file.set_len(whole.len() as u64).unwrap();
         }
-        load(&bench.handles, &KEY, 7).unwrap();
+        load(&bench.handles, &KEY, LIMIT).unwrap();
     }
 
     #[test]
     fn another_device_version_token_or_partner_file_is_a_miss() {
-        let bench = saved();
+        let bench = saved(true);
         for key in [
             Key {
                 device: ("vendor-other", "1.0"),
@@ -336,24 +518,32 @@ mod tests {
                 device: ("vendor-device", "1.1"),
                 ..KEY
             },
+            // Other instructions, which the version of a device with a compiled form names.
+            Key {
+                device: ("vendor-device", "1.0 avx2"),
+                ..KEY
+            },
             Key {
                 token: [8; 32],
                 ..KEY
             },
         ] {
             assert!(matches!(
-                load(&bench.handles, &key, 7),
+                load(&bench.handles, &key, LIMIT),
                 Err(CacheError::Stale { .. })
             ));
         }
-        let other = saved();
-        let changed = [b"abcdX".to_vec(), b"fg".to_vec()].to_vec();
-        save(&other.handles, &KEY, (&model(), &changed), (1, 2)).unwrap();
+        let other = saved(true);
+        let changed = [b"abcdX".to_vec(), b"fX".to_vec()].to_vec();
+        save_into(&other, &changed, true).unwrap();
         let mixed = CacheHandles {
             model: bench.handles.model,
             data: other.handles.data,
         };
-        assert!(matches!(load(&mixed, &KEY, 7), Err(CacheError::Changed { .. })));
+        assert!(matches!(
+            load(&mixed, &KEY, LIMIT),
+            Err(CacheError::Changed { .. })
+        ));
     }
 
     #[test]
@@ -363,12 +553,13 @@ mod tests {
             &b""[..],
             b"\x7fELF",
             &[0; 4096],
-            b"NNHALM\0\x02 of the next format",
+            b"NNHALM\0\x01 of the last format",
+            b"NNHALM\0\x03 of the next format",
         ] {
             bench.files[0].set_len(0).unwrap();
             bench.files[0].write_all_at(content, 0).unwrap();
             assert!(matches!(
-                load(&bench.handles, &KEY, 7),
+                load(&bench.handles, &KEY, LIMIT),
                 Err(CacheError::Foreign { .. })
             ));
         }

@@ -10,8 +10,13 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::{SFlag, fstat};
 use nnhal::hal::NumberOfCacheFiles;
 use nnhal::wire::CacheFiles;
+use nnhal_cpu::AlignedBuffer;
 
 use super::CacheError;
+use super::keyed_digest::{KeyedDigest, KeyedHasher};
+
+/// How many bytes are read and hashed at once: some of a second-level cache.
+const BLOCK_BYTES: usize = 128 * 1024;
 
 /// What is wrong with the handles of a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -140,15 +145,21 @@ impl CacheFile {
             .map_err(|error| self.failed("write", error))
     }
 
+    /// How many bytes to read: at most `limit`.
+    fn readable(&self, limit: u64) -> Result<u64, CacheError> {
+        let size = self.check(|mode| mode != OFlag::O_WRONLY, "read")?;
+        if size <= limit {
+            return Ok(size);
+        }
+        Err(CacheError::TooLarge(format!(
+            "the {} file has {size} bytes, at most {limit} are read",
+            self.kind
+        )))
+    }
+
     /// All bytes of the file, once; at most `limit`.
     pub(super) fn read(&self, limit: u64) -> Result<Vec<u8>, CacheError> {
-        let size = self.check(|mode| mode != OFlag::O_WRONLY, "read")?;
-        if size > limit {
-            return Err(CacheError::TooLarge(format!(
-                "the {} file has {size} bytes, at most {limit} are read",
-                self.kind
-            )));
-        }
+        let size = self.readable(limit)?;
         let mut bytes = Vec::new();
         usize::try_from(size)
             .ok()
@@ -162,5 +173,30 @@ impl CacheFile {
             .read_exact_at(&mut bytes, 0)
             .map_err(|error| self.failed("read", error))?;
         Ok(bytes)
+    }
+
+    /// The same, aligned, with their digest. Each block is hashed while it is in the processor's cache.
+    pub(super) fn read_hashed(
+        &self,
+        limit: u64,
+        mut hasher: KeyedHasher,
+    ) -> Result<(AlignedBuffer, KeyedDigest), CacheError> {
+        let size = self.readable(limit)?;
+        let exhausted = |_| self.failed("read", Errno::ENOMEM);
+        let size = usize::try_from(size).map_err(|_| self.failed("read", Errno::ENOMEM))?;
+        let mut bytes = AlignedBuffer::new();
+        bytes.reserve(size).map_err(exhausted)?;
+        let mut at = 0;
+        while at < size {
+            let end = size.min(at + BLOCK_BYTES);
+            bytes.resize(end).map_err(exhausted)?;
+            let block = bytes.bytes_mut().get_mut(at..end).unwrap_or_default();
+            self.file
+                .read_exact_at(block, at as u64)
+                .map_err(|error| self.failed("read", error))?;
+            hasher.update(block);
+            at = end;
+        }
+        Ok((bytes, hasher.finish()))
     }
 }

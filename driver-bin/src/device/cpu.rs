@@ -6,21 +6,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nnhal::hal::{
-    Capabilities, ConstantPools, DeviceInfo, DeviceType, HalVersion, OperandPerformance, OperandType,
-    Operation, PerformanceInfo, Shape, Subgraph, SubgraphIndex,
+    ConstantPools, DeviceInfo, DeviceType, HalVersion, OperandType, Operation, Shape, Subgraph, SubgraphIndex,
 };
 use nnhal::validate::ValidModel;
 use nnhal::wire::{Failure, OperationSupport, Place};
 use nnhal_cpu::executor::ProgramError;
 use nnhal_cpu::{
-    AlignedBuffer, ExecutionError, Interrupt, Interrupted, KernelSet, OutOfMemory, Program, RunOptions,
+    AlignedBuffer, AlignedSlice, ExecutionError, Interrupt, Interrupted, KernelSet, OutOfMemory, Program,
+    RunOptions, compiled_form,
 };
 
+use super::cpu_performance;
 use super::memory::{copy_range, exhaustion};
 use crate::cache::CACHE_FILES;
 
 use super::{
-    Control, Device, DeviceMemory, DeviceOptions, Execution, Interruption, PrepareOptions, PreparedModel,
+    Compiled, Control, Device, DeviceMemory, DeviceOptions, Execution, Interruption, PrepareOptions,
+    PreparedModel,
 };
 
 /// The device whose results are the reference's own.
@@ -58,77 +60,31 @@ fn create(
         )));
     }
     Ok(Arc::new(CpuDevice {
-        info: info(name, kernels),
+        info: info(name, kernels)?,
         kernels,
     }))
 }
 
-fn info(name: &str, kernels: KernelSet) -> DeviceInfo {
-    let kind = match kernels {
-        KernelSet::Reference => "reference",
-        KernelSet::Fast => "fast",
+fn info(name: &str, kernels: KernelSet) -> Result<DeviceInfo, Failure> {
+    let version = env!("CARGO_PKG_VERSION");
+    // What was compiled for other instructions, or laid out otherwise, is stale.
+    let version = match kernels {
+        KernelSet::Reference => format!("reference {version}"),
+        KernelSet::Fast => format!("fast {version}, {}", compiled_form()),
     };
-    let plain = relative(1.0);
-    let operand_performance = OperandType::ALL
-        .iter()
-        .filter(|ty| **ty != OperandType::SUBGRAPH && !ty.is_oem())
-        .map(|&operand_type| OperandPerformance {
-            operand_type,
-            info: relative(exec_time(kernels, operand_type)),
-        })
-        .collect();
-    DeviceInfo {
+    Ok(DeviceInfo {
         name: name.to_owned(),
-        version: format!("{kind} {}", env!("CARGO_PKG_VERSION")),
+        version,
         device_type: DeviceType::Cpu,
         hal_version: HalVersion::V1_3,
-        capabilities: Capabilities {
-            relaxed_float32_to_float16_performance_scalar: plain,
-            relaxed_float32_to_float16_performance_tensor: relative(exec_time(
-                kernels,
-                OperandType::TENSOR_FLOAT32,
-            )),
-            operand_performance,
-            if_performance: plain,
-            while_performance: plain,
+        capabilities: match kernels {
+            KernelSet::Reference => cpu_performance::reference(),
+            KernelSet::Fast => cpu_performance::fast()?,
         },
         extensions: Vec::new(),
         cache_files: CACHE_FILES,
-    }
+    })
 }
-
-/// A figure for time and energy: on one processor the one follows the other.
-fn relative(figure: f32) -> PerformanceInfo {
-    PerformanceInfo {
-        exec_time: figure,
-        power_usage: figure,
-    }
-}
-
-/// Time relative to the reference kernels.
-///
-/// The figures of the fast kernels were measured once, so that they are the same from start to start: one thread on a
-/// processor with AVX2, interleaved with `nnhal-reference` in one process, medians of MobileNet v1 1.0 224 for floats
-/// and its quantised form for 8-bit types, rounded up. Types without fast kernels are computed by the reference's.
-fn exec_time(kernels: KernelSet, operand_type: OperandType) -> f32 {
-    match (kernels, operand_type) {
-        (KernelSet::Reference, _) => 1.0,
-        (KernelSet::Fast, OperandType::TENSOR_FLOAT32) => FAST_FLOAT32,
-        (
-            KernelSet::Fast,
-            OperandType::TENSOR_QUANT8_ASYMM
-            | OperandType::TENSOR_QUANT8_ASYMM_SIGNED
-            | OperandType::TENSOR_QUANT8_SYMM
-            | OperandType::TENSOR_QUANT8_SYMM_PER_CHANNEL,
-        ) => FAST_QUANT8,
-        (KernelSet::Fast, _) => 1.0,
-    }
-}
-
-/// See [`exec_time`].
-const FAST_FLOAT32: f32 = 0.35;
-/// See [`exec_time`].
-const FAST_QUANT8: f32 = 0.3;
 
 #[derive(Debug)]
 struct CpuDevice {
@@ -160,6 +116,22 @@ impl Device for CpuDevice {
     ) -> Result<Arc<dyn PreparedModel>, Failure> {
         let checkpoints = Checkpoints(options.control);
         let program = Program::with_interrupt(model, pools, self.kernels, &checkpoints)
+            .map_err(|error| program_failure(&error))?;
+        options.control.checkpoint()?;
+        Ok(Arc::new(CpuModel {
+            program: Arc::new(program),
+        }))
+    }
+
+    fn restore(
+        &self,
+        model: Arc<ValidModel>,
+        pools: &dyn ConstantPools,
+        compiled: AlignedSlice,
+        options: &PrepareOptions<'_>,
+    ) -> Result<Arc<dyn PreparedModel>, Failure> {
+        let checkpoints = Checkpoints(options.control);
+        let program = Program::restore(model, pools, compiled, &checkpoints)
             .map_err(|error| program_failure(&error))?;
         options.control.checkpoint()?;
         Ok(Arc::new(CpuModel {
@@ -253,7 +225,9 @@ fn program_failure(error: &ProgramError) -> Failure {
             status: exhaustion(bytes as u64),
             ..failure
         },
-        ProgramError::Interrupted(_) => failure,
+        ProgramError::Interrupted(_) | ProgramError::UnfitCompiled | ProgramError::MissingConstant { .. } => {
+            failure
+        }
     }
 }
 
@@ -284,6 +258,14 @@ impl PreparedModel for CpuModel {
             execution: nnhal_cpu::Execution::new(Arc::clone(&self.program)),
             spare: Vec::new(),
         }))
+    }
+
+    fn compiled(&self) -> Option<Compiled<'_>> {
+        let compiled = self.program.compiled()?;
+        Some(Compiled {
+            parts: compiled.parts,
+            replaced: compiled.replaced,
+        })
     }
 }
 

@@ -29,12 +29,17 @@
 //!   buffer that the client writes again gets new memory. So a device can hand what one execution computed to the next
 //!   without copying, and without locking; the driver gives memory back to an execution when nobody reads it any more
 //!   ([`Execution::recycle`]).
+//! - **Compilation caches.** A device that asks for cache files need not do anything else: what is kept is the model with
+//!   its constants, which is prepared again. One that takes its time to prepare gives [`PreparedModel::compiled`] and
+//!   takes it back in [`Device::restore`].
 //! - **Memory between runs.** The driver calls [`Execution::release_memory`] on executions that have not run for a
 //!   while.
 //! - **Failures** are a HAL status and a text that tells a person what was wrong, where, and what would be right.
 
+mod compiled;
 mod control;
 pub mod cpu;
+mod cpu_performance;
 pub mod empty;
 mod memory;
 pub mod older;
@@ -48,8 +53,10 @@ use nnhal::hal::{ConstantPools, DeviceInfo, DeviceStatus, ExecutionPreference, P
 use nnhal::validate::ValidModel;
 use nnhal::wire::{Failure, OperationSupport};
 
+pub use compiled::Compiled;
 pub use control::{Control, Interruption};
 pub use memory::{DeviceMemory, HostMemory, exhaustion};
+pub use nnhal_cpu::AlignedSlice;
 pub use registry::{CreateDevice, DeviceEntry, DeviceOptions, DeviceRegistry};
 
 /// A device.
@@ -79,6 +86,30 @@ pub trait Device: Send + Sync + Debug {
         pools: &dyn ConstantPools,
         options: &PrepareOptions<'_>,
     ) -> Result<Arc<dyn PreparedModel>, Failure>;
+
+    /// Makes a model ready to run from the compiled form that one of its prepared models gave to a compilation cache. It
+    /// is kept with the device's name and version and given back only to a device with the same, so the version names
+    /// everything that the form depends on: its layout, the processor's instructions. Nothing but its length and the
+    /// constants' absence has to be checked for right results; but a client can make such files by itself, so no bytes
+    /// may do more harm than compute something wrong. `pools` lacks what the form replaces, and is valid during the call
+    /// only.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::prepare`]; `GENERAL_FAILURE` also if the form is not that of this model.
+    fn restore(
+        &self,
+        model: Arc<ValidModel>,
+        pools: &dyn ConstantPools,
+        compiled: AlignedSlice,
+        options: &PrepareOptions<'_>,
+    ) -> Result<Arc<dyn PreparedModel>, Failure> {
+        let _ = (model, pools, compiled, options);
+        Err(Failure::general(format!(
+            "device {} has no compiled form of models",
+            self.info().name
+        )))
+    }
 
     /// Makes device memory that holds what `fill` writes, `size` bytes.
     ///
@@ -116,6 +147,12 @@ pub trait PreparedModel: Send + Sync + Debug {
     ///
     /// `RESOURCE_EXHAUSTED_*` without memory.
     fn new_execution(&self) -> Result<Box<dyn Execution>, Failure>;
+
+    /// What to keep of it in a compilation cache beside the model; `None` to prepare the model and all of its constants
+    /// anew each time.
+    fn compiled(&self) -> Option<Compiled<'_>> {
+        None
+    }
 }
 
 /// The memory of one run at a time, used again and again: set every input, run, read the outputs.

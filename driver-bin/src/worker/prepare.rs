@@ -16,8 +16,8 @@ use super::client::Client;
 use super::memory::{ConstantPool, Memory, constant_pools};
 use super::prepared::Prepared;
 use super::run::RunLimits;
-use crate::cache::{self, CacheHandles, Key};
-use crate::device::{Control, Interruption, PrepareOptions};
+use crate::cache::{self, CacheHandles, Kept, KeptPools, Key};
+use crate::device::{AlignedSlice, Control, Interruption, PrepareOptions, PreparedModel};
 use crate::scheduler::Ticket;
 
 /// HAL `getSupportedOperations`.
@@ -81,15 +81,27 @@ pub(crate) fn prepare_model(
         let launch = Launch::new(&shared, call);
         let codes = (preference, priority);
         launch.finish(in_time.map_err(NotPrepared::Failed).and_then(|()| {
-            let (handle, model, pools) = in_slot(&shared, call, (priority, limits), |control| {
+            let (handle, saved) = in_slot(&shared, call, (priority, limits), |control| {
                 let (model, pools) =
                     validate(&shared, arguments.model, &memories).map_err(NotPrepared::Refused)?;
                 launch.announce();
-                let handle = prepare(&shared, (Arc::clone(&model), &pools), codes, control)?;
-                Ok::<_, NotPrepared>((handle, model, pools))
+                let new = New {
+                    model: Arc::clone(&model),
+                    pools: &pools,
+                    compiled: None,
+                };
+                let (handle, device_model) = prepare(&shared, new, codes, control)?;
+                Ok::<_, NotPrepared>((handle, (device_model, model, pools)))
             })?;
             if let Some(target) = target {
-                target.save(&shared, (&model, &pools), codes);
+                let (device_model, model, pools) = saved;
+                let compiled = device_model.compiled();
+                let kept = Kept {
+                    model: model.model(),
+                    pools: &pools,
+                    compiled: compiled.as_ref(),
+                };
+                target.save(&shared, kept, codes);
             }
             Ok(handle)
         }));
@@ -194,15 +206,11 @@ impl Target {
         }
     }
 
-    fn save(
-        &self,
-        client: &Client,
-        (model, pools): (&ValidModel, &dyn ConstantPools),
-        (preference, priority): (ExecutionPreference, Priority),
-    ) {
+    fn save(&self, client: &Client, kept: Kept<'_>, (preference, priority): (ExecutionPreference, Priority)) {
         let key = key(client, self.token);
         let codes = (preference as i32, priority as i32);
-        if let Err(error) = cache::save(&self.handles, &key, (model.model(), pools), codes) {
+        let limit = client.limits.constant_bytes;
+        if let Err(error) = cache::save(&self.handles, &key, kept, codes, limit) {
             tracing::info!(%error, "a prepared model is not saved");
         }
     }
@@ -245,16 +253,33 @@ pub(crate) fn prepare_model_from_cache(
             let restored = in_slot(&shared, call, (Priority::Medium, limits), |control| {
                 restore(&shared, &handles, arguments.token, control)
             });
-            let (model, pools, codes) = restored?;
+            let Restored {
+                model,
+                pools,
+                compiled,
+                codes,
+            } = restored?;
             launch.announce();
             in_slot(&shared, call, (codes.1, limits), |control| {
-                Ok(prepare(&shared, (model, &pools), codes, control)?)
+                let new = New {
+                    model,
+                    pools: &pools,
+                    compiled,
+                };
+                let (handle, _) = prepare(&shared, new, codes, control)?;
+                Ok(handle)
             })
         }));
     });
 }
 
-type Restored = (Arc<ValidModel>, Vec<Vec<u8>>, (ExecutionPreference, Priority));
+/// What was kept of a prepared model, and how it was prepared.
+struct Restored {
+    model: Arc<ValidModel>,
+    pools: KeptPools,
+    compiled: Option<AlignedSlice>,
+    codes: (ExecutionPreference, Priority),
+}
 
 /// The model in the files, validated as if the client had sent it.
 fn restore(
@@ -276,7 +301,12 @@ fn restore(
     let extensions = &client.device.info().extensions;
     let model =
         ValidModel::new(Arc::new(entry.model), &entry.pools, extensions).map_err(|error| miss(&error))?;
-    Ok((Arc::new(model), entry.pools, codes))
+    Ok(Restored {
+        model: Arc::new(model),
+        pools: entry.pools,
+        compiled: entry.compiled,
+        codes,
+    })
 }
 
 fn check_codes(arguments: &PrepareModel) -> Result<(ExecutionPreference, Priority), Failure> {
@@ -306,13 +336,25 @@ fn validate(
     Ok((Arc::new(model), pools))
 }
 
+/// A valid model to make ready.
+struct New<'a> {
+    model: Arc<ValidModel>,
+    pools: &'a dyn ConstantPools,
+    /// What a cache has of it.
+    compiled: Option<AlignedSlice>,
+}
+
 /// Prepares a valid model. The checkpoint before it is that after validation.
 fn prepare(
     client: &Client,
-    (model, pools): (Arc<ValidModel>, &dyn ConstantPools),
+    New {
+        model,
+        pools,
+        compiled,
+    }: New<'_>,
     (preference, priority): (ExecutionPreference, Priority),
     control: &Control<'_>,
-) -> Result<PreparedModelHandle, Failure> {
+) -> Result<(PreparedModelHandle, Arc<dyn PreparedModel>), Failure> {
     control.checkpoint()?;
     check_supported(client, &model, pools)?;
     let options = PrepareOptions {
@@ -320,15 +362,19 @@ fn prepare(
         priority,
         control,
     };
-    let device_model = client.device.prepare(Arc::clone(&model), pools, &options)?;
+    let (device, shared) = (&client.device, Arc::clone(&model));
+    let device_model = match compiled {
+        None => device.prepare(shared, pools, &options)?,
+        Some(compiled) => device.restore(shared, pools, compiled, &options)?,
+    };
     let prepared = Prepared::new(
         model,
-        device_model,
+        Arc::clone(&device_model),
         (preference, priority),
         &client.scheduler,
         &client.watchdog,
     );
-    client.add_model(prepared)
+    Ok((client.add_model(prepared)?, device_model))
 }
 
 /// A model with an operation that the device does not support is refused with the device's reason. The model is valid

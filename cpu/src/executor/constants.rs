@@ -1,0 +1,132 @@
+//! The constants of a graph while it is made ready.
+//!
+//! Constants are copied into aligned memory. Filters that are nothing but filters wait until it is known whether the
+//! steps that packed them read them in their own form again; those that nothing reads are not copied at all.
+
+use nnhal::hal::{ConstantPools, Model, Shape, Subgraph};
+
+use super::Interrupt;
+use super::program::{KernelSet, ProgramError};
+use crate::buffer::AlignedBuffer;
+use crate::fast::{self, PlannedStep};
+use crate::kernel::Constant;
+
+/// Smaller filters are copied at once: they are no burden, and they may be parameters that shape rules look at.
+const LEAST_BYTES: usize = 4097;
+
+/// The constants of a graph, and the filters that wait.
+pub(super) struct Constants<'a> {
+    /// By operand. Filters that wait have their shapes, and no bytes.
+    pub(super) values: Vec<Option<Constant>>,
+    /// In the order of the operands.
+    waiting: Vec<Waiting<'a>>,
+}
+
+struct Waiting<'a> {
+    operand: u32,
+    /// Not there if the model is restored without it.
+    bytes: Option<&'a [u8]>,
+    is_read: bool,
+}
+
+impl<'a> Constants<'a> {
+    /// Copies what does not wait; `interrupt` is asked before each.
+    pub(super) fn new(
+        (model, graph): (&'a Model, &Subgraph),
+        pools: &'a dyn ConstantPools,
+        kernels: KernelSet,
+        interrupt: &dyn Interrupt,
+    ) -> Result<Constants<'a>, ProgramError> {
+        let only_filters = match kernels {
+            KernelSet::Reference => vec![false; graph.operands.len()],
+            KernelSet::Fast => only_filters(graph),
+        };
+        let mut constants = Constants {
+            values: Vec::with_capacity(graph.operands.len()),
+            waiting: Vec::new(),
+        };
+        for (at, operand) in graph.operands.iter().enumerate() {
+            if !operand.lifetime.is_constant() {
+                constants.values.push(None);
+                continue;
+            }
+            let bytes = model.constant_bytes(operand, pools);
+            let waits = only_filters[at] && operand.location.length as usize >= LEAST_BYTES;
+            let copied = if waits {
+                constants.waiting.push(Waiting {
+                    operand: at as u32,
+                    bytes,
+                    is_read: false,
+                });
+                AlignedBuffer::new()
+            } else {
+                interrupt.check()?;
+                AlignedBuffer::copy_of(bytes.ok_or(ProgramError::MissingConstant { operand: at })?)?
+            };
+            constants.values.push(Some(Constant {
+                shape: Shape::new(&operand.dimensions).unwrap_or_default(),
+                bytes: copied,
+            }));
+        }
+        Ok(constants)
+    }
+
+    /// The bytes of a constant, wherever they are by now; none for what is no constant or is not there.
+    pub(super) fn bytes(&self, operand: u32) -> &[u8] {
+        if let Some(at) = self.position(operand) {
+            return self.waiting[at].bytes.unwrap_or_default();
+        }
+        let constant = self.values.get(operand as usize).and_then(Option::as_ref);
+        constant.map_or(&[], |constant| constant.bytes.bytes())
+    }
+
+    /// Notes by what an operation is computed whose second input is `operand`.
+    pub(super) fn note_reader(&mut self, operand: u32, step: Option<&dyn PlannedStep>) {
+        if let Some(at) = self.position(operand) {
+            self.waiting[at].is_read |= !step.is_some_and(PlannedStep::replaces_filter);
+        }
+    }
+
+    /// Where a filter is among those that wait.
+    fn position(&self, operand: u32) -> Option<usize> {
+        self.waiting
+            .binary_search_by_key(&operand, |waiting| waiting.operand)
+            .ok()
+    }
+
+    /// Copies the filters that are read after all. Returns all constants, and the operands of those that were replaced.
+    pub(super) fn finish(mut self) -> Result<(Vec<Option<Constant>>, Vec<u32>), ProgramError> {
+        let mut replaced = Vec::new();
+        for waiting in self.waiting {
+            if !waiting.is_read {
+                replaced.push(waiting.operand);
+                continue;
+            }
+            let operand = waiting.operand as usize;
+            let bytes = waiting.bytes.ok_or(ProgramError::MissingConstant { operand })?;
+            if let Some(Some(constant)) = self.values.get_mut(operand) {
+                constant.bytes = AlignedBuffer::copy_of(bytes)?;
+            }
+        }
+        Ok((self.values, replaced))
+    }
+}
+
+/// By operand, whether every operation that reads it takes it for its filter.
+fn only_filters(graph: &Subgraph) -> Vec<bool> {
+    let mut filters = vec![true; graph.operands.len()];
+    for operation in &graph.operations {
+        let has_filter = fast::has_filter(operation.operation_type);
+        for (number, &operand) in operation.inputs.iter().enumerate() {
+            if let Some(is_filter) = filters.get_mut(operand as usize) {
+                *is_filter &= has_filter && number == 1;
+            }
+        }
+    }
+    for &operand in &graph.output_indexes {
+        if let Some(is_filter) = filters.get_mut(operand as usize) {
+            *is_filter = false;
+        }
+    }
+    filters
+}

@@ -1,0 +1,64 @@
+//! What is known of an operation before it is executed.
+
+use nnhal::hal::{Operand, OperandLifeTime, Operation, OperationType, Shape};
+use nnhal::ops::{OperandInfo, OperationContext};
+
+use crate::kernel::Constant;
+
+/// An operation as its model declares it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Declared<'a> {
+    pub(crate) operation: &'a Operation,
+    pub(crate) operands: &'a [Operand],
+    pub(crate) constants: &'a [Option<Constant>],
+}
+
+impl OperationContext for Declared<'_> {
+    fn operation(&self) -> OperationType {
+        self.operation.operation_type
+    }
+
+    fn input_count(&self) -> usize {
+        self.operation.inputs.len()
+    }
+
+    fn output_count(&self) -> usize {
+        self.operation.outputs.len()
+    }
+
+    fn input(&self, index: usize) -> Option<OperandInfo<'_>> {
+        let at = *self.operation.inputs.get(index)? as usize;
+        let operand = self.operands.get(at)?;
+        if operand.lifetime == OperandLifeTime::NoValue {
+            return None;
+        }
+        let constant = self.constants.get(at)?.as_ref();
+        let bytes = constant.map(|constant| constant.bytes.bytes());
+        info(operand, bytes)
+    }
+
+    fn output(&self, index: usize) -> Option<OperandInfo<'_>> {
+        info(
+            self.operands.get(*self.operation.outputs.get(index)? as usize)?,
+            None,
+        )
+    }
+
+    fn executing(&self) -> bool {
+        // The shapes hold for executions in which everything that is needed is there, as the rule is to take it.
+        true
+    }
+}
+
+fn info<'a>(operand: &'a Operand, bytes: Option<&'a [u8]>) -> Option<OperandInfo<'a>> {
+    let shape = Shape::new(&operand.dimensions).ok()?;
+    let is_exact = bytes.is_some() || !operand.operand_type.is_tensor();
+    let rank_known = is_exact || shape.rank() > 0;
+    Some(OperandInfo {
+        operand,
+        shape,
+        rank_known,
+        shape_known: is_exact || (rank_known && shape.is_fully_specified()),
+        bytes,
+    })
+}
