@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nnhal::burst;
-use nnhal::hal::{MemoryPool, Model, Request, RequestPool};
+use nnhal::hal::{ConstantPools, HalVersion, MemoryPool, Model, Request, RequestPool};
 use nnhal::validate::{ArgumentPlan, ValidModel, ValidRequest};
 use nnhal::wire::{Envelope, Message, codec, handshake};
 use nnhal_cpu::{Execution, Interrupt, Interrupted, KernelSet, Program, RunOptions};
@@ -73,6 +73,19 @@ pub enum Reached {
     Result,
 }
 
+/// The part of a valid model that an older version can express is valid too, and of that version.
+fn check_versions(valid: &ValidModel, pools: &dyn ConstantPools) {
+    for version in [HalVersion::V1_0, HalVersion::V1_1, HalVersion::V1_2] {
+        let Some(part) = valid.slice(version) else {
+            continue;
+        };
+        let again = ValidModel::new(Arc::new(part.model.clone()), pools, &[]);
+        assert!(again.is_ok(), "the part for HAL {version}: {again:?}");
+        let older = part.into_model_1_2();
+        assert!(older.is_ok(), "the part for HAL {version}: {older:?}");
+    }
+}
+
 /// Decodes a model, validates it, and runs it on both kernel sets if it is valid.
 pub fn model(bytes: &[u8]) -> Reached {
     let Ok(mut input) = codec::decode::<ModelInput>(bytes) else {
@@ -86,6 +99,7 @@ pub fn model(bytes: &[u8]) -> Reached {
     let Ok(valid) = ValidModel::new(Arc::new(input.model), &input.pools, &[]) else {
         return Reached::Validation;
     };
+    check_versions(&valid, &input.pools);
     let valid = Arc::new(valid);
     let mut reached = Reached::Result;
     for kernels in [KernelSet::Reference, KernelSet::Fast] {

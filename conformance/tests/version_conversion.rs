@@ -7,7 +7,7 @@ use nnhal::hal::{HalVersion, MeasureTiming, Model, OperationType};
 use nnhal::validate::{Slice, ValidModel};
 use nnhal_conformance::corpus::{Corpus, Specification};
 use nnhal_conformance::generator::property::{self, Verdict};
-use nnhal_conformance::generator::{Generated, Recipe};
+use nnhal_conformance::generator::{Generated, Recipe, mutation};
 use nnhal_conformance::implementation::{
     ExecutionAnswer, ExecutionCall, Form, Implementation as _, ModelWithPools, PreparedModel as _,
 };
@@ -212,4 +212,25 @@ fn models_of_the_corpus_go_down_and_up() {
     }
     println!("{checked} conversions checked");
     assert!(checked > 0 && wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Whatever a client makes of a model, as long as it is valid.
+#[test]
+fn changed_models_that_stay_valid_go_down_and_up() {
+    let mut still_valid = 0;
+    let counterexample = property::search(&Recipe::default(), 0..4000, |generated, choices| {
+        let changed = mutation::change(generated, choices);
+        if valid(&changed.model.model, &changed.model).is_err() {
+            return Verdict::Kept;
+        }
+        still_valid += 1;
+        for version in OLDER {
+            if let Err(message) = check(&changed.model, version) {
+                return Verdict::Broken(format!("HAL {version}: {message}"));
+            }
+        }
+        Verdict::Kept
+    });
+    assert!(counterexample.is_none(), "{}", counterexample.unwrap());
+    assert!(still_valid > 100, "{still_valid} models");
 }
