@@ -96,6 +96,8 @@ pub(crate) enum Via {
     Device,
     /// The runtime above the devices.
     Runtime,
+    /// The C API, for one device, which `--device` names.
+    Capi,
 }
 
 /// What a device is chosen by.
@@ -182,7 +184,7 @@ pub(crate) struct VtsArguments {
     #[arg(long, value_enum)]
     pub(crate) path: Option<Path>,
     /// What is tested.
-    #[arg(long, value_enum, default_value_t, conflicts_with_all = ["random", "device"])]
+    #[arg(long, value_enum, default_value_t, conflicts_with = "random")]
     pub(crate) via: Via,
     /// Have the runtime give the operations of a model to the first two devices in turn, so that it has to divide every
     /// model of more than one operation.

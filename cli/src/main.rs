@@ -4,6 +4,7 @@
 
 mod accuracy;
 mod arguments;
+mod capi_under_test;
 mod commands;
 mod comparison;
 mod device_arguments;

@@ -17,4 +17,5 @@ mod request;
 
 pub use compliance::{Compliance, Slice};
 pub use model::{ModelError, ValidModel};
+pub use operand::{check_declaration, check_extra_params};
 pub use request::{ArgumentPlan, Direction, RequestError, ValidRequest};

@@ -1,6 +1,6 @@
 //! Operands: type, dimensions, quantisation, lifetime and location.
 
-use crate::hal::{DataLocation, ExtraParams, HalVersion, Operand, OperandLifeTime, OperandType};
+use crate::hal::{DataLocation, ExtraParams, HalVersion, Operand, OperandLifeTime, OperandType, TypeLayouts};
 
 use super::limits;
 use super::model::{ModelContext, declared_shape};
@@ -8,7 +8,7 @@ use super::model::{ModelContext, declared_shape};
 /// Checks one operand and returns the first HAL version that can express it.
 pub(super) fn check(context: &ModelContext<'_>, operand: &Operand) -> Result<HalVersion, String> {
     let since = check_type(context, operand.operand_type)?;
-    let since = since.max(check_dimensions(context, operand)?);
+    let since = since.max(check_dimensions(&context.layouts, operand)?);
     check_quantization(operand)?;
     check_extra_params(operand)?;
     check_location(context, operand)?;
@@ -19,11 +19,27 @@ pub(super) fn check(context: &ModelContext<'_>, operand: &Operand) -> Result<Hal
     })
 }
 
+/// Checks what an operand says of itself before it has a value or parameters: that its dimensions, scale and zero point
+/// fit its type, which must be known.
+///
+/// # Errors
+/// What is wrong, and what would be right.
+pub fn check_declaration(operand: &Operand, layouts: &TypeLayouts) -> Result<(), String> {
+    let ty = operand.operand_type;
+    if ty.since().is_none() || (ty.is_extension() && layouts.get(ty).is_none()) {
+        return Err(unknown_type(ty));
+    }
+    check_dimensions(layouts, operand)?;
+    check_quantization(operand)
+}
+
+fn unknown_type(ty: OperandType) -> String {
+    format!("has {ty}; the HAL knows codes 0 to 15, 10000 and 10001")
+}
+
 fn check_type(context: &ModelContext<'_>, ty: OperandType) -> Result<HalVersion, String> {
     if !ty.is_extension() {
-        return ty
-            .since()
-            .ok_or_else(|| format!("has {ty}; the HAL knows codes 0 to 15, 10000 and 10001"));
+        return ty.since().ok_or_else(|| unknown_type(ty));
     }
     let mapping = context
         .model
@@ -42,16 +58,16 @@ fn check_type(context: &ModelContext<'_>, ty: OperandType) -> Result<HalVersion,
     ))
 }
 
-fn check_dimensions(context: &ModelContext<'_>, operand: &Operand) -> Result<HalVersion, String> {
+fn check_dimensions(layouts: &TypeLayouts, operand: &Operand) -> Result<HalVersion, String> {
     let ty = operand.operand_type;
     let shape = declared_shape(&operand.dimensions)?;
-    if context.layouts.is_scalar(ty) && !operand.dimensions.is_empty() {
+    if layouts.is_scalar(ty) && !operand.dimensions.is_empty() {
         return Err(format!(
             "is the scalar {ty} with dimensions {:?}, must have none",
             operand.dimensions
         ));
     }
-    if let Some(layout) = context.layouts.get(ty) {
+    if let Some(layout) = layouts.get(ty) {
         let size = shape.byte_size(layout.element_size);
         size.map_err(|error| format!("is too large: {error}"))?;
     }
@@ -59,7 +75,7 @@ fn check_dimensions(context: &ModelContext<'_>, operand: &Operand) -> Result<Hal
         operand.lifetime,
         OperandLifeTime::ConstantCopy | OperandLifeTime::ConstantReference
     );
-    let has_extents = context.layouts.get(ty).is_some_and(|layout| layout.is_tensor);
+    let has_extents = layouts.get(ty).is_some_and(|layout| layout.is_tensor);
     if constant && has_extents {
         if operand.dimensions.is_empty() {
             return Err("is a constant tensor of unknown rank, must have dimensions".into());
@@ -111,7 +127,11 @@ fn check_quantization(operand: &Operand) -> Result<(), String> {
     Ok(())
 }
 
-fn check_extra_params(operand: &Operand) -> Result<(), String> {
+/// Checks that an operand has the further parameters that its type asks for, and no others.
+///
+/// # Errors
+/// What is wrong, and what would be right.
+pub fn check_extra_params(operand: &Operand) -> Result<(), String> {
     let ty = operand.operand_type;
     match &operand.extra_params {
         ExtraParams::ChannelQuant(params) if ty == OperandType::TENSOR_QUANT8_SYMM_PER_CHANNEL => {

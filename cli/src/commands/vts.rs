@@ -5,6 +5,7 @@ use std::path::Path as FilePath;
 use std::sync::{Arc, Mutex};
 
 use indicatif::ProgressBar;
+use nnhal_client::runtime::RuntimeOptions;
 use nnhal_conformance::corpus::Corpus;
 use nnhal_conformance::implementation::Form;
 use nnhal_conformance::in_process::InProcess;
@@ -14,6 +15,7 @@ use nnhal_conformance::runner::{self, Observer, RunError, Selection};
 use serde::Serialize;
 
 use crate::arguments::{Path, Via, VtsArguments};
+use crate::capi_under_test::CapiUnderTest;
 use crate::device_under_test::DeviceUnderTest;
 use crate::driver;
 use crate::error::Error;
@@ -80,6 +82,11 @@ fn run_corpus(arguments: &VtsArguments, corpus: &FilePath) -> Result<(), Error> 
     let threads = usize::from(arguments.jobs);
     let seen = Arc::new(Seen::default());
     let (device, tally) = if arguments.via == Via::Runtime {
+        if arguments.device.is_some() {
+            return Err(Error::Result(
+                "the runtime chooses devices itself; leave --device out".into(),
+            ));
+        }
         if forms.is_empty() {
             return Err(Error::Result(
                 "the runtime is not tested without a driver; leave --path out".into(),
@@ -94,6 +101,10 @@ fn run_corpus(arguments: &VtsArguments, corpus: &FilePath) -> Result<(), Error> 
         let make = || RuntimeUnderTest::open(&setting);
         let tally = runner::run(&corpus, &selection, threads, make, &watcher)?;
         ("the runtime".to_owned(), tally)
+    } else if arguments.via == Via::Capi {
+        let (make, device) = through_capi(arguments, &forms)?;
+        let tally = runner::run(&corpus, &selection, threads, make, &watcher)?;
+        (format!("{device}, through the C API"), tally)
     } else if forms.is_empty() {
         let kernels = Kernels::of_device(arguments.device.as_deref())?;
         let make = || Ok(InProcess::new(kernels.set));
@@ -131,6 +142,39 @@ fn run_corpus(arguments: &VtsArguments, corpus: &FilePath) -> Result<(), Error> 
         writeln!(std::io::stderr(), "{seen}")?;
     }
     verdict(tally.total, arguments.require_all)
+}
+
+/// What makes the C API an implementation under test, and the name of the device.
+fn through_capi(
+    arguments: &VtsArguments,
+    forms: &[Form],
+) -> Result<(impl Fn() -> Result<CapiUnderTest, String> + use<>, String), Error> {
+    if forms.is_empty() {
+        return Err(Error::Result(
+            "the C API is not tested without a driver; leave --path out".into(),
+        ));
+    }
+    let options = RuntimeOptions::new().devices(driver::devices_options());
+    neuralnetworks::caller::open_with(options).map_err(Error::Result)?;
+    let names = neuralnetworks::caller::device_names().map_err(|error| Error::Result(error.to_string()))?;
+    let device = match &arguments.device {
+        Some(device) => device.clone(),
+        None => driver::device(&driver::devices()?, None)?.info().name.clone(),
+    };
+    if !names.contains(&device) {
+        return Err(Error::Result(format!(
+            "the C API has no device {device}; it has {}",
+            names.join(", ")
+        )));
+    }
+    let (name, forms) = (device.clone(), forms.to_vec());
+    let make = move || {
+        Ok(CapiUnderTest {
+            device: name.clone(),
+            forms: forms.clone(),
+        })
+    };
+    Ok((make, device))
 }
 
 /// How a driver executes by this path.

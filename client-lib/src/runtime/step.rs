@@ -9,7 +9,11 @@ use nnhal::time::Deadline;
 use super::caching::{self, StepCache};
 use super::cpu::CpuProgram;
 use super::{RuntimeDevice, RuntimeError, RuntimeResult};
-use crate::{Burst, BurstOptions, Completed, ExecuteOptions, Model, PrepareOptions, PreparedModel, Request};
+use crate::request::RequestIdentity;
+use crate::{
+    Burst, BurstOptions, Completed, ExecuteOptions, Model, PrepareOptions, PreparedModel, RegisteredRequest,
+    Request,
+};
 
 /// What a step reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +72,38 @@ pub(super) struct Outline {
 /// A step's burst, which ends with what it executes.
 #[derive(Debug, Default)]
 pub(super) struct StepBurst {
-    open: Option<(u64, Burst)>,
+    open: Option<OpenBurst>,
+}
+
+/// A burst of what executes a step.
+#[derive(Debug)]
+struct OpenBurst {
+    generation: u64,
+    burst: Burst,
+    /// What was executed last, by request.
+    last: Option<RequestIdentity>,
+    /// That, if it came twice in a row.
+    registered: Option<RegisteredRequest>,
+}
+
+impl OpenBurst {
+    /// Executes a request. One that comes again, as those of reusable executions do, is registered and takes one cell
+    /// from then on.
+    fn execute(&mut self, request: &Request, options: &ExecuteOptions) -> crate::Result<Completed> {
+        let comes_again = self.last.as_ref().is_some_and(|last| last.is_of(request));
+        if !comes_again {
+            self.last = Some(request.identity());
+            if let Some(registered) = self.registered.take() {
+                self.burst.unregister(registered)?;
+            }
+            return self.burst.execute(request, options);
+        }
+        let registered = match self.registered.take() {
+            Some(registered) => registered,
+            None => self.burst.register(request)?,
+        };
+        self.burst.fire(self.registered.insert(registered), options)
+    }
 }
 
 impl Step {
@@ -129,7 +164,7 @@ impl Step {
         if let Some(burst) = burst
             && !self.device.is_cpu()
         {
-            return Ok(self.burst(burst)?.execute(request, options)?);
+            return Ok(self.open_burst(burst)?.execute(request, options)?);
         }
         match self.prepared() {
             Prepared::Cpu(program) => program.execute(request, options),
@@ -143,12 +178,30 @@ impl Step {
     /// The step is executed in this process; what making a burst fails with.
     #[inline]
     pub(super) fn burst<'b>(&self, burst: &'b mut StepBurst) -> RuntimeResult<&'b mut Burst> {
+        Ok(&mut self.open_burst(burst)?.burst)
+    }
+
+    #[inline]
+    fn open_burst<'b>(&self, burst: &'b mut StepBurst) -> RuntimeResult<&'b mut OpenBurst> {
         let generation = self.generation.load(Ordering::Acquire);
-        let open = match burst.open.take() {
-            Some(open) if open.0 == generation => open,
-            _ => (generation, self.new_burst()?),
-        };
-        Ok(&mut burst.open.insert(open).1)
+        if burst
+            .open
+            .as_ref()
+            .is_none_or(|open| open.generation != generation)
+        {
+            burst.open = None;
+            let made = OpenBurst {
+                generation,
+                burst: self.new_burst()?,
+                last: None,
+                registered: None,
+            };
+            return Ok(burst.open.insert(made));
+        }
+        burst
+            .open
+            .as_mut()
+            .ok_or_else(|| RuntimeError::failed("the burst of a step is gone"))
     }
 
     fn new_burst(&self) -> RuntimeResult<Burst> {

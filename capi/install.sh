@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Builds libneuralnetworks.so and installs it with its header and pkg-config file, below /usr/local or the folder given.
+# DESTDIR is put in front of all paths, for packages.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+prefix="${1:-/usr/local}"
+target="${CARGO_TARGET_DIR:-target}"
+version="$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)"
+
+cargo build --release --locked -p nnhal-capi --lib
+
+into="${DESTDIR:-}$prefix"
+install -d "$into/lib/pkgconfig" "$into/include/android"
+install -m 755 "$target/release/libneuralnetworks.so" "$into/lib/libneuralnetworks.so"
+# Where programs for NNAPI look for it.
+install -m 644 capi/include/NeuralNetworks.h "$into/include/android/NeuralNetworks.h"
+sed -e "s|@PREFIX@|$prefix|" -e "s|@VERSION@|$version|" capi/neuralnetworks.pc.in >"$into/lib/pkgconfig/neuralnetworks.pc"
+chmod 644 "$into/lib/pkgconfig/neuralnetworks.pc"

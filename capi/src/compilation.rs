@@ -1,0 +1,199 @@
+//! Compilations.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use nnhal_client::runtime::{self, CompilationOptions, Direction, RuntimeDevice};
+use nnhal_client::{ExecutionPreference, Priority};
+
+use crate::codes::{PreferenceCode, PriorityCode};
+use crate::model::Finished;
+use crate::process;
+use crate::result::{Failure, Outcome};
+
+/// Where inputs and outputs are best placed: on a cache line, which is enough for any vector instruction.
+const PREFERRED_ALIGNMENT: u32 = 64;
+
+/// To which multiple of bytes their buffers are best made: none is read beyond its value.
+const PREFERRED_PADDING: u32 = 1;
+
+/// What is behind an `ANeuralNetworksCompilation`.
+#[derive(Debug)]
+pub(crate) struct Compilation {
+    model: Arc<Finished>,
+    /// The devices that the caller named, if it did.
+    devices: Option<Vec<RuntimeDevice>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    Open(Settings),
+    Finished(runtime::Compilation),
+    Failed(String),
+}
+
+/// What the caller asks of a compilation before it is made.
+#[derive(Clone, Debug, Default)]
+struct Settings {
+    preference: ExecutionPreference,
+    priority: Priority,
+    timeout: Option<Duration>,
+    cache: Option<(PathBuf, [u8; 32])>,
+}
+
+impl Compilation {
+    pub(crate) fn new(model: Arc<Finished>, devices: Option<Vec<RuntimeDevice>>) -> Compilation {
+        Compilation {
+            model,
+            devices,
+            state: Mutex::new(State::Open(Settings::default())),
+        }
+    }
+
+    pub(crate) fn set_preference(&self, code: i32) -> Outcome {
+        const LOW: i32 = PreferenceCode::ANEURALNETWORKS_PREFER_LOW_POWER as i32;
+        const FAST: i32 = PreferenceCode::ANEURALNETWORKS_PREFER_FAST_SINGLE_ANSWER as i32;
+        const SUSTAINED: i32 = PreferenceCode::ANEURALNETWORKS_PREFER_SUSTAINED_SPEED as i32;
+        self.change(|settings| {
+            settings.preference = match code {
+                LOW => ExecutionPreference::LowPower,
+                FAST => ExecutionPreference::FastSingleAnswer,
+                SUSTAINED => ExecutionPreference::SustainedSpeed,
+                _ => {
+                    return Err(Failure::bad_data(format!(
+                        "there is no preference {code}; there are 0 to 2"
+                    )));
+                }
+            };
+            Ok(())
+        })
+    }
+
+    pub(crate) fn set_priority(&self, code: i32) -> Outcome {
+        const LOW: i32 = PriorityCode::ANEURALNETWORKS_PRIORITY_LOW as i32;
+        const MEDIUM: i32 = PriorityCode::ANEURALNETWORKS_PRIORITY_MEDIUM as i32;
+        const HIGH: i32 = PriorityCode::ANEURALNETWORKS_PRIORITY_HIGH as i32;
+        self.change(|settings| {
+            settings.priority = match code {
+                LOW => Priority::Low,
+                MEDIUM => Priority::Medium,
+                HIGH => Priority::High,
+                _ => {
+                    return Err(Failure::bad_data(format!(
+                        "there is no priority {code}; there are 90, 100 and 110"
+                    )));
+                }
+            };
+            Ok(())
+        })
+    }
+
+    /// 0 is no limit.
+    pub(crate) fn set_timeout(&self, nanoseconds: u64) -> Outcome {
+        self.change(|settings| {
+            self.expect_one_device("a time limit")?;
+            settings.timeout = (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds));
+            Ok(())
+        })
+    }
+
+    pub(crate) fn set_caching(&self, directory: OsString, token: [u8; 32]) -> Outcome {
+        self.change(|settings| {
+            settings.cache = Some((directory.into(), token));
+            Ok(())
+        })
+    }
+
+    /// Refuses what only compilations for exactly one device that the caller named can have.
+    pub(crate) fn expect_one_device(&self, what: &str) -> Outcome {
+        match &self.devices {
+            Some(devices) if devices.len() == 1 => Ok(()),
+            _ => Err(Failure::bad_data(format!(
+                "{what} needs a compilation made by ANeuralNetworksCompilation_createForDevices for exactly one device"
+            ))),
+        }
+    }
+
+    pub(crate) fn finish(&self) -> Outcome {
+        self.change(|_| Ok(()))?;
+        let mut state = self.lock();
+        let State::Open(settings) = &*state else {
+            return Err(Failure::bad_state("the compilation was finished meanwhile"));
+        };
+        let settings = settings.clone();
+        *state = State::Failed("its making was cut short".to_owned());
+        match self.compile(settings) {
+            Ok(compilation) => {
+                *state = State::Finished(compilation);
+                Ok(())
+            }
+            Err(failure) => {
+                *state = State::Failed(failure.text.clone());
+                Err(failure)
+            }
+        }
+    }
+
+    fn compile(&self, settings: Settings) -> Outcome<runtime::Compilation> {
+        let mut options = CompilationOptions::new()
+            .preference(settings.preference)
+            .priority(settings.priority);
+        if let Some(devices) = &self.devices {
+            options = options.devices(devices);
+        }
+        if let Some(timeout) = settings.timeout {
+            options = options.timeout(timeout);
+        }
+        if let Some((directory, token)) = settings.cache {
+            options = options.caching(directory, token);
+        }
+        Ok(process::runtime()?.compile(self.model.model(), &options)?)
+    }
+
+    /// The compilation, which must be finished.
+    pub(crate) fn finished(&self) -> Outcome<runtime::Compilation> {
+        match &*self.lock() {
+            State::Finished(compilation) => Ok(compilation.clone()),
+            State::Open(_) => Err(Failure::bad_state(
+                "the compilation is not finished; call ANeuralNetworksCompilation_finish first",
+            )),
+            State::Failed(why) => Err(Failure::bad_state(format!(
+                "ANeuralNetworksCompilation_finish has failed: {why}"
+            ))),
+        }
+    }
+
+    /// The preferred alignment and padding of an argument.
+    pub(crate) fn preferences(&self, direction: Direction, index: u32) -> Outcome<(u32, u32)> {
+        let compilation = self.finished()?;
+        let arguments = match direction {
+            Direction::Input => compilation.inputs().len(),
+            Direction::Output => compilation.outputs().len(),
+        };
+        if index as usize >= arguments {
+            return Err(Failure::bad_data(format!(
+                "there is no {direction} {index}, the model has {arguments}"
+            )));
+        }
+        Ok((PREFERRED_ALIGNMENT, PREFERRED_PADDING))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Settings) -> Outcome) -> Outcome {
+        match &mut *self.lock() {
+            State::Open(settings) => change(settings),
+            State::Finished(_) => Err(Failure::bad_state(
+                "the compilation is finished and cannot be changed any more",
+            )),
+            State::Failed(why) => Err(Failure::bad_state(format!(
+                "ANeuralNetworksCompilation_finish has failed, after which a compilation cannot be changed: {why}"
+            ))),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,398 @@
+//! Executions: their arguments, their states and their results.
+
+mod arguments;
+mod job;
+mod start;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+use nnhal::hal::Operand;
+use nnhal::time::{Clock, MonotonicClock};
+use nnhal_client::runtime::{self, Direction, RunEvent};
+use nnhal_client::{Deadline, ExecuteOptions, OutputShape, Timing};
+
+pub(crate) use self::arguments::NewArgument;
+use self::arguments::{Argument, Arguments, Checks};
+use self::job::{Job, Results};
+use crate::burst::Burst;
+use crate::codes::{DurationCode, ResultCode};
+use crate::compilation::Compilation;
+use crate::result::{Failure, Outcome};
+
+/// The longest that a loop may take, in nanoseconds.
+pub(crate) const MAXIMUM_LOOP_TIMEOUT: u64 = 15_000_000_000;
+
+/// How long a loop may take that no limit was set for, in nanoseconds.
+pub(crate) const DEFAULT_LOOP_TIMEOUT: u64 = 2_000_000_000;
+
+/// What is behind an `ANeuralNetworksExecution`.
+#[derive(Debug)]
+pub(crate) struct Execution {
+    compilation: Arc<Compilation>,
+    finished: runtime::Compilation,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    inputs: Vec<Option<Argument>>,
+    outputs: Vec<Option<Argument>>,
+    settings: Settings,
+    /// Made from the arguments with the first start.
+    arguments: Option<Arc<Arguments>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Settings {
+    is_measured: bool,
+    is_reusable: bool,
+    is_padded: bool,
+    timeout: Option<Duration>,
+    loop_timeout: Option<Duration>,
+}
+
+/// How far an execution is.
+#[derive(Clone, Debug)]
+enum Phase {
+    Preparation,
+    /// A call or a thread of this process runs it.
+    Computation,
+    /// It goes on behind fences in its driver.
+    Fenced(RunEvent),
+    Completed(Results),
+}
+
+impl Execution {
+    pub(crate) fn new(compilation: Arc<Compilation>) -> Outcome<Execution> {
+        let finished = compilation.finished()?;
+        let state = State {
+            phase: Phase::Preparation,
+            inputs: vec![None; finished.inputs().len()],
+            outputs: vec![None; finished.outputs().len()],
+            settings: Settings::default(),
+            arguments: None,
+        };
+        Ok(Execution {
+            compilation,
+            finished,
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Sets an argument, which may come with a type.
+    pub(crate) fn set(
+        &self,
+        direction: Direction,
+        index: i32,
+        declared: Option<&Operand>,
+        argument: NewArgument,
+    ) -> Outcome {
+        let mut state = self.preparing()?;
+        let state = &mut *state;
+        let checks = Checks {
+            compilation: &self.finished,
+            direction,
+            // No model has so many arguments.
+            index: usize::try_from(index).unwrap_or(usize::MAX),
+            may_be_padded: state.settings.is_padded,
+        };
+        let place = match direction {
+            Direction::Input => state.inputs.get_mut(checks.index),
+            Direction::Output => state.outputs.get_mut(checks.index),
+        };
+        if place.as_ref().is_some_and(|place| place.is_some()) {
+            return Err(Failure::bad_state(format!("{direction} {index} is set already")));
+        }
+        let argument = checks.argument(argument, declared)?;
+        if let Some(place) = place {
+            *place = Some(argument);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn set_measure_timing(&self, is_measured: bool) -> Outcome {
+        let mut state = self.preparing()?;
+        self.compilation.expect_one_device("measuring")?;
+        state.settings.is_measured = is_measured;
+        Ok(())
+    }
+
+    /// 0 is no limit.
+    pub(crate) fn set_timeout(&self, nanoseconds: u64) -> Outcome {
+        let mut state = self.preparing()?;
+        self.compilation.expect_one_device("a time limit")?;
+        state.settings.timeout = (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds));
+        Ok(())
+    }
+
+    pub(crate) fn set_loop_timeout(&self, nanoseconds: u64) -> Outcome {
+        let mut state = self.preparing()?;
+        let timeout = Duration::from_nanos(nanoseconds.min(MAXIMUM_LOOP_TIMEOUT));
+        state.settings.loop_timeout = Some(timeout);
+        Ok(())
+    }
+
+    pub(crate) fn set_reusable(&self, is_reusable: bool) -> Outcome {
+        self.preparing()?.settings.is_reusable = is_reusable;
+        Ok(())
+    }
+
+    pub(crate) fn enable_padding(&self, is_padded: bool) -> Outcome {
+        let mut state = self.preparing()?;
+        if state.inputs.iter().chain(&state.outputs).any(Option::is_some) {
+            return Err(Failure::bad_state(
+                "padding is enabled before the first input or output is set",
+            ));
+        }
+        state.settings.is_padded = is_padded;
+        Ok(())
+    }
+
+    /// Computes it and waits for the end.
+    pub(crate) fn compute(&self) -> Outcome {
+        let job = self.begin(None)?;
+        self.end(job.run(|inputs, outputs, options| self.finished.execute(inputs, outputs, options)))
+    }
+
+    /// Computes it by a burst and waits for the end.
+    pub(crate) fn compute_by_burst(&self, burst: &Burst) -> Outcome {
+        if !Arc::ptr_eq(&burst.compilation, &self.compilation) {
+            return Err(Failure::bad_data(
+                "the burst belongs to another compilation than the execution",
+            ));
+        }
+        let mut run = match burst.run.try_lock() {
+            Ok(run) => run,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                return Err(Failure::bad_state("another execution uses the burst"));
+            }
+        };
+        let job = self.begin(None)?;
+        self.end(job.run(|inputs, outputs, options| run.execute(inputs, outputs, options)))
+    }
+
+    /// Whether it may be freed.
+    pub(crate) fn expect_idle(&self) -> Outcome {
+        let mut state = self.lock();
+        state.harvest();
+        match state.phase {
+            Phase::Computation | Phase::Fenced(_) => Err(Failure::bad_state(
+                "the execution is computing and is not freed; wait for its event first",
+            )),
+            Phase::Preparation | Phase::Completed(_) => Ok(()),
+        }
+    }
+
+    /// Waits for the end of an execution that goes on behind fences.
+    pub(crate) fn await_fenced(&self) -> Outcome {
+        let phase = self.lock().phase.clone();
+        let Phase::Fenced(event) = phase else {
+            return self
+                .lock()
+                .results()
+                .map_or(Ok(()), |results| results.outcome.clone());
+        };
+        let results = fenced_results(&event);
+        let outcome = results.outcome.clone();
+        self.lock().complete(results);
+        outcome
+    }
+
+    pub(crate) fn duration(&self, code: i32) -> Outcome<u64> {
+        const HARDWARE: i32 = DurationCode::ANEURALNETWORKS_DURATION_ON_HARDWARE as i32;
+        const DRIVER: i32 = DurationCode::ANEURALNETWORKS_DURATION_IN_DRIVER as i32;
+        const FENCED_HARDWARE: i32 = DurationCode::ANEURALNETWORKS_FENCED_DURATION_ON_HARDWARE as i32;
+        const FENCED_DRIVER: i32 = DurationCode::ANEURALNETWORKS_FENCED_DURATION_IN_DRIVER as i32;
+        let (is_fenced, is_hardware) = match code {
+            HARDWARE => (false, true),
+            DRIVER => (false, false),
+            FENCED_HARDWARE => (true, true),
+            FENCED_DRIVER => (true, false),
+            _ => {
+                return Err(Failure::bad_data(format!(
+                    "there is no duration {code}; there are 0 to 3"
+                )));
+            }
+        };
+        let mut state = self.lock();
+        state.harvest();
+        let results = state.results().ok_or_else(not_ended)?;
+        if let Err(failure) = &results.outcome {
+            return Err(Failure::bad_state(format!(
+                "the execution has failed, which is not measured: {}",
+                failure.text
+            )));
+        }
+        if !state.settings.is_measured {
+            return Err(Failure::bad_state(
+                "the execution was not measured; see ANeuralNetworksExecution_setMeasureTiming",
+            ));
+        }
+        let timing: Timing = if is_fenced {
+            results.timing.fenced
+        } else {
+            results.timing.launched
+        };
+        let microseconds = if is_hardware {
+            timing.time_on_device_us
+        } else {
+            timing.time_in_driver_us
+        };
+        // The largest number means that there is none, in both units.
+        Ok(microseconds.saturating_mul(1000))
+    }
+
+    /// The shape of an output, and whether its buffer was large enough.
+    pub(crate) fn output_shape(&self, index: i32) -> Outcome<OutputShape> {
+        let mut state = self.lock();
+        state.harvest();
+        let results = state.results().ok_or_else(not_ended)?;
+        if !results.has_shapes() {
+            return Err(Failure::bad_state(
+                "the execution has failed, after which nothing is known of its outputs",
+            ));
+        }
+        let shape = usize::try_from(index)
+            .ok()
+            .and_then(|index| results.output_shapes.get(index));
+        shape.cloned().ok_or_else(|| {
+            Failure::bad_data(format!(
+                "there is no output {index}, the model has {}",
+                self.finished.outputs().len()
+            ))
+        })
+    }
+
+    /// Checks that it can start, and starts it. `duration` is a limit from when its dependencies are done.
+    fn begin(&self, duration: Option<Duration>) -> Outcome<Job> {
+        let mut state = self.lock();
+        state.harvest();
+        match &state.phase {
+            Phase::Preparation => {}
+            Phase::Completed(_) if state.settings.is_reusable => {}
+            Phase::Completed(_) => {
+                return Err(Failure::bad_state(
+                    "the execution was computed already and is not reusable; see ANeuralNetworksExecution_setReusable",
+                ));
+            }
+            Phase::Computation | Phase::Fenced(_) => {
+                return Err(Failure::bad_state("the execution is computing"));
+            }
+        }
+        let arguments = match &state.arguments {
+            Some(arguments) => Arc::clone(arguments),
+            None => {
+                let all = |list: &[Option<Argument>], direction: Direction| {
+                    let missing = list.iter().position(Option::is_none);
+                    missing.map_or_else(
+                        || Ok(list.iter().flatten().cloned().collect()),
+                        |index| Err(Failure::bad_data(format!("{direction} {index} is not set"))),
+                    )
+                };
+                let inputs = all(&state.inputs, Direction::Input)?;
+                let outputs = all(&state.outputs, Direction::Output)?;
+                let arguments = Arc::new(Arguments::new(inputs, outputs));
+                state.arguments = Some(Arc::clone(&arguments));
+                arguments
+            }
+        };
+        state.phase = Phase::Computation;
+        let timeout = state.settings.timeout;
+        let deadline = timeout.map_or(Deadline::NONE, |timeout| {
+            Deadline::after(MonotonicClock.now(), timeout)
+        });
+        Ok(Job {
+            compilation: self.finished.clone(),
+            arguments,
+            options: state.settings.options(duration).deadline(deadline),
+            deadline,
+        })
+    }
+
+    /// Keeps the results of a run.
+    fn end(&self, results: Results) -> Outcome {
+        let outcome = results.outcome.clone();
+        self.lock().complete(results);
+        outcome
+    }
+
+    fn preparing(&self) -> Outcome<MutexGuard<'_, State>> {
+        let state = self.lock();
+        match state.phase {
+            Phase::Preparation => Ok(state),
+            _ => Err(Failure::bad_state(
+                "the computation of the execution has started, after which nothing of it can be set",
+            )),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Takes the results of an execution behind fences that has ended meanwhile.
+    fn harvest(&mut self) {
+        if let Phase::Fenced(event) = &self.phase
+            && event.is_finished()
+        {
+            let results = fenced_results(event);
+            self.complete(results);
+        }
+    }
+
+    fn complete(&mut self, results: Results) {
+        self.phase = Phase::Completed(results);
+    }
+
+    fn results(&self) -> Option<&Results> {
+        match &self.phase {
+            Phase::Completed(results) => Some(results),
+            _ => None,
+        }
+    }
+}
+
+impl Settings {
+    fn options(&self, duration: Option<Duration>) -> ExecuteOptions {
+        let mut options = ExecuteOptions::new();
+        if self.is_measured {
+            options = options.measure_timing();
+        }
+        if let Some(timeout) = self.loop_timeout {
+            options = options.loop_timeout(timeout);
+        }
+        if let Some(duration) = duration {
+            options = options.duration_after_fences(duration);
+        }
+        options
+    }
+}
+
+fn not_ended() -> Failure {
+    Failure::bad_state("the execution has not ended")
+}
+
+/// Waits for an execution behind fences.
+fn fenced_results(event: &RunEvent) -> Results {
+    let mut results = Results::of(event.wait(Deadline::NONE));
+    if let Some(timing) = event.fenced_timing() {
+        results.timing = timing;
+    }
+    results
+}
+
+/// The code for an output that was too small.
+pub(crate) fn too_small(index: i32, shape: &OutputShape) -> Failure {
+    Failure::new(
+        ResultCode::ANEURALNETWORKS_OUTPUT_INSUFFICIENT_SIZE,
+        format!(
+            "the buffer of output {index} was too small for dimensions {:?}",
+            shape.dimensions
+        ),
+    )
+}

@@ -1,0 +1,187 @@
+//! Executions that are started and go on: on a thread of this process, or behind fences in their driver.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nnhal::fence::{FenceSource, WaitOutcome, wait_all};
+use nnhal::time::{Clock, MonotonicClock};
+use nnhal_client::{Deadline, Fence};
+
+use super::job::{Job, Results};
+use super::{Execution, Phase};
+use crate::codes::ResultCode;
+use crate::event::{Event, Run};
+use crate::result::{Failure, Outcome};
+
+/// Ends a run whose thread is gone, whatever became of it.
+struct Ending {
+    execution: Arc<Execution>,
+    run: Arc<Run>,
+    source: Option<FenceSource>,
+    results: Option<Results>,
+}
+
+impl Ending {
+    /// Ends the run with these results.
+    fn give(mut self, results: Results) {
+        self.results = Some(results);
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let results = self.results.take().unwrap_or_else(|| {
+            Results::failed(Failure::op_failed("the thread of the execution ended early"))
+        });
+        let outcome = self.execution.end(results);
+        let is_done = outcome.is_ok();
+        self.run.end(outcome);
+        // A source that is dropped signals failure. Nobody is left to hear of an error in signalling.
+        if let Some(source) = self.source.take().filter(|_| is_done) {
+            let _ = source.signal();
+        }
+    }
+}
+
+impl Execution {
+    /// Starts it on a thread of this process.
+    pub(crate) fn start(self: &Arc<Self>) -> Outcome<Event> {
+        let job = self.begin(None)?;
+        self.spawn(job, Vec::new(), None, (Arc::default(), None))
+    }
+
+    /// Starts it when all dependencies are done. `duration` is a limit from then on, 0 for none.
+    pub(crate) fn start_with_dependencies(
+        self: &Arc<Self>,
+        dependencies: &[Arc<Event>],
+        duration: u64,
+    ) -> Outcome<Event> {
+        let duration = (duration > 0).then(|| Duration::from_nanos(duration));
+        if duration.is_some() {
+            self.compilation.expect_one_device("a duration limit")?;
+        }
+        self.expect_known_outputs()?;
+        let mut fences = Vec::new();
+        for dependency in dependencies {
+            match dependency.fence() {
+                Some(fence) => fences.push(fence.clone()),
+                None => dependency.wait().map_err(|failure| {
+                    Failure::op_failed(format!("a dependency has failed: {}", failure.text))
+                })?,
+            }
+        }
+        let job = self.begin(duration)?;
+        let Some(outputs) = job.shared_outputs() else {
+            return self.start_behind_fences(job, fences, duration);
+        };
+        let references: Vec<&Fence> = fences.iter().collect();
+        let started = job
+            .compilation
+            .execute_fenced(&job.inputs(), &outputs, &references, &job.options);
+        match started {
+            Ok(event) => {
+                let fence = event.fence().cloned();
+                self.lock().phase = Phase::Fenced(event);
+                Ok(Event::Fenced {
+                    execution: Arc::clone(self),
+                    fence,
+                })
+            }
+            Err(error) => {
+                let failure = Failure::from(error);
+                self.end(Results::failed(failure.clone()))?;
+                Err(failure)
+            }
+        }
+    }
+
+    /// Outputs in the caller's own memory are written by this process: a thread of it waits for the fences, computes,
+    /// and signals a fence of its own.
+    fn start_behind_fences(
+        self: &Arc<Self>,
+        job: Job,
+        fences: Vec<Fence>,
+        duration: Option<Duration>,
+    ) -> Outcome<Event> {
+        let (source, fence) = match Fence::create() {
+            Ok(pair) => pair,
+            Err(error) => {
+                let failure = Failure::op_failed(format!("a fence cannot be made: {error}"));
+                self.end(Results::failed(failure.clone()))?;
+                return Err(failure);
+            }
+        };
+        let run = Arc::new(Run::with_fence(fence));
+        self.spawn(job, fences, duration, (run, Some(source)))
+    }
+
+    fn spawn(
+        self: &Arc<Self>,
+        job: Job,
+        fences: Vec<Fence>,
+        duration: Option<Duration>,
+        (run, source): (Arc<Run>, Option<FenceSource>),
+    ) -> Outcome<Event> {
+        let ending = Ending {
+            execution: Arc::clone(self),
+            run: Arc::clone(&run),
+            source,
+            results: None,
+        };
+        let body = move || {
+            let results = match await_all(&fences) {
+                Ok(()) => compute(job, duration),
+                Err(failure) => Results::failed(failure),
+            };
+            ending.give(results);
+        };
+        let spawned = std::thread::Builder::new()
+            .name("nnapi-execution".to_owned())
+            .spawn(body);
+        spawned.map_err(|error| {
+            // The body was dropped, and with it the run has ended.
+            Failure::new(
+                ResultCode::ANEURALNETWORKS_RESOURCE_EXHAUSTED_TRANSIENT,
+                format!("a thread for the execution cannot be started: {error}"),
+            )
+        })?;
+        Ok(Event::Run(run))
+    }
+
+    /// Refuses an execution behind fences whose outputs have dimensions that only it will tell.
+    fn expect_known_outputs(&self) -> Outcome {
+        let state = self.lock();
+        let open = state
+            .outputs
+            .iter()
+            .position(|output| output.as_ref().is_some_and(|output| !output.is_fully_specified));
+        match open {
+            Some(index) => Err(Failure::bad_data(format!(
+                "output {index} has dimensions that are not known; an execution with dependencies needs all of them"
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn compute(job: Job, duration: Option<Duration>) -> Results {
+    let mut job = job;
+    if let Some(duration) = duration {
+        let limit = Deadline::after(MonotonicClock.now(), duration);
+        job.options = job.options.deadline(job.deadline.earlier(limit));
+    }
+    job.run(|inputs, outputs, options| job.compilation.execute(inputs, outputs, options))
+}
+
+/// Waits for fences, one of which may fail.
+fn await_all(fences: &[Fence]) -> Outcome {
+    match wait_all(fences, Deadline::NONE) {
+        Ok(WaitOutcome::AllSignalled) => Ok(()),
+        Ok(WaitOutcome::Failed(index) | WaitOutcome::TimedOut(index)) => Err(Failure::op_failed(format!(
+            "the fence of dependency {index} was signalled with an error"
+        ))),
+        Err(error) => Err(Failure::op_failed(format!(
+            "a dependency cannot be waited for: {error}"
+        ))),
+    }
+}

@@ -1,0 +1,70 @@
+//! The functions of the interface, by the objects that they are about.
+//!
+//! Each checks its pointers for NULL, before anything else, and leaves the rest to the modules of the objects.
+#![allow(unsafe_code, reason = "the functions are exported by their names")]
+#![allow(non_snake_case, reason = "the names are the public interface's own")]
+
+mod burst;
+mod compilation;
+mod device;
+mod event;
+mod execution;
+mod extension;
+mod memory;
+mod memory_desc;
+mod model;
+mod nnhal;
+
+pub use burst::*;
+pub use compilation::*;
+pub use device::*;
+pub use event::*;
+pub use execution::*;
+pub use extension::*;
+pub use memory::*;
+pub use memory_desc::*;
+pub use model::*;
+pub use nnhal::*;
+
+use ::nnhal::hal::Operand;
+use nnhal_client::OperandType;
+
+use crate::ffi::{ConstHandle, In};
+use crate::handles::{self, Kind};
+use crate::result::{Failure, Outcome};
+use crate::types::ANeuralNetworksOperandType;
+
+/// An operand as the caller describes it. The number of dimensions and the list of them must agree.
+fn operand(described: ANeuralNetworksOperandType) -> Outcome<Operand> {
+    if described.dimensions.is_null() != (described.dimensionCount == 0) {
+        return Err(Failure::bad_data(format!(
+            "the type has {} dimensions and {} list of them",
+            described.dimensionCount,
+            if described.dimensions.is_null() { "no" } else { "a" }
+        )));
+    }
+    let dimensions = match described.dimensionCount {
+        0 => Vec::new(),
+        count if count as usize > ::nnhal::hal::MAX_RANK => {
+            return Err(Failure::bad_data(format!(
+                "the type has {count} dimensions, at most {} are supported",
+                ::nnhal::hal::MAX_RANK
+            )));
+        }
+        count => described.dimensions.list(count, "type->dimensions")?,
+    };
+    // Extension types use all 32 bits.
+    let ty = OperandType(described.r#type.cast_unsigned());
+    Ok(Operand::new(ty, &dimensions).with_quantization(described.scale, described.zeroPoint))
+}
+
+/// A list of objects, none of which may be NULL.
+fn objects<K: Kind>(
+    list: In<ConstHandle<K::Pointee>>,
+    count: u32,
+    name: &str,
+) -> Outcome<Vec<std::sync::Arc<K>>> {
+    let handles = list.list(count, name)?;
+    let object = |(index, handle)| handles::get_const::<K>(handle, &format!("{name}[{index}]"));
+    handles.iter().enumerate().map(object).collect()
+}

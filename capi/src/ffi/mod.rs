@@ -1,0 +1,11 @@
+//! The boundary to the caller: its pointers, what they point to, and the way back.
+
+mod bytes;
+mod fd;
+mod guard;
+mod pointer;
+
+pub(crate) use bytes::{CallerBytes, CallerRoom, overlap};
+pub(crate) use fd::duplicate;
+pub(crate) use guard::{caught, guard, guard_free};
+pub use pointer::{ConstHandle, Handle, In, Out};

@@ -1,0 +1,242 @@
+//! Pointers as the caller hands them over.
+//!
+//! The types here stand in the signatures of the exported functions, where they are pointers to the caller. A value of
+//! them comes into being at no other place than in a call of those, so each has the caller's promise, which is that of every C
+//! interface: it is NULL, or points to as many values as the interface says, for as long as the call lasts
+//! ([`crate::caller`] keeps it from Rust). NULL is told before anything is read. Addresses of objects are looked up and never followed ([`crate::handles`]).
+#![allow(unsafe_code, reason = "reads and writes what the caller's pointers point to")]
+
+use std::ffi::{CStr, OsString, c_char, c_void};
+use std::os::unix::ffi::OsStringExt as _;
+
+use super::{CallerBytes, CallerRoom};
+use crate::result::{Failure, Outcome};
+
+/// Values that any bytes of their size are.
+///
+/// # Safety
+/// Only for types that have no invalid bytes and no padding that is read.
+pub unsafe trait Plain: Copy {}
+
+// SAFETY: any four bytes are a number.
+unsafe impl Plain for u32 {}
+// SAFETY: any four bytes are a number.
+unsafe impl Plain for f32 {}
+// SAFETY: any byte is a number.
+unsafe impl Plain for u8 {}
+// SAFETY: numbers, and a pointer that may have any value.
+unsafe impl Plain for crate::types::ANeuralNetworksOperandType {}
+// SAFETY: numbers, and a pointer that may have any value.
+unsafe impl Plain for crate::types::ANeuralNetworksSymmPerChannelQuantParams {}
+// SAFETY: a pointer that may have any value, which is never followed.
+unsafe impl<T> Plain for ConstHandle<T> {}
+
+/// A pointer to values that a function reads.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct In<T>(*const T);
+
+impl<T> Clone for In<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for In<T> {}
+
+impl<T> In<T> {
+    /// For calls from Rust: the value outlives the call that gets this.
+    pub(crate) fn of(value: &T) -> In<T> {
+        In(value)
+    }
+
+    /// For calls from Rust: the values outlive the call that gets this.
+    pub(crate) fn of_list(values: &[T]) -> In<T> {
+        In(values.as_ptr())
+    }
+
+    /// For calls from Rust: what a function has given.
+    pub(crate) fn of_pointer(pointer: *const T) -> In<T> {
+        In(pointer)
+    }
+
+    pub(crate) fn null() -> In<T> {
+        In(std::ptr::null())
+    }
+
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    fn required(self, name: &str) -> Outcome<*const T> {
+        if self.is_null() {
+            Err(Failure::null(name))
+        } else {
+            Ok(self.0)
+        }
+    }
+}
+
+impl<T: Plain> In<T> {
+    /// The value.
+    pub(crate) fn read(self, name: &str) -> Outcome<T> {
+        let pointer = self.required(name)?;
+        // SAFETY: it is not NULL, so the caller has promised a value; it need not be aligned.
+        Ok(unsafe { pointer.read_unaligned() })
+    }
+
+    /// The value, unless the pointer is NULL.
+    pub(crate) fn optional(self) -> Option<T> {
+        self.read("").ok()
+    }
+
+    /// A list of this many values.
+    pub(crate) fn list(self, count: u32, name: &str) -> Outcome<Vec<T>> {
+        let pointer = self.required(name)?;
+        let at = |index: u32| {
+            let pointer = pointer.wrapping_add(index as usize);
+            // SAFETY: below the number of values that the caller has promised.
+            unsafe { pointer.read_unaligned() }
+        };
+        Ok((0..count).map(at).collect())
+    }
+}
+
+impl In<c_char> {
+    /// The text up to its NUL.
+    pub(crate) fn text(self, name: &str) -> Outcome<OsString> {
+        let pointer = self.required(name)?;
+        // SAFETY: it is not NULL, so the caller has promised a text that ends with NUL.
+        let text = unsafe { CStr::from_ptr(pointer) };
+        Ok(OsString::from_vec(text.to_bytes().to_vec()))
+    }
+}
+
+impl In<c_void> {
+    /// For calls from Rust: the bytes outlive what the interface does with them.
+    pub(crate) fn of_bytes(bytes: &[u8]) -> In<c_void> {
+        In(bytes.as_ptr().cast())
+    }
+
+    /// This many bytes, which the caller leaves alone for longer than this call.
+    pub(crate) fn bytes(self, length: usize, name: &str) -> Outcome<CallerBytes> {
+        let pointer = self.required(name)?;
+        Ok(CallerBytes::new(pointer.cast(), length))
+    }
+}
+
+/// A pointer to where a function writes.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Out<T>(*mut T);
+
+impl<T> Clone for Out<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Out<T> {}
+
+impl<T> Out<T> {
+    /// For calls from Rust: the place outlives the call that gets this.
+    pub(crate) fn of(place: &mut T) -> Out<T> {
+        Out(place)
+    }
+
+    /// For calls from Rust: the places outlive the call that gets this.
+    pub(crate) fn of_list(places: &mut [T]) -> Out<T> {
+        Out(places.as_mut_ptr())
+    }
+
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// `UNEXPECTED_NULL` if it is NULL.
+    pub(crate) fn expect(self, name: &str) -> Outcome {
+        if self.is_null() {
+            Err(Failure::null(name))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Writes the value; does nothing if the pointer is NULL.
+    pub(crate) fn write(self, value: T) {
+        if !self.is_null() {
+            // SAFETY: it is not NULL, so the caller has promised room for a value; it need not be aligned.
+            unsafe { self.0.write_unaligned(value) }
+        }
+    }
+}
+
+impl<T: Copy> Out<T> {
+    /// Writes values one after the other.
+    pub(crate) fn write_all(self, values: &[T]) {
+        for (index, value) in values.iter().enumerate() {
+            Out(self.0.wrapping_add(index)).write(*value);
+        }
+    }
+}
+
+impl Out<c_void> {
+    /// For calls from Rust: the bytes outlive what the interface does with them.
+    pub(crate) fn of_bytes(bytes: &mut [u8]) -> Out<c_void> {
+        Out(bytes.as_mut_ptr().cast())
+    }
+
+    /// Room for this many bytes, which the caller leaves alone for longer than this call.
+    pub(crate) fn room(self, length: usize, name: &str) -> Outcome<CallerRoom> {
+        self.expect(name)?;
+        Ok(CallerRoom::new(self.0.cast(), length))
+    }
+}
+
+/// A pointer to an object of this library.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Handle<T>(*mut T);
+
+impl<T> Clone for Handle<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Handle<T> {}
+
+impl<T> Handle<T> {
+    /// The same for functions that do not change the object.
+    pub(crate) fn as_const(self) -> ConstHandle<T> {
+        ConstHandle(self.0)
+    }
+
+    pub(crate) fn address(&self) -> usize {
+        self.0.addr()
+    }
+
+    /// The pointer that has this address; it is never followed.
+    pub(crate) fn with_address(address: usize) -> Handle<T> {
+        Handle(std::ptr::without_provenance_mut(address))
+    }
+}
+
+/// A pointer to an object of this library that the function does not change.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct ConstHandle<T>(*const T);
+
+impl<T> Clone for ConstHandle<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for ConstHandle<T> {}
+
+impl<T> ConstHandle<T> {
+    pub(crate) fn address(&self) -> usize {
+        self.0.addr()
+    }
+}

@@ -1,0 +1,90 @@
+//! Whether an operation's operands fit its signature, as far as that is known when it is added.
+
+use nnhal::hal::{Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape};
+use nnhal::ops::{self, OperandInfo, OperationContext};
+
+use super::draft::Draft;
+use crate::extension;
+
+/// Checks an operation by the operation table: that it exists, and the number, types and ranks of its operands. What
+/// depends on values is checked when the model is finished.
+pub(super) fn check(draft: &Draft, operation: &Operation) -> Result<(), String> {
+    let kind = operation.operation_type;
+    if kind.is_extension() {
+        return match extension::name(kind.extension_prefix()) {
+            Some(_) => Ok(()),
+            None => Err("no device has an extension with this number".into()),
+        };
+    }
+    if kind.since().is_none() {
+        return Err("there is no such operation; there are 0 to 101 and 10000".into());
+    }
+    // Control flow is checked against its models when the model is finished.
+    let Some(entry) = ops::entry(kind) else {
+        return Ok(());
+    };
+    let view = View { draft, operation };
+    entry
+        .match_signature(&view)
+        .map(drop)
+        .map_err(|error| error.to_string())
+}
+
+/// An operation in a model that is being built.
+struct View<'a> {
+    draft: &'a Draft,
+    operation: &'a Operation,
+}
+
+impl View<'_> {
+    fn operand(&self, index: Option<&u32>) -> Option<(usize, &Operand)> {
+        let index = *index? as usize;
+        Some((index, self.draft.operands.get(index)?))
+    }
+
+    fn info<'s>(&self, operand: &'s Operand) -> OperandInfo<'s> {
+        let shape = Shape::new(&operand.dimensions).unwrap_or_default();
+        let rank_known = operand.operand_type.is_scalar() || shape.rank() > 0;
+        OperandInfo {
+            operand,
+            shape,
+            rank_known,
+            shape_known: rank_known && shape.is_fully_specified(),
+            bytes: None,
+        }
+    }
+}
+
+impl OperationContext for View<'_> {
+    fn operation(&self) -> OperationType {
+        self.operation.operation_type
+    }
+
+    fn input_count(&self) -> usize {
+        self.operation.inputs.len()
+    }
+
+    fn output_count(&self) -> usize {
+        self.operation.outputs.len()
+    }
+
+    fn input(&self, index: usize) -> Option<OperandInfo<'_>> {
+        let (at, operand) = self.operand(self.operation.inputs.get(index))?;
+        let is_omitted = self.draft.lifetime(at) == OperandLifeTime::NoValue;
+        (!is_omitted && operand.operand_type != OperandType::SUBGRAPH).then(|| self.info(operand))
+    }
+
+    fn declared_type(&self, index: usize) -> Option<OperandType> {
+        let (_, operand) = self.operand(self.operation.inputs.get(index))?;
+        Some(operand.operand_type)
+    }
+
+    fn output(&self, index: usize) -> Option<OperandInfo<'_>> {
+        let (_, operand) = self.operand(self.operation.outputs.get(index))?;
+        Some(self.info(operand))
+    }
+
+    fn executing(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,101 @@
+//! The C API, as the conformance procedures see it: every case goes through its functions.
+
+use neuralnetworks::caller::{CallError, Compilation, Computation, ExecutionSettings, Model};
+use nnhal::hal::{MeasureTiming, Timing};
+use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
+use nnhal_client::Memory;
+use nnhal_conformance::implementation::{
+    Answer, Breakdown, ExecutionAnswer, ExecutionCall, Form, Implementation, ModelWithPools,
+    PreparedModel as ConformancePreparedModel,
+};
+
+/// The C API, for one named device.
+pub(crate) struct CapiUnderTest {
+    pub(crate) device: String,
+    pub(crate) forms: Vec<Form>,
+}
+
+impl Implementation for CapiUnderTest {
+    type Prepared = CompilationUnderTest;
+
+    fn forms(&self) -> &[Form] {
+        &self.forms
+    }
+
+    fn supported_operations(&mut self, model: &ModelWithPools) -> Answer<Vec<OperationSupport>> {
+        let operations = model.model.main.operations.len();
+        let answers = built(model)?.and_then(|built| built.supported_operations(operations, &self.device));
+        Ok(answers.map_err(|error| failure(&error)).map(|answers| {
+            let support = |is_supported| {
+                if is_supported {
+                    OperationSupport::Supported
+                } else {
+                    OperationSupport::Unsupported {
+                        reason: format!("{} cannot run it", self.device),
+                    }
+                }
+            };
+            answers.into_iter().map(support).collect()
+        }))
+    }
+
+    fn prepare(&mut self, model: &ModelWithPools) -> Answer<CompilationUnderTest> {
+        let compiled =
+            built(model)?.and_then(|built| Compilation::new(&built, &model.model, Some(&self.device)));
+        Ok(compiled
+            .map(|compilation| CompilationUnderTest { compilation })
+            .map_err(|error| failure(&error)))
+    }
+}
+
+/// A compiled model.
+pub(crate) struct CompilationUnderTest {
+    compilation: Compilation,
+}
+
+impl ConformancePreparedModel for CompilationUnderTest {
+    fn execute(&mut self, call: &ExecutionCall<'_>) -> Result<ExecutionAnswer, Breakdown> {
+        let settings = ExecutionSettings {
+            computation: match call.form {
+                Form::Synchronous => Computation::Synchronous,
+                Form::Asynchronous => Computation::Asynchronous,
+                Form::Burst => Computation::Burst,
+                Form::Fenced => Computation::Fenced,
+            },
+            is_measured: call.measure == MeasureTiming::Yes,
+            loop_timeout: call
+                .loop_timeout
+                .map(|timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)),
+        };
+        let mut outputs = vec![0; call.outputs];
+        let result = match self
+            .compilation
+            .execute(call.request, &settings, call.inputs, &mut outputs)
+        {
+            Ok((output_shapes, timing)) => ExecutionResult {
+                outcome: Ok(()),
+                output_shapes,
+                timing,
+            },
+            Err(error) => ExecutionResult {
+                outcome: Err(failure(&error)),
+                output_shapes: error.output_shapes,
+                timing: Timing::NONE,
+            },
+        };
+        Ok(ExecutionAnswer { result, outputs })
+    }
+}
+
+fn failure(error: &CallError) -> Failure {
+    Failure::new(error.status(), error.text.clone())
+}
+
+/// The model, built through the functions; its pools are in sealed memories.
+fn built(model: &ModelWithPools) -> Result<Result<Model, CallError>, Breakdown> {
+    let pools = model.pools.iter().map(|bytes| Memory::sealed(&[bytes]));
+    let pools = pools
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| Breakdown(error.to_string()))?;
+    Ok(Model::new(&model.model, &pools))
+}
