@@ -1,13 +1,13 @@
 //! Many executions in a row: each step by a burst of its own.
 
 use super::execution::{Finished, expect_time};
-use super::run::sanitised;
+use super::run::{asked, sanitised};
 use super::step::{Step, StepBurst};
 use super::{Compilation, RunInput, RunOutput, RuntimeError, RuntimeResult};
 use crate::{Completed, ExecuteOptions, Input, Output};
 
 /// Arguments of which lists are made without allocating.
-const FEW: usize = 8;
+const FEW: usize = 4;
 
 /// Executions of one compilation in a row, faster each than on their own. The role of the NDK's
 /// `ANeuralNetworksBurst`. One execution runs at a time.
@@ -62,7 +62,7 @@ impl RunBurst {
                 result => {
                     return result.map(|completed| Finished {
                         output_shapes: completed.output_shapes,
-                        timing: completed.timing,
+                        timing: asked(options, completed.timing),
                         fallback: None,
                     });
                 }

@@ -8,6 +8,7 @@ use nnhal::time::{Clock, Deadline, MonotonicClock};
 
 use super::arguments::Placed;
 use super::execution::{Finished, settle};
+use super::fenced::wait_for_fences;
 use super::{Compilation, ResultCode, Room, RunInput, RuntimeError, RuntimeResult};
 use crate::{ExecuteOptions, FencedExecution, FencedTiming, Memory};
 
@@ -18,10 +19,22 @@ pub struct RunEvent {
     inner: Arc<Inner>,
 }
 
+/// What an execution that goes on is at when the call returns.
+#[derive(Debug, Default)]
+pub(super) struct Going {
+    pub(super) fences: Vec<Fence>,
+    pub(super) launched: Vec<FencedExecution>,
+    /// Its end, if that has come.
+    pub(super) outcome: Option<RuntimeResult<Finished>>,
+}
+
 #[derive(Debug)]
 struct Inner {
     compilation: Compilation,
     placed: Placed,
+    options: ExecuteOptions,
+    /// What it waits for.
+    fences: Vec<Fence>,
     /// The steps that drivers run behind fences, if they do; the last ends with the execution.
     launched: Vec<FencedExecution>,
     timing: OnceLock<FencedTiming>,
@@ -41,13 +54,14 @@ impl Compilation {
         outputs: &[Room],
         options: &ExecuteOptions,
     ) -> RuntimeResult<RunEvent> {
-        let event = RunEvent::new(self, self.place(inputs, outputs)?, Vec::new(), None);
-        let (running, options) = (event.clone(), *options);
+        let placed = self.place(inputs, outputs)?;
+        let event = RunEvent::new(self, placed, *options, Going::default());
+        let running = event.clone();
         std::thread::Builder::new()
             .name("nnhal-run".to_owned())
             .spawn(move || {
                 let inner = &running.inner;
-                running.end(inner.compilation.run(&inner.placed, &options, None));
+                running.end(inner.compilation.run(&inner.placed, &inner.options, None));
             })
             .map_err(|error| {
                 RuntimeError::with_status(
@@ -68,13 +82,20 @@ impl RunEvent {
     pub(super) fn new(
         compilation: &Compilation,
         placed: Placed,
-        launched: Vec<FencedExecution>,
-        outcome: Option<RuntimeResult<Finished>>,
+        options: ExecuteOptions,
+        going: Going,
     ) -> RunEvent {
+        let Going {
+            fences,
+            launched,
+            outcome,
+        } = going;
         RunEvent {
             inner: Arc::new(Inner {
                 compilation: compilation.clone(),
                 placed,
+                options,
+                fences,
                 launched,
                 timing: OnceLock::new(),
                 outcome: Mutex::new(outcome),
@@ -133,25 +154,39 @@ impl RunEvent {
         if let Some(outcome) = &*self.outcome() {
             return outcome.clone();
         }
-        let ended = last.wait(deadline);
+        let ended = match last.wait(deadline) {
+            Err(error) if matches!(error.kind(), crate::ErrorKind::TimedOut { .. }) => {
+                return Err(error.into());
+            }
+            Err(error) => Err(RuntimeError::from(error)),
+            Ok(timing) => Ok(timing),
+        };
+        let compilation = &self.inner.compilation;
         if let Err(error) = &ended
-            && matches!(error.kind(), crate::ErrorKind::TimedOut { .. })
+            && compilation.is_repeatable(error)
         {
-            return Err(error.clone().into());
+            // What was to be waited for has still to be.
+            wait_for_fences(&self.inner.fences, deadline)?;
         }
+        // Whoever comes first finds the outcome for all.
+        let mut outcome = self.outcome();
+        if let Some(outcome) = &*outcome {
+            return outcome.clone();
+        }
+        let (placed, options) = (&self.inner.placed, &self.inner.options);
         let result = match ended {
             Ok(timing) => {
-                // Whoever waits first sets it; all are told the same.
+                // The cell is empty, for there was no outcome.
                 let _ = self.inner.timing.set(timing);
-                Ok(self.inner.compilation.fenced_end(&self.inner.placed, timing))
+                Ok(compilation.fenced_end(placed, timing))
             }
-            Err(error) => Err(error.into()),
+            Err(error) => {
+                let result = compilation.after_death(placed, options, error);
+                settle(placed, &result);
+                result
+            }
         };
-        let mut outcome = self.outcome();
-        if outcome.is_none() && result.is_err() {
-            settle(&self.inner.placed, &result);
-        }
-        outcome.get_or_insert(result).clone()
+        outcome.insert(result).clone()
     }
 
     /// Whether it has ended.

@@ -109,7 +109,7 @@ impl Compilation {
     }
 
     /// Prepares again what died with its worker, and gets the memories back.
-    fn revive(&self, placed: &Placed) -> RuntimeResult<()> {
+    pub(super) fn revive(&self, placed: &Placed) -> RuntimeResult<()> {
         self.revive_steps()?;
         for (locations, is_needed) in [(&placed.inputs, true), (&placed.outputs, false)] {
             for location in locations {

@@ -1,10 +1,13 @@
 //! Executions behind fences: each driver's step waits for the one before, and what runs in this process waits for all.
 
+use std::borrow::Borrow;
+
 use nnhal::fence::{Fence, FenceState};
 use nnhal::hal::{HalVersion, OutputShape, Shape};
 use nnhal::time::Deadline;
 
 use super::arguments::{Location, Placed};
+use super::event::Going;
 use super::execution::{Finished, expect_time, settle};
 use super::request_builder::Target;
 use super::run::Run;
@@ -40,18 +43,15 @@ impl Compilation {
         self.valid_request(&placed)?
             .check_fenced(self.valid())
             .map_err(|error| RuntimeError::bad_data(error.to_string()))?;
-        let launched = match self.launch(&placed, wait_for, options) {
-            Err(error) if self.may_fall_back(&error) => {
-                wait(wait_for, options.deadline)?;
-                self.run_on_cpu(&placed, options, &error).map(Launch::Ended)
-            }
-            launched => launched,
-        };
-        match launched {
+        match self.launch_as_allowed(&placed, wait_for, options) {
             Ok(Launch::Ended(finished)) => {
                 let result = Ok(finished);
                 settle(&placed, &result);
-                Ok(RunEvent::new(self, placed, Vec::new(), Some(result)))
+                let going = Going {
+                    outcome: Some(result),
+                    ..Going::default()
+                };
+                Ok(RunEvent::new(self, placed, *options, going))
             }
             Ok(Launch::Launched(launched)) => {
                 // Later executions may be launched behind this one, which will have written by then.
@@ -60,13 +60,69 @@ impl Compilation {
                     fenced: nnhal::hal::Timing::NONE,
                 };
                 settle(&placed, &Ok(self.fenced_end(&placed, unmeasured)));
-                Ok(RunEvent::new(self, placed, launched, None))
+                let going = Going {
+                    fences: wait_for.iter().map(|fence| (*fence).clone()).collect(),
+                    launched,
+                    outcome: None,
+                };
+                Ok(RunEvent::new(self, placed, *options, going))
             }
             Err(error) => {
                 settle(&placed, &Err(error.clone()));
                 Err(error)
             }
         }
+    }
+
+    /// Launches it, once more on a device that is opened again if the application wants that, or runs it on the CPU of
+    /// this process.
+    fn launch_as_allowed(
+        &self,
+        placed: &Placed,
+        wait_for: &[&Fence],
+        options: &ExecuteOptions,
+    ) -> RuntimeResult<Launch> {
+        let mut attempts = self.policy().attempts;
+        loop {
+            let error = match self.launch(placed, wait_for, options) {
+                Err(error) if error.is_connection_lost() && attempts > 0 => {
+                    attempts -= 1;
+                    match self.revive(placed) {
+                        Ok(()) => continue,
+                        Err(error) => error,
+                    }
+                }
+                Err(error) => error,
+                launched => return launched,
+            };
+            if !self.may_fall_back(&error) {
+                return Err(error);
+            }
+            wait_for_fences(wait_for, options.deadline)?;
+            return self.run_on_cpu(placed, options, &error).map(Launch::Ended);
+        }
+    }
+
+    /// Whether an execution that a driver failed at after its launch is done once more.
+    pub(super) fn is_repeatable(&self, error: &RuntimeError) -> bool {
+        // Of a step whose worker died, those behind it are told as a failure.
+        let is_lost = || self.plan().steps.iter().any(Step::is_lost);
+        self.policy().attempts > 0 && (error.is_connection_lost() || is_lost())
+    }
+
+    /// The outcome of a fenced execution that failed after its launch: what doing it once more gives, if its worker died
+    /// and the application wants that. What it waits for is done.
+    pub(super) fn after_death(
+        &self,
+        placed: &Placed,
+        options: &ExecuteOptions,
+        error: RuntimeError,
+    ) -> RuntimeResult<Finished> {
+        if !self.is_repeatable(&error) {
+            return Err(error);
+        }
+        self.revive(placed)?;
+        self.run(placed, options, None)
     }
 
     /// What a fenced execution reports at its end.
@@ -129,7 +185,7 @@ impl Compilation {
                     match launched.last().filter(|_| is_launched) {
                         Some(last) => drop(last.wait(options.deadline)?),
                         None if is_waited => {}
-                        None => wait(wait_for, options.deadline)?,
+                        None => wait_for_fences(wait_for, options.deadline)?,
                     }
                     is_launched = false;
                     is_waited = true;
@@ -155,8 +211,8 @@ fn target(step: &Step) -> Target<'_> {
 }
 
 /// Waits for fences in this process.
-fn wait(fences: &[&Fence], deadline: Deadline) -> RuntimeResult<()> {
-    for fence in fences {
+pub(super) fn wait_for_fences<F: Borrow<Fence>>(fences: &[F], deadline: Deadline) -> RuntimeResult<()> {
+    for fence in fences.iter().map(Borrow::borrow) {
         let state = fence
             .wait(deadline)
             .map_err(|error| RuntimeError::failed(format!("a fence cannot be waited for: {error}")))?;

@@ -1,6 +1,6 @@
 //! One run through the steps of a plan.
 
-use nnhal::hal::{OutputShape, Shape, Timing};
+use nnhal::hal::{MeasureTiming, OutputShape, Shape, Timing};
 
 use super::arguments::{Location, Placed};
 use super::compilation::Temporaries;
@@ -67,7 +67,7 @@ impl<'a> Run<'a> {
         });
         Finished {
             output_shapes: shapes.collect(),
-            timing: self.timing.unwrap_or_default(),
+            timing: asked(self.options, self.timing.unwrap_or_default()),
             fallback: self.fallback.take(),
         }
     }
@@ -202,6 +202,14 @@ impl<'a> Run<'a> {
             }
         }
         error.with_shapes(shapes)
+    }
+}
+
+/// A driver's measurement, if it was asked for.
+pub(super) fn asked(options: &ExecuteOptions, timing: Timing) -> Timing {
+    match options.measure {
+        MeasureTiming::Yes => timing,
+        MeasureTiming::No => Timing::NONE,
     }
 }
 

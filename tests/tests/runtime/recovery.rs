@@ -131,3 +131,38 @@ fn attempts_are_bounded_when_no_driver_comes_back() {
     daemon.wait();
     assert!(run(&compilation).is_err());
 }
+
+#[test]
+fn fenced_execution_is_repeated_whether_its_worker_died_before_or_after_it_was_launched() {
+    use nnhal_client::runtime::Room;
+    use nnhal_client::{Deadline, Fence};
+    let (daemon, runtime) = start();
+    for options in [
+        on(&runtime, &[FAST]),
+        CompilationOptions::new().filter(in_turn(1)),
+    ] {
+        let compilation = runtime
+            .compile(&chain(4, false), &options.recovery(ONCE))
+            .unwrap();
+        kill_workers(&daemon);
+        let input = bytes(&[1.0; 4]);
+        let (source, fence) = Fence::create().unwrap();
+        let event = compilation
+            .execute_fenced(
+                &[RunInput::bytes(&input)],
+                &[Room::bytes(16)],
+                &[&fence],
+                &ExecuteOptions::new(),
+            )
+            .unwrap();
+        assert!(!event.is_finished());
+        kill_workers(&daemon);
+        source.signal().unwrap();
+        for _ in 0..2 {
+            assert_eq!(event.wait(Deadline::NONE).unwrap().fallback, None);
+            let mut output = [0; 16];
+            event.output(0, &mut output).unwrap();
+            assert_eq!(floats(&output), [1.0 + sum(4); 4]);
+        }
+    }
+}
