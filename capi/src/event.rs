@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use nnhal_client::runtime::RunEvent;
 use nnhal_client::{Deadline, Fence, FenceState};
 
 use crate::execution::Execution;
@@ -16,8 +17,7 @@ pub(crate) enum Event {
     /// The end of an execution that goes on behind fences in its driver.
     Fenced {
         execution: Arc<Execution>,
-        /// None if it had ended when it was started.
-        fence: Option<Fence>,
+        event: RunEvent,
     },
     /// What another process, or another library, will signal.
     Fence(Fence),
@@ -62,7 +62,7 @@ impl Event {
     pub(crate) fn wait(&self) -> Outcome {
         match self {
             Event::Run(run) => run.wait(),
-            Event::Fenced { execution, .. } => execution.await_fenced(),
+            Event::Fenced { execution, event } => execution.await_fenced(event),
             Event::Fence(fence) => {
                 let state = fence.wait(Deadline::NONE).map_err(|error| {
                     Failure::op_failed(format!("the fence cannot be waited for: {error}"))
@@ -79,7 +79,7 @@ impl Event {
     pub(crate) fn fence(&self) -> Option<&Fence> {
         match self {
             Event::Run(run) => run.fence.as_ref(),
-            Event::Fenced { fence, .. } => fence.as_ref(),
+            Event::Fenced { event, .. } => event.fence(),
             Event::Fence(fence) => Some(fence),
         }
     }

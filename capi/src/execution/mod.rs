@@ -186,19 +186,11 @@ impl Execution {
         }
     }
 
-    /// Waits for the end of an execution that goes on behind fences.
-    pub(crate) fn await_fenced(&self) -> Outcome {
-        let phase = self.lock().phase.clone();
-        let Phase::Fenced(event) = phase else {
-            return self
-                .lock()
-                .results()
-                .map_or(Ok(()), |results| results.outcome.clone());
-        };
-        let results = fenced_results(&event);
-        let outcome = results.outcome.clone();
-        self.lock().complete(results);
-        outcome
+    /// Waits for a run that goes on behind fences, which may be an earlier one than the present.
+    pub(crate) fn await_fenced(&self, event: &RunEvent) -> Outcome {
+        let results = fenced_results(event);
+        self.lock().harvest();
+        results.outcome
     }
 
     pub(crate) fn duration(&self, code: i32) -> Outcome<u64> {

@@ -80,11 +80,10 @@ impl Execution {
             .execute_fenced(&job.inputs(), &outputs, &references, &job.options);
         match started {
             Ok(event) => {
-                let fence = event.fence().cloned();
-                self.lock().phase = Phase::Fenced(event);
+                self.lock().phase = Phase::Fenced(event.clone());
                 Ok(Event::Fenced {
                     execution: Arc::clone(self),
-                    fence,
+                    event,
                 })
             }
             Err(error) => {

@@ -11,7 +11,7 @@
 static int expectations = 0;
 static int failures = 0;
 
-static void expect(int got, int wanted, const char* call, int line) {
+static inline void expect(int got, int wanted, const char* call, int line) {
     expectations++;
     if (got != wanted) {
         failures++;
@@ -25,7 +25,7 @@ static void expect(int got, int wanted, const char* call, int line) {
 #define EXPECT(code, call) expect((call), ANEURALNETWORKS_##code, #call, __LINE__)
 #define OK(call) EXPECT(NO_ERROR, call)
 
-static void expect_true(int is_true, const char* what, int line) {
+static inline void expect_true(int is_true, const char* what, int line) {
     expectations++;
     if (!is_true) {
         failures++;
@@ -36,7 +36,7 @@ static void expect_true(int is_true, const char* what, int line) {
 #define EXPECT_TRUE(condition) expect_true((condition), #condition, __LINE__)
 
 // A computation that may be late must be so in one of these ways.
-static void expect_done_or_missed(int got, const char* call, int line) {
+static inline void expect_done_or_missed(int got, const char* call, int line) {
     int is_fine = got == ANEURALNETWORKS_NO_ERROR || got == ANEURALNETWORKS_MISSED_DEADLINE_TRANSIENT ||
                   got == ANEURALNETWORKS_MISSED_DEADLINE_PERSISTENT;
     expectations++;
@@ -51,24 +51,24 @@ static void expect_done_or_missed(int got, const char* call, int line) {
 static const uint32_t FOUR[1] = {4};
 static const float ONES[4] = {1, 1, 1, 1};
 
-static ANeuralNetworksOperandType type_of(int32_t code, uint32_t count, const uint32_t* dimensions, float scale,
+static inline ANeuralNetworksOperandType type_of(int32_t code, uint32_t count, const uint32_t* dimensions, float scale,
                                           int32_t zero_point) {
     ANeuralNetworksOperandType type = {code, count, dimensions, scale, zero_point};
     return type;
 }
 
-static int add_operand(ANeuralNetworksModel* model, ANeuralNetworksOperandType type) {
+static inline int add_operand(ANeuralNetworksModel* model, ANeuralNetworksOperandType type) {
     return ANeuralNetworksModel_addOperand(model, &type);
 }
 
-static ANeuralNetworksModel* new_model(void) {
+static inline ANeuralNetworksModel* new_model(void) {
     ANeuralNetworksModel* model = NULL;
     OK(ANeuralNetworksModel_create(&model));
     return model;
 }
 
 // sum = x + constant, four floats: operands 0 x, 1 the constant, 2 the activation, 3 the sum.
-static ANeuralNetworksModel* unfinished_add(void) {
+static inline ANeuralNetworksModel* unfinished_add(void) {
     ANeuralNetworksModel* model = new_model();
     ANeuralNetworksOperandType floats = type_of(ANEURALNETWORKS_TENSOR_FLOAT32, 1, FOUR, 0, 0);
     int32_t none = ANEURALNETWORKS_FUSED_NONE;
@@ -84,14 +84,14 @@ static ANeuralNetworksModel* unfinished_add(void) {
     return model;
 }
 
-static ANeuralNetworksModel* add_model(void) {
+static inline ANeuralNetworksModel* add_model(void) {
     ANeuralNetworksModel* model = unfinished_add();
     OK(ANeuralNetworksModel_finish(model));
     return model;
 }
 
 // The driver's device that NNHAL_TEST_DEVICE names, the first of all without it.
-static ANeuralNetworksDevice* test_device(void) {
+static inline ANeuralNetworksDevice* test_device(void) {
     const char* wanted = getenv("NNHAL_TEST_DEVICE");
     uint32_t count = 0;
     ANeuralNetworksDevice* found = NULL;
@@ -109,19 +109,19 @@ static ANeuralNetworksDevice* test_device(void) {
     return found;
 }
 
-static ANeuralNetworksCompilation* new_compilation(ANeuralNetworksModel* model) {
+static inline ANeuralNetworksCompilation* new_compilation(ANeuralNetworksModel* model) {
     ANeuralNetworksCompilation* compilation = NULL;
     const ANeuralNetworksDevice* device = test_device();
     OK(ANeuralNetworksCompilation_createForDevices(model, &device, 1, &compilation));
     return compilation;
 }
 
-static ANeuralNetworksCompilation* finished(ANeuralNetworksCompilation* compilation) {
+static inline ANeuralNetworksCompilation* finished(ANeuralNetworksCompilation* compilation) {
     OK(ANeuralNetworksCompilation_finish(compilation));
     return compilation;
 }
 
-static ANeuralNetworksExecution* new_execution(ANeuralNetworksCompilation* compilation) {
+static inline ANeuralNetworksExecution* new_execution(ANeuralNetworksCompilation* compilation) {
     ANeuralNetworksExecution* execution = NULL;
     OK(ANeuralNetworksExecution_create(compilation, &execution));
     return execution;
@@ -134,7 +134,7 @@ typedef struct {
 } Case;
 
 // Runs the tests that the arguments name.
-static int run_cases(int count, char** names, const Case* cases, size_t number) {
+static inline int run_cases(int count, char** names, const Case* cases, size_t number) {
     for (int index = 1; index < count; index++) {
         int before = expectations;
         for (size_t at = 0; at < number; at++) {

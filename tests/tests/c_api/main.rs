@@ -3,7 +3,7 @@
 
 mod program;
 
-use program::{library, run_case};
+use program::{library, run_beside_vendor, run_case, run_example, run_with_deaths};
 
 #[test]
 fn n001_null_pointers_and_stale_ones_are_told() {
@@ -223,6 +223,36 @@ fn branches_are_models_of_their_own() {
 #[test]
 fn library_and_devices_say_what_they_are() {
     run_case("executions", "introspection");
+}
+
+#[test]
+fn extension_of_a_vendor_computes() {
+    run_beside_vendor("extensions", "extension", vendor_driver::FIBONACCI);
+}
+
+#[test]
+fn program_whose_device_dies_is_told_and_goes_on() {
+    run_with_deaths("named");
+}
+
+#[test]
+fn program_with_all_devices_has_its_results_though_they_die() {
+    run_with_deaths("all");
+}
+
+#[test]
+fn example_classifies_on_one_device_and_on_all() {
+    for arguments in [&["nnhal-reference"][..], &[]] {
+        let printed = run_example(arguments);
+        assert!(
+            printed.contains("probabilities: 0.1173 0.8668 0.0159"),
+            "{printed}"
+        );
+        assert!(
+            printed.contains("probabilities: 0.2653 0.7214 0.0132"),
+            "{printed}"
+        );
+    }
 }
 
 /// What a tool of binutils says of the library.

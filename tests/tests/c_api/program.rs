@@ -1,9 +1,12 @@
 //! C programs, compiled for one test.
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
 
-use nnhal_tests::{DaemonOptions, TestDaemon};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use nnhal_tests::{DaemonOptions, TestDaemon, is_alive, wait_until};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 
@@ -27,15 +30,21 @@ pub(crate) fn library() -> PathBuf {
     beside
 }
 
-/// Compiles a C program against the header and links it to the library.
+/// Compiles a C program against the header, where it is installed or beside it, and links it to the library.
 pub(crate) fn compile(source: &Path, folder: &Path) -> PathBuf {
     let program = folder.join(source.file_stem().expect("a name"));
+    let installed = folder.join("include");
+    std::fs::create_dir_all(installed.join("android")).expect("a folder");
+    let header = include_dir().join("NeuralNetworks.h");
+    std::fs::copy(header, installed.join("android/NeuralNetworks.h")).expect("a header");
     let library = library();
     let libraries = library.parent().expect("a folder");
     let output = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-g", "-pthread"])
         .arg("-I")
         .arg(include_dir())
+        .arg("-I")
+        .arg(installed)
         .arg(source)
         .arg("-o")
         .arg(&program)
@@ -51,23 +60,89 @@ pub(crate) fn compile(source: &Path, folder: &Path) -> PathBuf {
     program
 }
 
+/// A program to be run beside a daemon.
+fn command(source: &str, folder: &Path, daemon: &TestDaemon) -> Command {
+    let mut command = Command::new(compile(&root().join(source), folder));
+    command
+        .env("NNHAL_RUNTIME_DIR", daemon.runtime_dir())
+        .env("NNHAL_TEST_DEVICE", "nnhal-reference");
+    command
+}
+
+#[track_caller]
+fn expect_success(what: &str, output: &Output) {
+    assert!(
+        output.status.success(),
+        "{what} ended with {}:\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
 /// Runs one case of a test program beside a daemon of its own.
 #[track_caller]
 pub(crate) fn run_case(program: &str, case: &str) {
     let folder = tempfile::tempdir().expect("a folder");
-    let source = root().join(format!("capi/tests/c/{program}.c"));
-    let executable = compile(&source, folder.path());
     let daemon = TestDaemon::start(EXE, &DaemonOptions::default());
-    let output = Command::new(executable)
-        .arg(case)
-        .env("NNHAL_RUNTIME_DIR", daemon.runtime_dir())
-        .env("NNHAL_TEST_DEVICE", "nnhal-reference")
-        .output()
-        .expect("a program");
-    assert!(
-        output.status.success(),
-        "{program} {case} ended with {}:\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
+    let source = format!("capi/tests/c/{program}.c");
+    let output = command(&source, folder.path(), &daemon).arg(case).output();
+    expect_success(case, &output.expect("a program"));
+}
+
+/// Runs one case of a test program beside the example driver of another vendor, on its device.
+#[track_caller]
+pub(crate) fn run_beside_vendor(program: &str, case: &str, device: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let daemon = TestDaemon::start(
+        env!("CARGO_BIN_EXE_nnhal-test-vendor-driver"),
+        &DaemonOptions::default(),
     );
+    let mut command = command(&format!("capi/tests/c/{program}.c"), folder.path(), &daemon);
+    let output = command.env("NNHAL_TEST_DEVICE", device).arg(case).output();
+    expect_success(case, &output.expect("a program"));
+}
+
+/// Runs the example and gives what it prints.
+#[track_caller]
+pub(crate) fn run_example(arguments: &[&str]) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let daemon = TestDaemon::start(EXE, &DaemonOptions::default());
+    let mut command = command("examples/c/classify.c", folder.path(), &daemon);
+    let output = command.args(arguments).output().expect("a program");
+    expect_success("classify", &output);
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Runs one case of the program whose workers are killed whenever it says so.
+#[track_caller]
+pub(crate) fn run_with_deaths(case: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let daemon = TestDaemon::start(EXE, &DaemonOptions::default());
+    let mut child = command("capi/tests/c/deaths.c", folder.path(), &daemon)
+        .arg(case)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a program");
+    let mut answers = child.stdin.take().expect("a pipe");
+    let wishes = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut deaths = 0;
+    for wish in wishes.lines() {
+        assert_eq!(wish.expect("a line"), "kill");
+        let workers = daemon.workers();
+        for worker in &workers {
+            // It may have ended by itself.
+            let _ = kill(Pid::from_raw(worker.cast_signed()), Signal::SIGKILL);
+        }
+        wait_until("the workers are dead", || {
+            !workers.iter().any(|worker| is_alive(*worker))
+        });
+        deaths += 1;
+        // A program that has ended needs no answer.
+        let _ = answers.write_all(b"\n");
+    }
+    drop(answers);
+    expect_success(case, &child.wait_with_output().expect("a program"));
+    assert!(deaths > 5, "{deaths} deaths");
 }
