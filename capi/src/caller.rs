@@ -245,17 +245,18 @@ impl Model {
         })
     }
 
-    /// Which of `operations` operations a device can run.
+    /// Which of `operations` operations any of these devices can run.
     ///
     /// # Errors
     /// What a function of the interface fails with.
-    pub fn supported_operations(&self, operations: usize, device: &str) -> Result<Vec<bool>> {
-        let devices = [device_named(device)?.as_const()];
+    pub fn supported_operations(&self, operations: usize, devices: &[&str]) -> Result<Vec<bool>> {
+        let devices = devices.iter().map(|name| Ok(device_named(name)?.as_const()));
+        let devices = devices.collect::<Result<Vec<_>>>()?;
         let mut supported = vec![false; operations];
         checked(exports::ANeuralNetworksModel_getSupportedOperationsForDevices(
             self.handle.as_const(),
             In::of_list(&devices),
-            1,
+            devices.len() as u32,
             Out::of_list(&mut supported),
         ))?;
         Ok(supported)

@@ -9,7 +9,10 @@ use nnhal_conformance::implementation::{
     PreparedModel as ConformancePreparedModel,
 };
 
-/// The C API, for one named device.
+/// The device that runs what no driver may have, such as control flow of sizes that are not known.
+const CPU: &str = "nnapi-reference";
+
+/// The C API, for one named device, or where that cannot run a model, for all.
 pub(crate) struct CapiUnderTest {
     pub(crate) device: String,
     pub(crate) forms: Vec<Form>,
@@ -24,14 +27,15 @@ impl Implementation for CapiUnderTest {
 
     fn supported_operations(&mut self, model: &ModelWithPools) -> Answer<Vec<OperationSupport>> {
         let operations = model.model.main.operations.len();
-        let answers = built(model)?.and_then(|built| built.supported_operations(operations, &self.device));
+        let answers =
+            built(model)?.and_then(|built| built.supported_operations(operations, &[&self.device, CPU]));
         Ok(answers.map_err(|error| failure(&error)).map(|answers| {
             let support = |is_supported| {
                 if is_supported {
                     OperationSupport::Supported
                 } else {
                     OperationSupport::Unsupported {
-                        reason: format!("{} cannot run it", self.device),
+                        reason: format!("neither {} nor {CPU} can run it", self.device),
                     }
                 }
             };
@@ -40,17 +44,29 @@ impl Implementation for CapiUnderTest {
     }
 
     fn prepare(&mut self, model: &ModelWithPools) -> Answer<CompilationUnderTest> {
-        let compiled =
-            built(model)?.and_then(|built| Compilation::new(&built, &model.model, Some(&self.device)));
-        Ok(compiled
-            .map(|compilation| CompilationUnderTest { compilation })
-            .map_err(|error| failure(&error)))
+        let compiled = built(model)?.and_then(|built| {
+            let for_device = Compilation::new(&built, &model.model, Some(&self.device));
+            for_device
+                .map(|compilation| CompilationUnderTest {
+                    compilation,
+                    can_be_measured: true,
+                })
+                .or_else(|_| {
+                    Ok(CompilationUnderTest {
+                        compilation: Compilation::new(&built, &model.model, None)?,
+                        can_be_measured: false,
+                    })
+                })
+        });
+        Ok(compiled.map_err(|error: CallError| failure(&error)))
     }
 }
 
 /// A compiled model.
 pub(crate) struct CompilationUnderTest {
     compilation: Compilation,
+    /// Only what is compiled for one named device can be.
+    can_be_measured: bool,
 }
 
 impl ConformancePreparedModel for CompilationUnderTest {
@@ -62,7 +78,7 @@ impl ConformancePreparedModel for CompilationUnderTest {
                 Form::Burst => Computation::Burst,
                 Form::Fenced => Computation::Fenced,
             },
-            is_measured: call.measure == MeasureTiming::Yes,
+            is_measured: self.can_be_measured && call.measure == MeasureTiming::Yes,
             loop_timeout: call
                 .loop_timeout
                 .map(|timeout| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)),
