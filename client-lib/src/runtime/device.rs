@@ -118,7 +118,12 @@ impl RuntimeDevice {
         if self.is_cpu() {
             return Ok(());
         }
-        self.open().map(drop).map_err(|error| {
+        let live = self.open().and_then(|device| match device.status() {
+            Ok(_) => Ok(device),
+            // It has died, and nobody had noticed yet.
+            Err(_) => self.open(),
+        });
+        live.map(drop).map_err(|error| {
             RuntimeError::new(
                 ResultCode::DeadObject,
                 format!("device {} is not live: {error}", self.name()),
