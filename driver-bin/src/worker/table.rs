@@ -123,6 +123,30 @@ mod tests {
         assert_eq!(table.get(second), Some(&"second"));
     }
 
+    /// T15 of the threat model asks for a million; the daemon is asked fewer by tests/tests/hostile.rs.
+    #[test]
+    fn none_of_a_million_guesses_hits() {
+        let mut table = Table::new(64);
+        let mut live: Vec<Handle> = (0..64).map(|object| table.insert(object).unwrap()).collect();
+        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+        for guess in 0..1_000_000_usize {
+            // An xorshift; small numbers are where objects are and have been.
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let handle = Handle {
+                index: (state % 80) as u32,
+                generation: ((state >> 32) % 64) as u32,
+            };
+            if guess.is_multiple_of(1000) {
+                let given = &mut live[guess / 1000 % 64];
+                table.remove(*given).unwrap();
+                *given = table.insert(guess).unwrap();
+            }
+            assert_eq!(table.get(handle).is_some(), live.contains(&handle), "{handle:?}");
+        }
+    }
+
     #[test]
     fn full_table_refuses_until_something_is_removed() {
         let mut table = Table::new(2);
