@@ -395,7 +395,7 @@ pub(crate) fn bind(
 }
 
 /// The bytes of a value of this shape, if the operand's declaration allows it.
-fn allowed_size(operand: &Operand, shape: Shape) -> Result<usize, KernelError> {
+pub(crate) fn allowed_size(operand: &Operand, shape: Shape) -> Result<usize, KernelError> {
     let declared = Shape::new(&operand.dimensions).map_err(|error| OpError::operation(error.to_string()))?;
     let fits = if operand.operand_type.is_tensor() {
         declared.allows(&shape)

@@ -346,6 +346,17 @@ mod tests {
         );
     }
 
+    #[test]
+    fn filters_that_are_missing_are_not_packed() {
+        for ty in TYPES {
+            let network = Network::new(ty);
+            let reduced = network.reduced(&network.prepared(KernelSet::Fast));
+            let model = ValidModel::new(Arc::new(network.model.clone()), &reduced, &[]).unwrap();
+            let error = Program::with_kernels(Arc::new(model), &reduced, KernelSet::Fast).unwrap_err();
+            assert!(matches!(error, ProgramError::MissingConstant { .. }), "{error}");
+        }
+    }
+
     /// If this fails, weights are packed otherwise than before: count [`fast::LAYOUT`] up and write the new sums here.
     #[test]
     fn packed_weights_are_laid_out_as_their_version_says() {

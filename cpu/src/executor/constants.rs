@@ -8,7 +8,7 @@ use nnhal::hal::{ConstantPools, Model, Shape, Subgraph};
 use super::Interrupt;
 use super::program::{KernelSet, ProgramError};
 use crate::buffer::AlignedBuffer;
-use crate::fast::{self, PlannedStep};
+use crate::fast::{self, Packing, PlannedStep};
 use crate::kernel::Constant;
 
 /// Smaller filters are copied at once: they are no burden, and they may be parameters that shape rules look at.
@@ -30,11 +30,12 @@ struct Waiting<'a> {
 }
 
 impl<'a> Constants<'a> {
-    /// Copies what does not wait; `interrupt` is asked before each.
+    /// Copies what does not wait; `interrupt` is asked before each. Filters that wait may be missing only if they were
+    /// packed before.
     pub(super) fn new(
         (model, graph): (&'a Model, &Subgraph),
         pools: &'a dyn ConstantPools,
-        kernels: KernelSet,
+        (kernels, packing): (KernelSet, &Packing),
         interrupt: &dyn Interrupt,
     ) -> Result<Constants<'a>, ProgramError> {
         let only_filters = match kernels {
@@ -52,7 +53,7 @@ impl<'a> Constants<'a> {
             }
             let bytes = model.constant_bytes(operand, pools);
             let waits = only_filters[at] && operand.location.length as usize >= LEAST_BYTES;
-            let copied = if waits {
+            let copied = if waits && (bytes.is_some() || matches!(packing, Packing::Kept(_))) {
                 constants.waiting.push(Waiting {
                     operand: at as u32,
                     bytes,

@@ -11,7 +11,7 @@ use nnhal::ops::OpError;
 
 use super::ExecutionError;
 use super::run::{Frame, Runner, copy_value};
-use crate::kernel::{Inputs, KernelError, Value};
+use crate::kernel::{Inputs, KernelError, Value, allowed_size};
 
 impl Runner<'_> {
     pub(super) fn run_if(
@@ -112,8 +112,13 @@ impl Runner<'_> {
                 });
             }
             self.graph(body, body_frame)?;
-            for (&output, &input) in body_graph.output_indexes.iter().zip(&body_graph.input_indexes) {
-                body_frame.values.swap(output as usize, input as usize);
+            let carried = body_graph.output_indexes.iter().zip(&body_graph.input_indexes);
+            for (number, (&output, &input)) in carried.enumerate() {
+                let (output, input) = (output as usize, input as usize);
+                body_frame.values.swap(output, input);
+                // What is computed of an input may rest on its declared shape.
+                allowed_size(&body_graph.operands[input], body_frame.values[input].shape)
+                    .map_err(|error| failed(at_input(error, 2 + number)))?;
             }
         }
         for (number, outer) in operation.outputs.iter().enumerate() {
@@ -284,4 +289,103 @@ fn give_output(
     }
     std::mem::swap(outer, inner);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use nnhal::hal::{
+        Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape, Subgraph,
+    };
+    use nnhal::validate::ValidModel;
+
+    use crate::{Execution, KernelSet, Program, RunOptions};
+
+    fn tensor(ty: OperandType, extent: u32, lifetime: OperandLifeTime) -> Operand {
+        Operand::new(ty, &[extent]).with_lifetime(lifetime)
+    }
+
+    fn constant(ty: OperandType, dimensions: &[u32], offset: u32) -> Operand {
+        let mut operand = Operand::new(ty, dimensions).with_lifetime(OperandLifeTime::ConstantCopy);
+        operand.location.offset = offset;
+        operand.location.length = 4;
+        operand
+    }
+
+    fn graph(operands: Vec<Operand>, operation_type: OperationType, inputs: &[u32], input: u32) -> Subgraph {
+        let output = operands.len() as u32 - 1;
+        let mut operands = operands;
+        for at in inputs {
+            operands[*at as usize].number_of_consumers += 1;
+        }
+        Subgraph {
+            operands,
+            operations: vec![Operation {
+                operation_type,
+                inputs: inputs.to_vec(),
+                outputs: vec![output],
+            }],
+            input_indexes: vec![input],
+            output_indexes: vec![output],
+        }
+    }
+
+    /// A loop without end whose body gives its input twice, one after the other, though it declares that input with two
+    /// elements.
+    fn growing() -> Model {
+        use OperandLifeTime::{SubgraphInput, SubgraphOutput};
+        let (float, truth) = (OperandType::TENSOR_FLOAT32, OperandType::TENSOR_BOOL8);
+        let condition = vec![
+            tensor(float, 0, SubgraphInput),
+            constant(float, &[1], 0),
+            constant(float, &[1], 4),
+            tensor(truth, 1, SubgraphOutput),
+        ];
+        let body = vec![
+            tensor(float, 2, SubgraphInput),
+            constant(OperandType::INT32, &[], 0),
+            tensor(float, 0, SubgraphOutput),
+        ];
+        let subgraph = |index: u32| {
+            let mut operand =
+                Operand::new(OperandType::SUBGRAPH, &[]).with_lifetime(OperandLifeTime::Subgraph);
+            operand.location.offset = index;
+            operand
+        };
+        let main = vec![
+            subgraph(0),
+            subgraph(1),
+            tensor(float, 2, SubgraphInput),
+            tensor(float, 0, SubgraphOutput),
+        ];
+        Model {
+            main: graph(main, OperationType::WHILE, &[0, 1, 2], 2),
+            referenced: vec![
+                graph(condition, OperationType::LESS, &[1, 2], 0),
+                graph(body, OperationType::CONCATENATION, &[0, 0, 1], 0),
+            ],
+            operand_values: [0.0_f32, 1.0]
+                .iter()
+                .flat_map(|value| value.to_ne_bytes())
+                .collect(),
+            ..Model::default()
+        }
+    }
+
+    #[test]
+    fn loop_whose_values_outgrow_what_its_body_declares_is_refused() {
+        let model = Arc::new(ValidModel::new(Arc::new(growing()), &NoPools, &[]).unwrap());
+        for kernels in [KernelSet::Reference, KernelSet::Fast] {
+            let program = Program::with_kernels(Arc::clone(&model), &NoPools, kernels).unwrap();
+            let mut execution = Execution::new(Arc::new(program));
+            execution.input(0, Shape::new(&[2]).unwrap()).unwrap().fill(0);
+            let error = execution.run(&RunOptions::default()).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                "operation 0 (WHILE) of the main graph: input 2: has dimensions [4] when computed, the model \
+                 declares [2]"
+            );
+        }
+    }
 }

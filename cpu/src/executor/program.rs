@@ -175,7 +175,7 @@ impl Program {
             .model()
             .subgraphs()
             .map(|(at, graph)| {
-                let constants = Constants::new((model.model(), graph), pools, kernels, interrupt)?;
+                let constants = Constants::new((model.model(), graph), pools, (kernels, packing), interrupt)?;
                 Graph::new((at, graph), constants, (kernels, &mut *packing), interrupt)
             })
             .collect::<Result<_, _>>()?;
