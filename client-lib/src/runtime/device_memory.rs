@@ -322,14 +322,14 @@ pub(super) fn allocate(
     let mut models: Vec<PreparedModel> = Vec::new();
     let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
     for (index, (compilation, at, direction)) in roles.iter().enumerate() {
-        for (model, io_index) in compilation.plan().prepared_roles(*at, *direction, device)? {
+        for (model, io_index, side) in compilation.plan().prepared_roles(*at, *direction, device)? {
             models.push(model);
             let role = BufferRole {
                 model_index: models.len() as u32 - 1,
                 io_index: io_index as u32,
                 frequency: frequencies.get(index).copied().unwrap_or(1.0),
             };
-            match direction {
+            match side {
                 Direction::Input => inputs.push(role),
                 Direction::Output => outputs.push(role),
             }

@@ -128,14 +128,13 @@ impl Plan {
 
     /// The driver's device that alone uses a temporary.
     fn the_device(&self, index: usize) -> Option<RuntimeDevice> {
-        let mut users = self.users(index).map(|(step, ..)| &step.device);
+        let mut users = self.users(Slot::Temporary(index)).map(|(step, ..)| &step.device);
         let first = users.next()?;
         (!first.is_cpu() && users.all(|device| device == first)).then(|| first.clone())
     }
 
-    /// The steps that use a temporary, the argument that it is there, and whether they read it.
-    fn users(&self, index: usize) -> impl Iterator<Item = (&Step, usize, Direction)> {
-        let slot = Slot::Temporary(index);
+    /// The steps that use a value, the argument that it is there, and whether they read it.
+    fn users(&self, slot: Slot) -> impl Iterator<Item = (&Step, usize, Direction)> {
         self.steps.iter().flat_map(move |step| {
             let place = |slots: &[Slot]| slots.iter().position(|known| *known == slot);
             let input = place(&step.inputs).map(|at| (step, at, Direction::Input));
@@ -159,7 +158,7 @@ impl Plan {
         };
         let mut prepared = Vec::new();
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
-        for (step, at, direction) in self.users(index) {
+        for (step, at, direction) in self.users(Slot::Temporary(index)) {
             let Prepared::Driver(model) = step.prepared() else {
                 continue;
             };
@@ -192,7 +191,8 @@ impl Plan {
         )))
     }
 
-    /// The prepared models on a device, with the argument of each, that an input or output of the whole model is.
+    /// The prepared models on a device, with the argument of each, that an input or output of the whole model is. An
+    /// output may be an input of other steps.
     ///
     /// # Errors
     /// Some of them are elsewhere.
@@ -201,11 +201,11 @@ impl Plan {
         index: usize,
         direction: Direction,
         device: &RuntimeDevice,
-    ) -> RuntimeResult<Vec<(PreparedModel, usize)>> {
+    ) -> RuntimeResult<Vec<(PreparedModel, usize, Direction)>> {
         let mut found = Vec::new();
-        for (step, at) in self.arguments(index, direction) {
+        for (step, at, side) in self.arguments(index, direction) {
             match step.prepared() {
-                Prepared::Driver(prepared) if step.device == *device => found.push((prepared, at)),
+                Prepared::Driver(prepared) if step.device == *device => found.push((prepared, at, side)),
                 _ => {
                     return Err(RuntimeError::failed(format!(
                         "{direction} {index} is used on {} too, and no memory belongs to two devices",
@@ -217,17 +217,17 @@ impl Plan {
         Ok(found)
     }
 
-    /// The steps that use an input or output of the whole model as an argument of this direction, and its index there.
-    pub(super) fn arguments(&self, index: usize, direction: Direction) -> Vec<(&Step, usize)> {
-        let mut found = Vec::new();
-        for step in &self.steps {
-            let (slots, slot) = match direction {
-                Direction::Input => (&step.inputs, Slot::Input(index)),
-                Direction::Output => (&step.outputs, Slot::Output(index)),
-            };
-            found.extend(slots.iter().position(|known| *known == slot).map(|at| (step, at)));
-        }
-        found
+    /// The steps that use an input or output of the whole model, the argument that it is there, and whether they read
+    /// it: an output, too, may be read by steps after the one that writes it.
+    pub(super) fn arguments(
+        &self,
+        index: usize,
+        direction: Direction,
+    ) -> impl Iterator<Item = (&Step, usize, Direction)> {
+        self.users(match direction {
+            Direction::Input => Slot::Input(index),
+            Direction::Output => Slot::Output(index),
+        })
     }
 
     pub(super) fn explanations(&self) -> Vec<StepExplanation> {

@@ -87,7 +87,7 @@ fn on_device(roles: &[MemoryRole<'_>], description: &Description) -> RuntimeResu
 fn the_device(roles: &[MemoryRole<'_>]) -> RuntimeResult<RuntimeDevice> {
     let mut found: Option<RuntimeDevice> = None;
     for role in roles {
-        for (step, _) in role.compilation.plan().arguments(role.index, role.direction) {
+        for (step, ..) in role.compilation.plan().arguments(role.index, role.direction) {
             if matches!(step.prepared(), Prepared::Cpu(_)) {
                 return Err(RuntimeError::failed(
                     "the CPU of this process has no device memory; shared memory serves it",

@@ -1,10 +1,14 @@
 //! Device memory: in a device where one serves it, shared otherwise.
 
+use std::sync::Arc;
+
 use nnhal_client::runtime::{
-    Compilation, CompilationOptions, DeviceMemory, Direction, MemoryRole, ResultCode, RunInput, RunOutput,
-    Runtime, RuntimeResult,
+    Compilation, CompilationOptions, DeviceMemory, Direction, MemoryRole, OperationFilter, ResultCode, Room,
+    RunInput, RunOutput, Runtime, RuntimeResult,
 };
-use nnhal_client::{ExecuteOptions, Memory};
+use nnhal_client::{
+    Deadline, DeviceInfo, ExecuteOptions, Fence, Memory, Model, ModelBuilder, OperationType, TensorType,
+};
 
 use crate::common::{FAST, REFERENCE, bytes, chain, floats, in_turn, on, start, sum};
 
@@ -151,4 +155,101 @@ fn roles_are_checked() {
     assert_eq!(code(&[MemoryRole { index: 1, ..input }], &[]), bad);
     assert_eq!(code(&[input], &[5]), bad);
     assert_eq!(code(&[input], &[4]), Ok(()));
+}
+
+/// `first = x + 1` and `second = first + ((x + 2) + 3)`, of which one device gets all but the addition of 3.
+fn there_and_back() -> (Model, OperationFilter) {
+    let ty = || TensorType::float32(&[4]);
+    let mut model = ModelBuilder::new();
+    let none = model.scalar(0_i32);
+    let [one, two, three] = [1.0_f32, 2.0, 3.0].map(|value| model.constant(ty(), &[value; 4]));
+    let (x, first) = (model.input(ty()), model.output(ty()));
+    let (there, back) = (model.temporary(ty()), model.temporary(ty()));
+    let second = model.output(ty());
+    model.operation(OperationType::ADD, &[x, one, none], &[first]);
+    model.operation(OperationType::ADD, &[x, two, none], &[there]);
+    model.operation(OperationType::ADD, &[there, three, none], &[back]);
+    model.operation(OperationType::ADD, &[first, back, none], &[second]);
+    let filter =
+        |device: &DeviceInfo, index: usize, _: &_| device.name == if index == 2 { REFERENCE } else { FAST };
+    (model.finish().unwrap(), Arc::new(filter))
+}
+
+#[test]
+fn output_that_a_later_step_reads_is_the_one_of_the_same_execution() {
+    let (_daemon, runtime) = start();
+    let (back, filter) = there_and_back();
+    let both = [FAST, REFERENCE];
+    for (model, options, is_in_device, second) in [
+        // Another device reads it.
+        (
+            chain(2, true),
+            CompilationOptions::new().filter(in_turn(1)),
+            false,
+            [13.0, 23.0],
+        ),
+        // The same device reads it, in another step.
+        (back, on(&runtime, &both).filter(filter), true, [26.0, 46.0]),
+    ] {
+        let compilation = runtime.compile(&model, &options).unwrap();
+        let memory = runtime
+            .allocate(&[role(&compilation, Direction::Output)], &[])
+            .unwrap();
+        assert_eq!(memory.is_in_device(), is_in_device, "{}", compilation.explain());
+        let copy = Memory::new(16).unwrap();
+        let mut output = [0; 16];
+        compilation
+            .execute(
+                &[RunInput::bytes(&bytes(&[10.0; 4]))],
+                &mut [
+                    RunOutput::Device {
+                        memory: &memory,
+                        dimensions: &[],
+                    },
+                    RunOutput::bytes(&mut output),
+                ],
+                &ExecuteOptions::new(),
+            )
+            .unwrap();
+        assert_eq!(floats(&output), [second[0]; 4]);
+        memory.copy_to(&copy).unwrap();
+        assert_eq!(copy.read::<f32>(0, 4).unwrap(), [11.0; 4]);
+
+        let (source, fence) = Fence::create().unwrap();
+        let event = compilation
+            .execute_fenced(
+                &[RunInput::bytes(&bytes(&[20.0; 4]))],
+                &[
+                    Room::Device {
+                        memory: memory.clone(),
+                        dimensions: Vec::new(),
+                    },
+                    Room::bytes(16),
+                ],
+                &[&fence],
+                &ExecuteOptions::new(),
+            )
+            .unwrap();
+        assert!(!event.is_finished());
+        source.signal().unwrap();
+        assert_eq!(event.wait(Deadline::NONE).unwrap().fallback, None);
+        event.output(1, &mut output).unwrap();
+        assert_eq!(floats(&output), [second[1]; 4]);
+        memory.copy_to(&copy).unwrap();
+        assert_eq!(copy.read::<f32>(0, 4).unwrap(), [21.0; 4]);
+    }
+}
+
+#[test]
+fn output_that_two_named_devices_use_gets_no_device_memory() {
+    let (_daemon, runtime) = start();
+    let options = on(&runtime, &[FAST, REFERENCE]).filter(in_turn(1));
+    let compilation = runtime.compile(&chain(2, true), &options).unwrap();
+    let error = runtime
+        .allocate(&[role(&compilation, Direction::Output)], &[])
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("no memory belongs to two devices"),
+        "{error}"
+    );
 }
