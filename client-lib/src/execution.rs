@@ -80,6 +80,17 @@ impl ExecuteOptions {
         }
     }
 
+    /// The same for what begins now, after its fences: how long it may take is a deadline then.
+    #[cfg(feature = "runtime")]
+    #[must_use]
+    pub(crate) fn after_fences(mut self) -> ExecuteOptions {
+        if let Some(duration) = self.duration.take() {
+            let own = Deadline::after(MonotonicClock.now(), duration);
+            self.deadline = self.deadline.earlier(own);
+        }
+        self
+    }
+
     pub(crate) fn loop_timeout_ns(&self) -> Option<u64> {
         self.loop_timeout.map(nanoseconds)
     }

@@ -201,6 +201,17 @@ impl FencedExecution {
         self.info()
     }
 
+    /// Waits until its driver has done with it, whatever the outcome, and tells whether it has by `deadline`.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn wait_for_end(&self, deadline: Deadline) -> bool {
+        self.inner.fence.as_ref().is_none_or(|fence| {
+            matches!(
+                fence.wait(deadline),
+                Ok(FenceState::Signalled | FenceState::Failed)
+            )
+        })
+    }
+
     /// HAL `getExecutionInfo`: the outcome of an execution that has ended.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use nnhal::time::{Clock, Deadline, MonotonicClock};
 
 use super::arguments::Placed;
 use super::execution::{Finished, settle};
-use super::fenced::wait_for_fences;
+use super::fenced::{expect_ended, wait_for_fences};
 use super::{Compilation, ResultCode, Room, RunInput, RuntimeError, RuntimeResult};
 use crate::{ExecuteOptions, FencedExecution, FencedTiming, Memory};
 
@@ -161,6 +161,10 @@ impl RunEvent {
             Err(error) => Err(RuntimeError::from(error)),
             Ok(timing) => Ok(timing),
         };
+        if ended.is_err() {
+            // The last one fails at once if its worker dies; those before it may be running.
+            expect_ended(&self.inner.launched, deadline)?;
+        }
         let compilation = &self.inner.compilation;
         if let Err(error) = &ended
             && compilation.is_repeatable(error)

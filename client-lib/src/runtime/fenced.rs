@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 
 use nnhal::fence::{Fence, FenceState};
-use nnhal::hal::{HalVersion, OutputShape, Shape};
+use nnhal::hal::{ErrorStatus, HalVersion, OutputShape, Shape};
 use nnhal::time::Deadline;
 
 use super::arguments::{Location, Placed};
@@ -13,7 +13,19 @@ use super::request_builder::Target;
 use super::run::Run;
 use super::step::{Prepared, Step};
 use super::{Compilation, Room, RunEvent, RunInput, RuntimeError, RuntimeResult};
+use crate::device::call_deadline;
 use crate::{ExecuteOptions, FencedExecution, FencedTiming, WaitFor};
+
+/// What a step of a fenced execution comes after.
+#[derive(Clone, Copy, Debug)]
+enum After {
+    /// What the application wants waited for.
+    Fences,
+    /// The last step that was launched.
+    Launched,
+    /// Nothing that has not ended.
+    Nothing,
+}
 
 /// What a fenced execution has still to end.
 enum Launch {
@@ -30,7 +42,7 @@ impl Compilation {
     ///
     /// # Errors
     /// What is wrong with the arguments; one of the fences failed; a step cannot be launched, and the CPU may not take
-    /// over.
+    /// over. What was launched by then has ended when this returns; the text says so if it has not.
     pub fn execute_fenced(
         &self,
         inputs: &[RunInput<'_>],
@@ -75,7 +87,7 @@ impl Compilation {
     }
 
     /// Launches it, once more on a device that is opened again if the application wants that, or runs it on the CPU of
-    /// this process.
+    /// this process. On failure nothing of it goes on, unless the error says so.
     fn launch_as_allowed(
         &self,
         placed: &Placed,
@@ -84,22 +96,32 @@ impl Compilation {
     ) -> RuntimeResult<Launch> {
         let mut attempts = self.policy().attempts;
         loop {
-            let error = match self.launch(placed, wait_for, options) {
-                Err(error) if error.is_connection_lost() && attempts > 0 => {
-                    attempts -= 1;
-                    match self.revive(placed) {
-                        Ok(()) => continue,
-                        Err(error) => error,
-                    }
-                }
+            let mut launched = Vec::new();
+            let mut error = match self.launch(placed, wait_for, options, &mut launched) {
+                Ok(Some(finished)) => return Ok(Launch::Ended(finished)),
+                Ok(None) => return Ok(Launch::Launched(launched)),
                 Err(error) => error,
-                launched => return launched,
             };
+            let is_repeated = error.is_connection_lost() && attempts > 0;
+            if !launched.is_empty() {
+                // Whoever is next writes to the same memory.
+                let goes_on = is_repeated || self.may_fall_back(&error);
+                end_of_launched(&launched, wait_for, options, goes_on)
+                    .map_err(|reason| error.clone().about(&reason.to_string()))?;
+            }
+            if is_repeated {
+                attempts -= 1;
+                match self.revive(placed) {
+                    Ok(()) => continue,
+                    Err(failed) => error = failed,
+                }
+            }
             if !self.may_fall_back(&error) {
                 return Err(error);
             }
             wait_for_fences(wait_for, options.deadline)?;
-            return self.run_on_cpu(placed, options, &error).map(Launch::Ended);
+            let options = options.after_fences();
+            return self.run_on_cpu(placed, &options, &error).map(Launch::Ended);
         }
     }
 
@@ -122,7 +144,7 @@ impl Compilation {
             return Err(error);
         }
         self.revive(placed)?;
-        self.run(placed, options, None)
+        self.run(placed, &options.after_fences(), None)
     }
 
     /// What a fenced execution reports at its end.
@@ -153,53 +175,97 @@ impl Compilation {
         }
     }
 
+    /// Launches the steps, and runs those that cannot be launched. What was launched is in `launched`, also after an
+    /// error. Returns the end, if the last step was not launched.
     fn launch(
         &self,
         placed: &Placed,
         wait_for: &[&Fence],
         options: &ExecuteOptions,
-    ) -> RuntimeResult<Launch> {
+        launched: &mut Vec<FencedExecution>,
+    ) -> RuntimeResult<Option<Finished>> {
         let mut run = Run::new(self, placed, options)?;
-        let mut launched: Vec<FencedExecution> = Vec::new();
-        // What the next step has to wait for: the last that was launched, or else what the application named.
-        let mut is_launched = false;
-        let mut is_waited = false;
+        let mut after = After::Fences;
         for step in &self.plan().steps {
-            let builder = run.request(step, target(step))?;
+            let target = target(step);
             match step.prepared() {
+                // A value that has to be copied is there only when the steps before have ended.
                 Prepared::Driver(prepared)
-                    if step.device.info().hal_version >= HalVersion::V1_3 && !builder.is_staged() =>
+                    if step.device.info().hal_version >= HalVersion::V1_3
+                        && !run.is_copied(step, target)? =>
                 {
-                    let last = launched.last().filter(|_| is_launched);
-                    let fences: Vec<WaitFor<'_>> = match last {
-                        Some(last) => vec![WaitFor::Execution(last)],
-                        None if is_waited => Vec::new(),
-                        None => wait_for.iter().map(|fence| WaitFor::Fence(fence)).collect(),
+                    let builder = run.request(step, target)?;
+                    let fences: Vec<WaitFor<'_>> = match (after, launched.last()) {
+                        (After::Launched, Some(last)) => vec![WaitFor::Execution(last)],
+                        (After::Fences, _) => wait_for.iter().map(|fence| WaitFor::Fence(fence)).collect(),
+                        _ => Vec::new(),
                     };
-                    let execution = prepared.execute_fenced(&builder.request, &fences, options)?;
+                    let execution = prepared.execute_fenced(&builder.request, &fences, &run.options)?;
+                    drop(builder);
                     launched.push(execution);
-                    is_launched = true;
+                    after = After::Launched;
                 }
                 _ => {
-                    drop(builder);
-                    match launched.last().filter(|_| is_launched) {
-                        Some(last) => drop(last.wait(options.deadline)?),
-                        None if is_waited => {}
-                        None => wait_for_fences(wait_for, options.deadline)?,
+                    match (after, launched.last()) {
+                        (After::Launched, Some(last)) => drop(last.wait(run.options.deadline)?),
+                        (After::Fences, _) => wait_for_fences(wait_for, run.options.deadline)?,
+                        _ => {}
                     }
-                    is_launched = false;
-                    is_waited = true;
-                    let completed = run.execute(step, target(step), None)?;
+                    run.options = run.options.after_fences();
+                    after = After::Nothing;
+                    let completed = run.execute(step, target, None)?;
                     run.keep(step, completed);
                 }
             }
         }
-        Ok(if is_launched {
-            Launch::Launched(launched)
-        } else {
-            Launch::Ended(run.finished())
+        Ok(match after {
+            After::Launched => None,
+            After::Fences | After::Nothing => Some(run.finished()),
         })
     }
+}
+
+/// Waits until nothing of a launch that failed goes on. If the execution `goes_on` all the same, it waits for its fences
+/// as long as it may; else a driver that waits for them is given the time of a call.
+///
+/// # Errors
+/// Something goes on, or a fence failed or was not signalled by the deadline.
+fn end_of_launched(
+    launched: &[FencedExecution],
+    wait_for: &[&Fence],
+    options: &ExecuteOptions,
+    goes_on: bool,
+) -> RuntimeResult<()> {
+    let fences = if goes_on {
+        wait_for_fences(wait_for, options.deadline)
+    } else {
+        Ok(())
+    };
+    let patience = options.wait_deadline();
+    expect_ended(
+        launched,
+        if patience.is_none() {
+            call_deadline()
+        } else {
+            patience
+        },
+    )?;
+    fences
+}
+
+/// Waits until no driver executes any of these any more, whatever came of them.
+///
+/// # Errors
+/// [`super::ResultCode::MissedDeadlineTransient`] if one goes on at the deadline.
+pub(super) fn expect_ended(launched: &[FencedExecution], deadline: Deadline) -> RuntimeResult<()> {
+    let mut launched = launched.iter();
+    if launched.all(|execution| execution.wait_for_end(deadline)) {
+        return Ok(());
+    }
+    Err(RuntimeError::with_status(
+        ErrorStatus::MissedDeadlineTransient,
+        "a step that was launched has not ended, and may still write to the memory of outputs",
+    ))
 }
 
 fn target(step: &Step) -> Target<'_> {
@@ -220,7 +286,7 @@ pub(super) fn wait_for_fences<F: Borrow<Fence>>(fences: &[F], deadline: Deadline
             FenceState::Signalled => {}
             FenceState::Pending => {
                 return Err(RuntimeError::with_status(
-                    nnhal::hal::ErrorStatus::MissedDeadlineTransient,
+                    ErrorStatus::MissedDeadlineTransient,
                     "a fence that the execution waits for was not signalled by its deadline",
                 ));
             }

@@ -20,6 +20,27 @@ pub(super) enum Target<'a> {
     Nobody,
 }
 
+impl Target<'_> {
+    /// Whether it reads and writes a value where that is, without a copy.
+    pub(super) fn reaches(self, location: &Location) -> bool {
+        match location {
+            Location::Omitted | Location::Memory { .. } => true,
+            Location::Device { memory, .. } => match memory.backing() {
+                Backing::Shared(_) => true,
+                Backing::Device { device, .. } => self.reaches_into(&device),
+            },
+        }
+    }
+
+    fn reaches_into(self, device: &RuntimeDevice) -> bool {
+        match self {
+            Target::Device(target) => target == device,
+            Target::Cpu => false,
+            Target::Nobody => true,
+        }
+    }
+}
+
 /// A request that is being built.
 #[derive(Debug)]
 pub(super) struct RequestBuilder<'a> {
@@ -77,7 +98,7 @@ impl<'a> RequestBuilder<'a> {
             Backing::Shared(shared) => {
                 self.memory_input(&shared, 0..shared.size(), open_part(declared, dimensions));
             }
-            Backing::Device { buffer, device } if self.reaches(&device) => {
+            Backing::Device { buffer, device } if self.target.reaches_into(&device) => {
                 self.add(|request| request.input_buffer(&buffer));
             }
             Backing::Device { .. } => {
@@ -115,7 +136,7 @@ impl<'a> RequestBuilder<'a> {
             Backing::Shared(shared) => {
                 self.memory_output(&shared, 0..shared.size(), open_part(declared, dimensions));
             }
-            Backing::Device { buffer, device } if self.reaches(&device) => {
+            Backing::Device { buffer, device } if self.target.reaches_into(&device) => {
                 self.add(|request| request.output_buffer(&buffer));
             }
             Backing::Device { .. } => {
@@ -146,19 +167,6 @@ impl<'a> RequestBuilder<'a> {
             staged.to.store(&staged.memory, dimensions)?;
         }
         Ok(())
-    }
-
-    /// Whether something has to be copied after the execution.
-    pub(super) fn is_staged(&self) -> bool {
-        !self.staged.is_empty()
-    }
-
-    fn reaches(&self, device: &RuntimeDevice) -> bool {
-        match self.target {
-            Target::Device(target) => target == device,
-            Target::Cpu => false,
-            Target::Nobody => true,
-        }
     }
 
     fn memory_input(&mut self, memory: &Memory, range: Range<u64>, dimensions: &[u32]) {

@@ -15,7 +15,7 @@ use crate::{Completed, ExecuteOptions};
 pub(super) struct Run<'a> {
     compilation: &'a Compilation,
     placed: &'a Placed,
-    options: &'a ExecuteOptions,
+    pub(super) options: ExecuteOptions,
     /// The values between steps.
     pub(super) temporaries: Temporaries,
     /// Of the whole model's outputs, as far as they were computed.
@@ -28,12 +28,12 @@ impl<'a> Run<'a> {
     pub(super) fn new(
         compilation: &'a Compilation,
         placed: &'a Placed,
-        options: &'a ExecuteOptions,
+        options: &ExecuteOptions,
     ) -> RuntimeResult<Run<'a>> {
         Ok(Run {
             compilation,
             placed,
-            options,
+            options: *options,
             temporaries: compilation.take_temporaries()?,
             shapes: vec![None; compilation.outputs().len()],
             timing: None,
@@ -67,7 +67,7 @@ impl<'a> Run<'a> {
         });
         Finished {
             output_shapes: shapes.collect(),
-            timing: asked(self.options, self.timing.unwrap_or_default()),
+            timing: asked(&self.options, self.timing.unwrap_or_default()),
             fallback: self.fallback.take(),
         }
     }
@@ -82,8 +82,8 @@ impl<'a> Run<'a> {
         let target = if step.device.is_cpu() { Target::Cpu } else { target };
         let builder = self.request(step, target)?;
         let completed = match target {
-            Target::Cpu if !step.device.is_cpu() => step.execute_on_cpu(&builder.request, self.options)?,
-            _ => step.execute(&builder.request, self.options, burst)?,
+            Target::Cpu if !step.device.is_cpu() => step.execute_on_cpu(&builder.request, &self.options)?,
+            _ => step.execute(&builder.request, &self.options, burst)?,
         };
         let completed = sanitised(step, completed)?;
         builder.store(&completed.output_shapes)?;
@@ -103,6 +103,14 @@ impl<'a> Run<'a> {
         tracing::warn!(why, "the CPU of this process ran the step");
         self.fallback.get_or_insert(why);
         Ok(completed)
+    }
+
+    /// Whether a value of a step has to be copied, before or after, for who executes it.
+    pub(super) fn is_copied(&self, step: &Step, target: Target<'_>) -> RuntimeResult<bool> {
+        let mut slots = step.inputs.iter().chain(&step.outputs);
+        slots.try_fold(false, |is_copied, slot| {
+            Ok(is_copied || !target.reaches(&self.location(*slot)?))
+        })
     }
 
     /// The request of a step with the values in their places.

@@ -1,11 +1,18 @@
 //! Executions that go on after the call.
 
-use nnhal_client::runtime::{CompilationOptions, ResultCode, Room, RunInput};
-use nnhal_client::{Deadline, ExecuteOptions, Fence};
+use std::time::Duration;
 
-use crate::common::{bytes, chain, floats, in_turn, kill_workers, start, sum};
+use nnhal_client::runtime::{
+    Compilation, CompilationOptions, ResultCode, Room, RunEvent, RunInput, Runtime, RuntimeResult,
+};
+use nnhal_client::{Deadline, ExecuteOptions, Fence, FenceState, Memory};
+use nnhal_tests::{DaemonOptions, TestDaemon};
 
-fn values(event: &nnhal_client::runtime::RunEvent) -> Vec<f32> {
+use crate::common::{
+    EXE, FAST, REFERENCE, bytes, chain, floats, in_turn, kill_workers, on, runtime, start, sum,
+};
+
+fn values(event: &RunEvent) -> Vec<f32> {
     let mut output = [0; 16];
     event.output(0, &mut output).unwrap();
     floats(&output)
@@ -106,4 +113,124 @@ fn fenced_execution_needs_room_for_every_output() {
         )
         .unwrap_err();
     assert_eq!(error.code(), ResultCode::BadData);
+}
+
+/// A daemon for each device, and a runtime with both.
+fn start_apart() -> (TestDaemon, TestDaemon, Runtime) {
+    let of = |device: &str| DaemonOptions {
+        devices: vec![device.to_owned()],
+        ..DaemonOptions::default()
+    };
+    let fast = TestDaemon::start(EXE, &of(FAST));
+    let reference = TestDaemon::start_in(&fast.runtime_dir(), EXE, &of(REFERENCE));
+    let runtime = runtime(&fast);
+    (fast, reference, runtime)
+}
+
+/// A chain whose first step gives an output on one device, and whose second step gives the other on the other.
+fn in_two_steps(runtime: &Runtime) -> Compilation {
+    let options = on(runtime, &[FAST, REFERENCE]).filter(in_turn(1));
+    runtime.compile(&chain(2, true), &options).unwrap()
+}
+
+const UNTOUCHED: [f32; 4] = [-1.0; 4];
+
+/// Memory for the output of the first step.
+fn untouched() -> Memory {
+    let memory = Memory::new(16).unwrap();
+    memory.write(0, &UNTOUCHED).unwrap();
+    memory
+}
+
+/// Launches a chain of two steps with ones, the output of the first in `memory`.
+fn launch(
+    compilation: &Compilation,
+    memory: &Memory,
+    fence: &Fence,
+    options: &ExecuteOptions,
+) -> RuntimeResult<RunEvent> {
+    let first = Room::Memory {
+        memory: memory.clone(),
+        offset: 0,
+        length: 16,
+        dimensions: Vec::new(),
+    };
+    let input = bytes(&[1.0; 4]);
+    compilation.execute_fenced(
+        &[RunInput::bytes(&input)],
+        &[first, Room::bytes(16)],
+        &[fence],
+        options,
+    )
+}
+
+#[test]
+fn step_that_was_launched_has_ended_when_the_failure_of_the_next_one_is_reported() {
+    let (_fast, reference, runtime) = start_apart();
+    let compilation = in_two_steps(&runtime);
+    kill_workers(&reference);
+    let (source, fence) = Fence::create().unwrap();
+    let memory = untouched();
+    let options = ExecuteOptions::new().timeout(Duration::from_millis(200));
+    let error = launch(&compilation, &memory, &fence, &options).unwrap_err();
+    assert_eq!(error.code(), ResultCode::DeadObject, "{error}");
+    assert!(!error.to_string().contains("has not ended"), "{error}");
+    // The step would begin now; what its worker executes afterwards ends behind it.
+    source.signal().unwrap();
+    let alone = runtime.compile(&chain(1, false), &on(&runtime, &[FAST])).unwrap();
+    for _ in 0..20 {
+        crate::common::run(&alone).unwrap();
+    }
+    assert_eq!(memory.read::<f32>(0, 4).unwrap(), UNTOUCHED);
+}
+
+#[test]
+fn step_that_goes_on_for_longer_than_is_waited_for_is_reported() {
+    let (_fast, reference, runtime) = start_apart();
+    let compilation = in_two_steps(&runtime);
+    kill_workers(&reference);
+    let (_source, fence) = Fence::create().unwrap();
+    let options = ExecuteOptions::new().wait_at_most(Duration::from_millis(20));
+    let error = launch(&compilation, &untouched(), &fence, &options).unwrap_err();
+    assert_eq!(error.code(), ResultCode::DeadObject);
+    assert!(error.to_string().contains("has not ended"), "{error}");
+}
+
+#[test]
+fn step_that_was_launched_ends_before_the_cpu_takes_over() {
+    let (_fast, reference, runtime) = start_apart();
+    let options = CompilationOptions::new().filter(in_turn(1));
+    let compilation = runtime.compile(&chain(2, true), &options).unwrap();
+    kill_workers(&reference);
+    let (source, fence) = Fence::create().unwrap();
+    let memory = untouched();
+    let event = std::thread::scope(|scope| {
+        let launching = scope.spawn(|| launch(&compilation, &memory, &fence, &ExecuteOptions::new()));
+        source.signal().unwrap();
+        launching.join().unwrap().unwrap()
+    });
+    assert!(event.is_finished());
+    assert!(event.wait(Deadline::NONE).unwrap().fallback.is_some());
+    assert_eq!(memory.read::<f32>(0, 4).unwrap(), [2.0; 4]);
+    let mut output = [0; 16];
+    event.output(1, &mut output).unwrap();
+    assert_eq!(floats(&output), [4.0; 4]);
+}
+
+#[test]
+fn execution_whose_last_step_died_goes_on_until_the_steps_before_have_ended() {
+    let (_fast, reference, runtime) = start_apart();
+    let compilation = in_two_steps(&runtime);
+    let (source, fence) = Fence::create().unwrap();
+    let memory = untouched();
+    let event = launch(&compilation, &memory, &fence, &ExecuteOptions::new()).unwrap();
+    kill_workers(&reference);
+    let end = event.fence().unwrap().wait(Deadline::NONE).unwrap();
+    assert_eq!(end, FenceState::Failed);
+    assert!(!event.is_finished());
+    source.signal().unwrap();
+    let error = event.wait(Deadline::NONE).unwrap_err();
+    assert_eq!(error.code(), ResultCode::DeadObject);
+    assert_eq!(memory.read::<f32>(0, 4).unwrap(), [2.0; 4]);
+    assert!(event.is_finished());
 }
