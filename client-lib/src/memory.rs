@@ -237,6 +237,7 @@ impl Memory {
     #[cfg(feature = "runtime")]
     pub(crate) fn constant_bytes(&self) -> Result<std::borrow::Cow<'_, [u8]>> {
         let shared = self.bytes()?;
+        let _access = self.begin(Access::ReadOnly)?;
         let mapped = self.inner.mapping.get().and_then(|mapping| mapping.as_ref().ok());
         let in_place = mapped.and_then(Mapping::as_bytes).and_then(|bytes| {
             let start = usize::try_from(self.inner.offset).ok()?;
@@ -251,6 +252,11 @@ impl Memory {
             .read_at(0, &mut bytes)
             .map_err(Error::memory("read shared memory"))?;
         Ok(bytes.into())
+    }
+
+    /// Whether it was given as a hardware buffer.
+    pub(crate) fn is_hardware_buffer(&self) -> bool {
+        self.inner.name == pool_name::HARDWARE_BUFFER_BLOB
     }
 
     /// Tells the memory from all others that this process ever had.

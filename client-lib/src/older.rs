@@ -225,7 +225,22 @@ fn checked(model: hal::Model, pools: &[Memory], version: HalVersion) -> Result<M
             return Err(Error::argument(message).into());
         }
     }
+    check_kinds(pools, version)?;
     Ok(Model::from_hal(model, pools.to_vec()))
+}
+
+/// Hardware buffers came with 1.2.
+fn check_kinds(memories: &[Memory], version: HalVersion) -> Result<()> {
+    let buffer = memories.iter().position(Memory::is_hardware_buffer);
+    match buffer.filter(|_| version < HalVersion::V1_2) {
+        None => Ok(()),
+        Some(index) => {
+            let message = format!(
+                "pool {index} is a hardware buffer, which came with HAL 1.2; HAL {version} has shared memory only"
+            );
+            Err(Error::argument(message).into())
+        }
+    }
 }
 
 /// A callback that is called once, by whoever comes first.
@@ -351,6 +366,7 @@ impl OlderPreparedModel {
         if self.version < HalVersion::V1_2 {
             self.check_outputs(request)?;
         }
+        check_kinds(memories, self.version)?;
         Ok(Request::from_hal(request.clone().into(), memories.to_vec()))
     }
 

@@ -61,16 +61,12 @@ impl Execution {
             self.compilation.expect_one_device("a duration limit")?;
         }
         self.expect_known_outputs()?;
-        let mut fences = Vec::new();
-        for dependency in dependencies {
-            match dependency.fence() {
-                Some(fence) => fences.push(fence.clone()),
-                None => dependency.wait().map_err(|failure| {
-                    Failure::op_failed(format!("a dependency has failed: {}", failure.text))
-                })?,
-            }
-        }
+        // What is wrong with this execution is told before it waits for others.
         let job = self.begin(duration)?;
+        let fences = match fences_of(dependencies) {
+            Ok(fences) => fences,
+            Err(failure) => return self.end_early(failure),
+        };
         let Some(outputs) = job.shared_outputs() else {
             return self.start_behind_fences(job, fences, duration);
         };
@@ -86,12 +82,14 @@ impl Execution {
                     event,
                 })
             }
-            Err(error) => {
-                let failure = Failure::from(error);
-                self.end(Results::failed(failure.clone()))?;
-                Err(failure)
-            }
+            Err(error) => self.end_early(error.into()),
         }
+    }
+
+    /// Ends an execution that has begun and cannot go on.
+    fn end_early(&self, failure: Failure) -> Outcome<Event> {
+        self.end(Results::failed(failure.clone()))?;
+        Err(failure)
     }
 
     /// Outputs in the caller's own memory are written by this process: a thread of it waits for the fences, computes,
@@ -106,8 +104,7 @@ impl Execution {
             Ok(pair) => pair,
             Err(error) => {
                 let failure = Failure::op_failed(format!("a fence cannot be made: {error}"));
-                self.end(Results::failed(failure.clone()))?;
-                return Err(failure);
+                return self.end_early(failure);
             }
         };
         let run = Arc::new(Run::with_fence(fence));
@@ -128,7 +125,7 @@ impl Execution {
             results: None,
         };
         let body = move || {
-            let results = match await_all(&fences) {
+            let results = match await_all(&fences, job.deadline) {
                 Ok(()) => compute(job, duration),
                 Err(failure) => Results::failed(failure),
             };
@@ -172,11 +169,29 @@ fn compute(job: Job, duration: Option<Duration>) -> Results {
     job.run(|inputs, outputs, options| job.compilation.execute(inputs, outputs, options))
 }
 
-/// Waits for fences, one of which may fail.
-fn await_all(fences: &[Fence]) -> Outcome {
-    match wait_all(fences, Deadline::NONE) {
+/// The fences of what is to be waited for; what has none is waited for at once.
+fn fences_of(dependencies: &[Arc<Event>]) -> Outcome<Vec<Fence>> {
+    let mut fences = Vec::new();
+    for dependency in dependencies {
+        match dependency.fence() {
+            Some(fence) => fences.push(fence.clone()),
+            None => dependency.wait().map_err(|failure| {
+                Failure::op_failed(format!("a dependency has failed: {}", failure.text))
+            })?,
+        }
+    }
+    Ok(fences)
+}
+
+/// Waits for fences, one of which may fail, for as long as the execution may take.
+fn await_all(fences: &[Fence], deadline: Deadline) -> Outcome {
+    match wait_all(fences, deadline) {
         Ok(WaitOutcome::AllSignalled) => Ok(()),
-        Ok(WaitOutcome::Failed(index) | WaitOutcome::TimedOut(index)) => Err(Failure::op_failed(format!(
+        Ok(WaitOutcome::TimedOut(index)) => Err(Failure::new(
+            ResultCode::ANEURALNETWORKS_MISSED_DEADLINE_TRANSIENT,
+            format!("the fence of dependency {index} was not signalled before the execution's timeout"),
+        )),
+        Ok(WaitOutcome::Failed(index)) => Err(Failure::op_failed(format!(
             "the fence of dependency {index} was signalled with an error"
         ))),
         Err(error) => Err(Failure::op_failed(format!(

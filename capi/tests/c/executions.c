@@ -456,6 +456,29 @@ static void n051(void) {
     free_compiled(add);
 }
 
+// A dependency that never comes keeps nobody longer than the execution's timeout, and nobody at all whose execution cannot
+// start.
+static void timeouts(void) {
+    Compiled add = compiled(add_model());
+    float sum[4] = {0};
+    ANeuralNetworksEvent *never = NULL, *done = NULL;
+    int fd = eventfd(0, EFD_CLOEXEC);
+    EXPECT_TRUE(fd > 0);
+    OK(ANeuralNetworksEvent_createFromSyncFenceFd(fd, &never));
+    close(fd);
+    const ANeuralNetworksEvent* dependency[1] = {never};
+    ANeuralNetworksExecution* execution = ready_execution(add.compilation, ONES, sum);
+    OK(ANeuralNetworksExecution_setTimeout(execution, 20000000));
+    OK(ANeuralNetworksExecution_startComputeWithDependencies(execution, dependency, 1, 0, &done));
+    EXPECT(MISSED_DEADLINE_TRANSIENT, ANeuralNetworksEvent_wait(done));
+    EXPECT_TRUE(sum[0] == 0);
+    ANeuralNetworksEvent_free(done);
+    EXPECT(BAD_STATE, ANeuralNetworksExecution_startComputeWithDependencies(execution, dependency, 1, 0, &done));
+    ANeuralNetworksExecution_free(execution);
+    ANeuralNetworksEvent_free(never);
+    free_compiled(add);
+}
+
 static ANeuralNetworksExecution* reusable_execution(Compiled add, float* sum) {
     ANeuralNetworksExecution* execution = new_execution(add.compilation);
     OK(ANeuralNetworksExecution_setReusable(execution, true));
@@ -826,6 +849,7 @@ int main(int count, char** names) {
         {"n048", n048},
         {"n050", n050},
         {"n051", n051},
+        {"timeouts", timeouts},
         {"n060", n060},
         {"n070", n070},
         {"n071", n071},

@@ -217,7 +217,7 @@ pub(crate) fn load(handles: &CacheHandles, key: &Key<'_>, limit: u64) -> Result<
     let file = handles.model.kind();
     let bytes = handles
         .model
-        .read((START_BYTES + MAX_HEADER + codec::MAX_MESSAGE) as u64)?;
+        .read((START_BYTES + LENGTH_BYTES + MAX_HEADER + codec::MAX_MESSAGE) as u64)?;
     let body = checked_body(&bytes, file)?;
     let changed = || CacheError::Changed { file };
     let (length, rest) = body.split_first_chunk::<LENGTH_BYTES>().ok_or_else(changed)?;

@@ -130,6 +130,9 @@ impl Device for CpuDevice {
         compiled: AlignedSlice,
         options: &PrepareOptions<'_>,
     ) -> Result<Arc<dyn PreparedModel>, Failure> {
+        if self.kernels == KernelSet::Reference {
+            return Err(Failure::general("this device keeps no compiled models"));
+        }
         let checkpoints = Checkpoints(options.control);
         let program = Program::restore(model, pools, compiled, &checkpoints)
             .map_err(|error| program_failure(&error))?;

@@ -171,6 +171,11 @@ fn n051_executions_wait_for_their_dependencies() {
 }
 
 #[test]
+fn timeouts_end_the_wait_for_dependencies() {
+    run_case("executions", "timeouts");
+}
+
+#[test]
 fn n060_bursts_take_executions_of_their_compilation_one_at_a_time() {
     run_case("executions", "n060");
 }

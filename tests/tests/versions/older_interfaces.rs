@@ -307,6 +307,35 @@ fn open_outputs_are_for_models_of_1_2() {
 
 /// C01, and a miss.
 #[test]
+fn hardware_buffers_are_for_models_of_1_2() {
+    with_device(EXE, "nnhal-reference", |device| {
+        let buffer = |memory: &Memory| {
+            let bytes = memory.read::<u8>(0, memory.size() as usize).unwrap();
+            let file = nnhal::shm::SharedMemory::create(memory.size()).unwrap();
+            let buffer = Memory::from_hardware_buffer(file.into(), memory.size(), true).unwrap();
+            buffer.write(0, &bytes).unwrap();
+            buffer
+        };
+        let constants: Vec<Memory> = constants().iter().map(buffer).collect();
+        let model = add_model(&[4]);
+        let refused = launch(|told| device.prepare_model(&model, &constants, told));
+        assert_eq!(refused.0.unwrap_err(), Status::InvalidArgument);
+        let model = v1_2::Model::from(v1_1::Model::from(model));
+        let preference = ExecutionPreference::FastSingleAnswer;
+        let (launched, told) =
+            launch(|told| device.prepare_model_1_2(&model, &constants, preference, None, told));
+        launched.unwrap();
+        told.unwrap();
+
+        let prepared = prepare(&device, &add_model(&[4]));
+        let (request, memories) = request(16, &[]);
+        let memories: Vec<Memory> = memories.iter().map(buffer).collect();
+        let refused = launch(|told| prepared.execute(&request, &memories, told));
+        assert_eq!(refused.0.unwrap_err(), Status::InvalidArgument);
+    });
+}
+
+#[test]
 fn models_are_prepared_from_a_cache_by_the_older_method() {
     with_device(EXE, "nnhal-reference", |device| {
         let counts = device.device().info().cache_files;

@@ -89,7 +89,8 @@ fn serve(name: &str, device: Older, description: Description) -> Result<Arc<dyn 
     if !listed.is_sorted_by(|left, right| left.operand_type < right.operand_type) {
         return wrong("its performance figures are not sorted by operand type, or name a type twice");
     }
-    let is_of_1_2 = |ty: OperandType| !ty.is_extension() && ty.since() <= Some(HalVersion::V1_2);
+    let is_of_1_2 =
+        |ty: OperandType| !ty.is_extension() && ty.since().is_some_and(|since| since <= HalVersion::V1_2);
     if let Some(entry) = listed.iter().find(|entry| !is_of_1_2(entry.operand_type)) {
         return wrong(&format!(
             "it has performance figures for {}, which is no type of HAL 1.2",
