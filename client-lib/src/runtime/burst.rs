@@ -80,8 +80,8 @@ fn execute_plain(
     (inputs, outputs): (&[RunInput<'_>], &mut [RunOutput<'_>]),
     options: &ExecuteOptions,
 ) -> RuntimeResult<Completed> {
-    let burst = step.burst(burst)?;
-    let completed = if inputs.len() <= FEW && outputs.len() <= FEW {
+    let open = step.burst(burst)?;
+    let result = if inputs.len() <= FEW && outputs.len() <= FEW {
         // No memory is allocated for lists that are short.
         let (ins, outs) = (inputs.len(), outputs.len());
         let mut inputs = inputs.iter();
@@ -90,13 +90,14 @@ fn execute_plain(
         let mut outputs = outputs.iter_mut();
         let mut outputs: [Output<'_>; FEW] =
             std::array::from_fn(|_| outputs.next().map_or_else(no_room, plain_output));
-        burst.run(&inputs[..ins], &mut outputs[..outs], options)?
+        open.run(&inputs[..ins], &mut outputs[..outs], options)
     } else {
         let inputs: Vec<Input<'_>> = inputs.iter().map(plain_input).collect();
         let mut outputs: Vec<Output<'_>> = outputs.iter_mut().map(plain_output).collect();
-        burst.run(&inputs, &mut outputs, options)?
+        open.run(&inputs, &mut outputs, options)
     };
-    sanitised(step, completed)
+    burst.end_after(&result);
+    sanitised(step, result?)
 }
 
 /// Whether there is another way after this error: another device, or the same one opened again.

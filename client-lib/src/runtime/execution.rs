@@ -22,6 +22,14 @@ pub struct Finished {
     pub fallback: Option<String>,
 }
 
+/// What became of an execution, after all attempts at it.
+struct Attempts {
+    result: RuntimeResult<Finished>,
+    /// Whether nobody writes to its memories any more. A driver that gave no answer may, also after another attempt, or
+    /// the CPU, has given the result.
+    is_over: bool,
+}
+
 impl Compilation {
     /// Executes and waits for the end. The role of the NDK's `ANeuralNetworksExecution_compute`.
     ///
@@ -47,7 +55,7 @@ impl Compilation {
     ) -> RuntimeResult<Finished> {
         let rooms: Vec<Room> = outputs.iter().map(RunOutput::room).collect();
         let placed = Placed::new(self, inputs, &rooms, |size| self.take_memory(size))?;
-        let result = self.run(&placed, options, bursts);
+        let Attempts { result, is_over } = self.attempt(&placed, options, bursts);
         if let Ok(finished) = &result {
             for (index, output) in outputs.iter_mut().enumerate() {
                 if let RunOutput::Bytes { bytes, .. } = output {
@@ -56,7 +64,7 @@ impl Compilation {
                 }
             }
         }
-        if is_over(&result) {
+        if is_over {
             placed
                 .memory
                 .into_iter()
@@ -72,16 +80,28 @@ impl Compilation {
         options: &ExecuteOptions,
         bursts: Option<&mut [StepBurst]>,
     ) -> RuntimeResult<Finished> {
-        let result = self.run_as_allowed(placed, options, bursts);
-        settle(placed, &result);
-        result
+        self.attempt(placed, options, bursts).result
     }
 
+    fn attempt(
+        &self,
+        placed: &Placed,
+        options: &ExecuteOptions,
+        bursts: Option<&mut [StepBurst]>,
+    ) -> Attempts {
+        let mut is_over = true;
+        let result = self.run_as_allowed(placed, options, bursts, &mut is_over);
+        settle(placed, &result);
+        Attempts { result, is_over }
+    }
+
+    /// Executes, as often as the application wants; `is_over` is false afterwards if an attempt may go on.
     fn run_as_allowed(
         &self,
         placed: &Placed,
         options: &ExecuteOptions,
         mut bursts: Option<&mut [StepBurst]>,
+        is_over: &mut bool,
     ) -> RuntimeResult<Finished> {
         expect_time(options)?;
         if self.plan().steps.len() > 1 {
@@ -91,9 +111,10 @@ impl Compilation {
         loop {
             let mut run = Run::new(self, placed, options)?;
             let result = run.steps(bursts.as_deref_mut());
-            if is_over(&result) {
+            if run.is_over {
                 self.give_back_temporaries(std::mem::take(&mut run.temporaries));
             }
+            *is_over &= run.is_over;
             let error = match result {
                 Err(error) if error.is_connection_lost() && attempts > 0 => error,
                 Err(error) if self.may_fall_back(&error) => return self.run_on_cpu(placed, options, &error),
@@ -193,14 +214,6 @@ pub(super) fn settle(placed: &Placed, result: &RuntimeResult<Finished>) {
             }
             Err(_) => memory.forget(),
         }
-    }
-}
-
-/// Whether nobody writes to the execution's memories any more.
-fn is_over(result: &RuntimeResult<Finished>) -> bool {
-    match result {
-        Ok(_) => true,
-        Err(error) => error.is_final(),
     }
 }
 

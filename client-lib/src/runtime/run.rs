@@ -22,6 +22,8 @@ pub(super) struct Run<'a> {
     shapes: Vec<Option<OutputShape>>,
     timing: Option<Timing>,
     fallback: Option<String>,
+    /// Whether every step that was begun has ended for sure.
+    pub(super) is_over: bool,
 }
 
 impl<'a> Run<'a> {
@@ -38,6 +40,7 @@ impl<'a> Run<'a> {
             shapes: vec![None; compilation.outputs().len()],
             timing: None,
             fallback: None,
+            is_over: true,
         })
     }
 
@@ -47,9 +50,11 @@ impl<'a> Run<'a> {
             let burst = bursts.as_deref_mut().and_then(|bursts| bursts.get_mut(index));
             let completed = match self.execute(step, Target::Device(&step.device), burst) {
                 Ok(completed) => completed,
-                Err(error) => self
-                    .execute_elsewhere(step, error)
-                    .map_err(|error| self.of_the_whole(step, error))?,
+                Err(error) => {
+                    self.is_over &= error.is_final();
+                    self.execute_elsewhere(step, error)
+                        .map_err(|error| self.of_the_whole(step, error))?
+                }
             };
             self.keep(step, completed);
         }

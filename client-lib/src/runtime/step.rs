@@ -11,8 +11,8 @@ use super::cpu::CpuProgram;
 use super::{RuntimeDevice, RuntimeError, RuntimeResult};
 use crate::request::RequestIdentity;
 use crate::{
-    Burst, BurstOptions, Completed, ExecuteOptions, Model, PrepareOptions, PreparedModel, RegisteredRequest,
-    Request,
+    Burst, BurstOptions, Completed, ErrorKind, ExecuteOptions, Model, PrepareOptions, PreparedModel,
+    RegisteredRequest, Request,
 };
 
 /// What a step reads or writes.
@@ -84,6 +84,23 @@ struct OpenBurst {
     last: Option<RequestIdentity>,
     /// That, if it came twice in a row.
     registered: Option<RegisteredRequest>,
+}
+
+impl StepBurst {
+    /// Lets go of the burst after an error that no driver answered, so that the next execution makes another: its rings
+    /// may have ended, though its worker goes on. One that only keeps the caller waiting for too long is kept, and the
+    /// next execution waits for it.
+    pub(super) fn end_after<T>(&mut self, result: &crate::Result<T>) {
+        let is_usable = |error: &crate::Error| {
+            matches!(
+                error.kind(),
+                ErrorKind::Status { .. } | ErrorKind::TimedOut { .. } | ErrorKind::Argument { .. }
+            )
+        };
+        if result.as_ref().is_err_and(|error| !is_usable(error)) {
+            self.open = None;
+        }
+    }
 }
 
 impl OpenBurst {
@@ -164,7 +181,9 @@ impl Step {
         if let Some(burst) = burst
             && !self.device.is_cpu()
         {
-            return Ok(self.open_burst(burst)?.execute(request, options)?);
+            let result = self.open_burst(burst)?.execute(request, options);
+            burst.end_after(&result);
+            return Ok(result?);
         }
         match self.prepared() {
             Prepared::Cpu(program) => program.execute(request, options),

@@ -1,12 +1,17 @@
-//! Devices whose worker dies, where the application wants them back.
+//! Devices whose worker dies, where the application wants them back, and bursts that end alone.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::FileExt;
 
 use nnhal_client::runtime::{
     Compilation, CompilationOptions, Direction, MemoryRole, Recovery, ResultCode, RunInput, RunOutput,
+    Runtime,
 };
 use nnhal_client::{ExecuteOptions, Memory};
-use nnhal_tests::wait_until;
+use nnhal_tests::{DaemonOptions, TestDaemon, wait_until};
 
-use crate::common::{FAST, bytes, chain, floats, in_turn, kill_workers, on, run, start, sum};
+use crate::common::{EXE, FAST, bytes, chain, floats, in_turn, kill_workers, on, run, start, sum};
 
 const ONCE: Recovery = Recovery::Reopen { attempts: 1 };
 
@@ -165,4 +170,132 @@ fn fenced_execution_is_repeated_whether_its_worker_died_before_or_after_it_was_l
             assert_eq!(floats(&output), [1.0 + sum(4); 4]);
         }
     }
+}
+
+/// Lines of `/proc/self/maps` about memory that these workers map too, by its inode.
+fn shared_with(workers: &[u32]) -> Vec<(String, String)> {
+    let maps = |process: &str| fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
+    let of_memory = |line: &str| {
+        let inode = line.split_whitespace().nth(4).filter(|_| line.contains("memfd:"));
+        inode.map(|inode| (inode.to_owned(), line.to_owned()))
+    };
+    let theirs = workers.iter().map(|worker| maps(&worker.to_string()));
+    let theirs = theirs.collect::<String>();
+    let theirs: BTreeSet<String> = theirs
+        .lines()
+        .filter_map(of_memory)
+        .map(|(inode, _)| inode)
+        .collect();
+    let own = maps("self");
+    let own = own.lines().filter_map(of_memory);
+    own.filter(|(inode, _)| theirs.contains(inode)).collect()
+}
+
+/// Overwrites the words beside the rings that this process shares with workers, which ends their bursts.
+fn spoil_rings(workers: &[u32]) {
+    let memory = fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/proc/self/mem")
+        .unwrap();
+    let mut spoilt = 0;
+    for (_, line) in shared_with(workers) {
+        let start = u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+        let mut page = [0; 4096];
+        if memory.read_exact_at(&mut page, start).is_ok() && page.starts_with(b"nnhalfmq") {
+            memory.write_all_at(&[1; 4096 - 128], start + 128).unwrap();
+            spoilt += 1;
+        }
+    }
+    assert_ne!(spoilt, 0, "no rings are found");
+}
+
+/// A daemon with one device, and a runtime.
+fn start_one() -> (TestDaemon, Runtime) {
+    let options = DaemonOptions {
+        devices: vec![FAST.to_owned()],
+        ..DaemonOptions::default()
+    };
+    let daemon = TestDaemon::start(EXE, &options);
+    let runtime = crate::common::runtime(&daemon);
+    (daemon, runtime)
+}
+
+#[test]
+fn burst_that_ends_alone_is_replaced() {
+    let (daemon, runtime) = start_one();
+    let explicit = || on(&runtime, &[FAST]);
+    let input = bytes(&[1.0; 4]);
+    let shared = Memory::new(16).unwrap();
+    shared.write_at(0, &input).unwrap();
+    let inputs = [
+        RunInput::bytes(&input),
+        RunInput::Memory {
+            memory: &shared,
+            offset: 0,
+            length: 16,
+            dimensions: &[],
+        },
+    ];
+    for (options, is_repeated) in [(explicit(), false), (explicit().recovery(ONCE), true)] {
+        let compilation = runtime.compile(&chain(2, false), &options).unwrap();
+        let workers = daemon.workers();
+        for input in inputs {
+            let mut burst = compilation.burst().unwrap();
+            let mut execute = || {
+                let mut output = [0; 16];
+                let outputs = &mut [RunOutput::bytes(&mut output)];
+                burst
+                    .execute(&[input], outputs, &ExecuteOptions::new())
+                    .map(|_| floats(&output))
+                    .map_err(|error| error.to_string())
+            };
+            for _ in 0..2 {
+                assert_eq!(execute(), Ok(vec![4.0; 4]));
+                spoil_rings(&workers);
+                let next = execute();
+                assert_eq!(next.is_ok(), is_repeated, "{next:?}");
+            }
+            assert_eq!(execute(), Ok(vec![4.0; 4]));
+        }
+        assert_eq!(daemon.workers(), workers);
+    }
+}
+
+#[test]
+fn memory_of_an_attempt_without_an_answer_is_used_for_nothing_else() {
+    let (daemon, runtime) = start_one();
+    let options = on(&runtime, &[FAST]).recovery(ONCE);
+    let compilation = runtime.compile(&chain(2, false), &options).unwrap();
+    let workers = daemon.workers();
+    let inodes = || -> BTreeSet<String> {
+        let shared = shared_with(&workers).into_iter();
+        shared.map(|(inode, _)| inode).collect()
+    };
+    let mut burst = compilation.burst().unwrap();
+    let mut execute = |value: f32| {
+        // In another memory, for the execution's own is in question.
+        let input = Memory::new(16).unwrap();
+        input.write(0, &[value; 4]).unwrap();
+        let input = RunInput::Memory {
+            memory: &input,
+            offset: 0,
+            length: 16,
+            dimensions: &[],
+        };
+        let mut output = [0; 16];
+        let outputs = &mut [RunOutput::bytes(&mut output)];
+        burst.execute(&[input], outputs, &ExecuteOptions::new()).unwrap();
+        assert_eq!(floats(&output), [value + sum(2); 4]);
+        inodes()
+    };
+    let before = inodes();
+    let first = execute(1.0);
+    let kept: BTreeSet<_> = first.difference(&before).cloned().collect();
+    // What has ended is used again.
+    let second = execute(2.0);
+    assert!(!kept.is_disjoint(&second), "{kept:?}, {second:?}");
+    spoil_rings(&workers);
+    let third = execute(3.0);
+    assert!(kept.is_disjoint(&third), "{kept:?}, {third:?}");
 }
