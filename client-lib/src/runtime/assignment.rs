@@ -213,9 +213,11 @@ fn cost(
     preference: ExecutionPreference,
 ) -> f32 {
     let capabilities = &device.info().capabilities;
-    let figure = |info: PerformanceInfo| match preference {
-        ExecutionPreference::LowPower => info.power_usage,
-        _ => info.exec_time,
+    let figure = |info: PerformanceInfo| {
+        usable(match preference {
+            ExecutionPreference::LowPower => info.power_usage,
+            _ => info.exec_time,
+        })
     };
     let graphs = || {
         let graphs = referenced(graph, operation).into_iter();
@@ -228,7 +230,7 @@ fn cost(
             })
             .sum::<f32>()
     };
-    match operation.operation_type {
+    let cost = match operation.operation_type {
         OperationType::IF => figure(capabilities.if_performance) + graphs() / 2.0,
         OperationType::WHILE => figure(capabilities.while_performance) + graphs(),
         _ => {
@@ -246,6 +248,16 @@ fn cost(
                 ty => capabilities.lookup(ty),
             })
         }
+    };
+    cost.min(f32::MAX)
+}
+
+/// A driver's figure, which may be any number: one that says nothing counts as infinitely slow, as a missing one does.
+fn usable(figure: f32) -> f32 {
+    if figure.is_finite() && figure > 0.0 {
+        figure
+    } else {
+        f32::MAX
     }
 }
 
@@ -286,6 +298,16 @@ mod tests {
             _ => panic!("a part can be expressed"),
         }
         assert!(matches!(part_for(&model, &valid, HalVersion::V1_2), Part::All));
+    }
+
+    #[test]
+    fn figure_that_says_nothing_is_infinitely_slow() {
+        for figure in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, -1.0] {
+            assert_eq!(usable(figure), f32::MAX, "{figure}");
+        }
+        for figure in [f32::MIN_POSITIVE, 0.5, 1.0, f32::MAX] {
+            assert_eq!(usable(figure), figure);
+        }
     }
 
     #[test]
