@@ -179,6 +179,23 @@ pub(super) enum Location {
     },
 }
 
+impl Location {
+    /// The shape of an output of this type there, as far as the model and the application say.
+    pub(super) fn known_shape(&self, ty: &TensorType) -> OutputShape {
+        let declared = Shape::new(ty.dimensions()).unwrap_or_default();
+        let given = match self {
+            Location::Memory { dimensions, .. } | Location::Device { dimensions, .. } => {
+                Shape::new(dimensions).unwrap_or_default()
+            }
+            Location::Omitted => Shape::SCALAR,
+        };
+        OutputShape {
+            dimensions: declared.combine(&given).unwrap_or(declared).dims().to_vec(),
+            is_sufficient: true,
+        }
+    }
+}
+
 /// The arguments of one execution, where every device can reach them.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {

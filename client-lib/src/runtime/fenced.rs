@@ -3,10 +3,10 @@
 use std::borrow::Borrow;
 
 use nnhal::fence::{Fence, FenceState};
-use nnhal::hal::{ErrorStatus, HalVersion, OutputShape, Shape};
+use nnhal::hal::{ErrorStatus, HalVersion};
 use nnhal::time::Deadline;
 
-use super::arguments::{Location, Placed};
+use super::arguments::Placed;
 use super::event::Going;
 use super::execution::{Finished, expect_time, settle};
 use super::request_builder::Target;
@@ -150,19 +150,7 @@ impl Compilation {
     /// What a fenced execution reports at its end.
     pub(super) fn fenced_end(&self, placed: &Placed, timing: FencedTiming) -> Finished {
         let outputs = self.outputs().iter().zip(&placed.outputs);
-        let shapes = outputs.map(|(ty, location)| {
-            let declared = Shape::new(ty.dimensions()).unwrap_or_default();
-            let given = match location {
-                Location::Memory { dimensions, .. } | Location::Device { dimensions, .. } => {
-                    Shape::new(dimensions).unwrap_or_default()
-                }
-                Location::Omitted => Shape::SCALAR,
-            };
-            OutputShape {
-                dimensions: declared.combine(&given).unwrap_or(declared).dims().to_vec(),
-                is_sufficient: true,
-            }
-        });
+        let shapes = outputs.map(|(ty, location)| location.known_shape(ty));
         Finished {
             output_shapes: shapes.collect(),
             // Of several steps, the last one's time says nothing of the whole.

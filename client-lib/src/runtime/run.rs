@@ -63,13 +63,10 @@ impl<'a> Run<'a> {
 
     /// What the whole reports after its last step.
     pub(super) fn finished(&mut self) -> Finished {
-        let outputs = self.compilation.outputs().iter().zip(self.shapes.drain(..));
-        let shapes = outputs.map(|(ty, shape)| {
-            shape.unwrap_or_else(|| OutputShape {
-                dimensions: ty.dimensions().to_vec(),
-                is_sufficient: true,
-            })
-        });
+        let types = self.compilation.outputs().iter().zip(&self.placed.outputs);
+        let outputs = types.zip(self.shapes.drain(..));
+        // A step behind fences says nothing of the shapes, which have to be known before.
+        let shapes = outputs.map(|((ty, location), shape)| shape.unwrap_or_else(|| location.known_shape(ty)));
         Finished {
             output_shapes: shapes.collect(),
             timing: asked(&self.options, self.timing.unwrap_or_default()),

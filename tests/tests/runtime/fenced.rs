@@ -1,11 +1,14 @@
 //! Executions that go on after the call.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use nnhal_client::runtime::{
-    Compilation, CompilationOptions, ResultCode, Room, RunEvent, RunInput, Runtime, RuntimeResult,
+    CPU_DEVICE, Compilation, CompilationOptions, ResultCode, Room, RunEvent, RunInput, Runtime, RuntimeResult,
 };
-use nnhal_client::{Deadline, ExecuteOptions, Fence, FenceState, Memory};
+use nnhal_client::{
+    Deadline, DeviceInfo, ExecuteOptions, Fence, FenceState, Memory, ModelBuilder, OperationType, TensorType,
+};
 use nnhal_tests::{DaemonOptions, TestDaemon};
 
 use crate::common::{
@@ -233,4 +236,66 @@ fn execution_whose_last_step_died_goes_on_until_the_steps_before_have_ended() {
     assert_eq!(error.code(), ResultCode::DeadObject);
     assert_eq!(memory.read::<f32>(0, 4).unwrap(), [2.0; 4]);
     assert!(event.is_finished());
+}
+
+#[test]
+fn time_after_the_fences_is_kept_by_the_cpu_of_this_process_too() {
+    let (_daemon, runtime) = start();
+    let cpu = runtime.compile(&chain(5, false), &on(&runtime, &[CPU_DEVICE]));
+    let compilation = cpu.unwrap();
+    let (source, fence) = Fence::create().unwrap();
+    source.signal().unwrap();
+    let input = bytes(&[1.0; 4]);
+    let outcome = |duration: Duration| {
+        let event = compilation.execute_fenced(
+            &[RunInput::bytes(&input)],
+            &[Room::bytes(16)],
+            &[&fence],
+            &ExecuteOptions::new().duration_after_fences(duration),
+        );
+        event.map(|event| values(&event)).map_err(|error| error.code())
+    };
+    assert_eq!(outcome(Duration::from_secs(600)), Ok(vec![1.0 + sum(5); 4]));
+    let missed = outcome(Duration::from_nanos(1)).unwrap_err();
+    assert!(matches!(
+        missed,
+        ResultCode::MissedDeadlineTransient | ResultCode::MissedDeadlinePersistent
+    ));
+}
+
+#[test]
+fn output_of_a_launched_step_has_its_given_dimensions_when_the_last_step_runs_in_this_process() {
+    let (_daemon, runtime) = start();
+    let ty = |extent: u32| TensorType::float32(&[extent]);
+    let mut model = ModelBuilder::new();
+    let none = model.scalar(0_i32);
+    let one = model.constant(ty(4), &[1.0_f32; 4]);
+    let x = model.input(ty(4));
+    let (first, second) = (model.output(ty(0)), model.output(ty(4)));
+    model.operation(OperationType::ADD, &[x, one, none], &[first]);
+    model.operation(OperationType::ADD, &[first, one, none], &[second]);
+    let filter = |device: &DeviceInfo, index: usize, _: &_| device.name == [FAST, CPU_DEVICE][index];
+    let options = CompilationOptions::new().filter(Arc::new(filter));
+    let compilation = runtime.compile(&model.finish().unwrap(), &options).unwrap();
+    let given = Room::Bytes {
+        length: 16,
+        dimensions: vec![4],
+    };
+    let input = bytes(&[1.0; 4]);
+    let event = compilation
+        .execute_fenced(
+            &[RunInput::bytes(&input)],
+            &[given, Room::bytes(16)],
+            &[],
+            &ExecuteOptions::new(),
+        )
+        .unwrap();
+    let finished = event.wait(Deadline::NONE).unwrap();
+    assert_eq!(finished.fallback, None);
+    for (index, shape) in finished.output_shapes.iter().enumerate() {
+        assert_eq!(shape.dimensions, [4]);
+        let mut output = [0; 16];
+        event.output(index, &mut output).unwrap();
+        assert_eq!(floats(&output), [2.0 + index as f32; 4]);
+    }
 }
