@@ -305,7 +305,6 @@ fn open_outputs_are_for_models_of_1_2() {
     });
 }
 
-/// C01, and a miss.
 #[test]
 fn hardware_buffers_are_for_models_of_1_2() {
     with_device(EXE, "nnhal-reference", |device| {
@@ -335,6 +334,7 @@ fn hardware_buffers_are_for_models_of_1_2() {
     });
 }
 
+/// C01, and a miss.
 #[test]
 fn models_are_prepared_from_a_cache_by_the_older_method() {
     with_device(EXE, "nnhal-reference", |device| {
