@@ -197,6 +197,8 @@ impl Link {
             if self.begin(call, &[], Interest::None, deadline).is_err() {
                 return self.unreleased().push(object);
             }
+            // A worker whose answers nobody reads may stop reading, too.
+            self.attend_unattended();
         }
     }
 
