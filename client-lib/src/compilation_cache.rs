@@ -5,6 +5,7 @@
 //! writers wins. A temporary directory is locked by its maker; one that nobody locks was left behind and is removed.
 //! What is in the files is the driver's to check: whatever was done to them, it answers with the right model or none.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::hash::{BuildHasher, RandomState};
@@ -24,7 +25,7 @@ use nnhal::wire::codec;
 
 use crate::device::CacheFiles;
 use crate::memory::DigestKey;
-use crate::{Device, Error, ErrorStatus, Model, PrepareOptions, PreparedModel, Result};
+use crate::{Device, Error, ErrorStatus, Memory, Model, PrepareOptions, PreparedModel, Result};
 
 /// The file with the key of a directory.
 const KEY_FILE: &str = "key";
@@ -116,7 +117,7 @@ impl CompilationCache {
                 return device.prepare(model, options);
             }
         };
-        let token = token(device, model, options, key)?;
+        let token = token_of(device, model, options, key)?;
         let name = name_of(&token);
         if let Some(files) = self.find(&name, needed, token) {
             match device.prepare_from_cache(Some(model), &options.clone().cache(Arc::new(files))) {
@@ -128,6 +129,11 @@ impl CompilationCache {
                 Err(error) => return Err(error),
             }
         }
+        // Constants that others can write could be changed between here and the driver: then they would be kept under the
+        // name of what they were before.
+        let model = &with_sealed_constants(model)?;
+        let token = token_of(device, model, options, key)?;
+        let name = name_of(&token);
         let making = Making::new(&self.directory, needed, token);
         let making = match making {
             Ok(making) => making,
@@ -401,8 +407,27 @@ fn name_of(token: &CacheToken) -> String {
     token.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The model with constants that nobody can change: those that are not sealed are copied.
+fn with_sealed_constants(model: &Model) -> Result<Model> {
+    let mut are_sealed = true;
+    let mut pools = Vec::new();
+    for memory in model.pools() {
+        pools.push(match memory.constant_bytes()? {
+            Cow::Borrowed(_) => memory.clone(),
+            Cow::Owned(bytes) => {
+                are_sealed = false;
+                Memory::sealed(&[&bytes])?
+            }
+        });
+    }
+    if are_sealed {
+        return Ok(model.clone());
+    }
+    Ok(Model::from_hal(model.hal().clone(), pools))
+}
+
 /// Names everything that the prepared model depends on.
-fn token(device: &Device, model: &Model, options: &PrepareOptions, key: DigestKey) -> Result<CacheToken> {
+fn token_of(device: &Device, model: &Model, options: &PrepareOptions, key: DigestKey) -> Result<CacheToken> {
     let info = device.info();
     let mut hasher = blake3::Hasher::new();
     // Each part is preceded by its length, so that no two lists of parts are one and the same sequence.

@@ -234,7 +234,6 @@ impl Memory {
     }
 
     /// All bytes: in place if nobody can ever change them, else a copy.
-    #[cfg(feature = "runtime")]
     pub(crate) fn constant_bytes(&self) -> Result<std::borrow::Cow<'_, [u8]>> {
         let shared = self.bytes()?;
         let _access = self.begin(Access::ReadOnly)?;

@@ -3,10 +3,11 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nnhal_client::{
-    CompilationCache, Device, Devices, ExecuteOptions, ExecutionPreference, Input, Model, ModelBuilder,
-    OperationType, Output, PrepareOptions, PreparedModel, TensorType,
+    CompilationCache, Device, Devices, ExecuteOptions, ExecutionPreference, Input, Memory, Model,
+    ModelBuilder, OperationType, Output, PrepareOptions, PreparedModel, TensorType,
 };
 use nnhal_tests::{DaemonOptions, TestDaemon};
 
@@ -61,6 +62,17 @@ fn model(value: f32) -> Model {
     let sum = model.output(TensorType::float32(&[ELEMENTS]));
     model.operation(OperationType::ADD, &[x, y, no_activation], &[sum]);
     model.finish().unwrap().share_constants().unwrap()
+}
+
+/// Adds what a memory holds.
+fn model_of(memory: &Memory) -> Model {
+    let mut model = ModelBuilder::new();
+    let x = model.input(TensorType::float32(&[ELEMENTS]));
+    let y = model.constant_in_memory(TensorType::float32(&[ELEMENTS]), memory, 0..memory.size());
+    let no_activation = model.scalar(0_i32);
+    let sum = model.output(TensorType::float32(&[ELEMENTS]));
+    model.operation(OperationType::ADD, &[x, y, no_activation], &[sum]);
+    model.finish().unwrap()
 }
 
 /// What a prepared model adds.
@@ -200,6 +212,38 @@ fn concurrent_writers_leave_one_whole_entry() {
     });
     assert_eq!(bench.entries().len(), 1);
     assert_eq!(added(&bench.prepare(&bench.cache(u64::MAX), 5.0)), 5.0);
+}
+
+/// Constants that anyone who has their memory can change.
+#[test]
+fn constants_that_change_while_they_are_prepared_are_kept_under_no_wrong_name() {
+    let bench = Bench::new();
+    let cache = bench.cache(u64::MAX);
+    let memory = Memory::new(u64::from(ELEMENTS) * 4).unwrap();
+    let write = |value: f32| memory.write(0, &vec![value; ELEMENTS as usize]).unwrap();
+    let model = model_of(&memory);
+    let prepare = || {
+        cache
+            .prepare(&bench.device, &model, &PrepareOptions::new())
+            .unwrap()
+    };
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                write(1.0);
+                write(2.0);
+            }
+        });
+        for _ in 0..50 {
+            prepare();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    for value in [1.0, 2.0] {
+        write(value);
+        assert_eq!(added(&prepare()), value);
+    }
 }
 
 #[test]
