@@ -79,25 +79,6 @@ pub(super) unsafe fn into_shared(to: *mut u8, bytes: &[u8]) {
     }
 }
 
-/// Asks for the cache line of `address`. Any address will do; one that is not mapped has no effect.
-#[inline(always)]
-pub(super) fn prefetch(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        // SAFETY: a prefetch accesses nothing that the program can observe and does not fault.
-        unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast()) };
-    }
-    #[cfg(target_arch = "aarch64")]
-    {
-        // SAFETY: a prefetch accesses nothing that the program can observe and does not fault.
-        unsafe {
-            std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) address, options(nostack, preserves_flags))
-        };
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = address;
-}
-
 /// # Safety
 /// The byte must be mapped for reading.
 #[inline(always)]

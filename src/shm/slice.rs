@@ -104,14 +104,6 @@ impl<'a> SharedSlice<'a> {
         Ok(())
     }
 
-    /// Asks the processor to bring the first `limit` bytes nearer, without waiting for them.
-    #[inline]
-    pub fn prefetch(&self, limit: usize) {
-        for offset in (0..self.length.min(limit)).step_by(64) {
-            copy::prefetch(self.start.wrapping_add(offset));
-        }
-    }
-
     /// The 4 bytes at `offset` as an atomic that both sides may change.
     ///
     /// # Errors
