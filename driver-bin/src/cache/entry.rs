@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::files::CacheFile;
 use super::kept_pools::{KeptPools, Segment, segments};
 use super::keyed_digest::{KeyedDigest, KeyedHasher};
-use super::{CacheError, CacheHandles};
+use super::{CacheError, CacheHandles, Checkpoint};
 use crate::device::Compiled;
 
 /// Names the kind and version of a model file. A change of anything that is saved changes the last byte.
@@ -212,8 +212,13 @@ fn too_large(error: &codec::CodecError) -> CacheError {
 ///
 /// # Errors
 ///
-/// Why there is none.
-pub(crate) fn load(handles: &CacheHandles, key: &Key<'_>, limit: u64) -> Result<Entry, CacheError> {
+/// Why there is none, or what `checkpoint` says.
+pub(crate) fn load(
+    handles: &CacheHandles,
+    key: &Key<'_>,
+    limit: u64,
+    checkpoint: Checkpoint<'_>,
+) -> Result<Entry, CacheError> {
     let file = handles.model.kind();
     let bytes = handles
         .model
@@ -236,7 +241,7 @@ pub(crate) fn load(handles: &CacheHandles, key: &Key<'_>, limit: u64) -> Result<
         return Err(changed());
     }
     let (preference, priority) = (header.preference, header.priority);
-    let (pools, compiled) = load_data(handles, header, limit)?;
+    let (pools, compiled) = load_data(handles, header, limit, checkpoint)?;
     let model: Model = codec::decode(model).map_err(foreign)?;
     if model.pools.len() != pools.len() {
         return Err(changed());
@@ -294,12 +299,12 @@ fn load_data(
     handles: &CacheHandles,
     header: Header,
     limit: u64,
+    checkpoint: Checkpoint<'_>,
 ) -> Result<(KeptPools, Option<AlignedSlice>), CacheError> {
     check_pools(&header.pool_sizes, limit)?;
     let file = handles.data.kind();
-    let (bytes, digest) = handles
-        .data
-        .read_hashed(most_data(limit), KeyedHasher::again(&header.data_digest))?;
+    let hasher = KeyedHasher::again(&header.data_digest);
+    let (bytes, digest) = handles.data.read_hashed(most_data(limit), hasher, checkpoint)?;
     if digest != header.data_digest {
         return Err(CacheError::Changed { file });
     }
@@ -330,6 +335,7 @@ mod tests {
 
     use super::*;
     use crate::cache::CACHE_FILES;
+    use crate::device::Interruption;
 
     /// Constants of 8 bytes, of which the compiled form replaces 5.
     const LIMIT: u64 = 4096;
@@ -338,6 +344,10 @@ mod tests {
         device: ("vendor-device", "1.0"),
         token: [7; 32],
     };
+
+    fn load_all(handles: &CacheHandles, key: &Key<'_>, limit: u64) -> Result<Entry, CacheError> {
+        load(handles, key, limit, &|| Ok(()))
+    }
 
     struct Bench {
         files: [File; 2],
@@ -413,14 +423,14 @@ mod tests {
         bench.files[0].write_all_at(&[9; 5000], 0).unwrap();
         bench.files[1].write_all_at(&[9; 5000], 0).unwrap();
         save_into(&bench, &pools(), false).unwrap();
-        let entry = load(&bench.handles, &KEY, 7).unwrap();
+        let entry = load_all(&bench.handles, &KEY, 7).unwrap();
         assert_eq!(entry.model, model());
         assert_eq!(entry.pools.bytes(0), Some(&b"abcde"[..]));
         assert_eq!(entry.pools.bytes(1), Some(&b"fg"[..]));
         assert!(entry.compiled.is_none());
         assert_eq!((entry.preference, entry.priority), (1, 2));
         assert!(matches!(
-            load(&bench.handles, &KEY, 6),
+            load_all(&bench.handles, &KEY, 6),
             Err(CacheError::TooLarge(_))
         ));
     }
@@ -428,7 +438,7 @@ mod tests {
     #[test]
     fn compiled_forms_are_found_in_place_of_what_they_replace() {
         let bench = saved(true);
-        let entry = load(&bench.handles, &KEY, LIMIT).unwrap();
+        let entry = load_all(&bench.handles, &KEY, LIMIT).unwrap();
         assert_eq!((entry.pools.bytes(0), entry.pools.size(0)), (None, Some(5)));
         assert_eq!(entry.pools.bytes(1), Some(&b"fg"[..]));
         let (first, rest) = entry.compiled.unwrap().split(6).unwrap();
@@ -459,7 +469,7 @@ mod tests {
         };
         let refused = save(&bench.handles, &KEY, kept, (1, 2), 90);
         assert!(matches!(refused, Err(CacheError::TooLarge(_))));
-        assert!(load(&bench.handles, &KEY, LIMIT).is_err());
+        assert!(load_all(&bench.handles, &KEY, LIMIT).is_err());
     }
 
     #[test]
@@ -474,12 +484,15 @@ mod tests {
             for (at, byte) in bytes(file).into_iter().enumerate() {
                 for flip in [1, 0x80, 0xFF] {
                     file.write_all_at(&[byte ^ flip], at as u64).unwrap();
-                    assert!(load(&bench.handles, &KEY, LIMIT).is_err(), "byte {at} by {flip}");
+                    assert!(
+                        load_all(&bench.handles, &KEY, LIMIT).is_err(),
+                        "byte {at} by {flip}"
+                    );
                 }
                 file.write_all_at(&[byte], at as u64).unwrap();
             }
         }
-        load(&bench.handles, &KEY, LIMIT).unwrap();
+        load_all(&bench.handles, &KEY, LIMIT).unwrap();
     }
 
     #[test]
@@ -494,16 +507,19 @@ mod tests {
             let whole = bytes(file);
             for length in 0..whole.len() {
                 file.set_len(length as u64).unwrap();
-                assert!(load(&bench.handles, &KEY, LIMIT).is_err(), "{length} bytes");
+                assert!(load_all(&bench.handles, &KEY, LIMIT).is_err(), "{length} bytes");
                 file.write_all_at(&whole, 0).unwrap();
             }
             for more in 1..=256 {
                 file.set_len((whole.len() + more) as u64).unwrap();
-                assert!(load(&bench.handles, &KEY, LIMIT).is_err(), "{more} bytes more");
+                assert!(
+                    load_all(&bench.handles, &KEY, LIMIT).is_err(),
+                    "{more} bytes more"
+                );
             }
             file.set_len(whole.len() as u64).unwrap();
         }
-        load(&bench.handles, &KEY, LIMIT).unwrap();
+        load_all(&bench.handles, &KEY, LIMIT).unwrap();
     }
 
     #[test]
@@ -529,7 +545,7 @@ mod tests {
             },
         ] {
             assert!(matches!(
-                load(&bench.handles, &key, LIMIT),
+                load_all(&bench.handles, &key, LIMIT),
                 Err(CacheError::Stale { .. })
             ));
         }
@@ -541,7 +557,7 @@ mod tests {
             data: other.handles.data,
         };
         assert!(matches!(
-            load(&mixed, &KEY, LIMIT),
+            load_all(&mixed, &KEY, LIMIT),
             Err(CacheError::Changed { .. })
         ));
     }
@@ -559,9 +575,23 @@ mod tests {
             bench.files[0].set_len(0).unwrap();
             bench.files[0].write_all_at(content, 0).unwrap();
             assert!(matches!(
-                load(&bench.handles, &KEY, LIMIT),
+                load_all(&bench.handles, &KEY, LIMIT),
                 Err(CacheError::Foreign { .. })
             ));
         }
+    }
+
+    #[test]
+    fn loading_stops_at_a_checkpoint_within_the_data() {
+        let bench = saved(true);
+        let outcome = load(&bench.handles, &KEY, LIMIT, &|| Err(Interruption::DeadlineMissed));
+        assert!(
+            matches!(
+                outcome,
+                Err(CacheError::Interrupted(Interruption::DeadlineMissed))
+            ),
+            "{outcome:?}"
+        );
+        load_all(&bench.handles, &KEY, LIMIT).unwrap();
     }
 }

@@ -12,8 +12,8 @@ use nnhal::hal::NumberOfCacheFiles;
 use nnhal::wire::CacheFiles;
 use nnhal_cpu::AlignedBuffer;
 
-use super::CacheError;
 use super::keyed_digest::{KeyedDigest, KeyedHasher};
+use super::{CacheError, Checkpoint};
 
 /// How many bytes are read and hashed at once: some of a second-level cache.
 const BLOCK_BYTES: usize = 128 * 1024;
@@ -175,11 +175,13 @@ impl CacheFile {
         Ok(bytes)
     }
 
-    /// The same, aligned, with their digest. Each block is hashed while it is in the processor's cache.
+    /// The same, aligned, with their digest. Each block is hashed while it is in the processor's cache; `checkpoint` is
+    /// asked before each.
     pub(super) fn read_hashed(
         &self,
         limit: u64,
         mut hasher: KeyedHasher,
+        checkpoint: Checkpoint<'_>,
     ) -> Result<(AlignedBuffer, KeyedDigest), CacheError> {
         let size = self.readable(limit)?;
         let exhausted = |_| self.failed("read", Errno::ENOMEM);
@@ -188,6 +190,7 @@ impl CacheFile {
         bytes.reserve(size).map_err(exhausted)?;
         let mut at = 0;
         while at < size {
+            checkpoint()?;
             let end = size.min(at + BLOCK_BYTES);
             bytes.resize(end).map_err(exhausted)?;
             let block = bytes.bytes_mut().get_mut(at..end).unwrap_or_default();

@@ -22,8 +22,13 @@ pub(crate) use kept_pools::KeptPools;
 
 use nnhal::hal::NumberOfCacheFiles;
 
+use crate::device::Interruption;
+
 /// The files that the driver library's cache needs: one for the model, one for its constants.
 pub const CACHE_FILES: NumberOfCacheFiles = NumberOfCacheFiles { model: 1, data: 1 };
+
+/// Asked now and then while an entry is loaded: whether to go on.
+pub(crate) type Checkpoint<'a> = &'a dyn Fn() -> Result<(), Interruption>;
 
 /// Why a cache entry was not saved, or not found.
 #[derive(Debug, thiserror::Error)]
@@ -44,4 +49,6 @@ pub(crate) enum CacheError {
     Stale { what: String },
     #[error("{0}")]
     TooLarge(String),
+    #[error(transparent)]
+    Interrupted(#[from] Interruption),
 }

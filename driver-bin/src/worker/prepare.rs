@@ -16,7 +16,7 @@ use super::client::Client;
 use super::memory::{ConstantPool, Memory, constant_pools};
 use super::prepared::Prepared;
 use super::run::RunLimits;
-use crate::cache::{self, CacheHandles, Kept, KeptPools, Key};
+use crate::cache::{self, CacheError, CacheHandles, Kept, KeptPools, Key};
 use crate::device::{AlignedSlice, Control, Interruption, PrepareOptions, PreparedModel};
 use crate::scheduler::Ticket;
 
@@ -293,8 +293,12 @@ fn restore(
             "the cache does not hold the model: {error}; prepare it anew"
         )))
     };
-    let entry = cache::load(handles, &key(client, token), client.limits.constant_bytes)
-        .map_err(|error| miss(&error))?;
+    let limit = client.limits.constant_bytes;
+    let entry = match cache::load(handles, &key(client, token), limit, &|| control.checkpoint()) {
+        Ok(entry) => entry,
+        Err(CacheError::Interrupted(interruption)) => return Err(interruption.into()),
+        Err(error) => return Err(miss(&error)),
+    };
     let codes = ExecutionPreference::from_code(entry.preference).zip(Priority::from_code(entry.priority));
     let codes = codes.ok_or_else(|| miss(&"it was prepared in a way that there is not"))?;
     control.checkpoint()?;
