@@ -1,28 +1,36 @@
 //! DEPTHWISE_CONV_2D of floats with constant weights and one output channel for each input channel.
 //!
 //! The input is read in place: taps that fall into the padding are left out. Where all taps of a row are inside, a few
-//! neighbouring outputs share the weights that are loaded.
+//! neighbouring outputs are computed together; for the usual filters each input value is then loaded once for all of
+//! them. Channels are taken in groups of vectors; the last group overlaps the one before it where the channels do not
+//! fill it, so that every group is whole.
+
+use std::ops::Range;
 
 use nnhal::ops::padding::{Extents, Window};
 
 use super::packing::{Packing, PackingError};
 use super::patches::Patches;
 use super::simd::{LANES, Simd, Work, dispatch};
-use super::tile::{COLUMNS, ColumnsF32, store_f32};
 use crate::buffer::AlignedSlice;
 
 /// Neighbouring outputs that are summed side by side.
 const OUTPUTS: usize = 4;
 
-/// Filters and biases, channels padded to whole groups.
+/// Filters and biases, channels in groups of one or two vectors.
 #[derive(Debug)]
 pub(super) struct PackedDepthwise {
     channels: usize,
     taps: usize,
-    /// By group, then tap.
+    /// By group, tap and vector.
     weights: AlignedSlice,
-    /// By group.
-    bias: Vec<ColumnsF32>,
+    /// By group and vector.
+    bias: Vec<[f32; LANES]>,
+}
+
+/// Vectors of a group.
+fn vectors(channels: usize) -> usize {
+    if channels < 2 * LANES { 1 } else { 2 }
 }
 
 impl PackedDepthwise {
@@ -33,25 +41,30 @@ impl PackedDepthwise {
         weight: impl Fn(usize, usize) -> f32,
         bias: impl Fn(usize) -> f32,
     ) -> Result<PackedDepthwise, PackingError> {
-        let groups = channels.div_ceil(COLUMNS);
-        let columns = |value: &dyn Fn(usize) -> f32, group: usize| {
-            let columns: [f32; COLUMNS] = std::array::from_fn(|lane| {
-                let channel = group * COLUMNS + lane;
+        let vectors = vectors(channels);
+        let groups = channels.div_ceil(vectors * LANES);
+        let lanes = |value: &dyn Fn(usize) -> f32, group: usize, vector: usize| -> [f32; LANES] {
+            let first = first_channel(group, vectors, channels) + vector * LANES;
+            std::array::from_fn(|lane| {
+                let channel = first + lane;
                 if channel < channels { value(channel) } else { 0.0 }
-            });
-            bytemuck::cast(columns)
+            })
         };
-        let weights = packing.part(groups * taps * size_of::<ColumnsF32>(), |bytes| {
-            let packed: &mut [ColumnsF32] = bytemuck::cast_slice_mut(bytes);
+        let bytes = groups * taps * vectors * LANES * size_of::<f32>();
+        let weights = packing.part(bytes, |bytes| {
+            let packed: &mut [[f32; LANES]] = bytemuck::cast_slice_mut(bytes);
             for (at, packed) in packed.iter_mut().enumerate() {
-                *packed = columns(&|channel| weight(at % taps, channel), at / taps);
+                let (group, tap) = (at / (taps * vectors), at / vectors % taps);
+                *packed = lanes(&|channel| weight(tap, channel), group, at % vectors);
             }
         })?;
         Ok(PackedDepthwise {
             channels,
             taps,
             weights,
-            bias: (0..groups).map(|group| columns(&bias, group)).collect(),
+            bias: (0..groups * vectors)
+                .map(|at| lanes(&bias, at / vectors, at % vectors))
+                .collect(),
         })
     }
 
@@ -66,20 +79,39 @@ impl PackedDepthwise {
             |extents: &Extents| extents.height as usize * extents.width as usize * extents.channels as usize;
         let images = input.chunks_exact(size(&patches.input).max(1));
         for (input, output) in images.zip(output.chunks_exact_mut(size(&patches.output).max(1))) {
-            dispatch(Image {
-                packed: self,
-                patches,
-                input,
-                output,
-                range,
-            });
+            self.run_rows(patches, input, (0..patches.output.height as usize, output), range);
         }
     }
+
+    /// Computes the rows `rows` of one image's output, which are what `output` holds.
+    pub(super) fn run_rows(
+        &self,
+        patches: &Patches,
+        input: &[f32],
+        (rows, output): (Range<usize>, &mut [f32]),
+        range: (f32, f32),
+    ) {
+        dispatch(Rows {
+            packed: self,
+            patches,
+            input,
+            rows,
+            output,
+            range,
+        });
+    }
+}
+
+/// The first channel of a group.
+#[inline(always)]
+fn first_channel(group: usize, vectors: usize, channels: usize) -> usize {
+    let whole = vectors * LANES;
+    (group * whole).min(channels.saturating_sub(whole))
 }
 
 /// The taps of a window that are inside the input, for the window at `position`.
 #[inline(always)]
-pub(super) fn taps_inside(window: &Window, position: usize, extent: u32) -> std::ops::Range<usize> {
+pub(super) fn taps_inside(window: &Window, position: usize, extent: u32) -> Range<usize> {
     let start = position as i64 * i64::from(window.stride) - i64::from(window.head);
     let dilation = i64::from(window.dilation);
     // A division takes longer than a window; most windows are not dilated.
@@ -92,130 +124,266 @@ pub(super) fn taps_inside(window: &Window, position: usize, extent: u32) -> std:
     first.min(filter) as usize..end.clamp(first.min(filter), filter) as usize
 }
 
-/// One image of a batch.
-struct Image<'a> {
+/// Rows of the output of one image.
+struct Rows<'a> {
     packed: &'a PackedDepthwise,
     patches: &'a Patches,
     input: &'a [f32],
+    rows: Range<usize>,
     output: &'a mut [f32],
     range: (f32, f32),
 }
 
-/// A row of outputs of one group of channels.
+/// A row of outputs.
 struct Line<'a> {
-    weights: &'a [ColumnsF32],
-    bias: &'a ColumnsF32,
-    group: usize,
     y: usize,
     /// The filter's rows that are inside.
-    rows: std::ops::Range<usize>,
+    rows: Range<usize>,
+    output: &'a mut [f32],
 }
 
-impl Work for Image<'_> {
+impl Work for Rows<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(mut self, simd: S) {
-        let packed = self.packed;
-        let weights: &[ColumnsF32] = bytemuck::cast_slice(packed.weights.bytes());
-        let extent = self.patches.input.height;
-        for y in 0..self.patches.output.height as usize {
-            let rows = taps_inside(&self.patches.vertical, y, extent);
-            for (group, bias) in packed.bias.iter().enumerate() {
-                let line = Line {
-                    weights: &weights[group * packed.taps..][..packed.taps],
-                    bias,
-                    group,
-                    y,
-                    rows: rows.clone(),
-                };
-                if packed.channels - group * COLUMNS > LANES {
-                    self.line::<S, 2>(simd, &line);
-                } else {
-                    self.line::<S, 1>(simd, &line);
-                }
-            }
+    fn run<S: Simd>(self, simd: S) {
+        match self.packed.channels {
+            0 => {}
+            1..LANES => self.narrow(simd),
+            channels if vectors(channels) == 1 => self.wide::<S, 1>(simd),
+            _ => self.wide::<S, 2>(simd),
         }
     }
 }
 
-impl Image<'_> {
+impl Rows<'_> {
+    /// For fewer channels than a vector has lanes.
     #[inline(always)]
-    fn line<S: Simd, const V: usize>(&mut self, simd: S, line: &Line<'_>) {
+    fn narrow<S: Simd>(mut self, simd: S) {
+        self.each_line(|rows, mut line| {
+            let width = rows.patches.output.width as usize;
+            (0..width).for_each(|x| rows.output_of_few_channels(simd, &mut line, x));
+        });
+    }
+
+    #[inline(always)]
+    fn wide<S: Simd, const V: usize>(mut self, simd: S) {
+        let (vertical, horizontal) = (self.patches.vertical, self.patches.horizontal);
+        let is_dense = vertical.dilation == 1 && horizontal.dilation == 1;
+        match (vertical.filter, horizontal.filter, horizontal.stride) {
+            (3, 3, 1) if is_dense => self.filtered::<S, V, 3, 1>(simd),
+            (3, 3, 2) if is_dense => self.filtered::<S, V, 3, 2>(simd),
+            (5, 5, 1) if is_dense => self.filtered::<S, V, 5, 1>(simd),
+            (5, 5, 2) if is_dense => self.filtered::<S, V, 5, 2>(simd),
+            _ => self.each_line(|rows, mut line| {
+                let width = rows.patches.output.width as usize;
+                (0..width).for_each(|x| rows.output::<S, V>(simd, &mut line, x));
+            }),
+        }
+    }
+
+    /// For filters of `K` rows of `K` taps, not dilated.
+    #[inline(always)]
+    fn filtered<S: Simd, const V: usize, const K: usize, const STRIDE: usize>(&mut self, simd: S) {
         let window = self.patches.horizontal;
         let extent = self.patches.input.width;
         let width = self.patches.output.width as usize;
-        let whole = 0..window.filter as usize;
-        let mut x = 0;
-        while x < width {
-            let taps = taps_inside(&window, x, extent);
-            let is_whole = taps == whole
-                && x + OUTPUTS <= width
-                && taps_inside(&window, x + OUTPUTS - 1, extent) == whole;
-            if is_whole {
-                self.outputs::<S, V, OUTPUTS>(simd, line, x, taps);
+        let inside = whole_windows(&window, width, extent);
+        self.each_line(|rows, mut line| {
+            (0..inside.start).for_each(|x| rows.output::<S, V>(simd, &mut line, x));
+            let mut x = inside.start;
+            while x + OUTPUTS <= inside.end {
+                rows.outputs::<S, V, K, STRIDE>(simd, &mut line, x);
                 x += OUTPUTS;
-            } else {
-                self.outputs::<S, V, 1>(simd, line, x, taps);
-                x += 1;
+            }
+            if x < inside.end && inside.len() >= OUTPUTS {
+                // Some of them for the second time.
+                rows.outputs::<S, V, K, STRIDE>(simd, &mut line, inside.end - OUTPUTS);
+                x = inside.end;
+            }
+            (x..width).for_each(|x| rows.output::<S, V>(simd, &mut line, x));
+        });
+    }
+
+    #[inline(always)]
+    fn each_line(&mut self, compute: impl Fn(&Rows<'_>, Line<'_>)) {
+        let width = self.patches.output.width as usize * self.packed.channels;
+        let output = std::mem::take(&mut self.output);
+        for (y, output) in self.rows.clone().zip(output.chunks_exact_mut(width.max(1))) {
+            let rows = taps_inside(&self.patches.vertical, y, self.patches.input.height);
+            compute(self, Line { y, rows, output });
+        }
+    }
+
+    /// Where a row of the input starts which a row of the filter sees.
+    #[inline(always)]
+    fn row_start(&self, line: &Line<'_>, row: usize) -> usize {
+        let window = &self.patches.vertical;
+        let y = line.y * window.stride as usize + row * window.dilation as usize - window.head as usize;
+        y * self.patches.input.width as usize * self.packed.channels
+    }
+
+    #[inline(always)]
+    fn weights(&self) -> &[[f32; LANES]] {
+        bytemuck::cast_slice(self.packed.weights.bytes())
+    }
+
+    /// Neighbouring outputs whose windows are inside.
+    #[inline(always)]
+    fn outputs<S: Simd, const V: usize, const K: usize, const STRIDE: usize>(
+        &self,
+        simd: S,
+        line: &mut Line<'_>,
+        x: usize,
+    ) {
+        let channels = self.packed.channels;
+        let corner = (x * STRIDE - self.patches.horizontal.head as usize) * channels;
+        let seen = ((OUTPUTS - 1) * STRIDE + K) * channels;
+        let groups = self.weights().chunks_exact(K * K * V);
+        let biases = self.packed.bias.chunks_exact(V);
+        for (group, (weights, bias)) in groups.zip(biases).enumerate() {
+            let first = first_channel(group, V, channels);
+            let mut sums = [load_all::<S, V>(simd, bias); OUTPUTS];
+            for row in line.rows.clone() {
+                let start = self.row_start(line, row) + corner;
+                let pixels = &self.input[start..start + seen];
+                let weights = &weights[row * K * V..(row + 1) * K * V];
+                let weights: [[S::F32; V]; K] =
+                    std::array::from_fn(|tap| load_all::<S, V>(simd, &weights[tap * V..(tap + 1) * V]));
+                accumulate::<S, V, K, STRIDE>(simd, (&pixels[first..], channels), &weights, &mut sums);
+            }
+            let mut at = x * channels + first;
+            for sums in sums {
+                self.store::<S, V>(simd, sums, &mut line.output[at..at + V * LANES]);
+                at += channels;
             }
         }
     }
 
+    /// One output, whose window may reach into the padding.
     #[inline(always)]
-    fn outputs<S: Simd, const V: usize, const X: usize>(
-        &mut self,
-        simd: S,
-        line: &Line<'_>,
-        x: usize,
-        taps: std::ops::Range<usize>,
-    ) {
-        let (vertical, horizontal) = (&self.patches.vertical, &self.patches.horizontal);
+    fn output<S: Simd, const V: usize>(&self, simd: S, line: &mut Line<'_>, x: usize) {
         let channels = self.packed.channels;
-        let first = line.group * COLUMNS;
-        let width = self.patches.input.width as usize;
-        let step = horizontal.stride as usize * channels;
-        let start = (x * horizontal.stride as usize + taps.start * horizontal.dilation as usize)
-            .wrapping_sub(horizontal.head as usize);
-        let mut sums = [load_all::<S, V>(simd, line.bias); X];
+        let window = &self.patches.horizontal;
+        let taps = taps_inside(window, x, self.patches.input.width);
+        let across = window.filter as usize;
+        let step = window.dilation as usize * channels;
+        let groups = self.weights().chunks_exact(self.packed.taps * V);
+        let biases = self.packed.bias.chunks_exact(V);
+        for (group, (weights, bias)) in groups.zip(biases).enumerate() {
+            let first = first_channel(group, V, channels);
+            let mut sums = load_all::<S, V>(simd, bias);
+            let rows = if taps.is_empty() { 0..0 } else { line.rows.clone() };
+            for row in rows {
+                let mut at = self.row_start(line, row) + self.column_start(x, &taps) + first;
+                let weights = &weights[row * across * V..(row + 1) * across * V];
+                for weights in weights[taps.start * V..taps.end * V].chunks_exact(V) {
+                    let values = load_all::<S, V>(simd, vectors_of::<V>(&self.input[at..]));
+                    let weights = load_all::<S, V>(simd, weights);
+                    for vector in 0..V {
+                        sums[vector] = simd.mul_add(values[vector], weights[vector], sums[vector]);
+                    }
+                    at += step;
+                }
+            }
+            let at = x * channels + first;
+            self.store::<S, V>(simd, sums, &mut line.output[at..at + V * LANES]);
+        }
+    }
+
+    /// The same for less channels than lanes.
+    #[inline(always)]
+    fn output_of_few_channels<S: Simd>(&self, simd: S, line: &mut Line<'_>, x: usize) {
+        let channels = self.packed.channels;
+        let window = &self.patches.horizontal;
+        let taps = taps_inside(window, x, self.patches.input.width);
+        let step = window.dilation as usize * channels;
+        let mut sums = load_all::<S, 1>(simd, &self.packed.bias);
         let rows = if taps.is_empty() { 0..0 } else { line.rows.clone() };
         for row in rows {
-            let y =
-                line.y * vertical.stride as usize + row * vertical.dilation as usize - vertical.head as usize;
-            let mut at = (y * width + start) * channels + first;
-            for weights in &line.weights[row * horizontal.filter as usize..][taps.clone()] {
-                let weights = load_all::<S, V>(simd, weights);
-                for (output, sums) in sums.iter_mut().enumerate() {
-                    let values = load::<S, V>(simd, &self.input[at + output * step..]);
-                    for half in 0..V {
-                        sums[half] = simd.mul_add(values[half], weights[half], sums[half]);
-                    }
+            let mut at = self.row_start(line, row) + self.column_start(x, &taps);
+            for weights in &self.weights()[row * window.filter as usize..][taps.clone()] {
+                let mut lanes = [0.0; LANES];
+                for (lane, value) in lanes.iter_mut().zip(&self.input[at..at + channels]) {
+                    *lane = *value;
                 }
-                at += horizontal.dilation as usize * channels;
+                sums[0] = simd.mul_add(simd.load(&lanes), simd.load(weights), sums[0]);
+                at += step;
             }
         }
+        let mut lanes = [0.0; LANES];
+        self.store::<S, 1>(simd, sums, &mut lanes);
+        line.output[x * channels..(x + 1) * channels].copy_from_slice(&lanes[..channels]);
+    }
+
+    /// Where the first tap of an output's window lies in a row.
+    #[inline(always)]
+    fn column_start(&self, x: usize, taps: &Range<usize>) -> usize {
+        let window = &self.patches.horizontal;
+        let column = x * window.stride as usize + taps.start * window.dilation as usize;
+        (column - window.head as usize) * self.packed.channels
+    }
+
+    /// Cuts sums to the range and stores them.
+    #[inline(always)]
+    fn store<S: Simd, const V: usize>(&self, simd: S, sums: [S::F32; V], to: &mut [f32]) {
         let (low, high) = (simd.splat(self.range.0), simd.splat(self.range.1));
-        let position = line.y * self.patches.output.width as usize + x;
-        for (output, sums) in sums.iter().enumerate() {
-            let pixel = &mut self.output[(position + output) * channels..][first..channels];
-            let lanes = pixel.len().min(COLUMNS);
-            store_f32(simd, [sums[0], sums[V - 1]], low, high, &mut pixel[..lanes]);
+        let to: &mut [[f32; LANES]] = bytemuck::cast_slice_mut(to);
+        for (sum, to) in sums.into_iter().zip(to) {
+            simd.store(simd.at_most(simd.at_least(sum, low), high), to);
         }
     }
 }
 
-/// The first lanes of `from`; what it lacks is zero.
-#[inline(always)]
-fn load<S: Simd, const V: usize>(simd: S, from: &[f32]) -> [S::F32; V] {
-    let mut lanes = [[0.0; LANES]; V];
-    let lanes: &[[f32; LANES]] = match from.get(..V * LANES) {
-        Some(whole) => bytemuck::cast_slice(whole),
-        None => {
-            lanes.as_flattened_mut()[..from.len()].copy_from_slice(from);
-            &lanes
-        }
+/// Repeats a block with each number: loops over registers must not stay loops.
+macro_rules! for_each_constant {
+    ($name:ident in [$($number:literal)*] $block:block) => {
+        $({
+            let $name: usize = $number;
+            $block
+        })*
     };
-    load_all(simd, lanes)
+}
+
+/// Adds the products of a row of the filter with the pixels that neighbouring outputs see.
+#[inline(always)]
+fn accumulate<S: Simd, const V: usize, const K: usize, const STRIDE: usize>(
+    simd: S,
+    (pixels, channels): (&[f32], usize),
+    weights: &[[S::F32; V]; K],
+    sums: &mut [[S::F32; V]; OUTPUTS],
+) {
+    for_each_constant!(column in [0 1 2 3 4 5 6 7 8 9 10] {
+        if column < (OUTPUTS - 1) * STRIDE + K {
+            let values = load_all::<S, V>(simd, vectors_of::<V>(&pixels[column * channels..]));
+            for_each_constant!(tap in [0 1 2 3 4] {
+                if tap < K && tap <= column {
+                    let (output, between) = ((column - tap) / STRIDE, (column - tap) % STRIDE);
+                    if between == 0 && output < OUTPUTS {
+                        for vector in 0..V {
+                            sums[output][vector] =
+                                simd.mul_add(values[vector], weights[tap][vector], sums[output][vector]);
+                        }
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// The outputs of a row whose windows are inside the input.
+fn whole_windows(window: &Window, width: usize, extent: u32) -> Range<usize> {
+    let whole = 0..window.filter as usize;
+    let is_whole = |x: &usize| taps_inside(window, *x, extent) == whole;
+    let first = (0..width).find(is_whole).unwrap_or(width);
+    let after = (first..width).rev().find(is_whole).map_or(first, |last| last + 1);
+    first..after
+}
+
+/// The first vectors.
+#[inline(always)]
+fn vectors_of<const V: usize>(from: &[f32]) -> &[[f32; LANES]] {
+    bytemuck::cast_slice(&from[..V * LANES])
 }
 
 #[inline(always)]
@@ -229,9 +397,90 @@ fn load_all<S: Simd, const V: usize>(simd: S, lanes: &[[f32; LANES]]) -> [S::F32
 
 #[cfg(test)]
 mod tests {
+    use nnhal::hal::{OperandType, OperationType};
     use nnhal::ops::padding::Window;
 
-    use super::taps_inside;
+    use super::{taps_inside, whole_windows};
+    use crate::kernels::testing::OneOperation;
+    use crate::{KernelSet, RunOptions};
+
+    /// Filter, stride, dilation, extents of the image, channels.
+    type Case = (u32, u32, u32, [u32; 2], u32);
+
+    #[test]
+    fn filters_of_every_kind_give_what_the_reference_gives() {
+        let cases: [Case; 12] = [
+            (3, 1, 1, [5, 9], 40),
+            (3, 1, 1, [4, 7], 19),
+            (3, 2, 1, [9, 11], 16),
+            (3, 2, 1, [3, 3], 33),
+            (5, 1, 1, [7, 12], 24),
+            (5, 2, 1, [12, 13], 17),
+            (3, 1, 2, [9, 9], 21),
+            (3, 1, 1, [6, 8], 8),
+            (3, 2, 1, [7, 10], 13),
+            (5, 1, 1, [6, 6], 3),
+            (2, 1, 1, [5, 6], 18),
+            (4, 3, 1, [8, 8], 9),
+        ];
+        for (filter, stride, dilation, [height, width], channels) in cases {
+            let value = |at: u32, by: u32| (at * by % 37) as f32 / 8.0 - 2.0;
+            let values = |count: u32, by: u32| (0..count).map(|at| value(at, by)).collect::<Vec<_>>();
+            let output = |extent: u32| extent.div_ceil(stride);
+            let compute = |kernels| {
+                OneOperation::new(OperationType::DEPTHWISE_CONV_2D)
+                    .tensor(
+                        OperandType::TENSOR_FLOAT32,
+                        &[2, height, width, channels],
+                        &values(2 * height * width * channels, 7),
+                    )
+                    .tensor(
+                        OperandType::TENSOR_FLOAT32,
+                        &[1, filter, filter, channels],
+                        &values(filter * filter * channels, 11),
+                    )
+                    .tensor(OperandType::TENSOR_FLOAT32, &[channels], &values(channels, 3))
+                    .i32(1)
+                    .i32(stride as i32)
+                    .i32(stride as i32)
+                    .i32(1)
+                    .i32(1)
+                    .tensor(OperandType::BOOL, &[], &[0_u8])
+                    .i32(dilation as i32)
+                    .i32(dilation as i32)
+                    .output(
+                        OperandType::TENSOR_FLOAT32,
+                        &[2, output(height), output(width), channels],
+                    )
+                    .with_constants()
+                    .run_by(kernels, &RunOptions::default())
+                    .unwrap()
+                    .remove(0)
+                    .data::<f32>()
+            };
+            let (found, exact) = (compute(KernelSet::Fast), compute(KernelSet::Reference));
+            for (found, exact) in found.iter().zip(&exact) {
+                assert!(
+                    (found - exact).abs() < 1e-3,
+                    "{filter} {stride} {dilation} {channels}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn windows_inside_are_those_between_the_paddings() {
+        let window = |filter, stride, head| Window {
+            filter,
+            stride,
+            dilation: 1,
+            head,
+            tail: 0,
+        };
+        assert_eq!(whole_windows(&window(3, 1, 1), 5, 5), 1..4);
+        assert_eq!(whole_windows(&window(3, 2, 0), 2, 5), 0..2);
+        assert_eq!(whole_windows(&window(5, 1, 2), 3, 3), 3..3);
+    }
 
     #[test]
     fn taps_in_the_padding_are_left_out() {
