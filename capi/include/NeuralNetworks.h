@@ -916,6 +916,16 @@ int ANeuralNetworksModel_setOperandExtensionData(ANeuralNetworksModel *model,
 // A function of nnhal, not of NNAPI.
 const char *nnhal_last_error(void);
 
+// Says how often an execution of this compilation is repeated when a driver's process dies: the device is opened again,
+// what it had is prepared again, from the cache if there is one, and memories that were made from a description get back
+// the values that this process gave them. An execution that needs a value that was computed in the lost process fails with
+// `DEAD_OBJECT` all the same. 0, the default unless the environment variable `NNHAL_RECOVERY` says otherwise, repeats
+// none.
+//
+// `BAD_STATE` if the compilation is finished. A function of nnhal, not of NNAPI.
+int nnhal_compilation_set_recovery(ANeuralNetworksCompilation *compilation,
+                                   uint32_t attempts);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus

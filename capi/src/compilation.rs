@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use nnhal_client::runtime::{self, CompilationOptions, Direction, RuntimeDevice};
+use nnhal_client::runtime::{self, CompilationOptions, Direction, Recovery, RuntimeDevice};
 use nnhal_client::{ExecutionPreference, Priority};
 
 use crate::codes::{PreferenceCode, PriorityCode};
@@ -42,6 +42,7 @@ struct Settings {
     priority: Priority,
     timeout: Option<Duration>,
     cache: Option<(PathBuf, [u8; 32])>,
+    recovery: Option<Recovery>,
 }
 
 impl Compilation {
@@ -107,6 +108,14 @@ impl Compilation {
         })
     }
 
+    /// How often executions are repeated when a driver's process dies.
+    pub(crate) fn set_recovery(&self, attempts: u32) -> Outcome {
+        self.change(|settings| {
+            settings.recovery = Some(process::repeated(attempts));
+            Ok(())
+        })
+    }
+
     /// Refuses what only compilations for exactly one device that the caller named can have.
     pub(crate) fn expect_one_device(&self, what: &str) -> Outcome {
         match &self.devices {
@@ -149,6 +158,9 @@ impl Compilation {
         }
         if let Some((directory, token)) = settings.cache {
             options = options.caching(directory, token);
+        }
+        if let Some(recovery) = settings.recovery {
+            options = options.recovery(recovery);
         }
         Ok(process::runtime()?.compile(self.model.model(), &options)?)
     }

@@ -22,6 +22,7 @@ pub(crate) fn pointer() -> *const std::ffi::c_char {
 }
 
 /// This thread's text.
+#[cfg(test)]
 pub(crate) fn text() -> String {
     LAST.with(|last| last.borrow().to_string_lossy().into_owned())
 }

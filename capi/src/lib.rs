@@ -8,7 +8,6 @@
 //! the caller are followed in `ffi` and nowhere else.
 
 mod burst;
-pub mod caller;
 mod codes;
 mod compilation;
 mod device;

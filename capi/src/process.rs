@@ -2,13 +2,16 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use nnhal_client::runtime::{Runtime, RuntimeOptions};
+use nnhal_client::runtime::{Recovery, Runtime, RuntimeOptions};
 
 use crate::device::Device;
 use crate::ffi::Handle;
 use crate::handles;
 use crate::result::{Failure, Outcome};
 use crate::types::ANeuralNetworksDevice;
+
+/// Says what compilations do that are not told otherwise when a driver's process dies.
+const RECOVERY_VARIABLE: &str = "NNHAL_RECOVERY";
 
 /// The runtime and the pointers that the caller gets to its devices.
 #[derive(Debug)]
@@ -33,6 +36,29 @@ impl Process {
     }
 }
 
+/// What [`RECOVERY_VARIABLE`] says: how often an execution is repeated. Without it, none is, as on Android.
+fn recovery() -> Outcome<Recovery> {
+    let Some(value) = std::env::var_os(RECOVERY_VARIABLE).filter(|value| !value.is_empty()) else {
+        return Ok(Recovery::None);
+    };
+    let attempts = value.to_str().and_then(|value| value.parse().ok());
+    attempts.map(repeated).ok_or_else(|| {
+        Failure::bad_data(format!(
+            "{RECOVERY_VARIABLE} is {}, must be how often an execution is repeated when a driver's process dies: a number \
+             such as 1, or 0 for never",
+            value.display()
+        ))
+    })
+}
+
+/// The policy of repeating an execution at most so often.
+pub(crate) fn repeated(attempts: u32) -> Recovery {
+    match attempts {
+        0 => Recovery::None,
+        attempts => Recovery::Reopen { attempts },
+    }
+}
+
 static PROCESS: Mutex<Option<Process>> = Mutex::new(None);
 
 /// Uses what this process has. A child of `fork()` gets a runtime of its own, since it cannot use its parent's.
@@ -42,21 +68,12 @@ fn with<T>(body: impl FnOnce(&Process) -> T) -> Outcome<T> {
     if let Some(current) = process.as_ref().filter(|current| current.id == id) {
         return Ok(body(current));
     }
-    let fresh = Process::of(Runtime::open()?)?;
+    let options = RuntimeOptions::new().recovery(recovery()?);
+    let fresh = Process::of(Runtime::with(options)?)?;
     let result = body(&fresh);
     // The parent's connections are the parent's to close.
     std::mem::forget(process.replace(fresh));
     Ok(result)
-}
-
-/// Sets up the runtime in this way, if there is none yet.
-pub(crate) fn open_with(options: RuntimeOptions) -> Outcome {
-    let mut process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
-    if process.is_some() {
-        return Err(Failure::bad_state("the library is in use already"));
-    }
-    *process = Some(Process::of(Runtime::with(options)?)?);
-    Ok(())
 }
 
 /// The runtime.

@@ -186,6 +186,9 @@ pub(crate) struct VtsArguments {
     /// What is tested.
     #[arg(long, value_enum, default_value_t, conflicts_with = "random")]
     pub(crate) via: Via,
+    /// With `--via capi`: the library, instead of the libneuralnetworks.so beside this command or that of the loader.
+    #[arg(long, value_name = "FILE", requires = "via")]
+    pub(crate) library: Option<PathBuf>,
     /// Have the runtime give the operations of a model to the first two devices in turn, so that it has to divide every
     /// model of more than one operation.
     #[arg(long, requires = "via")]

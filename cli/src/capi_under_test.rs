@@ -1,19 +1,61 @@
-//! The C API, as the conformance procedures see it: every case goes through its functions.
+//! The C API, as the conformance procedures see it: every case goes through the functions of the shared library.
 
-use neuralnetworks::caller::{CallError, Compilation, Computation, ExecutionSettings, Model};
+use std::path::{Path, PathBuf};
+
 use nnhal::hal::{MeasureTiming, Timing};
 use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
+use nnhal_capi_caller::{CallError, Compilation, Computation, ExecutionSettings, Library, Model};
 use nnhal_client::Memory;
 use nnhal_conformance::implementation::{
     Answer, Breakdown, ExecutionAnswer, ExecutionCall, Form, Implementation, ModelWithPools,
     PreparedModel as ConformancePreparedModel,
 };
 
+use crate::error::Error;
+
 /// The device that runs what no driver may have, such as control flow of sizes that are not known.
 const CPU: &str = "nnapi-reference";
 
+/// The library's file.
+const LIBRARY: &str = "libneuralnetworks.so";
+
+/// The library: the one that is named, else the one beside this executable, else the one that the loader finds.
+pub(crate) fn open(named: Option<&Path>) -> Result<Library, Error> {
+    let beside = || {
+        let beside = std::env::current_exe().ok()?.with_file_name(LIBRARY);
+        beside.is_file().then_some(beside)
+    };
+    let library = match named {
+        // The loader takes a name without a slash for one that it is to look for.
+        Some(named) => std::path::absolute(named)?,
+        None => beside().unwrap_or_else(|| PathBuf::from(LIBRARY)),
+    };
+    Library::open(library).map_err(|error| Error::Result(error.to_string()))
+}
+
+/// The device that is tested: the one that is named, else the library's first.
+pub(crate) fn device(library: Library, named: Option<&str>) -> Result<String, Error> {
+    let names = library
+        .device_names()
+        .map_err(|error| Error::Result(error.to_string()))?;
+    let drivers = names.iter().filter(|name| *name != CPU);
+    let found = match named {
+        Some(named) => names.iter().find(|name| *name == named),
+        None => drivers.clone().next(),
+    };
+    found.cloned().ok_or_else(|| {
+        Error::Result(format!(
+            "the C API has no device {}; it has {}. It looks for drivers as docs/settings.md says",
+            named.unwrap_or("of a driver"),
+            names.join(", ")
+        ))
+    })
+}
+
 /// The C API, for one named device, or where that cannot run a model, for all.
+#[derive(Clone)]
 pub(crate) struct CapiUnderTest {
+    pub(crate) library: Library,
     pub(crate) device: String,
     pub(crate) forms: Vec<Form>,
 }
@@ -27,8 +69,8 @@ impl Implementation for CapiUnderTest {
 
     fn supported_operations(&mut self, model: &ModelWithPools) -> Answer<Vec<OperationSupport>> {
         let operations = model.model.main.operations.len();
-        let answers =
-            built(model)?.and_then(|built| built.supported_operations(operations, &[&self.device, CPU]));
+        let answers = built(self.library, model)?
+            .and_then(|built| built.supported_operations(operations, &[&self.device, CPU]));
         Ok(answers.map_err(|error| failure(&error)).map(|answers| {
             let support = |is_supported| {
                 if is_supported {
@@ -44,7 +86,7 @@ impl Implementation for CapiUnderTest {
     }
 
     fn prepare(&mut self, model: &ModelWithPools) -> Answer<CompilationUnderTest> {
-        let compiled = built(model)?.and_then(|built| {
+        let compiled = built(self.library, model)?.and_then(|built| {
             let for_device = Compilation::new(&built, &model.model, Some(&self.device));
             for_device
                 .map(|compilation| CompilationUnderTest {
@@ -108,10 +150,10 @@ fn failure(error: &CallError) -> Failure {
 }
 
 /// The model, built through the functions; its pools are in sealed memories.
-fn built(model: &ModelWithPools) -> Result<Result<Model, CallError>, Breakdown> {
+fn built(library: Library, model: &ModelWithPools) -> Result<Result<Model, CallError>, Breakdown> {
     let pools = model.pools.iter().map(|bytes| Memory::sealed(&[bytes]));
     let pools = pools
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| Breakdown(error.to_string()))?;
-    Ok(Model::new(&model.model, &pools))
+    Ok(Model::new(library, &model.model, &pools))
 }

@@ -68,3 +68,7 @@ fn objects<K: Kind>(
     let object = |(index, handle)| handles::get_const::<K>(handle, &format!("{name}[{index}]"));
     handles.iter().enumerate().map(object).collect()
 }
+
+// Gives the functions their versions, in the assembly of this crate, which is one unit for that (see Cargo.toml).
+#[cfg(symbol_versions)]
+std::arch::global_asm!(include_str!(concat!(env!("OUT_DIR"), "/symbol_versions.s")));

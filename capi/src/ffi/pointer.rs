@@ -2,8 +2,8 @@
 //!
 //! The types here stand in the signatures of the exported functions, where they are pointers to the caller. A value of
 //! them comes into being at no other place than in a call of those, so each has the caller's promise, which is that of every C
-//! interface: it is NULL, or points to as many values as the interface says, for as long as the call lasts
-//! ([`crate::caller`] keeps it from Rust). NULL is told before anything is read. Addresses of objects are looked up and never followed ([`crate::handles`]).
+//! interface: it is NULL, or points to as many values as the interface says, for as long as the call lasts.
+//! NULL is told before anything is read. Addresses of objects are looked up and never followed ([`crate::handles`]).
 #![allow(unsafe_code, reason = "reads and writes what the caller's pointers point to")]
 
 use std::ffi::{CStr, OsString, c_char, c_void};
@@ -45,25 +45,6 @@ impl<T> Clone for In<T> {
 impl<T> Copy for In<T> {}
 
 impl<T> In<T> {
-    /// For calls from Rust: the value outlives the call that gets this.
-    pub(crate) fn of(value: &T) -> In<T> {
-        In(value)
-    }
-
-    /// For calls from Rust: the values outlive the call that gets this.
-    pub(crate) fn of_list(values: &[T]) -> In<T> {
-        In(values.as_ptr())
-    }
-
-    /// For calls from Rust: what a function has given.
-    pub(crate) fn of_pointer(pointer: *const T) -> In<T> {
-        In(pointer)
-    }
-
-    pub(crate) fn null() -> In<T> {
-        In(std::ptr::null())
-    }
-
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
@@ -113,11 +94,6 @@ impl In<c_char> {
 }
 
 impl In<c_void> {
-    /// For calls from Rust: the bytes outlive what the interface does with them.
-    pub(crate) fn of_bytes(bytes: &[u8]) -> In<c_void> {
-        In(bytes.as_ptr().cast())
-    }
-
     /// This many bytes, which the caller leaves alone for longer than this call.
     pub(crate) fn bytes(self, length: usize, name: &str) -> Outcome<CallerBytes> {
         let pointer = self.required(name)?;
@@ -139,16 +115,6 @@ impl<T> Clone for Out<T> {
 impl<T> Copy for Out<T> {}
 
 impl<T> Out<T> {
-    /// For calls from Rust: the place outlives the call that gets this.
-    pub(crate) fn of(place: &mut T) -> Out<T> {
-        Out(place)
-    }
-
-    /// For calls from Rust: the places outlive the call that gets this.
-    pub(crate) fn of_list(places: &mut [T]) -> Out<T> {
-        Out(places.as_mut_ptr())
-    }
-
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
@@ -181,11 +147,6 @@ impl<T: Copy> Out<T> {
 }
 
 impl Out<c_void> {
-    /// For calls from Rust: the bytes outlive what the interface does with them.
-    pub(crate) fn of_bytes(bytes: &mut [u8]) -> Out<c_void> {
-        Out(bytes.as_mut_ptr().cast())
-    }
-
     /// Room for this many bytes, which the caller leaves alone for longer than this call.
     pub(crate) fn room(self, length: usize, name: &str) -> Outcome<CallerRoom> {
         self.expect(name)?;
@@ -207,11 +168,6 @@ impl<T> Clone for Handle<T> {
 impl<T> Copy for Handle<T> {}
 
 impl<T> Handle<T> {
-    /// The same for functions that do not change the object.
-    pub(crate) fn as_const(self) -> ConstHandle<T> {
-        ConstHandle(self.0)
-    }
-
     pub(crate) fn address(&self) -> usize {
         self.0.addr()
     }

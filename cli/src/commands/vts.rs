@@ -5,7 +5,6 @@ use std::path::Path as FilePath;
 use std::sync::{Arc, Mutex};
 
 use indicatif::ProgressBar;
-use nnhal_client::runtime::RuntimeOptions;
 use nnhal_conformance::corpus::Corpus;
 use nnhal_conformance::implementation::Form;
 use nnhal_conformance::in_process::InProcess;
@@ -15,7 +14,7 @@ use nnhal_conformance::runner::{self, Observer, RunError, Selection};
 use serde::Serialize;
 
 use crate::arguments::{Path, Via, VtsArguments};
-use crate::capi_under_test::CapiUnderTest;
+use crate::capi_under_test::{self, CapiUnderTest};
 use crate::device_under_test::DeviceUnderTest;
 use crate::driver;
 use crate::error::Error;
@@ -154,27 +153,14 @@ fn through_capi(
             "the C API is not tested without a driver; leave --path out".into(),
         ));
     }
-    let options = RuntimeOptions::new().devices(driver::devices_options());
-    neuralnetworks::caller::open_with(options).map_err(Error::Result)?;
-    let names = neuralnetworks::caller::device_names().map_err(|error| Error::Result(error.to_string()))?;
-    let device = match &arguments.device {
-        Some(device) => device.clone(),
-        None => driver::device(&driver::devices()?, None)?.info().name.clone(),
+    let library = capi_under_test::open(arguments.library.as_deref())?;
+    let device = capi_under_test::device(library, arguments.device.as_deref())?;
+    let implementation = CapiUnderTest {
+        library,
+        device: device.clone(),
+        forms: forms.to_vec(),
     };
-    if !names.contains(&device) {
-        return Err(Error::Result(format!(
-            "the C API has no device {device}; it has {}",
-            names.join(", ")
-        )));
-    }
-    let (name, forms) = (device.clone(), forms.to_vec());
-    let make = move || {
-        Ok(CapiUnderTest {
-            device: name.clone(),
-            forms: forms.clone(),
-        })
-    };
-    Ok((make, device))
+    Ok((move || Ok(implementation.clone()), device))
 }
 
 /// How a driver executes by this path.

@@ -12,11 +12,11 @@ use nnhal::time::{Clock as _, Deadline, MonotonicClock};
 use nnhal::wire::handshake::{self, Refusal, Versions};
 
 /// A driver in the test's own folder; it ends with this value.
-struct Driver(Child);
+pub(crate) struct Driver(Child);
 
 impl Driver {
     /// A driver in this directory, which it takes away at its end.
-    fn start(here: &Surroundings, runtime_dir: &Path) -> Driver {
+    pub(crate) fn start(here: &Surroundings, runtime_dir: &Path) -> Driver {
         let mut child = here
             .command(arguments(&[
                 &"driver",
@@ -38,21 +38,21 @@ impl Driver {
         Driver(child)
     }
 
-    fn end(mut self) -> Option<i32> {
+    pub(crate) fn end(mut self) -> Option<i32> {
         drop(self.0.stdin.take());
         self.0.wait().unwrap().code()
     }
 }
 
 /// A directory that only drivers use.
-fn runtime_dir(here: &Surroundings) -> PathBuf {
+pub(crate) fn runtime_dir(here: &Surroundings) -> PathBuf {
     let path = here.path().join("drivers");
     std::fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
     path
 }
 
 /// Runs the command with drivers looked for in the test's own folder only.
-fn run_in(here: &Surroundings, runtime_dir: &Path, parts: &[&str]) -> Outcome {
+pub(crate) fn run_in(here: &Surroundings, runtime_dir: &Path, parts: &[&str]) -> Outcome {
     let output = here
         .command(parts)
         .env("NNHAL_RUNTIME_DIR", runtime_dir)

@@ -284,13 +284,34 @@ fn library_has_the_name_that_programs_ask_for() {
 fn library_exports_its_interface_and_nothing_else() {
     let symbols = inspected("nm", &["-D", "--defined-only", "--format=just-symbols"]);
     let header = std::fs::read_to_string(program::include_dir().join("NeuralNetworks.h")).expect("a header");
-    let exported: Vec<&str> = symbols.lines().filter(|symbol| !symbol.is_empty()).collect();
+    let symbols = symbols.lines().filter(|symbol| !symbol.is_empty());
+    let exported: Vec<&str> = symbols.filter_map(|symbol| symbol.split('@').next()).collect();
     for symbol in &exported {
         assert!(
             header.contains(&format!("{symbol}(")),
             "{symbol} is not in the header"
         );
     }
-    // 69 functions to feature level 5, 4 for extensions, and the text of the last error.
-    assert_eq!(exported.len(), 74, "{exported:?}");
+    // 69 functions to feature level 5, 4 for extensions, the text of the last error and the policy of recovery.
+    assert_eq!(exported.len(), 75, "{exported:?}");
+}
+
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+#[test]
+fn functions_have_the_versions_of_the_public_library() {
+    let options = [
+        "-D",
+        "--defined-only",
+        "--with-symbol-versions",
+        "--format=just-symbols",
+    ];
+    let symbols = inspected("nm", &options);
+    for symbol in symbols.lines().filter(|symbol| !symbol.is_empty()) {
+        let version = if symbol.starts_with("ANeuralNetworks") {
+            "LIBNEURALNETWORKS"
+        } else {
+            "NNHAL_1.0"
+        };
+        assert!(symbol.ends_with(&format!("@@{version}")), "{symbol}");
+    }
 }

@@ -2,11 +2,14 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::JoinHandle;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use nnhal_tests::{DaemonOptions, TestDaemon, is_alive, wait_until};
+use nnhal::sys::pidfd;
+use nnhal::time::{Clock as _, Deadline, MonotonicClock};
+use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon, is_alive, wait_until};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 
@@ -65,8 +68,50 @@ fn command(source: &str, folder: &Path, daemon: &TestDaemon) -> Command {
     let mut command = Command::new(compile(&root().join(source), folder));
     command
         .env("NNHAL_RUNTIME_DIR", daemon.runtime_dir())
+        .env_remove("NNHAL_RECOVERY")
         .env("NNHAL_TEST_DEVICE", "nnhal-reference");
     command
+}
+
+/// Kills a program that does not end in time; tells whether it has ended by itself.
+fn watch(child: &Child) -> JoinHandle<bool> {
+    let pidfd = pidfd::open(child.id().cast_signed()).expect("a process");
+    let deadline = Deadline::after(MonotonicClock.now(), PATIENCE);
+    std::thread::spawn(move || {
+        let has_ended = pidfd::wait_for_end(&pidfd, deadline).expect("a process");
+        // One that ends meanwhile was late all the same.
+        has_ended || pidfd::send_signal(&pidfd, Signal::SIGKILL).is_err()
+    })
+}
+
+/// Waits for a program to end and gives what it has printed. One that hangs is killed, and the test fails.
+#[track_caller]
+fn output_in_time(child: Child, watchdog: JoinHandle<bool>) -> Output {
+    let output = child.wait_with_output().expect("a program");
+    assert!(
+        watchdog.join().expect("a watchdog"),
+        "it was killed after {PATIENCE:?}; it said:\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+/// Runs a program to its end, in time.
+#[track_caller]
+fn run(command: &mut Command) -> Output {
+    let child = started(command);
+    let watchdog = watch(&child);
+    output_in_time(child, watchdog)
+}
+
+/// Starts a program whose output is kept.
+fn started(command: &mut Command) -> Child {
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a program")
 }
 
 #[track_caller]
@@ -85,8 +130,8 @@ pub(crate) fn run_case(program: &str, case: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let daemon = TestDaemon::start(EXE, &DaemonOptions::default());
     let source = format!("capi/tests/c/{program}.c");
-    let output = command(&source, folder.path(), &daemon).arg(case).output();
-    expect_success(case, &output.expect("a program"));
+    let output = run(command(&source, folder.path(), &daemon).arg(case));
+    expect_success(case, &output);
 }
 
 /// Runs one case of a test program beside the example driver of another vendor, on its device.
@@ -98,8 +143,8 @@ pub(crate) fn run_beside_vendor(program: &str, case: &str, device: &str) {
         &DaemonOptions::default(),
     );
     let mut command = command(&format!("capi/tests/c/{program}.c"), folder.path(), &daemon);
-    let output = command.env("NNHAL_TEST_DEVICE", device).arg(case).output();
-    expect_success(case, &output.expect("a program"));
+    let output = run(command.env("NNHAL_TEST_DEVICE", device).arg(case));
+    expect_success(case, &output);
 }
 
 /// Runs the example and gives what it prints.
@@ -108,7 +153,7 @@ pub(crate) fn run_example(arguments: &[&str]) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let daemon = TestDaemon::start(EXE, &DaemonOptions::default());
     let mut command = command("examples/c/classify.c", folder.path(), &daemon);
-    let output = command.args(arguments).output().expect("a program");
+    let output = run(command.args(arguments));
     expect_success("classify", &output);
     String::from_utf8(output.stdout).expect("text")
 }
@@ -118,13 +163,8 @@ pub(crate) fn run_example(arguments: &[&str]) -> String {
 pub(crate) fn run_with_deaths(case: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let daemon = TestDaemon::start(EXE, &DaemonOptions::default());
-    let mut child = command("capi/tests/c/deaths.c", folder.path(), &daemon)
-        .arg(case)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("a program");
+    let mut child = started(command("capi/tests/c/deaths.c", folder.path(), &daemon).arg(case));
+    let watchdog = watch(&child);
     let mut answers = child.stdin.take().expect("a pipe");
     let wishes = BufReader::new(child.stdout.take().expect("a pipe"));
     let mut deaths = 0;
@@ -143,6 +183,6 @@ pub(crate) fn run_with_deaths(case: &str) {
         let _ = answers.write_all(b"\n");
     }
     drop(answers);
-    expect_success(case, &child.wait_with_output().expect("a program"));
+    expect_success(case, &output_in_time(child, watchdog));
     assert!(deaths > 5, "{deaths} deaths");
 }

@@ -1,0 +1,164 @@
+//! Executions.
+
+use std::ffi::c_int;
+
+use nnhal::hal::{Operand, OutputShape, RequestArgument, Timing};
+
+use crate::compilation::Compilation;
+use crate::error::{INSUFFICIENT, Result};
+use crate::functions::OperandType;
+use crate::library::{OwnedCompilation, OwnedExecution, OwnedMemory};
+use crate::model::type_of;
+
+/// How an execution is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Computation {
+    /// `ANeuralNetworksExecution_compute`.
+    Synchronous,
+    /// `ANeuralNetworksExecution_startCompute`.
+    Asynchronous,
+    /// `ANeuralNetworksExecution_burstCompute`.
+    Burst,
+    /// `ANeuralNetworksExecution_startComputeWithDependencies`, with outputs in shared memory.
+    Fenced,
+}
+
+/// What an execution is to do beside computing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExecutionSettings {
+    /// How it is computed.
+    pub computation: Computation,
+    /// Whether it is measured, which only compilations for one named device can be.
+    pub is_measured: bool,
+    /// The longest that a loop may take, in nanoseconds.
+    pub loop_timeout: Option<u64>,
+}
+
+/// An execution, whose caller keeps what its arguments are in until it has ended.
+#[derive(Debug)]
+pub(crate) struct Execution {
+    pub(crate) owned: OwnedExecution,
+}
+
+impl Execution {
+    pub(crate) fn new(compilation: &Compilation) -> Result<Execution> {
+        let OwnedCompilation { library, object } = compilation.owned;
+        let object = library.made(|place| (library.functions.Execution_create)(object, place))?;
+        Ok(Execution {
+            owned: OwnedExecution { library, object },
+        })
+    }
+
+    pub(crate) fn apply(&self, settings: &ExecutionSettings) -> Result<()> {
+        let OwnedExecution { library, object } = self.owned;
+        if settings.is_measured {
+            library.checked((library.functions.Execution_setMeasureTiming)(object, true))?;
+        }
+        match settings.loop_timeout {
+            Some(timeout) => library.checked((library.functions.Execution_setLoopTimeout)(object, timeout)),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn set_input(
+        &self,
+        index: i32,
+        argument: &RequestArgument,
+        operand: &Operand,
+        pool: &[u8],
+    ) -> Result<()> {
+        let OwnedExecution { library, object } = self.owned;
+        let set = library.functions.Execution_setInput;
+        if argument.has_no_value {
+            return library.checked(set(object, index, std::ptr::null(), std::ptr::null(), 0));
+        }
+        let start = argument.location.offset as usize;
+        let bytes = &pool[start..start + argument.location.length as usize];
+        let ty = type_of(operand, &argument.dimensions);
+        let bytes_at = bytes.as_ptr().cast();
+        library.checked(set(object, index, if_any(&ty), bytes_at, bytes.len()))
+    }
+
+    /// The output goes into the memory, if there is one, else into `pool`.
+    pub(crate) fn set_output(
+        &self,
+        index: i32,
+        argument: &RequestArgument,
+        operand: &Operand,
+        (memory, pool): (Option<&OwnedMemory>, &mut [u8]),
+    ) -> Result<()> {
+        let OwnedExecution { library, object } = self.owned;
+        let functions = library.functions;
+        let (start, length) = (
+            argument.location.offset as usize,
+            argument.location.length as usize,
+        );
+        let ty = type_of(operand, &argument.dimensions);
+        library.checked(match memory {
+            Some(memory) => {
+                let set = functions.Execution_setOutputFromMemory;
+                set(object, index, if_any(&ty), memory.object, start, length)
+            }
+            None => {
+                let bytes_at = pool[start..start + length].as_mut_ptr().cast();
+                (functions.Execution_setOutput)(object, index, if_any(&ty), bytes_at, length)
+            }
+        })
+    }
+
+    /// The shapes of all outputs, if they are told.
+    pub(crate) fn shapes(&self, outputs: usize) -> Vec<OutputShape> {
+        let shapes = (0..outputs).map(|index| self.shape(index as i32));
+        shapes.collect::<Option<Vec<_>>>().unwrap_or_default()
+    }
+
+    fn shape(&self, index: i32) -> Option<OutputShape> {
+        let OwnedExecution { library, object } = self.owned;
+        let functions = library.functions;
+        let mut rank = 0;
+        let code = (functions.Execution_getOutputOperandRank)(object, index, &raw mut rank);
+        if code != 0 && code != INSUFFICIENT {
+            return None;
+        }
+        let mut dimensions = vec![0; rank as usize];
+        if rank > 0 {
+            let get = functions.Execution_getOutputOperandDimensions;
+            if get(object, index, dimensions.as_mut_ptr()) != code {
+                return None;
+            }
+        }
+        Some(OutputShape {
+            dimensions,
+            is_sufficient: code == 0,
+        })
+    }
+
+    pub(crate) fn timing(&self) -> Result<Timing> {
+        const ON_HARDWARE: c_int = 0;
+        const IN_DRIVER: c_int = 1;
+        Ok(Timing {
+            time_on_device_us: self.duration_us(ON_HARDWARE)?,
+            time_in_driver_us: self.duration_us(IN_DRIVER)?,
+        })
+    }
+
+    fn duration_us(&self, code: c_int) -> Result<u64> {
+        let OwnedExecution { library, object } = self.owned;
+        let mut nanoseconds = 0_u64;
+        let get = library.functions.Execution_getDuration;
+        library.checked(get(object, code, &raw mut nanoseconds))?;
+        Ok(match nanoseconds {
+            u64::MAX => u64::MAX,
+            nanoseconds => nanoseconds / 1000,
+        })
+    }
+}
+
+/// NULL for a type that says nothing beyond the model.
+pub(crate) fn if_any(ty: &OperandType) -> *const OperandType {
+    if ty.dimension_count == 0 {
+        std::ptr::null()
+    } else {
+        std::ptr::from_ref(ty)
+    }
+}
