@@ -368,8 +368,8 @@ mod tests {
         });
         assert_eq!(
             (fast::LAYOUT, sums),
-            (2, [15_558_845_036_816_952_408, 18_201_038_200_840_433_922])
+            (3, [15_558_845_036_816_952_408, 18_201_038_200_840_433_922])
         );
-        assert!(compiled_form().starts_with("layout 2 for "));
+        assert!(compiled_form().starts_with("layout 3 for "));
     }
 }

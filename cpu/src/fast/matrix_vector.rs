@@ -1,7 +1,147 @@
-//! Products of a matrix, given when it is computed, with a vector: to the same bits as row by row with
-//! [`crate::kernels::recurrent::dot`], since each row's eight partial sums are kept and added up alike.
+//! Products of a matrix with a vector.
+//!
+//! Those of a matrix that is given when it is computed have the same bits as row by row with
+//! [`crate::kernels::recurrent::dot`], since each row's eight partial sums are kept and added up alike. Those of a
+//! [`PackedMatrix`] are summed side by side for many rows, in another order.
 
 use super::simd::{LANES, Simd, Work, dispatch};
+
+/// Vectors of sums that are kept side by side.
+const VECTORS: usize = 8;
+
+/// The order in which [`PackedMatrix`] takes weights: rows in groups of as many whole vectors as there are left, at most
+/// [`VECTORS`] and a power of two; in a group, column by column, what each of its rows has there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PackedMatrix {
+    rows: usize,
+    columns: usize,
+}
+
+/// Vectors of the next group, of so many that are left.
+#[inline(always)]
+fn group(left: usize) -> usize {
+    match left {
+        VECTORS.. => VECTORS,
+        4.. => 4,
+        2.. => 2,
+        _ => 1,
+    }
+}
+
+impl PackedMatrix {
+    /// The order for a matrix of so many rows of so many values each.
+    pub(crate) fn new(rows: usize, columns: usize) -> PackedMatrix {
+        PackedMatrix { rows, columns }
+    }
+
+    /// How many values there are with the padding of the last vector.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.next_multiple_of(LANES) * self.columns
+    }
+
+    /// Puts the weights, `weight(row, column)`, in order.
+    pub(crate) fn pack(&self, weight: impl Fn(usize, usize) -> f32, packed: &mut [f32]) {
+        let vectors = self.rows.div_ceil(LANES);
+        let (mut first, mut rest) = (0, packed);
+        while first < vectors {
+            let width = group(vectors - first) * LANES;
+            let (these, after) = rest.split_at_mut(width * self.columns);
+            for (column, line) in these.chunks_exact_mut(width).enumerate() {
+                for (row, to) in (first * LANES..).zip(line) {
+                    *to = if row < self.rows { weight(row, column) } else { 0.0 };
+                }
+            }
+            rest = after;
+            first += width / LANES;
+        }
+    }
+
+    /// Adds to each of `sums` the product of its row with `vector`. Weights are those that were packed.
+    pub(crate) fn add_products(&self, weights: &[f32], vector: &[f32], sums: &mut [f32]) {
+        dispatch(AddPackedProducts {
+            weights,
+            vector: &vector[..self.columns],
+            sums: &mut sums[..self.rows],
+        });
+    }
+}
+
+struct AddPackedProducts<'a> {
+    weights: &'a [f32],
+    vector: &'a [f32],
+    sums: &'a mut [f32],
+}
+
+impl Work for AddPackedProducts<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let (mut weights, _) = self.weights.as_chunks::<LANES>();
+        let mut sums = self.sums;
+        while !sums.is_empty() {
+            let vectors = group(sums.len().div_ceil(LANES));
+            let (these, after) = weights.split_at(vectors * self.vector.len());
+            let (to, rest) = sums.split_at_mut(sums.len().min(vectors * LANES));
+            match vectors {
+                VECTORS => add_group::<S, VECTORS, 1>(simd, these, self.vector, to),
+                4 => add_group::<S, 4, 2>(simd, these, self.vector, to),
+                2 => add_group::<S, 2, 4>(simd, these, self.vector, to),
+                _ => add_group::<S, 1, 8>(simd, these, self.vector, to),
+            }
+            (weights, sums) = (after, rest);
+        }
+    }
+}
+
+/// Adds the products of a group of `V` vectors of rows; `APART` columns have sums of their own, so that none waits for
+/// its last sum.
+#[inline(always)]
+fn add_group<S: Simd, const V: usize, const APART: usize>(
+    simd: S,
+    weights: &[[f32; LANES]],
+    vector: &[f32],
+    to: &mut [f32],
+) {
+    let (lines, _) = weights.as_chunks::<V>();
+    let mut totals = [[simd.splat(0.0); V]; APART];
+    let (values, end) = vector.as_chunks::<APART>();
+    let (several, rest) = lines.split_at(values.len() * APART);
+    for (values, lines) in values.iter().zip(several.chunks_exact(APART)) {
+        for apart in 0..APART {
+            add_line(simd, values[apart], &lines[apart], &mut totals[apart]);
+        }
+    }
+    for (value, line) in end.iter().zip(rest) {
+        add_line(simd, *value, line, &mut totals[0]);
+    }
+    let mut sums = totals[0];
+    for other in &totals[1..] {
+        for (sum, other) in sums.iter_mut().zip(other) {
+            *sum = simd.add(*sum, *other);
+        }
+    }
+    for (sum, to) in sums.into_iter().zip(to.chunks_mut(LANES)) {
+        let mut lanes = [0.0; LANES];
+        simd.store(sum, &mut lanes);
+        for (to, lane) in to.iter_mut().zip(lanes) {
+            *to += lane;
+        }
+    }
+}
+
+#[inline(always)]
+fn add_line<S: Simd, const V: usize>(
+    simd: S,
+    value: f32,
+    line: &[[f32; LANES]; V],
+    totals: &mut [S::F32; V],
+) {
+    let value = simd.splat(value);
+    for (total, weights) in totals.iter_mut().zip(line) {
+        *total = simd.mul_add(value, simd.load(weights), *total);
+    }
+}
 
 /// Rows that are summed side by side, so that none waits for its own last sum.
 const ROWS: usize = 4;
@@ -63,8 +203,29 @@ fn add_rows<S: Simd, const R: usize>(simd: S, rows: [&[f32]; R], vector: &[f32],
 
 #[cfg(test)]
 mod tests {
-    use super::add_products;
+    use super::{PackedMatrix, add_products};
     use crate::kernels::recurrent::dot;
+
+    #[test]
+    fn packed_rows_give_their_products_whatever_their_number() {
+        for (rows, columns) in [(1, 1), (8, 3), (15, 9), (64, 10), (100, 7), (121, 20), (3, 0)] {
+            let weight = |row: usize, column: usize| ((row * 7 + column * 13) % 19) as f32 - 9.0;
+            let vector: Vec<f32> = (0..columns).map(|at| (at % 5) as f32 - 1.0).collect();
+            let matrix = PackedMatrix::new(rows, columns);
+            let mut packed = vec![0.0; matrix.len()];
+            matrix.pack(weight, &mut packed);
+            let mut sums: Vec<f32> = (0..rows).map(|row| row as f32).collect();
+            matrix.add_products(&packed, &vector, &mut sums);
+            for (row, sum) in sums.into_iter().enumerate() {
+                let product: f32 = vector
+                    .iter()
+                    .enumerate()
+                    .map(|(column, value)| weight(row, column) * value)
+                    .sum();
+                assert_eq!(sum, row as f32 + product);
+            }
+        }
+    }
 
     #[test]
     fn rows_have_the_bits_of_the_reference() {

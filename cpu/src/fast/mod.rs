@@ -9,20 +9,26 @@ mod convolution;
 mod depthwise;
 mod depthwise_quantized;
 mod elementwise;
+mod exponential;
 mod matmul;
 mod matrix_vector;
 mod packing;
 mod patches;
 mod pooling;
+mod quantization;
 mod quantized_sum;
+mod recurrent;
 mod requantize;
 mod simd;
+mod softmax;
 mod steps;
 mod tile;
 
+pub(crate) use exponential::{logistic_of_each, tanh_of_each};
 pub(crate) use matrix_vector::add_products;
 pub(crate) use packing::{LAYOUT, Packing, PackingError};
-pub(crate) use simd::instruction_set;
+pub(crate) use recurrent::PackedCell;
+pub(crate) use simd::{Loop, instruction_set, vectorised};
 pub(crate) use steps::{has_filter, plan};
 
 use crate::buffer::AlignedSlice;

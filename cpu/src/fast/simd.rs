@@ -89,6 +89,29 @@ pub(super) fn dispatch<W: Work>(work: W) -> W::Output {
     work.run(portable::Portable)
 }
 
+/// A loop that becomes one over vectors if it is compiled for instructions that have them. To be marked
+/// `#[inline(always)]`.
+pub(crate) trait Loop {
+    /// Runs it.
+    fn run(self);
+}
+
+/// Runs a loop compiled for the best instructions that the processor has. Results are the same whatever they are.
+pub(crate) fn vectorised(work: impl Loop) {
+    struct Vectorised<L>(L);
+
+    impl<L: Loop> Work for Vectorised<L> {
+        type Output = ();
+
+        #[inline(always)]
+        fn run<S: Simd>(self, _: S) {
+            self.0.run();
+        }
+    }
+
+    dispatch(Vectorised(work));
+}
+
 /// The name of the instructions that [`dispatch`] picks.
 pub(crate) fn instruction_set() -> &'static str {
     #[cfg(target_arch = "x86_64")]

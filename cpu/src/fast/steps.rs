@@ -9,7 +9,10 @@ use super::matmul::{PackedF32, PackedI16};
 use super::packing::{Packing, PackingError};
 use super::patches::Patches;
 use super::pooling::PoolingStep;
+use super::quantization::QuantizationStep;
+use super::recurrent::RecurrentStep;
 use super::requantize::QuantizedOutput;
+use super::softmax::SoftmaxStep;
 use super::{PlannedStep, convolution::weight};
 use super::{convolution, depthwise, depthwise_quantized};
 use crate::buffer::{AlignedBuffer, AlignedSlice};
@@ -33,6 +36,9 @@ pub(crate) fn plan(
     };
     if let Some(step) = plain(operation.operation_type, fallback) {
         return Ok(Some(step));
+    }
+    if let Some(step) = RecurrentStep::new(declared, packing)? {
+        return Ok(Some(Box::new(step)));
     }
     let layer = Kind::of(operation.operation_type)
         .and_then(|kind| Some((kind, ConstantLayer::of(kind, declared, filter)?)));
@@ -75,6 +81,12 @@ fn plain(operation: OperationType, fallback: Kernel) -> Option<Box<dyn PlannedSt
     }
     if let Some(unary) = Unary::of(operation) {
         return Some(Box::new(UnaryStep { unary, fallback }));
+    }
+    if let Some(step) = QuantizationStep::of(operation, fallback) {
+        return Some(Box::new(step));
+    }
+    if operation == OperationType::SOFTMAX {
+        return Some(Box::new(SoftmaxStep { fallback }));
     }
     let is_maximum = operation == OperationType::MAX_POOL_2D;
     (is_maximum || operation == OperationType::AVERAGE_POOL_2D)

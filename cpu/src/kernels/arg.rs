@@ -40,6 +40,12 @@ fn arg_of<T: Pod + PartialOrd>(context: &mut KernelContext<'_>, largest: bool) -
     }
     let data = input.data::<T>()?;
     let output = context.outputs.data::<i32>(0)?;
+    if lanes.inner == 1 && lanes.extent > 0 {
+        for (result, lane) in output.iter_mut().zip(data.chunks_exact(lanes.extent)) {
+            *result = first_extreme(lane, largest);
+        }
+        return Ok(());
+    }
     for (result, start) in output.iter_mut().zip(lanes.starts()) {
         let mut best = data[start];
         *result = 0;
@@ -51,6 +57,18 @@ fn arg_of<T: Pod + PartialOrd>(context: &mut KernelContext<'_>, largest: bool) -
         }
     }
     Ok(())
+}
+
+/// The place of the first extreme of neighbouring values, of which there is at least one.
+fn first_extreme<T: Pod + PartialOrd>(lane: &[T], largest: bool) -> i32 {
+    let (mut best, mut place) = (lane[0], 0);
+    for (value, at) in lane.iter().zip(0..) {
+        let is_better = if largest { *value > best } else { *value < best };
+        // Written so that no branch depends on the values.
+        best = if is_better { *value } else { best };
+        place = if is_better { at } else { place };
+    }
+    place
 }
 
 #[cfg(test)]

@@ -9,16 +9,30 @@ use nnhal::ops::rnn::Linking;
 
 use super::lstm_cell::{Cell, Pass, Settings, State};
 use super::recurrent::{FloatInputs, Items, store};
+use crate::fast::PackedCell;
 use crate::kernel::{Inputs, Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
-    (OperationType::LSTM, one_step),
-    (OperationType::UNIDIRECTIONAL_SEQUENCE_LSTM, unidirectional),
-    (OperationType::BIDIRECTIONAL_SEQUENCE_LSTM, bidirectional),
+    (OperationType::LSTM, |context| one_step(context, &[])),
+    (OperationType::UNIDIRECTIONAL_SEQUENCE_LSTM, |context| {
+        unidirectional(context, &[])
+    }),
+    (OperationType::BIDIRECTIONAL_SEQUENCE_LSTM, |context| {
+        bidirectional(context, &[])
+    }),
 ];
 
+/// Computes one of these operations with the weights of its cells packed.
+pub(crate) fn run_packed(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Result<(), KernelError> {
+    match context.inputs.rules().operation() {
+        OperationType::LSTM => one_step(context, cells),
+        OperationType::UNIDIRECTIONAL_SEQUENCE_LSTM => unidirectional(context, cells),
+        _ => bidirectional(context, cells),
+    }
+}
+
 /// LSTM is a sequence of one step. Its first output is room to compute in, which nothing needs here.
-fn one_step(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn one_step(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Result<(), KernelError> {
     let shape = context.inputs.tensor(0)?.shape;
     let sequence = SequenceShape {
         steps: 1,
@@ -27,15 +41,20 @@ fn one_step(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         time_major: true,
     };
     context.outputs.tensor(0)?.bytes.fill(0);
-    single_cell(context, &STEP_CELL, sequence, [Some(3), Some(1), Some(2)])
+    single_cell(
+        context,
+        (&STEP_CELL, cells.first()),
+        sequence,
+        [Some(3), Some(1), Some(2)],
+    )
 }
 
-fn unidirectional(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn unidirectional(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Result<(), KernelError> {
     let rules = context.inputs.rules();
     let sequence = SequenceShape::of(rules, 0, rules.bool(23)?)?;
     let with_states = context.outputs.len() > 1;
     let outputs = [Some(0), with_states.then_some(1), with_states.then_some(2)];
-    single_cell(context, &SEQUENCE_CELL, sequence, outputs)
+    single_cell(context, (&SEQUENCE_CELL, cells.first()), sequence, outputs)
 }
 
 /// Units and output values of a cell.
@@ -47,7 +66,7 @@ fn sizes(inputs: &Inputs<'_>, at: &CellInputs) -> Result<(usize, usize), KernelE
 /// Runs the only cell; `numbers` are those of the output, the output state and the cell state, where given.
 fn single_cell(
     context: &mut KernelContext<'_>,
-    at: &CellInputs,
+    (at, packed): (&CellInputs, Option<&PackedCell>),
     sequence: SequenceShape,
     numbers: [Option<usize>; 3],
 ) -> Result<(), KernelError> {
@@ -79,7 +98,7 @@ fn single_cell(
         output: (&mut *output, Items::whole(sequence, values)),
         gates,
     };
-    Cell::new(&inputs, at, settings)?.run(&mut state, &mut pass);
+    Cell::new(&inputs, at, (settings, packed))?.run(&mut state, &mut pass);
     for (number, values) in numbers.into_iter().zip([output, output_state, cell_state]) {
         if let Some(number) = number {
             store(context.outputs.tensor(number)?, values)?;
@@ -88,7 +107,7 @@ fn single_cell(
     Ok(())
 }
 
-fn bidirectional(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn bidirectional(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Result<(), KernelError> {
     let inputs = context.inputs;
     let rules = inputs.rules();
     let settings = Settings::new(&inputs, 48)?;
@@ -171,7 +190,7 @@ fn bidirectional(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
             ),
             gates: &mut gates[..4 * units],
         };
-        Cell::new(&inputs, at, settings)?.run(state, &mut pass);
+        Cell::new(&inputs, at, (settings, cells.get(direction)))?.run(state, &mut pass);
     }
     let results: [&[f32]; 6] = [
         forward,

@@ -10,6 +10,7 @@ use nnhal::ops::OpError;
 use nnhal::ops::lstm_cell::{CellInputs, Gate};
 
 use super::recurrent::{FloatInputs, Items, add_product, dot, steps};
+use crate::fast::{self, PackedCell};
 use crate::kernel::{Inputs, KernelError};
 
 /// What keeps the variance of a layer from being 0.
@@ -40,20 +41,39 @@ impl CellActivation {
         })
     }
 
-    fn apply(self, value: f32) -> f32 {
+    /// Puts the function of each value in its place.
+    fn apply(self, functions: &Functions, values: &mut [f32]) {
         match self {
-            CellActivation::None => value,
-            CellActivation::Relu => value.max(0.0),
-            CellActivation::Relu6 => value.clamp(0.0, 6.0),
-            CellActivation::Tanh => value.tanh(),
-            CellActivation::Logistic => logistic(value),
+            CellActivation::None => {}
+            CellActivation::Relu => values.iter_mut().for_each(|value| *value = value.max(0.0)),
+            CellActivation::Relu6 => values.iter_mut().for_each(|value| *value = value.clamp(0.0, 6.0)),
+            CellActivation::Tanh => (functions.tanh)(values),
+            CellActivation::Logistic => (functions.logistic)(values),
         }
     }
 }
 
-fn logistic(value: f32) -> f32 {
-    1.0 / (1.0 + (-value).exp())
+/// What puts functions of values in their places.
+struct Functions {
+    logistic: fn(&mut [f32]),
+    tanh: fn(&mut [f32]),
 }
+
+/// Value by value, as the C library has them.
+const EXACT: Functions = Functions {
+    logistic: |values| {
+        values
+            .iter_mut()
+            .for_each(|value| *value = 1.0 / (1.0 + (-*value).exp()));
+    },
+    tanh: |values| values.iter_mut().for_each(|value| *value = value.tanh()),
+};
+
+/// Many values side by side.
+const SIDE_BY_SIDE: Functions = Functions {
+    logistic: fast::logistic_of_each,
+    tanh: fast::tanh_of_each,
+};
 
 /// The scalars of an LSTM operation.
 #[derive(Clone, Copy, Debug)]
@@ -123,13 +143,18 @@ impl<'a> GateWeights<'a> {
         }))
     }
 
-    /// The sums before peephole and normalisation.
-    fn sum(&self, step: &Step<'_>, output: &[f32], sums: &mut [f32]) {
+    /// What sums start from.
+    fn start(&self, sums: &mut [f32]) {
         if self.norm.is_some() {
             sums.fill(0.0);
         } else {
             sums.copy_from_slice(self.bias);
         }
+    }
+
+    /// The sums before peephole and normalisation.
+    fn sum(&self, step: &Step<'_>, output: &[f32], sums: &mut [f32]) {
+        self.start(sums);
         add_product(sums, self.input, step.input);
         if let (Some(weights), Some(aux)) = (self.aux, step.aux) {
             add_product(sums, weights, aux);
@@ -183,6 +208,8 @@ pub(super) struct Cell<'a> {
     projection: Option<(&'a [f32], Option<&'a [f32]>)>,
     settings: Settings,
     units: usize,
+    /// The weights in the order in which they are multiplied fast.
+    packed: Option<&'a PackedCell>,
 }
 
 /// What a cell remembers from step to step, for all batches.
@@ -205,7 +232,7 @@ impl<'a> Cell<'a> {
     pub(super) fn new(
         inputs: &FloatInputs<'a>,
         at: &CellInputs,
-        settings: Settings,
+        (settings, packed): (Settings, Option<&'a PackedCell>),
     ) -> Result<Cell<'a>, KernelError> {
         let gate = |gate| {
             GateWeights::new(inputs, at, gate)?
@@ -223,6 +250,7 @@ impl<'a> Cell<'a> {
             settings,
             units: forget.bias.len(),
             forget,
+            packed,
         })
     }
 
@@ -245,48 +273,95 @@ impl<'a> Cell<'a> {
     }
 
     fn step(&self, read: &Step<'_>, output: &mut [f32], cell: &mut [f32], gates: &mut [f32]) {
+        let functions = if self.packed.is_some() {
+            &SIDE_BY_SIDE
+        } else {
+            &EXACT
+        };
+        self.sum_gates(read, output, gates);
         let (first, last) = gates.split_at_mut(2 * self.units);
         let (input_gate, forget_gate) = first.split_at_mut(self.units);
         let (new_value, output_gate) = last.split_at_mut(self.units);
-        self.forget.sum(read, output, forget_gate);
         self.forget.finish(cell, forget_gate);
-        self.new_value.sum(read, output, new_value);
         self.new_value.finish(cell, new_value);
-        self.output.sum(read, output, output_gate);
-        if let Some(input) = &self.input {
-            input.sum(read, output, input_gate);
-            input.finish(cell, input_gate);
+        (functions.logistic)(forget_gate);
+        match &self.input {
+            Some(input) => {
+                input.finish(cell, input_gate);
+                (functions.logistic)(input_gate);
+            }
+            None => {
+                for (take, keep) in input_gate.iter_mut().zip(&*forget_gate) {
+                    *take = 1.0 - keep;
+                }
+            }
         }
         let activation = self.settings.activation;
-        for (unit, value) in cell.iter_mut().enumerate() {
-            let keep = logistic(forget_gate[unit]);
-            let take = match self.input {
-                Some(_) => logistic(input_gate[unit]),
-                None => 1.0 - keep,
-            };
-            *value = keep * *value + take * activation.apply(new_value[unit]);
+        activation.apply(functions, new_value);
+        let taken = input_gate.iter().zip(&*new_value);
+        for ((value, keep), (take, new)) in cell.iter_mut().zip(&*forget_gate).zip(taken) {
+            *value = keep * *value + take * new;
         }
         clip(cell, self.settings.cell_clip);
         self.output.finish(cell, output_gate);
-        for (gate, value) in output_gate.iter_mut().zip(&*cell) {
-            *gate = logistic(*gate) * activation.apply(*value);
+        (functions.logistic)(output_gate);
+        // Their room is free again.
+        let activated = new_value;
+        activated.copy_from_slice(cell);
+        activation.apply(functions, activated);
+        for (gate, value) in output_gate.iter_mut().zip(&*activated) {
+            *gate *= value;
         }
         match self.projection {
             Some((weights, bias)) => {
-                for (at, value) in output.iter_mut().enumerate() {
-                    let product = dot(&weights[at * self.units..][..self.units], output_gate);
-                    *value = product + bias.map_or(0.0, |bias| bias[at]);
-                }
+                self.project(weights, bias, output_gate, output);
                 clip(output, self.settings.projection_clip);
             }
             None => output.copy_from_slice(output_gate),
+        }
+    }
+
+    /// The sums of all gates before peephole and normalisation, in the order in which operands list the gates.
+    fn sum_gates(&self, read: &Step<'_>, output: &[f32], gates: &mut [f32]) {
+        let weights = [
+            self.input.as_ref(),
+            Some(&self.forget),
+            Some(&self.new_value),
+            Some(&self.output),
+        ];
+        let given = weights.into_iter().zip(gates.chunks_exact_mut(self.units));
+        for (weights, sums) in given.filter_map(|(weights, sums)| Some((weights?, sums))) {
+            if self.packed.is_some() {
+                weights.start(sums);
+            } else {
+                weights.sum(read, output, sums);
+            }
+        }
+        if let Some(packed) = self.packed {
+            let coupled = if self.input.is_none() { self.units } else { 0 };
+            packed.add_to_gates(read.input, read.aux, output, &mut gates[coupled..]);
+        }
+    }
+
+    /// Makes the output out of the gated values.
+    fn project(&self, weights: &[f32], bias: Option<&[f32]>, gated: &[f32], output: &mut [f32]) {
+        let starts = |at: usize| bias.map_or(0.0, |bias| bias[at]);
+        if let Some(packed) = self.packed {
+            output
+                .iter_mut()
+                .enumerate()
+                .for_each(|(at, value)| *value = starts(at));
+            return packed.add_projection(gated, output);
+        }
+        for (at, value) in output.iter_mut().enumerate() {
+            *value = dot(&weights[at * self.units..][..self.units], gated) + starts(at);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CellActivation, normalise};
+    use super::{CellActivation, EXACT, normalise};
 
     #[test]
     fn normalised_values_have_mean_0_and_variance_1_even_if_all_equal() {
@@ -304,6 +379,10 @@ mod tests {
         for code in [-1, 2, 5, 7, i32::MAX] {
             assert!(CellActivation::from_code(20, code).is_err());
         }
-        assert_eq!(CellActivation::from_code(20, 3).unwrap().apply(7.0), 6.0);
+        let mut values = [7.0];
+        CellActivation::from_code(20, 3)
+            .unwrap()
+            .apply(&EXACT, &mut values);
+        assert_eq!(values, [6.0]);
     }
 }

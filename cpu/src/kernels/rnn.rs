@@ -10,13 +10,27 @@ use nnhal::ops::rnn::{Linking, ONE_CELL, RnnCell, TWO_CELLS, linking};
 
 use super::activation_range::Activation;
 use super::recurrent::{FloatInputs, Items, add_product, steps, store};
+use crate::fast::PackedCell;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
-    (OperationType::RNN, one_step),
-    (OperationType::UNIDIRECTIONAL_SEQUENCE_RNN, unidirectional),
-    (OperationType::BIDIRECTIONAL_SEQUENCE_RNN, bidirectional),
+    (OperationType::RNN, |context| one_step(context, &[])),
+    (OperationType::UNIDIRECTIONAL_SEQUENCE_RNN, |context| {
+        unidirectional(context, &[])
+    }),
+    (OperationType::BIDIRECTIONAL_SEQUENCE_RNN, |context| {
+        bidirectional(context, &[])
+    }),
 ];
+
+/// Computes one of these operations with the weights of its cells packed.
+pub(crate) fn run_packed(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Result<(), KernelError> {
+    match context.inputs.rules().operation() {
+        OperationType::RNN => one_step(context, cells),
+        OperationType::UNIDIRECTIONAL_SEQUENCE_RNN => unidirectional(context, cells),
+        _ => bidirectional(context, cells),
+    }
+}
 
 /// A cell with its weights.
 struct Cell<'a> {
@@ -25,10 +39,16 @@ struct Cell<'a> {
     bias: &'a [f32],
     aux_weights: Option<&'a [f32]>,
     activation: Activation,
+    /// The weights in the order in which they are multiplied fast.
+    packed: Option<&'a PackedCell>,
 }
 
 impl<'a> Cell<'a> {
-    fn new(inputs: &FloatInputs<'a>, at: &RnnCell, activation: Activation) -> Result<Cell<'a>, KernelError> {
+    fn new(
+        inputs: &FloatInputs<'a>,
+        at: &RnnCell,
+        (activation, packed): (Activation, Option<&'a PackedCell>),
+    ) -> Result<Cell<'a>, KernelError> {
         Ok(Cell {
             weights: inputs.required(at.first)?,
             recurrent_weights: inputs.required(at.first + 1)?,
@@ -38,6 +58,7 @@ impl<'a> Cell<'a> {
                 None => None,
             },
             activation,
+            packed,
         })
     }
 
@@ -48,11 +69,15 @@ impl<'a> Cell<'a> {
     /// One step of one batch. `sums` has room for the new state.
     fn step(&self, input: &[f32], aux: Option<&[f32]>, state: &mut [f32], sums: &mut [f32]) {
         sums.copy_from_slice(self.bias);
-        add_product(sums, self.weights, input);
-        if let (Some(weights), Some(aux)) = (self.aux_weights, aux) {
-            add_product(sums, weights, aux);
+        if let Some(packed) = self.packed {
+            packed.add_to_gates(input, aux, state, sums);
+        } else {
+            add_product(sums, self.weights, input);
+            if let (Some(weights), Some(aux)) = (self.aux_weights, aux) {
+                add_product(sums, weights, aux);
+            }
+            add_product(sums, self.recurrent_weights, state);
         }
-        add_product(sums, self.recurrent_weights, state);
         for (state, sum) in state.iter_mut().zip(sums) {
             *state = self.activation.apply(*sum);
         }
@@ -88,7 +113,7 @@ struct Pass<'a> {
 }
 
 /// RNN is a sequence of one step. Its outputs are the state and the output, which are the same.
-fn one_step(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn one_step(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Result<(), KernelError> {
     let shape = context.inputs.tensor(0)?.shape;
     let sequence = SequenceShape {
         steps: 1,
@@ -97,22 +122,22 @@ fn one_step(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         time_major: true,
     };
     let activation = Activation::from_code(5, context.inputs.i32(5)?)?;
-    single_cell(context, sequence, activation, [Some(1), Some(0)])
+    single_cell(context, sequence, (activation, cells.first()), [Some(1), Some(0)])
 }
 
-fn unidirectional(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn unidirectional(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Result<(), KernelError> {
     let time_major = context.inputs.i32(6)? != 0;
     let sequence = SequenceShape::of(context.inputs.rules(), 0, time_major)?;
     let activation = Activation::from_code(5, context.inputs.i32(5)?)?;
     let state = (context.outputs.len() > 1).then_some(1);
-    single_cell(context, sequence, activation, [Some(0), state])
+    single_cell(context, sequence, (activation, cells.first()), [Some(0), state])
 }
 
 /// Runs the only cell; `outputs` are the numbers of the output and of the state, where the operation gives them.
 fn single_cell(
     context: &mut KernelContext<'_>,
     sequence: SequenceShape,
-    activation: Activation,
+    how: (Activation, Option<&PackedCell>),
     outputs: [Option<usize>; 2],
 ) -> Result<(), KernelError> {
     let inputs = context.inputs;
@@ -127,7 +152,7 @@ fn single_cell(
     ];
     let [memory, state, output, sums] = context.scratch.carve::<f32, 4>(lengths)?;
     let inputs = FloatInputs::new(inputs, memory)?;
-    let cell = Cell::new(&inputs, &ONE_CELL, activation)?;
+    let cell = Cell::new(&inputs, &ONE_CELL, how)?;
     state.copy_from_slice(inputs.required(ONE_CELL.first + 3)?);
     let mut pass = Pass {
         backward: false,
@@ -145,7 +170,7 @@ fn single_cell(
     Ok(())
 }
 
-fn bidirectional(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn bidirectional(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Result<(), KernelError> {
     let inputs = context.inputs;
     let rules = inputs.rules();
     let (time_major, merged) = (rules.bool(13)?, rules.bool(14)?);
@@ -197,7 +222,7 @@ fn bidirectional(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         .enumerate()
     {
         let backward = at == 1;
-        let cell = Cell::new(&inputs, &TWO_CELLS[at], activation)?;
+        let cell = Cell::new(&inputs, &TWO_CELLS[at], (activation, cells.get(at)))?;
         state.copy_from_slice(inputs.required(TWO_CELLS[at].first + 3)?);
         let items = if merged {
             Items {

@@ -124,10 +124,13 @@ fn softmax_quantized<T: Quant8>(context: &mut KernelContext<'_>) -> Result<(), K
     let exponentials = Exponentials::new(beta, input.scale());
     let input = input.data::<T>()?;
     let output = context.outputs.data::<T>(0)?;
-    // At most 256 different differences occur.
+    // At most 256 different differences occur. Of few values, each is computed when it occurs.
     let mut table = [None; 256];
-    for (entry, difference) in table.iter_mut().zip(0..) {
-        *entry = exponentials.of(-difference);
+    let is_tabulated = input.len() > 128;
+    if is_tabulated {
+        for (entry, difference) in table.iter_mut().zip(0..) {
+            *entry = exponentials.of(-difference);
+        }
     }
     for start in lanes.starts() {
         let largest = lanes
@@ -135,7 +138,14 @@ fn softmax_quantized<T: Quant8>(context: &mut KernelContext<'_>) -> Result<(), K
             .map(|value| value.to_i32())
             .max()
             .unwrap_or(0);
-        let exponential = |value: &T| table[(largest - value.to_i32()) as usize & 255];
+        let exponential = |value: &T| {
+            let difference = largest - value.to_i32();
+            if is_tabulated {
+                table[difference as usize & 255]
+            } else {
+                exponentials.of(-difference)
+            }
+        };
         let sum: u64 = lanes
             .lane(input, start)
             .filter_map(exponential)

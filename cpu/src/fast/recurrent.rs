@@ -1,0 +1,377 @@
+//! LSTM and RNN operations of 32-bit floats with constant weights: the weights of all gates are one matrix for the input
+//! and one for the last output, so that a step is two products with a vector.
+
+use nnhal::hal::{OperandLifeTime, OperandType, OperationType};
+use nnhal::ops::lstm_cell::{CellInputs, Gate};
+use nnhal::ops::rnn::RnnCell;
+use nnhal::ops::{lstm, rnn};
+
+use super::PlannedStep;
+use super::matrix_vector::PackedMatrix;
+use super::packing::{Packing, PackingError};
+use crate::buffer::{ALIGNMENT, AlignedSlice};
+use crate::executor::Declared;
+use crate::kernel::{KernelContext, KernelError};
+use crate::kernels;
+
+/// Values to which each matrix is padded: whole lines.
+const LINE: usize = ALIGNMENT / size_of::<f32>();
+
+/// The weights of a recurrent cell, packed.
+#[derive(Debug)]
+pub(crate) struct PackedCell {
+    weights: AlignedSlice,
+    input: Product,
+    recurrent: Product,
+    aux: Option<Product>,
+    projection: Option<Product>,
+}
+
+/// A matrix among the packed weights.
+#[derive(Clone, Copy, Debug)]
+struct Product {
+    matrix: PackedMatrix,
+    start: usize,
+}
+
+impl PackedCell {
+    /// Adds what the gates see of an input, of an auxiliary one and of the last output to the sums of the gates, which
+    /// follow each other; a gate that the cell has not is left out.
+    pub(crate) fn add_to_gates(&self, input: &[f32], aux: Option<&[f32]>, output: &[f32], sums: &mut [f32]) {
+        self.add(&self.input, input, sums);
+        if let (Some(product), Some(aux)) = (&self.aux, aux) {
+            self.add(product, aux, sums);
+        }
+        self.add(&self.recurrent, output, sums);
+    }
+
+    /// Adds the projection of gated values to what it starts from.
+    pub(crate) fn add_projection(&self, gated: &[f32], sums: &mut [f32]) {
+        if let Some(product) = &self.projection {
+            self.add(product, gated, sums);
+        }
+    }
+
+    fn add(&self, product: &Product, vector: &[f32], sums: &mut [f32]) {
+        let weights: &[f32] = bytemuck::cast_slice(self.weights.bytes());
+        let weights = &weights[product.start..][..product.matrix.len()];
+        product.matrix.add_products(weights, vector, sums);
+    }
+}
+
+/// The constant matrices of a gate each, to be stacked: all of the same extents.
+#[derive(Debug)]
+struct Stack<'a> {
+    rows: usize,
+    columns: usize,
+    matrices: Vec<&'a [f32]>,
+}
+
+impl<'a> Stack<'a> {
+    /// Those of the given inputs; `None` if one is not a constant matrix of floats as large as the others.
+    fn of(declared: &Declared<'a>, inputs: impl Iterator<Item = usize>) -> Option<Stack<'a>> {
+        let mut stack = Stack {
+            rows: 0,
+            columns: 0,
+            matrices: Vec::new(),
+        };
+        for input in inputs {
+            let at = *declared.operation.inputs.get(input)? as usize;
+            let constant = declared.constants.get(at)?.as_ref()?;
+            let is_float = declared.operands.get(at)?.operand_type == OperandType::TENSOR_FLOAT32;
+            if !is_float || constant.shape.rank() != 2 {
+                return None;
+            }
+            let extents = (constant.shape.dim(0) as usize, constant.shape.dim(1) as usize);
+            if !stack.matrices.is_empty() && extents != (stack.rows, stack.columns) {
+                return None;
+            }
+            (stack.rows, stack.columns) = extents;
+            stack.matrices.push(bytemuck::cast_slice(constant.bytes.bytes()));
+        }
+        (stack.rows > 0).then_some(stack)
+    }
+
+    fn matrix(&self) -> PackedMatrix {
+        PackedMatrix::new(self.rows * self.matrices.len(), self.columns)
+    }
+
+    fn pack(&self, packed: &mut [f32]) {
+        let weight = |row: usize, column: usize| {
+            self.matrices[row / self.rows][row % self.rows * self.columns + column]
+        };
+        self.matrix().pack(weight, packed);
+    }
+}
+
+/// The constant weights of a cell.
+struct Weights<'a> {
+    input: Stack<'a>,
+    recurrent: Stack<'a>,
+    aux: Option<Stack<'a>>,
+    projection: Option<Stack<'a>>,
+}
+
+impl<'a> Weights<'a> {
+    fn of_lstm(declared: &Declared<'a>, at: &CellInputs) -> Option<Weights<'a>> {
+        let gates = || {
+            let is_coupled = is_omitted(declared, at.input_weights(Gate::Input));
+            Gate::ALL.into_iter().skip(usize::from(is_coupled))
+        };
+        Weights {
+            input: Stack::of(declared, gates().map(|gate| at.input_weights(gate)))?,
+            recurrent: Stack::of(declared, gates().map(|gate| at.recurrent_weights(gate)))?,
+            aux: match at.aux(Gate::Forget) {
+                Some(first) if !is_omitted(declared, first) => {
+                    Some(Stack::of(declared, gates().filter_map(|gate| at.aux(gate)))?)
+                }
+                _ => None,
+            },
+            projection: if is_omitted(declared, at.projection()) {
+                None
+            } else {
+                Some(Stack::of(declared, std::iter::once(at.projection()))?)
+            },
+        }
+        .that_fit()
+    }
+
+    fn of_rnn(declared: &Declared<'a>, at: &RnnCell) -> Option<Weights<'a>> {
+        let one = |input| Stack::of(declared, std::iter::once(input));
+        Weights {
+            input: one(at.first)?,
+            recurrent: one(at.first + 1)?,
+            aux: match at.aux_weights {
+                Some(input) if !is_omitted(declared, input) => Some(one(input)?),
+                _ => None,
+            },
+            projection: None,
+        }
+        .that_fit()
+    }
+
+    /// These weights, if each gate has as many rows everywhere.
+    fn that_fit(self) -> Option<Weights<'a>> {
+        let is_alike = |stack: &Stack<'_>| {
+            (stack.rows, stack.matrices.len()) == (self.input.rows, self.input.matrices.len())
+        };
+        let fits = is_alike(&self.recurrent) && self.aux.as_ref().is_none_or(is_alike);
+        fits.then_some(self)
+    }
+
+    fn stacks(&self) -> impl Iterator<Item = &Stack<'a>> {
+        [&self.input, &self.recurrent]
+            .into_iter()
+            .chain(&self.aux)
+            .chain(&self.projection)
+    }
+
+    /// How many values they take when packed.
+    fn len(&self) -> usize {
+        self.stacks()
+            .map(|stack| stack.matrix().len().next_multiple_of(LINE))
+            .sum()
+    }
+
+    /// Packs them into memory of that length.
+    fn pack(&self, mut packed: &mut [f32]) {
+        for stack in self.stacks() {
+            let length = stack.matrix().len();
+            let (these, rest) = packed.split_at_mut(length.next_multiple_of(LINE));
+            stack.pack(&mut these[..length]);
+            packed = rest;
+        }
+    }
+
+    /// The cell whose weights were packed from `start` on.
+    fn cell(&self, weights: &AlignedSlice, mut start: usize) -> PackedCell {
+        let mut product = |stack: &Stack<'_>| {
+            let product = Product {
+                matrix: stack.matrix(),
+                start,
+            };
+            start += product.matrix.len().next_multiple_of(LINE);
+            product
+        };
+        PackedCell {
+            weights: weights.clone(),
+            input: product(&self.input),
+            recurrent: product(&self.recurrent),
+            aux: self.aux.as_ref().map(&mut product),
+            projection: self.projection.as_ref().map(&mut product),
+        }
+    }
+}
+
+fn is_omitted(declared: &Declared<'_>, input: usize) -> bool {
+    let at = declared.operation.inputs.get(input);
+    at.and_then(|at| declared.operands.get(*at as usize))
+        .is_none_or(|operand| operand.lifetime == OperandLifeTime::NoValue)
+}
+
+/// Computes an operation with packed cells.
+type Run = fn(&mut KernelContext<'_>, &[PackedCell]) -> Result<(), KernelError>;
+
+/// An LSTM or RNN operation.
+#[derive(Debug)]
+pub(super) struct RecurrentStep {
+    run: Run,
+    cells: Vec<PackedCell>,
+    packed: AlignedSlice,
+}
+
+impl RecurrentStep {
+    /// The step for an operation of this family whose weights are all constant floats.
+    pub(super) fn new(
+        declared: &Declared<'_>,
+        packing: &mut Packing,
+    ) -> Result<Option<RecurrentStep>, PackingError> {
+        let Some((run, cells)) = weights(declared) else {
+            return Ok(None);
+        };
+        let length: usize = cells.iter().map(Weights::len).sum();
+        let packed = packing.part(length * size_of::<f32>(), |bytes| {
+            let mut rest: &mut [f32] = bytemuck::cast_slice_mut(bytes);
+            for cell in &cells {
+                let (these, after) = rest.split_at_mut(cell.len());
+                cell.pack(these);
+                rest = after;
+            }
+        })?;
+        let mut start = 0;
+        let cells = cells.iter().map(|cell| {
+            let made = cell.cell(&packed, start);
+            start += cell.len();
+            made
+        });
+        Ok(Some(RecurrentStep {
+            run,
+            cells: cells.collect(),
+            packed: packed.clone(),
+        }))
+    }
+}
+
+/// The weights of an operation's cells, and what computes with them.
+fn weights<'a>(declared: &Declared<'a>) -> Option<(Run, Vec<Weights<'a>>)> {
+    let lstm_cells: &[CellInputs] = match declared.operation.operation_type {
+        OperationType::LSTM => &[lstm::STEP_CELL],
+        OperationType::UNIDIRECTIONAL_SEQUENCE_LSTM => &[lstm::SEQUENCE_CELL],
+        OperationType::BIDIRECTIONAL_SEQUENCE_LSTM => &lstm::TWO_CELLS,
+        OperationType::RNN | OperationType::UNIDIRECTIONAL_SEQUENCE_RNN => {
+            let cell = Weights::of_rnn(declared, &rnn::ONE_CELL)?;
+            return Some((kernels::rnn::run_packed, vec![cell]));
+        }
+        OperationType::BIDIRECTIONAL_SEQUENCE_RNN => {
+            let cells = rnn::TWO_CELLS.iter().map(|at| Weights::of_rnn(declared, at));
+            return Some((kernels::rnn::run_packed, cells.collect::<Option<_>>()?));
+        }
+        _ => return None,
+    };
+    let cells = lstm_cells.iter().map(|at| Weights::of_lstm(declared, at));
+    Some((kernels::lstm::run_packed, cells.collect::<Option<_>>()?))
+}
+
+impl PlannedStep for RecurrentStep {
+    fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+        (self.run)(context, &self.cells)
+    }
+
+    fn packed(&self) -> Option<&AlignedSlice> {
+        Some(&self.packed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::{OperandType as T, OperationType};
+
+    use crate::kernels::testing::OneOperation;
+    use crate::{KernelSet, RunOptions};
+
+    fn ramp(count: u32, seed: u32) -> Vec<f32> {
+        (0..count)
+            .map(|at| ((at * 7 + seed * 3) % 23) as f32 / 23.0 - 0.4)
+            .collect()
+    }
+
+    fn matrix(operation: OneOperation, dims: &[u32], seed: u32) -> OneOperation {
+        operation.tensor(T::TENSOR_FLOAT32, dims, &ramp(dims.iter().product(), seed))
+    }
+
+    /// What the operation of constant weights gives by both sets of kernels.
+    fn assert_alike(make: impl Fn() -> OneOperation) {
+        let compute = |kernels| {
+            make()
+                .with_constants()
+                .run_by(kernels, &RunOptions::default())
+                .unwrap()
+        };
+        let (found, exact) = (compute(KernelSet::Fast), compute(KernelSet::Reference));
+        assert_eq!(found.len(), exact.len());
+        for (found, exact) in found.iter().zip(&exact) {
+            assert_eq!(found.dims, exact.dims);
+            let values = found.data::<f32>().into_iter().zip(exact.data::<f32>());
+            values.for_each(|(found, exact)| assert!((found - exact).abs() < 1e-5, "{found} {exact}"));
+        }
+    }
+
+    const VALUES: u32 = 9;
+    const UNITS: u32 = 11;
+
+    fn lstm(coupled: bool, outputs: Option<u32>) -> OneOperation {
+        let given = outputs.unwrap_or(UNITS);
+        let operation = matrix(OneOperation::new(OperationType::LSTM), &[2, VALUES], 1);
+        let operation = (0..17).fold(operation, |operation, number| {
+            let is_omitted = match number {
+                0 | 4 | 8 | 11 => coupled,
+                15 | 16 => outputs.is_none(),
+                _ => false,
+            };
+            let dims: &[u32] = match number {
+                0..=3 => &[UNITS, VALUES],
+                4..=7 => &[UNITS, given],
+                15 => &[given, UNITS],
+                16 => &[given],
+                _ => &[UNITS],
+            };
+            if is_omitted {
+                operation.omitted(T::TENSOR_FLOAT32)
+            } else {
+                matrix(operation, dims, number)
+            }
+        });
+        let operation = matrix(matrix(operation, &[2, given], 5), &[2, UNITS], 8);
+        operation
+            .i32(4)
+            .f32(3.0)
+            .f32(0.7)
+            .output(T::TENSOR_FLOAT32, &[0, 0])
+            .output(T::TENSOR_FLOAT32, &[0, 0])
+            .output(T::TENSOR_FLOAT32, &[0, 0])
+            .output(T::TENSOR_FLOAT32, &[0, 0])
+    }
+
+    #[test]
+    fn lstm_with_packed_weights_is_that_of_the_reference() {
+        for coupled in [false, true] {
+            for outputs in [None, Some(5)] {
+                assert_alike(|| lstm(coupled, outputs));
+            }
+        }
+    }
+
+    #[test]
+    fn rnn_with_packed_weights_is_that_of_the_reference() {
+        assert_alike(|| {
+            let operation = matrix(OneOperation::new(OperationType::RNN), &[3, VALUES], 1);
+            let operation = matrix(operation, &[UNITS, VALUES], 2);
+            let operation = matrix(operation, &[UNITS, UNITS], 3);
+            let operation = matrix(matrix(operation, &[UNITS], 4), &[3, UNITS], 5);
+            operation
+                .i32(1)
+                .output(T::TENSOR_FLOAT32, &[0, 0])
+                .output(T::TENSOR_FLOAT32, &[0, 0])
+        });
+    }
+}
