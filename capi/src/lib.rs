@@ -18,6 +18,7 @@ mod extension;
 mod ffi;
 mod handles;
 mod last_error;
+mod log;
 mod memory;
 mod memory_desc;
 mod model;

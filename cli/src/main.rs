@@ -29,14 +29,12 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use nnhal::diag::tags;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
 use arguments::{Arguments, Command};
 use error::Error;
-
-/// What to log, as of the driver.
-const LOG_VARIABLE: &str = "NNHAL_LOG";
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
@@ -74,9 +72,9 @@ fn run(command: &Command) -> Result<(), Error> {
 
 /// Logs to standard error; warnings if the variable is not set or makes no sense.
 fn start_log() {
-    let filter: Targets = std::env::var(LOG_VARIABLE)
+    let filter: Targets = std::env::var(tags::LOG_VARIABLE)
         .ok()
-        .and_then(|filter| filter.parse().ok())
+        .and_then(|filter| tags::directives(&filter).parse().ok())
         .unwrap_or_else(|| Targets::new().with_default(tracing::Level::WARN));
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)

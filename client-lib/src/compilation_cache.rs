@@ -20,6 +20,7 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{Mode, futimens};
 use nix::sys::time::TimeSpec;
 use nix::unistd::geteuid;
+use nnhal::diag::tags;
 use nnhal::hal::{CacheToken, NumberOfCacheFiles};
 use nnhal::wire::codec;
 
@@ -113,7 +114,7 @@ impl CompilationCache {
         let key = match self.key() {
             Ok(key) => key,
             Err(error) => {
-                tracing::info!(%error, "a prepared model is not kept");
+                tracing::info!(target: tags::COMPILATION, %error, "a prepared model is not kept");
                 return device.prepare(model, options);
             }
         };
@@ -123,7 +124,7 @@ impl CompilationCache {
             match device.prepare_from_cache(Some(model), &options.clone().cache(Arc::new(files))) {
                 Ok(prepared) => return Ok(prepared),
                 Err(error) if is_miss(&error) => {
-                    tracing::info!(%error, "an entry of the compilation cache is of no use");
+                    tracing::info!(target: tags::COMPILATION, %error, "an entry of the compilation cache is of no use");
                     self.discard(&name);
                 }
                 Err(error) => return Err(error),
@@ -138,7 +139,7 @@ impl CompilationCache {
         let making = match making {
             Ok(making) => making,
             Err(error) => {
-                tracing::info!(%error, "a prepared model is not kept");
+                tracing::info!(target: tags::COMPILATION, %error, "a prepared model is not kept");
                 // What was left behind may be in the way.
                 self.evict();
                 return device.prepare(model, options);
@@ -233,7 +234,7 @@ impl CompilationCache {
         if let Err(error) = removed
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::info!(%error, "an entry of the compilation cache cannot be removed");
+            tracing::info!(target: tags::COMPILATION, %error, "an entry of the compilation cache cannot be removed");
         }
     }
 
@@ -349,7 +350,7 @@ impl Making {
     fn publish(&self, name: &str) {
         let published = fs::rename(&self.directory.path, path_of(&self.parent).join(name));
         if let Err(error) = published {
-            tracing::debug!(%error, "the entry is there already");
+            tracing::debug!(target: tags::COMPILATION, %error, "the entry is there already");
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::errno::Errno;
+use nnhal::diag::tags;
 use nnhal::hal::{DeviceInfo, OperandType};
 use nnhal::sys::{pidfd, socket};
 use nnhal::time::{Clock, Deadline, MonotonicClock};
@@ -226,7 +227,9 @@ impl Devices {
                     infos.push(Arc::clone(device.info()));
                     release(Some(device));
                 }
-                Err(error) => tracing::warn!(device = socket.device, %error, "device left out"),
+                Err(error) => {
+                    tracing::warn!(target: tags::MANAGER, device = socket.device, %error, "device left out")
+                }
             }
         }
         Ok(infos)
@@ -296,7 +299,7 @@ impl Devices {
                 }
                 Err(error) if error.is_busy() => return Err(error),
                 Err(error) => {
-                    tracing::warn!(device = socket.device, %error, "device passed over");
+                    tracing::warn!(target: tags::MANAGER, device = socket.device, %error, "device passed over");
                     last_error = Some(error);
                 }
             }

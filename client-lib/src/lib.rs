@@ -52,6 +52,7 @@ mod request;
 #[cfg(feature = "runtime")]
 pub mod runtime;
 mod tensor;
+mod trace;
 mod watch;
 
 pub use arguments::{Arguments, Input, Output};
@@ -71,6 +72,7 @@ pub use prepared_model::PreparedModel;
 pub use private_driver::DRIVER_VARIABLE;
 pub use request::Request;
 pub use tensor::{Element, TensorType};
+pub use trace::{TRACE_VARIABLE, flush_trace};
 pub use watch::{DeviceChange, DeviceWatch};
 
 pub use half::f16;

@@ -11,6 +11,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
+use nnhal::diag::tags;
 use tempfile::TempDir;
 
 /// What the names of these directories begin with. Nobody else's may: they are removed with what is in them.
@@ -105,7 +106,7 @@ fn remove_left_behind(parent: &Path) {
             && let Ok(Some(locked)) = lock(&entry.path())
             && let Err(error) = remove(&entry.path(), &locked)
         {
-            tracing::debug!(path = %entry.path().display(), %error, "cannot remove what a private driver left behind");
+            tracing::debug!(target: tags::MANAGER, path = %entry.path().display(), %error, "cannot remove what a private driver left behind");
         }
     }
 }

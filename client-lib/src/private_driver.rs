@@ -16,6 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::poll::PollFlags;
+use nnhal::diag::tags;
 use nnhal::sys::fork::ForkStamp;
 use nnhal::sys::{pidfd, poll};
 use nnhal::time::{Clock, Deadline, MonotonicClock};
@@ -221,12 +222,12 @@ impl Drop for PrivateDriver {
         drop(self.child.stdin.take());
         let deadline = Deadline::after(MonotonicClock.now(), END_TIMEOUT);
         if !pidfd::wait_for_end(&self.pidfd, deadline).unwrap_or(false) {
-            tracing::warn!(pid = self.child.id(), "private driver does not end; killing it");
+            tracing::warn!(target: tags::MANAGER, pid = self.child.id(), "private driver does not end; killing it");
             // Failing is only possible if it has ended meanwhile.
             let _ = self.child.kill();
         }
         if let Err(error) = self.child.wait() {
-            tracing::warn!(%error, "failed to reap the private driver");
+            tracing::warn!(target: tags::MANAGER, %error, "failed to reap the private driver");
         }
         // Workers that outlive the driver keep its log open; they end with their clients.
         if let Some(log) = self.log.take().filter(JoinHandle::is_finished) {

@@ -147,6 +147,7 @@ fn execute(mut execution: Execution, request: &Request, inputs: &[u8]) -> Reache
     let options = RunOptions {
         interrupt: &budget,
         loop_timeout: LOOP_TIMEOUT,
+        ..RunOptions::default()
     };
     if execution.run(&options).is_err() {
         return Reached::Execution;

@@ -130,6 +130,7 @@ impl InProcessModel {
         let options = RunOptions {
             interrupt: &NeverInterrupted,
             loop_timeout: call.loop_timeout.unwrap_or(nnhal::hal::loop_timeout::DEFAULT),
+            ..RunOptions::default()
         };
         let started = Instant::now();
         self.execution

@@ -13,6 +13,6 @@ pub mod kernels;
 
 pub use buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
 pub use executor::{
-    CompiledProgram, Execution, ExecutionError, Interrupt, Interrupted, KernelSet, NeverInterrupted, Program,
-    ProgramError, RunOptions, compiled_form,
+    CompiledProgram, Execution, ExecutionError, Interrupt, Interrupted, KernelSet, NeverInterrupted,
+    ObservedOperation, Observer, Program, ProgramError, RunOptions, compiled_form,
 };

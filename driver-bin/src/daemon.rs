@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
+use nnhal::diag::tags;
 use nnhal::wire::directory;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
 use crate::device::DeviceRegistry;
 use crate::settings::{Settings, SettingsError};
-use crate::supervisor::{self, Invocation, LOG_VARIABLE, SettingsSource, SupervisorOptions, WORKER_ARGUMENT};
+use crate::supervisor::{self, Invocation, SettingsSource, SupervisorOptions, WORKER_ARGUMENT};
 use crate::worker;
 
 /// A driver daemon: `nnhald`, or a vendor's own.
@@ -45,8 +46,8 @@ struct Arguments {
     /// input closes.
     #[arg(long)]
     private: bool,
-    /// What to log, such as "info" or "nnhal_driver=debug"; by default NNHAL_LOG, else "warn".
-    #[arg(long, value_name = "FILTER")]
+    /// What to log, such as "info" or "driver=debug"; by default NNHAL_LOG, else "warn".
+    #[arg(long, value_name = "FILTER", value_parser = log_filter)]
     log: Option<Targets>,
     /// List the devices that this binary knows, and end.
     #[arg(long)]
@@ -184,11 +185,16 @@ fn say_ready() {
     let _ = writeln!(out, "ready").and_then(|()| out.flush());
 }
 
-/// What [`LOG_VARIABLE`] asks to log; warnings if it is not set or makes no sense.
+/// A filter of NNAPI's tags, levels and modules.
+fn log_filter(text: &str) -> Result<Targets, tracing_subscriber::filter::ParseError> {
+    tags::directives(text).parse()
+}
+
+/// What [`tags::LOG_VARIABLE`] asks to log; warnings if it is not set or makes no sense.
 pub(crate) fn log_of_environment() -> Targets {
-    std::env::var(LOG_VARIABLE)
+    std::env::var(tags::LOG_VARIABLE)
         .ok()
-        .and_then(|filter| filter.parse().ok())
+        .and_then(|filter| log_filter(&filter).ok())
         .unwrap_or_else(|| Targets::new().with_default(tracing::Level::WARN))
 }
 

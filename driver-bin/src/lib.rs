@@ -26,6 +26,7 @@ mod link;
 mod scheduler;
 pub mod settings;
 pub mod supervisor;
+mod trace;
 mod worker;
 
 pub use daemon::Daemon;

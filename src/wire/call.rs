@@ -93,6 +93,12 @@ pub enum Call {
         /// The id of that call.
         id: u64,
     },
+    /// Has the worker record spans of time in a memory from now on, see [`crate::diag::trace`]. Descriptor: the memory.
+    /// Since version 2 of the protocol. Answer: [`super::Reply::Done`].
+    StartTrace {
+        /// Bytes of the memory.
+        size: u64,
+    },
 }
 
 impl Call {
@@ -104,7 +110,7 @@ impl Call {
             Call::PrepareModel(prepare) => prepare.cache.fd_count(),
             Call::PrepareModelFromCache(prepare) => prepare.cache.fd_count(),
             Call::ExecuteFenced(execute) => execute.wait_for.iter().map(FenceArgument::fd_count).sum(),
-            Call::RegisterFence | Call::ConfigureBurst { .. } => 1,
+            Call::RegisterFence | Call::ConfigureBurst { .. } | Call::StartTrace { .. } => 1,
             Call::GetStatus
             | Call::GetSupportedOperations { .. }
             | Call::Allocate { .. }
@@ -136,6 +142,7 @@ impl Call {
             Call::ConfigureBurst { .. } => "ConfigureBurst",
             Call::Release { .. } => "Release",
             Call::Cancel { .. } => "Cancel",
+            Call::StartTrace { .. } => "StartTrace",
         }
     }
 }

@@ -27,7 +27,15 @@ use super::codec::{self, CodecError};
 pub const MAGIC: [u8; 8] = *b"nnhalctl";
 
 /// The versions of the protocol that this release speaks.
-pub const VERSIONS: Versions = Versions { newest: 1, oldest: 1 };
+///
+/// | version | new |
+/// |--:|---|
+/// | 1 | the protocol |
+/// | 2 | [`super::Call::StartTrace`] |
+pub const VERSIONS: Versions = Versions { newest: 2, oldest: 1 };
+
+/// From which version on a worker can be asked to trace.
+pub const TRACE_SINCE: u32 = 2;
 
 /// Bytes of a hello.
 pub const HELLO_SIZE: usize = 16;

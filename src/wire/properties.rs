@@ -365,6 +365,7 @@ mod any_of {
             }),
             object().prop_map(|object| Call::Release { object }),
             any::<u64>().prop_map(|id| Call::Cancel { id }),
+            any::<u64>().prop_map(|size| Call::StartTrace { size }),
         ]
     }
 

@@ -214,6 +214,7 @@ impl Prepared {
         let options = RunOptions {
             interrupt: &NeverInterrupted,
             loop_timeout: loop_timeout::DEFAULT,
+            ..RunOptions::default()
         };
         let started = Instant::now();
         execution.run(&options).map_err(|_| ErrorStatus::GeneralFailure)?;

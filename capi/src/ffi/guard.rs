@@ -4,15 +4,17 @@ use std::any::Any;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::last_error;
+use nnhal::diag::tags;
+
 use crate::result::{Failure, Outcome};
+use crate::{last_error, log};
 
 /// Runs the body of an exported function and returns its code. What went wrong is kept for [`crate::nnhal_last_error`].
 pub(crate) fn guard(function: &'static str, body: impl FnOnce() -> Outcome) -> c_int {
     match caught(body) {
         Ok(()) => 0,
         Err(failure) => {
-            tracing::debug!(target: "nnhal::capi", function, code = ?failure.code, text = failure.text);
+            tracing::debug!(target: tags::MANAGER, function, code = ?failure.code, text = failure.text);
             last_error::set(function, &failure.text);
             failure.number()
         }
@@ -22,13 +24,14 @@ pub(crate) fn guard(function: &'static str, body: impl FnOnce() -> Outcome) -> c
 /// As [`guard`] for functions that return nothing.
 pub(crate) fn guard_free(function: &'static str, body: impl FnOnce() -> Outcome) {
     if let Err(failure) = caught(body) {
-        tracing::warn!(target: "nnhal::capi", function, text = failure.text);
+        tracing::warn!(target: tags::MANAGER, function, text = failure.text);
         last_error::set(function, &failure.text);
     }
 }
 
 /// Runs something that may panic, which is a failure.
 pub(crate) fn caught<T>(body: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    log::start();
     // What a panic leaves half done is behind locks, whose users take whatever state they find.
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         Err(Failure::op_failed(format!(

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use nnhal::burst::{RequestHeader, ResultBody, ResultHeader, decode_result, encode_fire};
+use nnhal::diag::trace::SpanKind;
 use nnhal::fmq::{ChannelEnd, Consumer, Packet, Producer, ReceiveError, SendError};
 use nnhal::hal::ErrorStatus;
 use nnhal::time::Deadline;
@@ -11,7 +12,7 @@ use nnhal::wire::{Call, ExecutionResult, Failure};
 use super::BurstEnd;
 use crate::device::{CALL_TIMEOUT, call_deadline};
 use crate::execution::completed;
-use crate::{Completed, Error, ErrorKind, ExecuteOptions, PreparedModel, Result};
+use crate::{Completed, Error, ErrorKind, ExecuteOptions, PreparedModel, Result, trace};
 
 /// The name of an execution by burst in messages.
 const CALL: &str = "the burst execution";
@@ -106,6 +107,7 @@ impl Exchange {
         header: &RequestHeader,
         options: &ExecuteOptions,
     ) -> Result<Received> {
+        let _executes = trace::span(SpanKind::BurstRequest, 0);
         let deadline = options.wait_deadline();
         let sent = self.send()?;
         self.receive(header.sequence, sent, deadline)

@@ -7,12 +7,13 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 
+use nnhal::diag::tags;
 use nnhal::time::Deadline;
 use nnhal::wire::{Call, Event, Failure, Object, Reply};
 
 use super::death::{Farewell, Trouble};
 use super::{EndListener, Link};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, trace};
 
 /// The reply to a call and the descriptors that came with it.
 pub(crate) type Answer = (Reply, Vec<OwnedFd>);
@@ -320,15 +321,23 @@ pub(crate) struct PendingCall {
     id: u64,
     name: &'static str,
     is_collected: bool,
+    /// Ends with the call as seen from here.
+    traced: Option<trace::Wait>,
 }
 
 impl PendingCall {
-    pub(super) fn new(link: Arc<Link>, id: u64, name: &'static str) -> PendingCall {
+    pub(super) fn new(
+        link: Arc<Link>,
+        id: u64,
+        name: &'static str,
+        traced: Option<trace::Wait>,
+    ) -> PendingCall {
         PendingCall {
             link,
             id,
             name,
             is_collected: false,
+            traced,
         }
     }
 
@@ -378,6 +387,11 @@ impl PendingCall {
             let result = self.wait(Deadline::NONE);
             self.link.callbacks.run(Box::new(move || callback(result)));
         } else {
+            let traced = self.traced.take();
+            let callback: Callback = Box::new(move |result| {
+                drop(traced);
+                callback(result);
+            });
             calls.change(self.id, |entry| entry.callback = Some(callback));
             drop(calls);
             // The entry is the callback's now.
@@ -410,6 +424,7 @@ impl PendingCall {
 
     fn collect(&mut self) -> Result<Event> {
         self.is_collected = true;
+        self.traced = None;
         let entry = self.link.lock().remove(self.id);
         entry
             .and_then(|entry| entry.event)
@@ -445,7 +460,7 @@ impl Callbacks {
         let run = move || {
             for job in jobs {
                 if std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err() {
-                    tracing::error!("a callback panicked; the others go on");
+                    tracing::error!(target: tags::DRIVER, "a callback panicked; the others go on");
                 }
             }
         };

@@ -6,6 +6,7 @@ use std::process::ExitStatus;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use nnhal::diag::tags;
 use nnhal::sys::pidfd;
 use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::{CauseOfDeath, Inbox, Message};
@@ -104,7 +105,7 @@ impl Link {
                 Ending::Protocol(message)
             }
         };
-        tracing::debug!(device = %self.name, ?ending, "connection ended");
+        tracing::debug!(target: tags::DRIVER, device = %self.name, ?ending, "connection ended");
         // The watcher alone ends a connection, once.
         let _ = self.ending.set(ending);
         let (effects, listeners) = self.lock().end(|| self.ended_error("the call"));

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
+use nnhal::diag::tags;
 use nnhal::hal::{DeviceInfo, OutputShape};
 use nnhal::sys::eventfd;
 use nnhal::sys::fork::ForkStamp;
@@ -31,6 +32,7 @@ use calls::{Callbacks, Calls, Interest};
 pub(crate) use death::Ending;
 
 use crate::private_driver::PrivateDriver;
+use crate::trace::{self, WorkerTrace};
 use crate::{Error, ErrorKind, Process, Result};
 
 /// The client's end of a connection. Dropping the last handle ends the connection and with it the worker.
@@ -39,6 +41,8 @@ pub(crate) struct Connection {
     link: Arc<Link>,
     watcher: Option<JoinHandle<()>>,
     socket_path: PathBuf,
+    /// The worker's part of this process's trace.
+    _trace: Option<WorkerTrace>,
     /// After the link, so that the connection is closed before the driver is told to end.
     driver: Option<Arc<PrivateDriver>>,
 }
@@ -118,7 +122,7 @@ impl Drop for Connection {
         };
         // The last handle may have been in a waker or a callback that the watcher itself runs.
         if watcher.thread().id() != std::thread::current().id() && watcher.join().is_err() {
-            tracing::error!("the thread that watched a driver's worker panicked");
+            tracing::error!(target: tags::DRIVER, "the thread that watched a driver's worker panicked");
         }
     }
 }
@@ -150,6 +154,7 @@ impl Link {
     /// The driver's refusal; the end of the worker; the deadline.
     pub(crate) fn call(&self, call: Call, fds: &[BorrowedFd<'_>], deadline: Deadline) -> Result<Answer> {
         let name = call.name();
+        let _calls = trace::span(trace::kind_of(&call), 0);
         self.catch_up(deadline);
         let id = self.begin(call, fds, Interest::Reply, deadline)?;
         let result = self.wait(id, name, Interest::Reply, deadline);
@@ -214,10 +219,11 @@ impl Link {
         deadline: Deadline,
     ) -> Result<PendingCall> {
         let name = call.name();
+        let traced = trace::wait(trace::kind_of(&call));
         self.catch_up(deadline);
         let id = self.begin(call, fds, Interest::Event, deadline)?;
         // From here on dropping it gives the call up.
-        let pending = PendingCall::new(Arc::clone(self), id, name);
+        let pending = PendingCall::new(Arc::clone(self), id, name, traced);
         self.wait(id, name, Interest::Reply, deadline)?;
         self.lock().keep(id, keep);
         let refusal = match self.lock().take_reply(id) {

@@ -1,25 +1,30 @@
 //! Making a connection: the handshake.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
+use nnhal::diag::tags;
+use nnhal::diag::trace::SpanKind;
 use nnhal::sys::fork::ForkStamp;
 use nnhal::sys::socket::{self, SocketError};
 use nnhal::sys::{eventfd, peer};
 use nnhal::time::Deadline;
-use nnhal::wire::handshake::{self, HandshakeError, VERSIONS};
-use nnhal::wire::{Inbox, Welcome};
+use nnhal::wire::handshake::{self, HandshakeError, TRACE_SINCE, VERSIONS};
+use nnhal::wire::{Call, Inbox, Welcome};
 
 use super::calls::{Callbacks, Calls};
 use super::{Connection, Link, watcher};
 use crate::error::Death;
 use crate::private_driver::PrivateDriver;
+use crate::trace::{self, WorkerTrace};
 use crate::{Error, ErrorKind, Process, Result, Role};
 
 /// What the driver said in the handshake.
 struct Greeting {
+    /// Of the protocol, which both go on with.
+    version: u32,
     welcome: Welcome,
     pidfd: Option<OwnedFd>,
     inbox: Inbox,
@@ -36,6 +41,7 @@ impl Connection {
         deadline: Deadline,
         driver: Option<Arc<PrivateDriver>>,
     ) -> Result<Arc<Connection>> {
+        let _connects = trace::span(SpanKind::Connect, 0);
         let stamp = ForkStamp::take();
         let failed = |source| ErrorKind::Connect {
             path: path.to_owned(),
@@ -74,12 +80,35 @@ impl Connection {
             .map_err(|source| ErrorKind::Thread {
                 source: Arc::new(source),
             })?;
+        let traced = start_trace(&link, greeting.version, deadline);
         Ok(Arc::new(Connection {
             link,
             watcher: Some(watcher),
             socket_path: path.to_owned(),
+            _trace: traced,
             driver,
         }))
+    }
+}
+
+/// Has the worker record its spans, if this process traces. A connection is as good without.
+fn start_trace(link: &Link, version: u32, deadline: Deadline) -> Option<WorkerTrace> {
+    let (memory, traced) = trace::of_worker(link.worker().pid, &link.name)?;
+    if version < TRACE_SINCE {
+        tracing::warn!(
+            target: tags::DRIVER,
+            device = %link.name,
+            "the driver is older than traces; its spans will be missing"
+        );
+        return None;
+    }
+    let call = Call::StartTrace { size: memory.size() };
+    match link.call(call, &[memory.as_fd()], deadline) {
+        Ok(_) => Some(traced),
+        Err(error) => {
+            tracing::warn!(target: tags::DRIVER, %error, "the worker does not trace");
+            None
+        }
     }
 }
 
@@ -126,11 +155,12 @@ fn greet(socket: &socket::Connection, path: &Path, deadline: Deadline) -> Result
     }
     let mut inbox = Inbox::new();
     let (bytes, mut fds) = inbox.receive_bytes(socket, deadline).map_err(failed)?;
-    let (_version, welcome) = handshake::read_answer(bytes, VERSIONS).map_err(refused)?;
+    let (version, welcome) = handshake::read_answer(bytes, VERSIONS).map_err(refused)?;
     if fds.len() != usize::from(welcome.has_pidfd) {
         return Err(refused(HandshakeError::NotNnhal));
     }
     Ok(Greeting {
+        version,
         welcome,
         pidfd: fds.pop(),
         inbox,

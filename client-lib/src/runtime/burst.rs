@@ -1,5 +1,7 @@
 //! Many executions in a row: each step by a burst of its own.
 
+use nnhal::diag::tags;
+
 use super::execution::{Finished, expect_time};
 use super::run::{asked, sanitised};
 use super::step::{Step, StepBurst};
@@ -57,7 +59,7 @@ impl RunBurst {
             expect_time(options)?;
             match execute_plain(step, burst, (inputs, outputs), options) {
                 Err(error) if may_go_on(&self.compilation, &error) => {
-                    tracing::debug!(%error, "a burst's execution is done once more the other way");
+                    tracing::debug!(target: tags::EXECUTION, %error, "a burst's execution is done once more the other way");
                 }
                 result => {
                     return result.map(|completed| Finished {

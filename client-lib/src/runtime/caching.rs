@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nnhal::diag::tags;
 use nnhal::hal::{CacheToken, DeviceInfo, ExecutionPreference, Priority};
 use sha2::{Digest as _, Sha256};
 
@@ -105,7 +106,7 @@ pub(super) fn prepare(
         match device.prepare_from_cache(Some(model), &options.clone().cache(Arc::new(files))) {
             Ok(prepared) => return Ok(prepared),
             Err(error) if error.failure().is_some() => {
-                tracing::info!(%error, "what the cache has for a step is of no use");
+                tracing::info!(target: tags::COMPILATION, %error, "what the cache has for a step is of no use");
             }
             Err(error) => return Err(error.into()),
         }
@@ -113,7 +114,7 @@ pub(super) fn prepare(
     match cache.open(device.info(), true) {
         Ok(files) => Ok(device.prepare(model, &options.clone().cache(Arc::new(files)))?),
         Err(error) => {
-            tracing::info!(%error, directory = %cache.directory.display(), "a prepared step is not kept");
+            tracing::info!(target: tags::COMPILATION, %error, directory = %cache.directory.display(), "a prepared step is not kept");
             Ok(device.prepare(model, options)?)
         }
     }

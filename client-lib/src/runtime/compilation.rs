@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use nnhal::diag::tags;
+use nnhal::diag::trace::SpanKind;
 use nnhal::hal::{Extension, TypeLayouts};
 use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::validate::ValidModel;
@@ -15,7 +17,7 @@ use super::{
     CompilationOptions, DeviceMemory, Explanation, Partitioning, ResultCode, Runtime, RuntimeDevice,
     RuntimeError, RuntimeResult,
 };
-use crate::{Memory, Model, TensorType};
+use crate::{Memory, Model, TensorType, trace};
 
 /// Memories that are kept for the next executions.
 const KEPT_MEMORIES: usize = 8;
@@ -122,6 +124,7 @@ impl Compilation {
                 && is_for_cpu(model),
             attempts: options.recovery.unwrap_or(runtime.options().recovery).attempts(),
         };
+        let divides = trace::span(SpanKind::Divide, 0);
         let assignment = Assignment::new(
             model,
             &valid,
@@ -131,16 +134,18 @@ impl Compilation {
         )?;
         let mut explanation = Explanation::of(model, devices, Some(&assignment));
         let parts = partition(&model.hal().main, &assignment.choices, devices.len());
+        drop(divides);
         let plan = match Plan::of_parts(&source, &parts) {
             Ok(plan) => plan,
             Err(error) if policy.may_fall_back && !is_reported(&error) => {
-                tracing::info!(%error, "the whole model runs on the CPU of this process");
+                tracing::info!(target: tags::COMPILATION, %error, "the whole model runs on the CPU of this process");
                 explanation.fallback = Some(error.to_string());
                 Plan::whole(&source, runtime.cpu())?
             }
             Err(error) => return Err(error),
         };
         explanation.steps = plan.explanations();
+        tracing::debug!(target: tags::COMPILATION, "a model is compiled:\n{explanation}");
         Ok(Compilation {
             inner: Arc::new(Inner {
                 model: model.clone(),
@@ -285,7 +290,7 @@ impl Compilation {
             // A device that has none just now is told of in the execution, if it is gone.
             let allocated = plan.resident(index, self.layouts());
             allocated.unwrap_or_else(|error| {
-                tracing::debug!(%error, "a value between steps lies in shared memory");
+                tracing::debug!(target: tags::COMPILATION, %error, "a value between steps lies in shared memory");
                 None
             })
         });

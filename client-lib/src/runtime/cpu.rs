@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use nnhal::diag::tags;
+use nnhal::diag::trace::SpanKind;
 use nnhal::hal::{ErrorStatus, Extension, loop_timeout};
 use nnhal::hal::{MeasureTiming, Model as HalModel, Operation, OutputShape, RequestPool, Shape, Timing};
 use nnhal::time::{Clock, Deadline, MonotonicClock, Stopwatch};
@@ -11,7 +13,7 @@ use nnhal_cpu::{Execution, ExecutionError, Interrupt, Interrupted, KernelSet, Pr
 
 use super::control_flow::all_referenced;
 use super::{RuntimeError, RuntimeResult};
-use crate::{Completed, ExecuteOptions, Memory, Model, Request};
+use crate::{Completed, ExecuteOptions, Memory, Model, Request, trace};
 
 /// How many executions that are not running keep their memory.
 const KEPT_EXECUTIONS: usize = 4;
@@ -29,6 +31,12 @@ pub(super) struct CpuProgram {
 /// The rule that it breaks; a memory with constants cannot be read.
 pub(super) fn validate(model: &Model, extensions: &[Extension]) -> RuntimeResult<ValidModel> {
     let pools = pools(model)?;
+    tracing::debug!(
+        target: tags::MODEL,
+        operations = model.hal().main.operations.len(),
+        operands = model.hal().main.operands.len(),
+        "a model is checked"
+    );
     ValidModel::new(model.shared_hal(), &pools, extensions)
         .map_err(|error| RuntimeError::bad_data(error.to_string()))
 }
@@ -62,6 +70,11 @@ impl CpuProgram {
         deadline: Deadline,
     ) -> RuntimeResult<CpuProgram> {
         let interrupt = DeadlineInterrupt { deadline };
+        tracing::debug!(
+            target: tags::CPUEXE,
+            operations = valid.model().main.operations.len(),
+            "a model is made ready for the CPU of this process"
+        );
         let program = Program::with_interrupt(valid, &pools(model)?, KernelSet::Reference, &interrupt)
             .map_err(|error| RuntimeError::with_status(error.status(), error.to_string()))?;
         Ok(CpuProgram {
@@ -78,6 +91,7 @@ impl CpuProgram {
     /// Executes a request whose pools are all memories, and waits for the end.
     pub(super) fn execute(&self, request: &Request, options: &ExecuteOptions) -> RuntimeResult<Completed> {
         let called = Stopwatch::start();
+        let _runs = trace::span(SpanKind::Run, 0);
         let hal = request.checked()?;
         let plan = ValidRequest::new(self.program.model(), hal)
             .map_err(|error| RuntimeError::bad_data(error.to_string()))?;
@@ -150,6 +164,7 @@ fn run(
             loop_timeout: options.loop_timeout.map_or(loop_timeout::DEFAULT, |timeout| {
                 timeout.min(loop_timeout::MAXIMUM)
             }),
+            observer: trace::observer(),
         })
         .map_err(|error| execution_error(&error))?;
     let computing = started.elapsed();

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use nnhal::diag::tags;
 use nnhal::hal::{
     Capabilities, DeviceInfo, DeviceType, HalVersion, NumberOfCacheFiles, OperandPerformance, OperandType,
     PerformanceInfo,
@@ -144,7 +145,7 @@ impl RuntimeDevice {
             _ => {
                 let device = connect(&driver.devices, self.name())?;
                 if device.info() != self.info() {
-                    tracing::warn!(device = self.name(), "the device is another one than before");
+                    tracing::warn!(target: tags::MANAGER, device = self.name(), "the device is another one than before");
                 }
                 *open = Some(device.clone());
                 Ok(device)
@@ -158,7 +159,7 @@ fn connect(devices: &Devices, name: &str) -> crate::Result<Device> {
     for _ in 1..CONNECT_ATTEMPTS {
         match devices.device(name) {
             Err(error) if error.remedy() == Remedy::Retry && !error.is_busy() => {
-                tracing::info!(%error, "the driver is asked again");
+                tracing::info!(target: tags::MANAGER, %error, "the driver is asked again");
             }
             result => return result,
         }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use nnhal::diag::tags;
+
 use super::compilation::Compilation;
 use super::{
     CompilationOptions, DeviceMemory, ExtensionRegistry, MemoryRole, Partitioning, Recovery, RuntimeDevice,
@@ -81,7 +83,7 @@ impl Runtime {
         let infos = match found.list() {
             Ok(infos) => infos,
             Err(error) if is_without_drivers(error.kind()) => {
-                tracing::info!(%error, "there are no drivers; the CPU of this process is the only device");
+                tracing::info!(target: tags::MANAGER, %error, "there are no drivers; the CPU of this process is the only device");
                 Vec::new()
             }
             Err(error) => return Err(error.into()),
@@ -90,7 +92,7 @@ impl Runtime {
             let is_valid = info.cache_files.is_valid();
             if !is_valid {
                 tracing::warn!(
-                    device = info.name,
+                    target: tags::MANAGER, device = info.name,
                     "device left out: it wants more cache files than there may be"
                 );
             }

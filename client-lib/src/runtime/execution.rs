@@ -1,5 +1,7 @@
 //! Executing a compiled model: step after step, and what happens when one fails.
 
+use nnhal::diag::tags;
+use nnhal::diag::trace::SpanKind;
 use nnhal::hal::{OutputShape, Timing};
 use nnhal::time::{Clock, MonotonicClock};
 use nnhal::validate::ValidRequest;
@@ -9,7 +11,7 @@ use super::request_builder::{RequestBuilder, Target};
 use super::run::Run;
 use super::step::StepBurst;
 use super::{Compilation, ResultCode, Room, RunInput, RunOutput, RuntimeError, RuntimeResult};
-use crate::ExecuteOptions;
+use crate::{ExecuteOptions, trace};
 
 /// What a successful execution reports beside its outputs.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -103,6 +105,8 @@ impl Compilation {
         mut bursts: Option<&mut [StepBurst]>,
         is_over: &mut bool,
     ) -> RuntimeResult<Finished> {
+        let _computes = trace::span(SpanKind::Compute, 0);
+        tracing::debug!(target: tags::EXECUTION, steps = self.plan().steps.len(), "an execution");
         expect_time(options)?;
         if self.plan().steps.len() > 1 {
             self.check(placed)?;
@@ -121,7 +125,7 @@ impl Compilation {
                 result => return result,
             };
             attempts -= 1;
-            tracing::warn!(%error, "the execution is repeated on a device that is opened again");
+            tracing::warn!(target: tags::EXECUTION, %error, "the execution is repeated on a device that is opened again");
             match self.revive(placed) {
                 Err(error) if self.may_fall_back(&error) => return self.run_on_cpu(placed, options, &error),
                 revived => revived?,
@@ -154,7 +158,7 @@ impl Compilation {
         options: &ExecuteOptions,
         why: &RuntimeError,
     ) -> RuntimeResult<Finished> {
-        tracing::warn!(error = %why, "the CPU of this process takes over");
+        tracing::warn!(target: tags::EXECUTION, error = %why, "the CPU of this process takes over");
         let program = self.whole_on_cpu()?;
         let built = self.whole_request(placed, Target::Cpu)?;
         let completed = program.execute(&built.request, options)?;

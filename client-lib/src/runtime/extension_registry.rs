@@ -1,5 +1,6 @@
 //! The vendor extensions that the devices of the runtime have, and the prefixes by which this process knows them.
 
+use nnhal::diag::tags;
 use nnhal::hal::{Extension, Model};
 
 use super::{RuntimeDevice, RuntimeError, RuntimeResult};
@@ -28,7 +29,7 @@ impl ExtensionRegistry {
                     Some(at) => {
                         let pair = [owners[at].to_owned(), device.name().to_owned()];
                         tracing::warn!(
-                            extension = extension.name,
+                            target: tags::MANAGER, extension = extension.name,
                             ?pair,
                             "extension disabled: two definitions"
                         );

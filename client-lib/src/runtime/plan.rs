@@ -4,6 +4,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use nnhal::diag::tags;
+use nnhal::diag::trace::SpanKind;
 use nnhal::hal::{
     BufferDesc, BufferRole, CacheToken, ExecutionPreference, Extension, OperandLifeTime, OperandType,
     Priority, Shape, TypeLayouts,
@@ -19,7 +21,7 @@ use super::partition::Part;
 use super::step::{How, Outline, Prepared, Slot, Step};
 use super::step_model::StepModel;
 use super::{DeviceMemory, RuntimeDevice, RuntimeError, RuntimeResult};
-use crate::{Model, PreparedModel};
+use crate::{Model, PreparedModel, trace};
 
 /// The smallest value between steps that is worth memory of a device's own.
 const MIN_RESIDENT: u64 = 16 * 1024;
@@ -69,6 +71,7 @@ impl Plan {
             outputs: (0..main.output_indexes.len()).map(Slot::Output).collect(),
         };
         let how = source.how(device, &[]);
+        let _prepares = trace::span(SpanKind::CompileStep, 0);
         Ok(Plan {
             steps: vec![Step::new(outline, how, source.deadline)?],
             temporaries: Vec::new(),
@@ -99,7 +102,8 @@ impl Plan {
                 outputs,
             });
         }
-        let steps = outlines.into_iter().map(|outline| {
+        let steps = outlines.into_iter().enumerate().map(|(index, outline)| {
+            let _prepares = trace::span(SpanKind::CompileStep, index as u64);
             let how = source.how(&outline.device, &outline.operations);
             Step::new(outline, how, source.deadline)
         });
@@ -120,7 +124,7 @@ impl Plan {
             let Some(home) = home else { continue };
             self.temporaries[index].home = Some(home);
             if let Err(error) = self.resident(index, layouts) {
-                tracing::debug!(%error, "a value between steps lies in shared memory");
+                tracing::debug!(target: tags::COMPILATION, %error, "a value between steps lies in shared memory");
                 self.temporaries[index].home = None;
             }
         }

@@ -1,5 +1,7 @@
 //! One run through the steps of a plan.
 
+use nnhal::diag::tags;
+use nnhal::diag::trace::SpanKind;
 use nnhal::hal::{MeasureTiming, OutputShape, Shape, Timing};
 
 use super::arguments::{Location, Placed};
@@ -8,7 +10,7 @@ use super::execution::Finished;
 use super::request_builder::{RequestBuilder, Target};
 use super::step::{Slot, Step, StepBurst};
 use super::{Compilation, ResultCode, RuntimeError, RuntimeResult};
-use crate::{Completed, ExecuteOptions};
+use crate::{Completed, ExecuteOptions, trace};
 
 /// One run through the steps of a plan.
 #[derive(Debug)]
@@ -47,6 +49,8 @@ impl<'a> Run<'a> {
     /// Runs them all.
     pub(super) fn steps(&mut self, mut bursts: Option<&mut [StepBurst]>) -> RuntimeResult<Finished> {
         for (index, step) in self.compilation.plan().steps.iter().enumerate() {
+            let _runs = trace::span(SpanKind::Step, index as u64);
+            tracing::trace!(target: tags::EXECUTION, step = index, device = step.device.name(), "a step");
             let burst = bursts.as_deref_mut().and_then(|bursts| bursts.get_mut(index));
             let completed = match self.execute(step, Target::Device(&step.device), burst) {
                 Ok(completed) => completed,
@@ -102,7 +106,7 @@ impl<'a> Run<'a> {
         }
         let why = format!("a step failed on {}: {error}", step.device.name());
         let completed = self.execute(step, Target::Cpu, None)?;
-        tracing::warn!(why, "the CPU of this process ran the step");
+        tracing::warn!(target: tags::EXECUTION, why, "the CPU of this process ran the step");
         self.fallback.get_or_insert(why);
         Ok(completed)
     }

@@ -22,6 +22,7 @@ pub use run::Execution;
 use std::time::Duration;
 
 use nnhal::hal::{ErrorStatus, OperationType, SubgraphIndex};
+use nnhal::time::TimePoint;
 
 use crate::buffer::OutOfMemory;
 use crate::kernel::KernelError;
@@ -67,6 +68,28 @@ impl Interrupt for NeverInterrupted {
     }
 }
 
+/// Told of each operation when it has ended. What it is told of IF and WHILE includes the operations inside, of which it
+/// is told before.
+pub trait Observer {
+    /// An operation has been computed.
+    fn operation_ended(&self, observed: &ObservedOperation);
+}
+
+/// An operation that was computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObservedOperation {
+    /// The graph that it is in.
+    pub graph: SubgraphIndex,
+    /// Its place there.
+    pub index: usize,
+    /// What it is.
+    pub operation: OperationType,
+    /// When it began.
+    pub started: TimePoint,
+    /// When it ended.
+    pub ended: TimePoint,
+}
+
 /// How to run.
 #[derive(Clone, Copy)]
 pub struct RunOptions<'a> {
@@ -74,6 +97,8 @@ pub struct RunOptions<'a> {
     pub interrupt: &'a dyn Interrupt,
     /// How long each WHILE may take, from before its first condition.
     pub loop_timeout: Duration,
+    /// Told of every operation, if somebody wants to know; then the clock is read twice for each.
+    pub observer: Option<&'a dyn Observer>,
 }
 
 impl std::fmt::Debug for RunOptions<'_> {
@@ -89,6 +114,7 @@ impl Default for RunOptions<'_> {
         RunOptions {
             interrupt: &NeverInterrupted,
             loop_timeout: nnhal::hal::loop_timeout::DEFAULT,
+            observer: None,
         }
     }
 }

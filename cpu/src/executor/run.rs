@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use nnhal::hal::{MAX_RANK, Operation, Shape, Subgraph, SubgraphIndex};
 use nnhal::ops::{OpError, ShapeRule};
+use nnhal::time::{Clock, MonotonicClock};
 
 use super::fixed_outputs::FixedOutputs;
 use super::program::{Graph, Program, Work};
-use super::{ExecutionError, RunOptions};
+use super::{ExecutionError, ObservedOperation, RunOptions};
 use crate::buffer::{AlignedBuffer, OutOfMemory, Scratch};
 use crate::kernel::{Inputs, KernelContext, KernelError, Outputs, Value, allocate, bind};
 
@@ -231,6 +232,10 @@ impl<'a> Runner<'a> {
         let (subgraph, graph) = self.subgraph(at);
         for (index, (operation, step)) in subgraph.operations.iter().zip(&graph.steps).enumerate() {
             self.options.interrupt.check()?;
+            let observed = self
+                .options
+                .observer
+                .map(|observer| (observer, MonotonicClock.now()));
             let failed = |error| match error {
                 KernelError::Interrupted(interrupted) => ExecutionError::Interrupted(interrupted),
                 error => ExecutionError::Operation {
@@ -253,6 +258,15 @@ impl<'a> Runner<'a> {
                 }
                 Work::If => self.run_if(at, index, frame)?,
                 Work::While => self.run_while(at, index, frame)?,
+            }
+            if let Some((observer, started)) = observed {
+                observer.operation_ended(&ObservedOperation {
+                    graph: at,
+                    index,
+                    operation: operation.operation_type,
+                    started,
+                    ended: MonotonicClock.now(),
+                });
             }
             for &operand in &step.releases {
                 let value = &mut frame.values[operand as usize];

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
+use nnhal::diag::trace::Tracer;
 use nnhal::hal::ErrorStatus;
 use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::Failure;
 
 use crate::scheduler::Ticket;
+use crate::trace;
 
 /// Why work shall end before it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -74,6 +76,13 @@ impl<'a> Control<'a> {
     #[must_use]
     pub fn deadline(&self) -> Deadline {
         self.deadline
+    }
+
+    /// Where the client that this is done for wants spans of time recorded, if it does: what a device tells of its
+    /// operations here stands in the client's trace.
+    #[must_use]
+    pub fn tracer(&self) -> Option<&'static Tracer> {
+        trace::tracer()
     }
 
     /// Whether somebody wants to know how long the work takes, for devices where measuring costs something.

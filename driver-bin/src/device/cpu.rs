@@ -5,6 +5,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nnhal::diag::trace::{SpanKind, Tracer};
 use nnhal::hal::{
     ConstantPools, DeviceInfo, DeviceType, HalVersion, OperandType, Operation, Shape, Subgraph, SubgraphIndex,
 };
@@ -12,8 +13,8 @@ use nnhal::validate::ValidModel;
 use nnhal::wire::{Failure, OperationSupport, Place};
 use nnhal_cpu::executor::ProgramError;
 use nnhal_cpu::{
-    AlignedBuffer, AlignedSlice, ExecutionError, Interrupt, Interrupted, KernelSet, OutOfMemory, Program,
-    RunOptions, compiled_form,
+    AlignedBuffer, AlignedSlice, ExecutionError, Interrupt, Interrupted, KernelSet, ObservedOperation,
+    Observer, OutOfMemory, Program, RunOptions, compiled_form,
 };
 
 use super::cpu_performance;
@@ -331,9 +332,11 @@ impl Execution for CpuExecution {
 
     fn run(&mut self, control: &Control<'_>) -> Result<Option<Duration>, Failure> {
         let checkpoints = Checkpoints(control);
+        let operations = control.tracer().map(Operations);
         let options = RunOptions {
             interrupt: &checkpoints,
             loop_timeout: control.loop_timeout(),
+            observer: operations.as_ref().map(|operations| operations as &dyn Observer),
         };
         self.execution
             .run(&options)
@@ -348,6 +351,20 @@ impl Execution for CpuExecution {
     fn release_memory(&mut self) {
         self.spare.clear();
         self.execution.release_memory();
+    }
+}
+
+/// Operations for the client's trace.
+struct Operations(&'static Tracer);
+
+impl Observer for Operations {
+    fn operation_ended(&self, observed: &ObservedOperation) {
+        self.0.record_from_to(
+            (observed.started, observed.ended),
+            SpanKind::Operation,
+            observed.index as u64,
+            u64::from(observed.operation.0),
+        );
     }
 }
 

@@ -25,6 +25,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::resource::Resource;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nnhal::diag::tags;
 use nnhal::sys::socket::Connection;
 use nnhal::sys::{eventfd, peer, poll, rlimit};
 use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
@@ -33,7 +34,7 @@ use nnhal::wire::handshake::Refusal;
 pub use runtime_dir::RuntimeDirError;
 pub use spawner::Invocation;
 
-pub(crate) use spawner::{LOG_VARIABLE, WORKER_ARGUMENT};
+pub(crate) use spawner::WORKER_ARGUMENT;
 
 use self::admission::{Admission, Refused, Reserve, turn_away};
 use self::runtime_dir::{Claim, Published, RuntimeDir};
@@ -290,7 +291,7 @@ impl Supervisor {
                 self.take_outcomes()?;
             }
             if ready.contains(&Source::Owner) {
-                tracing::info!("the owner is gone");
+                tracing::info!(target: tags::DRIVER, "the owner is gone");
                 self.options.owner = None;
                 self.drain();
             }
@@ -389,7 +390,7 @@ impl Supervisor {
             .is_some_and(|since| has_passed(since, workers.start_timeout_ms))
         {
             tracing::warn!(
-                limit_ms = workers.start_timeout_ms,
+                target: tags::DRIVER, limit_ms = workers.start_timeout_ms,
                 "a worker took too long to start"
             );
             self.spawner.starting.kill();
@@ -406,7 +407,7 @@ impl Supervisor {
             .map(|(pid, _)| pid)
             .collect();
         for pid in overdue {
-            tracing::warn!(pid, "the worker outlived its client");
+            tracing::warn!(target: tags::DRIVER, pid, "the worker outlived its client");
             self.workers.kill(pid);
         }
         if matches!(self.phase, Phase::Draining { until } if until.is_past(now)) {
@@ -436,7 +437,7 @@ impl Supervisor {
                 .send(WorkerConfig::new(&self.options.settings))
                 .is_err()
             {
-                tracing::error!("the spawner has ended");
+                tracing::error!(target: tags::DRIVER, "the spawner has ended");
                 return;
             }
             self.spawner.open += 1;
@@ -464,7 +465,7 @@ impl Supervisor {
                     if matches!(self.phase, Phase::Starting { .. }) {
                         return Err(SupervisorError::Worker(reason));
                     }
-                    tracing::error!(%reason, "a worker could not be started");
+                    tracing::error!(target: tags::DRIVER, %reason, "a worker could not be started");
                     self.turn_away_first(&Refused {
                         refusal: Refusal::NoWorker,
                         reason,
@@ -495,7 +496,7 @@ impl Supervisor {
         let mut all = Vec::new();
         for (claim, activated) in claims {
             let published = directory.publish(claim, activated)?;
-            tracing::info!(device = published.device(), directory = %directory.path().display(), "serving");
+            tracing::info!(target: tags::DRIVER, device = published.device(), directory = %directory.path().display(), "serving");
             all.push(published);
         }
         self.phase = Phase::Serving { published: all };
@@ -529,7 +530,7 @@ impl Supervisor {
                 }
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(errno) => {
-                    tracing::error!(%errno, "failed to reap workers");
+                    tracing::error!(target: tags::DRIVER, %errno, "failed to reap workers");
                     return;
                 }
             }
@@ -548,9 +549,9 @@ impl Supervisor {
             self.admission.leave(uid);
         }
         if matches!(status, WaitStatus::Exited(_, 0)) {
-            tracing::debug!(pid, "worker ended");
+            tracing::debug!(target: tags::DRIVER, pid, "worker ended");
         } else {
-            tracing::warn!(pid, "{}", burial.obituary);
+            tracing::warn!(target: tags::DRIVER, pid, "{}", burial.obituary);
         }
     }
 
@@ -558,13 +559,13 @@ impl Supervisor {
         let settings = match (self.options.reload)(&self.options.source, &self.options.registry) {
             Ok(settings) => settings,
             Err(error) => {
-                tracing::error!(%error, "the settings stay as they are");
+                tracing::error!(target: tags::DRIVER, %error, "the settings stay as they are");
                 return;
             }
         };
         let old = &self.options.settings;
         if settings.devices != old.devices || settings.runtime_dir != old.runtime_dir {
-            tracing::warn!("devices and the runtime directory change with the next start only");
+            tracing::warn!(target: tags::DRIVER, "devices and the runtime directory change with the next start only");
         }
         self.options.settings = Settings {
             devices: old.devices.clone(),
@@ -576,7 +577,7 @@ impl Supervisor {
         let execution = self.options.settings.execution.clone();
         self.workers.command(|| Command::Reconfigure(execution.clone()));
         self.spawner.has_failed = false;
-        tracing::info!("settings read again");
+        tracing::info!(target: tags::DRIVER, "settings read again");
     }
 
     /// Takes no more clients, and has the workers come to an end.
@@ -584,7 +585,7 @@ impl Supervisor {
         if matches!(self.phase, Phase::Draining { .. }) {
             return;
         }
-        tracing::info!("ending");
+        tracing::info!(target: tags::DRIVER, "ending");
         notify(&[sd_notify::NotifyState::Stopping]);
         let limit = Duration::from_millis(self.workers_settings().drain_timeout_ms);
         // Dropping what was published takes the sockets away.
@@ -622,7 +623,7 @@ impl Supervisor {
                 Ok(Some(client)) => self.welcome(client, device),
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept");
+                    tracing::warn!(target: tags::DRIVER, %error, "cannot accept");
                     self.reserve.release();
                     let refused = Refused {
                         refusal: Refusal::Busy,
@@ -645,7 +646,7 @@ impl Supervisor {
         let peer = match peer::identify(&client) {
             Ok(peer) => peer,
             Err(error) => {
-                tracing::warn!(%error, "cannot tell who connects");
+                tracing::warn!(target: tags::DRIVER, %error, "cannot tell who connects");
                 return;
             }
         };
@@ -657,7 +658,7 @@ impl Supervisor {
         }
         if let Err(refused) = admitted {
             tracing::info!(
-                uid = peer.uid,
+                target: tags::DRIVER, uid = peer.uid,
                 pid = peer.pid,
                 reason = refused.reason,
                 "client turned away"
@@ -665,7 +666,7 @@ impl Supervisor {
             turn_away(&client, &refused);
             return;
         }
-        tracing::debug!(uid = peer.uid, pid = peer.pid, device, "client");
+        tracing::debug!(target: tags::DRIVER, uid = peer.uid, pid = peer.pid, device, "client");
         let assignment = Assignment {
             device,
             supervisor_pid: std::process::id(),
@@ -698,6 +699,6 @@ impl Supervisor {
 /// Tells the service manager, if there is one.
 fn notify(states: &[sd_notify::NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!(%error, "cannot tell the service manager");
+        tracing::warn!(target: tags::DRIVER, %error, "cannot tell the service manager");
     }
 }

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ipc_channel::ipc::{IpcOneShotServer, IpcReceiver, IpcSender};
 use nix::sys::signal::{SigSet, Signal};
+use nnhal::diag::tags;
 use nnhal::sys::socket::Connection;
 use nnhal::sys::{eventfd, pidfd};
 use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
@@ -28,9 +29,6 @@ pub struct Invocation {
     /// What workers log.
     pub log: String,
 }
-
-/// Names what a worker logs, in its environment.
-pub(crate) const LOG_VARIABLE: &str = "NNHAL_LOG";
 
 /// The argument by which a process is a worker, followed by the name of its bootstrap channel.
 pub(crate) const WORKER_ARGUMENT: &str = "--worker";
@@ -190,7 +188,7 @@ impl Spawner {
             .arg(WORKER_ARGUMENT)
             .arg(relative)
             .current_dir(&self.state_dir)
-            .env(LOG_VARIABLE, &self.invocation.log)
+            .env(tags::LOG_VARIABLE, &self.invocation.log)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null());
         for variable in SERVICE_VARIABLES {
@@ -239,7 +237,7 @@ fn keep_signals_from_workers() {
         signals.add(signal);
     }
     if let Err(errno) = signals.thread_block() {
-        tracing::warn!(%errno, "signals to all processes of the driver will reach workers");
+        tracing::warn!(target: tags::DRIVER, %errno, "signals to all processes of the driver will reach workers");
     }
 }
 

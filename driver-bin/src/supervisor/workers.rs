@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
+use nnhal::diag::tags;
 use nnhal::sys::pidfd;
 use nnhal::sys::socket::Connection;
 use nnhal::time::{Deadline, TimePoint};
@@ -102,7 +103,9 @@ impl Workers {
                     return Ok(());
                 }
                 // It is dead or dying; its death will be reaped.
-                Err(error) => tracing::warn!(pid, %error, "worker cannot take a client"),
+                Err(error) => {
+                    tracing::warn!(target: tags::DRIVER, pid, %error, "worker cannot take a client")
+                }
             }
         }
         Err(client)
@@ -135,7 +138,7 @@ impl Workers {
                 continue;
             }
             if let Err(error) = worker.process.commands.send(command()) {
-                tracing::debug!(pid, %error, "worker takes no commands");
+                tracing::debug!(target: tags::DRIVER, pid, %error, "worker takes no commands");
             }
         }
     }

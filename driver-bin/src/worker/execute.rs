@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use nnhal::diag::trace::SpanKind;
 use nnhal::hal::MeasureTiming;
 use nnhal::time::Stopwatch;
 use nnhal::validate::ValidRequest;
@@ -14,6 +15,7 @@ use super::calls::OpenCall;
 use super::client::{Client, RequestPools};
 use super::prepared::Prepared;
 use super::run::{Run, RunLimits, execution_result};
+use crate::trace;
 
 /// A request that has been checked.
 #[derive(Debug)]
@@ -116,6 +118,7 @@ impl Job {
         limits: RunLimits,
         measure_since: Option<Stopwatch>,
     ) -> Result<ExecutionResult, Failure> {
+        let _executes = trace::span(SpanKind::Execute, 0, 0);
         let mut context = self.prepared.take_context()?;
         call.works_as(context.ticket().observer())?;
         let outcome = context.run(&Run {

@@ -7,6 +7,8 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use nnhal::diag::tags;
+use nnhal::diag::trace::SpanKind;
 use nnhal::fence::{Fence, FenceError, FenceSource, FenceState};
 use nnhal::hal::{ErrorStatus, MeasureTiming, Timing};
 use nnhal::time::{Clock, Deadline, MonotonicClock, Stopwatch, TimePoint};
@@ -17,6 +19,7 @@ use super::client::Client;
 use super::execute::{Job, check};
 use super::run::RunLimits;
 use crate::device::Interruption;
+use crate::trace;
 
 /// A fenced execution: what it waits for, what it does then, and what has come of it.
 #[derive(Debug)]
@@ -24,6 +27,8 @@ pub(crate) struct Fenced {
     client: Weak<Client>,
     /// Since the client asked for it.
     launched: Stopwatch,
+    /// The same by the clock of traces.
+    seen: TimePoint,
     measure: MeasureTiming,
     limits: RunLimits,
     /// The longest that it may take once it may begin.
@@ -117,6 +122,7 @@ fn launch(
     let fenced = Arc::new(Fenced {
         client: Arc::downgrade(client),
         launched,
+        seen: MonotonicClock.now(),
         measure,
         limits: run_limits,
         duration: limits.duration_ns.map(Duration::from_nanos),
@@ -274,6 +280,9 @@ impl Fenced {
             return;
         };
         let signalled = (MonotonicClock.now(), Stopwatch::start());
+        if let Some(tracer) = trace::tracer() {
+            tracer.record_wait(self.seen, SpanKind::FenceWait);
+        }
         let Work { job, call } = *work;
         let fenced = Arc::clone(self);
         let priority = job.prepared().priority();
@@ -362,7 +371,7 @@ impl Fenced {
             }
         });
         if let Some(Err(error)) = told {
-            tracing::warn!(%error, "a fence could not be signalled");
+            tracing::warn!(target: tags::DRIVER, %error, "a fence could not be signalled");
         }
         dependents
             .into_iter()

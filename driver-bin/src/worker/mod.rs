@@ -36,10 +36,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ipc_channel::ipc::{self, IpcReceiver, IpcSender};
+use nnhal::diag::tags;
+use nnhal::diag::trace::SpanKind;
 use nnhal::hal::{ErrorStatus, Priority};
 use nnhal::sys::eventfd;
 use nnhal::sys::socket::{Connection, SocketError};
-use nnhal::time::Deadline;
+use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::{Failure, Inbox};
 
 use self::calls::OpenCall;
@@ -51,6 +53,7 @@ use crate::device::{Device, DeviceRegistry};
 use crate::jail;
 use crate::link::{Assignment, BlackBox, Command, Report, WorkerConfig};
 use crate::settings::ExecutionSettings;
+use crate::trace;
 
 /// Where this process notes why it ends.
 static BLACK_BOX: OnceLock<BlackBox> = OnceLock::new();
@@ -91,7 +94,7 @@ pub(crate) fn main(bootstrap: &OsStr, registry: &DeviceRegistry) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             note(&error.to_string());
-            tracing::error!("{error}");
+            tracing::error!(target: tags::DRIVER, "{error}");
             ExitCode::FAILURE
         }
     }
@@ -233,7 +236,7 @@ fn end_by_panic(info: &PanicHookInfo<'_>) {
         thread.name().unwrap_or("without a name")
     );
     note(&text);
-    tracing::error!("{text}");
+    tracing::error!(target: tags::DRIVER, "{text}");
     std::process::abort();
 }
 
@@ -319,8 +322,12 @@ fn try_submit(
     let shared = Arc::new(Mutex::new(Some(call)));
     let kept = Arc::clone(&shared);
     let take = |slot: &Mutex<Option<OpenCall>>| slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let seen = trace::tracer().map(|tracer| (tracer, MonotonicClock.now()));
     let submitted = client.pool.submit(priority, move || {
         if let Some(call) = take(&shared) {
+            if let Some((tracer, seen)) = seen {
+                tracer.record_wait(seen, SpanKind::ThreadWait);
+            }
             work(&call);
         }
     });

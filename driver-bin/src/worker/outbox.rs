@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use nnhal::diag::tags;
 use nnhal::sys::eventfd;
 use nnhal::sys::socket::Connection;
 use nnhal::time::Deadline;
@@ -145,7 +146,7 @@ impl Outbox {
     }
 
     fn break_off(&self, reason: &str) {
-        tracing::warn!(reason, "the client can no longer be answered");
+        tracing::warn!(target: tags::DRIVER, reason, "the client can no longer be answered");
         self.is_broken.store(true, Ordering::Release);
         self.connection.shutdown();
     }

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use nnhal::diag::tags;
 use nnhal::hal::Priority;
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -70,11 +71,11 @@ impl Pool {
                     state.free += 1;
                 }
                 Err(error) if state.threads == 0 => {
-                    tracing::error!(%error, "no thread can be made");
+                    tracing::error!(target: tags::DRIVER, %error, "no thread can be made");
                     return false;
                 }
                 // The work waits for a thread that there is.
-                Err(error) => tracing::warn!(%error, "no further thread can be made"),
+                Err(error) => tracing::warn!(target: tags::DRIVER, %error, "no further thread can be made"),
             }
         }
         state.waiting.push((priority, Box::new(work)));

@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use nnhal::diag::tags;
+use nnhal::diag::trace::SpanKind;
 use nnhal::hal::{CacheToken, ConstantPools, ErrorStatus, ExecutionPreference, Model, Priority};
 use nnhal::validate::{ModelError, ValidModel};
 use nnhal::wire::{
@@ -19,6 +21,7 @@ use super::run::RunLimits;
 use crate::cache::{self, CacheError, CacheHandles, Kept, KeptPools, Key};
 use crate::device::{AlignedSlice, Control, Interruption, PrepareOptions, PreparedModel};
 use crate::scheduler::Ticket;
+use crate::trace;
 
 /// HAL `getSupportedOperations`.
 pub(crate) fn supported_operations(
@@ -200,7 +203,7 @@ impl Target {
                 token: arguments.token,
             }),
             Err(error) => {
-                tracing::info!(%error, "a prepared model is not saved");
+                tracing::info!(target: tags::COMPILATION, %error, "a prepared model is not saved");
                 None
             }
         }
@@ -210,8 +213,9 @@ impl Target {
         let key = key(client, self.token);
         let codes = (preference as i32, priority as i32);
         let limit = client.limits.constant_bytes;
+        let _writes = trace::span(SpanKind::WriteCache, 0, 0);
         if let Err(error) = cache::save(&self.handles, &key, kept, codes, limit) {
-            tracing::info!(%error, "a prepared model is not saved");
+            tracing::info!(target: tags::COMPILATION, %error, "a prepared model is not saved");
         }
     }
 }
@@ -294,15 +298,18 @@ fn restore(
         )))
     };
     let limit = client.limits.constant_bytes;
+    let reads = trace::span(SpanKind::ReadCache, 0, 0);
     let entry = match cache::load(handles, &key(client, token), limit, &|| control.checkpoint()) {
         Ok(entry) => entry,
         Err(CacheError::Interrupted(interruption)) => return Err(interruption.into()),
         Err(error) => return Err(miss(&error)),
     };
+    drop(reads);
     let codes = ExecutionPreference::from_code(entry.preference).zip(Priority::from_code(entry.priority));
     let codes = codes.ok_or_else(|| miss(&"it was prepared in a way that there is not"))?;
     control.checkpoint()?;
     let extensions = &client.device.info().extensions;
+    let _validates = trace::span(SpanKind::Validate, 0, 0);
     let model =
         ValidModel::new(Arc::new(entry.model), &entry.pools, extensions).map_err(|error| miss(&error))?;
     Ok(Restored {
@@ -334,6 +341,7 @@ fn validate(
     model: Model,
     memories: &[Arc<Memory>],
 ) -> Result<(Arc<ValidModel>, Vec<ConstantPool>), Failure> {
+    let _validates = trace::span(SpanKind::Validate, 0, 0);
     let pools = constant_pools(&model, memories, &client.limits)?;
     let model = ValidModel::new(Arc::new(model), &pools, &client.device.info().extensions)
         .map_err(|error| model_failure(&error))?;
@@ -367,10 +375,12 @@ fn prepare(
         control,
     };
     let (device, shared) = (&client.device, Arc::clone(&model));
+    let compiles = trace::span(SpanKind::Compile, 0, 0);
     let device_model = match compiled {
         None => device.prepare(shared, pools, &options)?,
         Some(compiled) => device.restore(shared, pools, compiled, &options)?,
     };
+    drop(compiles);
     let prepared = Prepared::new(
         model,
         Arc::clone(&device_model),

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nnhal::diag::trace::SpanKind;
 use nnhal::hal::{ErrorStatus, OutputShape, Shape, Timing, loop_timeout};
 use nnhal::shm::{Access, ShmError};
 use nnhal::time::{Clock, Deadline, MonotonicClock, Stopwatch, TimePoint};
@@ -16,6 +17,7 @@ use super::memory::Memory;
 use super::watchdog::Watchdog;
 use crate::device::{Control, Execution};
 use crate::scheduler::Ticket;
+use crate::trace;
 
 /// A device's execution and what the driver needs beside it; used again and again, by one run at a time.
 #[derive(Debug)]
@@ -182,7 +184,9 @@ impl Context {
         if !run.limits.deadline.is_none() {
             self.estimate.check(MonotonicClock.now(), &run.limits)?;
         }
+        let waits = trace::span(SpanKind::QueueWait, 0, 0);
         self.ticket.enter(run.limits.deadline)?;
+        drop(waits);
         self.watchdog.work_starts();
         let outcome = self.run_in_slot(run);
         self.ticket.leave();
@@ -191,21 +195,26 @@ impl Context {
 
     /// Returns the time on the device, if the run is measured.
     fn run_in_slot(&mut self, run: &Run<'_>) -> Result<Option<Duration>, Failure> {
+        let copies = trace::span(SpanKind::CopyIn, 0, 0);
         self.copy_in(run)?;
+        drop(copies);
         let control = Control::new(&self.ticket, run.limits.deadline, run.limits.loop_timeout)
             .measured(run.measure_since.is_some());
         // Nobody asks for the time of the others.
         let is_timed = run.measure_since.is_some() || !run.limits.deadline.is_none();
         let started = is_timed.then(Stopwatch::start);
+        let runs = trace::span(SpanKind::Run, 0, 0);
         let busy = match self.execution.run(&control) {
             Ok(busy) => busy,
             Err(failure) => return Err(self.estimate.judge(failure, &run.limits)),
         };
+        drop(runs);
         let on_device = started.map(|started| {
             let elapsed = started.elapsed();
             self.estimate.record(elapsed);
             busy.map_or(elapsed, |busy| busy.min(elapsed))
         });
+        let _copies = trace::span(SpanKind::CopyOut, 0, 0);
         self.copy_out(run)?;
         Ok(on_device)
     }

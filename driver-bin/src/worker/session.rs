@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags};
+use nnhal::diag::tags;
 use nnhal::hal::{BufferDesc, BufferRole, ErrorStatus};
 use nnhal::sys::socket::Connection;
 use nnhal::sys::{eventfd, pidfd, poll};
@@ -23,6 +24,7 @@ use super::watchdog::Look;
 use super::{Orders, WorkerError, copy, execute, fenced, prepare};
 use crate::device::Device;
 use crate::link::{Assignment, WorkerConfig};
+use crate::trace;
 
 /// Calls that are read before anything else is looked at.
 const CALLS_AT_ONCE: usize = 64;
@@ -74,7 +76,7 @@ pub(super) fn serve(
     match session.run()? {
         End::Closed => {}
         End::Goodbye(reason) => {
-            tracing::info!(%reason, "the session ends");
+            tracing::info!(target: tags::DRIVER, %reason, "the session ends");
             session.say_goodbye(&reason);
         }
     }
@@ -94,14 +96,14 @@ fn greet(
     let versions = match inbox.receive_bytes(connection, deadline) {
         Ok((hello, _)) => handshake::read_hello(hello),
         Err(error) => {
-            tracing::debug!(%error, "no hello");
+            tracing::debug!(target: tags::DRIVER, %error, "no hello");
             return Ok(false);
         }
     };
     let versions = match versions {
         Ok(versions) => versions,
         Err(error) => {
-            tracing::info!(client = ?assignment.client, "{error}");
+            tracing::info!(target: tags::DRIVER, client = ?assignment.client, "{error}");
             return Ok(false);
         }
     };
@@ -238,7 +240,7 @@ impl Session<'_> {
             stuck.as_millis()
         );
         super::note(&reason);
-        tracing::error!("{reason}");
+        tracing::error!(target: tags::DRIVER, "{reason}");
         self.say_goodbye(&reason);
         std::process::abort();
     }
@@ -282,7 +284,7 @@ impl Session<'_> {
 
     /// Answers a short call; hands a long one to a thread.
     fn begin(&mut self, Envelope { id, call }: Envelope, fds: Vec<OwnedFd>) {
-        tracing::trace!(id, call = call.name());
+        tracing::trace!(target: tags::DRIVER, id, call = call.name());
         if self.orders.is_draining() && !matches!(call, Call::Release { .. } | Call::Cancel { .. }) {
             let ending = Failure::new(ErrorStatus::DeviceUnavailable, "the driver is ending");
             return self.client.outbox.reply(id, Err(ending));
@@ -312,6 +314,10 @@ impl Session<'_> {
                 self.answer(id, burst.map(Reply::Burst));
             }
             Call::RegisterFence => self.answer(id, self.client.add_fence(fds).map(Reply::Fence)),
+            Call::StartTrace { size } => {
+                let started = trace::start(fds.into_iter().next(), size);
+                self.answer(id, started.map(|()| Reply::Done));
+            }
             Call::Allocate {
                 desc,
                 prepared_models,

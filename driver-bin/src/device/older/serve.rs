@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use nnhal::diag::tags;
 use nnhal::hal::versions::v1_0::ErrorStatus as OldStatus;
 use nnhal::hal::versions::{Downcast, Inexpressible, Loss};
 use nnhal::hal::{
@@ -311,7 +312,7 @@ impl Device for Served {
             // A client decides how often this is said.
             let losses: Vec<String> = losses.iter().map(ToString::to_string).collect();
             let version = self.info.hal_version;
-            tracing::debug!(device = name, %version, "the model lost on its way down: {}", losses.join("; "));
+            tracing::debug!(target: tags::COMPILATION, device = name, %version, "the model lost on its way down: {}", losses.join("; "));
         }
         if launched != OldStatus::None {
             return Err(refused(name, method, launched));

@@ -6,12 +6,15 @@ use nnhal::burst::{
     self, MAX_REGISTERED, RequestBody, RequestHeader, RequestPacket, decode_request, encode_failure,
     encode_success,
 };
+use nnhal::diag::tags;
+use nnhal::diag::trace::SpanKind;
 use nnhal::fmq::{ChannelEnd, Packet, ReceiveError, SendError};
 use nnhal::hal::{ErrorStatus, MeasureTiming, OutputShape, Timing};
 use nnhal::time::{Deadline, Stopwatch};
 use nnhal::wire::Failure;
 
 use super::layout::{KnownMemories, Layout};
+use crate::trace;
 use crate::worker::buffer::{Buffers, RequestBuffers};
 use crate::worker::client::Client;
 use crate::worker::idle::IdleRelease;
@@ -79,14 +82,16 @@ impl Server {
                 Err(ReceiveError::Closed) => return,
                 Err(ReceiveError::TimedOut) => continue,
                 Err(error) => {
-                    tracing::warn!(%error, "a burst ends");
+                    tracing::warn!(target: tags::DRIVER, %error, "a burst ends");
                     return self.end.closer.close();
                 }
             }
+            let serves = trace::span(SpanKind::BurstRequest, 0, 0);
             self.answer();
+            drop(serves);
             if let Err(error) = self.send() {
                 if error != SendError::Closed {
-                    tracing::warn!(%error, "a burst ends");
+                    tracing::warn!(target: tags::DRIVER, %error, "a burst ends");
                 }
                 return self.end.closer.close();
             }
