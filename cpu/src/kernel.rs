@@ -13,6 +13,7 @@ use nnhal::ops::{OpError, OperandInfo, OperationContext, ShapeIssue};
 
 use crate::buffer::{AlignedBuffer, OutOfMemory, Scratch};
 use crate::executor::{Interrupt, Interrupted};
+use crate::threads::Team;
 
 /// Computes one operation.
 pub type Kernel = fn(&mut KernelContext<'_>) -> Result<(), KernelError>;
@@ -425,6 +426,8 @@ pub struct KernelContext<'a> {
     pub relaxed: bool,
     /// Asked while kernels work whose effort grows faster than their operands.
     pub interrupt: &'a dyn Interrupt,
+    /// The threads to compute with.
+    pub team: &'a Team<'a>,
 }
 
 impl<'a> KernelContext<'a> {

@@ -10,9 +10,11 @@ pub mod executor;
 mod fast;
 pub mod kernel;
 pub mod kernels;
+pub mod threads;
 
 pub use buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
 pub use executor::{
     CompiledProgram, Execution, ExecutionError, Interrupt, Interrupted, KernelSet, NeverInterrupted,
     ObservedOperation, Observer, Program, ProgramError, RunOptions, compiled_form,
 };
+pub use threads::{Cores, Helpers, OwnCores, Threads};

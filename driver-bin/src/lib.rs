@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
+mod cores;
 mod daemon;
 pub mod device;
 mod jail;

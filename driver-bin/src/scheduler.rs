@@ -18,6 +18,7 @@ use std::time::Duration;
 use nnhal::hal::Priority;
 use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
 
+use crate::cores::WorkerCores;
 use crate::device::Interruption;
 
 /// How long waiting raises work by one priority.
@@ -35,6 +36,8 @@ pub(crate) struct Scheduler {
     waiting: AtomicU8,
     queue: Mutex<Vec<Waiter>>,
     clock: Arc<dyn Clock>,
+    /// For the threads of what runs.
+    cores: Arc<WorkerCores>,
 }
 
 #[derive(Debug)]
@@ -95,20 +98,32 @@ pub(crate) struct Progress {
 impl Scheduler {
     /// A scheduler with this many slots, at least one.
     #[must_use]
-    pub(crate) fn new(slots: u32) -> Arc<Scheduler> {
-        Scheduler::with_clock(slots, Arc::new(MonotonicClock))
+    pub(crate) fn new(slots: u32, cores: Arc<WorkerCores>) -> Arc<Scheduler> {
+        Scheduler::with_clock(slots, cores, Arc::new(MonotonicClock))
     }
 
     /// The same with a clock of its own, for tests.
     #[must_use]
-    pub(crate) fn with_clock(slots: u32, clock: Arc<dyn Clock>) -> Arc<Scheduler> {
+    pub(crate) fn with_clock(slots: u32, cores: Arc<WorkerCores>, clock: Arc<dyn Clock>) -> Arc<Scheduler> {
         Arc::new(Scheduler {
             slots: slots.max(1),
             running: AtomicU32::new(0),
             waiting: AtomicU8::new(0),
             queue: Mutex::new(Vec::new()),
             clock,
+            cores,
         })
+    }
+
+    /// A scheduler that knows of no other worker, for tests.
+    #[cfg(test)]
+    pub(crate) fn alone(slots: u32) -> Arc<Scheduler> {
+        Scheduler::new(slots, Arc::new(WorkerCores::alone()))
+    }
+
+    /// The processors for the threads of what runs.
+    pub(crate) fn cores(&self) -> &WorkerCores {
+        &self.cores
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Waiter>> {
@@ -246,6 +261,11 @@ impl Ticket {
         }
     }
 
+    /// The processors for the threads of the work.
+    pub(crate) fn cores(&self) -> &WorkerCores {
+        self.scheduler.cores()
+    }
+
     /// A way to look at the work and to end it.
     #[must_use]
     pub(crate) fn observer(&self) -> Observer {
@@ -368,7 +388,7 @@ mod tests {
         fn new() -> Bench {
             let clock = Arc::new(ManualClock::new(TimePoint::from_nanos(1_000_000_000)));
             Bench {
-                scheduler: Scheduler::with_clock(1, clock.clone()),
+                scheduler: Scheduler::with_clock(1, Arc::new(WorkerCores::alone()), clock.clone()),
                 clock,
                 entered: mpsc::channel(),
             }

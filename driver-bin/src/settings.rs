@@ -140,6 +140,9 @@ impl Default for Limits {
 pub struct ExecutionSettings {
     /// Pieces of work of one client that run at once; 0 for the number of processors.
     pub slots: u32,
+    /// Threads that one execution computes with at most, if its device can use several and processors are free; 0 for
+    /// the number of processors.
+    pub threads: u32,
     /// How long a burst looks for its next request before it sleeps, at most, in microseconds.
     pub polling_window_us: u64,
     /// After how long without a checkpoint work is taken for hung, in milliseconds; 0 for never.
@@ -156,6 +159,7 @@ impl Default for ExecutionSettings {
         // seconds.
         ExecutionSettings {
             slots: 0,
+            threads: 0,
             polling_window_us: 50,
             hang_limit_ms: 60_000,
             fence_timeout_ms: 60_000,

@@ -21,7 +21,7 @@ use nnhal_client::{
     Burst, BurstOptions, Devices, ExecuteOptions, Input, Memory, ModelBuilder, OperationType, Output,
     PrepareOptions, PreparedModel, Request, TensorType, WaitSettings,
 };
-use nnhal_tests::{DaemonOptions, TestDaemon};
+use nnhal_tests::{DaemonOptions, TestDaemon, wait_until};
 
 #[global_allocator]
 static ALLOCATOR: counting_allocator::CountingAllocator = counting_allocator::CountingAllocator;
@@ -45,9 +45,9 @@ const ATTEMPTS: usize = 10;
 static TURN: Mutex<()> = Mutex::new(());
 
 /// A worker that polls for its next request as long as it is allowed to.
-fn start(environment: Vec<(String, std::ffi::OsString)>) -> TestDaemon {
+fn start(device: &str, environment: Vec<(String, std::ffi::OsString)>) -> TestDaemon {
     let options = DaemonOptions {
-        devices: vec!["nnhal-reference".to_owned()],
+        devices: vec![device.to_owned()],
         environment,
         ..DaemonOptions::with_settings("[execution]\npolling_window_us = 1000000\n")
     };
@@ -129,20 +129,92 @@ impl Subject {
     }
 }
 
+/// Where a driver's processes count what they allocate.
+struct Counter {
+    directory: tempfile::TempDir,
+    file: File,
+}
+
+impl Counter {
+    fn new() -> Counter {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("allocations");
+        std::fs::write(&path, [0; 4]).unwrap();
+        Counter {
+            file: File::open(path).unwrap(),
+            directory,
+        }
+    }
+
+    fn environment(&self) -> Vec<(String, std::ffi::OsString)> {
+        let path = self.directory.path().join("allocations");
+        vec![("NNHAL_TEST_ALLOCATIONS".to_owned(), path.into())]
+    }
+
+    fn allocations(&self) -> u32 {
+        let mut bytes = [0; 4];
+        self.file.read_exact_at(&mut bytes, 0).unwrap();
+        u32::from_ne_bytes(bytes)
+    }
+}
+
+#[test]
+fn executions_by_several_threads_allocate_nothing_in_the_driver() {
+    const ELEMENTS: u32 = 200_000;
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let counter = Counter::new();
+    let daemon = start("nnhal-cpu", counter.environment());
+    let devices = Devices::open_in(daemon.runtime_dir()).unwrap();
+    let device = devices.device("nnhal-cpu").unwrap();
+    let mut model = ModelBuilder::new();
+    let x = model.input(TensorType::float32(&[ELEMENTS]));
+    let sum = model.output(TensorType::float32(&[ELEMENTS]));
+    let no_activation = model.scalar(0_i32);
+    model.operation(OperationType::ADD, &[x, x, no_activation], &[sum]);
+    let model = model.finish().unwrap();
+    let prepared = device.prepare(&model, &PrepareOptions::new()).unwrap();
+    let mut burst = prepared.burst(&BurstOptions::new()).unwrap();
+    let bytes = u64::from(ELEMENTS) * 4;
+    let memory = Memory::new(2 * bytes).unwrap();
+    memory.write(0, &vec![1.5_f32; ELEMENTS as usize]).unwrap();
+    let request = Request::new()
+        .input(&memory, 0..bytes)
+        .output(&memory, bytes..2 * bytes);
+    let mut execute = |executions: u32| {
+        for _ in 0..executions {
+            burst.execute(&request, &ExecuteOptions::new()).unwrap();
+        }
+    };
+    execute(20);
+    let worker = device.worker().pid;
+    if std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1) {
+        wait_until("there is a helper", || {
+            let tasks = std::fs::read_dir(format!("/proc/{worker}/task")).unwrap();
+            let mut names =
+                tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+            names.any(|name| name.trim() == "helper")
+        });
+    }
+    let mut least = u32::MAX;
+    for _ in 0..ATTEMPTS {
+        let before = counter.allocations();
+        execute(200);
+        // The supervisor and the worker that waits for the next client are counted too, while they start.
+        least = least.min(counter.allocations() - before);
+        if least == 0 {
+            return;
+        }
+    }
+    panic!("the driver allocated {least} times in 200 executions");
+}
+
 #[test]
 fn executions_allocate_on_neither_side() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("allocations");
-    std::fs::write(&path, [0; 4]).unwrap();
-    let counter = File::open(&path).unwrap();
-    let of_driver = || {
-        let mut bytes = [0; 4];
-        counter.read_exact_at(&mut bytes, 0).unwrap();
-        u32::from_ne_bytes(bytes)
-    };
-    let daemon = start(vec![("NNHAL_TEST_ALLOCATIONS".to_owned(), path.into())]);
+    let counter = Counter::new();
+    let daemon = start("nnhal-reference", counter.environment());
     let mut subject = Subject::open(&daemon);
+    let of_driver = || counter.allocations();
     assert!(of_driver() > 0, "the driver's processes count");
     let request = subject.request();
     let registered = subject.burst.register(&request).unwrap();
@@ -255,7 +327,7 @@ fn complaint(calls: &SystemCalls, of_tracing: &SystemCalls) -> Option<String> {
 #[test]
 fn executions_make_no_system_call_on_either_side() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let daemon = start(Vec::new());
+    let daemon = start("nnhal-reference", Vec::new());
     let mut subject = Subject::open(&daemon);
     let worker = subject.worker;
     let request = subject.request();

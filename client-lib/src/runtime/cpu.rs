@@ -165,6 +165,7 @@ fn run(
                 timeout.min(loop_timeout::MAXIMUM)
             }),
             observer: trace::observer(),
+            ..RunOptions::default()
         })
         .map_err(|error| execution_error(&error))?;
     let computing = started.elapsed();

@@ -26,6 +26,7 @@ use nnhal::time::TimePoint;
 
 use crate::buffer::OutOfMemory;
 use crate::kernel::KernelError;
+use crate::threads::Threads;
 
 /// Asked before every step of a preparation and every operation of an execution whether to go on, and now and then inside operations whose effort grows faster than
 /// their operands. An implementation may also block here: an execution suspended for another of higher priority keeps
@@ -99,12 +100,15 @@ pub struct RunOptions<'a> {
     pub loop_timeout: Duration,
     /// Told of every operation, if somebody wants to know; then the clock is read twice for each.
     pub observer: Option<&'a dyn Observer>,
+    /// What to compute with.
+    pub threads: Threads<'a>,
 }
 
 impl std::fmt::Debug for RunOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RunOptions")
             .field("loop_timeout", &self.loop_timeout)
+            .field("threads", &self.threads)
             .finish_non_exhaustive()
     }
 }
@@ -115,6 +119,7 @@ impl Default for RunOptions<'_> {
             interrupt: &NeverInterrupted,
             loop_timeout: nnhal::hal::loop_timeout::DEFAULT,
             observer: None,
+            threads: Threads::ALONE,
         }
     }
 }

@@ -11,6 +11,7 @@ use super::program::{Graph, Program, Work};
 use super::{ExecutionError, ObservedOperation, RunOptions};
 use crate::buffer::{AlignedBuffer, OutOfMemory, Scratch};
 use crate::kernel::{Inputs, KernelContext, KernelError, Outputs, Value, allocate, bind};
+use crate::threads::Team;
 
 /// The memory of one run at a time.
 #[derive(Debug)]
@@ -129,6 +130,7 @@ impl Execution {
         let outcome = Runner {
             program: &self.program,
             options,
+            team: &Team::new(options.threads),
             memory: &mut self.memory,
         }
         .graph(SubgraphIndex::Main, &mut self.frame);
@@ -215,6 +217,7 @@ type Compute<'k> = &'k dyn Fn(&mut KernelContext<'_>) -> Result<(), KernelError>
 pub(super) struct Runner<'a> {
     pub(super) program: &'a Program,
     pub(super) options: &'a RunOptions<'a>,
+    pub(super) team: &'a Team<'a>,
     pub(super) memory: &'a mut Memory,
 }
 
@@ -363,6 +366,7 @@ impl<'a> Runner<'a> {
             scratch: &mut self.memory.scratch,
             relaxed: self.program.model.model().relax_computation_float32_to_float16,
             interrupt: self.options.interrupt,
+            team: self.team,
         };
         kernel(&mut context)?;
         match context.outputs.values.iter().position(|value| !value.present) {

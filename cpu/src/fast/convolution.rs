@@ -2,32 +2,33 @@
 
 use nnhal::hal::OperandType;
 
-use super::matmul::{PackedF32, PackedI16, Rows, rows_per_block};
+use super::matmul::{PackedF32, PackedI16, Rows};
+use super::parting;
 use super::patches::{Patches, Sink};
 use super::requantize::QuantizedOutput;
 use super::simd::{LANES, Simd, Work, dispatch};
 use crate::buffer::{OutOfMemory, Scratch};
 use crate::kernels::element::Quant8;
+use crate::threads::{Effort, Team};
 
 /// A convolution of 32-bit floats.
 pub(super) fn run_f32(
     weights: &PackedF32,
     patches: &Patches,
     input: &[f32],
-    output: &mut [f32],
-    range: (f32, f32),
-    scratch: &mut Scratch,
+    (output, range): (&mut [f32], (f32, f32)),
+    (scratch, team): (&mut Scratch, &Team<'_>),
 ) -> Result<(), OutOfMemory> {
     let depth = weights.depth();
-    let columns = patches.output.channels as usize;
-    let total = patches.count();
-    let block = rows_per_block(depth * size_of::<f32>()).min(total.max(1));
+    let (total, columns) = (patches.count(), patches.output.channels as usize);
+    let threads = team.threads_for(effort(patches, size_of_val(weights.packed().bytes())));
+    let grid = parting::product(threads, (total, depth * size_of::<f32>()), columns);
     let direct = patches.are_pixels();
-    let [gathered] = scratch.carve::<f32, 1>([if direct { 0 } else { block * depth }])?;
-    let mut first = 0;
-    while first < total {
-        let count = block.min(total - first);
-        let rows = if direct {
+    let gathered = if direct { 0 } else { grid.rows_per_block * depth };
+    let [gathered] = scratch.carve::<f32, 1>([gathered * threads])?;
+    team.for_each_block(threads, &grid, (output, gathered), |block, gathered| {
+        let (first, count) = (block.first_row(), block.rows());
+        let values = if direct {
             &input[first * depth..][..count * depth]
         } else {
             let mut copies = Copies { depth, gathered };
@@ -35,14 +36,22 @@ pub(super) fn run_f32(
             &gathered[..count * depth]
         };
         let rows = Rows {
-            values: rows,
+            values,
             stride: depth,
             count,
         };
-        weights.multiply(rows, &mut output[first * columns..], range);
-        first += count;
-    }
+        weights.multiply(rows, block, range);
+    });
     Ok(())
+}
+
+/// What the products of all patches with a matrix of so many bytes take.
+fn effort(patches: &Patches, matrix: usize) -> Effort {
+    let outputs = patches.count() as u64 * u64::from(patches.output.channels);
+    Effort {
+        multiply_adds: outputs.saturating_mul(patches.depth() as u64),
+        bytes: matrix as u64,
+    }
 }
 
 /// Patches of floats, one behind the other.
@@ -79,22 +88,21 @@ pub(super) fn run_q8<T: Quant8>(
     patches: &Patches,
     (input, input_zero): (&[T], i32),
     (output, stored): (&mut [T], QuantizedOutput),
-    scratch: &mut Scratch,
+    (scratch, team): (&mut Scratch, &Team<'_>),
 ) -> Result<(), OutOfMemory> {
     let row = weights.pairs() * 2;
-    let columns = patches.output.channels as usize;
-    let total = patches.count();
-    let block = rows_per_block(row * size_of::<i16>()).min(total.max(1));
-    let [widened] = scratch.carve::<i16, 1>([block * row])?;
+    let (total, columns) = (patches.count(), patches.output.channels as usize);
+    let threads = team.threads_for(effort(patches, size_of_val(weights.packed().bytes())));
+    let grid = parting::product(threads, (total, row * size_of::<i16>()), columns);
+    let [widened] = scratch.carve::<i16, 1>([grid.rows_per_block * row * threads])?;
     let output: &mut [u8] = bytemuck::cast_slice_mut(output);
-    let mut first = 0;
-    while first < total {
-        let count = block.min(total - first);
+    team.for_each_block(threads, &grid, (output, widened), |block, widened| {
+        let count = block.rows();
         dispatch(Widen {
             patches,
             input,
             input_zero: input_zero as i16,
-            first,
+            first: block.first_row(),
             count,
             row,
             widened,
@@ -104,14 +112,12 @@ pub(super) fn run_q8<T: Quant8>(
             stride: weights.pairs(),
             count,
         };
-        let target = &mut output[first * columns..];
         if T::LEAST < 0 {
-            weights.multiply::<true>(rows, target, stored);
+            weights.multiply::<true>(rows, block, stored);
         } else {
-            weights.multiply::<false>(rows, target, stored);
+            weights.multiply::<false>(rows, block, stored);
         }
-        first += count;
-    }
+    });
     Ok(())
 }
 

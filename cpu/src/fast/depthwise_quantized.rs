@@ -7,7 +7,9 @@
 use nnhal::ops::padding::{Extents, Window};
 
 use super::convolution::widen;
+use super::depthwise::effort;
 use super::packing::{Packing, PackingError};
+use super::parting;
 use super::patches::Patches;
 use super::requantize::{QuantizedOutput, Requantization, in_order};
 use super::simd::{COLUMN_ORDER, LANES, Simd, Work, dispatch};
@@ -15,6 +17,7 @@ use super::tile::{COLUMNS, ColumnsI16};
 use crate::buffer::{AlignedSlice, OutOfMemory, Scratch};
 use crate::kernels::element::Quant8;
 use crate::kernels::fixed_point::Multiplier;
+use crate::threads::Team;
 
 /// Neighbouring outputs that are summed side by side.
 const OUTPUTS: usize = 2;
@@ -112,35 +115,48 @@ impl PackedDepthwise {
         patches: &Patches,
         (input, input_zero): (&[T], i32),
         (output, stored): (&mut [T], QuantizedOutput),
-        scratch: &mut Scratch,
+        (scratch, team): (&mut Scratch, &Team<'_>),
     ) -> Result<(), OutOfMemory> {
         let padded = Padded::of(patches);
         let [image] = scratch.carve::<i16, 1>([padded.len().unwrap_or(usize::MAX)])?;
         let size =
             |extents: &Extents| extents.height as usize * extents.width as usize * extents.channels as usize;
         let output: &mut [u8] = bytemuck::cast_slice_mut(output);
+        let (height, size_out) = (patches.output.height as usize, size(&patches.output));
+        let threads = team.threads_for(effort(patches));
+        let filling = parting::rows(threads, padded.height, padded.width * padded.channels);
+        let grid = parting::rows(threads, height, size_out / height.max(1));
         let images = input.chunks_exact(size(&patches.input).max(1));
-        for (input, output) in images.zip(output.chunks_exact_mut(size(&patches.output).max(1))) {
-            dispatch(Fill {
-                padded: &padded,
-                patches,
-                input,
-                zero: input_zero as i16,
-                image,
+        for (input, output) in images.zip(output.chunks_exact_mut(size_out.max(1))) {
+            let none: &mut [u8] = &mut [];
+            team.for_each_block(threads, &filling, (&mut *image, none), |mut block, _| {
+                dispatch(Fill {
+                    padded: &padded,
+                    patches,
+                    input,
+                    zero: input_zero as i16,
+                    first: block.first_row(),
+                    lines: block.all(),
+                });
             });
-            let image = Image {
-                packed: self,
-                patches,
-                padded: &padded,
-                image,
-                output,
-                stored,
-            };
-            if T::LEAST < 0 {
-                dispatch(Signed::<true>(image));
-            } else {
-                dispatch(Signed::<false>(image));
-            }
+            let image = &*image;
+            let none: &mut [u8] = &mut [];
+            team.for_each_block(threads, &grid, (output, none), |mut block, _| {
+                let image = Image {
+                    packed: self,
+                    patches,
+                    padded: &padded,
+                    image,
+                    rows: block.first_row()..block.first_row() + block.rows(),
+                    output: block.all(),
+                    stored,
+                };
+                if T::LEAST < 0 {
+                    dispatch(Signed::<true>(image));
+                } else {
+                    dispatch(Signed::<false>(image));
+                }
+            });
         }
         Ok(())
     }
@@ -171,13 +187,15 @@ impl Padded {
     }
 }
 
-/// Copies one image into the middle; what the padding holds is zero.
+/// Copies an image into the middle of the padded one; what the padding holds is zero.
 struct Fill<'a, T> {
     padded: &'a Padded,
     patches: &'a Patches,
     input: &'a [T],
     zero: i16,
-    image: &'a mut [i16],
+    /// Some lines of the padded image, and which is their first.
+    lines: &'a mut [i16],
+    first: usize,
 }
 
 impl<T: Quant8> Work for Fill<'_, T> {
@@ -185,11 +203,7 @@ impl<T: Quant8> Work for Fill<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
-        let Padded {
-            height,
-            width,
-            channels,
-        } = *self.padded;
+        let Padded { width, channels, .. } = *self.padded;
         let extents = &self.patches.input;
         let (top, left) = (
             self.patches.vertical.head as usize,
@@ -197,13 +211,10 @@ impl<T: Quant8> Work for Fill<'_, T> {
         );
         let source = extents.channels as usize;
         let columns = (extents.width as usize).min(width.saturating_sub(left));
-        for (y, line) in self
-            .image
-            .chunks_exact_mut(width * channels)
-            .enumerate()
-            .take(height)
-        {
-            let inside = y.checked_sub(top).filter(|y| *y < extents.height as usize);
+        for (number, line) in self.lines.chunks_exact_mut(width * channels).enumerate() {
+            let inside = (self.first + number)
+                .checked_sub(top)
+                .filter(|y| *y < extents.height as usize);
             let Some(y) = inside else {
                 line.fill(0);
                 continue;
@@ -226,12 +237,14 @@ impl<T: Quant8> Work for Fill<'_, T> {
     }
 }
 
-/// One image of a batch.
+/// Some rows of one image of a batch.
 struct Image<'a> {
     packed: &'a PackedDepthwise,
     patches: &'a Patches,
     padded: &'a Padded,
     image: &'a [i16],
+    /// Which rows of the output there are in `output`.
+    rows: std::ops::Range<usize>,
     output: &'a mut [u8],
     stored: QuantizedOutput,
 }
@@ -253,24 +266,21 @@ impl Image<'_> {
         let packed = self.packed;
         let offsets = self.tap_offsets();
         let offsets = &offsets[..packed.pairs];
-        let (height, width) = (
-            self.patches.output.height as usize,
-            self.patches.output.width as usize,
-        );
+        let (first, width) = (self.rows.start, self.patches.output.width as usize);
         let step = self.patches.horizontal.stride as usize * self.padded.channels;
-        for y in 0..height {
+        for y in self.rows.clone() {
             let top = y * self.patches.vertical.stride as usize * self.padded.width * self.padded.channels;
             for group in 0..packed.bias.len() {
                 let start = top + group * COLUMNS;
                 let mut x = 0;
                 while x + OUTPUTS <= width {
                     let corner = start + x * step;
-                    self.outputs::<S, SIGNED, OUTPUTS>(simd, group, corner, y * width + x, offsets);
+                    self.outputs::<S, SIGNED, OUTPUTS>(simd, group, corner, (y - first) * width + x, offsets);
                     x += OUTPUTS;
                 }
                 while x < width {
                     let corner = start + x * step;
-                    self.outputs::<S, SIGNED, 1>(simd, group, corner, y * width + x, offsets);
+                    self.outputs::<S, SIGNED, 1>(simd, group, corner, (y - first) * width + x, offsets);
                     x += 1;
                 }
             }

@@ -1,13 +1,18 @@
 //! Element-wise operations on 32-bit floats, and ADD and SUB of 8-bit values.
 
+use std::ops::Range;
+
 use nnhal::hal::{OperandType, OperationType, Shape};
 
 use super::PlannedStep;
+use super::parting;
 use super::quantized_sum::{self, QuantizedSum};
 use super::simd::{Simd, Work, dispatch};
+use super::tile::COLUMNS;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::broadcast::for_each_run;
+use crate::threads::{Effort, Team};
 
 /// What is computed of two elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +65,7 @@ impl PlannedStep for BinaryStep {
                 let output = context.outputs.tensor(0)?;
                 let activation = Activation::from_code(2, context.inputs.i32(2)?)?;
                 let sum = QuantizedSum::new((&left, &right), &output, self.binary == Binary::Sub, activation);
-                quantized_sum::run(&sum, (left.bytes, right.bytes), output.bytes);
+                quantized_sum::run(&sum, (left.bytes, right.bytes), output.bytes, context.team);
                 return Ok(());
             }
             _ => return (self.fallback)(context),
@@ -78,23 +83,12 @@ impl PlannedStep for BinaryStep {
             Left::without_walk(left_data, data.len()),
             Right::without_walk(right_data, data.len()),
         ) {
-            dispatch(Combine {
-                binary: self.binary,
-                left,
-                right,
-                output: data,
-                range,
-            });
+            self.combine(context.team, (left, right), (data, COLUMNS), range);
             return Ok(());
         }
         if repeats_along_last_axis(&shape, &left.shape, &right.shape) {
-            dispatch(Combine {
-                binary: self.binary,
-                left: Left::Each(left_data),
-                right: Right::Repeated(right_data),
-                output: data,
-                range,
-            });
+            let operands = (Left::Each(left_data), Right::Repeated(right_data));
+            self.combine(context.team, operands, (data, right_data.len()), range);
             return Ok(());
         }
         for_each_run(&shape, &left.shape, &right.shape, |run| {
@@ -117,6 +111,38 @@ impl PlannedStep for BinaryStep {
             });
         })?;
         Ok(())
+    }
+}
+
+impl BinaryStep {
+    /// Combines elements of the same place, in blocks of a multiple of `unit` elements.
+    fn combine(
+        &self,
+        team: &Team<'_>,
+        (left, right): (Left<'_>, Right<'_>),
+        (output, unit): (&mut [f32], usize),
+        range: (f32, f32),
+    ) {
+        let threads = team.threads_for(effort(3 * size_of_val(output)));
+        let grid = parting::elements(threads, output.len(), unit);
+        let none: &mut [u8] = &mut [];
+        team.for_each_block(threads, &grid, (output, none), |mut block, _| {
+            dispatch(Combine {
+                binary: self.binary,
+                left: left.part(block.columns()),
+                right: right.part(block.columns()),
+                output: block.all(),
+                range,
+            });
+        });
+    }
+}
+
+/// What an operation takes that does little more than to read and write so many bytes.
+pub(super) fn effort(bytes: usize) -> Effort {
+    Effort {
+        multiply_adds: 0,
+        bytes: bytes as u64,
     }
 }
 
@@ -145,6 +171,14 @@ enum Right<'a> {
 }
 
 impl<'a> Left<'a> {
+    /// What serves these elements of the output.
+    fn part(self, elements: Range<usize>) -> Left<'a> {
+        match self {
+            Left::Each(data) => Left::Each(&data[elements]),
+            Left::One(_) => self,
+        }
+    }
+
     /// For an operand that has all elements of the output, hence no axis along which it is repeated, or one for all.
     #[inline]
     fn without_walk(data: &'a [f32], elements: usize) -> Option<Left<'a>> {
@@ -157,6 +191,14 @@ impl<'a> Left<'a> {
 }
 
 impl<'a> Right<'a> {
+    /// What serves these elements of the output, which begin with a row if rows are repeated.
+    fn part(self, elements: Range<usize>) -> Right<'a> {
+        match self {
+            Right::Each(data) => Right::Each(&data[elements]),
+            Right::One(_) | Right::Repeated(_) => self,
+        }
+    }
+
     /// As [`Left::without_walk`].
     #[inline]
     fn without_walk(data: &'a [f32], elements: usize) -> Option<Right<'a>> {
@@ -276,11 +318,19 @@ impl PlannedStep for UnaryStep {
         if input.ty() != OperandType::TENSOR_FLOAT32 {
             return (self.fallback)(context);
         }
-        dispatch(Apply {
-            unary: self.unary,
-            input: input.data()?,
-            output: context.outputs.data(0)?,
-        });
+        let (input, output) = (input.data()?, context.outputs.data(0)?);
+        let threads = context.team.threads_for(effort(2 * size_of_val(output)));
+        let grid = parting::elements(threads, output.len(), COLUMNS);
+        let none: &mut [u8] = &mut [];
+        context
+            .team
+            .for_each_block(threads, &grid, (output, none), |mut block, _| {
+                dispatch(Apply {
+                    unary: self.unary,
+                    input: &input[block.columns()],
+                    output: block.all(),
+                });
+            });
         Ok(())
     }
 }

@@ -9,6 +9,7 @@ use super::simd::{COLUMN_ORDER, LANES, Simd, Work, dispatch};
 use super::tile::{COLUMNS, ColumnsF32, ColumnsI16, PANELS, ROWS, store_f32, tile_f32, tile_i16};
 use crate::buffer::AlignedSlice;
 use crate::kernels::fixed_point::Multiplier;
+use crate::threads::Block;
 
 /// Bytes of rows that are worked on before the next block: about half of a second-level cache.
 const BLOCK_BYTES: usize = 192 * 1024;
@@ -38,7 +39,6 @@ impl<'a, T> Rows<'a, T> {
 #[derive(Debug)]
 pub(super) struct PackedF32 {
     depth: usize,
-    columns: usize,
     panels: AlignedSlice,
     bias: Vec<ColumnsF32>,
 }
@@ -72,12 +72,7 @@ impl PackedF32 {
                 bytemuck::cast(columns)
             })
             .collect();
-        Ok(PackedF32 {
-            depth,
-            columns,
-            panels,
-            bias,
-        })
+        Ok(PackedF32 { depth, panels, bias })
     }
 
     /// The packed columns.
@@ -90,8 +85,8 @@ impl PackedF32 {
         self.depth
     }
 
-    /// Multiplies rows and cuts the results, which lie in `output` row by row, to a range.
-    pub(super) fn multiply(&self, rows: Rows<'_, f32>, output: &mut [f32], range: (f32, f32)) {
+    /// Multiplies rows with the columns that `output` has and cuts the results to a range.
+    pub(super) fn multiply(&self, rows: Rows<'_, f32>, output: Block<'_, f32>, range: (f32, f32)) {
         dispatch(MultiplyF32 {
             packed: self,
             rows,
@@ -110,7 +105,7 @@ impl PackedF32 {
 struct MultiplyF32<'a> {
     packed: &'a PackedF32,
     rows: Rows<'a, f32>,
-    output: &'a mut [f32],
+    output: Block<'a, f32>,
     range: (f32, f32),
 }
 
@@ -119,8 +114,9 @@ impl Work for MultiplyF32<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
-        let panels = self.packed.bias.len();
-        let mut panel = 0;
+        let columns = self.output.columns();
+        let panels = columns.end.div_ceil(COLUMNS);
+        let mut panel = columns.start / COLUMNS;
         if self.rows.count == 1 {
             while panel + PANELS <= panels {
                 self.tile::<S, 1, PANELS>(simd, 0, panel);
@@ -150,14 +146,15 @@ impl MultiplyF32<'_> {
     #[inline(always)]
     fn tile<S: Simd, const R: usize, const P: usize>(&mut self, simd: S, top: usize, first: usize) {
         let packed = self.packed;
+        let start = self.output.columns().start;
         let panels = std::array::from_fn(|panel| packed.panel(first + panel));
         let bias = std::array::from_fn(|panel| &packed.bias[first + panel]);
         let sums = tile_f32::<S, R, P>(simd, self.rows.tile(top), panels, bias);
         let (low, high) = (simd.splat(self.range.0), simd.splat(self.range.1));
         for (row, sums) in sums.iter().enumerate() {
-            let line = &mut self.output[(top + row) * packed.columns..][..packed.columns];
+            let line = self.output.row(top + row);
             for (panel, sums) in sums.iter().enumerate() {
-                let line = &mut line[(first + panel) * COLUMNS..];
+                let line = &mut line[(first + panel) * COLUMNS - start..];
                 let width = line.len().min(COLUMNS);
                 store_f32(simd, *sums, low, high, &mut line[..width]);
             }
@@ -171,7 +168,6 @@ impl MultiplyF32<'_> {
 pub(super) struct PackedI16 {
     /// Pairs along the common dimension.
     pairs: usize,
-    columns: usize,
     panels: AlignedSlice,
     bias: Vec<[[i32; LANES]; 2]>,
     requantization: Vec<Requantization>,
@@ -209,7 +205,6 @@ impl PackedI16 {
             .collect();
         Ok(PackedI16 {
             pairs,
-            columns,
             panels,
             bias,
             requantization,
@@ -226,11 +221,11 @@ impl PackedI16 {
         self.pairs
     }
 
-    /// Multiplies rows of pairs into `output`, row by row.
+    /// Multiplies rows of pairs with the columns that `output` has.
     pub(super) fn multiply<const SIGNED: bool>(
         &self,
         rows: Rows<'_, i32>,
-        output: &mut [u8],
+        output: Block<'_, u8>,
         stored: QuantizedOutput,
     ) {
         dispatch(MultiplyI16::<SIGNED> {
@@ -251,7 +246,7 @@ impl PackedI16 {
 struct MultiplyI16<'a, const SIGNED: bool> {
     packed: &'a PackedI16,
     rows: Rows<'a, i32>,
-    output: &'a mut [u8],
+    output: Block<'a, u8>,
     stored: QuantizedOutput,
 }
 
@@ -260,8 +255,9 @@ impl<const SIGNED: bool> Work for MultiplyI16<'_, SIGNED> {
 
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
-        let panels = self.packed.bias.len();
-        let mut panel = 0;
+        let columns = self.output.columns();
+        let panels = columns.end.div_ceil(COLUMNS);
+        let mut panel = columns.start / COLUMNS;
         if self.rows.count == 1 {
             while panel + PANELS <= panels {
                 self.tile::<S, 1, PANELS>(simd, 0, panel);
@@ -291,13 +287,14 @@ impl<const SIGNED: bool> MultiplyI16<'_, SIGNED> {
     #[inline(always)]
     fn tile<S: Simd, const R: usize, const P: usize>(&mut self, simd: S, top: usize, first: usize) {
         let packed = self.packed;
+        let start = self.output.columns().start;
         let panels = std::array::from_fn(|panel| packed.panel(first + panel));
         let bias = std::array::from_fn(|panel| &packed.bias[first + panel]);
         let sums = tile_i16::<S, R, P>(simd, self.rows.tile(top), panels, bias);
         for (row, sums) in sums.iter().enumerate() {
-            let line = &mut self.output[(top + row) * packed.columns..][..packed.columns];
+            let line = self.output.row(top + row);
             for (panel, sums) in sums.iter().enumerate() {
-                let line = &mut line[(first + panel) * COLUMNS..];
+                let line = &mut line[(first + panel) * COLUMNS - start..];
                 let width = line.len().min(COLUMNS);
                 let requantization = &packed.requantization[first + panel];
                 requantization.store::<S, SIGNED>(simd, *sums, &self.stored, &mut line[..width]);
@@ -310,6 +307,23 @@ impl<const SIGNED: bool> MultiplyI16<'_, SIGNED> {
 mod tests {
     use super::{PackedF32, PackedI16, Packing, QuantizedOutput, Rows};
     use crate::kernels::fixed_point::Multiplier;
+    use crate::threads::{Block, Grid, Team, Threads};
+
+    /// Computes all rows of an output, some columns at a time.
+    fn each_block<T: Send>(
+        output: &mut [T],
+        (rows, columns): (usize, usize),
+        work: impl Fn(Block<'_, T>) + Sync,
+    ) {
+        let grid = Grid {
+            rows,
+            columns,
+            rows_per_block: rows,
+            columns_per_block: super::COLUMNS,
+        };
+        let none: &mut [u8] = &mut [];
+        Team::new(Threads::ALONE).for_each_block(1, &grid, (output, none), |block, _| work(block));
+    }
 
     #[test]
     fn odd_sizes_have_no_remainder_trouble() {
@@ -326,7 +340,9 @@ mod tests {
             stride: depth,
             count: rows,
         };
-        packed.multiply(all, &mut output, (-20.0, 40.0));
+        each_block(&mut output, (rows, columns), |block| {
+            packed.multiply(all, block, (-20.0, 40.0))
+        });
         for row in 0..rows {
             for column in 0..columns {
                 let sum: f32 = (0..depth)
@@ -373,7 +389,9 @@ mod tests {
             high: 127,
         };
         let mut output = vec![0; rows * columns];
-        packed.multiply::<true>(all, &mut output, stored);
+        each_block(&mut output, (rows, columns), |block| {
+            packed.multiply::<true>(all, block, stored)
+        });
         for row in 0..rows {
             for column in 0..columns {
                 let sum: i32 = (0..depth)

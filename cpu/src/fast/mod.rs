@@ -13,6 +13,7 @@ mod exponential;
 mod matmul;
 mod matrix_vector;
 mod packing;
+mod parting;
 mod patches;
 mod pooling;
 mod quantization;
@@ -22,6 +23,8 @@ mod requantize;
 mod simd;
 mod softmax;
 mod steps;
+#[cfg(test)]
+mod thread_tests;
 mod tile;
 
 pub(crate) use exponential::{logistic_of_each, tanh_of_each};

@@ -8,10 +8,12 @@ use nnhal::ops::windows::WindowGeometry;
 
 use super::PlannedStep;
 use super::depthwise::taps_inside;
+use super::parting;
 use super::simd::{Simd, Work, dispatch};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::element::Quant8;
+use crate::threads::{Effort, Grid};
 
 /// A pooling operation.
 #[derive(Debug)]
@@ -43,12 +45,21 @@ impl PlannedStep for PoolingStep {
         };
         match input.ty() {
             OperandType::TENSOR_FLOAT32 => {
-                dispatch(Floats {
-                    pool,
-                    input: input.data()?,
-                    output: context.outputs.data(0)?,
-                    range: activation.range(),
-                });
+                let (input, output) = (input.data()?, context.outputs.data(0)?);
+                let threads = context.team.threads_for(pool.effort(size_of::<f32>()));
+                let grid = pool.grid(threads);
+                let none: &mut [u8] = &mut [];
+                context
+                    .team
+                    .for_each_block(threads, &grid, (output, none), |mut block, _| {
+                        dispatch(Floats {
+                            pool,
+                            input,
+                            first: block.first_row(),
+                            output: block.all(),
+                            range: activation.range(),
+                        });
+                    });
                 Ok(())
             }
             OperandType::TENSOR_QUANT8_ASYMM => quantized::<u8>(&pool, context, activation),
@@ -76,6 +87,37 @@ struct Inside {
 impl Pool<'_> {
     fn channels(&self) -> usize {
         self.geometry.input.channels as usize
+    }
+
+    /// Pixels of the output, and elements of all windows together.
+    fn sizes(&self) -> (u64, u64) {
+        let (geometry, product) = (self.geometry, |left: u64, right: u32| {
+            left.saturating_mul(right.into())
+        });
+        let output = [
+            geometry.output.batch,
+            geometry.output.height,
+            geometry.output.width,
+        ];
+        let pixels = output.into_iter().fold(1, product);
+        let window = [
+            geometry.vertical.filter,
+            geometry.horizontal.filter,
+            geometry.input.channels,
+        ];
+        (pixels, window.into_iter().fold(pixels, product))
+    }
+
+    fn effort(&self, element: usize) -> Effort {
+        Effort {
+            multiply_adds: 0,
+            bytes: self.sizes().1.saturating_mul(element as u64),
+        }
+    }
+
+    /// The output, pixel by pixel.
+    fn grid(&self, threads: usize) -> Grid {
+        parting::rows(threads, self.sizes().0 as usize, self.channels())
     }
 
     /// Every window in the order of the output's pixels.
@@ -113,7 +155,9 @@ impl Pool<'_> {
 struct Floats<'a> {
     pool: Pool<'a>,
     input: &'a [f32],
+    /// Some pixels, and which is their first.
     output: &'a mut [f32],
+    first: usize,
     range: (f32, f32),
 }
 
@@ -130,7 +174,7 @@ impl Work for Floats<'_> {
         };
         let (low, high) = self.range;
         for (number, values) in self.output.chunks_exact_mut(channels.max(1)).enumerate() {
-            let window = self.pool.window(number);
+            let window = self.pool.window(self.first + number);
             values.fill(start);
             for row in window.rows.clone() {
                 for pixel in self.pool.row(self.input, &window, row).chunks_exact(channels) {
@@ -174,21 +218,33 @@ fn quantized<T: Quant8>(
     let input = context.inputs.tensor(0)?;
     let output = context.outputs.tensor(0)?;
     let range = activation.quantized_range(output.scale(), output.zero_point(), T::LEAST, T::MOST);
-    let [sums] = context.scratch.carve::<i32, 1>([pool.channels()])?;
-    dispatch(Quantized {
-        pool: *pool,
-        input: input.data::<T>()?,
-        output: output.into_data::<T>()?,
-        sums,
-        range,
-    });
+    // Elements are widened, which takes as long as four times the bytes.
+    let threads = context.team.threads_for(pool.effort(4));
+    let [sums] = context
+        .scratch
+        .carve::<i32, 1>([pool.channels().saturating_mul(threads)])?;
+    let (input, output) = (input.data::<T>()?, output.into_data::<T>()?);
+    context
+        .team
+        .for_each_block(threads, &pool.grid(threads), (output, sums), |mut block, sums| {
+            dispatch(Quantized {
+                pool: *pool,
+                input,
+                first: block.first_row(),
+                output: block.all(),
+                sums,
+                range,
+            });
+        });
     Ok(())
 }
 
 struct Quantized<'a, T> {
     pool: Pool<'a>,
     input: &'a [T],
+    /// Some pixels, and which is their first.
     output: &'a mut [T],
+    first: usize,
     sums: &'a mut [i32],
     range: (i32, i32),
 }
@@ -202,7 +258,7 @@ impl<T: Quant8> Work for Quantized<'_, T> {
         let start = if self.pool.is_maximum { T::LEAST } else { 0 };
         let (low, high) = self.range;
         for (number, values) in self.output.chunks_exact_mut(channels.max(1)).enumerate() {
-            let window = self.pool.window(number);
+            let window = self.pool.window(self.first + number);
             self.sums.fill(start);
             for row in window.rows.clone() {
                 for pixel in self.pool.row(self.input, &window, row).chunks_exact(channels) {

@@ -3,12 +3,15 @@
 
 use nnhal::hal::OperandType;
 
+use super::elementwise::effort;
+use super::parting;
 use super::requantize::{QuantizedOutput, Requantization};
 use super::simd::{Simd, Work, dispatch};
 use super::tile::COLUMNS;
 use crate::kernel::{Tensor, TensorMut};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::fixed_point::Multiplier;
+use crate::threads::Team;
 
 /// Head room for the rescaled inputs, in bits.
 const SUM_SHIFT: i32 = 20;
@@ -59,22 +62,30 @@ impl QuantizedSum {
 }
 
 /// Computes the sums of elements.
-pub(super) fn run(sum: &QuantizedSum, (left, right): (&[u8], &[u8]), output: &mut [u8]) {
-    if sum.is_signed {
-        dispatch(Sum::<true> {
-            sum,
-            left,
-            right,
-            output,
-        });
-    } else {
-        dispatch(Sum::<false> {
-            sum,
-            left,
-            right,
-            output,
-        });
-    }
+pub(super) fn run(sum: &QuantizedSum, (left, right): (&[u8], &[u8]), output: &mut [u8], team: &Team<'_>) {
+    // An element takes about as long as eight bytes that are only moved.
+    let threads = team.threads_for(effort(8 * output.len()));
+    let grid = parting::elements(threads, output.len(), COLUMNS);
+    let none: &mut [u8] = &mut [];
+    team.for_each_block(threads, &grid, (output, none), |mut block, _| {
+        let (left, right) = (&left[block.columns()], &right[block.columns()]);
+        let output = block.all();
+        if sum.is_signed {
+            dispatch(Sum::<true> {
+                sum,
+                left,
+                right,
+                output,
+            });
+        } else {
+            dispatch(Sum::<false> {
+                sum,
+                left,
+                right,
+                output,
+            });
+        }
+    });
 }
 
 struct Sum<'a, const SIGNED: bool> {

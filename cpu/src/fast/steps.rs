@@ -352,14 +352,13 @@ impl Layer {
                     weights,
                     patches,
                     input,
-                    output,
-                    activation.range(),
-                    context.scratch,
+                    (output, activation.range()),
+                    (context.scratch, context.team),
                 )?;
             }
             Weights::DepthwiseF32(weights) => {
                 let (input, output) = (input.data()?, context.outputs.data(0)?);
-                weights.run(patches, input, output, activation.range());
+                weights.run(patches, input, (output, activation.range()), context.team);
             }
             _ if input.ty() == OperandType::TENSOR_QUANT8_ASYMM => {
                 self.run_q8::<u8>(context, patches, activation)?;
@@ -388,10 +387,10 @@ impl Layer {
         let target = (output.into_data::<T>()?, stored);
         match &self.weights {
             Weights::MatrixQ8(weights) => {
-                convolution::run_q8(weights, patches, source, target, context.scratch)?
+                convolution::run_q8(weights, patches, source, target, (context.scratch, context.team))?;
             }
             Weights::DepthwiseQ8(weights) => {
-                weights.run(patches, source, target, context.scratch)?;
+                weights.run(patches, source, target, (context.scratch, context.team))?;
             }
             Weights::MatrixF32(_) | Weights::DepthwiseF32(_) => return (self.fallback)(context),
         }

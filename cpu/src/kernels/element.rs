@@ -36,7 +36,7 @@ impl Float for f16 {
 }
 
 /// An 8-bit quantised element: `u8` for `TENSOR_QUANT8_ASYMM`, `i8` for the signed and symmetric types.
-pub trait Quant8: bytemuck::Pod + Ord {
+pub trait Quant8: Send + Sync + bytemuck::Pod + Ord {
     /// The smallest value.
     const LEAST: i32;
     /// The largest value.

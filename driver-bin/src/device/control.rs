@@ -7,6 +7,7 @@ use nnhal::diag::trace::Tracer;
 use nnhal::hal::ErrorStatus;
 use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::Failure;
+use nnhal_cpu::Cores;
 
 use crate::scheduler::Ticket;
 use crate::trace;
@@ -83,6 +84,13 @@ impl<'a> Control<'a> {
     #[must_use]
     pub fn tracer(&self) -> Option<&'static Tracer> {
         trace::tracer()
+    }
+
+    /// The processors that the work may compute on, for devices that compute with several threads: they count themselves
+    /// and their helpers there, so that all clients together have no more threads than there are processors.
+    #[must_use]
+    pub fn cores(&self) -> &'a dyn Cores {
+        self.ticket.cores()
     }
 
     /// Whether somebody wants to know how long the work takes, for devices where measuring costs something.

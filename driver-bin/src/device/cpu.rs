@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use nnhal::diag::trace::{SpanKind, Tracer};
 use nnhal::hal::{
-    ConstantPools, DeviceInfo, DeviceType, HalVersion, OperandType, Operation, Shape, Subgraph, SubgraphIndex,
+    ConstantPools, DeviceInfo, DeviceType, ExecutionPreference, HalVersion, OperandType, Operation, Shape,
+    Subgraph, SubgraphIndex,
 };
 use nnhal::validate::ValidModel;
 use nnhal::wire::{Failure, OperationSupport, Place};
 use nnhal_cpu::executor::ProgramError;
 use nnhal_cpu::{
-    AlignedBuffer, AlignedSlice, ExecutionError, Interrupt, Interrupted, KernelSet, ObservedOperation,
-    Observer, OutOfMemory, Program, RunOptions, compiled_form,
+    AlignedBuffer, AlignedSlice, ExecutionError, Helpers, Interrupt, Interrupted, KernelSet,
+    ObservedOperation, Observer, OutOfMemory, Program, RunOptions, Threads, compiled_form,
 };
 
 use super::cpu_performance;
@@ -63,7 +64,13 @@ fn create(
     Ok(Arc::new(CpuDevice {
         info: info(name, kernels)?,
         kernels,
+        helpers: Arc::new(Helpers::new(most_helpers())),
     }))
+}
+
+/// As many threads as there are processors, with the one that runs the execution.
+fn most_helpers() -> usize {
+    std::thread::available_parallelism().map_or(0, |processors| processors.get() - 1)
 }
 
 fn info(name: &str, kernels: KernelSet) -> Result<DeviceInfo, Failure> {
@@ -91,6 +98,20 @@ fn info(name: &str, kernels: KernelSet) -> Result<DeviceInfo, Failure> {
 struct CpuDevice {
     info: DeviceInfo,
     kernels: KernelSet,
+    helpers: Arc<Helpers>,
+}
+
+impl CpuDevice {
+    fn model(&self, program: Program, options: &PrepareOptions<'_>) -> CpuModel {
+        CpuModel {
+            program: Arc::new(program),
+            helpers: Arc::clone(&self.helpers),
+            most_threads: match (self.kernels, options.preference) {
+                (KernelSet::Reference, _) | (_, ExecutionPreference::LowPower) => 1,
+                _ => usize::MAX,
+            },
+        }
+    }
 }
 
 impl Device for CpuDevice {
@@ -119,9 +140,7 @@ impl Device for CpuDevice {
         let program = Program::with_interrupt(model, pools, self.kernels, &checkpoints)
             .map_err(|error| program_failure(&error))?;
         options.control.checkpoint()?;
-        Ok(Arc::new(CpuModel {
-            program: Arc::new(program),
-        }))
+        Ok(Arc::new(self.model(program, options)))
     }
 
     fn restore(
@@ -138,9 +157,7 @@ impl Device for CpuDevice {
         let program = Program::restore(model, pools, compiled, &checkpoints)
             .map_err(|error| program_failure(&error))?;
         options.control.checkpoint()?;
-        Ok(Arc::new(CpuModel {
-            program: Arc::new(program),
-        }))
+        Ok(Arc::new(self.model(program, options)))
     }
 
     fn upload(
@@ -254,6 +271,8 @@ fn execution_failure(error: &ExecutionError) -> Failure {
 #[derive(Debug)]
 struct CpuModel {
     program: Arc<Program>,
+    helpers: Arc<Helpers>,
+    most_threads: usize,
 }
 
 impl PreparedModel for CpuModel {
@@ -261,6 +280,8 @@ impl PreparedModel for CpuModel {
         Ok(Box::new(CpuExecution {
             execution: nnhal_cpu::Execution::new(Arc::clone(&self.program)),
             spare: Vec::new(),
+            helpers: Arc::clone(&self.helpers),
+            most_threads: self.most_threads,
         }))
     }
 
@@ -281,6 +302,8 @@ struct CpuExecution {
     execution: nnhal_cpu::Execution,
     /// Memory of device buffers, for the next ones.
     spare: Vec<Arc<AlignedBuffer>>,
+    helpers: Arc<Helpers>,
+    most_threads: usize,
 }
 
 impl Execution for CpuExecution {
@@ -337,6 +360,7 @@ impl Execution for CpuExecution {
             interrupt: &checkpoints,
             loop_timeout: control.loop_timeout(),
             observer: operations.as_ref().map(|operations| operations as &dyn Observer),
+            threads: Threads::new(&self.helpers, control.cores(), self.most_threads),
         };
         self.execution
             .run(&options)
@@ -350,6 +374,7 @@ impl Execution for CpuExecution {
 
     fn release_memory(&mut self) {
         self.spare.clear();
+        self.helpers.end_idle();
         self.execution.release_memory();
     }
 }

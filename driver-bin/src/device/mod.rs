@@ -19,7 +19,9 @@
 //!   hangs ends that client's worker and nothing else. Global state, files and threads are per worker; workers run
 //!   under a jail that is entered before the first client is known, after the devices have been created.
 //! - **Threads.** A device is called from several threads at once. One `Execution` is used by one thread at a time,
-//!   not always the same.
+//!   not always the same. A device that computes an execution with threads of its own asks [`Control::cores`] for
+//!   processors, uses one thread for models of preference `LOW_POWER`, and ends the threads in
+//!   [`Execution::release_memory`].
 //! - **Long work asks [`Control::checkpoint`]** between operations. It returns an error when the work shall end
 //!   (deadline, cancellation, end of the session), and blocks while work of higher priority goes first. Work that
 //!   does not ask for longer than the watchdog's limit is taken for hung, and the worker is ended.
@@ -56,7 +58,7 @@ use nnhal::wire::{Failure, OperationSupport};
 pub use compiled::Compiled;
 pub use control::{Control, Interruption};
 pub use memory::{DeviceMemory, HostMemory, exhaustion};
-pub use nnhal_cpu::AlignedSlice;
+pub use nnhal_cpu::{AlignedSlice, Cores};
 pub use registry::{CreateDevice, DeviceEntry, DeviceOptions, DeviceRegistry};
 
 /// A device.

@@ -41,6 +41,7 @@ use self::runtime_dir::{Claim, Published, RuntimeDir};
 use self::signals::Signals;
 use self::spawner::{Outcome, Spawner, Starting};
 use self::workers::Workers;
+use crate::cores::Board;
 use crate::device::DeviceRegistry;
 use crate::link::{Assignment, ClientIdentity, Command, WorkerConfig};
 use crate::settings::{Settings, SettingsError, WorkerSettings};
@@ -236,6 +237,7 @@ fn start_spawner(
     let (orders, ordered) = mpsc::channel();
     let (told, outcomes) = mpsc::channel();
     let starting = Starting::default();
+    let board = Board::create().map_err(|error| SupervisorError::Worker(error.to_string()))?;
     let spawner = Spawner {
         invocation,
         state_dir,
@@ -243,6 +245,7 @@ fn start_spawner(
         orders: ordered,
         outcomes: told,
         wake: other,
+        board,
     };
     let thread = std::thread::Builder::new()
         .name("spawner".to_owned())

@@ -19,6 +19,7 @@ use nnhal::sys::socket::Connection;
 use nnhal::sys::{eventfd, pidfd};
 use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
 
+use crate::cores::{Board, Slot};
 use crate::link::{BlackBox, Command, Report, WorkerConfig};
 
 /// How to start a worker: what comes before the worker's own arguments, for binaries that are more than a driver.
@@ -51,6 +52,8 @@ pub(super) struct ReadyWorker {
     pub(super) handoff: Connection,
     pub(super) commands: IpcSender<Command>,
     pub(super) black_box: BlackBox,
+    /// Its place on the board of who computes, given up when this is dropped.
+    pub(super) _cores: Option<Slot>,
 }
 
 /// What came of an order.
@@ -114,6 +117,8 @@ pub(super) struct Spawner {
     pub(super) outcomes: Sender<Outcome>,
     /// Wakes the main thread.
     pub(super) wake: OwnedFd,
+    /// Where workers note who computes.
+    pub(super) board: Arc<Board>,
 }
 
 impl Spawner {
@@ -144,6 +149,7 @@ impl Spawner {
                     pidfd,
                     handoff,
                     black_box,
+                    cores,
                 } = process;
                 Outcome::Ready(ReadyWorker {
                     pid,
@@ -151,6 +157,7 @@ impl Spawner {
                     handoff,
                     commands,
                     black_box,
+                    _cores: cores,
                 })
             }
             Err(reason) => {
@@ -178,8 +185,13 @@ impl Spawner {
             Connection::pair().map_err(|error| format!("failed to make a worker's socket: {error}"))?;
         let (black_box, page) =
             BlackBox::create().map_err(|error| format!("failed to make a worker's black box: {error}"))?;
+        let cores = self.board.slot();
+        let place = cores.as_ref().map_or(u32::MAX, Slot::number).to_ne_bytes();
+        let pages = [page.as_fd(), self.board.as_fd()];
+        // A worker without a place on the board has no use for it.
+        let pages = if cores.is_some() { &pages[..] } else { &pages[..1] };
         handoff
-            .send(b"black box", &[page.as_fd()], Deadline::from_raw(0))
+            .send(&place, pages, Deadline::from_raw(0))
             .map_err(|error| format!("failed to hand a worker its black box: {error}"))?;
         let mut command = Process::new("/proc/self/exe");
         command
@@ -222,6 +234,7 @@ impl Spawner {
                 pidfd,
                 handoff,
                 black_box,
+                cores,
             },
         ))
     }
@@ -248,6 +261,7 @@ struct Spawned {
     pidfd: OwnedFd,
     handoff: Connection,
     black_box: BlackBox,
+    cores: Option<Slot>,
 }
 
 /// Waits for the worker to be ready; see the module's text for what bounds the wait.

@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn call_that_was_cancelled_before_its_work_begins_does_not_begin_it() {
         let calls = calls();
-        let ticket = Ticket::new(&Scheduler::new(1), Priority::Medium);
+        let ticket = Ticket::new(&Scheduler::alone(1), Priority::Medium);
         let call = calls.open(1).unwrap();
         assert!(calls.cancel(1));
         assert_eq!(call.works_as(ticket.observer()), Err(Interruption::Cancelled));
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn cancel_reaches_the_work_of_the_call() {
         let calls = calls();
-        let ticket = Ticket::new(&Scheduler::new(1), Priority::Medium);
+        let ticket = Ticket::new(&Scheduler::alone(1), Priority::Medium);
         let call = calls.open(1).unwrap();
         assert!(!calls.cancel(2));
         call.works_as(ticket.observer()).unwrap();

@@ -22,6 +22,7 @@ use super::pool::Pool;
 use super::prepared::Prepared;
 use super::table::Table;
 use super::watchdog::Watchdog;
+use crate::cores::WorkerCores;
 use crate::device::Device;
 use crate::link::WorkerConfig;
 use crate::scheduler::Scheduler;
@@ -55,6 +56,7 @@ impl Client {
         device: Arc<dyn Device>,
         config: &WorkerConfig,
         wake: &OwnedFd,
+        cores: Arc<WorkerCores>,
     ) -> Result<Client, SysError> {
         let wake = || nnhal::sys::fds::duplicate_of(wake);
         let slots = match config.execution.slots {
@@ -62,12 +64,13 @@ impl Client {
             slots => slots,
         };
         let limits = config.limits.clone();
+        cores.set_most(config.execution.threads);
         Ok(Client {
             outbox: Outbox::new(connection, wake()?),
             device,
             calls: Arc::new(Calls::new(limits.calls, wake()?)),
             pool: Pool::new(limits.threads),
-            scheduler: Scheduler::new(slots),
+            scheduler: Scheduler::new(slots, cores),
             watchdog: Arc::new(Watchdog::new(config.execution.hang_limit(), wake()?)),
             idle_release: Arc::new(IdleRelease::new(config.execution.idle_release())),
             memories: Arc::new(Memories::new(&limits)),

@@ -48,6 +48,7 @@ use self::calls::OpenCall;
 use self::client::Client;
 use self::table::Full;
 use crate::cache::CACHE_FILES;
+use crate::cores::WorkerCores;
 use crate::daemon::{log_of_environment, start_log};
 use crate::device::{Device, DeviceRegistry};
 use crate::jail;
@@ -106,6 +107,7 @@ struct Idle {
     devices: HashMap<String, Arc<dyn Device>>,
     config: WorkerConfig,
     commands: IpcReceiver<Command>,
+    cores: Arc<WorkerCores>,
 }
 
 fn run(bootstrap: &OsStr, registry: &DeviceRegistry) -> Result<(), WorkerError> {
@@ -127,7 +129,7 @@ fn run(bootstrap: &OsStr, registry: &DeviceRegistry) -> Result<(), WorkerError> 
         Connection::from_fd(fd),
         device,
         &assignment,
-        &idle.config,
+        (&idle.config, idle.cores),
         &orders,
     )
 }
@@ -135,7 +137,7 @@ fn run(bootstrap: &OsStr, registry: &DeviceRegistry) -> Result<(), WorkerError> 
 /// From the first instruction to being ready for a client.
 fn start(bootstrap: &OsStr, registry: &DeviceRegistry) -> Result<Idle, WorkerError> {
     let handoff = take_handoff()?;
-    open_black_box(&handoff)?;
+    let cores = Arc::new(open_pages(&handoff)?);
     std::panic::set_hook(Box::new(end_by_panic));
     let (reports, commands) = report_start(bootstrap)?;
     let Command::Configure(config) = commands.recv()? else {
@@ -154,6 +156,7 @@ fn start(bootstrap: &OsStr, registry: &DeviceRegistry) -> Result<Idle, WorkerErr
                 devices,
                 config: *config,
                 commands,
+                cores,
             })
         }
         Err(error) => {
@@ -181,13 +184,22 @@ fn take_handoff() -> Result<Connection, WorkerError> {
     Ok(Connection::from_fd(handoff))
 }
 
-fn open_black_box(handoff: &Connection) -> Result<(), WorkerError> {
-    let mut received = handoff.receive(&mut [0; 16], Deadline::NONE)?;
-    let page = received.fds.pop().ok_or(WorkerError::Unexpected)?;
+/// Opens the memory that this worker shares with the supervisor: its black box, and the board of who computes if there is
+/// a place for it there.
+fn open_pages(handoff: &Connection) -> Result<WorkerCores, WorkerError> {
+    let mut place = [0; size_of::<u32>()];
+    let received = handoff.receive(&mut place, Deadline::NONE)?;
+    let mut pages = received.fds.into_iter();
+    let page = pages.next().ok_or(WorkerError::Unexpected)?;
     let black_box = BlackBox::open(page).map_err(|_| WorkerError::Unexpected)?;
     // Nobody else sets it.
     let _ = BLACK_BOX.set(black_box);
-    Ok(())
+    let Some(board) = pages.next() else {
+        let cores = WorkerCores::alone();
+        cores.set_most(1);
+        return Ok(cores);
+    };
+    WorkerCores::on_board(board, u32::from_ne_bytes(place)).map_err(|_| WorkerError::Unexpected)
 }
 
 fn report_start(bootstrap: &OsStr) -> Result<(IpcSender<Report>, IpcReceiver<Command>), WorkerError> {

@@ -22,6 +22,7 @@ use super::client::Client;
 use super::fenced::Fenced;
 use super::watchdog::Look;
 use super::{Orders, WorkerError, copy, execute, fenced, prepare};
+use crate::cores::WorkerCores;
 use crate::device::Device;
 use crate::link::{Assignment, WorkerConfig};
 use crate::trace;
@@ -58,14 +59,14 @@ pub(super) fn serve(
     connection: Connection,
     device: Arc<dyn Device>,
     assignment: &Assignment,
-    config: &WorkerConfig,
+    (config, cores): (&WorkerConfig, Arc<WorkerCores>),
     orders: &Orders,
 ) -> Result<(), WorkerError> {
     let mut inbox = Inbox::new();
     if !greet(&connection, &mut inbox, &device, assignment, config)? {
         return Ok(());
     }
-    let client = Arc::new(Client::new(connection, device, config, &orders.wake)?);
+    let client = Arc::new(Client::new(connection, device, config, &orders.wake, cores)?);
     let mut session = Session {
         client,
         inbox,
@@ -200,6 +201,10 @@ impl Session<'_> {
         self.client
             .idle_release
             .set(self.orders.execution().idle_release());
+        self.client
+            .scheduler
+            .cores()
+            .set_most(self.orders.execution().threads);
         if self.orders.is_draining() {
             self.client.calls.drain();
             self.client.bursts.drain();

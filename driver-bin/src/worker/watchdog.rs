@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn work_without_progress_is_hung_after_the_limit() {
         let watchdog = watchdog();
-        let ticket = Ticket::new(&Scheduler::new(1), Priority::Medium);
+        let ticket = Ticket::new(&Scheduler::alone(1), Priority::Medium);
         watchdog.watch(ticket.observer());
         assert_eq!(watchdog.look(at(0)), Look::Idle);
         ticket.enter(Deadline::NONE).unwrap();
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn runs_that_follow_each_other_are_not_taken_for_one() {
         let watchdog = watchdog();
-        let ticket = Ticket::new(&Scheduler::new(1), Priority::Medium);
+        let ticket = Ticket::new(&Scheduler::alone(1), Priority::Medium);
         watchdog.watch(ticket.observer());
         for second in 0..5 {
             ticket.enter(Deadline::NONE).unwrap();
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn work_between_two_runs_need_not_wake_the_main_thread() {
         let watchdog = watchdog();
-        let ticket = Ticket::new(&Scheduler::new(1), Priority::Medium);
+        let ticket = Ticket::new(&Scheduler::alone(1), Priority::Medium);
         watchdog.watch(ticket.observer());
         let run = || {
             ticket.enter(Deadline::NONE).unwrap();
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn main_thread_is_woken_only_when_it_sleeps() {
         let watchdog = watchdog();
-        let ticket = Ticket::new(&Scheduler::new(1), Priority::Medium);
+        let ticket = Ticket::new(&Scheduler::alone(1), Priority::Medium);
         watchdog.watch(ticket.observer());
         ticket.enter(Deadline::NONE).unwrap();
         watchdog.work_starts();
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn work_whose_ticket_is_gone_is_forgotten() {
         let watchdog = watchdog();
-        let ticket = Ticket::new(&Scheduler::new(1), Priority::Medium);
+        let ticket = Ticket::new(&Scheduler::alone(1), Priority::Medium);
         watchdog.watch(ticket.observer());
         drop(ticket);
         assert_eq!(watchdog.look(at(0)), Look::Idle);

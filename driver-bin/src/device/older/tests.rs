@@ -317,7 +317,7 @@ fn of_1_2(told: &Told) -> Arc<dyn Device> {
 }
 
 fn controlled<T>(deadline: Deadline, work: impl FnOnce(&Control<'_>) -> T) -> T {
-    let ticket = Ticket::new(&Scheduler::new(1), Priority::Medium);
+    let ticket = Ticket::new(&Scheduler::alone(1), Priority::Medium);
     work(&Control::new(&ticket, deadline, loop_timeout::DEFAULT))
 }
 

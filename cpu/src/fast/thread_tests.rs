@@ -1,0 +1,203 @@
+//! Results do not depend on how many threads compute them.
+
+use nnhal::hal::{Operand, OperandType, OperationType};
+
+use crate::kernels::testing::OneOperation;
+use crate::threads::{Cores, Helpers, OwnCores, Threads};
+use crate::{KernelSet, RunOptions};
+
+const TYPES: [OperandType; 3] = [
+    OperandType::TENSOR_FLOAT32,
+    OperandType::TENSOR_QUANT8_ASYMM,
+    OperandType::TENSOR_QUANT8_ASYMM_SIGNED,
+];
+
+/// Notes whether a helper was ever asked for.
+#[derive(Debug)]
+struct Noting {
+    cores: OwnCores,
+    asked: std::sync::atomic::AtomicBool,
+}
+
+impl Cores for Noting {
+    fn most(&self) -> usize {
+        self.cores.most()
+    }
+
+    fn enter(&self) {
+        self.cores.enter();
+    }
+
+    fn leave(&self) {
+        self.cores.leave();
+    }
+
+    fn take(&self, wanted: usize) -> usize {
+        self.asked.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.cores.take(wanted)
+    }
+
+    fn give_back(&self, count: usize) {
+        self.cores.give_back(count);
+    }
+}
+
+/// Has an operation computed by one to four threads and compares bits.
+fn expect_same_bits(name: &str, make: impl Fn() -> OneOperation) {
+    let run = |options: &RunOptions<'_>| {
+        let outputs = make().run_by(KernelSet::Fast, options).unwrap();
+        outputs.into_iter().map(|output| output.bytes).collect::<Vec<_>>()
+    };
+    let expected = run(&RunOptions::default());
+    for most in 2..=4 {
+        let (helpers, cores) = (
+            Helpers::new(3),
+            Noting {
+                cores: OwnCores::new(4),
+                asked: false.into(),
+            },
+        );
+        let options = RunOptions {
+            threads: Threads::new(&helpers, &cores, most),
+            ..RunOptions::default()
+        };
+        assert!(run(&options) == expected, "{name} by {most} threads");
+        assert!(cores.asked.into_inner(), "{name} is large enough for helpers");
+    }
+}
+
+fn operand(ty: OperandType, dims: &[u32]) -> Operand {
+    let mut operand = Operand::new(ty, dims);
+    if ty != OperandType::TENSOR_FLOAT32 {
+        operand.scale = 0.5;
+        operand.zero_point = 3;
+    }
+    operand
+}
+
+/// One more input of pseudo-random values.
+fn values(one: OneOperation, ty: OperandType, dims: &[u32]) -> OneOperation {
+    let count = dims.iter().product::<u32>();
+    let value = |at: u32| at.wrapping_mul(2_654_435_761) >> 24;
+    let operand = operand(ty, dims);
+    if ty == OperandType::TENSOR_FLOAT32 {
+        let values: Vec<f32> = (0..count).map(|at| value(at) as f32 / 37.0 - 3.1).collect();
+        one.operand(operand, &values)
+    } else {
+        let values: Vec<u8> = (0..count).map(|at| value(at) as u8).collect();
+        one.operand(operand, &values)
+    }
+}
+
+fn bias(one: OneOperation, ty: OperandType, count: u32) -> OneOperation {
+    if ty == OperandType::TENSOR_FLOAT32 {
+        return values(one, ty, &[count]);
+    }
+    let mut operand = Operand::new(OperandType::TENSOR_INT32, &[count]);
+    operand.scale = 0.25;
+    let values: Vec<i32> = (0..count as i32).map(|at| at * 31 - 500).collect();
+    one.operand(operand, &values)
+}
+
+fn scalars(one: OneOperation, scalars: &[i32]) -> OneOperation {
+    scalars.iter().fold(one, |one, value| one.i32(*value))
+}
+
+/// An output whose steps are so large that 8-bit results do not all saturate.
+fn output(one: OneOperation, ty: OperandType, dims: &[u32]) -> OneOperation {
+    let mut operand = operand(ty, dims);
+    if ty != OperandType::TENSOR_FLOAT32 {
+        operand.scale = 400.0;
+    }
+    one.output_operand(operand)
+}
+
+#[test]
+fn convolutions_are_the_same_by_any_number_of_threads() {
+    // Many rows, few rows of many columns, and few of both.
+    for (image, filter, channels) in [
+        ([1, 23, 19, 17], 3, 33),
+        ([2, 37, 29, 23], 1, 43),
+        ([1, 7, 7, 129], 1, 211),
+        ([1, 6, 5, 500], 3, 17),
+    ] {
+        for ty in TYPES {
+            expect_same_bits(&format!("{ty} {image:?}"), || {
+                let one = values(OneOperation::new(OperationType::CONV_2D), ty, &image);
+                let one = values(one, ty, &[channels, filter, filter, image[3]]);
+                let one = scalars(bias(one, ty, channels), &[1, 1, 1, 1]).with_constants();
+                output(one, ty, &[image[0], image[1], image[2], channels])
+            });
+        }
+    }
+}
+
+#[test]
+fn fully_connected_layers_are_the_same_by_any_number_of_threads() {
+    for (rows, depth, columns) in [(1, 1027, 1019), (13, 301, 317)] {
+        for ty in TYPES {
+            expect_same_bits(&format!("{ty} {rows}x{depth}x{columns}"), || {
+                let one = values(
+                    OneOperation::new(OperationType::FULLY_CONNECTED),
+                    ty,
+                    &[rows, depth],
+                );
+                let one = values(one, ty, &[columns, depth]);
+                let one = bias(one, ty, columns).i32(0).with_constants();
+                output(one, ty, &[rows, columns])
+            });
+        }
+    }
+}
+
+#[test]
+fn depthwise_convolutions_are_the_same_by_any_number_of_threads() {
+    for (stride, extent) in [(1, 65), (2, 33)] {
+        for ty in TYPES {
+            expect_same_bits(&format!("{ty} stride {stride}"), || {
+                let one = values(
+                    OneOperation::new(OperationType::DEPTHWISE_CONV_2D),
+                    ty,
+                    &[1, 65, 65, 43],
+                );
+                let one = values(one, ty, &[1, 3, 3, 43]);
+                let one = scalars(bias(one, ty, 43), &[1, stride, stride, 1, 0]).with_constants();
+                output(one, ty, &[1, extent, extent, 43])
+            });
+        }
+    }
+}
+
+#[test]
+fn poolings_are_the_same_by_any_number_of_threads() {
+    for operation in [OperationType::AVERAGE_POOL_2D, OperationType::MAX_POOL_2D] {
+        for ty in TYPES {
+            expect_same_bits(&format!("{operation} {ty}"), || {
+                let one = values(OneOperation::new(operation), ty, &[1, 41, 39, 21]);
+                let one = scalars(one, &[1, 1, 1, 3, 3, 0]).with_constants();
+                one.output_operand(operand(ty, &[1, 41, 39, 21]))
+            });
+        }
+    }
+}
+
+#[test]
+fn sums_are_the_same_by_any_number_of_threads() {
+    for ty in TYPES {
+        let smaller: &[&[u32]] = match ty {
+            OperandType::TENSOR_FLOAT32 => &[&[101], &[1]],
+            _ => &[],
+        };
+        for right in smaller.iter().copied().chain([&[7, 73, 101][..]]) {
+            expect_same_bits(&format!("{ty} {right:?}"), || {
+                let one = values(OneOperation::new(OperationType::ADD), ty, &[7, 73, 101]);
+                let one = values(one, ty, right).i32(0).with_constants();
+                one.output_operand(operand(ty, &[7, 73, 101]))
+            });
+        }
+    }
+    expect_same_bits("RELU", || {
+        let ty = OperandType::TENSOR_FLOAT32;
+        values(OneOperation::new(OperationType::RELU), ty, &[7, 73, 101]).output(ty, &[7, 73, 101])
+    });
+}

@@ -1,0 +1,213 @@
+//! Memory that is written in disjoint parts by several threads.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Rows of equal length, parted into blocks of neighbouring rows and columns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grid {
+    pub(crate) rows: usize,
+    /// Elements of a row.
+    pub(crate) columns: usize,
+    pub(crate) rows_per_block: usize,
+    pub(crate) columns_per_block: usize,
+}
+
+impl Grid {
+    fn across(&self) -> usize {
+        self.columns.div_ceil(self.columns_per_block.max(1))
+    }
+
+    /// How many blocks there are.
+    pub(super) fn blocks(&self) -> usize {
+        self.rows.div_ceil(self.rows_per_block.max(1)) * self.across()
+    }
+}
+
+/// Gives out the blocks of a grid, each once, to whichever threads ask.
+#[derive(Debug)]
+pub(super) struct Blocks<'a, T> {
+    grid: Grid,
+    memory: *mut T,
+    next: AtomicUsize,
+    lent: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: all that can be done with a shared reference is to take blocks. No two have an element in common, so taking one
+// is as if its elements had been sent to the thread.
+#[allow(unsafe_code)]
+unsafe impl<T: Send> Sync for Blocks<'_, T> {}
+
+impl<'a, T> Blocks<'a, T> {
+    /// # Panics
+    /// If `memory` is smaller than the grid.
+    pub(super) fn new(memory: &'a mut [T], grid: Grid) -> Blocks<'a, T> {
+        let elements = grid.rows.checked_mul(grid.columns);
+        let fits = elements.is_some_and(|elements| elements <= memory.len());
+        assert!(fits, "a grid as large as its memory");
+        Blocks {
+            grid,
+            memory: memory.as_mut_ptr(),
+            next: AtomicUsize::new(0),
+            lent: PhantomData,
+        }
+    }
+
+    /// `count` shares of `length` elements each.
+    ///
+    /// # Panics
+    /// If `memory` is smaller.
+    pub(super) fn shares(memory: &'a mut [T], (count, length): (usize, usize)) -> Blocks<'a, T> {
+        let grid = Grid {
+            rows: count,
+            columns: length,
+            rows_per_block: 1,
+            columns_per_block: length,
+        };
+        Blocks::new(memory, grid)
+    }
+
+    /// The next block: those of one row of blocks, then those of the next; none when all have been taken.
+    pub(super) fn take(&self) -> Option<Block<'_, T>> {
+        let grid = &self.grid;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if number >= grid.blocks() {
+            return None;
+        }
+        let (row, column) = (number / grid.across(), number % grid.across());
+        let (top, left) = (row * grid.rows_per_block, column * grid.columns_per_block);
+        Some(Block {
+            memory: self.memory,
+            stride: grid.columns,
+            rows: top..(top + grid.rows_per_block).min(grid.rows),
+            columns: left..(left + grid.columns_per_block).min(grid.columns),
+            lent: PhantomData,
+        })
+    }
+}
+
+/// Some neighbouring columns of some neighbouring rows, which nobody else has.
+///
+/// Made only by [`Blocks::take`], for each number once, so that no two have an element in common; the whole grid is within
+/// the memory.
+#[derive(Debug)]
+pub(crate) struct Block<'a, T> {
+    memory: *mut T,
+    stride: usize,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    lent: PhantomData<&'a mut [T]>,
+}
+
+impl<T> Block<'_, T> {
+    /// How many rows it has.
+    #[inline(always)]
+    pub(crate) fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Which row of the grid is its first.
+    #[inline(always)]
+    pub(crate) fn first_row(&self) -> usize {
+        self.rows.start
+    }
+
+    /// Which columns it has.
+    #[inline(always)]
+    pub(crate) fn columns(&self) -> Range<usize> {
+        self.columns.clone()
+    }
+
+    /// Its part of its row `row`, counted from its first.
+    ///
+    /// # Panics
+    /// If it has no such row.
+    #[inline(always)]
+    pub(crate) fn row(&mut self, row: usize) -> &mut [T] {
+        assert!(row < self.rows.len(), "a row of the block");
+        self.slice(
+            (self.rows.start + row) * self.stride + self.columns.start,
+            self.columns.len(),
+        )
+    }
+
+    /// All of it, one row behind the other, if it has all columns.
+    ///
+    /// # Panics
+    /// If there are others.
+    #[inline(always)]
+    pub(crate) fn all(&mut self) -> &mut [T] {
+        let is_whole = self.rows.len() == 1 || self.columns == (0..self.stride);
+        assert!(is_whole, "a block of whole rows");
+        let length = self.columns.len() * self.rows.len();
+        self.slice(self.rows.start * self.stride + self.columns.start, length)
+    }
+
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    fn slice(&mut self, from: usize, length: usize) -> &mut [T] {
+        // SAFETY: the callers give ranges within the block, which is within memory that is mutably borrowed as long as
+        // the block lives.
+        let start = unsafe { self.memory.add(from) };
+        // SAFETY: as above; no other block has any of these elements, and this one is borrowed mutably for the slice.
+        unsafe { std::slice::from_raw_parts_mut(start, length) }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{Blocks, Grid};
+
+    #[test]
+    fn blocks_cover_every_element_once() {
+        for (rows, columns) in [(1, 1), (5, 7), (6, 8), (3, 1), (0, 4)] {
+            for (rows_per_block, columns_per_block) in [(1, 1), (2, 3), (9, 9), (3, 8)] {
+                let grid = Grid {
+                    rows,
+                    columns,
+                    rows_per_block,
+                    columns_per_block,
+                };
+                let mut memory = vec![0; rows * columns];
+                let blocks = Blocks::new(&mut memory, grid);
+                let mut taken = 0;
+                while let Some(mut block) = blocks.take() {
+                    taken += 1;
+                    for row in 0..block.rows() {
+                        block.row(row).iter_mut().for_each(|value| *value += 1);
+                    }
+                }
+                assert_eq!(taken, grid.blocks());
+                assert!(memory.iter().all(|value| *value == 1), "{grid:?}");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a grid as large as its memory")]
+    fn grid_beyond_its_memory_is_refused() {
+        let _ = Blocks::shares(&mut [0; 5], (3, 2));
+    }
+
+    #[test]
+    #[should_panic(expected = "a row of the block")]
+    fn rows_beyond_the_block_are_refused() {
+        let mut memory = [0; 6];
+        let shares = Blocks::shares(&mut memory, (2, 3));
+        shares.take().unwrap().row(1);
+    }
+
+    #[test]
+    #[should_panic(expected = "a block of whole rows")]
+    fn blocks_of_part_rows_have_no_whole() {
+        let mut memory = [0; 6];
+        let grid = Grid {
+            rows: 2,
+            columns: 3,
+            rows_per_block: 2,
+            columns_per_block: 2,
+        };
+        Blocks::new(&mut memory, grid).take().unwrap().all();
+    }
+}

@@ -1,0 +1,126 @@
+//! The helper threads of a process.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use super::MAX_HELPERS;
+use super::hand_over::{Occupation, Seat, chosen};
+
+/// The name of helper threads, as the system shows it.
+const HELPER_NAME: &str = "helper";
+
+/// Stack of a helper. Kernels keep tiles on it and call nothing that is deep.
+const STACK: usize = 256 * 1024;
+
+/// Threads that help those that run executions. They are made when they are first needed, and end with this value or by
+/// [`Helpers::end_idle`].
+#[derive(Debug)]
+pub struct Helpers {
+    seats: Arc<[Seat]>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// No thread could be made; not tried again before memory has been given back.
+    is_exhausted: AtomicBool,
+}
+
+impl Helpers {
+    /// At most `most` of them, and at most [`MAX_HELPERS`]; none is made yet.
+    #[must_use]
+    pub fn new(most: usize) -> Helpers {
+        Helpers {
+            seats: (0..most.min(MAX_HELPERS)).map(|_| Seat::default()).collect(),
+            threads: Mutex::default(),
+            is_exhausted: AtomicBool::new(false),
+        }
+    }
+
+    /// Most that there can be.
+    #[must_use]
+    pub fn most(&self) -> usize {
+        self.seats.len()
+    }
+
+    pub(super) fn seats(&self) -> &[Seat] {
+        &self.seats
+    }
+
+    pub(super) fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        // The list is whole between any two statements of this module.
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Claims at most `wanted` helpers, as bits by seat, making threads where there are none.
+    pub(super) fn claim(&self, wanted: usize) -> u64 {
+        let mut claimed = 0_u64;
+        for (at, seat) in self.seats.iter().enumerate() {
+            if claimed.count_ones() as usize == wanted {
+                break;
+            }
+            let has_helper = match seat.claim() {
+                None => continue,
+                Some(Occupation::Helper) => true,
+                Some(Occupation::Nobody) => self.start(at),
+                Some(Occupation::Leaving) => false,
+            };
+            if has_helper {
+                claimed |= 1 << at;
+            } else {
+                seat.release();
+            }
+        }
+        claimed
+    }
+
+    pub(super) fn release(&self, claimed: u64) {
+        chosen(&self.seats, claimed).for_each(Seat::release);
+    }
+
+    /// Starts the helper of a claimed seat.
+    #[cold]
+    fn start(&self, at: usize) -> bool {
+        if self.is_exhausted.load(Ordering::Relaxed) {
+            return false;
+        }
+        let seats = Arc::clone(&self.seats);
+        self.seats[at].expect_helper();
+        let started = std::thread::Builder::new()
+            .name(HELPER_NAME.to_owned())
+            .stack_size(STACK)
+            .spawn(move || seats[at].serve());
+        match started {
+            Ok(thread) => {
+                self.threads().push(thread);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no helper thread can be made; operations are computed by one thread");
+                self.seats[at].expect_nobody();
+                self.is_exhausted.store(true, Ordering::Relaxed);
+                false
+            }
+        }
+    }
+
+    /// Ends the helpers that belong to no execution at the moment.
+    pub fn end_idle(&self) {
+        for seat in self.seats.iter() {
+            if seat.claim().is_some() {
+                seat.dismiss();
+                seat.release();
+            }
+        }
+        self.is_exhausted.store(false, Ordering::Relaxed);
+        self.threads().retain(|thread| !thread.is_finished());
+    }
+}
+
+impl Drop for Helpers {
+    fn drop(&mut self) {
+        // Executions borrow this value, so no seat is claimed.
+        self.seats.iter().for_each(Seat::dismiss);
+        for thread in self.threads().drain(..) {
+            // What it panicked with, its leader has been told.
+            let _ = thread.join();
+        }
+    }
+}

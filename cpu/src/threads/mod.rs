@@ -1,0 +1,178 @@
+//! Several threads for one operation.
+//!
+//! The thread that runs a program computes; for operations of more than [`WORTH_HELPERS`] it is joined by helper threads,
+//! which are made when they are first needed. Contract:
+//!
+//! - **Results have the same bits whatever the number of threads**: an output is parted into blocks, each of which one
+//!   thread computes as it would be computed alone.
+//! - **No more threads than processors.** Before each such operation the team asks [`Cores`] for processors on which
+//!   nobody computes, and gives them back after it. Without any, the operation is computed by its own thread.
+//! - **In steady state** nothing is allocated and no lock taken. System calls are a helper's sleep and wake: a helper
+//!   looks for work for [`SPIN`] after the last, as long as the execution that it belongs to runs, and sleeps then.
+//! - A helper that panics takes its panic to the thread that it helped.
+
+mod blocks;
+mod hand_over;
+mod helpers;
+mod team;
+
+pub use helpers::Helpers;
+pub use team::Team;
+
+pub(crate) use blocks::{Block, Grid};
+
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// How long an operation must take to be worth helpers: handing over and taking back costs a few microseconds, waking a
+/// helper that sleeps up to ten.
+pub const WORTH_HELPERS: Duration = Duration::from_micros(50);
+
+/// How long a helper looks for the next operation before it sleeps.
+pub const SPIN: Duration = Duration::from_micros(50);
+
+/// Most helpers of a process.
+pub const MAX_HELPERS: usize = 63;
+
+/// What one thread gets through in a microsecond: multiply-adds, and bytes to and from memory. Half of what a processor
+/// with AVX2 reaches, so that what is called worth helpers is.
+const MULTIPLY_ADDS_PER_US: u64 = 20_000;
+const BYTES_PER_US: u64 = 8_000;
+
+/// How much work an operation is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Effort {
+    /// Products that are summed.
+    pub(crate) multiply_adds: u64,
+    /// Bytes read and written.
+    pub(crate) bytes: u64,
+}
+
+impl Effort {
+    /// Whether several threads are sooner done with it than one.
+    pub(crate) fn is_worth_helpers(self) -> bool {
+        let micros = (self.multiply_adds / MULTIPLY_ADDS_PER_US).max(self.bytes / BYTES_PER_US);
+        u128::from(micros) >= WORTH_HELPERS.as_micros()
+    }
+}
+
+/// Who says on how many processors a program may compute.
+pub trait Cores: Sync + Debug {
+    /// Most threads that one execution may compute with, 1 or more.
+    fn most(&self) -> usize;
+
+    /// Notes that the calling thread computes from now on. It is not refused, however busy the machine is.
+    fn enter(&self);
+
+    /// Notes that a thread that entered has done computing.
+    fn leave(&self);
+
+    /// Takes at most `wanted` processors on which nobody computes, for helpers; returns how many.
+    fn take(&self, wanted: usize) -> usize;
+
+    /// Gives back processors that were taken.
+    fn give_back(&self, count: usize);
+}
+
+/// The processors of a process that shares them with nobody.
+#[derive(Debug)]
+pub struct OwnCores {
+    count: usize,
+    busy: AtomicUsize,
+}
+
+impl OwnCores {
+    /// So many, at least one.
+    #[must_use]
+    pub fn new(count: usize) -> OwnCores {
+        OwnCores {
+            count: count.max(1),
+            busy: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Cores for OwnCores {
+    fn most(&self) -> usize {
+        self.count
+    }
+
+    fn enter(&self) {
+        self.busy.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn leave(&self) {
+        self.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn take(&self, wanted: usize) -> usize {
+        let free = |busy: usize| wanted.min(self.count.saturating_sub(busy));
+        let taken = self
+            .busy
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |busy| {
+                Some(busy + free(busy))
+            });
+        taken.map_or(0, free)
+    }
+
+    fn give_back(&self, count: usize) {
+        self.busy.fetch_sub(count, Ordering::Relaxed);
+    }
+}
+
+/// What an execution may compute with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Threads<'a> {
+    pool: Option<(&'a Helpers, &'a dyn Cores)>,
+    most: usize,
+}
+
+impl<'a> Threads<'a> {
+    /// The thread that runs the execution and no other.
+    pub const ALONE: Threads<'static> = Threads { pool: None, most: 1 };
+
+    /// At most `most` threads: the one that runs the execution, and helpers as far as `cores` has processors for them.
+    #[must_use]
+    pub fn new(helpers: &'a Helpers, cores: &'a dyn Cores, most: usize) -> Threads<'a> {
+        Threads {
+            pool: (most > 1).then_some((helpers, cores)),
+            most,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cores, Effort, OwnCores};
+
+    #[test]
+    fn processors_are_taken_once() {
+        let cores = OwnCores::new(3);
+        cores.enter();
+        assert_eq!((cores.take(1), cores.take(5), cores.take(1)), (1, 1, 0));
+        cores.enter();
+        cores.give_back(2);
+        assert_eq!(cores.take(5), 1, "two threads run, who entered");
+        cores.give_back(1);
+        cores.leave();
+        cores.leave();
+        assert_eq!(cores.take(9), 3);
+    }
+
+    #[test]
+    fn small_operations_are_not_worth_helpers() {
+        let products = |multiply_adds| Effort {
+            multiply_adds,
+            bytes: 0,
+        };
+        assert!(!products(500_000).is_worth_helpers());
+        assert!(products(2_000_000).is_worth_helpers());
+        let copy = |bytes| Effort {
+            multiply_adds: 0,
+            bytes,
+        };
+        assert!(!copy(100_000).is_worth_helpers());
+        assert!(copy(1_000_000).is_worth_helpers());
+    }
+}

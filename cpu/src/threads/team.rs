@@ -1,0 +1,274 @@
+//! The threads of one execution.
+
+use std::cell::Cell;
+
+use super::blocks::{Block, Blocks, Grid};
+use super::hand_over::share;
+use super::{Cores, Effort, Helpers, Threads};
+
+/// The thread that runs an execution, with the helpers that it has claimed so far. They are let go when this is dropped.
+#[derive(Debug)]
+pub struct Team<'a> {
+    threads: Threads<'a>,
+    /// By seat.
+    claimed: Cell<u64>,
+    /// Whether this thread has been noted as one that computes.
+    is_counted: Cell<bool>,
+}
+
+impl<'a> Team<'a> {
+    /// The calling thread, with what helpers it may have.
+    #[must_use]
+    pub fn new(threads: Threads<'a>) -> Team<'a> {
+        Team {
+            threads,
+            claimed: Cell::new(0),
+            is_counted: Cell::new(false),
+        }
+    }
+
+    /// How many threads to part an operation of this effort for; 1 if it is not worth helpers.
+    pub(crate) fn threads_for(&self, effort: Effort) -> usize {
+        let Some((helpers, cores)) = self.threads.pool else {
+            return 1;
+        };
+        if !effort.is_worth_helpers() {
+            return 1;
+        }
+        // From the first large operation on: the small ones of small models shall not pay for it.
+        if !self.is_counted.replace(true) {
+            cores.enter();
+        }
+        self.threads.most.min(cores.most()).min(helpers.most() + 1)
+    }
+
+    /// Has `work` done for every block of `output`, by at most `threads` threads, each with its share of `scratch`, of
+    /// which there is `threads` times what one needs.
+    ///
+    /// # Panics
+    /// If `output` is smaller than the grid, or `work` panics.
+    pub(crate) fn for_each_block<T: Send, S: Send>(
+        &self,
+        threads: usize,
+        grid: &Grid,
+        (output, scratch): (&mut [T], &mut [S]),
+        work: impl Fn(Block<'_, T>, &mut [S]) + Sync,
+    ) {
+        let threads = threads.clamp(1, grid.blocks().max(1));
+        let each = scratch.len() / threads;
+        let (blocks, shares) = (
+            Blocks::new(output, *grid),
+            Blocks::shares(scratch, (threads, each)),
+        );
+        self.share(threads, &|_| {
+            let mut share = shares.take();
+            let scratch = share.as_mut().map(Block::all).unwrap_or_default();
+            while let Some(block) = blocks.take() {
+                work(block, scratch);
+            }
+        });
+    }
+
+    /// Does `work(0)` here and `work(1)` and so on on as many helpers as can be had, fewer than `threads`.
+    fn share(&self, threads: usize, work: &(dyn Fn(usize) + Sync)) {
+        let pool = self.threads.pool.filter(|_| threads > 1);
+        let taken = pool.and_then(|(helpers, cores)| Taken::new(helpers, cores, threads - 1));
+        let Some(taken) = taken else {
+            return work(0);
+        };
+        let bits = self.claim(taken.helpers, taken.count);
+        share(taken.helpers.seats(), bits, work);
+    }
+
+    /// At most `wanted` claimed helpers.
+    fn claim(&self, helpers: &Helpers, wanted: usize) -> u64 {
+        let mut claimed = self.claimed.get();
+        let lacking = wanted.saturating_sub(claimed.count_ones() as usize);
+        if lacking > 0 {
+            claimed |= helpers.claim(lacking);
+            self.claimed.set(claimed);
+        }
+        while claimed.count_ones() as usize > wanted {
+            claimed &= claimed - 1;
+        }
+        claimed
+    }
+}
+
+impl Drop for Team<'_> {
+    fn drop(&mut self) {
+        if let Some((helpers, cores)) = self.threads.pool {
+            helpers.release(self.claimed.get());
+            if self.is_counted.get() {
+                cores.leave();
+            }
+        }
+    }
+}
+
+/// Processors for the helpers of one operation.
+struct Taken<'a> {
+    helpers: &'a Helpers,
+    cores: &'a dyn Cores,
+    count: usize,
+}
+
+impl<'a> Taken<'a> {
+    fn new(helpers: &'a Helpers, cores: &'a dyn Cores, wanted: usize) -> Option<Taken<'a>> {
+        let count = cores.take(wanted);
+        (count > 0).then_some(Taken {
+            helpers,
+            cores,
+            count,
+        })
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.cores.give_back(self.count);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::super::{Cores as _, OwnCores, Threads};
+    use super::{Effort, Grid, Helpers, Team};
+
+    const LARGE: Effort = Effort {
+        multiply_adds: 1 << 30,
+        bytes: 0,
+    };
+
+    fn grid(rows: usize, columns: usize, block: (usize, usize)) -> Grid {
+        Grid {
+            rows,
+            columns,
+            rows_per_block: block.0,
+            columns_per_block: block.1,
+        }
+    }
+
+    /// Writes to each element its own number, by blocks, and checks that each is written once.
+    fn fill(team: &Team<'_>, grid: &Grid) {
+        let mut output = vec![0_usize; grid.rows * grid.columns];
+        let threads = team.threads_for(LARGE);
+        let mut scratch = vec![0_usize; threads];
+        team.for_each_block(
+            threads,
+            grid,
+            (&mut output, &mut scratch),
+            |mut block, scratch| {
+                let (first, columns) = (block.first_row(), block.columns());
+                for row in 0..block.rows() {
+                    for (value, column) in block.row(row).iter_mut().zip(columns.clone()) {
+                        *value += (first + row) * grid.columns + column + 1;
+                        scratch[0] += 1;
+                    }
+                }
+            },
+        );
+        assert!(output.iter().enumerate().all(|(at, value)| *value == at + 1));
+        assert_eq!(scratch.iter().sum::<usize>(), output.len());
+    }
+
+    #[test]
+    fn every_block_is_computed_once_by_any_number_of_threads() {
+        for most in [1, 2, 3, 4, 9] {
+            let helpers = Helpers::new(most - 1);
+            let cores = OwnCores::new(most);
+            let team = Team::new(Threads::new(&helpers, &cores, most));
+            assert_eq!(team.threads_for(LARGE), most);
+            for _ in 0..200 {
+                fill(&team, &grid(7, 5, (2, 2)));
+                fill(&team, &grid(1, 33, (1, 4)));
+                fill(&team, &grid(64, 3, (1, 3)));
+                fill(&team, &grid(0, 3, (1, 3)));
+            }
+            drop(team);
+            assert_eq!(cores.take(99), most, "all processors were given back");
+        }
+    }
+
+    #[test]
+    fn helpers_come_and_go_under_many_leaders() {
+        let (helpers, cores) = (Helpers::new(3), OwnCores::new(8));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..300 {
+                        let team = Team::new(Threads::new(&helpers, &cores, 4));
+                        fill(&team, &grid(9, 4, (1, 4)));
+                        drop(team);
+                        helpers.end_idle();
+                    }
+                });
+            }
+        });
+        assert_eq!(cores.take(99), 8);
+    }
+
+    #[test]
+    fn helpers_that_have_slept_are_woken() {
+        let (helpers, cores) = (Helpers::new(1), OwnCores::new(2));
+        let team = Team::new(Threads::new(&helpers, &cores, 2));
+        for _ in 0..50 {
+            // The helper is needed for both halves to meet.
+            let there = AtomicUsize::new(0);
+            team.share(2, &|_| {
+                there.fetch_add(1, Ordering::SeqCst);
+                while there.load(Ordering::SeqCst) < 2 {
+                    std::thread::yield_now();
+                }
+            });
+            std::thread::park_timeout(2 * super::super::SPIN);
+        }
+    }
+
+    #[test]
+    fn panic_of_a_helper_reaches_its_leader_and_ends_nobody() {
+        let (helpers, cores) = (Helpers::new(1), OwnCores::new(2));
+        let team = Team::new(Threads::new(&helpers, &cores, 2));
+        for panics in [1, 0] {
+            let there = AtomicUsize::new(0);
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                team.share(2, &|thread| {
+                    there.fetch_add(1, Ordering::SeqCst);
+                    while there.load(Ordering::SeqCst) < 2 {
+                        std::thread::yield_now();
+                    }
+                    assert_ne!(thread, panics, "on purpose");
+                });
+            }));
+            assert!(outcome.is_err());
+            fill(&team, &grid(7, 5, (2, 2)));
+        }
+        drop(team);
+        assert_eq!(cores.take(9), 2);
+    }
+
+    #[test]
+    fn busy_processors_mean_no_helper() {
+        let (helpers, cores) = (Helpers::new(3), OwnCores::new(2));
+        cores.enter();
+        let team = Team::new(Threads::new(&helpers, &cores, 4));
+        assert_eq!(team.threads_for(LARGE), 2);
+        let seen = AtomicUsize::new(0);
+        team.share(4, &|_| {
+            seen.fetch_add(1, Ordering::SeqCst);
+        });
+        assert_eq!(seen.load(Ordering::SeqCst), 1);
+        assert!(helpers.threads().is_empty(), "none was made");
+    }
+
+    #[test]
+    fn small_operations_are_no_reason_to_count() {
+        let (helpers, cores) = (Helpers::new(1), OwnCores::new(2));
+        let team = Team::new(Threads::new(&helpers, &cores, 2));
+        assert_eq!(team.threads_for(Effort::default()), 1);
+        assert_eq!(cores.take(9), 2);
+    }
+}

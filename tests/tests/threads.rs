@@ -1,0 +1,204 @@
+//! Executions by several threads: as many as preference, setting and other clients leave, all of which are gone when
+//! nobody needs them.
+//!
+//! The daemons here have two processors, however many there are.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use nnhal::sys::sched::allowed_cpus;
+use nnhal_client::{
+    Device, Devices, ExecuteOptions, ExecutionPreference, Memory, ModelBuilder, OperationType,
+    PrepareOptions, PreparedModel, Request, TensorType,
+};
+use nnhal_tests::{DaemonOptions, TestDaemon, is_alive, wait_until};
+
+const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
+
+const EXTENT: u32 = 24;
+const CHANNELS: u32 = 64;
+const BYTES: u64 = (EXTENT * EXTENT * CHANNELS) as u64 * 4;
+
+/// A daemon on two processors; none, with a note, where there are not so many.
+fn start(settings: &str) -> Option<TestDaemon> {
+    let allowed = allowed_cpus().unwrap();
+    let [first, second, ..] = allowed[..] else {
+        println!("SKIPPED: a single processor has no use for helpers");
+        return None;
+    };
+    let options = DaemonOptions {
+        devices: vec!["nnhal-cpu".to_owned()],
+        ..DaemonOptions::with_settings(settings)
+    };
+    // A thread of its own, so that the test harness keeps its affinity.
+    let started = std::thread::spawn(move || {
+        let mut two = CpuSet::new();
+        two.set(first).unwrap();
+        two.set(second).unwrap();
+        sched_setaffinity(Pid::from_raw(0), &two).unwrap();
+        TestDaemon::start(EXE, &options)
+    });
+    Some(started.join().unwrap())
+}
+
+/// A client, with a model of so many convolutions in a row, each large enough for helpers.
+struct Client {
+    device: Device,
+    prepared: PreparedModel,
+    memory: Memory,
+}
+
+impl Client {
+    fn new(daemon: &TestDaemon, layers: usize, preference: ExecutionPreference) -> Client {
+        let device = Devices::open_in(daemon.runtime_dir())
+            .unwrap()
+            .device("nnhal-cpu")
+            .unwrap();
+        let image = TensorType::float32(&[1, EXTENT, EXTENT, CHANNELS]);
+        let mut model = ModelBuilder::new();
+        let count = CHANNELS * CHANNELS;
+        let weights: Vec<f32> = (0..count).map(|at| (at % 7) as f32 / 64.0 - 0.04).collect();
+        let filter = TensorType::float32(&[CHANNELS, 1, 1, CHANNELS]);
+        let filter = model.constant(filter, &weights);
+        let bias: Vec<f32> = (0..CHANNELS).map(|at| at as f32 / 16.0).collect();
+        let bias = model.constant(TensorType::float32(&[CHANNELS]), &bias);
+        let scalars = [1, 1, 1, 0].map(|value| model.scalar(value));
+        let mut last = model.input(image.clone());
+        for layer in 1..=layers {
+            let next = if layer == layers {
+                model.output(image.clone())
+            } else {
+                model.temporary(image.clone())
+            };
+            let inputs = [&[last, filter, bias][..], &scalars].concat();
+            model.operation(OperationType::CONV_2D, &inputs, &[next]);
+            last = next;
+        }
+        let options = PrepareOptions::new().preference(preference);
+        let memory = Memory::new(2 * BYTES).unwrap();
+        let values: Vec<f32> = (0..BYTES / 4).map(|at| (at % 13) as f32 / 13.0).collect();
+        memory.write(0, &values).unwrap();
+        Client {
+            prepared: device.prepare(&model.finish().unwrap(), &options).unwrap(),
+            device,
+            memory,
+        }
+    }
+
+    fn worker(&self) -> u32 {
+        self.device.worker().pid
+    }
+
+    /// Executes once and returns the bytes of the result.
+    fn execute(&self) -> Vec<u8> {
+        let request = Request::new()
+            .input(&self.memory, 0..BYTES)
+            .output(&self.memory, BYTES..2 * BYTES);
+        self.prepared.execute(&request, &ExecuteOptions::new()).unwrap();
+        let mut result = vec![0; BYTES as usize];
+        self.memory.read_at(BYTES, &mut result).unwrap();
+        result
+    }
+
+    fn helpers(&self) -> usize {
+        let worker = self.worker();
+        let tasks = std::fs::read_dir(format!("/proc/{worker}/task")).unwrap();
+        let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+        names.filter(|name| name.trim() == "helper").count()
+    }
+}
+
+const FAST: ExecutionPreference = ExecutionPreference::FastSingleAnswer;
+
+#[test]
+fn preference_and_setting_decide_on_helpers_and_results_are_the_same() {
+    let (Some(daemon), Some(limited)) = (start(""), start("[execution]\nthreads = 1\n")) else {
+        return;
+    };
+    let frugal = Client::new(&daemon, 1, ExecutionPreference::LowPower);
+    let expected = frugal.execute();
+    assert_eq!(frugal.helpers(), 0);
+    let single = Client::new(&limited, 1, FAST);
+    assert_eq!((single.execute() == expected, single.helpers()), (true, 0));
+    for preference in [FAST, ExecutionPreference::SustainedSpeed] {
+        let fast = Client::new(&daemon, 1, preference);
+        assert_eq!(fast.helpers(), 0, "none before it is needed");
+        for _ in 0..3 {
+            assert!(fast.execute() == expected);
+        }
+        // A thread bears its name from when it has first run.
+        wait_until("it has a helper", || fast.helpers() == 1);
+    }
+}
+
+#[test]
+fn helpers_of_an_idle_worker_end() {
+    let Some(daemon) = start("[execution]\nidle_release_ms = 50\n") else {
+        return;
+    };
+    let client = Client::new(&daemon, 1, FAST);
+    for _ in 0..2 {
+        wait_until("a helper was made", || {
+            client.execute();
+            client.helpers() == 1
+        });
+        wait_until("the helper has ended", || client.helpers() == 0);
+    }
+}
+
+#[test]
+fn client_of_a_busy_machine_has_no_helper() {
+    let Some(daemon) = start("") else { return };
+    let other = Client::new(&daemon, 1, FAST);
+    let expected = other.execute();
+    // It was alone, so it has one.
+    wait_until("it has a helper", || other.helpers() == 1);
+    drop(other);
+    wait_until("an execution of the busy one was there all the while", || {
+        let has_ended = AtomicBool::new(false);
+        let busy = Client::new(&daemon, 60, FAST);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                busy.execute();
+                has_ended.store(true, Ordering::SeqCst);
+            });
+            let other = Client::new(&daemon, 1, FAST);
+            // It makes one in its first operation, so from then on it counts.
+            wait_until("the busy one computes", || busy.helpers() == 1);
+            for _ in 0..3 {
+                assert!(other.execute() == expected);
+            }
+            let helpers = other.helpers();
+            if has_ended.load(Ordering::SeqCst) {
+                return false;
+            }
+            assert_eq!(helpers, 0, "two clients have two processors");
+            true
+        })
+    });
+}
+
+#[test]
+fn killed_worker_leaves_neither_threads_nor_counts() {
+    let Some(daemon) = start("") else { return };
+    let busy = Client::new(&daemon, 60, FAST);
+    std::thread::scope(|scope| {
+        let execution = scope.spawn(|| {
+            let request = Request::new()
+                .input(&busy.memory, 0..BYTES)
+                .output(&busy.memory, BYTES..2 * BYTES);
+            while busy.prepared.execute(&request, &ExecuteOptions::new()).is_ok() {}
+        });
+        wait_until("the busy one computes", || busy.helpers() == 1);
+        kill(Pid::from_raw(busy.worker().cast_signed()), Signal::SIGKILL).unwrap();
+        execution.join().unwrap();
+    });
+    wait_until("the worker is gone", || !is_alive(busy.worker()));
+    let next = Client::new(&daemon, 1, FAST);
+    wait_until("the next client has a helper", || {
+        next.execute();
+        next.helpers() == 1
+    });
+}
