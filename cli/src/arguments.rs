@@ -221,6 +221,18 @@ pub(crate) struct DemoArguments {
 pub(crate) struct DumpArguments {
     /// A .tflite file.
     pub(crate) model: PathBuf,
+    /// What to print.
+    #[arg(long, value_enum, default_value_t = GraphFormat::Dot)]
+    pub(crate) format: GraphFormat,
+}
+
+/// How a graph is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GraphFormat {
+    /// In Graphviz's language.
+    Dot,
+    /// As a picture, drawn by Graphviz, which must be installed.
+    Svg,
 }
 
 #[derive(Debug, Args)]

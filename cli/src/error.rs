@@ -42,6 +42,9 @@ pub(crate) enum Error {
     /// Output could not be written.
     #[error("failed to write the output: {0}")]
     Write(#[from] std::io::Error),
+    /// A graph cannot be drawn.
+    #[error("the graph cannot be drawn: {0}")]
+    Drawing(String),
     /// A result that is told in full on standard output already.
     #[error("{0}")]
     Result(String),

@@ -8,9 +8,10 @@ use crate::hal::{
 
 /// A model as a Graphviz digraph: `format!("{}", Dot(&model))`.
 ///
-/// Each graph is a cluster. Operations are boxes, operands that an operation writes or a caller gives are ellipses,
-/// constants are notes; arrows carry the argument's number where an operation has several. Dashed arrows lead from IF
-/// and WHILE to the graphs that they run. The model need not be valid: an index that leads nowhere is drawn in red.
+/// Each graph is a cluster. Operations are boxes, which list the arguments that are constants or left out; operands that
+/// an operation writes or a caller gives are ellipses. Arrows carry the argument's number where an operation has several.
+/// Dashed arrows lead from IF and WHILE to the graphs that they run. The model need not be valid: an index that leads
+/// nowhere is drawn in red.
 #[derive(Clone, Copy, Debug)]
 pub struct Dot<'a>(pub &'a Model);
 
@@ -26,6 +27,7 @@ impl fmt::Display for Dot<'_> {
             let cluster = Cluster {
                 id: ClusterId(at),
                 graph,
+                values: &self.0.operand_values,
             };
             cluster.fmt(f)?;
         }
@@ -49,6 +51,8 @@ impl fmt::Display for ClusterId {
 struct Cluster<'a> {
     id: ClusterId,
     graph: &'a Subgraph,
+    /// Of the model's small constants.
+    values: &'a [u8],
 }
 
 impl Cluster<'_> {
@@ -62,11 +66,13 @@ impl Cluster<'_> {
             self.operand(f, index, operand)?;
         }
         for (index, operation) in self.graph.operations.iter().enumerate() {
-            writeln!(
+            write!(
                 f,
-                "    {id}_op{index} [shape=box, style=filled, fillcolor=lightyellow, label=\"{index}: {}\"];",
+                "    {id}_op{index} [shape=box, style=filled, fillcolor=lightyellow, label=\"{index}: {}",
                 operation.operation_type
             )?;
+            self.fixed_arguments(f, operation)?;
+            writeln!(f, "\"];")?;
         }
         writeln!(f, "  }}")?;
         for (index, operation) in self.graph.operations.iter().enumerate() {
@@ -80,9 +86,10 @@ impl Cluster<'_> {
             OperandLifeTime::TemporaryVariable => ("ellipse", ""),
             OperandLifeTime::SubgraphInput => ("ellipse, style=filled, fillcolor=lightblue", "input "),
             OperandLifeTime::SubgraphOutput => ("ellipse, style=filled, fillcolor=lightgreen", "output "),
-            OperandLifeTime::ConstantCopy | OperandLifeTime::ConstantReference => ("note", ""),
-            OperandLifeTime::NoValue => ("plaintext", "omitted "),
-            OperandLifeTime::Subgraph => return Ok(()),
+            OperandLifeTime::ConstantCopy
+            | OperandLifeTime::ConstantReference
+            | OperandLifeTime::NoValue
+            | OperandLifeTime::Subgraph => return Ok(()),
         };
         writeln!(
             f,
@@ -90,6 +97,26 @@ impl Cluster<'_> {
             self.id,
             OperandLabel(operand)
         )
+    }
+
+    /// The arguments that are the same in every execution, one to a line.
+    fn fixed_arguments(&self, f: &mut fmt::Formatter<'_>, operation: &Operation) -> fmt::Result {
+        for (number, &index) in operation.inputs.iter().enumerate() {
+            let Some(operand) = self.graph.operands.get(index as usize) else {
+                continue;
+            };
+            match operand.lifetime {
+                OperandLifeTime::NoValue => write!(f, "\\n{number}: none")?,
+                OperandLifeTime::ConstantCopy | OperandLifeTime::ConstantReference => {
+                    write!(f, "\\n{number}: {}", OperandLabel(operand))?;
+                    if let Some(value) = Scalar::of(operand, self.values) {
+                        write!(f, " {value}")?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     fn arrows(&self, f: &mut fmt::Formatter<'_>, index: usize, operation: &Operation) -> fmt::Result {
@@ -104,7 +131,10 @@ impl Cluster<'_> {
                         "  {id}_op{index} -> {target} [style=dashed, lhead=cluster_{target}{label}];"
                     )?;
                 }
-                Some(_) => writeln!(f, "  {id}_{input} -> {id}_op{index} [color=black{label}];")?,
+                Some(operand) if has_node(operand) => {
+                    writeln!(f, "  {id}_{input} -> {id}_op{index} [color=black{label}];")?;
+                }
+                Some(_) => {}
                 None => self.dangling(f, index, input)?,
             }
         }
@@ -126,6 +156,49 @@ impl Cluster<'_> {
             "  {id}_none{operand} [color=red, label=\"no operand {operand}\"];"
         )?;
         writeln!(f, "  {id}_op{index} -> {id}_none{operand} [color=red, dir=none];")
+    }
+}
+
+/// Whether an operand is drawn by itself.
+fn has_node(operand: &Operand) -> bool {
+    matches!(
+        operand.lifetime,
+        OperandLifeTime::TemporaryVariable | OperandLifeTime::SubgraphInput | OperandLifeTime::SubgraphOutput
+    )
+}
+
+/// The value of a constant scalar.
+enum Scalar {
+    Integer(i64),
+    Float(f32),
+    Bool(bool),
+}
+
+impl Scalar {
+    /// `None` for what is no scalar of a type that people read, or has no value where it says.
+    fn of(operand: &Operand, values: &[u8]) -> Option<Scalar> {
+        if operand.lifetime != OperandLifeTime::ConstantCopy {
+            return None;
+        }
+        let start = usize::try_from(operand.location.offset).ok()?;
+        let bytes = values.get(start..)?;
+        match operand.operand_type {
+            OperandType::INT32 => Some(Scalar::Integer(i32::from_le_bytes(*bytes.first_chunk()?).into())),
+            OperandType::UINT32 => Some(Scalar::Integer(u32::from_le_bytes(*bytes.first_chunk()?).into())),
+            OperandType::FLOAT32 => Some(Scalar::Float(f32::from_le_bytes(*bytes.first_chunk()?))),
+            OperandType::BOOL => Some(Scalar::Bool(*bytes.first()? != 0)),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scalar::Integer(value) => value.fmt(f),
+            Scalar::Float(value) => value.fmt(f),
+            Scalar::Bool(value) => value.fmt(f),
+        }
     }
 }
 
@@ -239,6 +312,37 @@ mod tests {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }
         assert_eq!(text.matches('{').count(), text.matches('}').count());
+    }
+
+    #[test]
+    fn constants_are_listed_in_their_operation() {
+        let mut activation = operand(OperandType::INT32, &[], OperandLifeTime::ConstantCopy);
+        activation.location.offset = 4;
+        let weights = operand(
+            OperandType::TENSOR_FLOAT32,
+            &[3],
+            OperandLifeTime::ConstantReference,
+        );
+        let nothing = operand(OperandType::TENSOR_FLOAT32, &[3], OperandLifeTime::NoValue);
+        let mut beyond = activation.clone();
+        beyond.location.offset = 5;
+        let model = Model {
+            main: Subgraph {
+                operands: vec![weights, activation, nothing, beyond],
+                operations: vec![Operation {
+                    operation_type: OperationType::ADD,
+                    inputs: vec![0, 1, 2, 3],
+                    outputs: vec![],
+                }],
+                ..Subgraph::default()
+            },
+            operand_values: [0_i32, -2].map(i32::to_le_bytes).concat(),
+            ..Model::default()
+        };
+        let text = Dot(&model).to_string();
+        let label = r#"label="0: ADD\n0: TENSOR_FLOAT32 3\n1: INT32 -2\n2: none\n3: INT32"];"#;
+        assert!(text.contains(label), "{label} is missing in\n{text}");
+        assert!(!text.contains("->"), "{text}");
     }
 
     #[test]
