@@ -13,11 +13,20 @@ use crate::model::Finished;
 use crate::process;
 use crate::result::{Failure, Outcome};
 
-/// Where inputs and outputs are best placed: on a cache line, which is enough for any vector instruction.
-const PREFERRED_ALIGNMENT: u32 = 64;
+/// How the memory of an argument is best made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PreferredMemory {
+    /// What its address is a multiple of.
+    pub(crate) alignment: u32,
+    /// What its size is a multiple of.
+    pub(crate) padding: u32,
+}
 
-/// To which multiple of bytes their buffers are best made: none is read beyond its value.
-const PREFERRED_PADDING: u32 = 1;
+/// On a cache line, which is enough for any vector instruction; nothing is read beyond a value.
+const PREFERRED_MEMORY: PreferredMemory = PreferredMemory {
+    alignment: 64,
+    padding: 1,
+};
 
 /// What is behind an `ANeuralNetworksCompilation`.
 #[derive(Debug)]
@@ -55,39 +64,36 @@ impl Compilation {
     }
 
     pub(crate) fn set_preference(&self, code: i32) -> Outcome {
-        const LOW: i32 = PreferenceCode::ANEURALNETWORKS_PREFER_LOW_POWER as i32;
-        const FAST: i32 = PreferenceCode::ANEURALNETWORKS_PREFER_FAST_SINGLE_ANSWER as i32;
-        const SUSTAINED: i32 = PreferenceCode::ANEURALNETWORKS_PREFER_SUSTAINED_SPEED as i32;
+        use PreferenceCode as Code;
+        let known = [
+            (
+                Code::ANEURALNETWORKS_PREFER_LOW_POWER as i32,
+                ExecutionPreference::LowPower,
+            ),
+            (
+                Code::ANEURALNETWORKS_PREFER_FAST_SINGLE_ANSWER as i32,
+                ExecutionPreference::FastSingleAnswer,
+            ),
+            (
+                Code::ANEURALNETWORKS_PREFER_SUSTAINED_SPEED as i32,
+                ExecutionPreference::SustainedSpeed,
+            ),
+        ];
         self.change(|settings| {
-            settings.preference = match code {
-                LOW => ExecutionPreference::LowPower,
-                FAST => ExecutionPreference::FastSingleAnswer,
-                SUSTAINED => ExecutionPreference::SustainedSpeed,
-                _ => {
-                    return Err(Failure::bad_data(format!(
-                        "there is no preference {code}; there are 0 to 2"
-                    )));
-                }
-            };
+            settings.preference = meaning("preference", code, known)?;
             Ok(())
         })
     }
 
     pub(crate) fn set_priority(&self, code: i32) -> Outcome {
-        const LOW: i32 = PriorityCode::ANEURALNETWORKS_PRIORITY_LOW as i32;
-        const MEDIUM: i32 = PriorityCode::ANEURALNETWORKS_PRIORITY_MEDIUM as i32;
-        const HIGH: i32 = PriorityCode::ANEURALNETWORKS_PRIORITY_HIGH as i32;
+        use PriorityCode as Code;
+        let known = [
+            (Code::ANEURALNETWORKS_PRIORITY_LOW as i32, Priority::Low),
+            (Code::ANEURALNETWORKS_PRIORITY_MEDIUM as i32, Priority::Medium),
+            (Code::ANEURALNETWORKS_PRIORITY_HIGH as i32, Priority::High),
+        ];
         self.change(|settings| {
-            settings.priority = match code {
-                LOW => Priority::Low,
-                MEDIUM => Priority::Medium,
-                HIGH => Priority::High,
-                _ => {
-                    return Err(Failure::bad_data(format!(
-                        "there is no priority {code}; there are 90, 100 and 110"
-                    )));
-                }
-            };
+            settings.priority = meaning("priority", code, known)?;
             Ok(())
         })
     }
@@ -179,7 +185,7 @@ impl Compilation {
     }
 
     /// The preferred alignment and padding of an argument.
-    pub(crate) fn preferences(&self, direction: Direction, index: u32) -> Outcome<(u32, u32)> {
+    pub(crate) fn preferred_memory(&self, direction: Direction, index: u32) -> Outcome<PreferredMemory> {
         let compilation = self.finished()?;
         let arguments = match direction {
             Direction::Input => compilation.inputs().len(),
@@ -190,7 +196,7 @@ impl Compilation {
                 "there is no {direction} {index}, the model has {arguments}"
             )));
         }
-        Ok((PREFERRED_ALIGNMENT, PREFERRED_PADDING))
+        Ok(PREFERRED_MEMORY)
     }
 
     fn change(&self, change: impl FnOnce(&mut Settings) -> Outcome) -> Outcome {
@@ -208,4 +214,13 @@ impl Compilation {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a number of the interface means.
+fn meaning<T: Copy, const N: usize>(what: &str, code: i32, known: [(i32, T); N]) -> Outcome<T> {
+    let found = known.iter().find(|(number, _)| *number == code);
+    found.map(|(_, meaning)| *meaning).ok_or_else(|| {
+        let numbers = known.map(|(number, _)| number);
+        Failure::bad_data(format!("there is no {what} {code}; there are {numbers:?}"))
+    })
 }

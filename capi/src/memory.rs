@@ -36,6 +36,14 @@ impl Memory {
         Ok(Memory::Shared(memory))
     }
 
+    /// The dimensions that it was described for, if it was made from a description.
+    pub(crate) fn described_dimensions(&self) -> Option<&[u32]> {
+        match self {
+            Memory::Shared(_) => None,
+            Memory::Device(memory) => Some(memory.described_dimensions()),
+        }
+    }
+
     /// A part of a shared memory, which must lie inside it.
     pub(crate) fn part(&self, offset: usize, length: usize) -> Outcome<Shared> {
         let Memory::Shared(memory) = self else {

@@ -129,11 +129,17 @@ impl Implementation for RuntimeUnderTest {
 
     fn prepare(&mut self, model: &ModelWithPools) -> Answer<CompilationUnderTest> {
         let model = shared(model)?;
-        // What no driver may have, such as control flow of unknown size, runs as without the filter.
-        let compiled = self
-            .runtime
-            .compile(&model, &self.options())
-            .or_else(|_| self.runtime.compile(&model, &CompilationOptions::new()));
+        // Only a model of which some operation is nothing for drivers, such as control flow of unknown size, runs as
+        // without the filter. Any other failure is one.
+        let supported = self.runtime.supported_operations(&model, &self.devices);
+        let is_for_drivers =
+            supported.is_ok_and(|supported| supported.into_iter().all(|is_supported| is_supported));
+        let options = if is_for_drivers {
+            self.options()
+        } else {
+            CompilationOptions::new()
+        };
+        let compiled = self.runtime.compile(&model, &options);
         let compilation = match compiled {
             Ok(compilation) => compilation,
             Err(error) => return Ok(Err(error.failure())),

@@ -6,6 +6,33 @@ use crate::hal::{
 
 /// Checks an IF or WHILE; both came with 1.3.
 pub(super) fn check(model: &Model, graph: &Subgraph, operation: &Operation) -> Result<HalVersion, String> {
+    Call {
+        model,
+        graph,
+        operation,
+        may_be_open: false,
+    }
+    .check()?;
+    Ok(HalVersion::V1_3)
+}
+
+/// Checks an IF or WHILE of a model that is being built. All its operands must be there; those of type SUBGRAPH that do
+/// not have their graph yet are not looked into.
+///
+/// # Errors
+/// What is wrong: the number or types of its operands, or a graph that does not fit them.
+pub fn check_control_flow(model: &Model, graph: &Subgraph, operation: &Operation) -> Result<(), String> {
+    Call {
+        model,
+        graph,
+        operation,
+        may_be_open: true,
+    }
+    .check()
+}
+
+/// Checks the number of operands.
+fn check_counts(operation: &Operation) -> Result<(), String> {
     if operation.inputs.len() < 3 || operation.outputs.is_empty() {
         return Err(format!(
             "has {} inputs and {} outputs, takes at least 3 and gives at least 1",
@@ -13,26 +40,27 @@ pub(super) fn check(model: &Model, graph: &Subgraph, operation: &Operation) -> R
             operation.outputs.len()
         ));
     }
-    let call = Call {
-        model,
-        graph,
-        operation,
-    };
-    if operation.operation_type == OperationType::IF {
-        call.check_if()
-    } else {
-        call.check_while()
-    }?;
-    Ok(HalVersion::V1_3)
+    Ok(())
 }
 
 struct Call<'a> {
     model: &'a Model,
     graph: &'a Subgraph,
     operation: &'a Operation,
+    /// Whether graphs may be given later.
+    may_be_open: bool,
 }
 
 impl<'a> Call<'a> {
+    fn check(&self) -> Result<(), String> {
+        check_counts(self.operation)?;
+        if self.operation.operation_type == OperationType::IF {
+            self.check_if()
+        } else {
+            self.check_while()
+        }
+    }
+
     fn input(&self, index: usize) -> &'a Operand {
         &self.graph.operands[self.operation.inputs[index] as usize]
     }
@@ -41,8 +69,8 @@ impl<'a> Call<'a> {
         &self.graph.operands[self.operation.outputs[index] as usize]
     }
 
-    /// The graph that an input refers to.
-    fn referenced(&self, index: usize) -> Result<&'a Subgraph, String> {
+    /// The graph that an input refers to; none if it may be given later and was not yet.
+    fn referenced(&self, index: usize) -> Result<Option<&'a Subgraph>, String> {
         let operand = self.input(index);
         if operand.operand_type != OperandType::SUBGRAPH {
             return Err(format!(
@@ -50,9 +78,12 @@ impl<'a> Call<'a> {
                 operand.operand_type
             ));
         }
-        self.model
-            .referenced
-            .get(operand.location.offset as usize)
+        if self.may_be_open && operand.lifetime != OperandLifeTime::Subgraph {
+            return Ok(None);
+        }
+        let graph = self.model.referenced.get(operand.location.offset as usize);
+        graph
+            .map(Some)
             .ok_or_else(|| format!("input {index} refers to a subgraph that does not exist"))
     }
 
@@ -63,7 +94,9 @@ impl<'a> Call<'a> {
         }
         check_condition(condition).map_err(|message| format!("input 0 {message}"))?;
         for (index, name) in [(1, "then graph"), (2, "else graph")] {
-            let branch = self.referenced(index)?;
+            let Some(branch) = self.referenced(index)? else {
+                continue;
+            };
             let arguments = self.operation.inputs.len() - 3;
             expect_count(name, "inputs", branch.input_indexes.len(), arguments)?;
             expect_count(
@@ -85,7 +118,9 @@ impl<'a> Call<'a> {
     }
 
     fn check_while(&self) -> Result<(), String> {
-        let (condition, body) = (self.referenced(0)?, self.referenced(1)?);
+        let (Some(condition), Some(body)) = (self.referenced(0)?, self.referenced(1)?) else {
+            return Ok(());
+        };
         let arguments = self.operation.inputs.len() - 2;
         let results = self.operation.outputs.len();
         let carried = body.output_indexes.len();

@@ -16,6 +16,7 @@ mod operation;
 mod request;
 
 pub use compliance::{Compliance, Slice};
+pub use control_flow::check_control_flow;
 pub use model::{ModelError, ValidModel};
 pub use operand::{check_declaration, check_extra_params};
 pub use request::{ArgumentPlan, Direction, RequestError, ValidRequest};

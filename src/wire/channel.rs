@@ -164,6 +164,15 @@ impl Default for Inbox {
     }
 }
 
+/// The message of a packet that has no descriptors, if it is one.
+#[must_use]
+pub fn read_inline<T: DeserializeOwned>(packet: &[u8]) -> Option<T> {
+    let (&INLINE, body) = packet.split_first()? else {
+        return None;
+    };
+    codec::decode(body).ok()
+}
+
 fn seal(body: &[u8]) -> std::io::Result<OwnedFd> {
     let system = |error: SysError| std::io::Error::from(error.errno);
     let mut file = File::from(memfd::create(c"nnhal-message").map_err(system)?);

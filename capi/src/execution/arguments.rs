@@ -26,7 +26,7 @@ pub(crate) enum NewArgument {
 }
 
 /// Where an argument is.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) enum Place {
     Omitted,
     Input(CallerBytes),
@@ -36,7 +36,7 @@ pub(super) enum Place {
 }
 
 /// An argument of an execution.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Argument {
     pub(super) place: Place,
     /// Those that the caller gave with it; empty for those of the model.
@@ -59,11 +59,16 @@ impl Checks<'_> {
     /// Checks an argument, which may come with a type.
     pub(super) fn argument(&self, argument: NewArgument, declared: Option<&Operand>) -> Outcome<Argument> {
         let ty = self.model_type()?;
-        let is_omitted = matches!(argument, NewArgument::Omitted);
-        let shape = self.shape(ty, declared)?;
+        // What a device memory is for is known beside the model, and its value has all dimensions.
+        let described = match &argument {
+            NewArgument::Memory { memory, .. } => memory.described_dimensions(),
+            _ => None,
+        };
+        let may_be_open = matches!(argument, NewArgument::Omitted) || described.is_some();
+        let shape = self.shape(ty, declared, described)?;
         let is_scalar = ty.operand_type().is_scalar();
         let is_fully_specified = is_scalar || (shape.rank() > 0 && shape.is_fully_specified());
-        if self.direction == Direction::Input && !is_omitted && !is_fully_specified && !self.is_opaque(ty)? {
+        if self.direction == Direction::Input && !may_be_open && !is_fully_specified && !self.is_opaque(ty)? {
             return Err(self.wrong(format!(
                 "has dimensions {shape:?}; those that the model leaves open must come with the argument"
             )));
@@ -118,8 +123,27 @@ impl Checks<'_> {
         })
     }
 
+    /// The dimensions of the model, of the argument and of the memory together.
+    fn shape(
+        &self,
+        ty: &TensorType,
+        declared: Option<&Operand>,
+        described: Option<&[u32]>,
+    ) -> Outcome<Shape> {
+        let shape = self.declared_shape(ty, declared)?;
+        let Some(described) = described else {
+            return Ok(shape);
+        };
+        let of_memory = Shape::new(described).map_err(|error| self.wrong(error.to_string()))?;
+        shape.combine(&of_memory).ok_or_else(|| {
+            self.wrong(format!(
+                "has dimensions {shape:?}, its memory was described for {of_memory:?}"
+            ))
+        })
+    }
+
     /// The dimensions of the model and of the argument together.
-    fn shape(&self, ty: &TensorType, declared: Option<&Operand>) -> Outcome<Shape> {
+    fn declared_shape(&self, ty: &TensorType, declared: Option<&Operand>) -> Outcome<Shape> {
         let of = |dimensions: &[u32]| Shape::new(dimensions).map_err(|error| self.wrong(error.to_string()));
         let shape = of(ty.dimensions())?;
         let Some(declared) = declared else {
@@ -180,7 +204,7 @@ impl Checks<'_> {
 }
 
 /// All arguments of an execution.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Arguments {
     pub(super) inputs: Vec<Argument>,
     pub(super) outputs: Vec<Argument>,
@@ -197,9 +221,9 @@ impl Arguments {
                 _ => None,
             })
             .collect();
-        let written: Vec<CallerRoom> = outputs
+        let written: Vec<&CallerRoom> = outputs
             .iter()
-            .filter_map(|argument| match argument.place {
+            .filter_map(|argument| match &argument.place {
                 Place::Output(room) => Some(room),
                 _ => None,
             })

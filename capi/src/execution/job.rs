@@ -1,20 +1,19 @@
 //! One run of an execution: its arguments in the runtime's terms, and what came of it.
 
-use std::sync::Arc;
-
 use nnhal_client::runtime::{self, Finished, Room, RunInput, RunOutput, RuntimeResult};
 use nnhal_client::{Deadline, ExecuteOptions, FencedTiming, OutputShape, Timing};
 
 use super::arguments::{Argument, Arguments, Place};
 use crate::codes::ResultCode;
-use crate::ffi::{CallerRoom, caught};
+use crate::ffi::caught;
 use crate::result::{Failure, Outcome};
 
 /// A run that is about to start.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) compilation: runtime::Compilation,
-    pub(super) arguments: Arc<Arguments>,
+    /// Nobody else's until it has ended.
+    pub(super) arguments: Arguments,
     pub(super) options: ExecuteOptions,
     /// The one in the options.
     pub(super) deadline: Deadline,
@@ -73,31 +72,46 @@ fn both(timing: Timing) -> FencedTiming {
 impl Job {
     /// Runs it as `run` does. It has results in any case.
     pub(super) fn run(
-        &self,
+        &mut self,
         run: impl FnOnce(&[RunInput<'_>], &mut [RunOutput<'_>], &ExecuteOptions) -> RuntimeResult<Finished>,
     ) -> Results {
         caught(|| Ok(self.run_to_end(run))).unwrap_or_else(Results::failed)
     }
 
     fn run_to_end(
-        &self,
+        &mut self,
         run: impl FnOnce(&[RunInput<'_>], &mut [RunOutput<'_>], &ExecuteOptions) -> RuntimeResult<Finished>,
     ) -> Results {
-        let inputs = self.inputs();
-        let mut rooms: Vec<CallerRoom> = self.rooms();
-        if !self.arguments.is_overlapping {
-            let mut slices = rooms.iter_mut().map(CallerRoom::as_mut_slice);
-            let mut outputs = self.outputs(&mut slices);
+        let Arguments {
+            inputs,
+            outputs,
+            is_overlapping,
+        } = &mut self.arguments;
+        let inputs: Vec<RunInput<'_>> = inputs.iter().map(input_of).collect();
+        if !*is_overlapping {
+            let mut outputs: Vec<RunOutput<'_>> = outputs.iter_mut().map(output_of).collect();
             return Results::of(run(&inputs, &mut outputs, &self.options));
         }
-        let mut private: Vec<Vec<u8>> = rooms.iter().map(|room| vec![0; room.len()]).collect();
-        let mut slices = private.iter_mut().map(Vec::as_mut_slice);
-        let mut outputs = self.outputs(&mut slices);
-        let results = Results::of(run(&inputs, &mut outputs, &self.options));
-        drop(outputs);
+        // What is written comes into its place only after everything was read.
+        let mut private: Vec<Vec<u8>> = outputs.iter().map(|output| vec![0; own_room(output)]).collect();
+        let mut elsewhere: Vec<RunOutput<'_>> = outputs
+            .iter()
+            .zip(&mut private)
+            .map(|(output, bytes)| match &output.place {
+                Place::Output(_) => RunOutput::Bytes {
+                    bytes,
+                    dimensions: &output.dimensions,
+                },
+                place => shared_output(place, &output.dimensions),
+            })
+            .collect();
+        let results = Results::of(run(&inputs, &mut elsewhere, &self.options));
+        drop((inputs, elsewhere));
         if results.outcome.is_ok() {
-            for (room, bytes) in rooms.iter_mut().zip(&private) {
-                room.copy_from(bytes);
+            for (output, bytes) in outputs.iter_mut().zip(&private) {
+                if let Place::Output(room) = &mut output.place {
+                    room.copy_from(bytes);
+                }
             }
         }
         results
@@ -130,41 +144,43 @@ impl Job {
             })
             .collect()
     }
+}
 
-    fn rooms(&self) -> Vec<CallerRoom> {
-        let outputs = self.arguments.outputs.iter();
-        outputs
-            .filter_map(|argument| match argument.place {
-                Place::Output(room) => Some(room),
-                _ => None,
-            })
-            .collect()
+/// Bytes of the caller's own memory that an output goes to.
+fn own_room(output: &Argument) -> usize {
+    match &output.place {
+        Place::Output(room) => room.len(),
+        _ => 0,
     }
+}
 
-    fn outputs<'a>(&'a self, rooms: &mut dyn Iterator<Item = &'a mut [u8]>) -> Vec<RunOutput<'a>> {
-        let outputs = self.arguments.outputs.iter();
-        outputs
-            .map(|argument| {
-                let dimensions = argument.dimensions.as_slice();
-                match &argument.place {
-                    Place::Output(_) => RunOutput::Bytes {
-                        bytes: rooms.next().unwrap_or_default(),
-                        dimensions,
-                    },
-                    Place::Shared(shared) => RunOutput::Memory {
-                        memory: &shared.memory,
-                        offset: shared.offset as u64,
-                        length: shared.length as u64,
-                        dimensions,
-                    },
-                    Place::Device(memory) => RunOutput::Device { memory, dimensions },
-                    Place::Omitted | Place::Input(_) => RunOutput::Bytes {
-                        bytes: Default::default(),
-                        dimensions,
-                    },
-                }
-            })
-            .collect()
+fn output_of(output: &mut Argument) -> RunOutput<'_> {
+    let Argument {
+        place, dimensions, ..
+    } = output;
+    match place {
+        Place::Output(room) => RunOutput::Bytes {
+            bytes: room.as_mut_slice(),
+            dimensions,
+        },
+        place => shared_output(place, dimensions),
+    }
+}
+
+/// An output that is not in the caller's own memory.
+fn shared_output<'a>(place: &'a Place, dimensions: &'a [u32]) -> RunOutput<'a> {
+    match place {
+        Place::Shared(shared) => RunOutput::Memory {
+            memory: &shared.memory,
+            offset: shared.offset as u64,
+            length: shared.length as u64,
+            dimensions,
+        },
+        Place::Device(memory) => RunOutput::Device { memory, dimensions },
+        Place::Omitted | Place::Input(_) | Place::Output(_) => RunOutput::Bytes {
+            bytes: Default::default(),
+            dimensions,
+        },
     }
 }
 

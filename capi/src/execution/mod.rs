@@ -40,8 +40,8 @@ struct State {
     inputs: Vec<Option<Argument>>,
     outputs: Vec<Option<Argument>>,
     settings: Settings,
-    /// Made from the arguments with the first start.
-    arguments: Option<Arc<Arguments>>,
+    /// All of them, from the first start on; not here while it is computing.
+    arguments: Option<Arguments>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,8 +69,8 @@ impl Execution {
         let finished = compilation.finished()?;
         let state = State {
             phase: Phase::Preparation,
-            inputs: vec![None; finished.inputs().len()],
-            outputs: vec![None; finished.outputs().len()],
+            inputs: finished.inputs().iter().map(|_| None).collect(),
+            outputs: finished.outputs().iter().map(|_| None).collect(),
             settings: Settings::default(),
             arguments: None,
         };
@@ -152,8 +152,9 @@ impl Execution {
 
     /// Computes it and waits for the end.
     pub(crate) fn compute(&self) -> Outcome {
-        let job = self.begin(None)?;
-        self.end(job.run(|inputs, outputs, options| self.finished.execute(inputs, outputs, options)))
+        let mut job = self.begin(None)?;
+        let results = job.run(|inputs, outputs, options| self.finished.execute(inputs, outputs, options));
+        self.end(results, job)
     }
 
     /// Computes it by a burst and waits for the end.
@@ -170,8 +171,9 @@ impl Execution {
                 return Err(Failure::bad_state("another execution uses the burst"));
             }
         };
-        let job = self.begin(None)?;
-        self.end(job.run(|inputs, outputs, options| run.execute(inputs, outputs, options)))
+        let mut job = self.begin(None)?;
+        let results = job.run(|inputs, outputs, options| run.execute(inputs, outputs, options));
+        self.end(results, job)
     }
 
     /// Whether it may be freed.
@@ -262,9 +264,12 @@ impl Execution {
     fn begin(&self, duration: Option<Duration>) -> Outcome<Job> {
         let mut state = self.lock();
         state.harvest();
-        match &state.phase {
-            Phase::Preparation => {}
-            Phase::Completed(_) if state.settings.is_reusable => {}
+        let arguments = match &state.phase {
+            Phase::Preparation => state.collect_arguments()?,
+            Phase::Completed(_) if state.settings.is_reusable => state
+                .arguments
+                .take()
+                .ok_or_else(|| Failure::op_failed("the arguments of the execution were lost"))?,
             Phase::Completed(_) => {
                 return Err(Failure::bad_state(
                     "the execution was computed already and is not reusable; see ANeuralNetworksExecution_setReusable",
@@ -272,23 +277,6 @@ impl Execution {
             }
             Phase::Computation | Phase::Fenced(_) => {
                 return Err(Failure::bad_state("the execution is computing"));
-            }
-        }
-        let arguments = match &state.arguments {
-            Some(arguments) => Arc::clone(arguments),
-            None => {
-                let all = |list: &[Option<Argument>], direction: Direction| {
-                    let missing = list.iter().position(Option::is_none);
-                    missing.map_or_else(
-                        || Ok(list.iter().flatten().cloned().collect()),
-                        |index| Err(Failure::bad_data(format!("{direction} {index} is not set"))),
-                    )
-                };
-                let inputs = all(&state.inputs, Direction::Input)?;
-                let outputs = all(&state.outputs, Direction::Output)?;
-                let arguments = Arc::new(Arguments::new(inputs, outputs));
-                state.arguments = Some(Arc::clone(&arguments));
-                arguments
             }
         };
         state.phase = Phase::Computation;
@@ -304,10 +292,12 @@ impl Execution {
         })
     }
 
-    /// Keeps the results of a run.
-    fn end(&self, results: Results) -> Outcome {
+    /// Keeps the results of a run, and its arguments for the next.
+    fn end(&self, results: Results, job: Job) -> Outcome {
         let outcome = results.outcome.clone();
-        self.lock().complete(results);
+        let mut state = self.lock();
+        state.arguments = Some(job.arguments);
+        state.complete(results);
         outcome
     }
 
@@ -327,6 +317,33 @@ impl Execution {
 }
 
 impl State {
+    /// All arguments, which must have been set.
+    fn collect_arguments(&mut self) -> Outcome<Arguments> {
+        let lists = [
+            (&self.inputs, Direction::Input),
+            (&self.outputs, Direction::Output),
+        ];
+        for (list, direction) in lists {
+            if let Some(index) = list.iter().position(Option::is_none) {
+                return Err(Failure::bad_data(format!("{direction} {index} is not set")));
+            }
+        }
+        let all = |list: &mut Vec<Option<Argument>>| std::mem::take(list).into_iter().flatten().collect();
+        Ok(Arguments::new(all(&mut self.inputs), all(&mut self.outputs)))
+    }
+
+    /// The first output of which some dimension is not known.
+    fn open_output(&self) -> Option<usize> {
+        let is_open = |output: &Argument| !output.is_fully_specified;
+        match &self.arguments {
+            Some(arguments) => arguments.outputs.iter().position(is_open),
+            None => {
+                let mut outputs = self.outputs.iter();
+                outputs.position(|output| output.as_ref().is_some_and(is_open))
+            }
+        }
+    }
+
     /// Takes the results of an execution behind fences that has ended meanwhile.
     fn harvest(&mut self) {
         if let Phase::Fenced(event) = &self.phase

@@ -11,6 +11,7 @@ use super::job::{Job, Results};
 use super::{Execution, Phase};
 use crate::codes::ResultCode;
 use crate::event::{Event, Run};
+use crate::ffi::caught;
 use crate::result::{Failure, Outcome};
 
 /// Ends a run whose thread is gone, whatever became of it.
@@ -18,6 +19,8 @@ struct Ending {
     execution: Arc<Execution>,
     run: Arc<Run>,
     source: Option<FenceSource>,
+    /// What is run, until the end.
+    job: Option<Job>,
     results: Option<Results>,
 }
 
@@ -33,7 +36,10 @@ impl Drop for Ending {
         let results = self.results.take().unwrap_or_else(|| {
             Results::failed(Failure::op_failed("the thread of the execution ended early"))
         });
-        let outcome = self.execution.end(results);
+        let outcome = match self.job.take() {
+            Some(job) => self.execution.end(results, job),
+            None => results.outcome,
+        };
         let is_done = outcome.is_ok();
         self.run.end(outcome);
         // A source that is dropped signals failure. Nobody is left to hear of an error in signalling.
@@ -63,32 +69,39 @@ impl Execution {
         self.expect_known_outputs()?;
         // What is wrong with this execution is told before it waits for others.
         let job = self.begin(duration)?;
-        let fences = match fences_of(dependencies) {
+        let fences = match caught(|| fences_of(dependencies)) {
             Ok(fences) => fences,
-            Err(failure) => return self.end_early(failure),
+            Err(failure) => return self.end_early(failure, job),
         };
         let Some(outputs) = job.shared_outputs() else {
             return self.start_behind_fences(job, fences, duration);
         };
-        let references: Vec<&Fence> = fences.iter().collect();
-        let started = job
-            .compilation
-            .execute_fenced(&job.inputs(), &outputs, &references, &job.options);
+        // Whatever happens in there, the execution ends.
+        let started = caught(|| {
+            let references: Vec<&Fence> = fences.iter().collect();
+            let inputs = job.inputs();
+            let event = job
+                .compilation
+                .execute_fenced(&inputs, &outputs, &references, &job.options)?;
+            Ok(event)
+        });
         match started {
             Ok(event) => {
-                self.lock().phase = Phase::Fenced(event.clone());
+                let mut state = self.lock();
+                state.arguments = Some(job.arguments);
+                state.phase = Phase::Fenced(event.clone());
                 Ok(Event::Fenced {
                     execution: Arc::clone(self),
                     event,
                 })
             }
-            Err(error) => self.end_early(error.into()),
+            Err(failure) => self.end_early(failure, job),
         }
     }
 
     /// Ends an execution that has begun and cannot go on.
-    fn end_early(&self, failure: Failure) -> Outcome<Event> {
-        self.end(Results::failed(failure.clone()))?;
+    fn end_early(&self, failure: Failure, job: Job) -> Outcome<Event> {
+        self.end(Results::failed(failure.clone()), job)?;
         Err(failure)
     }
 
@@ -104,7 +117,7 @@ impl Execution {
             Ok(pair) => pair,
             Err(error) => {
                 let failure = Failure::op_failed(format!("a fence cannot be made: {error}"));
-                return self.end_early(failure);
+                return self.end_early(failure, job);
             }
         };
         let run = Arc::new(Run::with_fence(fence));
@@ -122,14 +135,18 @@ impl Execution {
             execution: Arc::clone(self),
             run: Arc::clone(&run),
             source,
+            job: Some(job),
             results: None,
         };
         let body = move || {
-            let results = match await_all(&fences, job.deadline) {
-                Ok(()) => compute(job, duration),
-                Err(failure) => Results::failed(failure),
-            };
-            ending.give(results);
+            let mut ending = ending;
+            if let Some(job) = &mut ending.job {
+                let results = match await_all(&fences, job.deadline) {
+                    Ok(()) => compute(job, duration),
+                    Err(failure) => Results::failed(failure),
+                };
+                ending.give(results);
+            }
         };
         let spawned = std::thread::Builder::new()
             .name("nnapi-execution".to_owned())
@@ -146,12 +163,7 @@ impl Execution {
 
     /// Refuses an execution behind fences whose outputs have dimensions that only it will tell.
     fn expect_known_outputs(&self) -> Outcome {
-        let state = self.lock();
-        let open = state
-            .outputs
-            .iter()
-            .position(|output| output.as_ref().is_some_and(|output| !output.is_fully_specified));
-        match open {
+        match self.lock().open_output() {
             Some(index) => Err(Failure::bad_data(format!(
                 "output {index} has dimensions that are not known; an execution with dependencies needs all of them"
             ))),
@@ -160,13 +172,13 @@ impl Execution {
     }
 }
 
-fn compute(job: Job, duration: Option<Duration>) -> Results {
-    let mut job = job;
+fn compute(job: &mut Job, duration: Option<Duration>) -> Results {
     if let Some(duration) = duration {
         let limit = Deadline::after(MonotonicClock.now(), duration);
         job.options = job.options.deadline(job.deadline.earlier(limit));
     }
-    job.run(|inputs, outputs, options| job.compilation.execute(inputs, outputs, options))
+    let compilation = job.compilation.clone();
+    job.run(|inputs, outputs, options| compilation.execute(inputs, outputs, options))
 }
 
 /// The fences of what is to be waited for; what has none is waited for at once.

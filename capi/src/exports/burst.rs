@@ -16,8 +16,9 @@ pub extern "C" fn ANeuralNetworksBurst_create(
     burst: Out<Handle<ANeuralNetworksBurst>>,
 ) -> c_int {
     guard("ANeuralNetworksBurst_create", || {
+        compilation.expect("compilation")?;
+        burst.clear("burst")?;
         let compilation = handles::get::<Compilation>(&compilation, "compilation")?;
-        burst.expect("burst")?;
         handles::create::<Burst>(burst, Burst::new(compilation)?)
     })
 }

@@ -4,11 +4,12 @@ use nnhal_client::runtime::Direction;
 
 use super::objects;
 use crate::codes::ANEURALNETWORKS_BYTE_SIZE_OF_CACHE_TOKEN;
-use crate::compilation::Compilation;
+use crate::compilation::{Compilation, PreferredMemory};
 use crate::device::Device;
 use crate::ffi::{ConstHandle, Handle, In, Out, guard, guard_free};
 use crate::handles;
 use crate::model::Model;
+use crate::result::Outcome;
 use crate::types::{ANeuralNetworksCompilation, ANeuralNetworksDevice, ANeuralNetworksModel};
 
 /// Makes a compilation of a finished model for all devices together. Operations go where they run best; where a driver
@@ -21,8 +22,9 @@ pub extern "C" fn ANeuralNetworksCompilation_create(
     compilation: Out<Handle<ANeuralNetworksCompilation>>,
 ) -> c_int {
     guard("ANeuralNetworksCompilation_create", || {
+        model.expect("model")?;
+        compilation.clear("compilation")?;
         let model = handles::get::<Model>(&model, "model")?;
-        compilation.expect("compilation")?;
         let made = Compilation::new(model.finished()?, None);
         handles::create::<Compilation>(compilation, made)
     })
@@ -40,8 +42,10 @@ pub extern "C" fn ANeuralNetworksCompilation_createForDevices(
     compilation: Out<Handle<ANeuralNetworksCompilation>>,
 ) -> c_int {
     guard("ANeuralNetworksCompilation_createForDevices", || {
+        model.expect("model")?;
+        devices.expect("devices")?;
+        compilation.clear("compilation")?;
         let model = handles::get::<Model>(&model, "model")?;
-        compilation.expect("compilation")?;
         let devices = super::device::distinct(objects::<Device>(devices, numDevices, "devices")?)?;
         let made = Compilation::new(model.finished()?, Some(devices));
         handles::create::<Compilation>(compilation, made)
@@ -130,6 +134,20 @@ pub extern "C" fn ANeuralNetworksCompilation_finish(
     })
 }
 
+/// Writes what a finished compilation prefers for the memory of an argument.
+fn prefer(
+    compilation: &ConstHandle<ANeuralNetworksCompilation>,
+    direction: Direction,
+    index: u32,
+    (place, name): (Out<u32>, &str),
+    choose: impl FnOnce(PreferredMemory) -> u32,
+) -> Outcome {
+    let compilation = handles::get_const::<Compilation>(compilation, "compilation")?;
+    place.expect(name)?;
+    place.write(choose(compilation.preferred_memory(direction, index)?));
+    Ok(())
+}
+
 /// The alignment in bytes, a power of two, that an input's buffer is best given. Others work as well.
 ///
 /// `BAD_STATE` if the compilation is not finished; `BAD_DATA` if there is no such input. Since feature level 31.
@@ -142,10 +160,10 @@ pub extern "C" fn ANeuralNetworksCompilation_getPreferredMemoryAlignmentForInput
     guard(
         "ANeuralNetworksCompilation_getPreferredMemoryAlignmentForInput",
         || {
-            let compilation = handles::get_const::<Compilation>(&compilation, "compilation")?;
-            alignment.expect("alignment")?;
-            alignment.write(compilation.preferences(Direction::Input, index)?.0);
-            Ok(())
+            let preferred = (alignment, "alignment");
+            prefer(&compilation, Direction::Input, index, preferred, |memory| {
+                memory.alignment
+            })
         },
     )
 }
@@ -163,10 +181,10 @@ pub extern "C" fn ANeuralNetworksCompilation_getPreferredMemoryPaddingForInput(
     guard(
         "ANeuralNetworksCompilation_getPreferredMemoryPaddingForInput",
         || {
-            let compilation = handles::get_const::<Compilation>(&compilation, "compilation")?;
-            padding.expect("padding")?;
-            padding.write(compilation.preferences(Direction::Input, index)?.1);
-            Ok(())
+            let preferred = (padding, "padding");
+            prefer(&compilation, Direction::Input, index, preferred, |memory| {
+                memory.padding
+            })
         },
     )
 }
@@ -181,10 +199,10 @@ pub extern "C" fn ANeuralNetworksCompilation_getPreferredMemoryAlignmentForOutpu
     guard(
         "ANeuralNetworksCompilation_getPreferredMemoryAlignmentForOutput",
         || {
-            let compilation = handles::get_const::<Compilation>(&compilation, "compilation")?;
-            alignment.expect("alignment")?;
-            alignment.write(compilation.preferences(Direction::Output, index)?.0);
-            Ok(())
+            let preferred = (alignment, "alignment");
+            prefer(&compilation, Direction::Output, index, preferred, |memory| {
+                memory.alignment
+            })
         },
     )
 }
@@ -199,10 +217,10 @@ pub extern "C" fn ANeuralNetworksCompilation_getPreferredMemoryPaddingForOutput(
     guard(
         "ANeuralNetworksCompilation_getPreferredMemoryPaddingForOutput",
         || {
-            let compilation = handles::get_const::<Compilation>(&compilation, "compilation")?;
-            padding.expect("padding")?;
-            padding.write(compilation.preferences(Direction::Output, index)?.1);
-            Ok(())
+            let preferred = (padding, "padding");
+            prefer(&compilation, Direction::Output, index, preferred, |memory| {
+                memory.padding
+            })
         },
     )
 }

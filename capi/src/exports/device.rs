@@ -50,7 +50,7 @@ pub extern "C" fn ANeuralNetworks_getDevice(
     device: Out<Handle<ANeuralNetworksDevice>>,
 ) -> c_int {
     guard("ANeuralNetworks_getDevice", || {
-        device.expect("device")?;
+        device.clear("device")?;
         let found = process::device(devIndex as usize)?.ok_or_else(|| {
             Failure::bad_data(format!(
                 "there is no device {devIndex}; see ANeuralNetworks_getDeviceCount"

@@ -35,7 +35,7 @@ pub extern "C" fn ANeuralNetworksEvent_createFromSyncFenceFd(
     event: Out<Handle<ANeuralNetworksEvent>>,
 ) -> c_int {
     guard("ANeuralNetworksEvent_createFromSyncFenceFd", || {
-        event.expect("event")?;
+        event.clear("event")?;
         if sync_fence_fd <= 0 {
             return Err(Failure::bad_data(format!(
                 "sync_fence_fd is {sync_fence_fd}, must be above 0"

@@ -25,8 +25,9 @@ pub extern "C" fn ANeuralNetworksExecution_create(
     execution: Out<Handle<ANeuralNetworksExecution>>,
 ) -> c_int {
     guard("ANeuralNetworksExecution_create", || {
+        compilation.expect("compilation")?;
+        execution.clear("execution")?;
         let compilation = handles::get::<Compilation>(&compilation, "compilation")?;
-        execution.expect("execution")?;
         handles::create::<Execution>(execution, Execution::new(compilation)?)
     })
 }
@@ -50,6 +51,18 @@ fn set(
     let argument = argument()?;
     let described = described.optional().map(operand).transpose()?;
     execution.set(direction, index, described.as_ref(), argument)
+}
+
+fn in_memory(
+    memory: &ConstHandle<ANeuralNetworksMemory>,
+    offset: usize,
+    length: usize,
+) -> Outcome<NewArgument> {
+    Ok(NewArgument::Memory {
+        memory: handles::get_const::<Memory>(memory, "memory")?,
+        offset,
+        length,
+    })
 }
 
 /// Says where an input's value is, which must stay as it is until the execution has ended. `type` gives dimensions that
@@ -90,12 +103,7 @@ pub extern "C" fn ANeuralNetworksExecution_setInputFromMemory(
 ) -> c_int {
     guard("ANeuralNetworksExecution_setInputFromMemory", || {
         set(&execution, Direction::Input, index, r#type, || {
-            let memory = handles::get_const::<Memory>(&memory, "memory")?;
-            Ok(NewArgument::Memory {
-                memory,
-                offset,
-                length,
-            })
+            in_memory(&memory, offset, length)
         })
     })
 }
@@ -138,12 +146,7 @@ pub extern "C" fn ANeuralNetworksExecution_setOutputFromMemory(
 ) -> c_int {
     guard("ANeuralNetworksExecution_setOutputFromMemory", || {
         set(&execution, Direction::Output, index, r#type, || {
-            let memory = handles::get_const::<Memory>(&memory, "memory")?;
-            Ok(NewArgument::Memory {
-                memory,
-                offset,
-                length,
-            })
+            in_memory(&memory, offset, length)
         })
     })
 }
@@ -158,8 +161,9 @@ pub extern "C" fn ANeuralNetworksExecution_startCompute(
     event: Out<Handle<ANeuralNetworksEvent>>,
 ) -> c_int {
     guard("ANeuralNetworksExecution_startCompute", || {
+        execution.expect("execution")?;
+        event.clear("event")?;
         let execution = handles::get::<Execution>(&execution, "execution")?;
-        event.expect("event")?;
         handles::create::<Event>(event, execution.start()?)
     })
 }
@@ -179,8 +183,9 @@ pub extern "C" fn ANeuralNetworksExecution_startComputeWithDependencies(
     event: Out<Handle<ANeuralNetworksEvent>>,
 ) -> c_int {
     guard("ANeuralNetworksExecution_startComputeWithDependencies", || {
+        execution.expect("execution")?;
+        event.clear("event")?;
         let execution = handles::get::<Execution>(&execution, "execution")?;
-        event.expect("event")?;
         let dependencies = match num_dependencies {
             0 => Vec::new(),
             count => objects::<Event>(dependencies, count, "dependencies")?,

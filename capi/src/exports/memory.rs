@@ -20,7 +20,7 @@ pub extern "C" fn ANeuralNetworksMemory_createFromFd(
     memory: Out<Handle<ANeuralNetworksMemory>>,
 ) -> c_int {
     guard("ANeuralNetworksMemory_createFromFd", || {
-        memory.expect("memory")?;
+        memory.clear("memory")?;
         if size == 0 {
             return Err(Failure::bad_data("size is 0"));
         }
@@ -46,7 +46,7 @@ pub extern "C" fn ANeuralNetworksMemory_createFromAHardwareBuffer(
         if ahwb.is_null() {
             return Err(Failure::null("ahwb"));
         }
-        memory.expect("memory")?;
+        memory.clear("memory")?;
         Err(Failure::op_failed(
             "this system has no AHardwareBuffer; give its dma-buf to ANeuralNetworksMemory_createFromFd",
         ))
@@ -63,7 +63,8 @@ pub extern "C" fn ANeuralNetworksMemory_createFromDesc(
     memory: Out<Handle<ANeuralNetworksMemory>>,
 ) -> c_int {
     guard("ANeuralNetworksMemory_createFromDesc", || {
-        memory.expect("memory")?;
+        desc.expect("desc")?;
+        memory.clear("memory")?;
         let desc = handles::get_const::<MemoryDesc>(&desc, "desc")?;
         handles::create::<Memory>(memory, desc.allocate()?)
     })

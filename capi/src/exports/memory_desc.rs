@@ -12,7 +12,7 @@ use crate::types::{ANeuralNetworksCompilation, ANeuralNetworksMemoryDesc};
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksMemoryDesc_create(desc: Out<Handle<ANeuralNetworksMemoryDesc>>) -> c_int {
     guard("ANeuralNetworksMemoryDesc_create", || {
-        desc.expect("desc")?;
+        desc.clear("desc")?;
         handles::create::<MemoryDesc>(desc, MemoryDesc::default())
     })
 }

@@ -19,7 +19,7 @@ use crate::types::{
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksModel_create(model: Out<Handle<ANeuralNetworksModel>>) -> c_int {
     guard("ANeuralNetworksModel_create", || {
-        model.expect("model")?;
+        model.clear("model")?;
         handles::create::<Model>(model, Model::default())
     })
 }

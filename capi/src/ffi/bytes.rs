@@ -11,8 +11,8 @@ pub(crate) struct CallerBytes {
     length: usize,
 }
 
-/// Room that the caller keeps for writing.
-#[derive(Clone, Copy, Debug)]
+/// Room that the caller keeps for writing. There is one value for it, so that its bytes have one reference at a time.
+#[derive(Debug)]
 pub(crate) struct CallerRoom {
     address: *mut u8,
     length: usize,
@@ -28,7 +28,8 @@ unsafe impl Send for CallerRoom {}
 unsafe impl Sync for CallerRoom {}
 
 impl CallerBytes {
-    /// `address` is not null; the caller promises `length` bytes there.
+    /// `address` is not null; the caller promises `length` bytes there, no more than `isize::MAX` and not beyond the end
+    /// of the address space.
     pub(super) fn new(address: *const u8, length: usize) -> CallerBytes {
         CallerBytes { address, length }
     }
@@ -39,8 +40,8 @@ impl CallerBytes {
 
     /// The bytes. The caller of the interface has promised that they stay.
     pub(crate) fn as_slice(&self) -> &[u8] {
-        // SAFETY: the address is not null, and the caller keeps so many bytes there unchanged as long as this object
-        // of the interface may use them; bytes need no alignment and have no invalid values.
+        // SAFETY: the address is not null and the length fits, and the caller keeps so many bytes there unchanged as
+        // long as this object of the interface may use them; bytes need no alignment and have no invalid values.
         unsafe { std::slice::from_raw_parts(self.address, self.length) }
     }
 
@@ -54,7 +55,8 @@ impl CallerBytes {
 }
 
 impl CallerRoom {
-    /// `address` is not null; the caller promises `length` bytes there.
+    /// `address` is not null; the caller promises `length` bytes there, no more than `isize::MAX` and not beyond the end
+    /// of the address space.
     pub(super) fn new(address: *mut u8, length: usize) -> CallerRoom {
         CallerRoom { address, length }
     }
@@ -74,8 +76,8 @@ impl CallerRoom {
     /// The room as bytes. `self` is taken mutably so that one value gives one slice at a time; that no two rooms of an
     /// execution overlap, nor one with its inputs, is for [`overlap`] to find out before.
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: the address is not null, and the caller keeps so many writable bytes there for this execution alone
-        // until it has ended; other ranges of the same execution were found not to overlap.
+        // SAFETY: the address is not null and the length fits, and the caller keeps so many writable bytes there for
+        // this execution alone until it has ended; this value is the only one for them, and borrowed mutably; other ranges of the same execution were found not to overlap.
         unsafe { std::slice::from_raw_parts_mut(self.address, self.length) }
     }
 
@@ -88,7 +90,7 @@ impl CallerRoom {
 }
 
 /// Whether a room for writing shares bytes with another one or with bytes for reading.
-pub(crate) fn overlap(read: &[CallerBytes], written: &[CallerRoom]) -> bool {
+pub(crate) fn overlap(read: &[CallerBytes], written: &[&CallerRoom]) -> bool {
     let range = |address: usize, length: usize| (address, address.saturating_add(length));
     let rooms: Vec<_> = written
         .iter()
@@ -112,8 +114,8 @@ mod tests {
         let start = bytes.as_mut_ptr();
         let room = |offset: usize, length| CallerRoom::new(start.wrapping_add(offset), length);
         let read = |offset: usize, length| CallerBytes::new(start.wrapping_add(offset), length);
-        assert!(!overlap(&[read(0, 8), read(4, 4)], &[room(8, 4), room(12, 4)]));
-        assert!(overlap(&[], &[room(8, 4), room(11, 4)]));
-        assert!(overlap(&[read(0, 9)], &[room(8, 4)]));
+        assert!(!overlap(&[read(0, 8), read(4, 4)], &[&room(8, 4), &room(12, 4)]));
+        assert!(overlap(&[], &[&room(8, 4), &room(11, 4)]));
+        assert!(overlap(&[read(0, 9)], &[&room(8, 4)]));
     }
 }

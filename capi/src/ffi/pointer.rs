@@ -49,6 +49,11 @@ impl<T> In<T> {
         self.0.is_null()
     }
 
+    /// `UNEXPECTED_NULL` if it is NULL.
+    pub(crate) fn expect(self, name: &str) -> Outcome {
+        self.required(name).map(drop)
+    }
+
     fn required(self, name: &str) -> Outcome<*const T> {
         if self.is_null() {
             Err(Failure::null(name))
@@ -96,8 +101,9 @@ impl In<c_char> {
 impl In<c_void> {
     /// This many bytes, which the caller leaves alone for longer than this call.
     pub(crate) fn bytes(self, length: usize, name: &str) -> Outcome<CallerBytes> {
-        let pointer = self.required(name)?;
-        Ok(CallerBytes::new(pointer.cast(), length))
+        let pointer: *const u8 = self.required(name)?.cast();
+        expect_range(pointer.addr(), length, name)?;
+        Ok(CallerBytes::new(pointer, length))
     }
 }
 
@@ -150,7 +156,27 @@ impl Out<c_void> {
     /// Room for this many bytes, which the caller leaves alone for longer than this call.
     pub(crate) fn room(self, length: usize, name: &str) -> Outcome<CallerRoom> {
         self.expect(name)?;
+        expect_range(self.0.addr(), length, name)?;
         Ok(CallerRoom::new(self.0.cast(), length))
+    }
+}
+
+/// Refuses a range of bytes that no process can have.
+fn expect_range(address: usize, length: usize, name: &str) -> Outcome {
+    if isize::try_from(length).is_ok() && address.checked_add(length).is_some() {
+        return Ok(());
+    }
+    Err(Failure::bad_data(format!(
+        "{name} has {length} bytes from {address:#x}, which is more than there is"
+    )))
+}
+
+impl<T> Out<Handle<T>> {
+    /// Writes NULL, so that a call that fails leaves no pointer behind. `UNEXPECTED_NULL` if it is NULL itself.
+    pub(crate) fn clear(self, name: &str) -> Outcome {
+        self.expect(name)?;
+        self.write(Handle::with_address(0));
+        Ok(())
     }
 }
 
@@ -170,6 +196,11 @@ impl<T> Copy for Handle<T> {}
 impl<T> Handle<T> {
     pub(crate) fn address(&self) -> usize {
         self.0.addr()
+    }
+
+    /// `UNEXPECTED_NULL` if it is NULL.
+    pub(crate) fn expect(&self, name: &str) -> Outcome {
+        expect_given(self.address(), name)
     }
 
     /// The pointer that has this address; it is never followed.
@@ -194,5 +225,38 @@ impl<T> Copy for ConstHandle<T> {}
 impl<T> ConstHandle<T> {
     pub(crate) fn address(&self) -> usize {
         self.0.addr()
+    }
+
+    /// `UNEXPECTED_NULL` if it is NULL.
+    pub(crate) fn expect(&self, name: &str) -> Outcome {
+        expect_given(self.address(), name)
+    }
+}
+
+fn expect_given(address: usize, name: &str) -> Outcome {
+    if address == 0 {
+        Err(Failure::null(name))
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn range_that_no_process_can_have_is_refused() {
+        let mut byte = 0_u8;
+        let place = Out::<c_void>((&raw mut byte).cast());
+        let bytes = In::<c_void>((&raw const byte).cast());
+        for length in [isize::MAX as usize + 1, usize::MAX] {
+            assert!(place.room(length, "buffer").is_err());
+            assert!(bytes.bytes(length, "buffer").is_err());
+        }
+        // One that wraps around the end of the address space.
+        let last = Out::<c_void>(std::ptr::without_provenance_mut(usize::MAX - 7));
+        assert!(last.room(9, "buffer").is_err());
+        assert!(place.room(1, "buffer").is_ok() && bytes.bytes(1, "buffer").is_ok());
     }
 }

@@ -47,6 +47,11 @@ impl Finished {
         &self.whole
     }
 
+    /// Its own graph.
+    pub(super) fn graph(&self) -> &Subgraph {
+        &self.graph
+    }
+
     /// What is said of each operation in the order in which they run, in the order in which they were added.
     pub(crate) fn in_added_order(&self, by_run: &[bool]) -> Vec<bool> {
         let mut by_addition = vec![false; self.order.len()];

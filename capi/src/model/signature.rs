@@ -1,9 +1,12 @@
 //! Whether an operation's operands fit its signature, as far as that is known when it is added.
 
-use nnhal::hal::{Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape};
+use nnhal::hal::{
+    DataLocation, Model, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape, Subgraph,
+};
 use nnhal::ops::{self, OperandInfo, OperationContext};
+use nnhal::validate::check_control_flow;
 
-use super::draft::Draft;
+use super::draft::{Draft, Value};
 use crate::extension;
 
 /// Checks an operation by the operation table: that it exists, and the number, types and ranks of its operands. What
@@ -19,7 +22,9 @@ pub(super) fn check(draft: &Draft, operation: &Operation) -> Result<(), String> 
     if kind.since().is_none() {
         return Err("there is no such operation; there are 0 to 101 and 10000".into());
     }
-    // Control flow is checked against its models when the model is finished.
+    if kind.is_control_flow() {
+        return check_with_graphs(draft, operation);
+    }
     let Some(entry) = ops::entry(kind) else {
         return Ok(());
     };
@@ -28,6 +33,34 @@ pub(super) fn check(draft: &Draft, operation: &Operation) -> Result<(), String> 
         .match_signature(&view)
         .map(drop)
         .map_err(|error| error.to_string())
+}
+
+/// Checks IF or WHILE and what its models take and give; one that is set later is checked when this model is finished.
+fn check_with_graphs(draft: &Draft, operation: &Operation) -> Result<(), String> {
+    let mut model = Model::default();
+    let mut called = Subgraph::default();
+    let mut copy = |list: &[u32]| -> Vec<u32> {
+        let indexes = list.iter().map(|&index| {
+            let mut operand = draft.operands[index as usize].clone();
+            operand.lifetime = draft.lifetime(index as usize);
+            if let Value::Model(inner) = &draft.values[index as usize] {
+                operand.location = DataLocation {
+                    offset: model.referenced.len() as u32,
+                    ..DataLocation::default()
+                };
+                model.referenced.push(inner.graph().clone());
+            }
+            called.operands.push(operand);
+            called.operands.len() as u32 - 1
+        });
+        indexes.collect()
+    };
+    let copied = Operation {
+        operation_type: operation.operation_type,
+        inputs: copy(&operation.inputs),
+        outputs: copy(&operation.outputs),
+    };
+    check_control_flow(&model, &called, &copied)
 }
 
 /// An operation in a model that is being built.

@@ -107,6 +107,9 @@ static void n040(void) {
     execution = new_execution(add.compilation);
     OK(ANeuralNetworksExecution_enableInputAndOutputPadding(execution, true));
     OK(ANeuralNetworksExecution_setInput(execution, 0, NULL, values, 20));
+    // Lengths that no buffer has.
+    EXPECT(BAD_DATA, ANeuralNetworksExecution_setOutput(execution, 0, NULL, sum, SIZE_MAX));
+    EXPECT(BAD_DATA, ANeuralNetworksExecution_setOutput(execution, 0, NULL, sum, (size_t)PTRDIFF_MAX + 1));
     memset(sum, 0, sizeof sum);
     OK(ANeuralNetworksExecution_setOutput(execution, 0, NULL, sum, 20));
     OK(ANeuralNetworksExecution_compute(execution));
@@ -175,7 +178,54 @@ static ANeuralNetworksMemory* device_memory(Compiled add, int is_input) {
     return memory;
 }
 
+// Device memory of dimensions that the model leaves open: what it was described for is held to when it is set, what its
+// value has when it is read.
+static void n043_shapes(void) {
+    Compiled add = compiled(open_add());
+    ANeuralNetworksMemoryDesc* desc = NULL;
+    ANeuralNetworksMemory* memory = NULL;
+    const uint32_t six[2] = {0, 6}, one_by_six[2] = {1, 6}, two_by_six[2] = {2, 6}, two_by_three[2] = {2, 3};
+    ANeuralNetworksOperandType row = type_of(TENSOR, 2, one_by_six, 0, 0), rows = type_of(TENSOR, 2, two_by_six, 0, 0);
+    ANeuralNetworksOperandType other = type_of(TENSOR, 2, two_by_three, 0, 0);
+    float values[12] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, sum[12];
+    OK(ANeuralNetworksMemoryDesc_create(&desc));
+    OK(ANeuralNetworksMemoryDesc_addInputRole(desc, add.compilation, 0, 1));
+    OK(ANeuralNetworksMemoryDesc_addOutputRole(desc, add.compilation, 0, 1));
+    OK(ANeuralNetworksMemoryDesc_setDimensions(desc, 2, six));
+    OK(ANeuralNetworksMemoryDesc_finish(desc));
+    OK(ANeuralNetworksMemory_createFromDesc(desc, &memory));
+    ANeuralNetworksMemoryDesc_free(desc);
+
+    ANeuralNetworksExecution* execution = new_execution(add.compilation);
+    OK(ANeuralNetworksExecution_setInput(execution, 0, &row, values, 24));
+    OK(ANeuralNetworksExecution_setInput(execution, 1, &row, values, 24));
+    EXPECT(BAD_DATA, ANeuralNetworksExecution_setOutputFromMemory(execution, 0, &other, memory, 0, 0));
+    OK(ANeuralNetworksExecution_setOutputFromMemory(execution, 0, NULL, memory, 0, 0));
+    OK(ANeuralNetworksExecution_compute(execution));
+    ANeuralNetworksExecution_free(execution);
+
+    // Its value is of one row now.
+    execution = new_execution(add.compilation);
+    EXPECT(BAD_DATA, ANeuralNetworksExecution_setInputFromMemory(execution, 0, &other, memory, 0, 0));
+    OK(ANeuralNetworksExecution_setInputFromMemory(execution, 0, &rows, memory, 0, 0));
+    OK(ANeuralNetworksExecution_setInput(execution, 1, &rows, values, 48));
+    OK(ANeuralNetworksExecution_setOutput(execution, 0, &rows, sum, 48));
+    EXPECT(OP_FAILED, ANeuralNetworksExecution_compute(execution));
+    ANeuralNetworksExecution_free(execution);
+
+    execution = new_execution(add.compilation);
+    OK(ANeuralNetworksExecution_setInputFromMemory(execution, 0, NULL, memory, 0, 0));
+    OK(ANeuralNetworksExecution_setInput(execution, 1, &row, values, 24));
+    OK(ANeuralNetworksExecution_setOutput(execution, 0, &row, sum, 24));
+    OK(ANeuralNetworksExecution_compute(execution));
+    EXPECT_TRUE(sum[0] == 3 && sum[5] == 3);
+    ANeuralNetworksExecution_free(execution);
+    ANeuralNetworksMemory_free(memory);
+    free_compiled(add);
+}
+
 static void n043(void) {
+    n043_shapes();
     Compiled add = compiled(add_model());
     ANeuralNetworksMemory* input = device_memory(add, 1);
     ANeuralNetworksMemory* output = device_memory(add, 0);
@@ -683,6 +733,16 @@ static void n074(void) {
     EXPECT_TRUE(shared[0] == 1 && shared[3] == 1);
     OK(ANeuralNetworksMemory_copy(fitting, fitting));
     OK(ANeuralNetworksMemory_copy(device, device));
+
+    // After a failure the destination has no value, whatever it had before.
+    ANeuralNetworksMemory* never_written = device_memory(add, 1);
+    ANeuralNetworksMemory* const sources[3] = {small, large, never_written};
+    for (int at = 0; at < 3; at++) {
+        OK(ANeuralNetworksMemory_copy(fitting, device));
+        EXPECT(BAD_DATA, ANeuralNetworksMemory_copy(sources[at], device));
+        EXPECT(BAD_DATA, ANeuralNetworksMemory_copy(device, fitting));
+    }
+    ANeuralNetworksMemory_free(never_written);
     ANeuralNetworksMemory_free(device);
     ANeuralNetworksMemory_free(fitting);
     ANeuralNetworksMemory_free(small);

@@ -1,6 +1,9 @@
 // The cases N001 and N010 to N036 of the NDK's own tests: models and compilations.
 #define _GNU_SOURCE
 
+#include <fcntl.h>
+#include <linux/udmabuf.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -173,6 +176,58 @@ static void n001(void) {
     ANeuralNetworksMemoryDesc_free(desc);
 }
 
+// A call that fails leaves no pointer behind.
+static void nulled(void) {
+    void* anything = &failures;
+    ANeuralNetworksModel* model = unfinished_add();
+    ANeuralNetworksCompilation* unfinished = NULL;
+    ANeuralNetworksModel* whole = add_model();
+    const ANeuralNetworksDevice* device = test_device();
+    OK(ANeuralNetworksCompilation_create(whole, &unfinished));
+    ANeuralNetworksCompilation* compilation = anything;
+    EXPECT(BAD_STATE, ANeuralNetworksCompilation_create(model, &compilation));
+    EXPECT_TRUE(compilation == NULL);
+    compilation = anything;
+    EXPECT(BAD_STATE, ANeuralNetworksCompilation_createForDevices(model, &device, 1, &compilation));
+    EXPECT_TRUE(compilation == NULL);
+    ANeuralNetworksExecution* execution = anything;
+    EXPECT(BAD_STATE, ANeuralNetworksExecution_create(unfinished, &execution));
+    EXPECT_TRUE(execution == NULL);
+    ANeuralNetworksBurst* burst = anything;
+    EXPECT(BAD_STATE, ANeuralNetworksBurst_create(unfinished, &burst));
+    EXPECT_TRUE(burst == NULL);
+    ANeuralNetworksMemory* memory = anything;
+    EXPECT(BAD_DATA, ANeuralNetworksMemory_createFromFd(16, PROT_READ, -1, 0, &memory));
+    EXPECT_TRUE(memory == NULL);
+    memory = anything;
+    EXPECT(OP_FAILED, ANeuralNetworksMemory_createFromAHardwareBuffer((const AHardwareBuffer*)anything, &memory));
+    EXPECT_TRUE(memory == NULL);
+    ANeuralNetworksMemoryDesc* desc = NULL;
+    OK(ANeuralNetworksMemoryDesc_create(&desc));
+    memory = anything;
+    EXPECT(BAD_STATE, ANeuralNetworksMemory_createFromDesc(desc, &memory));
+    EXPECT_TRUE(memory == NULL);
+    ANeuralNetworksEvent* event = anything;
+    EXPECT(BAD_DATA, ANeuralNetworksEvent_createFromSyncFenceFd(-1, &event));
+    EXPECT_TRUE(event == NULL);
+    ANeuralNetworksDevice* none = anything;
+    EXPECT(BAD_DATA, ANeuralNetworks_getDevice(999, &none));
+    EXPECT_TRUE(none == NULL);
+    OK(ANeuralNetworksCompilation_finish(unfinished));
+    OK(ANeuralNetworksExecution_create(unfinished, &execution));
+    event = anything;
+    EXPECT(BAD_DATA, ANeuralNetworksExecution_startCompute(execution, &event));
+    EXPECT_TRUE(event == NULL);
+    event = anything;
+    EXPECT(BAD_DATA, ANeuralNetworksExecution_startComputeWithDependencies(execution, NULL, 0, 0, &event));
+    EXPECT_TRUE(event == NULL);
+    ANeuralNetworksExecution_free(execution);
+    ANeuralNetworksMemoryDesc_free(desc);
+    ANeuralNetworksCompilation_free(unfinished);
+    ANeuralNetworksModel_free(whole);
+    ANeuralNetworksModel_free(model);
+}
+
 // Operands that contradict themselves.
 static void n010(void) {
     ANeuralNetworksModel* model = new_model();
@@ -261,8 +316,58 @@ static void n015(void) {
     ANeuralNetworksMemory_free(memory);
 }
 
+// A dma-buf, where this kernel makes one: what is behind a hardware buffer of bytes.
+static int new_dma_buf(void) {
+    int device = open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
+    int bytes = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int buffer = -1;
+    if (device >= 0 && ftruncate(bytes, 4096) == 0 && fcntl(bytes, F_ADD_SEALS, F_SEAL_SHRINK) == 0) {
+        struct udmabuf_create create = {(uint32_t)bytes, UDMABUF_FLAGS_CLOEXEC, 0, 4096};
+        buffer = ioctl(device, UDMABUF_CREATE, &create);
+    }
+    if (device >= 0) {
+        close(device);
+    }
+    close(bytes);
+    return buffer;
+}
+
+// Values in a memory that has no bytes to be named, as hardware buffers of other formats than bytes have none: one that was
+// made from a description. Values in one of bytes: a dma-buf, or any other memory that is mapped.
+static void n016_values(void) {
+    ANeuralNetworksModel *whole = add_model(), *model = unfinished_add();
+    ANeuralNetworksCompilation* compilation = finished(new_compilation(whole));
+    ANeuralNetworksMemoryDesc* desc = NULL;
+    ANeuralNetworksMemory *formless = NULL, *bytes = NULL;
+    OK(ANeuralNetworksMemoryDesc_create(&desc));
+    OK(ANeuralNetworksMemoryDesc_addInputRole(desc, compilation, 0, 1));
+    OK(ANeuralNetworksMemoryDesc_finish(desc));
+    OK(ANeuralNetworksMemory_createFromDesc(desc, &formless));
+    EXPECT(BAD_DATA, ANeuralNetworksModel_setOperandValueFromMemory(model, 1, formless, 0, 0));
+    EXPECT(BAD_DATA, ANeuralNetworksModel_setOperandValueFromMemory(model, 1, formless, 0, 16));
+
+    int buffer = new_dma_buf();
+    if (buffer < 0) {
+        bytes = new_memory(4096);
+    } else {
+        OK(ANeuralNetworksMemory_createFromFd(4096, PROT_READ | PROT_WRITE, buffer, 0, &bytes));
+        close(buffer);
+    }
+    EXPECT(BAD_DATA, ANeuralNetworksModel_setOperandValueFromMemory(model, 1, bytes, 4096 - 8, 16));
+    EXPECT(BAD_DATA, ANeuralNetworksModel_setOperandValueFromMemory(model, 1, bytes, 4097, 16));
+    OK(ANeuralNetworksModel_setOperandValueFromMemory(model, 1, bytes, 4096 - 16, 16));
+    OK(ANeuralNetworksModel_finish(model));
+    ANeuralNetworksMemory_free(bytes);
+    ANeuralNetworksMemory_free(formless);
+    ANeuralNetworksMemoryDesc_free(desc);
+    ANeuralNetworksCompilation_free(compilation);
+    ANeuralNetworksModel_free(model);
+    ANeuralNetworksModel_free(whole);
+}
+
 // This system has no hardware buffers.
 static void n016(void) {
+    n016_values();
     ANeuralNetworksMemory* memory = NULL;
     int anything = 0;
     EXPECT(OP_FAILED, ANeuralNetworksMemory_createFromAHardwareBuffer((const AHardwareBuffer*)&anything, &memory));
@@ -301,7 +406,10 @@ static void n018(void) {
     ANeuralNetworksModel_free(model);
 }
 
+static void n019_control_flow(void);
+
 static void n019(void) {
+    n019_control_flow();
     ANeuralNetworksModel* model = unfinished_add();
     uint32_t inputs[3] = {0, 1, 2}, output = 3, outside = 99;
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_addOperation(model, ANEURALNETWORKS_ADD, 0, NULL, 1, &output));
@@ -315,6 +423,52 @@ static void n019(void) {
     OK(ANeuralNetworksModel_finish(model));
     EXPECT(BAD_STATE, ANeuralNetworksModel_addOperation(model, ANEURALNETWORKS_ADD, 3, inputs, 1, &output));
     ANeuralNetworksModel_free(model);
+}
+
+// y = RELU(x), with an input that nothing reads if there are two.
+static ANeuralNetworksModel* branch(uint32_t inputs) {
+    const uint32_t one[1] = {1};
+    ANeuralNetworksModel* model = new_model();
+    uint32_t arguments[2] = {0, 2}, output = 1;
+    for (uint32_t operand = 0; operand <= inputs; operand++) {
+        OK(add_operand(model, type_of(TENSOR, 1, one, 0, 0)));
+    }
+    OK(ANeuralNetworksModel_addOperation(model, ANEURALNETWORKS_RELU, 1, arguments, 1, &output));
+    OK(ANeuralNetworksModel_identifyInputsAndOutputs(model, inputs, arguments, 1, &output));
+    OK(ANeuralNetworksModel_finish(model));
+    return model;
+}
+
+// IF and WHILE are held to their signatures when they are added, as other operations are.
+static void n019_control_flow(void) {
+    const uint32_t one[1] = {1};
+    ANeuralNetworksModel *model = new_model(), *fitting = branch(1), *greedy = branch(2);
+    uint32_t output = 4, condition = 0;
+    OK(add_operand(model, type_of(ANEURALNETWORKS_TENSOR_BOOL8, 1, one, 0, 0)));
+    OK(add_operand(model, type_of(ANEURALNETWORKS_MODEL, 0, NULL, 0, 0)));
+    OK(add_operand(model, type_of(ANEURALNETWORKS_MODEL, 0, NULL, 0, 0)));
+    OK(add_operand(model, type_of(TENSOR, 1, one, 0, 0)));
+    OK(add_operand(model, type_of(TENSOR, 1, one, 0, 0)));
+    OK(add_operand(model, type_of(ANEURALNETWORKS_MODEL, 0, NULL, 0, 0)));
+    OK(ANeuralNetworksModel_setOperandValueFromModel(model, 1, fitting));
+    OK(ANeuralNetworksModel_setOperandValueFromModel(model, 5, greedy));
+    const uint32_t good[4] = {0, 1, 2, 3}, no_graph[4] = {0, 1, 3, 3}, no_condition[4] = {3, 1, 2, 3};
+    const uint32_t another[4] = {0, 1, 5, 3};
+    EXPECT(BAD_DATA, ANeuralNetworksModel_addOperation(model, ANEURALNETWORKS_IF, 2, good, 1, &output));
+    EXPECT(BAD_DATA, ANeuralNetworksModel_addOperation(model, ANEURALNETWORKS_IF, 3, good, 1, &output));
+    EXPECT(BAD_DATA, ANeuralNetworksModel_addOperation(model, ANEURALNETWORKS_IF, 4, no_graph, 1, &output));
+    EXPECT(BAD_DATA, ANeuralNetworksModel_addOperation(model, ANEURALNETWORKS_IF, 4, no_condition, 1, &output));
+    EXPECT(BAD_DATA, ANeuralNetworksModel_addOperation(model, ANEURALNETWORKS_IF, 4, another, 1, &output));
+    EXPECT(BAD_DATA, ANeuralNetworksModel_addOperation(model, ANEURALNETWORKS_WHILE, 4, good, 1, &output));
+    // The second branch's model may be given later.
+    OK(ANeuralNetworksModel_addOperation(model, ANEURALNETWORKS_IF, 4, good, 1, &output));
+    OK(ANeuralNetworksModel_setOperandValueFromModel(model, 2, fitting));
+    uint32_t arguments[2] = {condition, 3};
+    OK(ANeuralNetworksModel_identifyInputsAndOutputs(model, 2, arguments, 1, &output));
+    OK(ANeuralNetworksModel_finish(model));
+    ANeuralNetworksModel_free(model);
+    ANeuralNetworksModel_free(fitting);
+    ANeuralNetworksModel_free(greedy);
 }
 
 static void n020(void) {
@@ -530,7 +684,7 @@ int main(int count, char** names) {
         {"n001", n001}, {"n010", n010}, {"n011", n011}, {"n012", n012}, {"n013", n013}, {"n014", n014},
         {"n015", n015}, {"n016", n016}, {"n017", n017}, {"n018", n018}, {"n019", n019}, {"n020", n020},
         {"n021", n021}, {"n022", n022}, {"n023", n023}, {"n030", n030}, {"n031", n031}, {"n032", n032},
-        {"n033", n033}, {"n034", n034}, {"n035", n035}, {"n036", n036},
+        {"n033", n033}, {"n034", n034}, {"n035", n035}, {"n036", n036}, {"nulled", nulled},
     };
     return run_cases(count, names, cases, sizeof cases / sizeof *cases);
 }

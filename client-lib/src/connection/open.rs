@@ -12,7 +12,7 @@ use nnhal::sys::socket::{self, SocketError};
 use nnhal::sys::{eventfd, peer};
 use nnhal::time::Deadline;
 use nnhal::wire::handshake::{self, HandshakeError, TRACE_SINCE, VERSIONS};
-use nnhal::wire::{Call, Inbox, Welcome};
+use nnhal::wire::{self, Call, Inbox, Message, Welcome};
 
 use super::calls::{Callbacks, Calls};
 use super::{Connection, Link, watcher};
@@ -155,7 +155,10 @@ fn greet(socket: &socket::Connection, path: &Path, deadline: Deadline) -> Result
     }
     let mut inbox = Inbox::new();
     let (bytes, mut fds) = inbox.receive_bytes(socket, deadline).map_err(failed)?;
-    let (version, welcome) = handshake::read_answer(bytes, VERSIONS).map_err(refused)?;
+    let (version, welcome) = match handshake::read_answer(bytes, VERSIONS) {
+        Ok(answer) => answer,
+        Err(error) => return Err(obituary(bytes, CALL).unwrap_or_else(|| refused(error))),
+    };
     if fds.len() != usize::from(welcome.has_pidfd) {
         return Err(refused(HandshakeError::NotNnhal));
     }
@@ -165,4 +168,21 @@ fn greet(socket: &socket::Connection, path: &Path, deadline: Deadline) -> Result
         pidfd: fds.pop(),
         inbox,
     })
+}
+
+/// The error of a worker that died before it could answer, which its supervisor tells in its place.
+fn obituary(bytes: &[u8], call: &'static str) -> Option<Error> {
+    let Message::Obituary(obituary) = wire::read_inline(bytes)? else {
+        return None;
+    };
+    let death = Death {
+        process: Process {
+            role: Role::Worker,
+            pid: obituary.worker_pid,
+        },
+        cause: Some(obituary.cause),
+        last_words: obituary.last_words,
+    };
+    let death = Arc::new(death);
+    Some(ErrorKind::DeadObject { call, death }.into())
 }

@@ -524,6 +524,32 @@ fn refused_launch_is_the_error_of_the_call() {
 }
 
 #[test]
+fn worker_that_dies_before_it_answers_is_told_by_its_supervisor() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("test-device.sock");
+    let listener = Listener::bind(&path).unwrap();
+    let error = std::thread::scope(|scope| {
+        let opened = scope.spawn(|| Connection::open(&path, soon(), None).unwrap_err());
+        let socket = accept(&listener);
+        Inbox::new().receive_bytes(&socket, soon()).unwrap();
+        let obituary = Message::Obituary(Obituary {
+            worker_pid: 12,
+            cause: CauseOfDeath::Killed {
+                signal: 9,
+                core_dumped: false,
+            },
+            last_words: String::new(),
+        });
+        nnhal::wire::send(&socket, &obituary, &[], soon()).unwrap();
+        drop(socket);
+        opened.join().unwrap()
+    });
+    assert!(error.is_dead_object(), "{error}");
+    assert_eq!(error.remedy(), crate::Remedy::Reconnect);
+    assert_eq!(error.process().unwrap().pid, 12);
+}
+
+#[test]
 fn handshake_that_comes_to_nothing_says_why() {
     let open = |answer: Option<Vec<u8>>| {
         let directory = tempfile::tempdir().unwrap();

@@ -307,6 +307,7 @@ impl Placed {
             ) => in_memory(("output", index), memory, (*offset, *length), dimensions),
             (Room::Device { memory, dimensions }, ..) => {
                 memory.expect_role(compilation, index, Direction::Output)?;
+                memory.expect_described(Direction::Output, index, dimensions)?;
                 Ok(Location::Device {
                     memory: memory.clone(),
                     dimensions: dimensions.clone(),

@@ -41,7 +41,7 @@ pub(super) fn answers(
             driver_answers(model, valid, device)
         };
         for (index, (answer, operation)) in answers.iter_mut().zip(&model.hal().main.operations).enumerate() {
-            if filter.is_some_and(|filter| !filter(device.info(), index, operation)) {
+            if filter.is_some_and(|filter| !filter(&device.info(), index, operation)) {
                 *answer = Err("the application keeps the operation away from the device".to_owned());
             }
         }
@@ -90,7 +90,8 @@ fn driver_answers(model: &Model, valid: &ValidModel, device: &RuntimeDevice) -> 
 }
 
 fn ask(model: &Model, device: &RuntimeDevice) -> RuntimeResult<DeviceAnswers> {
-    let answers = device.open()?.supported_operations(model)?.into_iter();
+    let answers = device.ask_live(|device| device.supported_operations(model))?;
+    let answers = answers.into_iter();
     let answers = answers.map(|answer| match answer {
         OperationSupport::Supported => Ok(()),
         OperationSupport::Unsupported { reason } => Err(reason),

@@ -12,8 +12,8 @@ use nnhal::diag::tags;
 use nnhal::hal::{CacheToken, DeviceInfo, ExecutionPreference, Priority};
 use sha2::{Digest as _, Sha256};
 
-use super::RuntimeResult;
-use crate::{CacheFiles, Device, Model, PrepareOptions, PreparedModel};
+use super::{RuntimeDevice, RuntimeResult};
+use crate::{CacheFiles, Model, PrepareOptions, PreparedModel, Remedy};
 
 /// Where a step is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,31 +91,41 @@ fn ndk_code(priority: Priority) -> i32 {
     }
 }
 
-/// Prepares a step on a device, from the cache if it is there; into the cache otherwise.
+/// Prepares a step on a device, from the cache if it is there; into the cache otherwise. A worker that dies of what the
+/// cache has, or of writing to it, is no reason to fail: the step is prepared on another without it.
 pub(super) fn prepare(
-    device: &Device,
+    device: &RuntimeDevice,
     model: &Model,
     options: &PrepareOptions,
     cache: Option<&StepCache>,
 ) -> RuntimeResult<PreparedModel> {
-    let cache = cache.filter(|_| device.info().cache_files.is_caching_supported());
+    let afresh = || device.ask_live(|device| device.prepare(model, options));
+    let open = device.open()?;
+    let cache = cache.filter(|_| open.info().cache_files.is_caching_supported());
     let Some(cache) = cache else {
-        return Ok(device.prepare(model, options)?);
+        return afresh();
     };
-    if let Ok(files) = cache.open(device.info(), false) {
-        match device.prepare_from_cache(Some(model), &options.clone().cache(Arc::new(files))) {
+    if let Ok(files) = cache.open(open.info(), false) {
+        match open.prepare_from_cache(Some(model), &options.clone().cache(Arc::new(files))) {
             Ok(prepared) => return Ok(prepared),
-            Err(error) if error.failure().is_some() => {
+            Err(error) if error.failure().is_some() || error.remedy() == Remedy::Reconnect => {
                 tracing::info!(target: tags::COMPILATION, %error, "what the cache has for a step is of no use");
             }
             Err(error) => return Err(error.into()),
         }
     }
-    match cache.open(device.info(), true) {
-        Ok(files) => Ok(device.prepare(model, &options.clone().cache(Arc::new(files)))?),
+    let open = device.open()?;
+    match cache.open(open.info(), true) {
+        Ok(files) => match open.prepare(model, &options.clone().cache(Arc::new(files))) {
+            Err(error) if error.remedy() == Remedy::Reconnect => {
+                tracing::info!(target: tags::COMPILATION, %error, "a step is prepared without its cache");
+                afresh()
+            }
+            prepared => Ok(prepared?),
+        },
         Err(error) => {
             tracing::info!(target: tags::COMPILATION, %error, directory = %cache.directory.display(), "a prepared step is not kept");
-            Ok(device.prepare(model, options)?)
+            afresh()
         }
     }
 }
@@ -123,7 +133,6 @@ pub(super) fn prepare(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::RuntimeDevice;
 
     fn cache(token: u8, operations: &[usize], priority: Priority) -> StepCache {
         let device = RuntimeDevice::cpu();
@@ -132,7 +141,7 @@ mod tests {
             Path::new("/cache"),
             &[token; 32],
             operations,
-            device.info(),
+            &device.info(),
             codes,
         )
     }

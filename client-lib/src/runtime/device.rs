@@ -1,6 +1,6 @@
 //! The devices of the runtime: those of drivers, and the CPU in this process.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use nnhal::diag::tags;
 use nnhal::hal::{
@@ -27,7 +27,9 @@ pub struct RuntimeDevice {
 
 #[derive(Debug)]
 struct Inner {
-    info: Arc<DeviceInfo>,
+    name: String,
+    /// What it said with its last connection.
+    info: RwLock<Arc<DeviceInfo>>,
     kind: Kind,
 }
 
@@ -56,7 +58,8 @@ impl RuntimeDevice {
         let open = Mutex::default();
         RuntimeDevice {
             inner: Arc::new(Inner {
-                info,
+                name: info.name.clone(),
+                info: RwLock::new(info),
                 kind: Kind::Driver(Box::new(Driver { devices, open })),
             }),
         }
@@ -65,22 +68,25 @@ impl RuntimeDevice {
     pub(super) fn cpu() -> RuntimeDevice {
         RuntimeDevice {
             inner: Arc::new(Inner {
-                info: Arc::new(cpu_info()),
+                name: CPU_DEVICE.to_owned(),
+                info: RwLock::new(Arc::new(cpu_info())),
                 kind: Kind::Cpu,
             }),
         }
     }
 
-    /// What the device says of itself.
+    /// What the device says of itself: since it was connected to for the last time, for a driver may come back as a newer
+    /// version.
     #[must_use]
-    pub fn info(&self) -> &Arc<DeviceInfo> {
-        &self.inner.info
+    pub fn info(&self) -> Arc<DeviceInfo> {
+        let info = self.inner.info.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&info)
     }
 
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.inner.info.name
+        &self.inner.name
     }
 
     /// Whether it is the CPU in this process.
@@ -95,7 +101,7 @@ impl RuntimeDevice {
         if self.is_cpu() {
             return 31;
         }
-        match self.inner.info.hal_version {
+        match self.info().hal_version {
             HalVersion::V1_0 => 27,
             HalVersion::V1_1 => 28,
             HalVersion::V1_2 => 29,
@@ -106,8 +112,8 @@ impl RuntimeDevice {
     /// Whether the device says that it supports this vendor extension.
     #[must_use]
     pub fn supports_extension(&self, name: &str) -> bool {
-        let extensions = &self.inner.info.extensions;
-        extensions.iter().any(|extension| extension.name == name)
+        let info = self.info();
+        info.extensions.iter().any(|extension| extension.name == name)
     }
 
     /// Waits until the device is live: connects to it anew if its worker has died. The role of the NDK's
@@ -144,12 +150,54 @@ impl RuntimeDevice {
             Some(device) if device.ended().is_none() => Ok(device.clone()),
             _ => {
                 let device = connect(&driver.devices, self.name())?;
-                if device.info() != self.info() {
-                    tracing::warn!(target: tags::MANAGER, device = self.name(), "the device is another one than before");
-                }
+                self.heed(device.info())?;
                 *open = Some(device.clone());
                 Ok(device)
             }
+        }
+    }
+}
+
+impl RuntimeDevice {
+    /// Takes what the device says of itself now that it was connected to anew.
+    ///
+    /// # Errors
+    /// [`ResultCode::UnavailableDevice`] if its extensions are others than those by which this runtime gave numbers to
+    /// types and operations.
+    fn heed(&self, found: &Arc<DeviceInfo>) -> RuntimeResult<()> {
+        let known = self.info();
+        if *found == known {
+            return Ok(());
+        }
+        if found.extensions != known.extensions {
+            return Err(RuntimeError::new(
+                ResultCode::UnavailableDevice,
+                format!(
+                    "device {} came back with other vendor extensions, whose numbers this runtime does not know; open \
+                     the runtime anew to use it",
+                    self.name()
+                ),
+            ));
+        }
+        tracing::info!(
+            target: tags::MANAGER,
+            device = self.name(),
+            from = known.version,
+            to = found.version,
+            "the device came back as another"
+        );
+        *self.inner.info.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(found);
+        Ok(())
+    }
+
+    /// Asks the device something; once more on a new connection, if its worker turns out to have died.
+    pub(super) fn ask_live<T>(&self, ask: impl Fn(&Device) -> crate::Result<T>) -> RuntimeResult<T> {
+        match ask(&self.open()?) {
+            Err(error) if error.remedy() == Remedy::Reconnect => {
+                tracing::info!(target: tags::MANAGER, %error, "the device is asked again on a new connection");
+                Ok(ask(&self.open()?)?)
+            }
+            result => Ok(result?),
         }
     }
 }
@@ -158,7 +206,11 @@ impl RuntimeDevice {
 fn connect(devices: &Devices, name: &str) -> crate::Result<Device> {
     for _ in 1..CONNECT_ATTEMPTS {
         match devices.device(name) {
-            Err(error) if error.remedy() == Remedy::Retry && !error.is_busy() => {
+            // A worker that dies while it is greeted is replaced as well.
+            Err(error)
+                if error.remedy() == Remedy::Reconnect
+                    || error.remedy() == Remedy::Retry && !error.is_busy() =>
+            {
                 tracing::info!(target: tags::MANAGER, %error, "the driver is asked again");
             }
             result => return result,
@@ -194,5 +246,30 @@ fn cpu_info() -> DeviceInfo {
         },
         extensions: Vec::new(),
         cache_files: NumberOfCacheFiles::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::Extension;
+
+    use super::*;
+
+    #[test]
+    fn device_that_comes_back_as_another_is_believed_unless_its_extensions_changed() {
+        let device = RuntimeDevice::cpu();
+        let mut info = cpu_info();
+        info.version = "next".to_owned();
+        info.cache_files.model = 3;
+        assert!(device.heed(&Arc::new(info.clone())).is_ok());
+        assert_eq!(device.info().version, "next");
+        assert_eq!(device.info().cache_files.model, 3);
+        info.extensions = vec![Extension {
+            name: "com.example.new".to_owned(),
+            operand_types: Vec::new(),
+        }];
+        let error = device.heed(&Arc::new(info)).unwrap_err();
+        assert_eq!(error.code(), ResultCode::UnavailableDevice);
+        assert!(device.info().extensions.is_empty());
     }
 }

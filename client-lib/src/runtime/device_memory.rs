@@ -89,6 +89,12 @@ impl DeviceMemory {
         value.unwrap_or_else(|| self.inner.dimensions.dims().to_vec())
     }
 
+    /// The dimensions that its roles and the application say it is for; 0 where they leave them open.
+    #[must_use]
+    pub fn described_dimensions(&self) -> &[u32] {
+        self.inner.dimensions.dims()
+    }
+
     /// Bytes of its value, or of what it is for; `None` while a dimension is not known.
     #[must_use]
     pub fn byte_size(&self) -> Option<u64> {
@@ -127,26 +133,35 @@ impl DeviceMemory {
             return Err(RuntimeError::bad_data("the device memory has no value to copy"));
         }
         self.expect_size(memory)?;
-        self.fetch(memory)
+        match self.fetch(memory) {
+            Err(error) if self.may_recover(&error) => {
+                self.recover(true)?;
+                self.fetch(memory)
+            }
+            fetched => fetched,
+        }
     }
 
     /// Copies a memory of the same size here. Dimensions may be left empty where they are known.
     ///
     /// # Errors
-    /// [`ResultCode::BadData`] if the dimensions contradict what is known, or the sizes differ; there is no value
-    /// afterwards.
+    /// [`ResultCode::BadData`] if the dimensions contradict what is known, or the sizes differ. After any error there is
+    /// no value.
     pub fn copy_from(&self, memory: &Memory, dimensions: &[u32]) -> RuntimeResult<()> {
+        self.try_copy_from(memory, dimensions)
+            .inspect_err(|_| self.forget())
+    }
+
+    fn try_copy_from(&self, memory: &Memory, dimensions: &[u32]) -> RuntimeResult<()> {
         let given = Shape::new(dimensions).map_err(|error| RuntimeError::bad_data(error.to_string()))?;
         let shape = self.inner.dimensions.combine(&given).ok_or_else(|| {
             RuntimeError::bad_data(format!(
                 "a value with dimensions {dimensions:?} does not fit a device memory for {:?}",
                 self.inner.dimensions
             ))
-        });
-        let shape = shape.inspect_err(|_| self.forget())?;
+        })?;
         let size = self.inner.layouts.byte_size(self.inner.operand_type, &shape);
         if size.is_some_and(|size| size as u64 != memory.size()) {
-            self.forget();
             return Err(RuntimeError::bad_data(format!(
                 "a memory of {} bytes is copied to a device memory for {} of dimensions {shape:?}, which takes {}",
                 memory.size(),
@@ -155,10 +170,16 @@ impl DeviceMemory {
             )));
         }
         let kept = copy_of(memory)?;
+        // Nothing is known of it while it is written.
+        self.forget();
+        match self.store(memory, shape.dims()) {
+            Err(error) if self.may_recover(&error) => {
+                self.recover(false)?;
+                self.store(memory, shape.dims())?;
+            }
+            stored => stored?,
+        }
         let mut state = self.state();
-        state.value = None;
-        state.kept = None;
-        store(&state.backing, memory, shape.dims())?;
         state.value = Some(shape.dims().to_vec());
         state.kept = Some(kept);
         Ok(())
@@ -167,15 +188,19 @@ impl DeviceMemory {
     /// Copies the value of another device memory here.
     ///
     /// # Errors
-    /// [`ResultCode::BadData`] if the other has no value, or one that does not fit. Copying a memory to itself does
-    /// nothing.
+    /// [`ResultCode::BadData`] if the other has no value, or one that does not fit. After any error there is no value.
+    /// Copying a memory to itself does nothing.
     pub fn copy_from_device(&self, other: &DeviceMemory) -> RuntimeResult<()> {
         if Arc::ptr_eq(&self.inner, &other.inner) {
             return Ok(());
         }
+        self.try_copy_from_device(other).inspect_err(|_| self.forget())
+    }
+
+    fn try_copy_from_device(&self, other: &DeviceMemory) -> RuntimeResult<()> {
         let size = other.byte_size().filter(|_| other.is_initialised());
         let size = size.ok_or_else(|| RuntimeError::bad_data("the device memory to be copied has no value"));
-        let memory = Memory::new(size.inspect_err(|_| self.forget())?)?;
+        let memory = Memory::new(size?)?;
         other.copy_to(&memory)?;
         self.copy_from(&memory, &other.dimensions())
     }
@@ -237,7 +262,12 @@ impl DeviceMemory {
     }
 
     /// The dimensions of the value that input `index` reads.
+    ///
+    /// # Errors
+    /// [`ResultCode::BadData`] for dimensions that the memory can never have; [`ResultCode::OpFailed`] if it has no
+    /// value, or one of other dimensions.
     pub(super) fn readable_dimensions(&self, index: usize, given: &[u32]) -> RuntimeResult<Vec<u32>> {
+        self.expect_described(Direction::Input, index, given)?;
         let value = self.state().value.clone();
         let value = value.ok_or_else(|| {
             RuntimeError::failed(format!("input {index} is in a device memory without a value"))
@@ -249,9 +279,40 @@ impl DeviceMemory {
         if fits {
             return Ok(value);
         }
-        Err(RuntimeError::bad_data(format!(
+        Err(RuntimeError::failed(format!(
             "input {index} is given dimensions {given:?}, the value in its device memory has {value:?}"
         )))
+    }
+
+    /// Refuses dimensions of an argument that contradict what the memory is for.
+    pub(super) fn expect_described(
+        &self,
+        direction: Direction,
+        index: usize,
+        given: &[u32],
+    ) -> RuntimeResult<()> {
+        let described = &self.inner.dimensions;
+        let given_shape = Shape::new(given).ok();
+        if given_shape.is_some_and(|given| described.combine(&given).is_some()) {
+            return Ok(());
+        }
+        Err(RuntimeError::bad_data(format!(
+            "{direction} {index} is given dimensions {given:?}, its device memory is for {described:?}"
+        )))
+    }
+
+    /// Whether the device is to be opened again after this error, as an application of the memory wants it.
+    fn may_recover(&self, error: &RuntimeError) -> bool {
+        let mut roles = self.inner.roles.iter();
+        (error.is_connection_lost() || self.is_lost())
+            && roles.any(|(compilation, ..)| compilation.policy().attempts > 0)
+    }
+
+    /// Opens the device again, and gets the memory back; its value as well if `is_needed`.
+    fn recover(&self, is_needed: bool) -> RuntimeResult<()> {
+        let mut roles = self.inner.roles.iter();
+        roles.try_for_each(|(compilation, ..)| compilation.revive_steps())?;
+        self.restore(is_needed)
     }
 
     /// After an execution that wrote it.

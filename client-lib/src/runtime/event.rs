@@ -38,8 +38,37 @@ struct Inner {
     /// The steps that drivers run behind fences, if they do; the last ends with the execution.
     launched: Vec<FencedExecution>,
     timing: OnceLock<FencedTiming>,
-    outcome: Mutex<Option<RuntimeResult<Finished>>>,
+    end: Mutex<End>,
     has_ended: Condvar,
+}
+
+/// How far an execution is that goes on.
+#[derive(Debug)]
+enum End {
+    /// It goes on.
+    Open,
+    /// One thread is ending it for all; it may be doing it once more.
+    Ending,
+    Ended(RuntimeResult<Finished>),
+}
+
+/// Ends an execution, whatever becomes of the thread that is to.
+struct Ending(RunEvent);
+
+impl Ending {
+    fn end(self, result: RuntimeResult<Finished>) {
+        self.0.end(result);
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if !matches!(*self.0.state(), End::Ended(_)) {
+            self.0.end(Err(RuntimeError::failed(
+                "an error in this library ended the execution early",
+            )));
+        }
+    }
 }
 
 impl Compilation {
@@ -56,19 +85,7 @@ impl Compilation {
     ) -> RuntimeResult<RunEvent> {
         let placed = self.place(inputs, outputs)?;
         let event = RunEvent::new(self, placed, *options, Going::default());
-        let running = event.clone();
-        std::thread::Builder::new()
-            .name("nnhal-run".to_owned())
-            .spawn(move || {
-                let inner = &running.inner;
-                running.end(inner.compilation.run(&inner.placed, &inner.options, None));
-            })
-            .map_err(|error| {
-                RuntimeError::with_status(
-                    ErrorStatus::ResourceExhaustedTransient,
-                    format!("failed to start a thread for the execution: {error}"),
-                )
-            })?;
+        event.end_by_thread(|inner| inner.compilation.run(&inner.placed, &inner.options, None))?;
         Ok(event)
     }
 
@@ -98,19 +115,40 @@ impl RunEvent {
                 fences,
                 launched,
                 timing: OnceLock::new(),
-                outcome: Mutex::new(outcome),
+                end: Mutex::new(outcome.map_or(End::Open, End::Ended)),
                 has_ended: Condvar::new(),
             }),
         }
     }
 
-    fn outcome(&self) -> MutexGuard<'_, Option<RuntimeResult<Finished>>> {
-        self.inner.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, End> {
+        self.inner.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn end(&self, result: RuntimeResult<Finished>) {
-        *self.outcome() = Some(result);
+        *self.state() = End::Ended(result);
         self.inner.has_ended.notify_all();
+    }
+
+    /// Has a thread of its own end it.
+    fn end_by_thread(
+        &self,
+        run: impl FnOnce(&Inner) -> RuntimeResult<Finished> + Send + 'static,
+    ) -> RuntimeResult<()> {
+        let ending = Ending(self.clone());
+        let body = move || {
+            let result = run(&ending.0.inner);
+            ending.end(result);
+        };
+        let spawned = std::thread::Builder::new()
+            .name("nnhal-run".to_owned())
+            .spawn(body);
+        spawned.map(drop).map_err(|error| {
+            RuntimeError::with_status(
+                ErrorStatus::ResourceExhaustedTransient,
+                format!("failed to start a thread for the execution: {error}"),
+            )
+        })
     }
 
     /// Waits for the end and tells the outcome, each time the same. Without an outcome by the deadline it can be waited
@@ -121,19 +159,20 @@ impl RunEvent {
     pub fn wait(&self, deadline: Deadline) -> RuntimeResult<Finished> {
         match self.inner.launched.last() {
             Some(last) => self.wait_for(last, deadline),
-            None => self.wait_for_thread(deadline),
+            None => self.wait_for_end(deadline),
         }
     }
 
-    fn wait_for_thread(&self, deadline: Deadline) -> RuntimeResult<Finished> {
-        let mut outcome = self.outcome();
+    /// Waits for the thread that ends it.
+    fn wait_for_end(&self, deadline: Deadline) -> RuntimeResult<Finished> {
+        let mut state = self.state();
         loop {
-            if let Some(outcome) = &*outcome {
-                return outcome.clone();
+            if let End::Ended(result) = &*state {
+                return result.clone();
             }
-            outcome = match deadline.remaining(MonotonicClock.now()) {
+            state = match deadline.remaining(MonotonicClock.now()) {
                 None => {
-                    let waited = self.inner.has_ended.wait(outcome);
+                    let waited = self.inner.has_ended.wait(state);
                     waited.unwrap_or_else(PoisonError::into_inner)
                 }
                 Some(remaining) if remaining.is_zero() => {
@@ -143,7 +182,7 @@ impl RunEvent {
                     ));
                 }
                 Some(remaining) => {
-                    let waited = self.inner.has_ended.wait_timeout(outcome, remaining);
+                    let waited = self.inner.has_ended.wait_timeout(state, remaining);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
@@ -151,8 +190,8 @@ impl RunEvent {
     }
 
     fn wait_for(&self, last: &FencedExecution, deadline: Deadline) -> RuntimeResult<Finished> {
-        if let Some(outcome) = &*self.outcome() {
-            return outcome.clone();
+        if !matches!(*self.state(), End::Open) {
+            return self.wait_for_end(deadline);
         }
         let ended = match last.wait(deadline) {
             Err(error) if matches!(error.kind(), crate::ErrorKind::TimedOut { .. }) => {
@@ -172,32 +211,62 @@ impl RunEvent {
             // What was to be waited for has still to be.
             wait_for_fences(&self.inner.fences, deadline)?;
         }
-        // Whoever comes first finds the outcome for all.
-        let mut outcome = self.outcome();
-        if let Some(outcome) = &*outcome {
-            return outcome.clone();
+        // Whoever comes first ends it for all, and holds no lock while it does.
+        {
+            let mut state = self.state();
+            if !matches!(*state, End::Open) {
+                drop(state);
+                return self.wait_for_end(deadline);
+            }
+            *state = End::Ending;
         }
-        let (placed, options) = (&self.inner.placed, &self.inner.options);
-        let result = match ended {
-            Ok(timing) => {
-                // The cell is empty, for there was no outcome.
-                let _ = self.inner.timing.set(timing);
-                Ok(compilation.fenced_end(placed, timing))
-            }
-            Err(error) => {
-                let result = compilation.after_death(placed, options, error);
-                settle(placed, &result);
-                result
-            }
-        };
-        outcome.insert(result).clone()
+        self.settle_end(ended);
+        self.wait_for_end(deadline)
     }
 
-    /// Whether it has ended.
+    /// Ends it, now that its last step has: by a thread if it is done once more.
+    fn settle_end(&self, ended: RuntimeResult<FencedTiming>) {
+        let Inner {
+            compilation, placed, ..
+        } = &*self.inner;
+        match ended {
+            Ok(timing) => {
+                // The cell is empty, for it had not ended.
+                let _ = self.inner.timing.set(timing);
+                self.end(Ok(compilation.fenced_end(placed, timing)));
+            }
+            Err(error) if compilation.is_repeatable(&error) => {
+                let repeated = self.end_by_thread(move |inner| {
+                    let Inner {
+                        compilation,
+                        placed,
+                        options,
+                        ..
+                    } = inner;
+                    let result = compilation.after_death(placed, options, error);
+                    settle(placed, &result);
+                    result
+                });
+                if let Err(error) = repeated {
+                    let result = Err(error);
+                    settle(placed, &result);
+                    self.end(result);
+                }
+            }
+            Err(error) => {
+                let result = Err(error);
+                settle(placed, &result);
+                self.end(result);
+            }
+        }
+    }
+
+    /// Whether it has ended. Does not wait: not for an execution either that is done once more because its worker died.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        let now = Deadline::at(MonotonicClock.now());
-        !matches!(self.wait(now), Err(error) if error.code() == ResultCode::MissedDeadlineTransient && self.outcome().is_none())
+        // What it ends with is told by those who wait.
+        let _ = self.wait(Deadline::at(MonotonicClock.now()));
+        matches!(*self.state(), End::Ended(_))
     }
 
     /// Copies the value of output `index`, whose room is [`Room::Bytes`], after a success: as many bytes as were written
@@ -206,10 +275,10 @@ impl RunEvent {
     /// # Errors
     /// It has not ended, or not with success; the output is elsewhere.
     pub fn output(&self, index: usize, bytes: &mut [u8]) -> RuntimeResult<()> {
-        let shapes: Vec<OutputShape> = match &*self.outcome() {
-            Some(Ok(finished)) => finished.output_shapes.clone(),
-            Some(Err(error)) => return Err(error.clone()),
-            None => {
+        let shapes: Vec<OutputShape> = match &*self.state() {
+            End::Ended(Ok(finished)) => finished.output_shapes.clone(),
+            End::Ended(Err(error)) => return Err(error.clone()),
+            End::Open | End::Ending => {
                 return Err(RuntimeError::new(
                     ResultCode::BadState,
                     "the outputs of an execution are asked for before its end",

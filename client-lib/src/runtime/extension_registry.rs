@@ -111,7 +111,7 @@ mod tests {
     use crate::DevicesOptions;
 
     fn device(name: &str, extensions: &[(&str, u32)]) -> RuntimeDevice {
-        let mut info = (**RuntimeDevice::cpu().info()).clone();
+        let mut info = (*RuntimeDevice::cpu().info()).clone();
         info.name = name.to_owned();
         info.extensions = extensions
             .iter()

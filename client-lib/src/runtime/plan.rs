@@ -272,9 +272,9 @@ impl Source<'_> {
         How {
             preference: self.preference,
             priority: self.priority,
-            cache: self
-                .caching
-                .map(|(directory, token)| StepCache::new(directory, token, operations, device.info(), codes)),
+            cache: self.caching.map(|(directory, token)| {
+                StepCache::new(directory, token, operations, &device.info(), codes)
+            }),
             extensions: Arc::clone(&self.extensions),
         }
     }

@@ -4,8 +4,8 @@ use nnhal::hal::{OperandType, Shape, TypeLayouts};
 use nnhal::validate::Direction;
 
 use super::device_memory::{Backing, Description, allocate as allocate_on};
-use super::step::Prepared;
-use super::{Compilation, DeviceMemory, RuntimeDevice, RuntimeError, RuntimeResult};
+use super::step::{Prepared, Step};
+use super::{Compilation, DeviceMemory, ResultCode, RuntimeDevice, RuntimeError, RuntimeResult};
 use crate::{Memory, TensorType};
 
 /// An input or output of a compilation that a device memory will be used for.
@@ -55,7 +55,7 @@ pub(super) fn allocate(roles: &[MemoryRole<'_>], dimensions: &[u32]) -> RuntimeR
         layouts,
         dimensions: shape,
     };
-    let refused = match on_device(roles, &description) {
+    let refused = match on_live_device(roles, &description) {
         Ok(backing) => return Ok(DeviceMemory::new(description, backing)),
         Err(refused) => refused,
     };
@@ -74,6 +74,30 @@ pub(super) fn allocate(roles: &[MemoryRole<'_>], dimensions: &[u32]) -> RuntimeR
 
 fn byte_size(layouts: &TypeLayouts, ty: OperandType, shape: &Shape) -> Option<usize> {
     layouts.byte_size(ty, shape).filter(|size| *size > 0)
+}
+
+/// Memory of the one device that uses it in every role, which is opened again if it has died and the application of a
+/// role wants that.
+fn on_live_device(roles: &[MemoryRole<'_>], description: &Description) -> RuntimeResult<Backing> {
+    let result = on_device(roles, description);
+    let mut compilations = roles.iter().map(|role| role.compilation);
+    let is_lost = |error: &RuntimeError| {
+        let mut steps = roles.iter().flat_map(|role| &role.compilation.plan().steps);
+        error.is_connection_lost() || steps.any(Step::is_lost)
+    };
+    match result {
+        Err(error) if is_lost(&error) => {
+            if !compilations
+                .clone()
+                .any(|compilation| compilation.policy().attempts > 0)
+            {
+                return Err(RuntimeError::new(ResultCode::DeadObject, error.to_string()));
+            }
+            compilations.try_for_each(Compilation::revive_steps)?;
+            on_device(roles, description)
+        }
+        result => result,
+    }
 }
 
 /// Memory of the one device that uses it in every role.

@@ -253,6 +253,6 @@ fn prepare(device: &RuntimeDevice, model: &Model, how: &How, deadline: Deadline)
         .preference(how.preference)
         .priority(how.priority)
         .deadline(deadline);
-    let prepared = caching::prepare(&device.open()?, model, &options, how.cache.as_ref())?;
+    let prepared = caching::prepare(device, model, &options, how.cache.as_ref())?;
     Ok(Prepared::Driver(prepared))
 }

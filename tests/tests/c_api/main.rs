@@ -11,6 +11,11 @@ fn n001_null_pointers_and_stale_ones_are_told() {
 }
 
 #[test]
+fn call_that_fails_leaves_no_pointer_behind() {
+    run_case("models", "nulled");
+}
+
+#[test]
 fn n010_operands_that_contradict_themselves_are_bad_data() {
     run_case("models", "n010");
 }
@@ -237,12 +242,29 @@ fn extension_of_a_vendor_computes() {
 
 #[test]
 fn program_whose_device_dies_is_told_and_goes_on() {
-    run_with_deaths("named");
+    run_with_deaths("named", None);
 }
 
 #[test]
 fn program_with_all_devices_has_its_results_though_they_die() {
-    run_with_deaths("all");
+    run_with_deaths("all", None);
+}
+
+#[test]
+fn program_that_wants_recovery_has_its_results_whenever_its_device_dies() {
+    run_with_deaths("named_recovered", None);
+    run_with_deaths("all_recovered", None);
+}
+
+#[test]
+fn environment_gives_recovery_to_programs_that_know_nothing_of_it() {
+    run_with_deaths("named_recovered", Some("2"));
+    run_with_deaths("all_recovered", Some("2"));
+}
+
+#[test]
+fn setting_of_recovery_that_says_nothing_is_an_error() {
+    run_with_deaths("bad_setting", Some("often"));
 }
 
 #[test]

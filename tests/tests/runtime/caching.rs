@@ -1,8 +1,10 @@
 //! The application's cache directory.
 
+use std::sync::Arc;
+
 use nnhal_client::runtime::CompilationOptions;
 
-use crate::common::{chain, in_turn, run, start, sum};
+use crate::common::{FAST, chain, in_turn, kill_workers, on, run, start, sum};
 
 fn names(directory: &std::path::Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap();
@@ -68,4 +70,26 @@ fn spoilt_files_and_a_directory_that_is_not_there_cost_nothing_but_time() {
         run(&runtime.compile(&model, &nowhere).unwrap()).unwrap(),
         (vec![4.0; 4], None)
     );
+}
+
+#[test]
+fn worker_that_dies_over_the_cache_fails_no_compilation() {
+    let (daemon, runtime) = start();
+    let daemon = Arc::new(daemon);
+    let directory = tempfile::tempdir().unwrap();
+    let model = chain(2, false);
+    let options = || on(&runtime, &[FAST]).caching(directory.path(), [3; 32]);
+    runtime.compile(&model, &options()).unwrap();
+    // The device has said what it supports when the filter is asked, so that the next who needs it is the cache.
+    let executioner = Arc::clone(&daemon);
+    let options = options().filter(Arc::new(move |_, _, _| {
+        kill_workers(&executioner);
+        true
+    }));
+    for _ in 0..3 {
+        assert_eq!(
+            run(&runtime.compile(&model, &options).unwrap()).unwrap(),
+            (vec![4.0; 4], None)
+        );
+    }
 }

@@ -253,3 +253,38 @@ fn output_that_two_named_devices_use_gets_no_device_memory() {
         "{error}"
     );
 }
+
+#[test]
+fn dimensions_that_the_memory_cannot_have_are_told_from_those_that_its_value_has_not() {
+    let (_daemon, runtime) = start();
+    let mut model = ModelBuilder::new();
+    let x = model.input(TensorType::float32(&[0, 4]));
+    let y = model.output(TensorType::float32(&[0, 4]));
+    model.operation(OperationType::RELU, &[x], &[y]);
+    let compilation = runtime
+        .compile(&model.finish().unwrap(), &on(&runtime, &[FAST]))
+        .unwrap();
+    let roles = [
+        role(&compilation, Direction::Input),
+        role(&compilation, Direction::Output),
+    ];
+    let memory = runtime.allocate(&roles, &[0, 4]).unwrap();
+    let given = Memory::new(16).unwrap();
+    memory.copy_from(&given, &[1, 4]).unwrap();
+    let read = |dimensions: &[u32]| {
+        let mut output = [0; 32];
+        let memory = &memory;
+        let outputs = &mut [RunOutput::bytes(&mut output)];
+        let result = compilation.execute(
+            &[RunInput::Device { memory, dimensions }],
+            outputs,
+            &ExecuteOptions::new(),
+        );
+        result.map(drop).map_err(|error| error.code())
+    };
+    assert_eq!(read(&[1, 4]), Ok(()));
+    assert_eq!(read(&[]), Ok(()));
+    assert_eq!(read(&[2, 4]), Err(ResultCode::OpFailed));
+    assert_eq!(read(&[1, 5]), Err(ResultCode::BadData));
+    assert_eq!(read(&[4]), Err(ResultCode::BadData));
+}

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use nnhal_client::runtime::{
     Compilation, CompilationOptions, Direction, MemoryRole, Recovery, ResultCode, RunInput, RunOutput,
@@ -298,4 +299,70 @@ fn memory_of_an_attempt_without_an_answer_is_used_for_nothing_else() {
     spoil_rings(&workers);
     let third = execute(3.0);
     assert!(kept.is_disjoint(&third), "{kept:?}, {third:?}");
+}
+
+#[test]
+fn compilation_after_a_death_that_nobody_has_noticed_succeeds() {
+    let (daemon, runtime) = start();
+    let daemon = Arc::new(daemon);
+    let executioner = Arc::clone(&daemon);
+    // Between what the device says and what it prepares.
+    let within = on(&runtime, &[FAST]).filter(Arc::new(move |_, _, _| {
+        kill_workers(&executioner);
+        true
+    }));
+    for options in [on(&runtime, &[FAST]), within] {
+        for _ in 0..5 {
+            let compilation = runtime.compile(&chain(2, false), &options).unwrap();
+            assert_eq!(run(&compilation).unwrap(), (vec![4.0; 4], None));
+            kill_workers(&daemon);
+        }
+    }
+}
+
+#[test]
+fn device_memory_is_made_copied_and_read_on_a_device_opened_again() {
+    let (daemon, runtime) = start();
+    for recovery in [ONCE, Recovery::None] {
+        let options = on(&runtime, &[FAST]).recovery(recovery);
+        let compilation = runtime.compile(&chain(2, false), &options).unwrap();
+        let allocate = || {
+            let role = MemoryRole {
+                compilation: &compilation,
+                index: 0,
+                direction: Direction::Input,
+                frequency: 1.0,
+            };
+            runtime.allocate(&[role], &[])
+        };
+        let given = Memory::new(16).unwrap();
+        given.write(0, &[10.0_f32; 4]).unwrap();
+        let copy = Memory::new(16).unwrap();
+        let (first, second) = (allocate().unwrap(), allocate().unwrap());
+        first.copy_from(&given, &[]).unwrap();
+        second.copy_from(&given, &[]).unwrap();
+        kill_workers(&daemon);
+        if recovery == Recovery::None {
+            let gone = |result: Result<(), nnhal_client::runtime::RuntimeError>| {
+                assert_eq!(result.unwrap_err().code(), ResultCode::DeadObject);
+            };
+            gone(allocate().map(drop));
+            gone(first.copy_to(&copy));
+            gone(second.copy_from_device(&first));
+            // What was there before is not taken for what was to be copied.
+            assert!(first.is_initialised() && !second.is_initialised());
+            gone(first.copy_from(&given, &[]));
+            assert!(!first.is_initialised());
+            continue;
+        }
+        first.copy_to(&copy).unwrap();
+        assert_eq!(copy.read::<f32>(0, 4).unwrap(), [10.0; 4]);
+        kill_workers(&daemon);
+        second.copy_from(&given, &[]).unwrap();
+        assert_eq!(run_from(&compilation, &second), Ok(vec![13.0; 4]));
+        kill_workers(&daemon);
+        let third = allocate().unwrap();
+        third.copy_from_device(&second).unwrap();
+        assert_eq!(run_from(&compilation, &third), Ok(vec![13.0; 4]));
+    }
 }
