@@ -368,8 +368,8 @@ mod tests {
         });
         assert_eq!(
             (fast::LAYOUT, sums),
-            (3, [15_558_845_036_816_952_408, 18_201_038_200_840_433_922])
+            (4, [5_305_636_182_905_620_312, 1_781_352_085_543_892_738])
         );
-        assert!(compiled_form().starts_with("layout 3 for "));
+        assert!(compiled_form().starts_with("layout 4 for "));
     }
 }

@@ -1,15 +1,21 @@
 //! CONV_2D and FULLY_CONNECTED with constant weights, as products of patches with a packed filter matrix.
+//!
+//! Patches are read in place: in the image if no window reaches beyond it, else in strips of it with the padding. Only
+//! those of filters that are far apart in the image, or far larger, are copied one behind the other.
 
 use nnhal::hal::OperandType;
 
-use super::matmul::{PackedF32, PackedI16, Rows};
+use super::lines::Lines;
+use super::matmul::PackedF32;
+use super::matmul_quantized::PackedI16;
 use super::parting;
 use super::patches::{Patches, Sink};
 use super::requantize::QuantizedOutput;
 use super::simd::{LANES, Simd, Work, dispatch};
+use super::strips::{Frame, Outputs};
 use crate::buffer::{OutOfMemory, Scratch};
 use crate::kernels::element::Quant8;
-use crate::threads::{Effort, Team};
+use crate::threads::{Effort, Grid, Team};
 
 /// A convolution of 32-bit floats.
 pub(super) fn run_f32(
@@ -20,29 +26,69 @@ pub(super) fn run_f32(
     (scratch, team): (&mut Scratch, &Team<'_>),
 ) -> Result<(), OutOfMemory> {
     let depth = weights.depth();
-    let (total, columns) = (patches.count(), patches.output.channels as usize);
     let threads = team.threads_for(effort(patches, size_of_val(weights.packed().bytes())));
-    let grid = parting::product(threads, (total, depth * size_of::<f32>()), columns);
-    let direct = patches.are_pixels();
-    let gathered = if direct { 0 } else { grid.rows_per_block * depth };
-    let [gathered] = scratch.carve::<f32, 1>([gathered * threads])?;
-    team.for_each_block(threads, &grid, (output, gathered), |block, gathered| {
-        let (first, count) = (block.first_row(), block.rows());
-        let values = if direct {
-            &input[first * depth..][..count * depth]
-        } else {
-            let mut copies = Copies { depth, gathered };
-            patches.gather(input, first, count, &mut copies);
-            &gathered[..count * depth]
-        };
-        let rows = Rows {
-            values,
-            stride: depth,
-            count,
-        };
-        weights.multiply(rows, block, range);
-    });
+    if patches.are_pixels() {
+        let grid = grid(threads, (patches.count(), depth * size_of::<f32>()), patches);
+        let none: &mut [u8] = &mut [];
+        team.for_each_block(threads, &grid, (output, none), |block, _| {
+            let first = block.first_row();
+            let lines = Lines::of_rows(&input[first * depth..], block.rows(), (depth, depth));
+            weights.multiply(lines, block, range);
+        });
+        return Ok(());
+    }
+    let (grid, frame) = framing::<f32>(patches, threads);
+    let length = match &frame {
+        Some(frame) if frame.is_image() => 0,
+        Some(frame) => frame.len(grid.rows_per_block).unwrap_or(usize::MAX),
+        None => grid.rows_per_block * depth,
+    };
+    let [copies] = scratch.carve::<f32, 1>([length.saturating_mul(threads)])?;
+    for (input, output) in patches.images(input, output) {
+        team.for_each_block(threads, &grid, (output, &mut *copies), |block, copies| {
+            let outputs = Outputs {
+                first: block.first_row(),
+                count: block.rows(),
+            };
+            let lines = match &frame {
+                Some(frame) if frame.is_image() => frame.windows(frame.of_image(input, outputs), outputs, 1),
+                Some(frame) => {
+                    frame.fill(input, outputs, (&mut *copies, 0.0), |from, to| {
+                        to.copy_from_slice(from)
+                    });
+                    frame.windows(copies, outputs, 1)
+                }
+                None => {
+                    let mut gathered = Copies {
+                        depth,
+                        gathered: &mut *copies,
+                    };
+                    patches.gather(input, outputs.first, outputs.count, &mut gathered);
+                    Lines::of_rows(copies, outputs.count, (depth, depth))
+                }
+            };
+            weights.multiply(lines, block, range);
+        });
+    }
     Ok(())
+}
+
+/// How the outputs of an image are parted, and how windows lie in strips for each part, if they shall.
+fn framing<T>(patches: &Patches, threads: usize) -> (Grid, Option<Frame<'_>>) {
+    let each = patches.output.height as usize * patches.output.width as usize;
+    let step = u64::from(patches.vertical.stride) * u64::from(patches.horizontal.stride);
+    let step = step.min(patches.depth() as u64) as usize;
+    let in_strips = step.saturating_mul(patches.input.channels as usize * size_of::<T>());
+    let strips = grid(threads, (each, in_strips), patches);
+    if let Some(frame) = Frame::of(patches, strips.rows_per_block) {
+        return (strips, Some(frame));
+    }
+    let row = patches.depth() * size_of::<T>();
+    (grid(threads, (each, row), patches), None)
+}
+
+fn grid(threads: usize, rows: (usize, usize), patches: &Patches) -> Grid {
+    parting::product(threads, rows, patches.output.channels as usize)
 }
 
 /// What the products of all patches with a matrix of so many bytes take.
@@ -91,43 +137,93 @@ pub(super) fn run_q8<T: Quant8>(
     (scratch, team): (&mut Scratch, &Team<'_>),
 ) -> Result<(), OutOfMemory> {
     let row = weights.pairs() * 2;
-    let (total, columns) = (patches.count(), patches.output.channels as usize);
     let threads = team.threads_for(effort(patches, size_of_val(weights.packed().bytes())));
-    let grid = parting::product(threads, (total, row * size_of::<i16>()), columns);
-    let [widened] = scratch.carve::<i16, 1>([grid.rows_per_block * row * threads])?;
     let output: &mut [u8] = bytemuck::cast_slice_mut(output);
-    team.for_each_block(threads, &grid, (output, widened), |block, widened| {
-        let count = block.rows();
-        dispatch(Widen {
-            patches,
-            input,
-            input_zero: input_zero as i16,
-            first: block.first_row(),
-            count,
-            row,
-            widened,
+    let zero = input_zero as i16;
+    let (pixels, total) = (patches.are_pixels(), patches.count());
+    let (grid, frame) = if pixels {
+        let row_bytes = row * size_of::<i16>();
+        (grid(threads, (total, row_bytes), patches), None)
+    } else {
+        let (grid, frame) = framing::<i16>(patches, threads);
+        // Parts begin with pairs of their own where the filter's rows do.
+        let fits =
+            |_: &Frame<'_>| patches.horizontal.dilation == 1 || patches.input.channels.is_multiple_of(2);
+        (grid, frame.filter(fits))
+    };
+    let length = match &frame {
+        Some(frame) => frame.len(grid.rows_per_block).unwrap_or(usize::MAX),
+        None => grid.rows_per_block * row,
+    };
+    let [widened] = scratch.carve::<i16, 1>([length.saturating_mul(threads)])?;
+    // Single pixels are rows of one large image.
+    let images = if pixels { total.max(1) } else { 1 };
+    let input_size = patches.image_size(&patches.input) * images;
+    let output_size = patches.image_size(&patches.output) * images;
+    let each = input.chunks(input_size.max(1));
+    for (input, output) in each.zip(output.chunks_mut(output_size.max(1))) {
+        team.for_each_block(threads, &grid, (output, &mut *widened), |block, widened| {
+            let outputs = Outputs {
+                first: block.first_row(),
+                count: block.rows(),
+            };
+            let lines = match &frame {
+                Some(frame) => {
+                    dispatch(WidenStrip {
+                        frame,
+                        input,
+                        zero,
+                        outputs,
+                        widened: &mut *widened,
+                    });
+                    frame.windows(widened, outputs, 2)
+                }
+                None => {
+                    dispatch(Widen {
+                        patches,
+                        input,
+                        zero,
+                        outputs,
+                        row,
+                        widened: &mut *widened,
+                    });
+                    Lines::of_rows(widened, outputs.count, (row, row))
+                }
+            };
+            weights.multiply(lines, block, (stored, T::LEAST < 0));
         });
-        let rows = Rows {
-            values: bytemuck::cast_slice(&widened[..count * row]),
-            stride: weights.pairs(),
-            count,
-        };
-        if T::LEAST < 0 {
-            weights.multiply::<true>(rows, block, stored);
-        } else {
-            weights.multiply::<false>(rows, block, stored);
-        }
-    });
+    }
     Ok(())
 }
 
-/// Gathers patches of 8-bit values as 16-bit values less the zero point, in rows of an even length.
+/// Makes a strip of 8-bit values as 16-bit values less the zero point.
+struct WidenStrip<'a, T> {
+    frame: &'a Frame<'a>,
+    input: &'a [T],
+    zero: i16,
+    outputs: Outputs,
+    widened: &'a mut [i16],
+}
+
+impl<T: Quant8> Work for WidenStrip<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let zero = self.zero;
+        self.frame
+            .fill(self.input, self.outputs, (self.widened, 0), |from, to| {
+                widen(from, zero, to)
+            });
+    }
+}
+
+/// Gathers patches of 8-bit values as 16-bit values less the zero point; each row of a filter begins with a pair.
 struct Widen<'a, T> {
     patches: &'a Patches,
     input: &'a [T],
-    input_zero: i16,
-    first: usize,
-    count: usize,
+    zero: i16,
+    outputs: Outputs,
     row: usize,
     widened: &'a mut [i16],
 }
@@ -138,29 +234,40 @@ impl<T: Quant8> Work for Widen<'_, T> {
     #[inline(always)]
     fn run<S: Simd>(mut self, _: S) {
         let depth = self.patches.depth();
+        let Outputs { first, count } = self.outputs;
         if self.patches.are_pixels() && depth == self.row {
-            let pixels = &self.input[self.first * depth..][..self.count * depth];
-            return widen(pixels, self.input_zero, &mut self.widened[..self.count * depth]);
+            let pixels = &self.input[first * depth..][..count * depth];
+            return widen(pixels, self.zero, &mut self.widened[..count * depth]);
         }
         if depth < self.row {
-            (0..self.count).for_each(|number| self.widened[number * self.row + depth] = 0);
+            self.widened[..count * self.row].fill(0);
         }
-        let (patches, input, first, count) = (self.patches, self.input, self.first, self.count);
+        let (patches, input) = (self.patches, self.input);
         patches.gather(input, first, count, &mut self);
+    }
+}
+
+impl<T> Widen<'_, T> {
+    /// Where an offset in a patch is.
+    #[inline(always)]
+    fn place(&self, number: usize, offset: usize, length: usize) -> std::ops::Range<usize> {
+        let across = self.patches.horizontal.filter as usize * self.patches.input.channels as usize;
+        let start = number * self.row + offset / across * across.next_multiple_of(2) + offset % across;
+        start..start + length
     }
 }
 
 impl<T: Quant8> Sink<T> for Widen<'_, T> {
     #[inline(always)]
     fn pixels(&mut self, number: usize, offset: usize, pixels: &[T]) {
-        let at = number * self.row + offset;
-        widen(pixels, self.input_zero, &mut self.widened[at..at + pixels.len()]);
+        let place = self.place(number, offset, pixels.len());
+        widen(pixels, self.zero, &mut self.widened[place]);
     }
 
     #[inline(always)]
     fn padding(&mut self, number: usize, offset: usize, length: usize) {
-        let at = number * self.row + offset;
-        self.widened[at..at + length].fill(0);
+        let place = self.place(number, offset, length);
+        self.widened[place].fill(0);
     }
 }
 

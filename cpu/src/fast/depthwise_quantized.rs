@@ -336,7 +336,7 @@ impl Image<'_> {
             let pixel = &mut self.output[(position + output) * channels..][group * COLUMNS..channels];
             let lanes = pixel.len().min(COLUMNS);
             let requantization = &packed.requantization[group];
-            requantization.store::<S, SIGNED>(simd, *sums, &self.stored, &mut pixel[..lanes]);
+            requantization.store::<S, SIGNED, 2>(simd, *sums, &self.stored, &mut pixel[..lanes]);
         }
     }
 }

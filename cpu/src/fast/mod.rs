@@ -10,7 +10,9 @@ mod depthwise;
 mod depthwise_quantized;
 mod elementwise;
 mod exponential;
+mod lines;
 mod matmul;
+mod matmul_quantized;
 mod matrix_vector;
 mod packing;
 mod parting;
@@ -23,6 +25,9 @@ mod requantize;
 mod simd;
 mod softmax;
 mod steps;
+mod strips;
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod thread_tests;
 mod tile;

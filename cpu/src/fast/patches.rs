@@ -61,6 +61,27 @@ impl Patches {
         self.vertical.filter as usize * self.horizontal.filter as usize * self.input.channels as usize
     }
 
+    /// Pairs of values in a patch whose rows begin with a pair each.
+    pub(super) fn pairs(&self) -> usize {
+        let across = self.horizontal.filter as usize * self.input.channels as usize;
+        self.vertical.filter as usize * across.div_ceil(2)
+    }
+
+    /// Values of one image of these extents.
+    pub(super) fn image_size(&self, extents: &Extents) -> usize {
+        extents.height as usize * extents.width as usize * extents.channels as usize
+    }
+
+    /// The images of a batch, each with its output.
+    pub(super) fn images<'i, 'o, A, B>(
+        &self,
+        input: &'i [A],
+        output: &'o mut [B],
+    ) -> impl Iterator<Item = (&'i [A], &'o mut [B])> {
+        let inputs = input.chunks_exact(self.image_size(&self.input).max(1));
+        inputs.zip(output.chunks_exact_mut(self.image_size(&self.output).max(1)))
+    }
+
     /// Whether patch `n` is the input's `n`th pixel.
     pub(super) fn are_pixels(&self) -> bool {
         let single = |window: &Window| {

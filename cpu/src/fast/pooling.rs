@@ -9,7 +9,7 @@ use nnhal::ops::windows::WindowGeometry;
 use super::PlannedStep;
 use super::depthwise::taps_inside;
 use super::parting;
-use super::simd::{Simd, Work, dispatch};
+use super::simd::{LANES, Simd, Work, dispatch};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::element::Quant8;
@@ -152,6 +152,24 @@ impl Pool<'_> {
     }
 }
 
+impl Pool<'_> {
+    /// The largest values of neighbouring channels in a window. A NaN stays one, wherever in the window it is.
+    #[inline(always)]
+    fn largest(&self, input: &[f32], window: &Inside, first: usize) -> [f32; LANES] {
+        let mut largest = [f32::NEG_INFINITY; LANES];
+        for row in window.rows.clone() {
+            for pixel in self.row(input, window, row).chunks_exact(self.channels()) {
+                let elements = &pixel[first..first + LANES];
+                for lane in 0..LANES {
+                    let takes = elements[lane] > largest[lane] || elements[lane].is_nan();
+                    largest[lane] = if takes { elements[lane] } else { largest[lane] };
+                }
+            }
+        }
+        largest
+    }
+}
+
 struct Floats<'a> {
     pool: Pool<'a>,
     input: &'a [f32],
@@ -175,6 +193,17 @@ impl Work for Floats<'_> {
         let (low, high) = self.range;
         for (number, values) in self.output.chunks_exact_mut(channels.max(1)).enumerate() {
             let window = self.pool.window(self.first + number);
+            if self.pool.is_maximum && channels >= LANES {
+                for group in 0..channels.div_ceil(LANES) {
+                    // The last one overlaps the one before it where channels do not fill it.
+                    let first = (group * LANES).min(channels - LANES);
+                    let largest = self.pool.largest(self.input, &window, first);
+                    for (value, most) in values[first..first + LANES].iter_mut().zip(largest) {
+                        *value = most.clamp(low, high);
+                    }
+                }
+                continue;
+            }
             values.fill(start);
             for row in window.rows.clone() {
                 for pixel in self.pool.row(self.input, &window, row).chunks_exact(channels) {

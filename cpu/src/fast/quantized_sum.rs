@@ -143,5 +143,5 @@ fn columns<S: Simd, const SIGNED: bool>(
             simd.add_i32(left, right)
         };
     }
-    sum.output.store::<S, SIGNED>(simd, total, &sum.stored, output);
+    sum.output.store::<S, SIGNED, 2>(simd, total, &sum.stored, output);
 }

@@ -25,6 +25,8 @@ pub(super) struct Requantization {
     mantissa: [[i32; LANES]; 2],
     left: [[i32; LANES]; 2],
     right: [[i32; LANES]; 2],
+    /// `2^right - 1`.
+    mask: [[i32; LANES]; 2],
 }
 
 /// Values of sixteen columns in [`COLUMN_ORDER`].
@@ -40,32 +42,34 @@ impl Requantization {
     /// The same of sums that are shifted left by so many bits before.
     pub(super) fn with_shift(multipliers: [Multiplier; COLUMNS], shift: i32) -> Requantization {
         let right = |multiplier: Multiplier| (-multiplier.exponent).clamp(0, 31);
+        let mask = |multiplier: Multiplier| ((1_u32 << right(multiplier)) - 1) as i32;
         Requantization {
             mantissa: in_order(multipliers.map(|multiplier| multiplier.mantissa)),
             left: in_order(multipliers.map(|multiplier| multiplier.exponent.max(0) + shift)),
             right: in_order(multipliers.map(right)),
+            mask: in_order(multipliers.map(mask)),
         }
     }
 
     /// Sums in output steps, one half of the columns.
     #[inline(always)]
     pub(super) fn rescale<S: Simd>(&self, simd: S, sums: S::I32, half: usize) -> S::I32 {
-        let mask = self.right[half].map(|right| ((1_u32 << right) - 1) as i32);
         let by = Rescale {
             mantissa: simd.load_i32(&self.mantissa[half]),
             left: simd.load_i32(&self.left[half]),
             right: simd.load_i32(&self.right[half]),
-            mask: simd.load_i32(&mask),
+            mask: simd.load_i32(&self.mask[half]),
         };
         simd.rescale(sums, &by)
     }
 
-    /// Turns sums into output values and stores as many as `to` takes.
+    /// Turns sums into output values and stores as many as `to` takes. Those of one half of the columns are taken for
+    /// eight neighbouring ones in natural order.
     #[inline(always)]
-    pub(super) fn store<S: Simd, const SIGNED: bool>(
+    pub(super) fn store<S: Simd, const SIGNED: bool, const H: usize>(
         &self,
         simd: S,
-        sums: [S::I32; 2],
+        sums: [S::I32; H],
         output: &QuantizedOutput,
         to: &mut [u8],
     ) {
@@ -73,16 +77,22 @@ impl Requantization {
         let zero_point = simd.splat_i32(output.zero_point);
         let low = simd.splat_i32(output.low - output.zero_point);
         let high = simd.splat_i32(output.high - output.zero_point);
-        let mut columns = sums;
-        for half in 0..2 {
+        let mut columns = [zero_point; 2];
+        for half in 0..H {
             let scaled = self.rescale(simd, sums[half], half);
             columns[half] = simd.add_i32(simd.clamp_i32(scaled, low, high), zero_point);
         }
         match to.first_chunk_mut::<COLUMNS>() {
-            Some(to) => simd.store_bytes::<SIGNED>(columns, to),
-            None => {
+            Some(to) if H == 2 => simd.store_bytes::<SIGNED>(columns, to),
+            _ => {
                 let mut whole = [0; COLUMNS];
                 simd.store_bytes::<SIGNED>(columns, &mut whole);
+                if H == 1 {
+                    // Where natural order puts the first half.
+                    for lane in 0..LANES {
+                        whole[lane] = whole[COLUMN_ORDER[lane]];
+                    }
+                }
                 to.copy_from_slice(&whole[..to.len()]);
             }
         }
@@ -104,7 +114,7 @@ mod tests {
         fn run<S: Simd>(self, simd: S) -> [u8; 16] {
             let mut bytes = [0; 16];
             let sums = [simd.load_i32(&self.1[0]), simd.load_i32(&self.1[1])];
-            self.0.store::<S, true>(simd, sums, &self.2, &mut bytes);
+            self.0.store::<S, true, 2>(simd, sums, &self.2, &mut bytes);
             bytes
         }
     }

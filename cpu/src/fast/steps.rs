@@ -5,7 +5,8 @@ use nnhal::ops::windows::{WindowArguments, WindowGeometry};
 use nnhal::ops::{self, OperationContext, ShapeIssue};
 
 use super::elementwise::{Binary, BinaryStep, Unary, UnaryStep};
-use super::matmul::{PackedF32, PackedI16};
+use super::matmul::PackedF32;
+use super::matmul_quantized::{Extents, PackedI16};
 use super::packing::{Packing, PackingError};
 use super::patches::Patches;
 use super::pooling::PoolingStep;
@@ -230,10 +231,20 @@ impl<'a> ConstantLayer<'a> {
         let bias: &[i32] = bytemuck::cast_slice(self.bias.bytes.bytes());
         let bias = |column: usize| bias[column];
         let value = |at: usize| weight(filter.operand_type, bytes[at]) - filter.zero_point as i16;
+        // The rows of a filter, which begin with a pair of values.
+        let parts = match self.kind {
+            Kind::FullyConnected => 1,
+            _ => (self.filter.1.shape.dim(1) as usize).max(1),
+        };
+        let extents = Extents {
+            columns,
+            parts,
+            part: depth / parts,
+        };
         let multiplier = |channel: usize| layer::multiplier(self.input, filter, self.output, channel);
         Ok(match self.kind {
             Kind::Depthwise if self.sees_one_channel() => Weights::MatrixQ8(PackedI16::new(
-                sizes,
+                extents,
                 packing,
                 |column, at| value(at * columns + column),
                 bias,
@@ -247,7 +258,7 @@ impl<'a> ConstantLayer<'a> {
                 multiplier,
             )?),
             _ => Weights::MatrixQ8(PackedI16::new(
-                sizes,
+                extents,
                 packing,
                 |column, at| value(column * depth + at),
                 bias,
@@ -280,7 +291,7 @@ impl Weights {
         let one_to_one = patches.input.channels == patches.output.channels;
         match self {
             Weights::MatrixF32(weights) => weights.depth() == patches.depth(),
-            Weights::MatrixQ8(weights) => weights.pairs() == patches.depth().div_ceil(2),
+            Weights::MatrixQ8(weights) => weights.pairs() == patches.pairs(),
             Weights::DepthwiseF32(_) => one_to_one,
             Weights::DepthwiseQ8(_) => one_to_one && depthwise_quantized::serves(patches),
         }

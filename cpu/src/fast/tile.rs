@@ -1,82 +1,126 @@
-//! The innermost loops of matrix products: tiles of a few rows and [`COLUMNS`] columns of each panel, whose sums stay
-//! in registers along the whole common dimension.
+//! The innermost loops of matrix products: tiles of a few rows and [`COLUMNS`] columns of each panel, or half of that,
+//! whose sums stay in registers along the whole common dimension.
 
 use super::simd::{LANES, Simd};
 
 /// Rows of a tile.
 pub(super) const ROWS: usize = 6;
+/// Rows of a tile with half a panel.
+pub(super) const HALF_ROWS: usize = 8;
 /// Columns of a panel.
 pub(super) const COLUMNS: usize = 2 * LANES;
 /// Panels of a tile with a single row, which alone would wait for each sum.
 pub(super) const PANELS: usize = 4;
 
-/// What a panel of floats holds for one index along the common dimension.
-pub(super) type ColumnsF32 = [[f32; LANES]; 2];
-/// What a panel of pairs of 16-bit integers holds for one index; columns in [`super::simd::COLUMN_ORDER`].
-pub(super) type ColumnsI16 = [[i16; 2 * LANES]; 2];
+/// A vector of floats of a panel.
+pub(super) type LanesF32 = [f32; LANES];
+/// A vector of pairs of 16-bit integers of a panel; columns of a whole one in [`super::simd::COLUMN_ORDER`].
+pub(super) type LanesI16 = [i16; 2 * LANES];
+/// What a whole panel of pairs of 16-bit integers holds for one index.
+pub(super) type ColumnsI16 = [LanesI16; 2];
 
-/// The sums of a tile, `[row][panel][half]`.
-pub(super) type Sums<V, const R: usize, const P: usize> = [[[V; 2]; P]; R];
+/// The sums of a tile of panels of `H` halves, `[row][panel][half]`.
+pub(super) type Sums<V, const R: usize, const P: usize, const H: usize> = [[[V; H]; P]; R];
 
-/// `bias + rows * panels`. Rows are at least as long as the panels.
+/// Sums that start from the biases of the panels' columns.
 #[inline(always)]
-pub(super) fn tile_f32<S: Simd, const R: usize, const P: usize>(
+pub(super) fn start_f32<S: Simd, const R: usize, const P: usize, const H: usize>(
     simd: S,
-    rows: [&[f32]; R],
-    panels: [&[ColumnsF32]; P],
-    bias: [&ColumnsF32; P],
-) -> Sums<S::F32, R, P> {
-    let depth = panels[0].len();
-    let (rows, panels) = (first_of_each(rows, depth), first_of_each(panels, depth));
-    let mut start = [[simd.splat(0.0); 2]; P];
-    for (start, [low, high]) in start.iter_mut().zip(bias) {
-        *start = [simd.load(low), simd.load(high)];
-    }
-    let mut sums = [start; R];
-    for at in 0..depth {
-        for panel in 0..P {
-            let [low, high] = &panels[panel][at];
-            let (low, high) = (simd.load(low), simd.load(high));
-            for row in 0..R {
-                let value = simd.splat(rows[row][at]);
-                let sums = &mut sums[row][panel];
-                sums[0] = simd.mul_add(value, low, sums[0]);
-                sums[1] = simd.mul_add(value, high, sums[1]);
-            }
+    bias: [&[LanesF32]; P],
+) -> Sums<S::F32, R, P, H> {
+    let mut start = [[simd.splat(0.0); H]; P];
+    // Loops over registers count by themselves, so that they do not stay loops.
+    for panel in 0..P {
+        for half in 0..H {
+            start[panel][half] = simd.load(&bias[panel][half]);
         }
     }
-    sums
+    [start; R]
 }
 
-/// The same for pairs of 16-bit integers: each row element is two values. Exact as long as sums fit 32 bits, beyond
-/// which they wrap.
+/// Adds `rows * panels`: for each value of a row, panels have `H` vectors.
 #[inline(always)]
-pub(super) fn tile_i16<S: Simd, const R: usize, const P: usize>(
+pub(super) fn add_f32<S: Simd, const R: usize, const P: usize, const H: usize>(
     simd: S,
-    rows: [&[i32]; R],
-    panels: [&[ColumnsI16]; P],
-    bias: [&[[i32; LANES]; 2]; P],
-) -> Sums<S::I32, R, P> {
-    let depth = panels[0].len();
-    let (rows, panels) = (first_of_each(rows, depth), first_of_each(panels, depth));
-    let mut start = [[simd.splat_i32(0); 2]; P];
-    for (start, [low, high]) in start.iter_mut().zip(bias) {
-        *start = [simd.load_i32(low), simd.load_i32(high)];
-    }
-    let mut sums = [start; R];
+    rows: [&[f32]; R],
+    panels: [&[LanesF32]; P],
+    sums: &mut Sums<S::F32, R, P, H>,
+) {
+    let depth = rows[0].len();
+    let rows = first_of_each(rows, depth);
+    let panels = first_chunks_of_each::<_, P, H>(panels, depth);
     for at in 0..depth {
         for panel in 0..P {
-            let [low, high] = &panels[panel][at];
-            let (low, high) = (simd.load_pairs(low), simd.load_pairs(high));
+            let mut weights = [simd.splat(0.0); H];
+            for half in 0..H {
+                weights[half] = simd.load(&panels[panel][at][half]);
+            }
             for row in 0..R {
-                let pair = simd.splat_i32(rows[row][at]);
-                let sums = &mut sums[row][panel];
-                sums[0] = simd.add_products(sums[0], pair, low);
-                sums[1] = simd.add_products(sums[1], pair, high);
+                let value = simd.splat(rows[row][at]);
+                for half in 0..H {
+                    let sum = &mut sums[row][panel][half];
+                    *sum = simd.mul_add(value, weights[half], *sum);
+                }
             }
         }
     }
-    sums
+}
+
+/// As [`start_f32`].
+#[inline(always)]
+pub(super) fn start_i32<S: Simd, const R: usize, const P: usize, const H: usize>(
+    simd: S,
+    bias: [&[[i32; LANES]]; P],
+) -> Sums<S::I32, R, P, H> {
+    let mut start = [[simd.splat_i32(0); H]; P];
+    // Loops over registers count by themselves, so that they do not stay loops.
+    for panel in 0..P {
+        for half in 0..H {
+            start[panel][half] = simd.load_i32(&bias[panel][half]);
+        }
+    }
+    [start; R]
+}
+
+/// As [`add_f32`] for rows of an even number of 16-bit integers, of which panels have `H` vectors for each pair. Exact as
+/// long as sums fit 32 bits, beyond which they wrap.
+#[inline(always)]
+pub(super) fn add_i16<S: Simd, const R: usize, const P: usize, const H: usize>(
+    simd: S,
+    rows: [&[i16]; R],
+    panels: [&[LanesI16]; P],
+    sums: &mut Sums<S::I32, R, P, H>,
+) {
+    let depth = rows[0].len() / 2;
+    let rows = first_chunks_of_each::<_, R, 2>(rows, depth);
+    let panels = first_chunks_of_each::<_, P, H>(panels, depth);
+    for at in 0..depth {
+        for panel in 0..P {
+            let mut weights = [simd.splat_i32(0); H];
+            for half in 0..H {
+                weights[half] = simd.load_pairs(&panels[panel][at][half]);
+            }
+            for row in 0..R {
+                let pair = simd.splat_i32(bytemuck::cast(rows[row][at]));
+                for half in 0..H {
+                    let sum = &mut sums[row][panel][half];
+                    *sum = simd.add_products(*sum, pair, weights[half]);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn first_chunks_of_each<T, const N: usize, const C: usize>(
+    slices: [&[T]; N],
+    length: usize,
+) -> [&[[T; C]]; N] {
+    let mut chunks: [&[[T; C]]; N] = [&[]; N];
+    for (chunks, slice) in chunks.iter_mut().zip(slices) {
+        *chunks = &slice.as_chunks::<C>().0[..length];
+    }
+    chunks
 }
 
 #[inline(always)]
@@ -87,26 +131,29 @@ fn first_of_each<T, const N: usize>(mut slices: [&[T]; N], length: usize) -> [&[
     slices
 }
 
-/// Cuts sixteen floats to a range and stores as many as `to` takes.
+/// Cuts the sums of as many columns as `to` takes to a range and stores them.
 #[inline(always)]
-pub(super) fn store_f32<S: Simd>(simd: S, columns: [S::F32; 2], low: S::F32, high: S::F32, to: &mut [f32]) {
-    let columns = [
-        simd.at_most(simd.at_least(columns[0], low), high),
-        simd.at_most(simd.at_least(columns[1], low), high),
-    ];
-    match to.first_chunk_mut::<COLUMNS>() {
-        Some(to) => store_columns(simd, columns, to),
-        None => {
-            let mut whole = [0.0; COLUMNS];
-            store_columns(simd, columns, &mut whole);
-            to.copy_from_slice(&whole[..to.len()]);
-        }
+pub(super) fn store_f32<S: Simd, const H: usize>(
+    simd: S,
+    sums: [S::F32; H],
+    range: (f32, f32),
+    to: &mut [f32],
+) {
+    let (low, high) = (simd.splat(range.0), simd.splat(range.1));
+    let mut results = sums;
+    for result in &mut results {
+        *result = simd.at_most(simd.at_least(*result, low), high);
     }
-}
-
-#[inline(always)]
-fn store_columns<S: Simd>(simd: S, columns: [S::F32; 2], to: &mut [f32; COLUMNS]) {
-    let [low, high]: &mut ColumnsF32 = bytemuck::cast_mut(to);
-    simd.store(columns[0], low);
-    simd.store(columns[1], high);
+    if let Some(whole) = to.get_mut(..H * LANES) {
+        let whole = whole.as_chunks_mut::<LANES>().0;
+        for half in 0..H {
+            simd.store(results[half], &mut whole[half]);
+        }
+        return;
+    }
+    let mut lanes = [[0.0; LANES]; H];
+    for half in 0..H {
+        simd.store(results[half], &mut lanes[half]);
+    }
+    to.copy_from_slice(&lanes.as_flattened()[..to.len()]);
 }
