@@ -4,6 +4,7 @@
 //! - [`capabilities`]: how fast `nnhal-cpu` is beside `nnhal-reference`, by the models of [`workloads`].
 //! - [`contest`]: what latency measurements share: [`Contestant`]s, which make round trips to another process one after the
 //!   other, measured in interleaved rounds by [`Contest`], which gives a [`Report`].
+//! - [`library`]: `libneuralnetworks.so`, opened by name as programs do.
 //! - [`other_side`]: the other processes. A measuring program starts itself again as one.
 //! - [`program`]: what programs that measure are besides: their own driver, and the other sides of their rows.
 //! - [`rows`]: the contestants that need nothing but nnhal and the system. Peers are in the package `nnhal-bench-peers`.
@@ -15,6 +16,7 @@ pub mod capabilities;
 pub mod conditions;
 pub mod contest;
 mod error;
+pub mod library;
 pub mod machine;
 pub mod models;
 pub mod other_side;

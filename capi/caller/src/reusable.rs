@@ -1,6 +1,5 @@
 //! Executions that are computed again and again with the same arguments, as streaming programs do.
 
-use nnhal::hal::Operand;
 use nnhal_client::Memory as SharedMemory;
 
 use crate::compilation::Compilation;
@@ -52,7 +51,7 @@ enum Room {
         output_at: u64,
     },
     /// The library's pointers to them stay good, for neither is moved or grows.
-    Own { _input: Box<[u8]>, output: Box<[u8]> },
+    Own { input: Vec<u8>, output: Vec<u8> },
 }
 
 impl ReusableExecution {
@@ -95,8 +94,8 @@ impl ReusableExecution {
                 }
             }
             Arguments::Own => {
-                let input: Box<[u8]> = input.into();
-                let mut output = vec![0; output_bytes].into_boxed_slice();
+                let input = input.to_vec();
+                let mut output = vec![0; output_bytes];
                 let set = functions.Execution_setInput;
                 library.checked(set(
                     object,
@@ -108,10 +107,7 @@ impl ReusableExecution {
                 let set = functions.Execution_setOutput;
                 let output_at = output.as_mut_ptr().cast();
                 library.checked(set(object, 0, std::ptr::null(), output_at, output.len()))?;
-                Room::Own {
-                    _input: input,
-                    output,
-                }
+                Room::Own { input, output }
             }
         };
         Ok(ReusableExecution { execution, room })
@@ -138,7 +134,24 @@ impl ReusableExecution {
         library.checked((library.functions.Execution_compute)(object))
     }
 
-    /// Copies the output.
+    /// Changes the first bytes of the input, between two computations.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn change_input(&mut self, bytes: &[u8]) -> Result<()> {
+        match &mut self.room {
+            Room::Shared { memory, .. } => memory
+                .write_at(0, bytes)
+                .map_err(|error| CallError::unmappable(error.to_string())),
+            Room::Own { input, .. } => {
+                let length = bytes.len().min(input.len());
+                input[..length].copy_from_slice(&bytes[..length]);
+                Ok(())
+            }
+        }
+    }
+
+    /// Copies the first bytes of the output.
     ///
     /// # Errors
     /// It cannot be read.
@@ -155,13 +168,5 @@ impl ReusableExecution {
                 Ok(())
             }
         }
-    }
-}
-
-impl Compilation {
-    /// The model's inputs and outputs.
-    #[must_use]
-    pub fn arguments(&self) -> (&[Operand], &[Operand]) {
-        (&self.inputs, &self.outputs)
     }
 }
