@@ -641,7 +641,37 @@ static Compiled relu(int32_t code, uint32_t rank, const uint32_t* dimensions, fl
     return compiled(model);
 }
 
+// y = the real values of x, whose second dimension has these scales.
+static Compiled dequantize(const float* scales) {
+    const uint32_t dimensions[2] = {2, 2};
+    ANeuralNetworksSymmPerChannelQuantParams params = {1, 2, scales};
+    ANeuralNetworksModel* model = new_model();
+    uint32_t input = 0, output = 1;
+    OK(add_operand(model, type_of(ANEURALNETWORKS_TENSOR_QUANT8_SYMM_PER_CHANNEL, 2, dimensions, 0, 0)));
+    OK(ANeuralNetworksModel_setOperandSymmPerChannelQuantParams(model, 0, &params));
+    OK(add_operand(model, type_of(TENSOR, 2, dimensions, 0, 0)));
+    OK(ANeuralNetworksModel_addOperation(model, ANEURALNETWORKS_DEQUANTIZE, 1, &input, 1, &output));
+    OK(ANeuralNetworksModel_identifyInputsAndOutputs(model, 1, &input, 1, &output));
+    OK(ANeuralNetworksModel_finish(model));
+    return compiled(model);
+}
+
+static void n071_channels(void) {
+    const float scales[2][2] = {{1, 2}, {1, 3}};
+    Compiled first = dequantize(scales[0]), same = dequantize(scales[0]), other = dequantize(scales[1]);
+    ANeuralNetworksMemoryDesc* desc = NULL;
+    OK(ANeuralNetworksMemoryDesc_create(&desc));
+    OK(ANeuralNetworksMemoryDesc_addInputRole(desc, first.compilation, 0, 1));
+    EXPECT(BAD_DATA, ANeuralNetworksMemoryDesc_addInputRole(desc, other.compilation, 0, 1));
+    OK(ANeuralNetworksMemoryDesc_addInputRole(desc, same.compilation, 0, 1));
+    ANeuralNetworksMemoryDesc_free(desc);
+    free_compiled(first);
+    free_compiled(same);
+    free_compiled(other);
+}
+
 static void n071(void) {
+    n071_channels();
     const uint32_t plain[2] = {2, 2}, longer[2] = {2, 3}, higher[3] = {1, 2, 2};
     const int32_t quantised = ANEURALNETWORKS_TENSOR_QUANT8_ASYMM;
     Compiled first = relu(quantised, 2, plain, 1, 8);

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <linux/udmabuf.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -41,11 +42,14 @@ static void n001(void) {
     uint64_t duration = 0;
     bool flag = false;
     int fd = 0;
+    const int gate = eventfd(0, EFD_CLOEXEC);
+    ANeuralNetworksSymmPerChannelQuantParams params = {0, 1, NULL};
     OK(ANeuralNetworksBurst_create(compilation, &burst));
     OK(ANeuralNetworksMemoryDesc_create(&desc));
 
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksMemory_createFromFd(16, PROT_READ, 1, 0, NULL));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksMemory_createFromAHardwareBuffer(NULL, &memory));
+    EXPECT(UNEXPECTED_NULL, ANeuralNetworksMemory_createFromAHardwareBuffer((const AHardwareBuffer*)&fd, NULL));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksMemory_createFromDesc(NULL, &memory));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksMemory_createFromDesc(desc, NULL));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksMemory_copy(NULL, memory));
@@ -61,7 +65,9 @@ static void n001(void) {
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_setOperandValueFromMemory(model, 0, NULL, 0, 16));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_setOperandValueFromModel(NULL, 0, whole));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_setOperandValueFromModel(model, 0, NULL));
+    EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_setOperandSymmPerChannelQuantParams(NULL, 0, &params));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_setOperandSymmPerChannelQuantParams(model, 0, NULL));
+    EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_setOperandSymmPerChannelQuantParams(model, 0, &params));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_addOperation(NULL, ANEURALNETWORKS_ADD, 1, FOUR, 1, FOUR));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_identifyInputsAndOutputs(NULL, 1, FOUR, 1, FOUR));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_relaxComputationFloat32toFloat16(NULL, true));
@@ -85,7 +91,10 @@ static void n001(void) {
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksCompilation_getPreferredMemoryAlignmentForInput(compilation, 0, NULL));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksCompilation_getPreferredMemoryPaddingForInput(compilation, 0, NULL));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksCompilation_getPreferredMemoryAlignmentForOutput(compilation, 0, NULL));
+    EXPECT(UNEXPECTED_NULL, ANeuralNetworksCompilation_getPreferredMemoryPaddingForInput(NULL, 0, &number));
+    EXPECT(UNEXPECTED_NULL, ANeuralNetworksCompilation_getPreferredMemoryAlignmentForOutput(NULL, 0, &number));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksCompilation_getPreferredMemoryPaddingForOutput(NULL, 0, &number));
+    EXPECT(UNEXPECTED_NULL, nnhal_compilation_set_recovery(NULL, 1));
 
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksExecution_create(NULL, &execution));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksExecution_create(compilation, NULL));
@@ -100,6 +109,8 @@ static void n001(void) {
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksExecution_startCompute(NULL, &event));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksExecution_startCompute(execution, NULL));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksExecution_startComputeWithDependencies(NULL, NULL, 0, 0, &event));
+    EXPECT(UNEXPECTED_NULL, ANeuralNetworksExecution_startComputeWithDependencies(execution, NULL, 0, 0, NULL));
+    EXPECT(UNEXPECTED_NULL, ANeuralNetworksExecution_startComputeWithDependencies(execution, NULL, 1, 0, &event));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksExecution_compute(NULL));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksExecution_burstCompute(NULL, burst));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksExecution_burstCompute(execution, NULL));
@@ -121,6 +132,10 @@ static void n001(void) {
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksEvent_createFromSyncFenceFd(1, NULL));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksEvent_getSyncFenceFd(NULL, &fd));
     EXPECT_TRUE(fd == -1);
+    OK(ANeuralNetworksEvent_createFromSyncFenceFd(gate, &event));
+    EXPECT(UNEXPECTED_NULL, ANeuralNetworksEvent_getSyncFenceFd(event, NULL));
+    ANeuralNetworksEvent_free(event);
+    close(gate);
 
     EXPECT(UNEXPECTED_NULL, ANeuralNetworks_getDeviceCount(NULL));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworks_getDevice(0, NULL));
@@ -151,7 +166,10 @@ static void n001(void) {
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_getExtensionOperandType(model, NULL, 0, &code));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_getExtensionOperandType(model, "com.a.b", 0, NULL));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_getExtensionOperationType(NULL, "com.a.b", 0, &code));
+    EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_getExtensionOperationType(model, NULL, 0, &code));
+    EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_getExtensionOperationType(model, "com.a.b", 0, NULL));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_setOperandExtensionData(NULL, 0, ONES, 4));
+    EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_setOperandExtensionData(model, 0, NULL, 4));
     EXPECT(BAD_DATA, ANeuralNetworksModel_getExtensionOperandType(model, "com.nobody.has_this", 0, &code));
 
     ANeuralNetworksMemory_free(NULL);

@@ -103,6 +103,13 @@ impl StepBurst {
     }
 }
 
+impl StepBurst {
+    /// Whether the request that was executed last is registered.
+    pub(super) fn has_registered(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.registered.is_some())
+    }
+}
+
 impl OpenBurst {
     /// Executes a request. One that comes again, as those of reusable executions do, is registered and takes one cell
     /// from then on.
@@ -189,6 +196,19 @@ impl Step {
             Prepared::Cpu(program) => program.execute(request, options),
             Prepared::Driver(prepared) => Ok(prepared.execute(request, options)?),
         }
+    }
+
+    /// Executes the request that the burst has registered once more, if it has one. Takes no lock and looks at nothing.
+    pub(super) fn fire_again(
+        &self,
+        burst: &mut StepBurst,
+        options: &ExecuteOptions,
+    ) -> Option<RuntimeResult<Completed>> {
+        let generation = self.generation.load(Ordering::Acquire);
+        let open = burst.open.as_mut().filter(|open| open.generation == generation)?;
+        let result = open.burst.fire(open.registered.as_ref()?, options);
+        burst.end_after(&result);
+        Some(result.map_err(RuntimeError::from))
     }
 
     /// The burst of a step that a driver executes. Takes no lock while the step is not prepared again.

@@ -366,3 +366,48 @@ fn device_memory_is_made_copied_and_read_on_a_device_opened_again() {
         assert_eq!(run_from(&compilation, &third), Ok(vec![13.0; 4]));
     }
 }
+
+#[test]
+fn burst_that_knows_its_arguments_notices_others_and_deaths() {
+    let (daemon, runtime) = start();
+    let options = on(&runtime, &[FAST]).recovery(ONCE);
+    let compilation = runtime.compile(&chain(2, false), &options).unwrap();
+    let memories = [Memory::new(128).unwrap(), Memory::new(128).unwrap()];
+    let mut burst = compilation.burst().unwrap();
+    let mut value = 0.0;
+    let mut execute = |memory: &Memory, offset: u64| {
+        value += 1.0;
+        memory.write(offset, &[value; 4]).unwrap();
+        let (length, dimensions) = (16, &[][..]);
+        let input = RunInput::Memory {
+            memory,
+            offset,
+            length,
+            dimensions,
+        };
+        let output = RunOutput::Memory {
+            memory,
+            offset: 64,
+            length,
+            dimensions,
+        };
+        burst
+            .execute(&[input], &mut [output], &ExecuteOptions::new())
+            .unwrap();
+        assert_eq!(memory.read::<f32>(64, 4).unwrap(), [value + sum(2); 4]);
+    };
+    for _ in 0..2 {
+        for memory in &memories {
+            for offset in [0, 32] {
+                (0..5).for_each(|_| execute(memory, offset));
+            }
+        }
+        kill_workers(&daemon);
+    }
+    // It is known when the worker dies, and known again soon.
+    for _ in 0..3 {
+        (0..4).for_each(|_| execute(&memories[0], 0));
+        kill_workers(&daemon);
+    }
+    execute(&memories[0], 0);
+}
