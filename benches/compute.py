@@ -8,8 +8,7 @@ installed from PyPI into a virtual environment under target/. ONNX Runtime takes
 file of the same name lies. The command `nnhal` is taken from target/release; build it with
 `cargo build --release --bin nnhal`.
 
-nnhal computes with one thread. Each peer is asked for one thread and for two; the ratio of a row compares with the
-peer's figure of that row. A figure is the median over the rounds of the rounds' medians.
+Everyone is asked for one thread and for two; the ratio of a row compares figures of that row. A figure is the median over the rounds of the rounds' medians.
 """
 
 import argparse
@@ -123,8 +122,8 @@ class Nnhal:
         self.command = command
         self.conditions = None
 
-    def milliseconds(self, path):
-        arguments = ["bench", "compute", str(path), "--json", "--rounds", "1"]
+    def milliseconds(self, path, threads):
+        arguments = ["bench", "compute", str(path), "--json", "--rounds", "1", "--threads", str(threads)]
         arguments += ["--round-ms", str(round(ROUND_SECONDS * 1000))]
         done = subprocess.run([self.command, *arguments], check=True, capture_output=True, text=True)
         report = json.loads(done.stdout)
@@ -146,7 +145,7 @@ def measure(name, path, threads, nnhal, rounds):
     figures = {"nnhal_ms": [], **{key: [] for key in RUNTIMES}}
     for _ in range(rounds):
         try:
-            figures["nnhal_ms"].append(nnhal.milliseconds(path))
+            figures["nnhal_ms"].append(nnhal.milliseconds(path, threads))
         except subprocess.CalledProcessError as error:
             print(f"  nnhal: {error.stderr.strip()}", file=sys.stderr)
             return None
@@ -170,7 +169,7 @@ def table(report):
     lines = [
         "# Compute times",
         "",
-        "Made by `benches/compute.py`. Milliseconds; nnhal through its driver by burst with one thread, the others",
+        "Made by `benches/compute.py`. Milliseconds; nnhal through its driver by burst, the others",
         "in their own process. Below 1, nnhal is faster.",
         "",
         conditions,
@@ -182,10 +181,12 @@ def table(report):
         figures = [show(row[key]) for key in ("nnhal_ms", *RUNTIMES)]
         ratios = [show(row[key], 2) for key in ("ratio_litert", "ratio_best")]
         lines.append(f"| {row['model']} | {row['threads']} | {' | '.join(figures + ratios)} |")
-    ratios = [row["ratio_litert"] for row in report["rows"] if row["ratio_litert"] and row["threads"] == 1]
-    if ratios:
-        mean = math.exp(statistics.fmean(math.log(ratio) for ratio in ratios))
-        lines += ["", f"Geometric mean of nnhal / LiteRT, one thread: {mean:.2f}."]
+    for threads in sorted({row["threads"] for row in report["rows"]}):
+        rows = [row for row in report["rows"] if row["threads"] == threads]
+        ratios = [row["ratio_litert"] for row in rows if row["ratio_litert"]]
+        if ratios:
+            mean = math.exp(statistics.fmean(math.log(ratio) for ratio in ratios))
+            lines += ["", f"Geometric mean of nnhal / LiteRT, {threads} threads: {mean:.2f}."]
     return "\n".join(lines) + "\n"
 
 
@@ -223,7 +224,7 @@ def main():
     parser.add_argument("--docs", type=pathlib.Path, metavar="DIR", help="write compute.md and compute.svg here")
     parser.add_argument("--filter", metavar="RE", help="only models whose name matches")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", default="1,2", help="of the peers")
+    parser.add_argument("--threads", default="1,2", help="numbers of threads, a row for each")
     parser.add_argument("--nnhal", type=pathlib.Path, default=ROOT / "target" / "release" / "nnhal")
     parser.add_argument("--venv", type=pathlib.Path, default=ROOT / "target" / "bench-venv")
     arguments = parser.parse_args()

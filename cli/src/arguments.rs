@@ -152,6 +152,13 @@ pub(crate) struct RunArguments {
     /// How often to go through all calls; a model with state starts afresh each time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iterations: u32,
+    /// Tell what each operation took: which kernel computed it, its time, operations per second as a share of the most that
+    /// this processor reaches, and bytes read and written. Runs the device's program in this process, without a driver.
+    #[arg(long, conflicts_with_all = ["path", "expect", "labels"])]
+    pub(crate) profile: bool,
+    /// Threads for a profile.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "profile", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) threads: u16,
     /// A text file with the names of the classes, one a line; prints the five most likely instead of the first output.
     #[arg(long, value_name = "F")]
     pub(crate) labels: Option<PathBuf>,
@@ -289,6 +296,15 @@ pub(crate) struct ComputeArguments {
     /// How requests reach the model.
     #[arg(long, value_enum, default_value_t = Path::Burst)]
     pub(crate) path: Path,
+    /// Most threads that compute an execution; each number has a private driver, and rounds take turns.
+    #[arg(
+        long,
+        value_name = "N,...",
+        value_delimiter = ',',
+        default_value = "1,2",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    pub(crate) threads: Vec<u32>,
     /// Rounds; the figure is the median of their medians.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,

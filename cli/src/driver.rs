@@ -1,5 +1,8 @@
 //! The way to a device: through a driver's process, or the executor in this one.
 
+use std::ffi::OsStr;
+use std::io::Write as _;
+
 use nnhal::hal::Model;
 use nnhal_client::{BurstOptions, Device, Devices, DevicesOptions, PrepareOptions};
 use nnhal_conformance::implementation::Form;
@@ -50,17 +53,53 @@ pub(crate) struct Opened {
 pub(crate) fn open(model: &Model, path: Path, name: Option<&str>) -> Result<Opened, Error> {
     if path == Path::InProcess {
         let kernels = Kernels::of_device(name)?;
-        return Ok(Opened {
-            device: kernels.device.to_owned(),
-            processes: Processes {
-                client: std::process::id(),
-                supervisor: None,
-                worker: None,
-            },
-            subject: Box::new(InProcess::new(model.clone(), kernels.set)?),
-        });
+        let subject = InProcess::new(model.clone(), kernels.set)?;
+        return Ok(opened_here(kernels.device, subject));
     }
     let device = device(&devices()?, name)?;
+    Ok(Opened {
+        device: device.name().to_owned(),
+        processes: processes(&device),
+        subject: subject(&device, model, path)?,
+    })
+}
+
+fn opened_here(device: &str, subject: InProcess) -> Opened {
+    Opened {
+        device: device.to_owned(),
+        processes: Processes {
+            client: std::process::id(),
+            supervisor: None,
+            worker: None,
+        },
+        subject: Box::new(subject),
+    }
+}
+
+/// As [`open`], with so many threads that compute an execution at most: on a private driver, which ends with the value.
+pub(crate) fn open_with_threads(
+    model: &Model,
+    path: Path,
+    name: Option<&str>,
+    threads: u32,
+) -> Result<Opened, Error> {
+    if path == Path::InProcess {
+        let kernels = Kernels::of_device(name)?;
+        let subject = InProcess::with_threads(model.clone(), kernels.set, threads as usize)?;
+        return Ok(opened_here(kernels.device, subject));
+    }
+    // A private driver has read it by the time that there are devices.
+    let mut settings = tempfile::NamedTempFile::new()?;
+    writeln!(settings, "[execution]\nthreads = {threads}")?;
+    let arguments = [
+        OsStr::new(commands::driver::PREFIX),
+        OsStr::new("--config"),
+        settings.path().as_os_str(),
+    ];
+    let options = DevicesOptions::new()
+        .private()
+        .driver(std::env::current_exe()?, arguments);
+    let device = device(&options.open()?, name)?;
     Ok(Opened {
         device: device.name().to_owned(),
         processes: processes(&device),

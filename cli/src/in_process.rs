@@ -1,10 +1,14 @@
 //! The reference executor in this process, without a driver.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use nnhal::hal::{Model, NoPools, Shape, ShapeError};
 use nnhal::validate::{ModelError, ValidModel};
-use nnhal_cpu::{Execution, ExecutionError, KernelSet, Program, ProgramError, RunOptions};
+use nnhal_cpu::executor::Observer;
+use nnhal_cpu::{
+    Execution, ExecutionError, Helpers, KernelSet, OwnCores, Program, ProgramError, RunOptions, Threads,
+};
 
 use crate::error::Error;
 use crate::feed::Value;
@@ -74,16 +78,46 @@ impl Kernels {
 /// A model in the executor.
 pub(crate) struct InProcess {
     execution: Execution,
+    helpers: Helpers,
+    cores: OwnCores,
+    threads: usize,
+    observer: Option<Rc<dyn Observer>>,
 }
 
 impl InProcess {
     /// Makes a model ready.
     pub(crate) fn new(model: Model, kernels: KernelSet) -> Result<InProcess, InProcessError> {
+        InProcess::with_threads(model, kernels, 1)
+    }
+
+    /// The same, to be computed by so many threads, at least one.
+    pub(crate) fn with_threads(
+        model: Model,
+        kernels: KernelSet,
+        threads: usize,
+    ) -> Result<InProcess, InProcessError> {
         let valid = ValidModel::new(Arc::new(model), &NoPools, &[])?;
         let program = Program::with_kernels(Arc::new(valid), &NoPools, kernels)?;
         Ok(InProcess {
             execution: Execution::new(Arc::new(program)),
+            helpers: Helpers::new(threads.saturating_sub(1)),
+            cores: OwnCores::new(threads),
+            threads,
+            observer: None,
         })
+    }
+
+    /// Has `observer` told of every operation.
+    pub(crate) fn observed_by(self, observer: Rc<dyn Observer>) -> InProcess {
+        InProcess {
+            observer: Some(observer),
+            ..self
+        }
+    }
+
+    /// What is run.
+    pub(crate) fn program(&self) -> &Arc<Program> {
+        self.execution.program()
     }
 
     fn run(&mut self, inputs: &[Value], outputs: &mut [Value]) -> Result<(), InProcessError> {
@@ -98,7 +132,11 @@ impl InProcess {
             }
             memory.copy_from_slice(&value.bytes);
         }
-        self.execution.run(&RunOptions::default())?;
+        self.execution.run(&RunOptions {
+            threads: Threads::new(&self.helpers, &self.cores, self.threads),
+            observer: self.observer.as_deref(),
+            ..RunOptions::default()
+        })?;
         for (index, value) in outputs.iter_mut().enumerate() {
             let (shape, bytes) = self
                 .execution

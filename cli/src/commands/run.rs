@@ -1,5 +1,7 @@
 //! `nnhal run`: a model on a device.
 
+mod profile;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -46,6 +48,9 @@ struct CallReport {
 pub(crate) fn run(arguments: &RunArguments) -> Result<(), Error> {
     let model = super::import(&arguments.model)?;
     let inputs = feed::inputs(&model, &read_all(&arguments.input)?)?;
+    if arguments.profile {
+        return profile::run(arguments, &model, &inputs);
+    }
     let expected = match &arguments.expect[..] {
         [] => None,
         files => Some(feed::expectations(&model, &read_all(files)?, inputs.len())?),

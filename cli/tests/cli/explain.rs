@@ -10,6 +10,10 @@ fn every_operation_has_its_device_and_every_device_its_reason() {
     assert!(text.starts_with("operation 0 CONV_2D on nnhal-cpu\n"), "{text}");
     assert!(text.contains("nnapi-reference: supported at cost 1"), "{text}");
     assert!(text.contains("step 0 on nnhal-cpu: operations 0-"), "{text}");
+    assert!(
+        text.contains("kernels of nnhal-cpu:\n  operation 0 CONV_2D: f32 matrix product\n"),
+        "{text}"
+    );
 
     let named = [
         &"explain" as &dyn AsRef<std::ffi::OsStr>,
@@ -19,6 +23,7 @@ fn every_operation_has_its_device_and_every_device_its_reason() {
     ];
     let text = here.run(arguments(&named)).succeeds().stdout;
     assert!(text.contains("step 0 on nnapi-reference"), "{text}");
+    assert!(!text.contains("kernels of"), "{text}");
     let unknown = [
         &"explain" as &dyn AsRef<std::ffi::OsStr>,
         &model,

@@ -147,3 +147,88 @@ fn text_tells_outputs_latency_and_processes() {
     assert!(outcome.stdout.contains("processes: client "), "{outcome:?}");
     assert_eq!(outcome.stderr, "");
 }
+
+#[test]
+fn profile_tells_kernel_and_speed_of_every_operation() {
+    let here = Surroundings::new();
+    for (form, kernel) in [("float", "f32 matrix product"), ("int8", "8-bit matrix product")] {
+        let model = digits(&format!("digits_{form}.tflite"));
+        let report = here
+            .run(arguments(&[
+                &"run",
+                &model,
+                &"--profile",
+                &"--threads",
+                &"2",
+                &"--json",
+            ]))
+            .succeeds()
+            .json();
+        assert_eq!(
+            (&report["device"], &report["threads"]),
+            (&json!("nnhal-cpu"), &json!(2))
+        );
+        assert!(report["peak_gflops"].as_f64().unwrap() > 0.0);
+        let operations = report["operations"].as_array().unwrap();
+        let first = operations
+            .iter()
+            .find(|row| row["operation"] == "CONV_2D")
+            .unwrap();
+        assert_eq!(first["kernel"], kernel);
+        assert!(first["giga_per_second"].as_f64().unwrap() > 0.0);
+        assert!(first["bytes"].as_u64().unwrap() > 0);
+        let shares: f64 = operations.iter().map(|row| row["share"].as_f64().unwrap()).sum();
+        assert!((shares - 1.0).abs() < 1e-6, "{shares}");
+    }
+    let model = digits("digits_float.tflite");
+    let by_reference = [
+        &"run" as &dyn AsRef<std::ffi::OsStr>,
+        &model,
+        &"--profile",
+        &"--device",
+        &"nnhal-reference",
+    ];
+    let text = here.run(arguments(&by_reference)).succeeds().stdout;
+    assert!(
+        text.contains("reference") && !text.contains("matrix product"),
+        "{text}"
+    );
+    let contradictory = [
+        &"run" as &dyn AsRef<std::ffi::OsStr>,
+        &model,
+        &"--profile",
+        &"--path",
+        &"burst",
+    ];
+    let outcome = here.run(arguments(&contradictory));
+    assert_eq!(outcome.code, Some(2), "{outcome:?}");
+    assert!(
+        outcome.stderr.contains("'--profile' cannot be used with '--path"),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn compute_times_come_for_each_number_of_threads() {
+    let here = Surroundings::new();
+    let model = digits("digits_float.tflite");
+    let report = here
+        .run(arguments(&[
+            &"bench",
+            &"compute",
+            &model,
+            &"--threads",
+            &"1,2",
+            &"--rounds",
+            &"1",
+            &"--round-ms",
+            &"1",
+            &"--json",
+        ]))
+        .succeeds()
+        .json();
+    let rows = report["rows"].as_array().unwrap();
+    let threads: Vec<_> = rows.iter().map(|row| row["threads"].as_u64().unwrap()).collect();
+    assert_eq!(threads, [1, 2]);
+    assert!(rows.iter().all(|row| row["nnhal_ms"].as_f64().unwrap() > 0.0));
+}

@@ -188,6 +188,28 @@ impl Program {
         &self.model
     }
 
+    /// What computes an operation, for people to read: the name of a step that was made for it, or of the reference kernel.
+    #[must_use]
+    pub fn kernel_name(&self, graph: SubgraphIndex, operation: usize) -> &'static str {
+        let (number, subgraph) = match graph {
+            SubgraphIndex::Main => (0, Some(&self.model.model().main)),
+            SubgraphIndex::Referenced(index) => (index + 1, self.model.model().referenced.get(index)),
+        };
+        let step = self
+            .graphs
+            .get(number)
+            .and_then(|graph| graph.steps.get(operation));
+        let input = subgraph.and_then(|subgraph| {
+            let first = *subgraph.operations.get(operation)?.inputs.first()?;
+            Some(subgraph.operands.get(first as usize)?.operand_type)
+        });
+        match step.map(|step| &step.work) {
+            Some(Work::Planned { step, .. }) => input.map_or(fast::REFERENCE, |input| step.name(input)),
+            Some(Work::If | Work::While) => "control flow",
+            Some(Work::Compute { .. }) | None => fast::REFERENCE,
+        }
+    }
+
     /// Why an operation cannot be run here, or `None` if it can. For IF and WHILE this speaks of the operation
     /// itself, not of what its subgraphs contain.
     #[must_use]

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use nnhal::hal::{OperandType, OperationType, Shape};
 
-use super::PlannedStep;
 use super::parting;
 use super::quantized_sum::{self, QuantizedSum};
 use super::simd::{Simd, Work, dispatch};
 use super::tile::COLUMNS;
+use super::{PlannedStep, REFERENCE};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::broadcast::for_each_run;
@@ -55,6 +55,18 @@ pub(super) struct BinaryStep {
 }
 
 impl PlannedStep for BinaryStep {
+    fn name(&self, input: OperandType) -> &'static str {
+        match input {
+            OperandType::TENSOR_FLOAT32 => "f32 element-wise",
+            OperandType::TENSOR_QUANT8_ASYMM | OperandType::TENSOR_QUANT8_ASYMM_SIGNED
+                if matches!(self.binary, Binary::Add | Binary::Sub) =>
+            {
+                "8-bit sum, reference to broadcast"
+            }
+            _ => REFERENCE,
+        }
+    }
+
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         let (left, right) = (context.inputs.tensor(0)?, context.inputs.tensor(1)?);
         match left.ty() {
@@ -313,6 +325,13 @@ pub(super) struct UnaryStep {
 }
 
 impl PlannedStep for UnaryStep {
+    fn name(&self, input: OperandType) -> &'static str {
+        match input {
+            OperandType::TENSOR_FLOAT32 => "f32 element-wise",
+            _ => REFERENCE,
+        }
+    }
+
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         let input = context.inputs.tensor(0)?;
         if input.ty() != OperandType::TENSOR_FLOAT32 {

@@ -17,6 +17,7 @@ mod matrix_vector;
 mod packing;
 mod parting;
 mod patches;
+mod peak;
 mod pooling;
 mod quantization;
 mod quantized_sum;
@@ -35,17 +36,27 @@ mod tile;
 pub(crate) use exponential::{logistic_of_each, tanh_of_each};
 pub(crate) use matrix_vector::add_products;
 pub(crate) use packing::{LAYOUT, Packing, PackingError};
+pub use peak::Peak;
 pub(crate) use recurrent::PackedCell;
 pub(crate) use simd::{Loop, instruction_set, vectorised};
 pub(crate) use steps::{has_filter, plan};
 
+use nnhal::hal::OperandType;
+
 use crate::buffer::AlignedSlice;
 use crate::kernel::{KernelContext, KernelError};
+
+/// The name of what computes operations that have no step.
+pub(crate) const REFERENCE: &str = "reference";
 
 /// An operation made ready with its constants.
 pub(crate) trait PlannedStep: std::fmt::Debug + Send + Sync {
     /// Computes the operation; outputs are sized already.
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError>;
+
+    /// What computes operations whose first input is of this type, for people to read: [`REFERENCE`] where it leaves them
+    /// to the reference kernel.
+    fn name(&self, input: OperandType) -> &'static str;
 
     /// The weights that it packed.
     fn packed(&self) -> Option<&AlignedSlice> {

@@ -6,10 +6,10 @@ use nnhal::hal::OperandType;
 use nnhal::ops::pooling::{arguments, geometry};
 use nnhal::ops::windows::WindowGeometry;
 
-use super::PlannedStep;
 use super::depthwise::taps_inside;
 use super::parting;
 use super::simd::{LANES, Simd, Work, dispatch};
+use super::{PlannedStep, REFERENCE};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::element::Quant8;
@@ -25,6 +25,14 @@ pub(super) struct PoolingStep {
 }
 
 impl PlannedStep for PoolingStep {
+    fn name(&self, input: OperandType) -> &'static str {
+        match input {
+            OperandType::TENSOR_FLOAT32 => "f32 pooling",
+            OperandType::TENSOR_QUANT8_ASYMM | OperandType::TENSOR_QUANT8_ASYMM_SIGNED => "8-bit pooling",
+            _ => REFERENCE,
+        }
+    }
+
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         // Extents of what has no elements need not fit any memory.
         if context.outputs.tensor(0)?.bytes.is_empty() {

@@ -2,8 +2,8 @@
 
 use nnhal::hal::{OperandType as T, OperationType};
 
-use super::PlannedStep;
 use super::simd::{Simd, Work, dispatch};
+use super::{PlannedStep, REFERENCE};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::element::Quant8;
 use crate::kernels::fixed_point::quantize;
@@ -24,6 +24,13 @@ impl QuantizationStep {
 }
 
 impl PlannedStep for QuantizationStep {
+    fn name(&self, input: T) -> &'static str {
+        match input {
+            T::TENSOR_FLOAT32 | T::TENSOR_QUANT8_ASYMM | T::TENSOR_QUANT8_ASYMM_SIGNED => "quantization",
+            _ => REFERENCE,
+        }
+    }
+
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         let types = (context.inputs.tensor(0)?.ty(), context.outputs.tensor(0)?.ty());
         match types {

@@ -273,6 +273,10 @@ fn weights<'a>(declared: &Declared<'a>) -> Option<(Run, Vec<Weights<'a>>)> {
 }
 
 impl PlannedStep for RecurrentStep {
+    fn name(&self, _: OperandType) -> &'static str {
+        "packed recurrent cell"
+    }
+
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         (self.run)(context, &self.cells)
     }

@@ -3,9 +3,9 @@
 use nnhal::hal::OperandType;
 use nnhal::ops::shapes;
 
-use super::PlannedStep;
 use super::exponential::exp;
 use super::simd::{LANES, Simd, Work, dispatch};
+use super::{PlannedStep, REFERENCE};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 /// SOFTMAX with exponentials that are computed side by side; its error beside the reference is within 1e-6.
@@ -16,6 +16,13 @@ pub(super) struct SoftmaxStep {
 }
 
 impl PlannedStep for SoftmaxStep {
+    fn name(&self, input: OperandType) -> &'static str {
+        match input {
+            OperandType::TENSOR_FLOAT32 => "f32 softmax",
+            _ => REFERENCE,
+        }
+    }
+
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         let input = context.inputs.tensor(0)?;
         let rank = input.shape.rank();

@@ -310,6 +310,15 @@ struct Layer {
 }
 
 impl PlannedStep for Layer {
+    fn name(&self, _: OperandType) -> &'static str {
+        match self.weights {
+            Weights::MatrixF32(_) => "f32 matrix product",
+            Weights::MatrixQ8(_) => "8-bit matrix product",
+            Weights::DepthwiseF32(_) => "f32 depthwise",
+            Weights::DepthwiseQ8(_) => "8-bit depthwise",
+        }
+    }
+
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         // Extents of what has no elements need not fit any memory.
         if context.outputs.tensor(0)?.bytes.is_empty() {

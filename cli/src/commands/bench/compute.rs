@@ -1,7 +1,7 @@
 //! `nnhal bench compute`: how long models take, from the call to the answer.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::arguments::ComputeArguments;
 use crate::driver;
 use crate::error::Error;
-use crate::feed;
+use crate::feed::{self, Value};
 use crate::latency::Latencies;
 use crate::progress;
 use crate::session::Session;
@@ -43,7 +43,7 @@ struct Conditions {
 struct Row {
     model: PathBuf,
     device: String,
-    /// Threads that compute.
+    /// Most threads that compute.
     threads: u32,
     /// Median over the rounds of their medians, in milliseconds.
     nnhal_ms: f64,
@@ -67,9 +67,9 @@ pub(crate) fn run(arguments: &ComputeArguments) -> Result<(), Error> {
         rounds: arguments.rounds,
     };
     let bar = progress::bar(arguments.models.len() as u64, "measuring");
-    let mut rows = Vec::with_capacity(arguments.models.len());
+    let mut rows = Vec::new();
     for model in &arguments.models {
-        rows.push(measure(model, arguments)?);
+        rows.extend(measure(model, arguments)?);
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -80,42 +80,77 @@ pub(crate) fn run(arguments: &ComputeArguments) -> Result<(), Error> {
     print(&report)
 }
 
-fn measure(path: &std::path::Path, arguments: &ComputeArguments) -> Result<Row, Error> {
-    let model = super::super::import(path)?;
-    let inputs = feed::inputs(&model, &[])?;
-    let opened = driver::open(&model.model, arguments.path, arguments.device.as_deref())?;
-    let mut session = Session::new(&model, opened.subject);
-    for _ in 0..WARM_UP {
-        session.call(&inputs[0])?;
-    }
-    let budget = Duration::from_millis(u64::from(arguments.round_ms));
-    let mut medians = Vec::new();
-    let mut least = f64::INFINITY;
-    let mut calls = 0;
-    for _ in 0..arguments.rounds {
-        session.reset();
+/// A model with some number of threads, and what its rounds took.
+struct Contestant<'a> {
+    threads: u32,
+    device: String,
+    session: Session<'a>,
+    medians: Vec<f64>,
+    least: f64,
+    calls: u64,
+}
+
+impl Contestant<'_> {
+    /// Calls the model for a while.
+    fn round(&mut self, input: &[Value], budget: Duration) -> Result<(), Error> {
+        self.session.reset();
         let mut latencies = Latencies::new();
         let started = Instant::now();
         let mut done = 0;
         while done < LEAST_CALLS || started.elapsed() < budget {
-            let (_, latency) = session.call(&inputs[0])?;
+            let (_, latency) = self.session.call(input)?;
             latencies.record(latency);
             done += 1;
         }
         let summary = latencies.summary();
-        medians.push(summary.p50);
-        least = least.min(summary.min);
-        calls += summary.count;
+        self.medians.push(summary.p50);
+        self.least = self.least.min(summary.min);
+        self.calls += summary.count;
+        Ok(())
     }
-    medians.sort_by(f64::total_cmp);
-    Ok(Row {
-        model: path.to_owned(),
-        device: opened.device,
-        threads: 1,
-        nnhal_ms: medians[medians.len() / 2] / 1000.0,
-        nnhal_min_ms: least / 1000.0,
-        calls,
-    })
+
+    fn into_row(mut self, model: &Path) -> Row {
+        self.medians.sort_by(f64::total_cmp);
+        Row {
+            model: model.to_owned(),
+            device: self.device,
+            threads: self.threads,
+            nnhal_ms: self.medians[self.medians.len() / 2] / 1000.0,
+            nnhal_min_ms: self.least / 1000.0,
+            calls: self.calls,
+        }
+    }
+}
+
+/// Measures a model with each number of threads, in rounds that take turns.
+fn measure(path: &Path, arguments: &ComputeArguments) -> Result<Vec<Row>, Error> {
+    let model = super::super::import(path)?;
+    let inputs = feed::inputs(&model, &[])?;
+    let mut contestants = Vec::new();
+    for &threads in &arguments.threads {
+        let device = arguments.device.as_deref();
+        let opened = driver::open_with_threads(&model.model, arguments.path, device, threads)?;
+        let mut session = Session::new(&model, opened.subject);
+        for _ in 0..WARM_UP {
+            session.call(&inputs[0])?;
+        }
+        contestants.push(Contestant {
+            threads,
+            device: opened.device,
+            session,
+            medians: Vec::new(),
+            least: f64::INFINITY,
+            calls: 0,
+        });
+    }
+    let budget = Duration::from_millis(u64::from(arguments.round_ms));
+    for _ in 0..arguments.rounds {
+        for contestant in &mut contestants {
+            contestant.round(&inputs[0], budget)?;
+        }
+    }
+    let rows = contestants.into_iter();
+    Ok(rows.map(|contestant| contestant.into_row(path)).collect())
 }
 
 fn print(report: &Report) -> Result<(), Error> {
@@ -135,13 +170,18 @@ fn print(report: &Report) -> Result<(), Error> {
             ", NOT OPTIMISED"
         }
     )?;
-    writeln!(out, "{:>10}  {:>10}  model", "p50 ms", "least ms")?;
+    writeln!(
+        out,
+        "{:>10}  {:>10}  {:>7}  model",
+        "p50 ms", "least ms", "threads"
+    )?;
     for row in &report.rows {
         writeln!(
             out,
-            "{:>10.3}  {:>10.3}  {} on {}",
+            "{:>10.3}  {:>10.3}  {:>7}  {} on {}",
             row.nnhal_ms,
             row.nnhal_min_ms,
+            row.threads,
             row.model.display(),
             row.device
         )?;
