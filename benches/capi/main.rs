@@ -40,10 +40,13 @@ fn measure(options: Options) -> Result<()> {
     let device = devices.fastest()?;
     let library = library::open()?;
     let rounds = options.rounds.unwrap_or(ROUNDS);
+    // Before the first contest, which keeps this process on one processor.
+    let mut conditions = Conditions::of_this_machine(rounds);
+    device.name().clone_into(&mut conditions.device);
     let mut reports = Vec::new();
     for values in VALUES {
         for arguments in [Arguments::Own, Arguments::Memories] {
-            let report = contest(&device, library, (arguments, values), rounds)?;
+            let report = contest(&device, library, (arguments, values), conditions.clone())?;
             program::print(&report)?;
             reports.push(report);
         }
@@ -56,11 +59,9 @@ fn contest(
     device: &Device,
     library: Library,
     (arguments, values): (Arguments, u32),
-    rounds: u32,
+    conditions: Conditions,
 ) -> Result<Report> {
-    let mut contest = Contest::new(rounds);
-    let mut conditions = Conditions::of_this_machine(rounds);
-    device.name().clone_into(&mut conditions.device);
+    let mut contest = Contest::new(conditions.rounds);
     match arguments {
         Arguments::Own => contest.add(Named {
             row: DriverRow::new(device, Way::BurstRegistered, values)?,
