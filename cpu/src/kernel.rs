@@ -216,6 +216,7 @@ impl<'a> Inputs<'a> {
     }
 
     /// The input with this number, which must be there.
+    #[inline]
     pub fn tensor(&self, index: usize) -> Result<Tensor<'a>, KernelError> {
         self.optional(index)
             .ok_or_else(|| OpError::input(index, "is omitted but this operation needs its value").into())
@@ -233,6 +234,7 @@ impl<'a> Inputs<'a> {
     }
 
     /// The value of a scalar `INT32` input.
+    #[inline]
     pub fn i32(&self, index: usize) -> Result<i32, KernelError> {
         if let Some(tensor) = self.optional(index)
             && tensor.ty() == OperandType::INT32

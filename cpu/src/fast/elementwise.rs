@@ -136,6 +136,16 @@ impl BinaryStep {
         range: (f32, f32),
     ) {
         let threads = team.threads_for(effort(3 * size_of_val(output)));
+        if threads == 1 {
+            let binary = self.binary;
+            return dispatch(Combine {
+                binary,
+                left,
+                right,
+                output,
+                range,
+            });
+        }
         let grid = parting::elements(threads, output.len(), unit);
         let none: &mut [u8] = &mut [];
         team.for_each_block(threads, &grid, (output, none), |mut block, _| {
