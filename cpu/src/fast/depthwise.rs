@@ -186,14 +186,19 @@ impl Work for Rows<'_> {
     }
 }
 
-impl Rows<'_> {
+impl<'a> Rows<'a> {
+    // Loops, not closures: a closure that is not inlined is compiled without the processor's vectors.
+
     /// For fewer channels than a vector has lanes.
     #[inline(always)]
     fn narrow<S: Simd>(mut self, simd: S) {
-        self.each_line(|rows, mut line| {
-            let width = rows.patches.output.width as usize;
-            (0..width).for_each(|x| rows.output_of_few_channels(simd, &mut line, x));
-        });
+        let width = self.patches.output.width as usize;
+        for (y, output) in self.take_lines() {
+            let mut line = self.line(y, output);
+            for x in 0..width {
+                self.output_of_few_channels(simd, &mut line, x);
+            }
+        }
     }
 
     #[inline(always)]
@@ -205,44 +210,52 @@ impl Rows<'_> {
             (3, 3, 2) if is_dense => self.filtered::<S, V, 3, 2>(simd),
             (5, 5, 1) if is_dense => self.filtered::<S, V, 5, 1>(simd),
             (5, 5, 2) if is_dense => self.filtered::<S, V, 5, 2>(simd),
-            _ => self.each_line(|rows, mut line| {
-                let width = rows.patches.output.width as usize;
-                (0..width).for_each(|x| rows.output::<S, V>(simd, &mut line, x));
-            }),
+            _ => {
+                let width = self.patches.output.width as usize;
+                for (y, output) in self.take_lines() {
+                    let mut line = self.line(y, output);
+                    for x in 0..width {
+                        self.output::<S, V>(simd, &mut line, x);
+                    }
+                }
+            }
         }
     }
 
     /// For filters of `K` rows of `K` taps, not dilated.
     #[inline(always)]
     fn filtered<S: Simd, const V: usize, const K: usize, const STRIDE: usize>(&mut self, simd: S) {
-        let window = self.patches.horizontal;
-        let extent = self.patches.input.width;
         let width = self.patches.output.width as usize;
-        let inside = whole_windows(&window, width, extent);
-        self.each_line(|rows, mut line| {
-            (0..inside.start).for_each(|x| rows.output::<S, V>(simd, &mut line, x));
+        let inside = whole_windows(&self.patches.horizontal, width, self.patches.input.width);
+        for (y, output) in self.take_lines() {
+            let mut line = self.line(y, output);
+            for x in 0..inside.start {
+                self.output::<S, V>(simd, &mut line, x);
+            }
             let mut x = inside.start;
-            while x + OUTPUTS <= inside.end {
-                rows.outputs::<S, V, K, STRIDE>(simd, &mut line, x);
+            while x < inside.end && inside.len() >= OUTPUTS {
+                // The last ones, some of them for the second time, if there are not so many left.
+                self.outputs::<S, V, K, STRIDE>(simd, &mut line, x.min(inside.end - OUTPUTS));
                 x += OUTPUTS;
             }
-            if x < inside.end && inside.len() >= OUTPUTS {
-                // Some of them for the second time.
-                rows.outputs::<S, V, K, STRIDE>(simd, &mut line, inside.end - OUTPUTS);
-                x = inside.end;
+            for x in x.min(inside.end)..width {
+                self.output::<S, V>(simd, &mut line, x);
             }
-            (x..width).for_each(|x| rows.output::<S, V>(simd, &mut line, x));
-        });
+        }
+    }
+
+    /// The rows of the output, each with its number.
+    #[inline(always)]
+    fn take_lines(&mut self) -> impl Iterator<Item = (usize, &'a mut [f32])> + use<'a> {
+        let width = self.patches.output.width as usize * self.packed.channels;
+        let output = std::mem::take(&mut self.output);
+        self.rows.clone().zip(output.chunks_exact_mut(width.max(1)))
     }
 
     #[inline(always)]
-    fn each_line(&mut self, compute: impl Fn(&Rows<'_>, Line<'_>)) {
-        let width = self.patches.output.width as usize * self.packed.channels;
-        let output = std::mem::take(&mut self.output);
-        for (y, output) in self.rows.clone().zip(output.chunks_exact_mut(width.max(1))) {
-            let rows = taps_inside(&self.patches.vertical, y, self.patches.input.height);
-            compute(self, Line { y, rows, output });
-        }
+    fn line<'o>(&self, y: usize, output: &'o mut [f32]) -> Line<'o> {
+        let rows = taps_inside(&self.patches.vertical, y, self.patches.input.height);
+        Line { y, rows, output }
     }
 
     /// Where a row of the input starts which a row of the filter sees.
@@ -278,9 +291,11 @@ impl Rows<'_> {
                 let start = self.row_start(line, row) + corner;
                 let pixels = &self.input[start..start + seen];
                 let weights = &weights[row * K * V..(row + 1) * K * V];
-                let weights: [[S::F32; V]; K] =
-                    std::array::from_fn(|tap| load_all::<S, V>(simd, &weights[tap * V..(tap + 1) * V]));
-                accumulate::<S, V, K, STRIDE>(simd, (&pixels[first..], channels), &weights, &mut sums);
+                let mut taps = [[simd.splat(0.0); V]; K];
+                for (tap, weights) in taps.iter_mut().zip(weights.chunks_exact(V)) {
+                    *tap = load_all::<S, V>(simd, weights);
+                }
+                accumulate::<S, V, K, STRIDE>(simd, (&pixels[first..], channels), &taps, &mut sums);
             }
             let mut at = x * channels + first;
             for sums in sums {

@@ -114,13 +114,21 @@ impl PackedI16 {
         output: Block<'_, u8>,
         (stored, is_signed): (QuantizedOutput, bool),
     ) {
-        dispatch(Multiply {
-            packed: self,
-            lines,
-            output,
-            stored,
-            is_signed,
-        });
+        if is_signed {
+            dispatch(Multiply::<true> {
+                packed: self,
+                lines,
+                output,
+                stored,
+            });
+        } else {
+            dispatch(Multiply::<false> {
+                packed: self,
+                lines,
+                output,
+                stored,
+            });
+        }
     }
 
     #[inline(always)]
@@ -142,15 +150,14 @@ fn column_of(lane: usize, width: usize) -> usize {
     }
 }
 
-struct Multiply<'a> {
+struct Multiply<'a, const SIGNED: bool> {
     packed: &'a PackedI16,
     lines: Lines<'a, i16>,
     output: Block<'a, u8>,
     stored: QuantizedOutput,
-    is_signed: bool,
 }
 
-impl Work for Multiply<'_> {
+impl<const SIGNED: bool> Work for Multiply<'_, SIGNED> {
     type Output = ();
 
     #[inline(always)]
@@ -175,7 +182,7 @@ impl Work for Multiply<'_> {
     }
 }
 
-impl Multiply<'_> {
+impl<const SIGNED: bool> Multiply<'_, SIGNED> {
     #[inline(always)]
     fn whole_panel<S: Simd>(&mut self, simd: S, panel: usize) {
         let mut walk = self.lines.walk();
@@ -250,11 +257,7 @@ impl Multiply<'_> {
                 let line = &mut line[panel * COLUMNS..];
                 let width = line.len().min(H * LANES);
                 let (requantization, to) = (&packed.requantization[first + panel], &mut line[..width]);
-                if self.is_signed {
-                    requantization.store::<S, true, H>(simd, *sums, &self.stored, to);
-                } else {
-                    requantization.store::<S, false, H>(simd, *sums, &self.stored, to);
-                }
+                requantization.store::<S, SIGNED, H>(simd, *sums, &self.stored, to);
             }
         }
     }
