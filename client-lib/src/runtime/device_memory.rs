@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nnhal::hal::{BufferDesc, BufferRole, OperandType, Shape, TypeLayouts};
 use nnhal::validate::Direction;
 
+use super::result::once_more_if_lost;
 use super::{Compilation, ResultCode, RuntimeDevice, RuntimeError, RuntimeResult};
 use crate::{Buffer, Memory, PreparedModel};
 
@@ -310,9 +311,11 @@ impl DeviceMemory {
 
     /// Opens the device again, and gets the memory back; its value as well if `is_needed`.
     fn recover(&self, is_needed: bool) -> RuntimeResult<()> {
-        let mut roles = self.inner.roles.iter();
-        roles.try_for_each(|(compilation, ..)| compilation.revive_steps())?;
-        self.restore(is_needed)
+        once_more_if_lost(|| {
+            let mut roles = self.inner.roles.iter();
+            roles.try_for_each(|(compilation, ..)| compilation.revive_steps())?;
+            self.restore(is_needed)
+        })
     }
 
     /// After an execution that wrote it.
@@ -356,14 +359,14 @@ impl DeviceMemory {
             ));
         }
         let buffer = self.allocate_on(&device)?;
-        let mut state = self.state();
-        state.backing = Backing::Device { buffer, device };
-        state.value = None;
-        if let (Some(value), Some(kept)) = (value, kept) {
-            store(&state.backing, &kept, &value)?;
-            state.value = Some(value);
-            state.kept = Some(kept);
+        let backing = Backing::Device { buffer, device };
+        let given = value.zip(kept);
+        if let Some((value, kept)) = &given {
+            store(&backing, kept, value)?;
         }
+        let mut state = self.state();
+        state.backing = backing;
+        (state.value, state.kept) = given.unzip();
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use nnhal::validate::ValidRequest;
 
 use super::arguments::{Location, Placed};
 use super::request_builder::{RequestBuilder, Target};
+use super::result::once_more_if_lost;
 use super::run::Run;
 use super::step::StepBurst;
 use super::{Compilation, ResultCode, Room, RunInput, RunOutput, RuntimeError, RuntimeResult};
@@ -135,15 +136,17 @@ impl Compilation {
 
     /// Prepares again what died with its worker, and gets the memories back.
     pub(super) fn revive(&self, placed: &Placed) -> RuntimeResult<()> {
-        self.revive_steps()?;
-        for (locations, is_needed) in [(&placed.inputs, true), (&placed.outputs, false)] {
-            for location in locations {
-                if let Location::Device { memory, .. } = location {
-                    memory.restore(is_needed)?;
+        once_more_if_lost(|| {
+            self.revive_steps()?;
+            for (locations, is_needed) in [(&placed.inputs, true), (&placed.outputs, false)] {
+                for location in locations {
+                    if let Location::Device { memory, .. } = location {
+                        memory.restore(is_needed)?;
+                    }
                 }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Whether the CPU of this process may take over after this error.

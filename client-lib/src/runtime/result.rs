@@ -185,6 +185,15 @@ impl RuntimeError {
     }
 }
 
+/// Does something that needs the workers of devices, and once more if one of them was dead without anybody knowing it yet:
+/// what died is known then, and is got back by the second attempt.
+pub(super) fn once_more_if_lost<T>(mut attempt: impl FnMut() -> RuntimeResult<T>) -> RuntimeResult<T> {
+    match attempt() {
+        Err(error) if error.is_connection_lost() => attempt(),
+        outcome => outcome,
+    }
+}
+
 impl From<Error> for RuntimeError {
     fn from(error: Error) -> RuntimeError {
         let code = if error.is_dead_object() {
