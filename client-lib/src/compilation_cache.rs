@@ -396,7 +396,8 @@ fn bytes_of(directory: &Path) -> u64 {
     sizes.sum()
 }
 
-fn is_miss(error: &Error) -> bool {
+/// Whether the driver did not find what it was to find in an entry. A deadline that passes says nothing against it.
+pub(crate) fn is_miss(error: &Error) -> bool {
     error.failure().is_some()
         && matches!(
             error.status(),

@@ -58,6 +58,17 @@ impl Board {
         }
     }
 
+    /// Puts right what a worker may have written where it should not: how many words count, and those that are free.
+    fn tidy(&self, is_taken: &[bool]) {
+        // At most as many as there are slots.
+        self.store(IN_USE, is_taken.len() as u32);
+        for number in 0..MAX_SLOTS {
+            if !is_taken.get(number as usize).is_some_and(|taken| *taken) {
+                self.store(offset_of(number), 0);
+            }
+        }
+    }
+
     /// A word for one more worker, the first that is free.
     pub(crate) fn slot(self: &Arc<Board>) -> Option<Slot> {
         let mut is_taken = self.is_taken();
@@ -65,11 +76,9 @@ impl Board {
         let number = u32::try_from(free).ok().filter(|number| *number < MAX_SLOTS)?;
         match is_taken.get_mut(free) {
             Some(taken) => *taken = true,
-            None => {
-                is_taken.push(true);
-                self.store(IN_USE, number + 1);
-            }
+            None => is_taken.push(true),
         }
+        self.tidy(&is_taken);
         Some(Slot {
             board: Arc::clone(self),
             number,
@@ -99,10 +108,11 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.board.store(offset_of(self.number), 0);
-        if let Some(taken) = self.board.is_taken().get_mut(self.number as usize) {
+        let mut is_taken = self.board.is_taken();
+        if let Some(taken) = is_taken.get_mut(self.number as usize) {
             *taken = false;
         }
+        self.board.tidy(&is_taken);
     }
 }
 
@@ -260,6 +270,22 @@ mod tests {
         assert_eq!(other.take(1), 1);
         let next = board.slot().unwrap();
         assert_eq!(next.number(), number, "its word is used again");
+    }
+
+    #[test]
+    fn what_a_worker_writes_where_it_should_not_does_not_outlive_it() {
+        let board = Board::create().unwrap();
+        let (_slot, other) = worker(&board, 2);
+        for count in [0, MAX_SLOTS, u32::MAX] {
+            let (slot, _) = worker(&board, 2);
+            board.store(IN_USE, count);
+            board.store(offset_of(MAX_SLOTS - 1), u32::MAX);
+            drop(slot);
+            assert_eq!(other.busy(), 0);
+            assert_eq!(other.take(1), 1);
+            assert_eq!(other.busy(), 1, "its own word counts");
+            other.give_back(1);
+        }
     }
 
     #[test]

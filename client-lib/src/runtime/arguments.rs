@@ -208,6 +208,12 @@ pub(super) struct Placed {
 }
 
 impl Placed {
+    /// Whether a device memory among them died with its worker.
+    pub(super) fn has_lost_memory(&self) -> bool {
+        let mut locations = self.inputs.iter().chain(&self.outputs);
+        locations.any(|location| matches!(location, Location::Device { memory, .. } if memory.is_lost()))
+    }
+
     /// Places the arguments; those in this process's own memory are copied to shared memory, which `make` provides.
     pub(super) fn new(
         compilation: &Compilation,

@@ -13,6 +13,7 @@ use nnhal::hal::{CacheToken, DeviceInfo, ExecutionPreference, Priority};
 use sha2::{Digest as _, Sha256};
 
 use super::{RuntimeDevice, RuntimeResult};
+use crate::compilation_cache::is_miss;
 use crate::{CacheFiles, Model, PrepareOptions, PreparedModel, Remedy};
 
 /// Where a step is kept.
@@ -108,8 +109,13 @@ pub(super) fn prepare(
     if let Ok(files) = cache.open(open.info(), false) {
         match open.prepare_from_cache(Some(model), &options.clone().cache(Arc::new(files))) {
             Ok(prepared) => return Ok(prepared),
-            Err(error) if error.failure().is_some() || error.remedy() == Remedy::Reconnect => {
+            Err(error) if is_miss(&error) => {
                 tracing::info!(target: tags::COMPILATION, %error, "what the cache has for a step is of no use");
+            }
+            // Nothing is wrong with the entry: it is not to be written anew.
+            Err(error) if error.remedy() == Remedy::Reconnect => {
+                tracing::info!(target: tags::COMPILATION, %error, "a step is prepared without its cache");
+                return afresh();
             }
             Err(error) => return Err(error.into()),
         }

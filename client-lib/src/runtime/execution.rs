@@ -121,7 +121,9 @@ impl Compilation {
             }
             *is_over &= run.is_over;
             let error = match result {
-                Err(error) if error.is_connection_lost() && attempts > 0 => error,
+                Err(error) if attempts > 0 && (error.is_connection_lost() || placed.has_lost_memory()) => {
+                    error
+                }
                 Err(error) if self.may_fall_back(&error) => return self.run_on_cpu(placed, options, &error),
                 result => return result,
             };

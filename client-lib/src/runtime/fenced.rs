@@ -102,7 +102,8 @@ impl Compilation {
                 Ok(None) => return Ok(Launch::Launched(launched)),
                 Err(error) => error,
             };
-            let is_repeated = error.is_connection_lost() && attempts > 0;
+            let is_lost = error.is_connection_lost() || placed.has_lost_memory();
+            let is_repeated = is_lost && attempts > 0;
             if !launched.is_empty() {
                 // Whoever is next writes to the same memory.
                 let goes_on = is_repeated || self.may_fall_back(&error);

@@ -1,7 +1,7 @@
 //! Traces: what this process and its workers spend their time on, in one file for Perfetto or `chrome://tracing`.
 //!
 //! The environment variable [`TRACE_VARIABLE`] names the file, with `%p` for the process id. Each connection then shares
-//! a memory with its worker, in which both sides record ([`nnhal::diag::trace`]); a thread of this library moves what is
+//! a memory with its worker, in which the worker records, and this process has one of its own ([`nnhal::diag::trace`]); a thread of this library moves what is
 //! there into the file. Spans that happen faster than they are read are lost, and the file says how many.
 
 mod file;

@@ -73,10 +73,12 @@ impl<'a> Team<'a> {
     fn share(&self, threads: usize, work: &(dyn Fn(usize) + Sync)) {
         let pool = self.threads.pool.filter(|_| threads > 1);
         let taken = pool.and_then(|(helpers, cores)| Taken::new(helpers, cores, threads - 1));
-        let Some(taken) = taken else {
+        let Some(mut taken) = taken else {
             return work(0);
         };
         let bits = self.claim(taken.helpers, taken.count);
+        // Another execution may have claimed the helpers for these processors.
+        taken.keep(bits.count_ones() as usize);
         share(taken.helpers.seats(), bits, work);
     }
 
@@ -121,6 +123,17 @@ impl<'a> Taken<'a> {
             cores,
             count,
         })
+    }
+}
+
+impl Taken<'_> {
+    /// Gives back what is beyond `count`.
+    fn keep(&mut self, count: usize) {
+        let beyond = self.count.saturating_sub(count);
+        if beyond > 0 {
+            self.cores.give_back(beyond);
+            self.count -= beyond;
+        }
     }
 }
 
@@ -262,6 +275,22 @@ mod tests {
         });
         assert_eq!(seen.load(Ordering::SeqCst), 1);
         assert!(helpers.threads().is_empty(), "none was made");
+    }
+
+    #[test]
+    fn processors_without_helpers_are_for_others() {
+        let (helpers, cores) = (Helpers::new(1), OwnCores::new(4));
+        let team = Team::new(Threads::new(&helpers, &cores, 4));
+        let free = AtomicUsize::new(0);
+        team.share(4, &|thread| {
+            if thread == 0 {
+                let count = cores.take(9);
+                cores.give_back(count);
+                free.store(count, Ordering::SeqCst);
+            }
+        });
+        // One helper, whether it came or not, of the three that were wanted.
+        assert_eq!(free.load(Ordering::SeqCst), 3);
     }
 
     #[test]

@@ -367,6 +367,45 @@ fn device_memory_is_made_copied_and_read_on_a_device_opened_again() {
     }
 }
 
+/// One memory is got back by itself, when a value is given to it; the execution gets the other one back.
+#[test]
+fn memories_of_an_execution_come_back_one_by_one() {
+    let (daemon, runtime) = start();
+    let options = on(&runtime, &[FAST]).recovery(ONCE);
+    let compilation = runtime.compile(&chain(2, false), &options).unwrap();
+    let memory = |direction| {
+        let role = MemoryRole {
+            compilation: &compilation,
+            index: 0,
+            direction,
+            frequency: 1.0,
+        };
+        runtime.allocate(&[role], &[]).unwrap()
+    };
+    let (from, to) = (memory(Direction::Input), memory(Direction::Output));
+    let given = Memory::new(16).unwrap();
+    let found = Memory::new(16).unwrap();
+    for round in 0..3 {
+        let value = round as f32;
+        given.write(0, &[value; 4]).unwrap();
+        from.copy_from(&given, &[]).unwrap();
+        let input = RunInput::Device {
+            memory: &from,
+            dimensions: &[],
+        };
+        let output = RunOutput::Device {
+            memory: &to,
+            dimensions: &[],
+        };
+        compilation
+            .execute(&[input], &mut [output], &ExecuteOptions::new())
+            .unwrap();
+        to.copy_to(&found).unwrap();
+        assert_eq!(found.read::<f32>(0, 4).unwrap(), [value + sum(2); 4]);
+        kill_workers(&daemon);
+    }
+}
+
 #[test]
 fn burst_that_knows_its_arguments_notices_others_and_deaths() {
     let (daemon, runtime) = start();
