@@ -34,7 +34,7 @@ pub fn one(fd: impl AsFd, events: PollFlags, deadline: Deadline) -> Result<PollF
     Ok(fd.revents().unwrap_or(PollFlags::empty()))
 }
 
-/// What `fd` is ready for now.
+/// What `fd` is ready for at this moment, without waiting.
 pub fn ready_now(fd: BorrowedFd<'_>, events: PollFlags) -> Result<PollFlags, SysError> {
     let mut fds = [PollFd::new(fd, events)];
     loop {

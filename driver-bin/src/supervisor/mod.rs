@@ -634,7 +634,7 @@ impl Supervisor {
                     };
                     match published.listener.accept() {
                         Ok(Some(client)) => turn_away(&client, &refused),
-                        // Nothing can be done for now; trying on would only burn time.
+                        // Until a descriptor is free nothing can be done; trying on would only burn time.
                         _ => self.accept_again = Some(MonotonicClock.now().saturating_add(ACCEPT_PAUSE)),
                     }
                     self.reserve.refill();

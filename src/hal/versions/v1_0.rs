@@ -8,7 +8,7 @@ use crate::hal::{DataLocation, MemoryPool, OperandType, Operation, PerformanceIn
 pub enum ErrorStatus {
     /// Success.
     None = 0,
-    /// The device is not there or cannot be reached for now.
+    /// The device is not there, or cannot be reached at the moment.
     DeviceUnavailable = 1,
     /// Anything that no other code names.
     GeneralFailure = 2,
