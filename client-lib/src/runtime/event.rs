@@ -135,8 +135,10 @@ impl RunEvent {
         &self,
         run: impl FnOnce(&Inner) -> RuntimeResult<Finished> + Send + 'static,
     ) -> RuntimeResult<()> {
-        let ending = Ending(self.clone());
+        let event = self.clone();
         let body = move || {
+            // Not before there is a thread: without one the caller ends it.
+            let ending = Ending(event);
             let result = run(&ending.0.inner);
             ending.end(result);
         };
