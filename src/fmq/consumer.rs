@@ -7,6 +7,7 @@ use super::closer::close_ring;
 use super::error::{Misbehaviour, ReceiveError};
 use super::layout::{AWAKE, PAYLOAD_WORDS, SLEEPING, cell_count, idle_stamp, sequence_word, stamp};
 use super::memory::RingMemory;
+use super::nap::Nap;
 use super::packet::Packet;
 use super::parked::Parked;
 use super::sync::{Ordering, fence};
@@ -131,20 +132,26 @@ impl Consumer {
         if self.parked.take_rang() {
             self.policy.await_sleeper(&mut spin);
         }
-        while !self.is_closed() && !is_past(deadline) && spin.next_stretch() {
-            loop {
-                if let Some(word) = self.poll()? {
-                    self.policy.record(spin.waited());
-                    return self.take(word, packet);
-                }
-                if !spin.next() {
-                    break;
-                }
-            }
+        if let Some(word) = self.poll_stretches(deadline, &mut spin)? {
+            self.policy.record(spin.waited());
+            return self.take(word, packet);
         }
         spin.stop();
         let start = MonotonicClock.now();
-        let ready = self.sleep(deadline);
+        let ready = match self.policy.nap() {
+            Some(nap) => match self.nap(nap, deadline, start) {
+                Ok(Some((word, waited))) => {
+                    self.policy.record(spin.waited().and_slept(waited));
+                    return self.take(word, packet);
+                }
+                Ok(None) => self.sleep(deadline),
+                Err(error) => Err(error),
+            },
+            None => {
+                self.policy.naps().slept_on();
+                self.sleep(deadline)
+            }
+        };
         let slept = MonotonicClock.now().saturating_since(start);
         match ready {
             Ok(word) => {
@@ -158,6 +165,48 @@ impl Consumer {
                 Err(error)
             }
         }
+    }
+
+    /// Polls with pauses for the rest of a window; returns the sequence word of the next packet if it comes.
+    fn poll_stretches(&mut self, deadline: Deadline, spin: &mut Spin) -> Result<Option<u64>, ReceiveError> {
+        while !self.is_closed() && !is_past(deadline) && spin.next_stretch() {
+            loop {
+                if let Some(word) = self.poll()? {
+                    return Ok(Some(word));
+                }
+                if !spin.next() {
+                    break;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sleeps until the packet is due, then polls for it; returns its sequence word and how long that took since `start`,
+    /// if it came while this side was up.
+    fn nap(
+        &mut self,
+        nap: Nap,
+        deadline: Deadline,
+        start: TimePoint,
+    ) -> Result<Option<(u64, Duration)>, ReceiveError> {
+        let up = Deadline::after(start, nap.length);
+        match self.sleep(up.earlier(deadline)) {
+            Err(ReceiveError::TimedOut) => {}
+            // It came early, which is an end of a sleep like others.
+            Ok(_) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        let woke = MonotonicClock.now().saturating_since(start);
+        self.policy.naps().got_up(woke.saturating_sub(nap.length));
+        let mut spin = self.policy.start_after_nap(nap.poll_nanos);
+        let found = self.poll_stretches(deadline, &mut spin)?;
+        let polled = Duration::from_nanos(spin.waited().nanos);
+        match found {
+            Some(_) => self.policy.naps().was_right(),
+            None => self.policy.naps().was_wrong(),
+        }
+        Ok(found.map(|word| (word, woke + polled)))
     }
 
     /// How much of a sleep passed before the packet would have been there, had both sides been awake: the rest is what

@@ -19,7 +19,8 @@
 //!
 //! # Sleeping
 //! A consumer with nothing to do polls for a window ([`WaitSettings`]), then announces its sleep in the doorbell word,
-//! looks once more, and sleeps on that word. A producer looks at the word after each packet, with a full fence between,
+//! looks once more, and sleeps on that word. Through long waits that are alike it sleeps until a little before their end,
+//! and polls again. A producer looks at the word after each packet, with a full fence between,
 //! so one of the two always sees the other; it makes the wake system call only if there is a sleeper.
 //!
 //! # The end
@@ -32,6 +33,7 @@ mod closer;
 mod consumer;
 mod error;
 mod layout;
+mod nap;
 mod packet;
 mod parked;
 mod producer;

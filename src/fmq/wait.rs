@@ -6,6 +6,9 @@
 //! expensive as polling for the longest allowed window. So it polls through regular short waits, gives up at once where
 //! waits are long, and between the two polls as long as the short ones among them take.
 //!
+//! Waits that are too long to poll through but alike are slept through until a little before their end, and polled for
+//! then: [`super::nap`].
+//!
 //! Where threads that want to run outnumber processors, waits last until the peer gets its turn, which is longer
 //! than any window, so polling stops by the same rule. Within one process, no more threads poll than there are
 //! processors.
@@ -14,6 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::calibrate::PollRates;
+use super::nap::{Nap, NapPolicy};
 
 /// How an end of a ring waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +87,7 @@ pub struct WaitPolicy {
     since_review: u32,
     /// How long this side took to get up once it was woken, smoothed, in nanoseconds; 0 if it never slept.
     wake_nanos: u64,
+    naps: NapPolicy,
     rates: PollRates,
 }
 
@@ -110,8 +115,12 @@ impl WaitPolicy {
             total: 0,
             since_review: 0,
             wake_nanos: 0,
+            naps: NapPolicy::default(),
             rates,
         };
+        if policy.adaptive {
+            policy.naps = NapPolicy::new(max_window);
+        }
         policy.set_window(max_window);
         policy
     }
@@ -141,6 +150,9 @@ impl WaitPolicy {
         self.weights[class_of(waited.nanos)] += WEIGHT;
         self.total += WEIGHT;
         self.since_review += 1;
+        if waited.slept {
+            self.naps.record(waited.nanos);
+        }
         if waited.slept || self.since_review >= REVIEW_AFTER {
             self.review();
         }
@@ -153,6 +165,16 @@ impl WaitPolicy {
             0 => took,
             known => known - known / 4 + took / 4,
         };
+    }
+
+    /// How long to sleep before polling again, if that is worth it.
+    pub(super) fn nap(&self) -> Option<Nap> {
+        self.naps.next()
+    }
+
+    /// What naps learn from.
+    pub(super) fn naps(&mut self) -> &mut NapPolicy {
+        &mut self.naps
     }
 
     /// Has a wait that has begun go on for as long as the peer, which was just woken, takes to get up: this side
@@ -181,6 +203,16 @@ impl WaitPolicy {
             excused: 0,
             rates: self.rates,
             permit: None,
+        }
+    }
+
+    /// Starts polling again after a nap, for so many nanoseconds.
+    pub(super) fn start_after_nap(&self, nanos: u64) -> Spin {
+        Spin {
+            left: 0,
+            eager_polls: 0,
+            window_left: nanos,
+            ..self.start()
         }
     }
 

@@ -1,0 +1,185 @@
+//! Naps: sleeping through most of a wait of known length, and polling for its end.
+//!
+//! Being woken by the peer costs it a system call, and takes as long as an idle processor needs to get going, which in a
+//! virtual machine can be as long as the wait itself. Where waits are too long to poll through but alike, as those for a
+//! model's results or a stream's next frame are, a waiter that gets up by itself a little before the packet is due pays
+//! neither. Linux waits for fast disks in the same way (hybrid polling).
+
+use std::time::Duration;
+
+/// A nap, and how long to poll after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Nap {
+    /// From the moment of falling asleep.
+    pub(super) length: Duration,
+    /// For at most twice the longest window.
+    pub(super) poll_nanos: u64,
+}
+
+/// The weight of one wait is an eighth in the mean, a quarter in the deviation, as in TCP's estimate of round trips.
+const MEAN_SHIFT: u32 = 3;
+const DEVIATION_SHIFT: u32 = 2;
+/// How many naps in a row have to end in vain for naps to stop, and how often waits have to be slept through before the
+/// next attempt.
+const MOST_TRUST: i32 = 8;
+const LEAST_TRUST: i32 = -16;
+const MISS: i32 = 2;
+
+/// Learns from waits that were slept through when to get up in the next.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NapPolicy {
+    /// The longest window of the wait policy, in nanoseconds; 0 for no naps.
+    window: u64,
+    /// Nanoseconds; 0 before the first wait.
+    mean: u64,
+    deviation: u64,
+    /// How much too late this thread gets up, smoothed.
+    lateness: u64,
+    /// Below 0, naps have not been worth it.
+    trust: i32,
+}
+
+impl NapPolicy {
+    /// `window` is the longest for which a wait may poll, in nanoseconds; 0 for no naps.
+    pub(super) fn new(window: u64) -> NapPolicy {
+        NapPolicy {
+            window,
+            lateness: window,
+            ..NapPolicy::default()
+        }
+    }
+
+    /// How long to sleep in the next wait before polling for its end, if that is worth it.
+    pub(super) fn next(&self) -> Option<Nap> {
+        let early = self.deviation + self.deviation / 2;
+        if self.trust < 0 || early > self.window {
+            return None;
+        }
+        let length = self.mean.checked_sub(early + self.lateness)?;
+        (length > self.window).then_some(Nap {
+            length: Duration::from_nanos(length),
+            poll_nanos: early + self.window,
+        })
+    }
+
+    /// Learns from a wait of so many nanoseconds, part of which was slept through.
+    pub(super) fn record(&mut self, nanos: u64) {
+        if self.mean == 0 {
+            (self.mean, self.deviation) = (nanos, nanos / 2);
+            return;
+        }
+        // One interruption is no reason to get up much later the next time.
+        let most = (4 * self.deviation).saturating_add(self.window);
+        let difference = self.mean.abs_diff(nanos).min(most);
+        let step = difference >> MEAN_SHIFT;
+        self.mean = if nanos > self.mean {
+            self.mean.saturating_add(step)
+        } else {
+            self.mean - step
+        };
+        self.deviation =
+            self.deviation - (self.deviation >> DEVIATION_SHIFT) + (difference >> DEVIATION_SHIFT);
+    }
+
+    /// Learns by how much a nap ended too late.
+    pub(super) fn got_up(&mut self, late: Duration) {
+        let late = u64::try_from(late.as_nanos())
+            .unwrap_or(u64::MAX)
+            .min(8 * self.window);
+        self.lateness = self.lateness - self.lateness / 4 + late / 4;
+    }
+
+    /// The packet came while this side polled for it.
+    pub(super) fn was_right(&mut self) {
+        self.trust = (self.trust + 1).min(MOST_TRUST);
+    }
+
+    /// It did not.
+    pub(super) fn was_wrong(&mut self) {
+        self.trust -= MISS;
+        if self.trust < 0 {
+            self.trust = LEAST_TRUST;
+        }
+    }
+
+    /// A wait was slept through without a nap.
+    pub(super) fn slept_on(&mut self) {
+        self.trust = if self.trust < 0 {
+            self.trust + 1
+        } else {
+            self.trust
+        };
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const WINDOW: u64 = 50_000;
+
+    fn after(waits: impl IntoIterator<Item = u64>) -> NapPolicy {
+        let mut policy = NapPolicy::new(WINDOW);
+        waits.into_iter().for_each(|nanos| policy.record(nanos));
+        policy
+    }
+
+    #[test]
+    fn regular_waits_are_napped_through_until_just_before_their_end() {
+        let mut policy = after([400_000; 40]);
+        for _ in 0..20 {
+            policy.got_up(Duration::from_micros(60));
+        }
+        let nap = policy.next().unwrap();
+        let up = nap.length.as_nanos() as u64;
+        assert!((330_000..=341_000).contains(&up), "{nap:?}");
+        assert!((WINDOW..2 * WINDOW).contains(&nap.poll_nanos), "{nap:?}");
+    }
+
+    #[test]
+    fn irregular_unknown_and_short_waits_are_not_napped_through() {
+        assert_eq!(after([]).next(), None);
+        assert_eq!(after([90_000; 40]).next(), None);
+        assert_eq!(after((0..40).map(|at| 400_000 * (1 + at % 3))).next(), None);
+        assert_eq!(NapPolicy::new(0).next(), None);
+    }
+
+    #[test]
+    fn one_interruption_moves_the_nap_little() {
+        let mut policy = after([400_000; 40]);
+        let before = policy.next().unwrap().length;
+        policy.record(50_000_000);
+        policy.record(400_000);
+        let after = policy.next().unwrap().length;
+        assert!(
+            after.abs_diff(before) < Duration::from_micros(40),
+            "{before:?} {after:?}"
+        );
+    }
+
+    #[test]
+    fn waits_of_another_length_are_learned() {
+        let policy = after([400_000; 40].into_iter().chain([2_000_000; 120]));
+        let length = policy.next().unwrap().length.as_nanos() as u64;
+        assert!((1_800_000..2_000_000).contains(&length), "{length}");
+    }
+
+    #[test]
+    fn naps_in_vain_stop_for_a_while() {
+        let mut policy = after([400_000; 40]);
+        policy.was_wrong();
+        assert_eq!(policy.next(), None);
+        for _ in 0..-LEAST_TRUST {
+            policy.slept_on();
+        }
+        assert!(policy.next().is_some());
+        // Right most of the time is right enough.
+        for _ in 0..30 {
+            policy.was_right();
+            policy.was_right();
+            policy.was_right();
+            policy.was_wrong();
+            assert!(policy.next().is_some());
+        }
+    }
+}
