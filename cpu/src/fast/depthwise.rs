@@ -16,8 +16,15 @@ use super::simd::{LANES, Simd, Work, dispatch};
 use crate::buffer::AlignedSlice;
 use crate::threads::{Effort, Team};
 
-/// Neighbouring outputs that are summed side by side.
-const OUTPUTS: usize = 4;
+/// Repeats a block with each number: loops over registers must not stay loops.
+macro_rules! for_each_constant {
+    ($name:ident in [$($number:literal)*] $block:block) => {
+        $({
+            let $name: usize = $number;
+            $block
+        })*
+    };
+}
 
 /// Filters and biases, channels in groups of one or two vectors.
 #[derive(Debug)]
@@ -144,14 +151,20 @@ pub(super) fn effort(patches: &Patches) -> Effort {
 pub(super) fn taps_inside(window: &Window, position: usize, extent: u32) -> Range<usize> {
     let start = position as i64 * i64::from(window.stride) - i64::from(window.head);
     let dilation = i64::from(window.dilation);
+    let filter = i64::from(window.filter);
+    let first = steps(-start, dilation).min(filter);
+    let end = steps(i64::from(extent) - start, dilation);
+    first as usize..end.min(filter).max(first) as usize
+}
+
+/// How many steps of a dilated window reach over a distance.
+#[inline(always)]
+fn steps(distance: i64, dilation: i64) -> i64 {
     // A division takes longer than a window; most windows are not dilated.
-    let steps = |distance: i64| match dilation {
+    match dilation {
         1 => distance.max(0),
         _ => (distance.max(0) + dilation - 1) / dilation,
-    };
-    let (first, end) = (steps(-start), steps(i64::from(extent) - start));
-    let filter = i64::from(window.filter);
-    first.min(filter) as usize..end.clamp(first.min(filter), filter) as usize
+    }
 }
 
 /// Rows of the output of one image.
@@ -180,14 +193,15 @@ impl Work for Rows<'_> {
         match self.packed.channels {
             0 => {}
             1..LANES => self.narrow(simd),
-            channels if vectors(channels) == 1 => self.wide::<S, 1>(simd),
-            _ => self.wide::<S, 2>(simd),
+            channels if vectors(channels) == 1 => self.wide::<S, 1, 8>(simd),
+            _ => self.wide::<S, 2, 4>(simd),
         }
     }
 }
 
 impl<'a> Rows<'a> {
-    // Loops, not closures: a closure that is not inlined is compiled without the processor's vectors.
+    // Loops by index, not closures or iterators over vectors: those that are not inlined are compiled without the
+    // processor's vectors, which then travel through memory.
 
     /// For fewer channels than a vector has lanes.
     #[inline(always)]
@@ -201,15 +215,17 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// For groups of `V` vectors, of which `O` neighbouring outputs are summed side by side: as many sums as leave
+    /// registers for weights.
     #[inline(always)]
-    fn wide<S: Simd, const V: usize>(mut self, simd: S) {
+    fn wide<S: Simd, const V: usize, const O: usize>(mut self, simd: S) {
         let (vertical, horizontal) = (self.patches.vertical, self.patches.horizontal);
         let is_dense = vertical.dilation == 1 && horizontal.dilation == 1;
         match (vertical.filter, horizontal.filter, horizontal.stride) {
-            (3, 3, 1) if is_dense => self.filtered::<S, V, 3, 1>(simd),
-            (3, 3, 2) if is_dense => self.filtered::<S, V, 3, 2>(simd),
-            (5, 5, 1) if is_dense => self.filtered::<S, V, 5, 1>(simd),
-            (5, 5, 2) if is_dense => self.filtered::<S, V, 5, 2>(simd),
+            (3, 3, 1) if is_dense => self.filtered::<S, V, O, 3, 1>(simd),
+            (3, 3, 2) if is_dense => self.filtered::<S, V, O, 3, 2>(simd),
+            (5, 5, 1) if is_dense => self.filtered::<S, V, O, 5, 1>(simd),
+            (5, 5, 2) if is_dense => self.filtered::<S, V, O, 5, 2>(simd),
             _ => {
                 let width = self.patches.output.width as usize;
                 for (y, output) in self.take_lines() {
@@ -224,7 +240,10 @@ impl<'a> Rows<'a> {
 
     /// For filters of `K` rows of `K` taps, not dilated.
     #[inline(always)]
-    fn filtered<S: Simd, const V: usize, const K: usize, const STRIDE: usize>(&mut self, simd: S) {
+    fn filtered<S: Simd, const V: usize, const O: usize, const K: usize, const STRIDE: usize>(
+        &mut self,
+        simd: S,
+    ) {
         let width = self.patches.output.width as usize;
         let inside = whole_windows(&self.patches.horizontal, width, self.patches.input.width);
         for (y, output) in self.take_lines() {
@@ -233,10 +252,10 @@ impl<'a> Rows<'a> {
                 self.output::<S, V>(simd, &mut line, x);
             }
             let mut x = inside.start;
-            while x < inside.end && inside.len() >= OUTPUTS {
+            while x < inside.end && inside.len() >= O {
                 // The last ones, some of them for the second time, if there are not so many left.
-                self.outputs::<S, V, K, STRIDE>(simd, &mut line, x.min(inside.end - OUTPUTS));
-                x += OUTPUTS;
+                self.outputs::<S, V, O, K, STRIDE>(simd, &mut line, x.min(inside.end - O));
+                x += O;
             }
             for x in x.min(inside.end)..width {
                 self.output::<S, V>(simd, &mut line, x);
@@ -273,7 +292,7 @@ impl<'a> Rows<'a> {
 
     /// Neighbouring outputs whose windows are inside.
     #[inline(always)]
-    fn outputs<S: Simd, const V: usize, const K: usize, const STRIDE: usize>(
+    fn outputs<S: Simd, const V: usize, const O: usize, const K: usize, const STRIDE: usize>(
         &self,
         simd: S,
         line: &mut Line<'_>,
@@ -281,27 +300,29 @@ impl<'a> Rows<'a> {
     ) {
         let channels = self.packed.channels;
         let corner = (x * STRIDE - self.patches.horizontal.head as usize) * channels;
-        let seen = ((OUTPUTS - 1) * STRIDE + K) * channels;
-        let groups = self.weights().chunks_exact(K * K * V);
-        let biases = self.packed.bias.chunks_exact(V);
-        for (group, (weights, bias)) in groups.zip(biases).enumerate() {
+        let seen = ((O - 1) * STRIDE + K) * channels;
+        for group in 0..self.packed.bias.len() / V {
+            let weights = &self.weights()[group * K * K * V..(group + 1) * K * K * V];
             let first = first_channel(group, V, channels);
-            let mut sums = [load_all::<S, V>(simd, bias); OUTPUTS];
+            let mut sums = [load_all::<S, V>(simd, &self.packed.bias[group * V..]); O];
             for row in line.rows.clone() {
                 let start = self.row_start(line, row) + corner;
-                let pixels = &self.input[start..start + seen];
+                let pixels = &self.input[start + first..start + seen];
                 let weights = &weights[row * K * V..(row + 1) * K * V];
                 let mut taps = [[simd.splat(0.0); V]; K];
-                for (tap, weights) in taps.iter_mut().zip(weights.chunks_exact(V)) {
-                    *tap = load_all::<S, V>(simd, weights);
+                for_each_constant!(tap in [0 1 2 3 4] {
+                    if tap < K {
+                        taps[tap] = load_all::<S, V>(simd, &weights[tap * V..]);
+                    }
+                });
+                accumulate::<S, V, O, K, STRIDE>(simd, (pixels, channels), &taps, &mut sums);
+            }
+            for_each_constant!(output in [0 1 2 3 4 5 6 7] {
+                if output < O {
+                    let at = (x + output) * channels + first;
+                    self.store::<S, V>(simd, &sums[output], &mut line.output[at..at + V * LANES]);
                 }
-                accumulate::<S, V, K, STRIDE>(simd, (&pixels[first..], channels), &taps, &mut sums);
-            }
-            let mut at = x * channels + first;
-            for sums in sums {
-                self.store::<S, V>(simd, sums, &mut line.output[at..at + V * LANES]);
-                at += channels;
-            }
+            });
         }
     }
 
@@ -313,11 +334,11 @@ impl<'a> Rows<'a> {
         let taps = taps_inside(window, x, self.patches.input.width);
         let across = window.filter as usize;
         let step = window.dilation as usize * channels;
-        let groups = self.weights().chunks_exact(self.packed.taps * V);
-        let biases = self.packed.bias.chunks_exact(V);
-        for (group, (weights, bias)) in groups.zip(biases).enumerate() {
+        let filter = self.packed.taps * V;
+        for group in 0..self.packed.bias.len() / V {
+            let weights = &self.weights()[group * filter..(group + 1) * filter];
             let first = first_channel(group, V, channels);
-            let mut sums = load_all::<S, V>(simd, bias);
+            let mut sums = load_all::<S, V>(simd, &self.packed.bias[group * V..]);
             let rows = if taps.is_empty() { 0..0 } else { line.rows.clone() };
             for row in rows {
                 let mut at = self.row_start(line, row) + self.column_start(x, &taps) + first;
@@ -332,7 +353,7 @@ impl<'a> Rows<'a> {
                 }
             }
             let at = x * channels + first;
-            self.store::<S, V>(simd, sums, &mut line.output[at..at + V * LANES]);
+            self.store::<S, V>(simd, &sums, &mut line.output[at..at + V * LANES]);
         }
     }
 
@@ -357,7 +378,7 @@ impl<'a> Rows<'a> {
             }
         }
         let mut lanes = [0.0; LANES];
-        self.store::<S, 1>(simd, sums, &mut lanes);
+        self.store::<S, 1>(simd, &sums, &mut lanes);
         line.output[x * channels..(x + 1) * channels].copy_from_slice(&lanes[..channels]);
     }
 
@@ -371,40 +392,31 @@ impl<'a> Rows<'a> {
 
     /// Cuts sums to the range and stores them.
     #[inline(always)]
-    fn store<S: Simd, const V: usize>(&self, simd: S, sums: [S::F32; V], to: &mut [f32]) {
+    fn store<S: Simd, const V: usize>(&self, simd: S, sums: &[S::F32; V], to: &mut [f32]) {
         let (low, high) = (simd.splat(self.range.0), simd.splat(self.range.1));
         let to: &mut [[f32; LANES]] = bytemuck::cast_slice_mut(to);
-        for (sum, to) in sums.into_iter().zip(to) {
-            simd.store(simd.at_most(simd.at_least(sum, low), high), to);
+        for vector in 0..V {
+            let sum = simd.at_most(simd.at_least(sums[vector], low), high);
+            simd.store(sum, &mut to[vector]);
         }
     }
 }
 
-/// Repeats a block with each number: loops over registers must not stay loops.
-macro_rules! for_each_constant {
-    ($name:ident in [$($number:literal)*] $block:block) => {
-        $({
-            let $name: usize = $number;
-            $block
-        })*
-    };
-}
-
 /// Adds the products of a row of the filter with the pixels that neighbouring outputs see.
 #[inline(always)]
-fn accumulate<S: Simd, const V: usize, const K: usize, const STRIDE: usize>(
+fn accumulate<S: Simd, const V: usize, const O: usize, const K: usize, const STRIDE: usize>(
     simd: S,
     (pixels, channels): (&[f32], usize),
     weights: &[[S::F32; V]; K],
-    sums: &mut [[S::F32; V]; OUTPUTS],
+    sums: &mut [[S::F32; V]; O],
 ) {
-    for_each_constant!(column in [0 1 2 3 4 5 6 7 8 9 10] {
-        if column < (OUTPUTS - 1) * STRIDE + K {
+    for_each_constant!(column in [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18] {
+        if column < (O - 1) * STRIDE + K {
             let values = load_all::<S, V>(simd, vectors_of::<V>(&pixels[column * channels..]));
             for_each_constant!(tap in [0 1 2 3 4] {
                 if tap < K && tap <= column {
                     let (output, between) = ((column - tap) / STRIDE, (column - tap) % STRIDE);
-                    if between == 0 && output < OUTPUTS {
+                    if between == 0 && output < O {
                         for vector in 0..V {
                             sums[output][vector] =
                                 simd.mul_add(values[vector], weights[tap][vector], sums[output][vector]);
@@ -434,8 +446,8 @@ fn vectors_of<const V: usize>(from: &[f32]) -> &[[f32; LANES]] {
 #[inline(always)]
 fn load_all<S: Simd, const V: usize>(simd: S, lanes: &[[f32; LANES]]) -> [S::F32; V] {
     let mut vectors = [simd.splat(0.0); V];
-    for (vector, lanes) in vectors.iter_mut().zip(lanes) {
-        *vector = simd.load(lanes);
+    for vector in 0..V {
+        vectors[vector] = simd.load(&lanes[vector]);
     }
     vectors
 }
@@ -454,7 +466,7 @@ mod tests {
 
     #[test]
     fn filters_of_every_kind_give_what_the_reference_gives() {
-        let cases: [Case; 12] = [
+        let cases: [Case; 16] = [
             (3, 1, 1, [5, 9], 40),
             (3, 1, 1, [4, 7], 19),
             (3, 2, 1, [9, 11], 16),
@@ -467,6 +479,10 @@ mod tests {
             (5, 1, 1, [6, 6], 3),
             (2, 1, 1, [5, 6], 18),
             (4, 3, 1, [8, 8], 9),
+            (3, 1, 1, [5, 14], 8),
+            (3, 2, 1, [7, 21], 11),
+            (5, 1, 1, [6, 14], 9),
+            (5, 2, 1, [9, 24], 8),
         ];
         for (filter, stride, dilation, [height, width], channels) in cases {
             let value = |at: u32, by: u32| (at * by % 37) as f32 / 8.0 - 2.0;

@@ -58,15 +58,16 @@ impl<'a, T> Lines<'a, T> {
     /// The starts of the next rows.
     #[inline(always)]
     pub(super) fn next<const R: usize>(&self, walk: &mut Walk) -> [usize; R] {
-        std::array::from_fn(|_| {
-            let start = walk.line + walk.x * self.step;
+        let mut starts = [0; R];
+        for start in &mut starts {
+            *start = walk.line + walk.x * self.step;
             walk.x += 1;
             if walk.x == self.width {
                 walk.x = 0;
                 walk.line += self.line;
             }
-            start
-        })
+        }
+        starts
     }
 
     /// A part of each row.

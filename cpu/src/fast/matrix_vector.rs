@@ -117,16 +117,16 @@ fn add_group<S: Simd, const V: usize, const APART: usize>(
     }
     let mut sums = totals[0];
     for other in &totals[1..] {
-        for (sum, other) in sums.iter_mut().zip(other) {
-            *sum = simd.add(*sum, *other);
+        for at in 0..V {
+            sums[at] = simd.add(sums[at], other[at]);
         }
     }
-    for (sum, to) in sums.into_iter().zip(to.chunks_mut(LANES)) {
-        let mut lanes = [0.0; LANES];
-        simd.store(sum, &mut lanes);
-        for (to, lane) in to.iter_mut().zip(lanes) {
-            *to += lane;
-        }
+    let mut lanes = [[0.0; LANES]; V];
+    for at in 0..V {
+        simd.store(sums[at], &mut lanes[at]);
+    }
+    for (to, lane) in to.iter_mut().zip(lanes.as_flattened()) {
+        *to += lane;
     }
 }
 
@@ -138,8 +138,8 @@ fn add_line<S: Simd, const V: usize>(
     totals: &mut [S::F32; V],
 ) {
     let value = simd.splat(value);
-    for (total, weights) in totals.iter_mut().zip(line) {
-        *total = simd.mul_add(value, simd.load(weights), *total);
+    for at in 0..V {
+        totals[at] = simd.mul_add(value, simd.load(&line[at]), totals[at]);
     }
 }
 
@@ -166,7 +166,10 @@ impl Work for AddProducts<'_> {
         let (groups, rest) = self.sums.as_chunks_mut::<ROWS>();
         let mut lines = self.matrix.chunks_exact(ROWS * length);
         for (sums, lines) in groups.iter_mut().zip(&mut lines) {
-            let rows = std::array::from_fn(|row| &lines[row * length..][..length]);
+            let mut rows = [lines; ROWS];
+            for row in 0..ROWS {
+                rows[row] = &lines[row * length..][..length];
+            }
             add_rows::<S, ROWS>(simd, rows, self.vector, sums);
         }
         let lines = self.matrix.chunks_exact(length).skip(groups.len() * ROWS);
