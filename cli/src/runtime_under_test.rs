@@ -251,7 +251,7 @@ impl ConformancePreparedModel for CompilationUnderTest {
             }) => return Err(Breakdown(format!("the CPU of this process took over: {reason}"))),
             Ok(finished) => ExecutionResult {
                 outcome: Ok(()),
-                output_shapes: finished.output_shapes,
+                output_shapes: finished.output_shapes.to_vec(),
                 timing: timing(call.measure, finished.timing),
             },
             Err(error) => failed(error.failure(), error.output_shapes().to_vec()),

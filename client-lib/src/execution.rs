@@ -72,6 +72,12 @@ impl ExecuteOptions {
         self
     }
 
+    /// The deadline; [`Deadline::NONE`] if there is none.
+    #[must_use]
+    pub fn due(&self) -> Deadline {
+        self.deadline
+    }
+
     #[inline]
     pub(crate) fn wait_deadline(&self) -> Deadline {
         match self.wait {

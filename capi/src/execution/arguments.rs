@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nnhal::hal::{Operand, OperandType, Shape};
 use nnhal_client::TensorType;
-use nnhal_client::runtime::{self, DeviceMemory, Direction};
+use nnhal_client::runtime::{self, DeviceMemory, Direction, KnownArguments};
 
 use crate::extension;
 use crate::ffi::{CallerBytes, CallerRoom, overlap};
@@ -210,6 +210,8 @@ pub(super) struct Arguments {
     pub(super) outputs: Vec<Argument>,
     /// Whether outputs share bytes with each other or with inputs.
     pub(super) is_overlapping: bool,
+    /// Their name in the burst that computed them last, if that knows them.
+    pub(super) known: Option<KnownArguments>,
 }
 
 impl Arguments {
@@ -230,6 +232,7 @@ impl Arguments {
             .collect();
         Arguments {
             is_overlapping: overlap(&read, &written),
+            known: None,
             inputs,
             outputs,
         }

@@ -1,22 +1,25 @@
 //! One run of an execution: its arguments in the runtime's terms, and what came of it.
 
-use nnhal_client::runtime::{self, Finished, Room, RunInput, RunOutput, RuntimeResult};
-use nnhal_client::{Deadline, ExecuteOptions, FencedTiming, OutputShape, Timing};
+use std::sync::Arc;
+
+use nnhal_client::runtime::{Finished, Room, RunBurst, RunInput, RunOutput, RuntimeResult};
+use nnhal_client::{ExecuteOptions, FencedTiming, OutputShape, Timing};
+use smallvec::SmallVec;
 
 use super::arguments::{Argument, Arguments, Place};
 use crate::codes::ResultCode;
 use crate::ffi::caught;
 use crate::result::{Failure, Outcome};
 
+/// A list that takes no memory of its own if it is short, as most models' are.
+type Few<T> = SmallVec<[T; 4]>;
+
 /// A run that is about to start.
 #[derive(Debug)]
 pub(super) struct Job {
-    pub(super) compilation: runtime::Compilation,
     /// Nobody else's until it has ended.
     pub(super) arguments: Arguments,
     pub(super) options: ExecuteOptions,
-    /// The one in the options.
-    pub(super) deadline: Deadline,
 }
 
 /// How a run ended.
@@ -24,7 +27,7 @@ pub(super) struct Job {
 pub(super) struct Results {
     pub(super) outcome: Outcome,
     /// One for each output; empty if the outcome tells nothing of them.
-    pub(super) output_shapes: Vec<OutputShape>,
+    pub(super) output_shapes: Arc<[OutputShape]>,
     /// Since the start, and since the dependencies were done.
     pub(super) timing: FencedTiming,
 }
@@ -33,7 +36,7 @@ impl Results {
     pub(super) fn failed(failure: Failure) -> Results {
         Results {
             outcome: Err(failure),
-            output_shapes: Vec::new(),
+            output_shapes: Arc::default(),
             timing: both(Timing::NONE),
         }
     }
@@ -46,7 +49,7 @@ impl Results {
                 timing: both(finished.timing),
             },
             Err(error) => Results {
-                output_shapes: error.output_shapes().to_vec(),
+                output_shapes: error.output_shapes().into(),
                 ..Results::failed(error.into())
             },
         }
@@ -69,28 +72,46 @@ fn both(timing: Timing) -> FencedTiming {
     }
 }
 
-impl Job {
-    /// Runs it as `run` does. It has results in any case.
+impl Arguments {
+    /// Runs an execution with them as `run` does. It has results in any case.
     pub(super) fn run(
         &mut self,
+        options: &ExecuteOptions,
         run: impl FnOnce(&[RunInput<'_>], &mut [RunOutput<'_>], &ExecuteOptions) -> RuntimeResult<Finished>,
     ) -> Results {
-        caught(|| Ok(self.run_to_end(run))).unwrap_or_else(Results::failed)
+        caught(|| Ok(self.run_to_end(options, run))).unwrap_or_else(Results::failed)
+    }
+
+    /// Runs it by a burst, without a look at arguments that the burst knows.
+    pub(super) fn run_by_burst(&mut self, burst: &mut RunBurst, options: &ExecuteOptions) -> Results {
+        if let Some(known) = self.known {
+            let again = caught(|| Ok(burst.execute_again(known, options).map(Results::of)));
+            if let Some(results) = again.unwrap_or_else(|failure| Some(Results::failed(failure))) {
+                return results;
+            }
+        }
+        let results = self.run(options, |inputs, outputs, options| {
+            burst.execute(inputs, outputs, options)
+        });
+        self.known = burst.known();
+        results
     }
 
     fn run_to_end(
         &mut self,
+        options: &ExecuteOptions,
         run: impl FnOnce(&[RunInput<'_>], &mut [RunOutput<'_>], &ExecuteOptions) -> RuntimeResult<Finished>,
     ) -> Results {
         let Arguments {
             inputs,
             outputs,
             is_overlapping,
-        } = &mut self.arguments;
-        let inputs: Vec<RunInput<'_>> = inputs.iter().map(input_of).collect();
+            ..
+        } = self;
+        let inputs: Few<RunInput<'_>> = inputs.iter().map(input_of).collect();
         if !*is_overlapping {
-            let mut outputs: Vec<RunOutput<'_>> = outputs.iter_mut().map(output_of).collect();
-            return Results::of(run(&inputs, &mut outputs, &self.options));
+            let mut outputs: Few<RunOutput<'_>> = outputs.iter_mut().map(output_of).collect();
+            return Results::of(run(&inputs, &mut outputs, options));
         }
         // What is written comes into its place only after everything was read.
         let mut private: Vec<Vec<u8>> = outputs.iter().map(|output| vec![0; own_room(output)]).collect();
@@ -105,7 +126,7 @@ impl Job {
                 place => shared_output(place, &output.dimensions),
             })
             .collect();
-        let results = Results::of(run(&inputs, &mut elsewhere, &self.options));
+        let results = Results::of(run(&inputs, &mut elsewhere, options));
         drop((inputs, elsewhere));
         if results.outcome.is_ok() {
             for (output, bytes) in outputs.iter_mut().zip(&private) {
@@ -116,7 +137,9 @@ impl Job {
         }
         results
     }
+}
 
+impl Job {
     pub(super) fn inputs(&self) -> Vec<RunInput<'_>> {
         self.arguments.inputs.iter().map(input_of).collect()
     }

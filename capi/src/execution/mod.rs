@@ -4,6 +4,7 @@ mod arguments;
 mod job;
 mod start;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub(crate) struct Execution {
     compilation: Arc<Compilation>,
     finished: runtime::Compilation,
     state: Mutex<State>,
+    /// Whether a call computes, which holds the state until its end.
+    is_computing: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -40,7 +43,7 @@ struct State {
     inputs: Vec<Option<Argument>>,
     outputs: Vec<Option<Argument>>,
     settings: Settings,
-    /// All of them, from the first start on; not here while it is computing.
+    /// All of them, from the first start on; not here while a thread or a driver behind fences computes.
     arguments: Option<Arguments>,
 }
 
@@ -78,6 +81,7 @@ impl Execution {
             compilation,
             finished,
             state: Mutex::new(state),
+            is_computing: AtomicBool::new(false),
         })
     }
 
@@ -152,9 +156,23 @@ impl Execution {
 
     /// Computes it and waits for the end.
     pub(crate) fn compute(&self) -> Outcome {
-        let mut job = self.begin(None)?;
-        let results = job.run(|inputs, outputs, options| self.finished.execute(inputs, outputs, options));
-        self.end(results, job)
+        self.compute_as(|arguments, options| {
+            arguments.run(options, |inputs, outputs, options| {
+                self.finished.execute(inputs, outputs, options)
+            })
+        })
+    }
+
+    fn compute_as(&self, run: impl FnOnce(&mut Arguments, &ExecuteOptions) -> Results) -> Outcome {
+        let mut state = self.lock()?;
+        let options = state.begin(None)?;
+        self.is_computing.store(true, Ordering::Release);
+        let results = match &mut state.arguments {
+            Some(arguments) => run(arguments, &options),
+            None => Results::failed(lost()),
+        };
+        self.is_computing.store(false, Ordering::Release);
+        state.complete(results)
     }
 
     /// Computes it by a burst and waits for the end.
@@ -171,14 +189,12 @@ impl Execution {
                 return Err(Failure::bad_state("another execution uses the burst"));
             }
         };
-        let mut job = self.begin(None)?;
-        let results = job.run(|inputs, outputs, options| run.execute(inputs, outputs, options));
-        self.end(results, job)
+        self.compute_as(|arguments, options| arguments.run_by_burst(&mut run, options))
     }
 
     /// Whether it may be freed.
     pub(crate) fn expect_idle(&self) -> Outcome {
-        let mut state = self.lock();
+        let mut state = self.lock()?;
         state.harvest();
         match state.phase {
             Phase::Computation | Phase::Fenced(_) => Err(Failure::bad_state(
@@ -191,7 +207,10 @@ impl Execution {
     /// Waits for a run that goes on behind fences, which may be an earlier one than the present.
     pub(crate) fn await_fenced(&self, event: &RunEvent) -> Outcome {
         let results = fenced_results(event);
-        self.lock().harvest();
+        // A call that computes has done that.
+        if let Ok(mut state) = self.lock() {
+            state.harvest();
+        }
         results.outcome
     }
 
@@ -211,7 +230,7 @@ impl Execution {
                 )));
             }
         };
-        let mut state = self.lock();
+        let mut state = self.lock()?;
         state.harvest();
         let results = state.results().ok_or_else(not_ended)?;
         if let Err(failure) = &results.outcome {
@@ -241,7 +260,7 @@ impl Execution {
 
     /// The shape of an output, and whether its buffer was large enough.
     pub(crate) fn output_shape(&self, index: i32) -> Outcome<OutputShape> {
-        let mut state = self.lock();
+        let mut state = self.lock()?;
         state.harvest();
         let results = state.results().ok_or_else(not_ended)?;
         if !results.has_shapes() {
@@ -260,49 +279,25 @@ impl Execution {
         })
     }
 
-    /// Checks that it can start, and starts it. `duration` is a limit from when its dependencies are done.
+    /// Starts it, to be ended by [`Execution::end`].
     fn begin(&self, duration: Option<Duration>) -> Outcome<Job> {
-        let mut state = self.lock();
-        state.harvest();
-        let arguments = match &state.phase {
-            Phase::Preparation => state.collect_arguments()?,
-            Phase::Completed(_) if state.settings.is_reusable => state
-                .arguments
-                .take()
-                .ok_or_else(|| Failure::op_failed("the arguments of the execution were lost"))?,
-            Phase::Completed(_) => {
-                return Err(Failure::bad_state(
-                    "the execution was computed already and is not reusable; see ANeuralNetworksExecution_setReusable",
-                ));
-            }
-            Phase::Computation | Phase::Fenced(_) => {
-                return Err(Failure::bad_state("the execution is computing"));
-            }
-        };
-        state.phase = Phase::Computation;
-        let timeout = state.settings.timeout;
-        let deadline = timeout.map_or(Deadline::NONE, |timeout| {
-            Deadline::after(MonotonicClock.now(), timeout)
-        });
+        let mut state = self.lock()?;
+        let options = state.begin(duration)?;
         Ok(Job {
-            compilation: self.finished.clone(),
-            arguments,
-            options: state.settings.options(duration).deadline(deadline),
-            deadline,
+            arguments: state.arguments.take().ok_or_else(lost)?,
+            options,
         })
     }
 
     /// Keeps the results of a run, and its arguments for the next.
     fn end(&self, results: Results, job: Job) -> Outcome {
-        let outcome = results.outcome.clone();
-        let mut state = self.lock();
+        let mut state = self.wait_for_state();
         state.arguments = Some(job.arguments);
-        state.complete(results);
-        outcome
+        state.complete(results)
     }
 
     fn preparing(&self) -> Outcome<MutexGuard<'_, State>> {
-        let state = self.lock();
+        let state = self.lock()?;
         match state.phase {
             Phase::Preparation => Ok(state),
             _ => Err(Failure::bad_state(
@@ -311,12 +306,47 @@ impl Execution {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    /// The state, unless a call computes.
+    fn lock(&self) -> Outcome<MutexGuard<'_, State>> {
+        match self.state.try_lock() {
+            Ok(state) => Ok(state),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if self.is_computing.load(Ordering::Acquire) => {
+                Err(Failure::bad_state("the execution is computing"))
+            }
+            Err(TryLockError::WouldBlock) => Ok(self.wait_for_state()),
+        }
+    }
+
+    fn wait_for_state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
+    /// Checks that the execution can start, and starts it. `duration` is a limit from when its dependencies are done.
+    fn begin(&mut self, duration: Option<Duration>) -> Outcome<ExecuteOptions> {
+        self.harvest();
+        match &self.phase {
+            Phase::Preparation => self.arguments = Some(self.collect_arguments()?),
+            Phase::Completed(_) if self.settings.is_reusable => {}
+            Phase::Completed(_) => {
+                return Err(Failure::bad_state(
+                    "the execution was computed already and is not reusable; see ANeuralNetworksExecution_setReusable",
+                ));
+            }
+            Phase::Computation | Phase::Fenced(_) => {
+                return Err(Failure::bad_state("the execution is computing"));
+            }
+        }
+        self.phase = Phase::Computation;
+        let timeout = self.settings.timeout;
+        let deadline = timeout.map_or(Deadline::NONE, |timeout| {
+            Deadline::after(MonotonicClock.now(), timeout)
+        });
+        Ok(self.settings.options(duration).deadline(deadline))
+    }
+
     /// All arguments, which must have been set.
     fn collect_arguments(&mut self) -> Outcome<Arguments> {
         let lists = [
@@ -350,12 +380,15 @@ impl State {
             && event.is_finished()
         {
             let results = fenced_results(event);
-            self.complete(results);
+            self.phase = Phase::Completed(results);
         }
     }
 
-    fn complete(&mut self, results: Results) {
+    /// Keeps the results of a run.
+    fn complete(&mut self, results: Results) -> Outcome {
+        let outcome = results.outcome.clone();
         self.phase = Phase::Completed(results);
+        outcome
     }
 
     fn results(&self) -> Option<&Results> {
@@ -380,6 +413,10 @@ impl Settings {
         }
         options
     }
+}
+
+fn lost() -> Failure {
+    Failure::op_failed("the arguments of the execution were lost")
 }
 
 fn not_ended() -> Failure {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use nnhal::fence::{FenceSource, WaitOutcome, wait_all};
 use nnhal::time::{Clock, MonotonicClock};
+use nnhal_client::runtime::Compilation;
 use nnhal_client::{Deadline, Fence};
 
 use super::job::{Job, Results};
@@ -80,14 +81,14 @@ impl Execution {
         let started = caught(|| {
             let references: Vec<&Fence> = fences.iter().collect();
             let inputs = job.inputs();
-            let event = job
-                .compilation
+            let event = self
+                .finished
                 .execute_fenced(&inputs, &outputs, &references, &job.options)?;
             Ok(event)
         });
         match started {
             Ok(event) => {
-                let mut state = self.lock();
+                let mut state = self.wait_for_state();
                 state.arguments = Some(job.arguments);
                 state.phase = Phase::Fenced(event.clone());
                 Ok(Event::Fenced {
@@ -141,8 +142,8 @@ impl Execution {
         let body = move || {
             let mut ending = ending;
             if let Some(job) = &mut ending.job {
-                let results = match await_all(&fences, job.deadline) {
-                    Ok(()) => compute(job, duration),
+                let results = match await_all(&fences, job.options.due()) {
+                    Ok(()) => compute(&ending.execution.finished, job, duration),
                     Err(failure) => Results::failed(failure),
                 };
                 ending.give(results);
@@ -163,7 +164,7 @@ impl Execution {
 
     /// Refuses an execution behind fences whose outputs have dimensions that only it will tell.
     fn expect_known_outputs(&self) -> Outcome {
-        match self.lock().open_output() {
+        match self.lock()?.open_output() {
             Some(index) => Err(Failure::bad_data(format!(
                 "output {index} has dimensions that are not known; an execution with dependencies needs all of them"
             ))),
@@ -172,13 +173,14 @@ impl Execution {
     }
 }
 
-fn compute(job: &mut Job, duration: Option<Duration>) -> Results {
+fn compute(compilation: &Compilation, job: &mut Job, duration: Option<Duration>) -> Results {
     if let Some(duration) = duration {
         let limit = Deadline::after(MonotonicClock.now(), duration);
-        job.options = job.options.deadline(job.deadline.earlier(limit));
+        job.options = job.options.deadline(job.options.due().earlier(limit));
     }
-    let compilation = job.compilation.clone();
-    job.run(|inputs, outputs, options| compilation.execute(inputs, outputs, options))
+    job.arguments.run(&job.options, |inputs, outputs, options| {
+        compilation.execute(inputs, outputs, options)
+    })
 }
 
 /// The fences of what is to be waited for; what has none is waited for at once.

@@ -217,9 +217,9 @@ pub extern "C" fn ANeuralNetworksExecution_burstCompute(
     burst: Handle<ANeuralNetworksBurst>,
 ) -> c_int {
     guard("ANeuralNetworksExecution_burstCompute", || {
-        let execution = handles::get::<Execution>(&execution, "execution")?;
-        let burst = handles::get::<Burst>(&burst, "burst")?;
-        execution.compute_by_burst(&burst)
+        handles::with::<Execution, _>(&execution, "execution", |execution| {
+            handles::with::<Burst, _>(&burst, "burst", |burst| execution.compute_by_burst(burst))
+        })
     })
 }
 

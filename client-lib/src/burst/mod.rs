@@ -304,17 +304,20 @@ impl Burst {
             .layouts
             .iter()
             .rposition(|layout| layout.fits(inputs, outputs));
-        let mut layout = match kept {
-            Some(index) => self.layouts.remove(index),
+        match kept {
+            Some(index) => self.layouts[index..].rotate_left(1),
             None => match self.new_layout(inputs, outputs)? {
-                Some(layout) => layout,
+                Some(layout) => self.layouts.push(layout),
                 None => return self.model().run(inputs, outputs, options),
             },
+        }
+        let Some(layout) = self.layouts.last_mut() else {
+            return self.model().run(inputs, outputs, options);
         };
         let result = layout.run(&mut self.exchange, inputs, outputs, options);
         // After a wait that was given up, the worker may still write to the memory: it is not used again.
-        if !matches!(&result, Err(error) if error.failure().is_none()) {
-            self.layouts.push(layout);
+        if matches!(&result, Err(error) if error.failure().is_none()) {
+            self.layouts.pop();
         }
         result
     }

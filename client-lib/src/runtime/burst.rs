@@ -1,15 +1,23 @@
 //! Many executions in a row: each step by a burst of its own.
 
-use nnhal::diag::tags;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use nnhal::diag::tags;
+use smallvec::SmallVec;
+
+use super::computed::Computed;
 use super::execution::{Finished, expect_time};
-use super::run::{asked, sanitised};
+use super::run::asked;
 use super::step::{Step, StepBurst};
 use super::{Compilation, RunInput, RunOutput, RuntimeError, RuntimeResult};
-use crate::{Completed, ExecuteOptions, Input, Memory, Output};
+use crate::{ExecuteOptions, Input, Output};
 
-/// Arguments of which lists are made without allocating.
-const FEW: usize = 4;
+/// A list that takes no memory of its own if it is short.
+type Few<T> = SmallVec<[T; 4]>;
+
+fn few<T>(items: impl Iterator<Item = T>) -> Few<T> {
+    items.collect()
+}
 
 /// Executions of one compilation in a row, faster each than on their own. The role of the NDK's
 /// `ANeuralNetworksBurst`. One execution runs at a time.
@@ -18,93 +26,31 @@ pub struct RunBurst {
     compilation: Compilation,
     /// By step.
     bursts: Vec<StepBurst>,
-    /// The arguments of the request that the only step's burst has registered.
+    /// Those of the request that the only step's burst has registered.
     known: Option<KnownArguments>,
 }
 
-/// Arguments that were checked and registered, all in shared memory: those of a reusable execution that is computed again
-/// need not be looked at again.
-#[derive(Debug)]
-struct KnownArguments {
-    inputs: Vec<Part>,
-    outputs: Vec<Part>,
-}
-
-/// A part of a shared memory, and the dimensions of the value there.
-#[derive(Debug)]
-struct Part {
-    memory: Memory,
-    offset: u64,
-    length: u64,
-    dimensions: Vec<u32>,
-}
-
-impl Part {
-    fn is(&self, memory: &Memory, (offset, length): (u64, u64), dimensions: &[u32]) -> bool {
-        self.offset == offset
-            && self.length == length
-            && self.dimensions == dimensions
-            && self.memory.is_same(memory)
-    }
-}
+/// Names the arguments of an execution that its burst has registered, so that [`RunBurst::execute_again`] computes them
+/// again without looking at them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownArguments(u64);
 
 impl KnownArguments {
-    /// The arguments, if all are in shared memory.
-    fn of(inputs: &[RunInput<'_>], outputs: &[RunOutput<'_>]) -> Option<KnownArguments> {
-        let part = |memory: &Memory, offset, length, dimensions: &[u32]| Part {
-            memory: memory.clone(),
-            offset,
-            length,
-            dimensions: dimensions.to_vec(),
-        };
-        let inputs = inputs.iter().map(|input| match *input {
-            RunInput::Memory {
-                memory,
-                offset,
-                length,
-                dimensions,
-            } => Some(part(memory, offset, length, dimensions)),
-            _ => None,
-        });
-        let outputs = outputs.iter().map(|output| match *output {
-            RunOutput::Memory {
-                memory,
-                offset,
-                length,
-                dimensions,
-            } => Some(part(memory, offset, length, dimensions)),
-            _ => None,
-        });
-        Some(KnownArguments {
-            inputs: inputs.collect::<Option<_>>()?,
-            outputs: outputs.collect::<Option<_>>()?,
-        })
+    /// A name that no other arguments of this process have.
+    fn new() -> KnownArguments {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        KnownArguments(NEXT.fetch_add(1, Ordering::Relaxed))
     }
+}
 
-    /// Whether these are the same.
-    fn are(&self, inputs: &[RunInput<'_>], outputs: &[RunOutput<'_>]) -> bool {
-        let is_input = |(known, input): (&Part, &RunInput<'_>)| match *input {
-            RunInput::Memory {
-                memory,
-                offset,
-                length,
-                dimensions,
-            } => known.is(memory, (offset, length), dimensions),
-            _ => false,
-        };
-        let is_output = |(known, output): (&Part, &RunOutput<'_>)| match *output {
-            RunOutput::Memory {
-                memory,
-                offset,
-                length,
-                dimensions,
-            } => known.is(memory, (offset, length), dimensions),
-            _ => false,
-        };
-        self.inputs.len() == inputs.len()
-            && self.outputs.len() == outputs.len()
-            && self.inputs.iter().zip(inputs).all(is_input)
-            && self.outputs.iter().zip(outputs).all(is_output)
+impl Computed {
+    /// What the whole reports whose only step this is.
+    fn finished(self, options: &ExecuteOptions) -> Finished {
+        Finished {
+            output_shapes: self.output_shapes,
+            timing: asked(options, self.timing),
+            fallback: None,
+        }
     }
 }
 
@@ -151,20 +97,8 @@ impl RunBurst {
                     tracing::debug!(target: tags::EXECUTION, %error, "a burst's execution is done once more the other way");
                 }
                 result => {
-                    return result.map(|completed| Finished {
-                        output_shapes: completed.output_shapes,
-                        timing: asked(options, completed.timing),
-                        fallback: None,
-                    });
+                    return result.map(|computed| computed.finished(options));
                 }
-            }
-        }
-        if let Some(result) = self.execute_known(inputs, outputs, options) {
-            match result {
-                Err(error) if may_go_on(&self.compilation, &error) => {
-                    tracing::debug!(target: tags::EXECUTION, %error, "a burst's execution is done once more the other way");
-                }
-                result => return result,
             }
         }
         self.known = None;
@@ -173,39 +107,50 @@ impl RunBurst {
             .execute_by(inputs, outputs, options, Some(&mut self.bursts))?;
         if let [burst] = self.bursts.as_slice()
             && burst.has_registered()
+            && is_shared(inputs, outputs)
         {
-            self.known = KnownArguments::of(inputs, outputs);
+            self.known = Some(KnownArguments::new());
         }
         Ok(finished)
     }
 
-    /// Executes once more what the burst knows, if these are its arguments.
-    fn execute_known(
+    /// The name of the arguments of the last execution, if they can be computed again by it: all are in shared memory,
+    /// one driver's device computes the whole, and they came twice in a row.
+    #[must_use]
+    pub fn known(&self) -> Option<KnownArguments> {
+        self.known
+    }
+
+    /// Executes once more with the arguments of this name. `None` if the burst does not know them any more, or the
+    /// execution is to be done once more another way: [`RunBurst::execute`] does both.
+    ///
+    /// # Errors
+    /// As [`Compilation::execute`].
+    pub fn execute_again(
         &mut self,
-        inputs: &[RunInput<'_>],
-        outputs: &[RunOutput<'_>],
+        known: KnownArguments,
         options: &ExecuteOptions,
     ) -> Option<RuntimeResult<Finished>> {
-        let known = self.known.as_ref()?;
         let ([step], [burst]) = (
             self.compilation.plan().steps.as_slice(),
             self.bursts.as_mut_slice(),
         ) else {
             return None;
         };
-        if !known.are(inputs, outputs) {
+        if self.known != Some(known) {
             return None;
         }
         if let Err(error) = expect_time(options) {
             return Some(Err(error));
         }
         let completed = step.fire_again(burst, options)?;
-        let completed = completed.and_then(|completed| sanitised(step, completed));
-        Some(completed.map(|completed| Finished {
-            output_shapes: completed.output_shapes,
-            timing: asked(options, completed.timing),
-            fallback: None,
-        }))
+        match completed.and_then(|completed| step.computed(completed)) {
+            Err(error) if may_go_on(&self.compilation, &error) => {
+                tracing::debug!(target: tags::EXECUTION, %error, "a burst's execution is done once more the other way");
+                None
+            }
+            result => Some(result.map(|computed| computed.finished(options))),
+        }
     }
 }
 
@@ -215,31 +160,30 @@ fn execute_plain(
     burst: &mut StepBurst,
     (inputs, outputs): (&[RunInput<'_>], &mut [RunOutput<'_>]),
     options: &ExecuteOptions,
-) -> RuntimeResult<Completed> {
+) -> RuntimeResult<Computed> {
     let open = step.burst(burst)?;
-    let result = if inputs.len() <= FEW && outputs.len() <= FEW {
-        // No memory is allocated for lists that are short.
-        let (ins, outs) = (inputs.len(), outputs.len());
-        let mut inputs = inputs.iter();
-        let inputs: [Input<'_>; FEW] =
-            std::array::from_fn(|_| inputs.next().map_or(Input::omitted(), plain_input));
-        let mut outputs = outputs.iter_mut();
-        let mut outputs: [Output<'_>; FEW] =
-            std::array::from_fn(|_| outputs.next().map_or_else(no_room, plain_output));
-        open.run(&inputs[..ins], &mut outputs[..outs], options)
-    } else {
-        let inputs: Vec<Input<'_>> = inputs.iter().map(plain_input).collect();
-        let mut outputs: Vec<Output<'_>> = outputs.iter_mut().map(plain_output).collect();
-        open.run(&inputs, &mut outputs, options)
-    };
+    let result = open.run(
+        &few(inputs.iter().map(plain_input)),
+        &mut few(outputs.iter_mut().map(plain_output)),
+        options,
+    );
     burst.end_after(&result);
-    sanitised(step, result?)
+    step.computed(result?)
 }
 
 /// Whether there is another way after this error: another device, or the same one opened again.
 fn may_go_on(compilation: &Compilation, error: &RuntimeError) -> bool {
     let may_recover = error.is_connection_lost() && compilation.policy().attempts > 0;
     may_recover || compilation.may_fall_back(error)
+}
+
+/// Whether all arguments are in shared memory.
+fn is_shared(inputs: &[RunInput<'_>], outputs: &[RunOutput<'_>]) -> bool {
+    let mut outputs = outputs.iter();
+    inputs
+        .iter()
+        .all(|input| matches!(input, RunInput::Memory { .. }))
+        && outputs.all(|output| matches!(output, RunOutput::Memory { .. }))
 }
 
 /// Whether all arguments are in this process's own memory, without dimensions that a burst cannot assert.
@@ -254,6 +198,10 @@ fn is_plain(inputs: &[RunInput<'_>], outputs: &[RunOutput<'_>]) -> bool {
 /// An input as a burst takes it.
 fn plain_input<'a>(input: &RunInput<'a>) -> Input<'a> {
     match *input {
+        RunInput::Bytes {
+            bytes,
+            dimensions: [],
+        } => Input::from(bytes),
         RunInput::Bytes { bytes, dimensions } => Input::from(bytes).with_dimensions(dimensions),
         RunInput::Omitted | RunInput::Memory { .. } | RunInput::Device { .. } => Input::omitted(),
     }

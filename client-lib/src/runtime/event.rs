@@ -3,7 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nnhal::fence::Fence;
-use nnhal::hal::{ErrorStatus, OutputShape};
+use nnhal::hal::ErrorStatus;
 use nnhal::time::{Clock, Deadline, MonotonicClock};
 
 use super::arguments::Placed;
@@ -277,8 +277,8 @@ impl RunEvent {
     /// # Errors
     /// It has not ended, or not with success; the output is elsewhere.
     pub fn output(&self, index: usize, bytes: &mut [u8]) -> RuntimeResult<()> {
-        let shapes: Vec<OutputShape> = match &*self.state() {
-            End::Ended(Ok(finished)) => finished.output_shapes.clone(),
+        let shapes = match &*self.state() {
+            End::Ended(Ok(finished)) => Arc::clone(&finished.output_shapes),
             End::Ended(Err(error)) => return Err(error.clone()),
             End::Open | End::Ending => {
                 return Err(RuntimeError::new(

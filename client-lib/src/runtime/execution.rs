@@ -1,5 +1,7 @@
 //! Executing a compiled model: step after step, and what happens when one fails.
 
+use std::sync::Arc;
+
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
 use nnhal::hal::{OutputShape, Timing};
@@ -18,7 +20,7 @@ use crate::{ExecuteOptions, trace};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Finished {
     /// The dimensions of each output.
-    pub output_shapes: Vec<OutputShape>,
+    pub output_shapes: Arc<[OutputShape]>,
     /// How long it took, if it was measured, in microseconds.
     pub timing: Timing,
     /// Why the CPU of this process took a driver's place, if it did.
@@ -169,7 +171,7 @@ impl Compilation {
         let completed = program.execute(&built.request, options)?;
         built.store(&completed.output_shapes)?;
         Ok(Finished {
-            output_shapes: completed.output_shapes,
+            output_shapes: completed.output_shapes.into(),
             timing: completed.timing,
             fallback: Some(why.to_string()),
         })

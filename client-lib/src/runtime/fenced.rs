@@ -202,8 +202,8 @@ impl Compilation {
                     }
                     run.options = run.options.after_fences();
                     after = After::Nothing;
-                    let completed = run.execute(step, target, None)?;
-                    run.keep(step, completed);
+                    let computed = run.execute(step, target, None)?;
+                    run.keep(step, &computed);
                 }
             }
         }

@@ -28,6 +28,7 @@ mod assignment;
 mod burst;
 mod caching;
 mod compilation;
+mod computed;
 mod control_flow;
 mod cpu;
 mod device;
@@ -49,7 +50,7 @@ mod step;
 mod step_model;
 
 pub use arguments::{Room, RunInput, RunOutput};
-pub use burst::RunBurst;
+pub use burst::{KnownArguments, RunBurst};
 pub use compilation::Compilation;
 pub use device::{CPU_DEVICE, RuntimeDevice};
 pub use device_memory::DeviceMemory;

@@ -2,15 +2,16 @@
 
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
-use nnhal::hal::{MeasureTiming, OutputShape, Shape, Timing};
+use nnhal::hal::{MeasureTiming, OutputShape, Timing};
 
 use super::arguments::{Location, Placed};
 use super::compilation::Temporaries;
+use super::computed::Computed;
 use super::execution::Finished;
 use super::request_builder::{RequestBuilder, Target};
 use super::step::{Slot, Step, StepBurst};
 use super::{Compilation, ResultCode, RuntimeError, RuntimeResult};
-use crate::{Completed, ExecuteOptions, trace};
+use crate::{ExecuteOptions, trace};
 
 /// One run through the steps of a plan.
 #[derive(Debug)]
@@ -52,15 +53,15 @@ impl<'a> Run<'a> {
             let _runs = trace::span(SpanKind::Step, index as u64);
             tracing::trace!(target: tags::EXECUTION, step = index, device = step.device.name(), "a step");
             let burst = bursts.as_deref_mut().and_then(|bursts| bursts.get_mut(index));
-            let completed = match self.execute(step, Target::Device(&step.device), burst) {
-                Ok(completed) => completed,
+            let computed = match self.execute(step, Target::Device(&step.device), burst) {
+                Ok(computed) => computed,
                 Err(error) => {
                     self.is_over &= error.is_final();
                     self.execute_elsewhere(step, error)
                         .map_err(|error| self.of_the_whole(step, error))?
                 }
             };
-            self.keep(step, completed);
+            self.keep(step, &computed);
         }
         Ok(self.finished())
     }
@@ -84,31 +85,31 @@ impl<'a> Run<'a> {
         step: &Step,
         target: Target<'_>,
         burst: Option<&mut StepBurst>,
-    ) -> RuntimeResult<Completed> {
+    ) -> RuntimeResult<Computed> {
         let target = if step.device.is_cpu() { Target::Cpu } else { target };
         let builder = self.request(step, target)?;
         let completed = match target {
             Target::Cpu if !step.device.is_cpu() => step.execute_on_cpu(&builder.request, &self.options)?,
             _ => step.execute(&builder.request, &self.options, burst)?,
         };
-        let completed = sanitised(step, completed)?;
-        builder.store(&completed.output_shapes)?;
-        Ok(completed)
+        let computed = step.computed(completed)?;
+        builder.store(&computed.output_shapes)?;
+        Ok(computed)
     }
 
     /// Executes a step that its device failed at on the CPU of this process, if that is more than nothing and less than
     /// the whole.
-    fn execute_elsewhere(&mut self, step: &Step, error: RuntimeError) -> RuntimeResult<Completed> {
+    fn execute_elsewhere(&mut self, step: &Step, error: RuntimeError) -> RuntimeResult<Computed> {
         let is_part = self.compilation.plan().steps.len() > 1;
         let is_for_recovery = error.is_connection_lost() && self.compilation.policy().attempts > 0;
         if !is_part || is_for_recovery || step.device.is_cpu() || !self.compilation.may_fall_back(&error) {
             return Err(error);
         }
         let why = format!("a step failed on {}: {error}", step.device.name());
-        let completed = self.execute(step, Target::Cpu, None)?;
+        let computed = self.execute(step, Target::Cpu, None)?;
         tracing::warn!(target: tags::EXECUTION, why, "the CPU of this process ran the step");
         self.fallback.get_or_insert(why);
-        Ok(completed)
+        Ok(computed)
     }
 
     /// Whether a value of a step has to be copied, before or after, for who executes it.
@@ -174,17 +175,17 @@ impl<'a> Run<'a> {
     }
 
     /// Keeps what a step reported for the whole.
-    pub(super) fn keep(&mut self, step: &Step, completed: Completed) {
-        for (slot, shape) in step.outputs.iter().zip(completed.output_shapes) {
+    pub(super) fn keep(&mut self, step: &Step, computed: &Computed) {
+        for (slot, shape) in step.outputs.iter().zip(computed.output_shapes.iter()) {
             if let Slot::Output(index) = *slot {
-                self.shapes[index] = Some(shape);
+                self.shapes[index] = Some(shape.clone());
             }
         }
         self.timing = Some(match self.timing {
-            None => completed.timing,
+            None => computed.timing,
             Some(earlier) => Timing {
-                time_on_device_us: sum(earlier.time_on_device_us, completed.timing.time_on_device_us),
-                time_in_driver_us: sum(earlier.time_in_driver_us, completed.timing.time_in_driver_us),
+                time_on_device_us: sum(earlier.time_on_device_us, computed.timing.time_on_device_us),
+                time_in_driver_us: sum(earlier.time_in_driver_us, computed.timing.time_in_driver_us),
             },
         });
     }
@@ -234,47 +235,6 @@ fn sum(one: u64, other: u64) -> u64 {
     } else {
         one.saturating_add(other)
     }
-}
-
-/// Holds what a driver says of its outputs to the model: one shape each, without a contradiction. An output of which it
-/// need not say anything has the model's dimensions.
-pub(super) fn sanitised(step: &Step, completed: Completed) -> RuntimeResult<Completed> {
-    let main = &step.model.hal().main;
-    let declared = || {
-        let outputs = main.output_indexes.iter();
-        outputs.map(|&index| main.operands[index as usize].dimensions.as_slice())
-    };
-    if completed.output_shapes.is_empty() {
-        let shapes = declared().map(|dimensions| OutputShape {
-            dimensions: dimensions.to_vec(),
-            is_sufficient: true,
-        });
-        return Ok(Completed {
-            output_shapes: shapes.collect(),
-            ..completed
-        });
-    }
-    let wrong = |what: String| {
-        Err(RuntimeError::failed(format!(
-            "{} answered an execution wrongly: {what}",
-            step.device.name()
-        )))
-    };
-    let (shapes, outputs) = (completed.output_shapes.len(), main.output_indexes.len());
-    if shapes != outputs {
-        return wrong(format!("{shapes} shapes for {outputs} outputs"));
-    }
-    for (index, (shape, declared)) in completed.output_shapes.iter().zip(declared()).enumerate() {
-        let found = Shape::new(&shape.dimensions).ok();
-        let declared = Shape::new(declared).unwrap_or_default();
-        if !found.is_some_and(|found| declared.allows(&found)) {
-            return wrong(format!(
-                "output {index} has dimensions {:?}, the model declares {declared:?}",
-                shape.dimensions
-            ));
-        }
-    }
-    Ok(completed)
 }
 
 #[cfg(test)]

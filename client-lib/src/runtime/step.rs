@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use nnhal::hal::{ExecutionPreference, Extension, Priority};
+use nnhal::hal::{ExecutionPreference, Extension, OutputShape, Priority};
 use nnhal::time::Deadline;
 
 use super::caching::{self, StepCache};
+use super::computed::declared_shapes;
 use super::cpu::CpuProgram;
 use super::{RuntimeDevice, RuntimeError, RuntimeResult};
 use crate::request::RequestIdentity;
@@ -35,6 +36,8 @@ pub(super) struct Step {
     pub(super) operations: Vec<usize>,
     pub(super) inputs: Vec<Slot>,
     pub(super) outputs: Vec<Slot>,
+    /// Of the outputs, as the model has them.
+    pub(super) declared_shapes: Arc<[OutputShape]>,
     how: How,
     prepared: Mutex<Prepared>,
     /// How often it was prepared.
@@ -143,6 +146,7 @@ impl Step {
         let prepared = prepare(&device, &model, &how, deadline)
             .map_err(|error| error.about(&format!("preparing a step on {}", device.name())))?;
         Ok(Step {
+            declared_shapes: declared_shapes(&model),
             device,
             model,
             operations,

@@ -68,7 +68,7 @@ fn rooms(generated: &Generated) -> Vec<Room> {
 fn outcome(result: RuntimeResult<Finished>, values: Vec<Vec<u8>>) -> Outcome {
     let finished = result.map_err(|error| error.code())?;
     assert_eq!(finished.fallback, None);
-    Ok((finished.output_shapes, values))
+    Ok((finished.output_shapes.to_vec(), values))
 }
 
 fn run_now(
