@@ -143,7 +143,8 @@ pub struct ExecutionSettings {
     /// Threads that one execution computes with at most, if its device can use several and processors are free; 0 for
     /// the number of processors.
     pub threads: u32,
-    /// How long a burst looks for its next request before it sleeps, at most, in microseconds.
+    /// How long a burst looks for its next request before it sleeps, at most, in microseconds; twice that towards the end
+    /// of long waits that are alike.
     pub polling_window_us: u64,
     /// After how long without a checkpoint work is taken for hung, in milliseconds; 0 for never.
     pub hang_limit_ms: u64,

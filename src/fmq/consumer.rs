@@ -73,7 +73,7 @@ impl Consumer {
     }
 
     /// Receives the next packet, waiting for it until `deadline`: first by polling, as long as the policy finds it
-    /// worthwhile, then asleep. The deadline is looked at every 20 us of polling.
+    /// worthwhile, then asleep, and polling again where the policy knows about when it comes. The deadline is looked at every 20 us of polling.
     ///
     /// # Errors
     /// [`ReceiveError`]; after `TimedOut` the call can be repeated.
@@ -137,14 +137,22 @@ impl Consumer {
             return self.take(word, packet);
         }
         spin.stop();
-        let start = MonotonicClock.now();
+        let mut start = MonotonicClock.now();
+        // What passed before the sleep that the packet ended.
+        let mut before = Duration::ZERO;
         let ready = match self.policy.nap() {
             Some(nap) => match self.nap(nap, deadline, start) {
-                Ok(Some((word, waited))) => {
+                Ok(NapEnd::Received(word, waited)) => {
                     self.policy.record(spin.waited().and_slept(waited));
                     return self.take(word, packet);
                 }
-                Ok(None) => self.sleep(deadline),
+                Ok(NapEnd::Woken(word)) => Ok(word),
+                Ok(NapEnd::InVain) => {
+                    let now = MonotonicClock.now();
+                    before = now.saturating_since(start);
+                    start = now;
+                    self.sleep(deadline)
+                }
                 Err(error) => Err(error),
             },
             None => {
@@ -156,12 +164,12 @@ impl Consumer {
         match ready {
             Ok(word) => {
                 let needed = self.needed_sleep(start, slept);
-                self.policy.record(spin.waited().and_slept(needed));
+                self.policy.record(spin.waited().and_slept(before + needed));
                 self.policy.record_wake(slept - needed);
                 self.take(word, packet)
             }
             Err(error) => {
-                self.policy.record(spin.waited().and_slept(slept));
+                self.policy.record(spin.waited().and_slept(before + slept));
                 Err(error)
             }
         }
@@ -182,23 +190,25 @@ impl Consumer {
         Ok(None)
     }
 
-    /// Sleeps until the packet is due, then polls for it; returns its sequence word and how long that took since `start`,
-    /// if it came while this side was up.
-    fn nap(
-        &mut self,
-        nap: Nap,
-        deadline: Deadline,
-        start: TimePoint,
-    ) -> Result<Option<(u64, Duration)>, ReceiveError> {
+    /// Sleeps until the packet is due, then polls for it.
+    fn nap(&mut self, nap: Nap, deadline: Deadline, start: TimePoint) -> Result<NapEnd, ReceiveError> {
         let up = Deadline::after(start, nap.length);
-        match self.sleep(up.earlier(deadline)) {
-            Err(ReceiveError::TimedOut) => {}
-            // It came early, which is an end of a sleep like others.
-            Ok(_) => return Ok(None),
-            Err(error) => return Err(error),
+        if up.earlier(deadline) != up {
+            return Ok(NapEnd::InVain);
         }
+        let early = match self.sleep(up) {
+            Err(ReceiveError::TimedOut) => None,
+            Ok(word) => Some(word),
+            Err(error) => return Err(error),
+        };
         let woke = MonotonicClock.now().saturating_since(start);
-        self.policy.naps().got_up(woke.saturating_sub(nap.length));
+        // A packet can have come before this side got up, though that was later than it meant to.
+        if early.is_none() || woke > nap.length {
+            self.policy.naps().got_up(woke.saturating_sub(nap.length));
+        }
+        if let Some(word) = early {
+            return Ok(NapEnd::Woken(word));
+        }
         let mut spin = self.policy.start_after_nap(nap.poll_nanos);
         let found = self.poll_stretches(deadline, &mut spin)?;
         let polled = Duration::from_nanos(spin.waited().nanos);
@@ -206,7 +216,7 @@ impl Consumer {
             Some(_) => self.policy.naps().was_right(),
             None => self.policy.naps().was_wrong(),
         }
-        Ok(found.map(|word| (word, woke + polled)))
+        Ok(found.map_or(NapEnd::InVain, |word| NapEnd::Received(word, woke + polled)))
     }
 
     /// How much of a sleep passed before the packet would have been there, had both sides been awake: the rest is what
@@ -349,6 +359,16 @@ impl Drop for Consumer {
     fn drop(&mut self) {
         close_ring(&self.ring);
     }
+}
+
+/// How a nap ended.
+enum NapEnd {
+    /// The packet with this sequence word came while this side polled, after so long.
+    Received(u64, Duration),
+    /// The packet with this sequence word came while this side slept, which is an end of a sleep like others.
+    Woken(u64),
+    /// No packet came.
+    InVain,
 }
 
 fn is_past(deadline: Deadline) -> bool {

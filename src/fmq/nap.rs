@@ -19,8 +19,8 @@ pub(super) struct Nap {
 /// The weight of one wait is an eighth in the mean, a quarter in the deviation, as in TCP's estimate of round trips.
 const MEAN_SHIFT: u32 = 3;
 const DEVIATION_SHIFT: u32 = 2;
-/// How many naps in a row have to end in vain for naps to stop, and how often waits have to be slept through before the
-/// next attempt.
+/// A nap that ended rightly counts 1, one in vain counts [`MISS`] against it; below 0 naps stop, until so many waits were
+/// slept through as [`LEAST_TRUST`] says.
 const MOST_TRUST: i32 = 8;
 const LEAST_TRUST: i32 = -16;
 const MISS: i32 = 2;
@@ -51,14 +51,14 @@ impl NapPolicy {
 
     /// How long to sleep in the next wait before polling for its end, if that is worth it.
     pub(super) fn next(&self) -> Option<Nap> {
-        let early = self.deviation + self.deviation / 2;
+        let early = self.deviation.saturating_add(self.deviation / 2);
         if self.trust < 0 || early > self.window {
             return None;
         }
-        let length = self.mean.checked_sub(early + self.lateness)?;
+        let length = self.mean.checked_sub(early.saturating_add(self.lateness))?;
         (length > self.window).then_some(Nap {
             length: Duration::from_nanos(length),
-            poll_nanos: early + self.window,
+            poll_nanos: early.saturating_add(self.window),
         })
     }
 
@@ -69,7 +69,7 @@ impl NapPolicy {
             return;
         }
         // One interruption is no reason to get up much later the next time.
-        let most = (4 * self.deviation).saturating_add(self.window);
+        let most = self.deviation.saturating_mul(4).saturating_add(self.window);
         let difference = self.mean.abs_diff(nanos).min(most);
         let step = difference >> MEAN_SHIFT;
         self.mean = if nanos > self.mean {
@@ -85,7 +85,7 @@ impl NapPolicy {
     pub(super) fn got_up(&mut self, late: Duration) {
         let late = u64::try_from(late.as_nanos())
             .unwrap_or(u64::MAX)
-            .min(8 * self.window);
+            .min(self.window.saturating_mul(8));
         self.lateness = self.lateness - self.lateness / 4 + late / 4;
     }
 

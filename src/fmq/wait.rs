@@ -22,7 +22,7 @@ use super::nap::{Nap, NapPolicy};
 /// How an end of a ring waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitSettings {
-    /// Poll for a window that follows the measured waits, at most `max_window`.
+    /// Poll for a window that follows the measured waits, at most `max_window`; after a nap, at most twice that.
     Adaptive {
         /// The longest window.
         max_window: Duration,

@@ -308,13 +308,16 @@ impl Execution {
 
     /// The state, unless a call computes.
     fn lock(&self) -> Outcome<MutexGuard<'_, State>> {
-        match self.state.try_lock() {
-            Ok(state) => Ok(state),
-            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) if self.is_computing.load(Ordering::Acquire) => {
-                Err(Failure::bad_state("the execution is computing"))
+        loop {
+            match self.state.try_lock() {
+                Ok(state) => return Ok(state),
+                Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) if self.is_computing.load(Ordering::Acquire) => {
+                    return Err(Failure::bad_state("the execution is computing"));
+                }
+                // Who holds it is about to let go or to compute.
+                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
             }
-            Err(TryLockError::WouldBlock) => Ok(self.wait_for_state()),
         }
     }
 

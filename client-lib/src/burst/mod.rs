@@ -58,7 +58,7 @@ impl BurstOptions {
     }
 
     /// How this process waits for results. Without it, it polls for a window that follows the measured times, at
-    /// most 50 us, and sleeps after; it sleeps at once if the model was prepared for low power.
+    /// most 50 us, and sleeps after, but for the last 100 us at most of long waits that are alike; it sleeps at once if the model was prepared for low power.
     #[must_use]
     pub fn wait(mut self, settings: WaitSettings) -> BurstOptions {
         self.wait = Some(settings);

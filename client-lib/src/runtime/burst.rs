@@ -27,6 +27,8 @@ pub struct RunBurst {
     /// By step.
     bursts: Vec<StepBurst>,
     /// Those of the request that the only step's burst has registered.
+    registered: Option<KnownArguments>,
+    /// Those of the last execution, if they are these.
     known: Option<KnownArguments>,
 }
 
@@ -63,6 +65,7 @@ impl Compilation {
         Ok(RunBurst {
             compilation: self.clone(),
             bursts: self.plan().steps.iter().map(|_| StepBurst::default()).collect(),
+            registered: None,
             known: None,
         })
     }
@@ -85,6 +88,7 @@ impl RunBurst {
         outputs: &mut [RunOutput<'_>],
         options: &ExecuteOptions,
     ) -> RuntimeResult<Finished> {
+        self.known = None;
         if let ([step], [burst]) = (
             self.compilation.plan().steps.as_slice(),
             self.bursts.as_mut_slice(),
@@ -101,7 +105,7 @@ impl RunBurst {
                 }
             }
         }
-        self.known = None;
+        self.registered = None;
         let finished = self
             .compilation
             .execute_by(inputs, outputs, options, Some(&mut self.bursts))?;
@@ -109,12 +113,13 @@ impl RunBurst {
             && burst.has_registered()
             && is_shared(inputs, outputs)
         {
-            self.known = Some(KnownArguments::new());
+            self.registered = Some(KnownArguments::new());
+            self.known = self.registered;
         }
         Ok(finished)
     }
 
-    /// The name of the arguments of the last execution, if they can be computed again by it: all are in shared memory,
+    /// The name of the arguments of the last [`RunBurst::execute`], if they can be computed again by it: all are in shared memory,
     /// one driver's device computes the whole, and they came twice in a row.
     #[must_use]
     pub fn known(&self) -> Option<KnownArguments> {
@@ -137,7 +142,7 @@ impl RunBurst {
         ) else {
             return None;
         };
-        if self.known != Some(known) {
+        if self.registered != Some(known) {
             return None;
         }
         if let Err(error) = expect_time(options) {

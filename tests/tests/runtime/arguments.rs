@@ -97,6 +97,62 @@ fn open_dimensions_are_given_with_the_input_and_told_of_the_output() {
 }
 
 #[test]
+fn burst_knows_arguments_by_name_whatever_it_executes_between() {
+    let (_daemon, runtime) = start();
+    let compilation = runtime.compile(&chain(1, false), &on(&runtime, &[FAST])).unwrap();
+    let mut burst = compilation.burst().unwrap();
+    let options = ExecuteOptions::new();
+    let memory = Memory::new(32).unwrap();
+    let (memory, dimensions) = (&memory, &[][..]);
+    let shared = [RunInput::Memory {
+        memory,
+        offset: 0,
+        length: 16,
+        dimensions,
+    }];
+    let room = || RunOutput::Memory {
+        memory,
+        offset: 16,
+        length: 16,
+        dimensions,
+    };
+    let own = bytes(&[5.0; 4]);
+    assert_eq!(burst.known(), None);
+    // The second time it is registered.
+    for _ in 0..2 {
+        burst.execute(&shared, &mut [room()], &options).unwrap();
+    }
+    let known = burst.known().unwrap();
+    for round in 0..3_u8 {
+        let value = f32::from(round);
+        memory.write(0, &[value; 4]).unwrap();
+        burst.execute_again(known, &options).unwrap().unwrap();
+        assert_eq!(memory.read::<f32>(16, 4).unwrap(), [value + sum(1); 4]);
+        let mut output = [0; 16];
+        burst
+            .execute(
+                &[RunInput::bytes(&own)],
+                &mut [RunOutput::bytes(&mut output)],
+                &options,
+            )
+            .unwrap();
+        assert_eq!(floats(&output), [5.0 + sum(1); 4]);
+        assert_eq!(burst.known(), None, "these are not the arguments that it knows");
+    }
+    // Other arguments in memories take the place of those that it knew.
+    let other = [RunInput::Memory {
+        memory,
+        offset: 16,
+        length: 16,
+        dimensions,
+    }];
+    for _ in 0..2 {
+        burst.execute(&other, &mut [room()], &options).ok();
+    }
+    assert!(burst.execute_again(known, &options).is_none());
+}
+
+#[test]
 fn counts_ranges_and_deadlines_are_checked_before_anything_runs() {
     let (_daemon, runtime) = start();
     let compilation = runtime
