@@ -52,6 +52,15 @@ impl Consumer {
         &self.policy
     }
 
+    /// Has the policy learn that waits are all so long; says whether it naps through the next.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn expect_waits_of(&mut self, wait: Duration) -> bool {
+        for _ in 0..64 {
+            self.policy.naps().record(wait.as_nanos() as u64);
+        }
+        self.policy.nap().is_some()
+    }
+
     /// Receives the next packet if it is there; `false` if not.
     ///
     /// # Errors

@@ -225,6 +225,45 @@ fn peer_that_rings_without_end_does_not_outlast_the_deadline_or_the_close() {
 }
 
 #[test]
+fn wait_that_begins_with_a_nap_keeps_its_deadline_and_hears_packets_and_the_end() {
+    let expecting = || {
+        let size = ChannelSize {
+            outgoing: 8,
+            incoming: 8,
+        };
+        let (client, mut server, _) = pair_of(size, WaitSettings::default());
+        let naps = server.consumer.expect_waits_of(Duration::from_millis(2));
+        // Where there is one processor nobody polls, and so nobody naps.
+        assert_eq!(naps, server.consumer.policy().window() > Duration::ZERO);
+        let packet = server.consumer.new_packet();
+        (client, server, packet)
+    };
+
+    let (_client, mut server, mut packet) = expecting();
+    for patience in [Duration::from_micros(500), Duration::from_millis(6)] {
+        let deadline = Deadline::after(MonotonicClock.now(), patience);
+        let result = server.consumer.receive(&mut packet, deadline);
+        assert!(matches!(result, Err(ReceiveError::TimedOut)), "{result:?}");
+        assert!(deadline.is_past(MonotonicClock.now()));
+    }
+
+    let (mut client, mut server, mut packet) = expecting();
+    std::thread::scope(|scope| {
+        scope.spawn(|| client.producer.send(&content(1, 8)).unwrap());
+        server.consumer.receive(&mut packet, Deadline::NONE).unwrap();
+        assert_received(&packet, &content(1, 8));
+    });
+
+    let (_client, mut server, mut packet) = expecting();
+    let closer = server.closer.clone();
+    std::thread::scope(|scope| {
+        scope.spawn(|| closer.close());
+        let result = server.consumer.receive(&mut packet, Deadline::NONE);
+        assert!(matches!(result, Err(ReceiveError::Closed)), "{result:?}");
+    });
+}
+
+#[test]
 fn memory_that_is_no_channel_is_refused() {
     let open = |memory: &SharedMemory| ChannelEnd::open(memory, WaitSettings::Sleep).unwrap_err();
     let (_client, _server, memory) = pair_of(
