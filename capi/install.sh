@@ -8,7 +8,8 @@ prefix="${1:-/usr/local}"
 target="${CARGO_TARGET_DIR:-target}"
 version="$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)"
 
-cargo build --release --locked -p nnhal-capi --lib
+# Of this kind alone, since a library that other crates may link too is not optimised as a whole.
+cargo rustc --release --locked -p nnhal-capi --lib --crate-type cdylib
 
 into="${DESTDIR:-}$prefix"
 lib="${LIBDIR:-lib}"

@@ -98,6 +98,52 @@ impl<'a, T: Element> From<&'a mut Vec<T>> for Output<'a> {
     }
 }
 
+/// The values of an execution in this process's own memory, by index, for executions whose sizes are known.
+///
+/// Inputs that are left out are not asked for.
+pub trait OwnValues {
+    /// The bytes of an input.
+    fn input(&self, index: usize) -> &[u8];
+
+    /// The room for an output.
+    fn output(&mut self, index: usize) -> &mut [u8];
+}
+
+/// No values at all.
+impl OwnValues for () {
+    fn input(&self, _: usize) -> &[u8] {
+        &[]
+    }
+
+    fn output(&mut self, _: usize) -> &mut [u8] {
+        &mut []
+    }
+}
+
+/// Inputs and outputs as they are passed to [`crate::Burst::run`].
+pub(crate) struct Lists<'l, 'i, 'o> {
+    pub(crate) inputs: &'l [Input<'i>],
+    pub(crate) outputs: &'l mut [Output<'o>],
+}
+
+impl OwnValues for Lists<'_, '_, '_> {
+    #[inline]
+    fn input(&self, index: usize) -> &[u8] {
+        self.inputs
+            .get(index)
+            .and_then(|input| input.bytes)
+            .unwrap_or_default()
+    }
+
+    #[inline]
+    fn output(&mut self, index: usize) -> &mut [u8] {
+        match self.outputs.get_mut(index) {
+            Some(output) => output.bytes,
+            None => &mut [],
+        }
+    }
+}
+
 /// Where one argument is.
 #[derive(Clone, Debug, PartialEq)]
 struct Place {
@@ -300,9 +346,11 @@ impl Arguments {
     }
 
     /// Copies inputs of this layout in.
-    pub(crate) fn write_all(&mut self, inputs: &[Input<'_>]) -> Result<()> {
-        for (input, place) in inputs.iter().zip(&self.inputs) {
-            if let (Some(bytes), Some(range)) = (input.bytes, &place.range) {
+    pub(crate) fn write_all(&mut self, values: &(impl OwnValues + ?Sized)) -> Result<()> {
+        for (index, place) in self.inputs.iter().enumerate() {
+            if let Some(range) = &place.range {
+                let bytes = values.input(index);
+                expect_size("input", index, bytes, range)?;
                 self.memory.write_at(range.start, bytes)?;
             }
         }
@@ -311,43 +359,79 @@ impl Arguments {
 
     /// Copies inputs of this layout behind each other.
     #[inline]
-    pub(crate) fn pack(inputs: &[Input<'_>], packed: &mut Vec<u8>) {
+    pub(crate) fn pack(&self, values: &(impl OwnValues + ?Sized), packed: &mut Vec<u8>) -> Result<()> {
         packed.clear();
-        inputs
-            .iter()
-            .filter_map(|input| input.bytes)
-            .for_each(|bytes| packed.extend_from_slice(bytes));
+        for (index, place) in self.inputs.iter().enumerate() {
+            if let Some(range) = &place.range {
+                let bytes = values.input(index);
+                expect_size("input", index, bytes, range)?;
+                packed.extend_from_slice(bytes);
+            }
+        }
+        Ok(())
     }
 
     /// Copies outputs of this layout, which lie behind each other, out, as far as they were written. `packed` holds
     /// at least as many bytes as there is room for.
     #[inline]
-    pub(crate) fn unpack(&self, packed: &[u8], completed: &Completed, outputs: &mut [Output<'_>]) {
+    pub(crate) fn unpack(
+        &self,
+        packed: &[u8],
+        completed: &Completed,
+        values: &mut (impl OwnValues + ?Sized),
+    ) -> Result<()> {
         let mut rest = packed;
-        for (index, (output, place)) in outputs.iter_mut().zip(&self.outputs).enumerate() {
-            let room = output.bytes.len();
-            let Some((bytes, after)) = rest.split_at_checked(room) else {
-                return;
+        for (index, place) in self.outputs.iter().enumerate() {
+            let Some(range) = &place.range else { continue };
+            let output = values.output(index);
+            expect_size("output", index, output, range)?;
+            let Some((bytes, after)) = rest.split_at_checked(output.len()) else {
+                return Ok(());
             };
-            let length = place.written(completed, index, room);
-            output.bytes[..length].copy_from_slice(&bytes[..length]);
+            let length = place.written(completed, index, output.len());
+            output[..length].copy_from_slice(&bytes[..length]);
             rest = after;
         }
+        Ok(())
     }
 
     /// Copies outputs of this layout out, as far as they were written.
-    pub(crate) fn read_all(&self, completed: &Completed, outputs: &mut [Output<'_>]) -> Result<()> {
-        for (index, (output, place)) in outputs.iter_mut().zip(&self.outputs).enumerate() {
+    pub(crate) fn read_all(
+        &self,
+        completed: &Completed,
+        values: &mut (impl OwnValues + ?Sized),
+    ) -> Result<()> {
+        for (index, place) in self.outputs.iter().enumerate() {
             let Some(range) = &place.range else { continue };
-            let length = place.written(completed, index, output.bytes.len());
-            self.memory.read_at(range.start, &mut output.bytes[..length])?;
+            let output = values.output(index);
+            expect_size("output", index, output, range)?;
+            let length = place.written(completed, index, output.len());
+            self.memory.read_at(range.start, &mut output[..length])?;
         }
         Ok(())
     }
 }
 
+/// Holds values that come by index to the sizes that their layout is for.
+#[inline]
+fn expect_size(what: &str, index: usize, bytes: &[u8], range: &Range<u64>) -> Result<()> {
+    let size = range.end - range.start;
+    if bytes.len() as u64 == size {
+        return Ok(());
+    }
+    Err(wrong_size(what, index, bytes.len(), size))
+}
+
+#[cold]
+fn wrong_size(what: &str, index: usize, length: usize, size: u64) -> Error {
+    Error::argument(format!(
+        "{what} {index} has {length} bytes; the arguments that it is one of have {size} there"
+    ))
+}
+
 impl Place {
     /// How many bytes of output `index`, for which there is `room`, an execution has written.
+    #[inline]
     fn written(&self, completed: &Completed, index: usize, room: usize) -> usize {
         let written = completed.output_shapes.get(index).and_then(|shape| {
             let shape = Shape::new(&shape.dimensions).ok()?;
@@ -458,7 +542,11 @@ mod tests {
         ];
         let mut arguments = Arguments::for_values(&types(), &inputs, &outputs).unwrap();
         assert!(arguments.fits(&inputs, &outputs));
-        arguments.write_all(&inputs).unwrap();
+        let values = Lists {
+            inputs: &inputs,
+            outputs: &mut [],
+        };
+        arguments.write_all(&values).unwrap();
         assert_eq!(arguments.memory().read::<f32>(0, 3).unwrap(), [1.0, 2.0, 3.0]);
         assert_eq!(arguments.memory().read::<i32>(64, 1).unwrap(), [7]);
         let hal = arguments.request().hal();
@@ -486,7 +574,13 @@ mod tests {
             ..Completed::default()
         };
         arguments
-            .read_all(&completed, &mut [Output::from(&mut room)])
+            .read_all(
+                &completed,
+                &mut Lists {
+                    inputs: &[],
+                    outputs: &mut [Output::from(&mut room)],
+                },
+            )
             .unwrap();
         assert_eq!(room, [1.0, 2.0, 9.0, 9.0]);
     }

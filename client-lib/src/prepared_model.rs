@@ -6,7 +6,7 @@ use nnhal::fmq::WaitSettings;
 use nnhal::hal::{DeviceInfo, ExecutionPreference, TypeLayouts};
 use nnhal::wire::{Call, Execute, ExecutionForm, Object, PreparedModelHandle, Reply};
 
-use crate::arguments::{Arguments, Input, Output};
+use crate::arguments::{Arguments, Input, Lists, Output};
 use crate::connection::{Connection, Link};
 use crate::execution::{completed, wrong_connection};
 use crate::{Completed, Error, ExecuteOptions, Model, PendingExecution, Request, Result, TensorType};
@@ -142,10 +142,11 @@ impl PreparedModel {
         options: &ExecuteOptions,
     ) -> Result<Completed> {
         let mut arguments = self.take_arguments(inputs, outputs)?;
-        arguments.write_all(inputs)?;
+        let mut values = Lists { inputs, outputs };
+        arguments.write_all(&values)?;
         let result = self.execute(arguments.request(), options);
         if let Ok(completed) = &result {
-            arguments.read_all(completed, outputs)?;
+            arguments.read_all(completed, &mut values)?;
         }
         // An execution that was not waited for may still write to them.
         if !matches!(&result, Err(error) if error.failure().is_none()) {

@@ -40,6 +40,7 @@ impl<'a> Reader<'a> {
         Reader { bytes, at: 0 }
     }
 
+    #[inline]
     pub(super) fn take(&mut self, length: usize, what: &'static str) -> Result<&'a [u8], PacketError> {
         let left = self.bytes.len() - self.at;
         if length > left {
@@ -54,12 +55,14 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
+    #[inline]
     pub(super) fn u32(&mut self, what: &'static str) -> Result<u32, PacketError> {
         let mut word = [0; 4];
         word.copy_from_slice(self.take(4, what)?);
         Ok(u32::from_le_bytes(word))
     }
 
+    #[inline]
     pub(super) fn u64(&mut self, what: &'static str) -> Result<u64, PacketError> {
         let mut word = [0; 8];
         word.copy_from_slice(self.take(8, what)?);
@@ -92,6 +95,7 @@ impl<'a> Reader<'a> {
     }
 
     /// What is left, all of it.
+    #[inline]
     pub(super) fn rest(self) -> &'a [u8] {
         &self.bytes[self.at..]
     }

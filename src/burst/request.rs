@@ -97,6 +97,7 @@ pub enum RequestPacket<'a> {
     },
 }
 
+#[inline]
 fn put_header(buffer: &mut Vec<u8>, kind: u8, layout: u16, header: &RequestHeader) {
     let is_measured = header.measure == MeasureTiming::Yes;
     let mut bytes = [0; HEADER_BYTES];

@@ -19,11 +19,13 @@ impl Packet {
     }
 
     /// The bytes received last: a whole number of cells; those after the sender's last byte are zero.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         bytemuck::cast_slice(self.words.get(..self.cells * PAYLOAD_WORDS).unwrap_or(&[]))
     }
 
     /// The payload words of `cells` cells, to be filled; `None` if there is no room for so many.
+    #[inline]
     pub(super) fn fill(&mut self, cells: usize) -> Option<&mut [[u64; PAYLOAD_WORDS]]> {
         let words = self.words.get_mut(..cells.checked_mul(PAYLOAD_WORDS)?)?;
         self.cells = cells;

@@ -46,6 +46,7 @@ impl Parked {
     }
 
     /// Whether the ring has ended for this process.
+    #[inline]
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire) != 0
     }

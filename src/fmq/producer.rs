@@ -125,6 +125,7 @@ impl Producer {
     }
 
     /// Whether the ring has ended.
+    #[inline]
     pub fn is_closed(&self) -> bool {
         self.ring.control().doorbell.closed.load(Ordering::Relaxed) != 0 || self.parked.is_closed()
     }

@@ -248,6 +248,7 @@ impl WaitPolicy {
     }
 }
 
+#[inline]
 fn class_of(nanos: u64) -> usize {
     let bits = (u64::BITS - nanos.leading_zeros()).saturating_sub(FIRST_CLASS_BITS) as usize;
     bits.min(CLASSES - 1)

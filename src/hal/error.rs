@@ -42,6 +42,7 @@ impl ErrorStatus {
 
     /// The status with this code, or `None` when the HAL has none.
     #[must_use]
+    #[inline]
     pub fn from_code(code: u32) -> Option<ErrorStatus> {
         ErrorStatus::ALL.into_iter().find(|status| *status as u32 == code)
     }

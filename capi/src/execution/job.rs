@@ -1,9 +1,7 @@
 //! One run of an execution: its arguments in the runtime's terms, and what came of it.
 
-use std::sync::Arc;
-
-use nnhal_client::runtime::{Finished, Room, RunBurst, RunInput, RunOutput, RuntimeResult};
-use nnhal_client::{ExecuteOptions, FencedTiming, OutputShape, Timing};
+use nnhal_client::runtime::{Finished, OwnValues, Room, RunBurst, RunInput, RunOutput, RuntimeResult};
+use nnhal_client::{ExecuteOptions, FencedTiming};
 use smallvec::SmallVec;
 
 use super::arguments::{Argument, Arguments, Place};
@@ -26,18 +24,18 @@ pub(super) struct Job {
 #[derive(Clone, Debug)]
 pub(super) struct Results {
     pub(super) outcome: Outcome,
-    /// One for each output; empty if the outcome tells nothing of them.
-    pub(super) output_shapes: Arc<[OutputShape]>,
-    /// Since the start, and since the dependencies were done.
-    pub(super) timing: FencedTiming,
+    /// What it has reported. The shapes are empty if the outcome tells nothing of them.
+    pub(super) finished: Finished,
+    /// The times of one behind fences.
+    pub(super) fenced: Option<FencedTiming>,
 }
 
 impl Results {
     pub(super) fn failed(failure: Failure) -> Results {
         Results {
             outcome: Err(failure),
-            output_shapes: Arc::default(),
-            timing: both(Timing::NONE),
+            finished: Finished::default(),
+            fenced: None,
         }
     }
 
@@ -45,14 +43,24 @@ impl Results {
         match result {
             Ok(finished) => Results {
                 outcome: Ok(()),
-                output_shapes: finished.output_shapes,
-                timing: both(finished.timing),
+                finished,
+                fenced: None,
             },
-            Err(error) => Results {
-                output_shapes: error.output_shapes().into(),
-                ..Results::failed(error.into())
-            },
+            Err(error) => {
+                let output_shapes = error.output_shapes().into();
+                let mut results = Results::failed(error.into());
+                results.finished.output_shapes = output_shapes;
+                results
+            }
         }
+    }
+
+    /// How long it took since the start, and since its dependencies were done, which is the same without any.
+    pub(super) fn timing(&self) -> FencedTiming {
+        self.fenced.unwrap_or(FencedTiming {
+            launched: self.finished.timing,
+            fenced: self.finished.timing,
+        })
     }
 
     /// Whether the shapes of outputs mean something.
@@ -61,14 +69,6 @@ impl Results {
             Ok(()) => true,
             Err(failure) => failure.code == ResultCode::ANEURALNETWORKS_OUTPUT_INSUFFICIENT_SIZE,
         }
-    }
-}
-
-/// An execution without dependencies has both times alike.
-fn both(timing: Timing) -> FencedTiming {
-    FencedTiming {
-        launched: timing,
-        fenced: timing,
     }
 }
 
@@ -82,19 +82,41 @@ impl Arguments {
         caught(|| Ok(self.run_to_end(options, run))).unwrap_or_else(Results::failed)
     }
 
-    /// Runs it by a burst, without a look at arguments that the burst knows.
+    /// Runs it by a burst.
     pub(super) fn run_by_burst(&mut self, burst: &mut RunBurst, options: &ExecuteOptions) -> Results {
-        if let Some(known) = self.known {
-            let again = caught(|| Ok(burst.execute_again(known, options).map(Results::of)));
-            if let Some(results) = again.unwrap_or_else(|failure| Some(Results::failed(failure))) {
-                return results;
-            }
-        }
         let results = self.run(options, |inputs, outputs, options| {
             burst.execute(inputs, outputs, options)
         });
-        self.known = burst.known();
+        // What overlaps takes a way of its own each time.
+        self.known = burst.known().filter(|_| !self.is_overlapping);
         results
+    }
+
+    /// Runs it once more by a burst that knows the arguments, which takes neither a look at them nor memory. `results` are
+    /// those of a run before, and then of this one. `false` if the burst does not know them.
+    #[inline]
+    pub(super) fn run_again(
+        &mut self,
+        burst: &mut RunBurst,
+        options: &ExecuteOptions,
+        results: &mut Results,
+    ) -> bool {
+        let Some(known) = self.known else {
+            return false;
+        };
+        let again = caught(|| Ok(burst.execute_again(known, self, options, &mut results.finished)));
+        match again {
+            Ok(Some(Ok(()))) => true,
+            Ok(Some(Err(error))) => {
+                *results = Results::of(Err(error));
+                true
+            }
+            Ok(None) => false,
+            Err(failure) => {
+                *results = Results::failed(failure);
+                true
+            }
+        }
     }
 
     fn run_to_end(
@@ -136,6 +158,24 @@ impl Arguments {
             }
         }
         results
+    }
+}
+
+impl OwnValues for Arguments {
+    #[inline]
+    fn input(&self, index: usize) -> &[u8] {
+        match self.inputs.get(index).map(|input| &input.place) {
+            Some(Place::Input(bytes)) => bytes.as_slice(),
+            _ => &[],
+        }
+    }
+
+    #[inline]
+    fn output(&mut self, index: usize) -> &mut [u8] {
+        match self.outputs.get_mut(index).map(|output| &mut output.place) {
+            Some(Place::Output(room)) => room.as_mut_slice(),
+            _ => &mut [],
+        }
     }
 }
 

@@ -25,8 +25,9 @@ use self::known_memories::KnownMemories;
 use self::numbers::{Number, Numbers};
 use self::pipeline::Pipeline;
 pub use self::pipeline::{Finished, MAX_IN_FLIGHT, Submission};
+pub(crate) use self::run_layout::LayoutName;
 use self::run_layout::RunLayout;
-use crate::arguments::{Arguments, Input, Output};
+use crate::arguments::{Arguments, Input, Lists, Output, OwnValues};
 use crate::connection::EndListener;
 use crate::device::call_deadline;
 use crate::execution::nanoseconds;
@@ -305,21 +306,63 @@ impl Burst {
             .iter()
             .rposition(|layout| layout.fits(inputs, outputs));
         match kept {
-            Some(index) => self.layouts[index..].rotate_left(1),
+            Some(index) => self.use_layout(index),
             None => match self.new_layout(inputs, outputs)? {
                 Some(layout) => self.layouts.push(layout),
                 None => return self.model().run(inputs, outputs, options),
             },
         }
-        let Some(layout) = self.layouts.last_mut() else {
-            return self.model().run(inputs, outputs, options);
-        };
-        let result = layout.run(&mut self.exchange, inputs, outputs, options);
+        match self.run_last(&mut Lists { inputs, outputs }, options) {
+            Some(result) => result,
+            None => self.model().run(inputs, outputs, options),
+        }
+    }
+
+    /// The layout that [`Burst::run`] used last, if it used one.
+    pub(crate) fn last_layout(&self) -> Option<LayoutName> {
+        self.layouts.last().map(RunLayout::name)
+    }
+
+    /// Executes with values for this layout; `None` if the burst does not keep it any more.
+    pub(crate) fn run_again(
+        &mut self,
+        layout: LayoutName,
+        values: &mut (impl OwnValues + ?Sized),
+        options: &ExecuteOptions,
+    ) -> Option<Result<Completed>> {
+        if options.loop_timeout.is_some() {
+            return None;
+        }
+        let index = self.layouts.iter().rposition(|kept| kept.name() == layout)?;
+        if let Err(error) = self.expect_idle() {
+            return Some(Err(error));
+        }
+        self.use_layout(index);
+        self.run_last(values, options)
+    }
+
+    /// Makes a layout the last one.
+    #[inline]
+    fn use_layout(&mut self, index: usize) {
+        if index + 1 < self.layouts.len() {
+            self.layouts[index..].rotate_left(1);
+        }
+    }
+
+    /// Executes with values for the last layout, if there is one.
+    #[inline]
+    fn run_last(
+        &mut self,
+        values: &mut (impl OwnValues + ?Sized),
+        options: &ExecuteOptions,
+    ) -> Option<Result<Completed>> {
+        let layout = self.layouts.last_mut()?;
+        let result = layout.run(&mut self.exchange, values, options);
         // After a wait that was given up, the worker may still write to the memory: it is not used again.
         if matches!(&result, Err(error) if error.failure().is_none()) {
             self.layouts.pop();
         }
-        result
+        Some(result)
     }
 
     /// A layout for values of these sizes; `None` if no ring can carry it.

@@ -1,17 +1,20 @@
 //! How the values of one model's arguments are passed.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use nnhal::burst::{FIRE_INLINE_BYTES, Pool, RESULT_INLINE_BYTES, encode_fire};
 use nnhal::hal::{Request, RequestArgument};
 use nnhal::wire::MemoryHandle;
 
 use super::exchange::Exchange;
 use super::numbers::Number;
-use crate::arguments::{Arguments, Input, Output};
+use crate::arguments::{Arguments, Input, Output, OwnValues};
 use crate::{Completed, ExecuteOptions, Result};
 
 /// Arguments of certain sizes, and the number under which the worker knows where they are.
 #[derive(Debug)]
 pub(super) struct RunLayout {
+    name: LayoutName,
     arguments: Arguments,
     number: Number,
     /// Whether inputs travel in the request.
@@ -21,6 +24,10 @@ pub(super) struct RunLayout {
     /// The inputs behind each other.
     packed: Vec<u8>,
 }
+
+/// Names a layout, as no other of this process ever is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LayoutName(u64);
 
 /// A request for arguments, small ones of which travel in the packets.
 #[derive(Debug)]
@@ -62,7 +69,9 @@ pub(super) fn plan(arguments: &Arguments, memory: MemoryHandle) -> Plan {
 impl RunLayout {
     /// The plan for `arguments`, registered under `number`.
     pub(super) fn new(arguments: Arguments, number: Number, plan: &Plan) -> RunLayout {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         RunLayout {
+            name: LayoutName(NEXT.fetch_add(1, Ordering::Relaxed)),
             arguments,
             number,
             has_inline_inputs: plan.has_inline_inputs,
@@ -77,23 +86,28 @@ impl RunLayout {
         self.arguments.fits(inputs, outputs)
     }
 
+    #[inline]
+    pub(super) fn name(&self) -> LayoutName {
+        self.name
+    }
+
     /// Its number, without the rest.
     pub(super) fn into_number(self) -> Number {
         self.number
     }
 
-    /// Executes once with these values.
+    /// Executes once with these values, whose sizes must be those of the layout.
+    #[inline]
     pub(super) fn run(
         &mut self,
         exchange: &mut Exchange,
-        inputs: &[Input<'_>],
-        outputs: &mut [Output<'_>],
+        values: &mut (impl OwnValues + ?Sized),
         options: &ExecuteOptions,
     ) -> Result<Completed> {
         if self.has_inline_inputs {
-            Arguments::pack(inputs, &mut self.packed);
+            self.arguments.pack(values, &mut self.packed)?;
         } else {
-            self.arguments.write_all(inputs)?;
+            self.arguments.write_all(values)?;
         }
         let header = exchange.next_header(options);
         encode_fire(&mut exchange.buffer, &header, self.number.value(), &self.packed);
@@ -102,9 +116,9 @@ impl RunLayout {
         match self.inline_outputs {
             Some(size) => {
                 let packed = exchange.inline_outputs(&result, size)?;
-                self.arguments.unpack(packed, &completed, outputs);
+                self.arguments.unpack(packed, &completed, values)?;
             }
-            None => self.arguments.read_all(&completed, outputs)?,
+            None => self.arguments.read_all(&completed, values)?,
         }
         Ok(completed)
     }

@@ -10,6 +10,8 @@ use super::execution::{Finished, expect_time};
 use super::run::asked;
 use super::step::{Step, StepBurst};
 use super::{Compilation, RunInput, RunOutput, RuntimeError, RuntimeResult};
+use crate::arguments::OwnValues;
+use crate::burst::LayoutName;
 use crate::{ExecuteOptions, Input, Output};
 
 /// A list that takes no memory of its own if it is short.
@@ -32,16 +34,24 @@ pub struct RunBurst {
     known: Option<KnownArguments>,
 }
 
-/// Names the arguments of an execution that its burst has registered, so that [`RunBurst::execute_again`] computes them
-/// again without looking at them.
+/// Names the arguments of an execution that its burst knows, so that [`RunBurst::execute_again`] computes them again without
+/// looking at them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KnownArguments(u64);
+pub struct KnownArguments(Known);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// Those of a request that is registered, all in shared memory.
+    Request(u64),
+    /// Values of such sizes, all in this process's own memory.
+    Values(LayoutName),
+}
 
 impl KnownArguments {
     /// A name that no other arguments of this process have.
-    fn new() -> KnownArguments {
+    fn of_request() -> KnownArguments {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        KnownArguments(NEXT.fetch_add(1, Ordering::Relaxed))
+        KnownArguments(Known::Request(NEXT.fetch_add(1, Ordering::Relaxed)))
     }
 }
 
@@ -101,6 +111,7 @@ impl RunBurst {
                     tracing::debug!(target: tags::EXECUTION, %error, "a burst's execution is done once more the other way");
                 }
                 result => {
+                    self.known = burst.last_layout().map(Known::Values).map(KnownArguments);
                     return result.map(|computed| computed.finished(options));
                 }
             }
@@ -113,48 +124,57 @@ impl RunBurst {
             && burst.has_registered()
             && is_shared(inputs, outputs)
         {
-            self.registered = Some(KnownArguments::new());
+            self.registered = Some(KnownArguments::of_request());
             self.known = self.registered;
         }
         Ok(finished)
     }
 
-    /// The name of the arguments of the last [`RunBurst::execute`], if they can be computed again by it: all are in shared memory,
-    /// one driver's device computes the whole, and they came twice in a row.
+    /// The name of the arguments of the last [`RunBurst::execute`], if they can be computed again by it: one driver's device
+    /// computes the whole, and they are all in this process's own memory, or all in shared memory and came twice in a row.
     #[must_use]
     pub fn known(&self) -> Option<KnownArguments> {
         self.known
     }
 
-    /// Executes once more with the arguments of this name. `None` if the burst does not know them any more, or the
-    /// execution is to be done once more another way: [`RunBurst::execute`] does both.
+    /// Executes once more with the arguments of this name. `values` has those in this process's own memory, each with
+    /// the size that it had. `finished` tells what an execution before has reported, or nothing, and then what this one
+    /// has. `None` if the burst does not know the arguments any more, or the execution is to be done once more another
+    /// way: [`RunBurst::execute`] does both.
     ///
     /// # Errors
     /// As [`Compilation::execute`].
     pub fn execute_again(
         &mut self,
         known: KnownArguments,
+        values: &mut (impl OwnValues + ?Sized),
         options: &ExecuteOptions,
-    ) -> Option<RuntimeResult<Finished>> {
+        finished: &mut Finished,
+    ) -> Option<RuntimeResult<()>> {
         let ([step], [burst]) = (
             self.compilation.plan().steps.as_slice(),
             self.bursts.as_mut_slice(),
         ) else {
             return None;
         };
-        if self.registered != Some(known) {
-            return None;
-        }
         if let Err(error) = expect_time(options) {
             return Some(Err(error));
         }
-        let completed = step.fire_again(burst, options)?;
-        match completed.and_then(|completed| step.computed(completed)) {
+        let completed = match known.0 {
+            Known::Request(_) if self.registered == Some(known) => step.fire_again(burst, options)?,
+            Known::Request(_) => return None,
+            Known::Values(layout) => step.run_again(burst, layout, values, options)?,
+        };
+        let result = match completed {
+            Ok(completed) => step.computed_again(completed, options, finished),
+            Err(error) => Err(error.into()),
+        };
+        match result {
             Err(error) if may_go_on(&self.compilation, &error) => {
                 tracing::debug!(target: tags::EXECUTION, %error, "a burst's execution is done once more the other way");
                 None
             }
-            result => Some(result.map(|computed| computed.finished(options))),
+            result => Some(result),
         }
     }
 }

@@ -202,6 +202,7 @@ impl Compilation {
 }
 
 /// Refuses to start what would be too late.
+#[inline]
 pub(super) fn expect_time(options: &ExecuteOptions) -> RuntimeResult<()> {
     if !options.deadline.is_none() && options.deadline.is_past(MonotonicClock.now()) {
         return Err(RuntimeError::new(

@@ -10,6 +10,8 @@ use super::caching::{self, StepCache};
 use super::computed::declared_shapes;
 use super::cpu::CpuProgram;
 use super::{RuntimeDevice, RuntimeError, RuntimeResult};
+use crate::arguments::OwnValues;
+use crate::burst::LayoutName;
 use crate::request::RequestIdentity;
 use crate::{
     Burst, BurstOptions, Completed, ErrorKind, ExecuteOptions, Model, PrepareOptions, PreparedModel,
@@ -93,6 +95,7 @@ impl StepBurst {
     /// Lets go of the burst after an error that no driver answered, so that the next execution makes another: its rings
     /// may have ended, though its worker goes on. One that only keeps the caller waiting for too long is kept, and the
     /// next execution waits for it.
+    #[inline]
     pub(super) fn end_after<T>(&mut self, result: &crate::Result<T>) {
         let is_usable = |error: &crate::Error| {
             matches!(
@@ -110,6 +113,11 @@ impl StepBurst {
     /// Whether the request that was executed last is registered.
     pub(super) fn has_registered(&self) -> bool {
         self.open.as_ref().is_some_and(|open| open.registered.is_some())
+    }
+
+    /// The layout of the values that were executed last, if they had one.
+    pub(super) fn last_layout(&self) -> Option<LayoutName> {
+        self.open.as_ref()?.burst.last_layout()
     }
 }
 
@@ -203,16 +211,33 @@ impl Step {
     }
 
     /// Executes the request that the burst has registered once more, if it has one. Takes no lock and looks at nothing.
+    #[inline]
     pub(super) fn fire_again(
         &self,
         burst: &mut StepBurst,
         options: &ExecuteOptions,
-    ) -> Option<RuntimeResult<Completed>> {
+    ) -> Option<crate::Result<Completed>> {
         let generation = self.generation.load(Ordering::Acquire);
         let open = burst.open.as_mut().filter(|open| open.generation == generation)?;
         let result = open.burst.fire(open.registered.as_ref()?, options);
         burst.end_after(&result);
-        Some(result.map_err(RuntimeError::from))
+        Some(result)
+    }
+
+    /// Executes once more with values of a layout, if the burst keeps it. Takes no lock.
+    #[inline]
+    pub(super) fn run_again(
+        &self,
+        burst: &mut StepBurst,
+        layout: LayoutName,
+        values: &mut (impl OwnValues + ?Sized),
+        options: &ExecuteOptions,
+    ) -> Option<crate::Result<Completed>> {
+        let generation = self.generation.load(Ordering::Acquire);
+        let open = burst.open.as_mut().filter(|open| open.generation == generation)?;
+        let result = open.burst.run_again(layout, values, options)?;
+        burst.end_after(&result);
+        Some(result)
     }
 
     /// The burst of a step that a driver executes. Takes no lock while the step is not prepared again.

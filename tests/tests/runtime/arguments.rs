@@ -1,6 +1,6 @@
 //! Where arguments may be, and what is wrong with them.
 
-use nnhal_client::runtime::{CompilationOptions, ResultCode, RunInput, RunOutput};
+use nnhal_client::runtime::{CompilationOptions, Finished, OwnValues, ResultCode, RunInput, RunOutput};
 use nnhal_client::{Deadline, ExecuteOptions, Memory, ModelBuilder, OperationType, TensorType};
 
 use crate::common::{FAST, bytes, chain, floats, in_turn, on, start, sum};
@@ -96,6 +96,22 @@ fn open_dimensions_are_given_with_the_input_and_told_of_the_output() {
     }
 }
 
+/// One input and one output.
+struct Values {
+    input: Vec<u8>,
+    output: Vec<u8>,
+}
+
+impl OwnValues for Values {
+    fn input(&self, _: usize) -> &[u8] {
+        &self.input
+    }
+
+    fn output(&mut self, _: usize) -> &mut [u8] {
+        &mut self.output
+    }
+}
+
 #[test]
 fn burst_knows_arguments_by_name_whatever_it_executes_between() {
     let (_daemon, runtime) = start();
@@ -117,6 +133,7 @@ fn burst_knows_arguments_by_name_whatever_it_executes_between() {
         dimensions,
     };
     let own = bytes(&[5.0; 4]);
+    let mut finished = Finished::default();
     assert_eq!(burst.known(), None);
     // The second time it is registered.
     for _ in 0..2 {
@@ -126,7 +143,10 @@ fn burst_knows_arguments_by_name_whatever_it_executes_between() {
     for round in 0..3_u8 {
         let value = f32::from(round);
         memory.write(0, &[value; 4]).unwrap();
-        burst.execute_again(known, &options).unwrap().unwrap();
+        burst
+            .execute_again(known, &mut (), &options, &mut finished)
+            .unwrap()
+            .unwrap();
         assert_eq!(memory.read::<f32>(16, 4).unwrap(), [value + sum(1); 4]);
         let mut output = [0; 16];
         burst
@@ -137,7 +157,26 @@ fn burst_knows_arguments_by_name_whatever_it_executes_between() {
             )
             .unwrap();
         assert_eq!(floats(&output), [5.0 + sum(1); 4]);
-        assert_eq!(burst.known(), None, "these are not the arguments that it knows");
+        let of_values = burst.known().unwrap();
+        assert_ne!(of_values, known, "these are not the arguments that it knew");
+        let mut values = Values {
+            input: bytes(&[value; 4]),
+            output: vec![0; 16],
+        };
+        burst
+            .execute_again(of_values, &mut values, &options, &mut finished)
+            .unwrap()
+            .unwrap();
+        assert_eq!(floats(&values.output), [value + sum(1); 4]);
+        values.input.truncate(12);
+        let error = burst
+            .execute_again(of_values, &mut values, &options, &mut finished)
+            .unwrap();
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains("input 0 has 12 bytes") && error.contains("have 16 there"),
+            "{error}"
+        );
     }
     // Other arguments in memories take the place of those that it knew.
     let other = [RunInput::Memory {
@@ -149,7 +188,11 @@ fn burst_knows_arguments_by_name_whatever_it_executes_between() {
     for _ in 0..2 {
         burst.execute(&other, &mut [room()], &options).ok();
     }
-    assert!(burst.execute_again(known, &options).is_none());
+    assert!(
+        burst
+            .execute_again(known, &mut (), &options, &mut finished)
+            .is_none()
+    );
 }
 
 #[test]
