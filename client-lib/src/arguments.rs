@@ -98,9 +98,10 @@ impl<'a, T: Element> From<&'a mut Vec<T>> for Output<'a> {
     }
 }
 
-/// The values of an execution in this process's own memory, by index, for executions whose sizes are known.
+/// The values of an execution in this process's own memory, by index, for executions like one before: each must have as many
+/// bytes as it had then, and mean the same dimensions.
 ///
-/// Inputs that are left out are not asked for.
+/// Inputs that are left out are not asked for. Rooms are asked for twice: for their sizes, and after the end.
 pub trait OwnValues {
     /// The bytes of an input.
     fn input(&self, index: usize) -> &[u8];
@@ -121,12 +122,12 @@ impl OwnValues for () {
 }
 
 /// Inputs and outputs as they are passed to [`crate::Burst::run`].
-pub(crate) struct Lists<'l, 'i, 'o> {
+pub(crate) struct ListedValues<'l, 'i, 'o> {
     pub(crate) inputs: &'l [Input<'i>],
     pub(crate) outputs: &'l mut [Output<'o>],
 }
 
-impl OwnValues for Lists<'_, '_, '_> {
+impl OwnValues for ListedValues<'_, '_, '_> {
     #[inline]
     fn input(&self, index: usize) -> &[u8] {
         self.inputs
@@ -345,6 +346,22 @@ impl Arguments {
         (of(&self.inputs), of(&self.outputs))
     }
 
+    /// Holds values to the sizes of this layout.
+    #[inline]
+    pub(crate) fn expect_sizes(&self, values: &mut (impl OwnValues + ?Sized)) -> Result<()> {
+        for (index, place) in self.inputs.iter().enumerate() {
+            if let Some(range) = &place.range {
+                expect_size("input", index, values.input(index), range)?;
+            }
+        }
+        for (index, place) in self.outputs.iter().enumerate() {
+            if let Some(range) = &place.range {
+                expect_size("output", index, values.output(index), range)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Copies inputs of this layout in.
     pub(crate) fn write_all(&mut self, values: &(impl OwnValues + ?Sized)) -> Result<()> {
         for (index, place) in self.inputs.iter().enumerate() {
@@ -542,7 +559,7 @@ mod tests {
         ];
         let mut arguments = Arguments::for_values(&types(), &inputs, &outputs).unwrap();
         assert!(arguments.fits(&inputs, &outputs));
-        let values = Lists {
+        let values = ListedValues {
             inputs: &inputs,
             outputs: &mut [],
         };
@@ -576,7 +593,7 @@ mod tests {
         arguments
             .read_all(
                 &completed,
-                &mut Lists {
+                &mut ListedValues {
                     inputs: &[],
                     outputs: &mut [Output::from(&mut room)],
                 },

@@ -239,6 +239,11 @@ impl Error {
         }
     }
 
+    /// Whether an argument is wrong, which nobody was asked to compute, or somebody has computed already.
+    pub(crate) fn is_argument(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Argument { .. })
+    }
+
     /// What an execution found of its outputs; empty unless the status is `OUTPUT_INSUFFICIENT_SIZE`.
     #[must_use]
     pub fn output_shapes(&self) -> &[OutputShape] {

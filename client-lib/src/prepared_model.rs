@@ -6,7 +6,7 @@ use nnhal::fmq::WaitSettings;
 use nnhal::hal::{DeviceInfo, ExecutionPreference, TypeLayouts};
 use nnhal::wire::{Call, Execute, ExecutionForm, Object, PreparedModelHandle, Reply};
 
-use crate::arguments::{Arguments, Input, Lists, Output};
+use crate::arguments::{Arguments, Input, ListedValues, Output};
 use crate::connection::{Connection, Link};
 use crate::execution::{completed, wrong_connection};
 use crate::{Completed, Error, ExecuteOptions, Model, PendingExecution, Request, Result, TensorType};
@@ -142,7 +142,7 @@ impl PreparedModel {
         options: &ExecuteOptions,
     ) -> Result<Completed> {
         let mut arguments = self.take_arguments(inputs, outputs)?;
-        let mut values = Lists { inputs, outputs };
+        let mut values = ListedValues { inputs, outputs };
         arguments.write_all(&values)?;
         let result = self.execute(arguments.request(), options);
         if let Ok(completed) = &result {

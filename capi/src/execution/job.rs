@@ -1,6 +1,8 @@
 //! One run of an execution: its arguments in the runtime's terms, and what came of it.
 
-use nnhal_client::runtime::{Finished, OwnValues, Room, RunBurst, RunInput, RunOutput, RuntimeResult};
+use nnhal_client::runtime::{
+    Finished, KnownArguments, OwnValues, Room, RunBurst, RunInput, RunOutput, RuntimeResult,
+};
 use nnhal_client::{ExecuteOptions, FencedTiming};
 use smallvec::SmallVec;
 
@@ -87,36 +89,32 @@ impl Arguments {
         let results = self.run(options, |inputs, outputs, options| {
             burst.execute(inputs, outputs, options)
         });
-        // What overlaps takes a way of its own each time.
-        self.known = burst.known().filter(|_| !self.is_overlapping);
+        self.known = burst.known();
         results
     }
 
-    /// Runs it once more by a burst that knows the arguments, which takes neither a look at them nor memory. `results` are
-    /// those of a run before, and then of this one. `false` if the burst does not know them.
+    /// Runs it once more by a burst that knows the arguments by this name, which takes neither a look at them nor memory.
+    /// `results` are those of a run before, and then of this one, whether it ended well or not. `false` if the burst does
+    /// not know them, or it has to be run another way.
     #[inline]
     pub(super) fn run_again(
         &mut self,
-        burst: &mut RunBurst,
+        (burst, known): (&mut RunBurst, KnownArguments),
         options: &ExecuteOptions,
         results: &mut Results,
     ) -> bool {
-        let Some(known) = self.known else {
+        // What overlaps takes a way of its own each time.
+        if self.is_overlapping {
             return false;
-        };
+        }
         let again = caught(|| Ok(burst.execute_again(known, self, options, &mut results.finished)));
         match again {
-            Ok(Some(Ok(()))) => true,
-            Ok(Some(Err(error))) => {
-                *results = Results::of(Err(error));
-                true
-            }
-            Ok(None) => false,
-            Err(failure) => {
-                *results = Results::failed(failure);
-                true
-            }
+            Ok(Some(Ok(()))) => {}
+            Ok(Some(Err(error))) => *results = Results::of(Err(error)),
+            Ok(None) => return false,
+            Err(failure) => *results = Results::failed(failure),
         }
+        true
     }
 
     fn run_to_end(

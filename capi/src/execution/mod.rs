@@ -159,15 +159,18 @@ impl Execution {
 
     /// Computes it and waits for the end.
     pub(crate) fn compute(&self) -> Outcome {
-        self.compute_as(|arguments, options| {
+        self.compute_as(self.lock()?, |arguments, options| {
             arguments.run(options, |inputs, outputs, options| {
                 self.finished.execute(inputs, outputs, options)
             })
         })
     }
 
-    fn compute_as(&self, run: impl FnOnce(&mut Arguments, &ExecuteOptions) -> Results) -> Outcome {
-        let mut state = self.lock()?;
+    fn compute_as(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        run: impl FnOnce(&mut Arguments, &ExecuteOptions) -> Results,
+    ) -> Outcome {
         let options = state.begin(None)?;
         self.is_computing.store(true, Ordering::Release);
         let results = match &mut state.arguments {
@@ -192,10 +195,12 @@ impl Execution {
                 return Err(Failure::bad_state("another execution uses the burst"));
             }
         };
-        let again = self.lock()?.compute_again(&mut run, &self.is_computing);
-        match again {
+        let mut state = self.lock()?;
+        match state.compute_again(&mut run, &self.is_computing) {
             Some(outcome) => outcome,
-            None => self.compute_as(|arguments, options| arguments.run_by_burst(&mut run, options)),
+            None => self.compute_as(state, |arguments, options| {
+                arguments.run_by_burst(&mut run, options)
+            }),
         }
     }
 
@@ -347,42 +352,38 @@ impl State {
             }
         }
         self.phase = Phase::Computation;
-        let timeout = self.settings.timeout;
-        let deadline = timeout.map_or(Deadline::NONE, |timeout| {
-            Deadline::after(MonotonicClock.now(), timeout)
-        });
         self.options = self.settings.options();
-        let options = match duration {
-            Some(duration) => self.options.duration_after_fences(duration),
+        let options = self.options_from_now();
+        Ok(match duration {
+            Some(duration) => options.duration_after_fences(duration),
+            None => options,
+        })
+    }
+
+    /// The options, with a deadline if there is a time limit.
+    fn options_from_now(&self) -> ExecuteOptions {
+        match self.settings.timeout {
+            Some(timeout) => self
+                .options
+                .deadline(Deadline::after(MonotonicClock.now(), timeout)),
             None => self.options,
-        };
-        Ok(options.deadline(deadline))
+        }
     }
 
     /// Computes once more what ended well before, with arguments that the burst knows: what each execution of a stream
     /// costs, so nothing is made anew. `None` where that is not possible, as in the first execution.
     #[inline]
     fn compute_again(&mut self, burst: &mut RunBurst, is_computing: &AtomicBool) -> Option<Outcome> {
-        let State {
-            phase: Phase::Completed(results),
-            settings:
-                Settings {
-                    is_reusable: true,
-                    timeout: None,
-                    ..
-                },
-            arguments: Some(arguments),
-            options,
-            ..
-        } = self
-        else {
+        let options = self.options_from_now();
+        let (Phase::Completed(results), Some(arguments)) = (&mut self.phase, &mut self.arguments) else {
             return None;
         };
-        if results.outcome.is_err() || results.fenced.is_some() {
+        if !self.settings.is_reusable || results.outcome.is_err() || results.fenced.is_some() {
             return None;
         }
+        let known = arguments.known?;
         is_computing.store(true, Ordering::Release);
-        let is_run = arguments.run_again(burst, options, results);
+        let is_run = arguments.run_again((burst, known), &options, results);
         is_computing.store(false, Ordering::Release);
         is_run.then(|| results.outcome.clone())
     }

@@ -27,7 +27,7 @@ use self::pipeline::Pipeline;
 pub use self::pipeline::{Finished, MAX_IN_FLIGHT, Submission};
 pub(crate) use self::run_layout::LayoutName;
 use self::run_layout::RunLayout;
-use crate::arguments::{Arguments, Input, Lists, Output, OwnValues};
+use crate::arguments::{Arguments, Input, ListedValues, Output, OwnValues};
 use crate::connection::EndListener;
 use crate::device::call_deadline;
 use crate::execution::nanoseconds;
@@ -297,30 +297,25 @@ impl Burst {
         outputs: &mut [Output<'_>],
         options: &ExecuteOptions,
     ) -> Result<Completed> {
-        self.expect_idle()?;
-        if options.loop_timeout.is_some() {
-            return self.model().run(inputs, outputs, options);
-        }
-        let kept = self
-            .layouts
-            .iter()
-            .rposition(|layout| layout.fits(inputs, outputs));
-        match kept {
-            Some(index) => self.use_layout(index),
-            None => match self.new_layout(inputs, outputs)? {
-                Some(layout) => self.layouts.push(layout),
-                None => return self.model().run(inputs, outputs, options),
-            },
-        }
-        match self.run_last(&mut Lists { inputs, outputs }, options) {
-            Some(result) => result,
-            None => self.model().run(inputs, outputs, options),
-        }
+        Ok(self.run_by_layout(inputs, outputs, options)?.0)
     }
 
-    /// The layout that [`Burst::run`] used last, if it used one.
-    pub(crate) fn last_layout(&self) -> Option<LayoutName> {
-        self.layouts.last().map(RunLayout::name)
+    /// The same; also gives the name of the layout by which the values were passed, if there was one.
+    #[inline]
+    pub(crate) fn run_by_layout(
+        &mut self,
+        inputs: &[Input<'_>],
+        outputs: &mut [Output<'_>],
+        options: &ExecuteOptions,
+    ) -> Result<(Completed, Option<LayoutName>)> {
+        self.expect_idle()?;
+        if options.loop_timeout.is_none() && self.choose_layout(inputs, outputs)? {
+            let values = &mut ListedValues { inputs, outputs };
+            if let Some((name, result)) = self.run_last(values, options) {
+                return Ok((result?, Some(name)));
+            }
+        }
+        Ok((self.model().run(inputs, outputs, options)?, None))
     }
 
     /// Executes with values for this layout; `None` if the burst does not keep it any more.
@@ -334,11 +329,31 @@ impl Burst {
             return None;
         }
         let index = self.layouts.iter().rposition(|kept| kept.name() == layout)?;
-        if let Err(error) = self.expect_idle() {
+        let is_ready = self
+            .expect_idle()
+            .and_then(|()| self.layouts[index].expect_sizes(values));
+        if let Err(error) = is_ready {
             return Some(Err(error));
         }
         self.use_layout(index);
-        self.run_last(values, options)
+        self.run_last(values, options).map(|(_, result)| result)
+    }
+
+    /// Makes a layout that these values fit the last one; `false` if no ring can carry any.
+    #[inline]
+    fn choose_layout(&mut self, inputs: &[Input<'_>], outputs: &[Output<'_>]) -> Result<bool> {
+        let kept = self
+            .layouts
+            .iter()
+            .rposition(|layout| layout.fits(inputs, outputs));
+        match kept {
+            Some(index) => self.use_layout(index),
+            None => match self.new_layout(inputs, outputs)? {
+                Some(layout) => self.layouts.push(layout),
+                None => return Ok(false),
+            },
+        }
+        Ok(true)
     }
 
     /// Makes a layout the last one.
@@ -355,14 +370,16 @@ impl Burst {
         &mut self,
         values: &mut (impl OwnValues + ?Sized),
         options: &ExecuteOptions,
-    ) -> Option<Result<Completed>> {
+    ) -> Option<(LayoutName, Result<Completed>)> {
         let layout = self.layouts.last_mut()?;
+        let name = layout.name();
         let result = layout.run(&mut self.exchange, values, options);
-        // After a wait that was given up, the worker may still write to the memory: it is not used again.
-        if matches!(&result, Err(error) if error.failure().is_none()) {
+        // After a wait that was given up, the worker may still write to the memory: it is not used again. What is wrong
+        // with an argument is found before anything is sent, or after the end.
+        if matches!(&result, Err(error) if error.failure().is_none() && !error.is_argument()) {
             self.layouts.pop();
         }
-        Some(result)
+        Some((name, result))
     }
 
     /// A layout for values of these sizes; `None` if no ring can carry it.

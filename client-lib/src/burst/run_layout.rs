@@ -86,6 +86,12 @@ impl RunLayout {
         self.arguments.fits(inputs, outputs)
     }
 
+    /// Holds values to the sizes that this layout is for.
+    #[inline]
+    pub(super) fn expect_sizes(&self, values: &mut (impl OwnValues + ?Sized)) -> Result<()> {
+        self.arguments.expect_sizes(values)
+    }
+
     #[inline]
     pub(super) fn name(&self) -> LayoutName {
         self.name

@@ -32,6 +32,8 @@ pub struct RunBurst {
     registered: Option<KnownArguments>,
     /// Those of the last execution, if they are these.
     known: Option<KnownArguments>,
+    /// Whether [`RunBurst::execute_again`] has failed in a way that another may go on after.
+    is_to_go_on: bool,
 }
 
 /// Names the arguments of an execution that its burst knows, so that [`RunBurst::execute_again`] computes them again without
@@ -77,6 +79,7 @@ impl Compilation {
             bursts: self.plan().steps.iter().map(|_| StepBurst::default()).collect(),
             registered: None,
             known: None,
+            is_to_go_on: false,
         })
     }
 }
@@ -99,10 +102,12 @@ impl RunBurst {
         options: &ExecuteOptions,
     ) -> RuntimeResult<Finished> {
         self.known = None;
+        let has_failed = std::mem::take(&mut self.is_to_go_on);
         if let ([step], [burst]) = (
             self.compilation.plan().steps.as_slice(),
             self.bursts.as_mut_slice(),
-        ) && !step.device.is_cpu()
+        ) && !has_failed
+            && !step.device.is_cpu()
             && is_plain(inputs, outputs)
         {
             expect_time(options)?;
@@ -111,8 +116,10 @@ impl RunBurst {
                     tracing::debug!(target: tags::EXECUTION, %error, "a burst's execution is done once more the other way");
                 }
                 result => {
-                    self.known = burst.last_layout().map(Known::Values).map(KnownArguments);
-                    return result.map(|computed| computed.finished(options));
+                    return result.map(|(computed, layout)| {
+                        self.known = layout.map(Known::Values).map(KnownArguments);
+                        computed.finished(options)
+                    });
                 }
             }
         }
@@ -130,17 +137,18 @@ impl RunBurst {
         Ok(finished)
     }
 
-    /// The name of the arguments of the last [`RunBurst::execute`], if they can be computed again by it: one driver's device
-    /// computes the whole, and they are all in this process's own memory, or all in shared memory and came twice in a row.
+    /// The name of the arguments of the last [`RunBurst::execute`], if they can be computed again by it: it was successful, one
+    /// driver's device computes the whole, and they are all in this process's own memory, outputs without dimensions, or
+    /// all in shared memory and came twice in a row; and they fit the rings.
     #[must_use]
     pub fn known(&self) -> Option<KnownArguments> {
         self.known
     }
 
-    /// Executes once more with the arguments of this name. `values` has those in this process's own memory, each with
-    /// the size that it had. `finished` tells what an execution before has reported, or nothing, and then what this one
-    /// has. `None` if the burst does not know the arguments any more, or the execution is to be done once more another
-    /// way: [`RunBurst::execute`] does both.
+    /// Executes once more with the arguments of this name. `values` has those in this process's own memory. `finished` tells
+    /// what an execution before has reported, or nothing, and then what this one has; it stays as it was if this one
+    /// reports nothing. `None` if the burst does not know the arguments any more, or the execution is to be done once
+    /// more another way: [`RunBurst::execute`] does both.
     ///
     /// # Errors
     /// As [`Compilation::execute`].
@@ -166,12 +174,14 @@ impl RunBurst {
             Known::Values(layout) => step.run_again(burst, layout, values, options)?,
         };
         let result = match completed {
-            Ok(completed) => step.computed_again(completed, options, finished),
+            Ok(completed) => step.report_again(completed, options, finished),
+            Err(error) if error.is_argument() => return Some(Err(error.into())),
             Err(error) => Err(error.into()),
         };
         match result {
             Err(error) if may_go_on(&self.compilation, &error) => {
                 tracing::debug!(target: tags::EXECUTION, %error, "a burst's execution is done once more the other way");
+                self.is_to_go_on = true;
                 None
             }
             result => Some(result),
@@ -185,15 +195,16 @@ fn execute_plain(
     burst: &mut StepBurst,
     (inputs, outputs): (&[RunInput<'_>], &mut [RunOutput<'_>]),
     options: &ExecuteOptions,
-) -> RuntimeResult<Computed> {
+) -> RuntimeResult<(Computed, Option<LayoutName>)> {
     let open = step.burst(burst)?;
-    let result = open.run(
+    let result = open.run_by_layout(
         &few(inputs.iter().map(plain_input)),
         &mut few(outputs.iter_mut().map(plain_output)),
         options,
     );
     burst.end_after(&result);
-    step.computed(result?)
+    let (completed, layout) = result?;
+    Ok((step.computed(completed)?, layout))
 }
 
 /// Whether there is another way after this error: another device, or the same one opened again.

@@ -41,7 +41,7 @@ impl Step {
 
     /// The same for the only step of an execution that was done before, whose end is in `finished`.
     #[inline]
-    pub(super) fn computed_again(
+    pub(super) fn report_again(
         &self,
         completed: Completed,
         options: &ExecuteOptions,

@@ -114,11 +114,6 @@ impl StepBurst {
     pub(super) fn has_registered(&self) -> bool {
         self.open.as_ref().is_some_and(|open| open.registered.is_some())
     }
-
-    /// The layout of the values that were executed last, if they had one.
-    pub(super) fn last_layout(&self) -> Option<LayoutName> {
-        self.open.as_ref()?.burst.last_layout()
-    }
 }
 
 impl OpenBurst {

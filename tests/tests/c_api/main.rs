@@ -221,6 +221,13 @@ fn objects_may_be_freed_in_any_order() {
 }
 
 #[test]
+fn streams_of_reusable_executions_have_nothing_of_each_other() {
+    for case in ["buffers", "in_place", "memories", "shapes", "too_small"] {
+        run_case("streams", case);
+    }
+}
+
+#[test]
 fn large_values_are_read_when_the_model_is_finished() {
     run_case("executions", "large_values");
 }

@@ -1,5 +1,7 @@
 //! Where arguments may be, and what is wrong with them.
 
+use std::time::Duration;
+
 use nnhal_client::runtime::{CompilationOptions, Finished, OwnValues, ResultCode, RunInput, RunOutput};
 use nnhal_client::{Deadline, ExecuteOptions, Memory, ModelBuilder, OperationType, TensorType};
 
@@ -168,6 +170,17 @@ fn burst_knows_arguments_by_name_whatever_it_executes_between() {
             .unwrap()
             .unwrap();
         assert_eq!(floats(&values.output), [value + sum(1); 4]);
+        // Executions that take another way have no name, so that none has that of another.
+        let looping = options.loop_timeout(Duration::from_secs(1));
+        let (first, second) = (bytes(&[1.0; 4]), bytes(&[2.0; 4]));
+        for (values, options, is_known) in [(&first, &options, true), (&second, &looping, false)] {
+            let mut output = [0; 16];
+            let inputs = [RunInput::bytes(values)];
+            burst
+                .execute(&inputs, &mut [RunOutput::bytes(&mut output)], options)
+                .unwrap();
+            assert_eq!(burst.known().is_some(), is_known);
+        }
         values.input.truncate(12);
         let error = burst
             .execute_again(of_values, &mut values, &options, &mut finished)

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use nnhal::hal::{DeviceInfo, Operation};
 use nnhal_client::runtime::{
-    CPU_DEVICE, Compilation, CompilationOptions, Finished, OperationFilter, ResultCode, Room, RunInput,
-    RunOutput, Runtime, RuntimeResult,
+    CPU_DEVICE, Compilation, CompilationOptions, Finished, OperationFilter, OwnValues, ResultCode, Room,
+    RunInput, RunOutput, Runtime, RuntimeResult,
 };
 use nnhal_client::{Deadline, ExecuteOptions, Model, OutputShape};
 use nnhal_conformance::generator::choices::Choices;
@@ -111,6 +111,52 @@ fn run_later(compilation: &Compilation, generated: &Generated) -> Outcome {
     outcome(result, values)
 }
 
+/// The arguments of a generated model, its outputs cleared.
+struct Values<'a> {
+    generated: &'a Generated,
+    outputs: Vec<Vec<u8>>,
+}
+
+impl OwnValues for Values<'_> {
+    fn input(&self, index: usize) -> &[u8] {
+        let location = &self.generated.request.inputs[index].location;
+        &self.generated.inputs[location.offset as usize..][..location.length as usize]
+    }
+
+    fn output(&mut self, index: usize) -> &mut [u8] {
+        &mut self.outputs[index]
+    }
+}
+
+/// Executes a model on one device by burst, and then twice by the name that its arguments have there. `None` if they have
+/// none.
+fn run_known(compilation: &Compilation, generated: &Generated) -> Option<Outcome> {
+    let options = ExecuteOptions::new();
+    let mut burst = compilation.burst().unwrap();
+    let _ = run_now(generated, |inputs, outputs| {
+        burst.execute(inputs, outputs, &options)
+    });
+    let known = burst.known()?;
+    // It tells of nothing, and then of the run before.
+    let mut finished = Finished::default();
+    let mut again = || {
+        let rooms = generated.request.outputs.iter();
+        let mut values = Values {
+            generated,
+            outputs: rooms
+                .map(|argument| vec![0; argument.location.length as usize])
+                .collect(),
+        };
+        let result = burst
+            .execute_again(known, &mut values, &options, &mut finished)
+            .expect("the burst knows them");
+        outcome(result.map(|()| finished.clone()), values.outputs)
+    };
+    let outcome = again();
+    assert_eq!(again(), outcome);
+    Some(outcome)
+}
+
 /// A model in parts, by a throw of `seed`, or none where the throw gives something to nobody.
 fn divided(runtime: &Runtime, model: &Model, seed: u64) -> Option<Compilation> {
     [false, true].into_iter().find_map(|is_lenient| {
@@ -122,7 +168,7 @@ fn divided(runtime: &Runtime, model: &Model, seed: u64) -> Option<Compilation> {
 #[test]
 fn random_parts_give_the_results_of_the_whole() {
     let (_daemon, runtime) = start();
-    let (mut models, mut parts, mut failures) = (0, 0, 0);
+    let (mut models, mut parts, mut failures, mut known) = (0, 0, 0, 0);
     for seed in 0..SEEDS {
         let Some(generated) = Recipe::default().generate(&mut Choices::from_seed(seed)) else {
             continue;
@@ -135,6 +181,15 @@ fn random_parts_give_the_results_of_the_whole() {
             whole.execute(inputs, outputs, &options)
         });
         failures += usize::from(expected.is_err());
+        // Some control flow runs in this process only.
+        let on_driver = runtime.compile(&model, &on(&runtime, &[REFERENCE])).ok();
+        if let Some(found) = on_driver.and_then(|compilation| run_known(&compilation, &generated)) {
+            known += 1;
+            assert!(
+                found == expected,
+                "seed {seed}, by burst, known: {found:?} instead of {expected:?}"
+            );
+        }
         let Some(compilation) = divided(&runtime, &model, seed) else {
             continue;
         };
@@ -172,9 +227,9 @@ fn random_parts_give_the_results_of_the_whole() {
             );
         }
     }
-    println!("{models} models in {parts} parts, {failures} executions that fail");
+    println!("{models} models in {parts} parts, {known} known, {failures} executions that fail");
     assert!(
-        models > SEEDS / 4 && parts > 2 * models as usize,
+        models > SEEDS / 4 && parts > 2 * models as usize && known > SEEDS / 4,
         "{models} models in {parts} parts"
     );
 }

@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use nnhal_client::runtime::{
-    Compilation, CompilationOptions, Direction, MemoryRole, Recovery, ResultCode, RunInput, RunOutput,
-    Runtime,
+    Compilation, CompilationOptions, Direction, Finished, MemoryRole, Recovery, ResultCode, RunInput,
+    RunOutput, Runtime,
 };
 use nnhal_client::{ExecuteOptions, Memory};
 use nnhal_tests::{DaemonOptions, TestDaemon, wait_until};
@@ -411,9 +411,10 @@ fn burst_that_knows_its_arguments_notices_others_and_deaths() {
     let (daemon, runtime) = start();
     let options = on(&runtime, &[FAST]).recovery(ONCE);
     let compilation = runtime.compile(&chain(2, false), &options).unwrap();
-    let memories = [Memory::new(128).unwrap(), Memory::new(128).unwrap()];
+    let memories = [Memory::new(128).unwrap(), Memory::new(256).unwrap()];
     let mut burst = compilation.burst().unwrap();
     let mut value = 0.0;
+    let (mut last, mut finished) = (None, Finished::default());
     let mut execute = |memory: &Memory, offset: u64| {
         value += 1.0;
         memory.write(offset, &[value; 4]).unwrap();
@@ -430,9 +431,18 @@ fn burst_that_knows_its_arguments_notices_others_and_deaths() {
             length,
             dimensions,
         };
-        burst
-            .execute(&[input], &mut [output], &ExecuteOptions::new())
-            .unwrap();
+        let options = ExecuteOptions::new();
+        // As programs do that compute the same execution again and again.
+        let again = last
+            .filter(|&(_, at, of)| at == offset && of == memory.size())
+            .and_then(|(known, ..)| burst.execute_again(known, &mut (), &options, &mut finished));
+        match again {
+            Some(result) => result.unwrap(),
+            None => {
+                burst.execute(&[input], &mut [output], &options).unwrap();
+            }
+        }
+        last = burst.known().map(|known| (known, offset, memory.size()));
         assert_eq!(memory.read::<f32>(64, 4).unwrap(), [value + sum(2); 4]);
     };
     for _ in 0..2 {
