@@ -58,7 +58,15 @@ impl<'a, T> Lines<'a, T> {
     /// The starts of the next rows.
     #[inline(always)]
     pub(super) fn next<const R: usize>(&self, walk: &mut Walk) -> [usize; R] {
-        let mut starts = [0; R];
+        let mut starts = [walk.line + walk.x * self.step; R];
+        if walk.x + R < self.width {
+            // All in this line, as most are.
+            for row in 1..R {
+                starts[row] = starts[row - 1] + self.step;
+            }
+            walk.x += R;
+            return starts;
+        }
         for start in &mut starts {
             *start = walk.line + walk.x * self.step;
             walk.x += 1;

@@ -97,11 +97,19 @@ struct Multiply<'a> {
     range: (f32, f32),
 }
 
-/// Which rows and panels a tile has.
+/// Panels that are multiplied with one tile of rows after the other.
+#[derive(Clone, Copy)]
+struct Panels<'a, const P: usize> {
+    weights: [&'a [LanesF32]; P],
+    bias: [&'a [LanesF32]; P],
+    /// In the output.
+    column: usize,
+}
+
+/// Which rows a tile has.
 struct Place<const R: usize> {
     top: usize,
     starts: [usize; R],
-    panel: usize,
 }
 
 impl Work for Multiply<'_> {
@@ -116,13 +124,15 @@ impl Work for Multiply<'_> {
         match self.lines.count {
             1 => {
                 while panel + PANELS <= whole {
-                    self.next_tile::<S, 1, PANELS, 2>(simd, &mut self.lines.walk(), (0, panel));
+                    let panels = self.panels::<PANELS, 2>(panel);
+                    self.next_tile::<S, 1, PANELS, 2>(simd, &panels, &mut self.lines.walk(), 0);
                     panel += PANELS;
                 }
             }
             2 => {
                 while panel + 2 <= whole {
-                    self.next_tile::<S, 2, 2, 2>(simd, &mut self.lines.walk(), (0, panel));
+                    let panels = self.panels::<2, 2>(panel);
+                    self.next_tile::<S, 2, 2, 2>(simd, &panels, &mut self.lines.walk(), 0);
                     panel += 2;
                 }
             }
@@ -138,22 +148,35 @@ impl Work for Multiply<'_> {
     }
 }
 
-impl Multiply<'_> {
+impl<'a> Multiply<'a> {
+    #[inline(always)]
+    fn panels<const P: usize, const H: usize>(&self, first: usize) -> Panels<'a, P> {
+        let mut panels = Panels {
+            weights: [&[][..]; P],
+            bias: [&[][..]; P],
+            column: first * COLUMNS - self.output.columns().start,
+        };
+        for panel in 0..P {
+            (panels.weights[panel], panels.bias[panel]) = self.packed.panel::<H>(first + panel);
+        }
+        panels
+    }
+
     #[inline(always)]
     fn whole_panel<S: Simd>(&mut self, simd: S, panel: usize) {
         let mut walk = self.lines.walk();
+        let panels = self.panels::<1, 2>(panel);
         let mut top = 0;
         while top < self.lines.count {
             let rows = rows_of_next_tile(self.lines.count - top);
-            let at = (top, panel);
             match rows {
-                ROWS => self.next_tile::<S, ROWS, 1, 2>(simd, &mut walk, at),
-                5 => self.next_tile::<S, 5, 1, 2>(simd, &mut walk, at),
-                4 => self.next_tile::<S, 4, 1, 2>(simd, &mut walk, at),
-                3 => self.next_tile::<S, 3, 1, 2>(simd, &mut walk, at),
-                2 => self.next_tile::<S, 2, 1, 2>(simd, &mut walk, at),
-                _ => self.next_tile::<S, 1, 1, 2>(simd, &mut walk, at),
-            }
+                ROWS => self.next_tile::<S, ROWS, 1, 2>(simd, &panels, &mut walk, top),
+                5 => self.next_tile::<S, 5, 1, 2>(simd, &panels, &mut walk, top),
+                4 => self.next_tile::<S, 4, 1, 2>(simd, &panels, &mut walk, top),
+                3 => self.next_tile::<S, 3, 1, 2>(simd, &panels, &mut walk, top),
+                2 => self.next_tile::<S, 2, 1, 2>(simd, &panels, &mut walk, top),
+                _ => self.next_tile::<S, 1, 1, 2>(simd, &panels, &mut walk, top),
+            };
             top += rows;
         }
     }
@@ -161,65 +184,67 @@ impl Multiply<'_> {
     #[inline(always)]
     fn half_panel<S: Simd>(&mut self, simd: S, panel: usize) {
         let mut walk = self.lines.walk();
+        let panels = self.panels::<1, 1>(panel);
         let mut top = 0;
         while top < self.lines.count {
-            let at = (top, panel);
             top += match self.lines.count - top {
-                HALF_ROWS.. => self.next_half_tile::<S, HALF_ROWS>(simd, &mut walk, at),
-                4.. => self.next_half_tile::<S, 4>(simd, &mut walk, at),
-                2.. => self.next_half_tile::<S, 2>(simd, &mut walk, at),
-                _ => self.next_half_tile::<S, 1>(simd, &mut walk, at),
+                HALF_ROWS.. => self.next_tile::<S, HALF_ROWS, 1, 1>(simd, &panels, &mut walk, top),
+                4.. => self.next_tile::<S, 4, 1, 1>(simd, &panels, &mut walk, top),
+                2.. => self.next_tile::<S, 2, 1, 1>(simd, &panels, &mut walk, top),
+                _ => self.next_tile::<S, 1, 1, 1>(simd, &panels, &mut walk, top),
             };
         }
     }
 
-    #[inline(always)]
-    fn next_half_tile<S: Simd, const R: usize>(
-        &mut self,
-        simd: S,
-        walk: &mut Walk,
-        at: (usize, usize),
-    ) -> usize {
-        self.next_tile::<S, R, 1, 1>(simd, walk, at);
-        R
-    }
-
+    /// Computes the tile of the next rows; returns how many they are.
     #[inline(always)]
     fn next_tile<S: Simd, const R: usize, const P: usize, const H: usize>(
         &mut self,
         simd: S,
+        panels: &Panels<'_, P>,
         walk: &mut Walk,
-        (top, panel): (usize, usize),
-    ) {
+        top: usize,
+    ) -> usize {
         let starts = self.lines.next(walk);
-        self.tile::<S, R, P, H>(simd, &Place { top, starts, panel });
+        self.tile::<S, R, P, H>(simd, panels, &Place { top, starts });
+        R
     }
 
     #[inline(always)]
-    fn tile<S: Simd, const R: usize, const P: usize, const H: usize>(&mut self, simd: S, place: &Place<R>) {
-        let packed = self.packed;
-        let mut weights = [&[][..]; P];
-        let mut bias = [&[][..]; P];
-        for panel in 0..P {
-            (weights[panel], bias[panel]) = packed.panel::<H>(place.panel + panel);
-        }
-        let mut sums = start_f32::<S, R, P, H>(simd, bias);
+    fn tile<S: Simd, const R: usize, const P: usize, const H: usize>(
+        &mut self,
+        simd: S,
+        panels: &Panels<'_, P>,
+        place: &Place<R>,
+    ) {
+        let mut sums = start_f32::<S, R, P, H>(simd, panels.bias);
         let Parts { rows, taps, length } = self.lines.parts;
-        for row in 0..rows.0 {
-            for tap in 0..taps.0 {
-                let part = self.lines.part(&place.starts, row * rows.1 + tap * taps.1);
-                add_f32::<S, R, P, H>(simd, part, weights, &mut sums);
-                for weights in &mut weights {
-                    *weights = &weights[length * H..];
+        if (rows.0, taps.0) == (1, 1) {
+            // Single pixels, with nothing to step over.
+            let part = self.lines.part(&place.starts, 0);
+            add_f32::<S, R, P, H>(simd, part, panels.weights, &mut sums);
+        } else {
+            let mut weights = panels.weights;
+            for row in 0..rows.0 {
+                for tap in 0..taps.0 {
+                    let part = self.lines.part(&place.starts, row * rows.1 + tap * taps.1);
+                    add_f32::<S, R, P, H>(simd, part, weights, &mut sums);
+                    for weights in &mut weights {
+                        *weights = &weights[length * H..];
+                    }
                 }
             }
         }
-        let column = place.panel * COLUMNS - self.output.columns().start;
+        let is_whole = self.output.columns().len() - panels.column >= P * H * LANES;
         for (row, sums) in sums.iter().enumerate() {
-            let line = &mut self.output.row(place.top + row)[column..];
+            let line = &mut self.output.row(place.top + row)[panels.column..];
             for (panel, sums) in sums.iter().enumerate() {
                 let line = &mut line[panel * COLUMNS..];
-                let width = line.len().min(H * LANES);
+                let width = if is_whole {
+                    H * LANES
+                } else {
+                    line.len().min(H * LANES)
+                };
                 store_f32::<S, H>(simd, *sums, self.range, &mut line[..width]);
             }
         }
