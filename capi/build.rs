@@ -16,6 +16,8 @@ fn main() -> io::Result<()> {
     println!("cargo::rustc-check-cfg=cfg(symbol_versions)");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libneuralnetworks.so");
     println!("cargo::rustc-cdylib-link-arg=-Wl,--no-undefined");
+    // Its threads go on when a program closes it, and what it has told the C library to call at the exit stays.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     if takes_a_second_version_script() {
         version_symbols(Path::new(&env::var("OUT_DIR").map_err(io::Error::other)?))?;
     }

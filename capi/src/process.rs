@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use nnhal_client::runtime::{Recovery, Runtime, RuntimeOptions};
 
 use crate::device::Device;
-use crate::ffi::Handle;
+use crate::ffi::{Handle, flush_trace_at_exit};
 use crate::handles;
 use crate::result::{Failure, Outcome};
 use crate::types::ANeuralNetworksDevice;
@@ -70,6 +70,10 @@ fn with<T>(body: impl FnOnce(&Process) -> T) -> Outcome<T> {
     }
     let options = RuntimeOptions::new().recovery(recovery()?);
     let fresh = Process::of(Runtime::with(options)?)?;
+    // Once: a child of `fork` keeps what its parent has told the C library.
+    if process.is_none() {
+        flush_trace_at_exit();
+    }
     let result = body(&fresh);
     // The parent's connections are the parent's to close.
     std::mem::forget(process.replace(fresh));

@@ -228,6 +228,20 @@ fn streams_of_reusable_executions_have_nothing_of_each_other() {
 }
 
 #[test]
+fn trace_has_the_last_calls_before_the_exit() {
+    // It ends as soon as the driver has computed five times.
+    let trace = program::trace_of_case("streams", "in_place");
+    let runs = trace.matches("\"name\":\"run\"").count();
+    assert_eq!(runs, 5, "{trace}");
+}
+
+#[test]
+fn library_stays_when_a_program_closes_it() {
+    let dynamic = inspected("readelf", &["-d"]);
+    assert!(dynamic.contains("NODELETE"), "{dynamic}");
+}
+
+#[test]
 fn large_values_are_read_when_the_model_is_finished() {
     run_case("executions", "large_values");
 }

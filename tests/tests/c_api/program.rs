@@ -136,6 +136,19 @@ pub(crate) fn run_case(program: &str, case: &str) {
     expect_success(case, &output);
 }
 
+/// Runs one case of a test program that traces; gives the trace.
+#[track_caller]
+pub(crate) fn trace_of_case(program: &str, case: &str) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let daemon = TestDaemon::start(EXE, &DaemonOptions::default());
+    let source = format!("capi/tests/c/{program}.c");
+    let trace = folder.path().join("trace.json");
+    let mut command = command(&source, folder.path(), &daemon);
+    let output = run(command.arg(case).env("NNHAL_TRACE", &trace));
+    expect_success(case, &output);
+    std::fs::read_to_string(trace).expect("a trace")
+}
+
 /// Runs one case of a test program beside the example driver of another vendor, on its device.
 #[track_caller]
 pub(crate) fn run_beside_vendor(program: &str, case: &str, device: &str) {
