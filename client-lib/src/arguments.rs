@@ -102,6 +102,10 @@ impl<'a, T: Element> From<&'a mut Vec<T>> for Output<'a> {
 /// bytes as it had then, and mean the same dimensions.
 ///
 /// Inputs that are left out are not asked for. Rooms are asked for twice: for their sizes, and after the end.
+#[cfg_attr(
+    not(feature = "runtime"),
+    allow(unreachable_pub, reason = "the runtime's interface")
+)]
 pub trait OwnValues {
     /// The bytes of an input.
     fn input(&self, index: usize) -> &[u8];
@@ -347,6 +351,7 @@ impl Arguments {
     }
 
     /// Holds values to the sizes of this layout.
+    #[cfg(feature = "runtime")]
     #[inline]
     pub(crate) fn expect_sizes(&self, values: &mut (impl OwnValues + ?Sized)) -> Result<()> {
         for (index, place) in self.inputs.iter().enumerate() {

@@ -159,7 +159,9 @@ impl Execution {
 
     /// Computes it and waits for the end.
     pub(crate) fn compute(&self) -> Outcome {
-        self.compute_as(self.lock()?, |arguments, options| {
+        let state = self.lock()?;
+        let deadline = state.deadline_from_now();
+        self.compute_as(state, deadline, |arguments, options| {
             arguments.run(options, |inputs, outputs, options| {
                 self.finished.execute(inputs, outputs, options)
             })
@@ -169,9 +171,10 @@ impl Execution {
     fn compute_as(
         &self,
         mut state: MutexGuard<'_, State>,
+        deadline: Deadline,
         run: impl FnOnce(&mut Arguments, &ExecuteOptions) -> Results,
     ) -> Outcome {
-        let options = state.begin(None)?;
+        let options = state.begin(None, deadline)?;
         self.is_computing.store(true, Ordering::Release);
         let results = match &mut state.arguments {
             Some(arguments) => run(arguments, &options),
@@ -196,9 +199,11 @@ impl Execution {
             }
         };
         let mut state = self.lock()?;
-        match state.compute_again(&mut run, &self.is_computing) {
+        // One for both ways, should the first fail.
+        let deadline = state.deadline_from_now();
+        match state.compute_again(&mut run, deadline, &self.is_computing) {
             Some(outcome) => outcome,
-            None => self.compute_as(state, |arguments, options| {
+            None => self.compute_as(state, deadline, |arguments, options| {
                 arguments.run_by_burst(&mut run, options)
             }),
         }
@@ -291,7 +296,8 @@ impl Execution {
     /// Starts it, to be ended by [`Execution::end`].
     fn begin(&self, duration: Option<Duration>) -> Outcome<Job> {
         let mut state = self.lock()?;
-        let options = state.begin(duration)?;
+        let deadline = state.deadline_from_now();
+        let options = state.begin(duration, deadline)?;
         Ok(Job {
             arguments: state.arguments.take().ok_or_else(lost)?,
             options,
@@ -337,7 +343,7 @@ impl Execution {
 
 impl State {
     /// Checks that the execution can start, and starts it. `duration` is a limit from when its dependencies are done.
-    fn begin(&mut self, duration: Option<Duration>) -> Outcome<ExecuteOptions> {
+    fn begin(&mut self, duration: Option<Duration>, deadline: Deadline) -> Outcome<ExecuteOptions> {
         self.harvest();
         match &self.phase {
             Phase::Preparation => self.arguments = Some(self.collect_arguments()?),
@@ -353,28 +359,32 @@ impl State {
         }
         self.phase = Phase::Computation;
         self.options = self.settings.options();
-        let options = self.options_from_now();
+        let options = self.options.deadline(deadline);
         Ok(match duration {
             Some(duration) => options.duration_after_fences(duration),
             None => options,
         })
     }
 
-    /// The options, with a deadline if there is a time limit.
-    fn options_from_now(&self) -> ExecuteOptions {
+    /// When an execution that starts now has taken too long.
+    #[inline]
+    fn deadline_from_now(&self) -> Deadline {
         match self.settings.timeout {
-            Some(timeout) => self
-                .options
-                .deadline(Deadline::after(MonotonicClock.now(), timeout)),
-            None => self.options,
+            Some(timeout) => Deadline::after(MonotonicClock.now(), timeout),
+            None => Deadline::NONE,
         }
     }
 
     /// Computes once more what ended well before, with arguments that the burst knows: what each execution of a stream
     /// costs, so nothing is made anew. `None` where that is not possible, as in the first execution.
     #[inline]
-    fn compute_again(&mut self, burst: &mut RunBurst, is_computing: &AtomicBool) -> Option<Outcome> {
-        let options = self.options_from_now();
+    fn compute_again(
+        &mut self,
+        burst: &mut RunBurst,
+        deadline: Deadline,
+        is_computing: &AtomicBool,
+    ) -> Option<Outcome> {
+        let options = self.options.deadline(deadline);
         let (Phase::Completed(results), Some(arguments)) = (&mut self.phase, &mut self.arguments) else {
             return None;
         };

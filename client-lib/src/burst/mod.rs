@@ -308,6 +308,8 @@ impl Burst {
         outputs: &mut [Output<'_>],
         options: &ExecuteOptions,
     ) -> Result<(Completed, Option<LayoutName>)> {
+        // Before anything is written: a forked child has the memory in common with its parent.
+        self.model().link().check_process()?;
         self.expect_idle()?;
         if options.loop_timeout.is_none() && self.choose_layout(inputs, outputs)? {
             let values = &mut ListedValues { inputs, outputs };
@@ -319,6 +321,7 @@ impl Burst {
     }
 
     /// Executes with values for this layout; `None` if the burst does not keep it any more.
+    #[cfg(feature = "runtime")]
     pub(crate) fn run_again(
         &mut self,
         layout: LayoutName,
@@ -330,7 +333,10 @@ impl Burst {
         }
         let index = self.layouts.iter().rposition(|kept| kept.name() == layout)?;
         let is_ready = self
-            .expect_idle()
+            .model()
+            .link()
+            .check_process()
+            .and_then(|()| self.expect_idle())
             .and_then(|()| self.layouts[index].expect_sizes(values));
         if let Err(error) = is_ready {
             return Some(Err(error));

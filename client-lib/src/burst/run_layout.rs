@@ -87,6 +87,7 @@ impl RunLayout {
     }
 
     /// Holds values to the sizes that this layout is for.
+    #[cfg(feature = "runtime")]
     #[inline]
     pub(super) fn expect_sizes(&self, values: &mut (impl OwnValues + ?Sized)) -> Result<()> {
         self.arguments.expect_sizes(values)

@@ -128,6 +128,7 @@ impl RunBurst {
             .compilation
             .execute_by(inputs, outputs, options, Some(&mut self.bursts))?;
         if let [burst] = self.bursts.as_slice()
+            && finished.fallback.is_none()
             && burst.has_registered()
             && is_shared(inputs, outputs)
         {
@@ -159,6 +160,7 @@ impl RunBurst {
         options: &ExecuteOptions,
         finished: &mut Finished,
     ) -> Option<RuntimeResult<()>> {
+        self.is_to_go_on = false;
         let ([step], [burst]) = (
             self.compilation.plan().steps.as_slice(),
             self.bursts.as_mut_slice(),
@@ -175,7 +177,9 @@ impl RunBurst {
         };
         let result = match completed {
             Ok(completed) => step.report_again(completed, options, finished),
-            Err(error) if error.is_argument() => return Some(Err(error.into())),
+            Err(error) if error.is_argument() && matches!(known.0, Known::Values(_)) => {
+                return Some(Err(error.into()));
+            }
             Err(error) => Err(error.into()),
         };
         match result {

@@ -134,6 +134,23 @@ mod tests {
     }
 
     #[test]
+    fn starts_go_on_to_the_end_of_a_line_and_across_it() {
+        let values = [0_u8; 64];
+        let mut lines = Lines::of_rows(&values, 12, (1, 3));
+        (lines.width, lines.line) = (9, 30);
+        let mut walk = lines.walk();
+        let mut starts = Vec::new();
+        starts.extend::<[usize; 4]>(lines.next(&mut walk));
+        starts.extend::<[usize; 5]>(lines.next(&mut walk));
+        starts.extend::<[usize; 3]>(lines.next(&mut walk));
+        assert_eq!(starts, [0, 3, 6, 9, 12, 15, 18, 21, 24, 30, 33, 36]);
+        let mut walk = lines.walk();
+        let _: [usize; 6] = lines.next(&mut walk);
+        let across: [usize; 4] = lines.next(&mut walk);
+        assert_eq!(across, [18, 21, 24, 30]);
+    }
+
+    #[test]
     fn tiles_take_all_rows() {
         for count in 0..100 {
             let mut left = count;

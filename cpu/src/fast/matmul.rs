@@ -265,6 +265,8 @@ mod tests {
             (17, 4, 24),
             (13, 6, 8),
             (3, 2, 3),
+            (9, 1, 24),
+            (2, 1, 33),
         ] {
             let left: Vec<f32> = (0..rows * depth).map(|at| at as f32 % 7.0 - 3.0).collect();
             let weight = |column: usize, at: usize| ((column * 3 + at * 5) % 11) as f32 - 5.0;
