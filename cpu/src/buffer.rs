@@ -1,8 +1,14 @@
 //! Memory for tensors: aligned for every element type and for vector instructions, grown but never shrunk, and
 //! refused instead of aborted when there is not enough.
+//!
+//! Large buffers have pages of their own and ask for huge ones. Weights that are read from the third-level cache once in
+//! each execution, as those of recurrent cells are, otherwise wait for the addresses of their pages: there are more of them
+//! than the processor remembers.
 
 use std::ops::Range;
 use std::sync::Arc;
+
+use memmap2::{Advice, MmapMut};
 
 /// Alignment of every buffer, in bytes: a cache line, and the widest vector register.
 pub const ALIGNMENT: usize = 64;
@@ -19,11 +25,98 @@ pub struct OutOfMemory {
     pub bytes: usize,
 }
 
-/// Bytes aligned to [`ALIGNMENT`].
-#[derive(Clone, Default)]
-pub struct AlignedBuffer {
-    lines: Vec<Line>,
+/// Size and alignment of a huge page.
+const HUGE: usize = 2 << 20;
+
+/// From so many bytes of a huge page on it is used as a whole: what is beyond the end is at most half a megabyte of each
+/// buffer.
+const MOST_OF_HUGE: usize = HUGE / 4 * 3;
+
+/// Zeros in pages of their own, huge ones if the system has them.
+struct Pages {
+    map: MmapMut,
+    /// Where the first huge page starts.
+    start: usize,
     length: usize,
+}
+
+impl Pages {
+    /// So many bytes, rounded up to pages.
+    fn new(length: usize) -> Result<Pages, OutOfMemory> {
+        let failed = OutOfMemory { bytes: length };
+        let rounded = |unit| length.checked_next_multiple_of(unit).ok_or(failed);
+        let length = match rounded(HUGE)? {
+            whole if whole - length <= HUGE - MOST_OF_HUGE => whole,
+            _ => rounded(ALIGNMENT)?,
+        };
+        // What is beyond the last page that is used is never there.
+        let total = length.checked_add(HUGE).ok_or(failed)?;
+        let map = MmapMut::map_anon(total).map_err(|_| failed)?;
+        let address = map.as_ptr() as usize;
+        let start = address.next_multiple_of(HUGE) - address;
+        // Without huge pages there are only small ones.
+        let _ = map.advise_range(Advice::HugePage, start, length);
+        Ok(Pages { map, start, length })
+    }
+}
+
+/// Memory that is all initialised.
+enum Memory {
+    Lines(Vec<Line>),
+    Pages(Pages),
+}
+
+impl Memory {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Memory::Lines(lines) => bytemuck::cast_slice(lines),
+            Memory::Pages(pages) => &pages.map[pages.start..][..pages.length],
+        }
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Memory::Lines(lines) => bytemuck::cast_slice_mut(lines),
+            Memory::Pages(pages) => &mut pages.map[pages.start..][..pages.length],
+        }
+    }
+
+    #[inline]
+    fn capacity(&self) -> usize {
+        match self {
+            Memory::Lines(lines) => lines.len() * ALIGNMENT,
+            Memory::Pages(pages) => pages.length,
+        }
+    }
+}
+
+/// Bytes aligned to [`ALIGNMENT`].
+pub struct AlignedBuffer {
+    memory: Memory,
+    length: usize,
+}
+
+impl Default for AlignedBuffer {
+    fn default() -> Self {
+        AlignedBuffer::new()
+    }
+}
+
+impl Clone for AlignedBuffer {
+    /// In the allocator's memory, whatever the size: there is nobody to tell that pages cannot be had.
+    fn clone(&self) -> Self {
+        let line = |bytes: &[u8]| {
+            let mut line = Line([0; ALIGNMENT]);
+            line.0[..bytes.len()].copy_from_slice(bytes);
+            line
+        };
+        AlignedBuffer {
+            memory: Memory::Lines(self.bytes().chunks(ALIGNMENT).map(line).collect()),
+            length: self.length,
+        }
+    }
 }
 
 impl AlignedBuffer {
@@ -31,7 +124,7 @@ impl AlignedBuffer {
     #[must_use]
     pub const fn new() -> AlignedBuffer {
         AlignedBuffer {
-            lines: Vec::new(),
+            memory: Memory::Lines(Vec::new()),
             length: 0,
         }
     }
@@ -46,19 +139,33 @@ impl AlignedBuffer {
 
     /// Makes room for `length` bytes at once, for a buffer that grows to them step by step.
     pub fn reserve(&mut self, length: usize) -> Result<(), OutOfMemory> {
-        let lines = length.div_ceil(ALIGNMENT);
-        self.lines
-            .try_reserve_exact(lines.saturating_sub(self.lines.len()))
-            .map_err(|_| OutOfMemory { bytes: length })
+        if length <= self.capacity() {
+            return Ok(());
+        }
+        if length >= MOST_OF_HUGE {
+            let mut pages = Pages::new(length)?;
+            let old = self.memory.bytes();
+            pages.map[pages.start..][..old.len()].copy_from_slice(old);
+            self.memory = Memory::Pages(pages);
+            return Ok(());
+        }
+        if let Memory::Lines(lines) = &mut self.memory {
+            let more = length.div_ceil(ALIGNMENT) - lines.len();
+            lines
+                .try_reserve_exact(more)
+                .map_err(|_| OutOfMemory { bytes: length })?;
+        }
+        Ok(())
     }
 
     /// Sets the length. New bytes are zero when the buffer grows beyond what it ever held; others keep old values.
     /// Allocates only beyond [`AlignedBuffer::capacity`].
     pub fn resize(&mut self, length: usize) -> Result<(), OutOfMemory> {
-        let lines = length.div_ceil(ALIGNMENT);
-        if lines > self.lines.len() {
+        if length > self.capacity() {
             self.reserve(length)?;
-            self.lines.resize(lines, Line([0; ALIGNMENT]));
+            if let Memory::Lines(lines) = &mut self.memory {
+                lines.resize(length.div_ceil(ALIGNMENT), Line([0; ALIGNMENT]));
+            }
         }
         self.length = length;
         Ok(())
@@ -67,18 +174,20 @@ impl AlignedBuffer {
     /// Bytes that the buffer can hold without allocating.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.lines.len() * ALIGNMENT
+        self.memory.capacity()
     }
 
     /// The contents.
     #[must_use]
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.lines)[..self.length]
+        &self.memory.bytes()[..self.length]
     }
 
     /// The contents, to write.
+    #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.length]
+        &mut self.memory.bytes_mut()[..self.length]
     }
 }
 
@@ -195,7 +304,7 @@ impl Scratch {
 mod tests {
     use std::sync::Arc;
 
-    use super::{ALIGNMENT, AlignedBuffer, AlignedSlice, Scratch};
+    use super::{ALIGNMENT, AlignedBuffer, AlignedSlice, HUGE, MOST_OF_HUGE, Scratch};
 
     #[test]
     fn slices_begin_on_lines_and_end_with_their_buffer() {
@@ -224,8 +333,29 @@ mod tests {
     }
 
     #[test]
+    fn large_buffers_are_like_small_ones() {
+        let mut buffer = AlignedBuffer::copy_of(&[7; 1000]).unwrap();
+        for length in [MOST_OF_HUGE - 1, MOST_OF_HUGE, 2 * HUGE + 1, 4 * HUGE - 5] {
+            let old = buffer.bytes().len();
+            buffer.resize(length).unwrap();
+            assert_eq!(buffer.bytes().as_ptr() as usize % ALIGNMENT, 0);
+            assert_eq!(buffer.bytes().len(), length);
+            assert!(buffer.capacity() >= length && buffer.capacity() - length <= HUGE / 4);
+            assert!(buffer.bytes()[..old].iter().all(|byte| *byte == 7));
+            assert!(buffer.bytes()[old..].iter().all(|byte| *byte == 0));
+            buffer.bytes_mut()[old..].fill(7);
+        }
+        let capacity = buffer.capacity();
+        buffer.resize(3).unwrap();
+        buffer.resize(HUGE).unwrap();
+        assert_eq!((buffer.capacity(), buffer.bytes()[HUGE - 1]), (capacity, 7));
+        assert_eq!(buffer.clone().bytes(), buffer.bytes());
+    }
+
+    #[test]
     fn absurd_sizes_are_refused() {
         assert!(AlignedBuffer::new().resize(usize::MAX / 2).is_err());
+        assert!(AlignedBuffer::new().resize(usize::MAX).is_err());
         assert!(Scratch::default().carve::<f32, 1>([usize::MAX / 2]).is_err());
     }
 

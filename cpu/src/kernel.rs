@@ -171,7 +171,42 @@ pub struct Inputs<'a> {
     pub(crate) operation: &'a Operation,
     pub(crate) operands: &'a [Operand],
     pub(crate) constants: &'a [Option<Constant>],
-    pub(crate) values: &'a [Value],
+    pub(crate) values: Values<'a>,
+}
+
+/// The values of a graph, but for that of an operand which is being written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Values<'a> {
+    before: &'a [Value],
+    /// Those behind it.
+    after: &'a [Value],
+}
+
+impl<'a> Values<'a> {
+    /// All of them.
+    pub(crate) fn all(values: &'a [Value]) -> Values<'a> {
+        Values {
+            before: values,
+            after: &[],
+        }
+    }
+
+    /// All but one, which is the second; `None` if there is none of this number.
+    #[inline]
+    pub(crate) fn but(values: &'a mut [Value], number: usize) -> Option<(Values<'a>, &'a mut Value)> {
+        let (before, rest) = values.split_at_mut_checked(number)?;
+        let (one, after) = rest.split_first_mut()?;
+        Some((Values { before, after }, one))
+    }
+
+    /// The value of this operand.
+    #[inline]
+    pub(crate) fn get(&self, number: usize) -> Option<&'a Value> {
+        match number.checked_sub(self.before.len()) {
+            None => self.before.get(number),
+            Some(behind) => self.after.get(behind.checked_sub(1)?),
+        }
+    }
 }
 
 /// A constant operand: its exact shape and its bytes, aligned.
@@ -213,6 +248,17 @@ impl<'a> Inputs<'a> {
             shape: value.shape,
             bytes: value.bytes(),
         })
+    }
+
+    /// The bytes of the input with this number, if it is there.
+    #[inline]
+    pub(crate) fn bytes(&self, index: usize) -> Option<&'a [u8]> {
+        let at = *self.operation.inputs.get(index)? as usize;
+        if let Some(constant) = self.constants.get(at)? {
+            return Some(constant.bytes.bytes());
+        }
+        let value = self.values.get(at).filter(|value| value.present)?;
+        Some(value.bytes())
     }
 
     /// The input with this number, which must be there.
@@ -321,6 +367,12 @@ impl Outputs<'_> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
+    }
+
+    /// The bytes of the output with this number, if there is one.
+    #[inline]
+    pub(crate) fn bytes(&mut self, index: usize) -> Option<&mut [u8]> {
+        self.values.get_mut(index).map(|value| value.buffer.bytes_mut())
     }
 
     /// The output with this number.

@@ -368,8 +368,8 @@ mod tests {
         });
         assert_eq!(
             (fast::LAYOUT, sums),
-            (4, [5_305_636_182_905_620_312, 1_781_352_085_543_892_738])
+            (5, [5_305_636_182_905_620_312, 4_954_416_915_776_117_319])
         );
-        assert!(compiled_form().starts_with("layout 4 for "));
+        assert!(compiled_form().starts_with("layout 5 for "));
     }
 }

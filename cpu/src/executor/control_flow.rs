@@ -11,7 +11,7 @@ use nnhal::ops::OpError;
 
 use super::ExecutionError;
 use super::run::{Frame, Runner, copy_value};
-use crate::kernel::{Inputs, KernelError, Value, allowed_size};
+use crate::kernel::{Inputs, KernelError, Value, Values, allowed_size};
 
 impl Runner<'_> {
     pub(super) fn run_if(
@@ -147,7 +147,7 @@ impl Runner<'_> {
             operation,
             operands: &subgraph.operands,
             constants: &graph.constants,
-            values,
+            values: Values::all(values),
         }
     }
 

@@ -5,7 +5,7 @@ use nnhal::ops::{OperationContext, ShapeRule};
 
 use super::declared::Declared;
 use crate::buffer::OutOfMemory;
-use crate::kernel::Value;
+use crate::kernel::{Value, Values};
 
 /// The outputs of an operation whose shapes follow from declared shapes and constants alone.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl FixedOutputs {
 
     /// Whether this execution is as declared.
     #[inline]
-    pub(super) fn apply_to(&self, values: &[Value]) -> bool {
+    pub(super) fn apply_to(&self, values: Values<'_>) -> bool {
         self.needed
             .iter()
             .all(|at| values.get(*at as usize).is_some_and(|value| value.present))
@@ -132,9 +132,9 @@ mod tests {
         assert_eq!(fixed.outputs, [(Shape::new(&[2, 3]).unwrap(), 24)]);
         assert_eq!(fixed.needed, [0, 1]);
         let mut values = [Value::default(), Value::default()];
-        assert!(!fixed.apply_to(&values));
+        assert!(!fixed.apply_to(Values::all(&values)));
         values.iter_mut().for_each(|value| value.present = true);
-        assert!(fixed.apply_to(&values));
+        assert!(fixed.apply_to(Values::all(&values)));
         let mut outputs = [Value::default()];
         let mut asked = 0;
         fixed.give(&mut outputs, |_, bytes| asked = bytes).unwrap();

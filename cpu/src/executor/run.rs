@@ -10,7 +10,7 @@ use super::fixed_outputs::FixedOutputs;
 use super::program::{Graph, Program, Work};
 use super::{ExecutionError, ObservedOperation, RunOptions};
 use crate::buffer::{AlignedBuffer, OutOfMemory, Scratch};
-use crate::kernel::{Inputs, KernelContext, KernelError, Outputs, Value, allocate, bind};
+use crate::kernel::{Inputs, KernelContext, KernelError, Outputs, Value, Values, allocate, bind};
 use crate::threads::Team;
 
 /// The memory of one run at a time.
@@ -19,6 +19,8 @@ pub struct Execution {
     program: Arc<Program>,
     frame: Frame,
     memory: Memory,
+    /// How many microseconds the operations of the last run that can be parted take one thread, about.
+    partable: u64,
 }
 
 /// The values of one graph while it runs.
@@ -86,6 +88,7 @@ impl Execution {
             program,
             frame,
             memory: Memory::default(),
+            partable: 0,
         }
     }
 
@@ -127,13 +130,15 @@ impl Execution {
 
     /// Computes the outputs from the inputs given before.
     pub fn run(&mut self, options: &RunOptions<'_>) -> Result<(), ExecutionError> {
+        let team = Team::new(options.threads, self.partable);
         let outcome = Runner {
             program: &self.program,
             options,
-            team: &Team::new(options.threads),
+            team: &team,
             memory: &mut self.memory,
         }
         .graph(SubgraphIndex::Main, &mut self.frame);
+        self.partable = team.partable();
         self.let_go_of_shared();
         outcome
     }
@@ -289,14 +294,13 @@ impl<'a> Runner<'a> {
         sizes: Sizes<'_>,
         frame: &mut Frame,
     ) -> Result<(), KernelError> {
-        // The outputs are taken out of the frame, so that inputs and outputs can be borrowed side by side.
-        if let [at] = operation.outputs[..] {
-            let mut output = std::mem::take(&mut frame.values[at as usize]);
-            let outputs = std::slice::from_mut(&mut output);
-            let result = self.compute_into(at_graph, operation, kernel, sizes, &frame.values, outputs);
-            frame.values[at as usize] = output;
-            return result;
+        if let [at] = operation.outputs[..]
+            && let Some((inputs, output)) = Values::but(&mut frame.values, at as usize)
+        {
+            let outputs = std::slice::from_mut(output);
+            return self.compute_into(at_graph, operation, kernel, sizes, inputs, outputs);
         }
+        // Several are taken out of the frame, so that inputs and outputs can be borrowed side by side.
         let mut outputs = std::mem::take(&mut self.memory.outputs);
         outputs.extend(
             operation
@@ -304,7 +308,8 @@ impl<'a> Runner<'a> {
                 .iter()
                 .map(|at| std::mem::take(&mut frame.values[*at as usize])),
         );
-        let result = self.compute_into(at_graph, operation, kernel, sizes, &frame.values, &mut outputs);
+        let inputs = Values::all(&frame.values);
+        let result = self.compute_into(at_graph, operation, kernel, sizes, inputs, &mut outputs);
         for (at, value) in operation.outputs.iter().zip(outputs.drain(..)) {
             frame.values[*at as usize] = value;
         }
@@ -318,7 +323,7 @@ impl<'a> Runner<'a> {
         operation: &Operation,
         kernel: Compute<'_>,
         (shape, fixed): Sizes<'_>,
-        values: &[Value],
+        values: Values<'_>,
         outputs: &mut [Value],
     ) -> Result<(), KernelError> {
         let (subgraph, graph) = self.subgraph(at);

@@ -1,7 +1,7 @@
 //! DEPTHWISE_CONV_2D of floats with constant weights and one output channel for each input channel.
 //!
-//! The input is read in place: taps that fall into the padding are left out. Where all taps of a row are inside, a few
-//! neighbouring outputs are computed together; for the usual filters each input value is then loaded once for all of
+//! The input is read in place: taps that fall into the padding are left out. For the usual filters a few neighbouring
+//! outputs are computed together, at the edges of the image as well, so that each input value is loaded once for all of
 //! them. Channels are taken in groups of vectors; the last group overlaps the one before it where the channels do not
 //! fill it, so that every group is whole.
 
@@ -13,18 +13,9 @@ use super::packing::{Packing, PackingError};
 use super::parting;
 use super::patches::Patches;
 use super::simd::{LANES, Simd, Work, dispatch};
+use super::tile::for_each_constant;
 use crate::buffer::AlignedSlice;
 use crate::threads::{Effort, Team};
-
-/// Repeats a block with each number: loops over registers must not stay loops.
-macro_rules! for_each_constant {
-    ($name:ident in [$($number:literal)*] $block:block) => {
-        $({
-            let $name: usize = $number;
-            $block
-        })*
-    };
-}
 
 /// Filters and biases, channels in groups of one or two vectors.
 #[derive(Debug)]
@@ -115,6 +106,7 @@ impl PackedDepthwise {
     ) {
         dispatch(Rows {
             packed: self,
+            weights: bytemuck::cast_slice(self.weights.bytes()),
             patches,
             input,
             rows,
@@ -170,6 +162,7 @@ fn steps(distance: i64, dilation: i64) -> i64 {
 /// Rows of the output of one image.
 struct Rows<'a> {
     packed: &'a PackedDepthwise,
+    weights: &'a [[f32; LANES]],
     patches: &'a Patches,
     input: &'a [f32],
     rows: Range<usize>,
@@ -248,17 +241,16 @@ impl<'a> Rows<'a> {
         let inside = whole_windows(&self.patches.horizontal, width, self.patches.input.width);
         for (y, output) in self.take_lines() {
             let mut line = self.line(y, output);
-            for x in 0..inside.start {
-                self.output::<S, V>(simd, &mut line, x);
-            }
-            let mut x = inside.start;
-            while x < inside.end && inside.len() >= O {
+            let mut x = 0;
+            while x < width {
                 // The last ones, some of them for the second time, if there are not so many left.
-                self.outputs::<S, V, O, K, STRIDE>(simd, &mut line, x.min(inside.end - O));
+                let first = x.min(width.saturating_sub(O));
+                if inside.start <= first && first + O <= inside.end {
+                    self.outputs::<S, V, O, K, STRIDE, false>(simd, &mut line, first);
+                } else {
+                    self.outputs::<S, V, O, K, STRIDE, true>(simd, &mut line, first);
+                }
                 x += O;
-            }
-            for x in x.min(inside.end)..width {
-                self.output::<S, V>(simd, &mut line, x);
             }
         }
     }
@@ -285,29 +277,39 @@ impl<'a> Rows<'a> {
         y * self.patches.input.width as usize * self.packed.channels
     }
 
+    /// Neighbouring outputs; at an `EDGE` their windows may reach into the padding, and some of them beyond the line.
     #[inline(always)]
-    fn weights(&self) -> &[[f32; LANES]] {
-        bytemuck::cast_slice(self.packed.weights.bytes())
-    }
-
-    /// Neighbouring outputs whose windows are inside.
-    #[inline(always)]
-    fn outputs<S: Simd, const V: usize, const O: usize, const K: usize, const STRIDE: usize>(
+    fn outputs<
+        S: Simd,
+        const V: usize,
+        const O: usize,
+        const K: usize,
+        const STRIDE: usize,
+        const EDGE: bool,
+    >(
         &self,
         simd: S,
         line: &mut Line<'_>,
         x: usize,
     ) {
         let channels = self.packed.channels;
-        let corner = (x * STRIDE - self.patches.horizontal.head as usize) * channels;
-        let seen = ((O - 1) * STRIDE + K) * channels;
+        let (head, left) = (self.patches.horizontal.head as usize, x * STRIDE);
+        let width = self.patches.input.width as usize;
+        // What is inside of the columns that the windows see.
+        let columns = head.saturating_sub(left)..(head + width).saturating_sub(left);
+        let stored = self.patches.output.width as usize - x;
         for group in 0..self.packed.bias.len() / V {
-            let weights = &self.weights()[group * K * K * V..(group + 1) * K * K * V];
+            let weights = &self.weights[group * K * K * V..(group + 1) * K * K * V];
             let first = first_channel(group, V, channels);
             let mut sums = [load_all::<S, V>(simd, &self.packed.bias[group * V..]); O];
             for row in line.rows.clone() {
-                let start = self.row_start(line, row) + corner;
-                let pixels = &self.input[start + first..start + seen];
+                let start = self.row_start(line, row);
+                let seen = Seen {
+                    pixels: &self.input[start + first..start + width * channels],
+                    channels,
+                    columns: columns.clone(),
+                    corner: left.wrapping_sub(head).wrapping_mul(channels),
+                };
                 let weights = &weights[row * K * V..(row + 1) * K * V];
                 let mut taps = [[simd.splat(0.0); V]; K];
                 for_each_constant!(tap in [0 1 2 3 4] {
@@ -315,10 +317,10 @@ impl<'a> Rows<'a> {
                         taps[tap] = load_all::<S, V>(simd, &weights[tap * V..]);
                     }
                 });
-                accumulate::<S, V, O, K, STRIDE>(simd, (pixels, channels), &taps, &mut sums);
+                accumulate::<S, V, O, K, STRIDE, EDGE>(simd, &seen, &taps, &mut sums);
             }
             for_each_constant!(output in [0 1 2 3 4 5 6 7] {
-                if output < O {
+                if output < O && (!EDGE || output < stored) {
                     let at = (x + output) * channels + first;
                     self.store::<S, V>(simd, &sums[output], &mut line.output[at..at + V * LANES]);
                 }
@@ -336,7 +338,7 @@ impl<'a> Rows<'a> {
         let step = window.dilation as usize * channels;
         let filter = self.packed.taps * V;
         for group in 0..self.packed.bias.len() / V {
-            let weights = &self.weights()[group * filter..(group + 1) * filter];
+            let weights = &self.weights[group * filter..(group + 1) * filter];
             let first = first_channel(group, V, channels);
             let mut sums = load_all::<S, V>(simd, &self.packed.bias[group * V..]);
             let rows = if taps.is_empty() { 0..0 } else { line.rows.clone() };
@@ -368,7 +370,7 @@ impl<'a> Rows<'a> {
         let rows = if taps.is_empty() { 0..0 } else { line.rows.clone() };
         for row in rows {
             let mut at = self.row_start(line, row) + self.column_start(x, &taps);
-            for weights in &self.weights()[row * window.filter as usize..][taps.clone()] {
+            for weights in &self.weights[row * window.filter as usize..][taps.clone()] {
                 let mut lanes = [0.0; LANES];
                 for (lane, value) in lanes.iter_mut().zip(&self.input[at..at + channels]) {
                     *lane = *value;
@@ -402,17 +404,36 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// A row of the input that neighbouring outputs see.
+struct Seen<'a> {
+    /// Its values from the first channel of a group on.
+    pixels: &'a [f32],
+    channels: usize,
+    /// Which of the columns that the windows see are inside.
+    columns: Range<usize>,
+    /// Where the first of them would be; modulo 2^64 if it is in the padding.
+    corner: usize,
+}
+
 /// Adds the products of a row of the filter with the pixels that neighbouring outputs see.
 #[inline(always)]
-fn accumulate<S: Simd, const V: usize, const O: usize, const K: usize, const STRIDE: usize>(
+fn accumulate<
+    S: Simd,
+    const V: usize,
+    const O: usize,
+    const K: usize,
+    const STRIDE: usize,
+    const EDGE: bool,
+>(
     simd: S,
-    (pixels, channels): (&[f32], usize),
+    seen: &Seen<'_>,
     weights: &[[S::F32; V]; K],
     sums: &mut [[S::F32; V]; O],
 ) {
     for_each_constant!(column in [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18] {
-        if column < (O - 1) * STRIDE + K {
-            let values = load_all::<S, V>(simd, vectors_of::<V>(&pixels[column * channels..]));
+        if column < (O - 1) * STRIDE + K && (!EDGE || seen.columns.contains(&column)) {
+            let at = seen.corner.wrapping_add(column * seen.channels);
+            let values = load_all::<S, V>(simd, vectors_of::<V>(&seen.pixels[at..]));
             for_each_constant!(tap in [0 1 2 3 4] {
                 if tap < K && tap <= column {
                     let (output, between) = ((column - tap) / STRIDE, (column - tap) % STRIDE);

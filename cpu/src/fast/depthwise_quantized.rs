@@ -1,8 +1,9 @@
 //! DEPTHWISE_CONV_2D of 8-bit values with constant weights and one output channel for each input channel.
 //!
-//! The input is copied into scratch memory as 16-bit values less the zero point, with its padding and with channels
-//! in whole groups, so that every output sees a whole window. Taps are taken two at a time, as the multiplying
-//! instruction does.
+//! The input is copied into scratch memory as 16-bit values less the zero point, with its padding, so that every output
+//! sees a whole window. Taps are taken two at a time, as the multiplying instruction does: those of two rows of the filter,
+//! so that for the usual filters what was interleaved once serves all neighbouring outputs that see it. Channels are taken
+//! in groups; the last one overlaps the one before it where channels do not fill it.
 
 use nnhal::ops::padding::{Extents, Window};
 
@@ -13,17 +14,14 @@ use super::parting;
 use super::patches::Patches;
 use super::requantize::{QuantizedOutput, Requantization, in_order};
 use super::simd::{COLUMN_ORDER, LANES, Simd, Work, dispatch};
-use super::tile::{COLUMNS, ColumnsI16};
+use super::tile::{COLUMNS, ColumnsI16, for_each_constant};
 use crate::buffer::{AlignedSlice, OutOfMemory, Scratch};
 use crate::kernels::element::Quant8;
 use crate::kernels::fixed_point::Multiplier;
 use crate::threads::Team;
 
-/// Neighbouring outputs that are summed side by side.
-const OUTPUTS: usize = 2;
-
-/// Most pairs of taps of a filter that is computed here.
-const MAX_PAIRS: usize = 64;
+/// Neighbouring outputs that are summed side by side: as many sums as leave registers for weights and values.
+const OUTPUTS: usize = 3;
 
 /// Padded images are at most so many times as large as the image, or [`SMALL_IMAGE`].
 const MAX_PADDING: usize = 8;
@@ -31,25 +29,25 @@ const MAX_PADDING: usize = 8;
 /// Elements of a padded image that are no burden whatever the image: 2 MiB.
 const SMALL_IMAGE: usize = 1 << 20;
 
-/// Whether windows of this kind are computed here: those with few taps that are not so far apart that most of the
-/// padded image would be padding.
+/// Whether windows of this kind are computed here: those with taps that are not so far apart that most of the padded image
+/// would be padding.
 pub(super) fn serves(patches: &Patches) -> bool {
-    let taps = u64::from(patches.vertical.filter) * u64::from(patches.horizontal.filter);
     let image = [patches.input.height, patches.input.width, patches.input.channels]
         .into_iter()
         .fold(1, |product: usize, extent| {
             product.saturating_mul(extent as usize)
         });
     let most = image.saturating_mul(MAX_PADDING).max(SMALL_IMAGE);
-    taps <= 2 * MAX_PAIRS as u64 && Padded::of(patches).len().is_some_and(|length| length <= most)
+    Padded::of(patches).len().is_some_and(|length| length <= most)
 }
 
-/// Filters, biases and multipliers, channels padded to whole groups.
+/// Filters, biases and multipliers, channels in groups.
 #[derive(Debug)]
 pub(super) struct PackedDepthwise {
     channels: usize,
+    /// Pairs of taps of a filter.
     pairs: usize,
-    /// By group, then pair of taps.
+    /// By group, then pair of rows of the filter, then column.
     weights: AlignedSlice,
     /// By group.
     bias: Vec<[[i32; LANES]; 2]>,
@@ -57,27 +55,39 @@ pub(super) struct PackedDepthwise {
     requantization: Vec<Requantization>,
 }
 
+/// The first channel of a group.
+#[inline(always)]
+fn first_channel(group: usize, channels: usize) -> usize {
+    (group * COLUMNS).min(channels.saturating_sub(COLUMNS))
+}
+
+/// The channel that a lane of a group is for, if it is for one. Eight channels are there twice, for two pixels.
+fn channel_of(group: usize, lane: usize, channels: usize) -> Option<usize> {
+    let channel = first_channel(group, channels) + lane;
+    let channel = if channels == LANES {
+        channel % LANES
+    } else {
+        channel
+    };
+    (channel < channels).then_some(channel)
+}
+
 impl PackedDepthwise {
-    /// Packs filters of `taps` weights for each channel.
+    /// Packs filters of so many rows and columns for each channel; `weight(tap, channel)` gives their values.
     pub(super) fn new(
-        (channels, taps): (usize, usize),
+        (channels, [rows, across]): (usize, [usize; 2]),
         packing: &mut Packing,
         weight: impl Fn(usize, usize) -> i16,
         bias: impl Fn(usize) -> i32,
         multiplier: impl Fn(usize) -> Multiplier,
     ) -> Result<PackedDepthwise, PackingError> {
-        let (groups, pairs) = (channels.div_ceil(COLUMNS), taps.div_ceil(2));
-        let clamped = |group: usize, lane: usize| (group * COLUMNS + lane).min(channels - 1);
+        let (groups, pairs) = (channels.div_ceil(COLUMNS), rows.div_ceil(2) * across);
         let pair_of = |at: usize| -> ColumnsI16 {
             let (group, pair) = (at / pairs, at % pairs);
             let value = |lane: usize, which: usize| {
-                let channel = group * COLUMNS + COLUMN_ORDER[lane];
-                let tap = 2 * pair + which;
-                if channel < channels && tap < taps {
-                    weight(tap, channel)
-                } else {
-                    0
-                }
+                let row = pair / across * 2 + which;
+                let channel = channel_of(group, COLUMN_ORDER[lane], channels).filter(|_| row < rows);
+                channel.map_or(0, |channel| weight(row * across + pair % across, channel))
             };
             std::array::from_fn(|half| {
                 std::array::from_fn(|element| value(half * LANES + element / 2, element % 2))
@@ -89,6 +99,8 @@ impl PackedDepthwise {
                 *packed = pair_of(at);
             }
         })?;
+        // Lanes without a channel are not stored.
+        let clamped = |group: usize, lane: usize| channel_of(group, lane, channels).unwrap_or(channels - 1);
         Ok(PackedDepthwise {
             channels,
             pairs,
@@ -118,7 +130,9 @@ impl PackedDepthwise {
         (scratch, team): (&mut Scratch, &Team<'_>),
     ) -> Result<(), OutOfMemory> {
         let padded = Padded::of(patches);
-        let [image] = scratch.carve::<i16, 1>([padded.len().unwrap_or(usize::MAX)])?;
+        // With what is read beyond the channels of the last pixel.
+        let length = padded.len().and_then(|length| length.checked_add(COLUMNS));
+        let [image] = scratch.carve::<i16, 1>([length.unwrap_or(usize::MAX)])?;
         let size =
             |extents: &Extents| extents.height as usize * extents.width as usize * extents.channels as usize;
         let output: &mut [u8] = bytemuck::cast_slice_mut(output);
@@ -144,9 +158,10 @@ impl PackedDepthwise {
             team.for_each_block(threads, &grid, (output, none), |mut block, _| {
                 let image = Image {
                     packed: self,
+                    weights: bytemuck::cast_slice(self.weights.bytes()),
                     patches,
-                    padded: &padded,
                     image,
+                    line: padded.width * padded.channels,
                     rows: block.first_row()..block.first_row() + block.rows(),
                     output: block.all(),
                     stored,
@@ -162,7 +177,7 @@ impl PackedDepthwise {
     }
 }
 
-/// The extents of an image with its padding around it, channels in whole groups.
+/// The extents of an image with its padding around it.
 struct Padded {
     height: usize,
     width: usize,
@@ -177,7 +192,7 @@ impl Padded {
         Padded {
             height: span(&patches.vertical, patches.output.height),
             width: span(&patches.horizontal, patches.output.width),
-            channels: (patches.input.channels as usize).next_multiple_of(COLUMNS),
+            channels: patches.input.channels as usize,
         }
     }
 
@@ -209,7 +224,6 @@ impl<T: Quant8> Work for Fill<'_, T> {
             self.patches.vertical.head as usize,
             self.patches.horizontal.head as usize,
         );
-        let source = extents.channels as usize;
         let columns = (extents.width as usize).min(width.saturating_sub(left));
         for (number, line) in self.lines.chunks_exact_mut(width * channels).enumerate() {
             let inside = (self.first + number)
@@ -223,16 +237,8 @@ impl<T: Quant8> Work for Fill<'_, T> {
             let (middle, tail) = rest.split_at_mut(columns * channels);
             head.fill(0);
             tail.fill(0);
-            let from = &self.input[y * extents.width as usize * source..][..columns * source];
-            if source == channels {
-                widen(from, self.zero, middle);
-                continue;
-            }
-            for (from, to) in from.chunks_exact(source).zip(middle.chunks_exact_mut(channels)) {
-                let (to, rest) = to.split_at_mut(source);
-                widen(from, self.zero, to);
-                rest.fill(0);
-            }
+            let from = &self.input[y * extents.width as usize * channels..][..columns * channels];
+            widen(from, self.zero, middle);
         }
     }
 }
@@ -240,9 +246,11 @@ impl<T: Quant8> Work for Fill<'_, T> {
 /// Some rows of one image of a batch.
 struct Image<'a> {
     packed: &'a PackedDepthwise,
+    weights: &'a [ColumnsI16],
     patches: &'a Patches,
-    padded: &'a Padded,
+    /// The padded image, and how many values a line of it has.
     image: &'a [i16],
+    line: usize,
     /// Which rows of the output there are in `output`.
     rows: std::ops::Range<usize>,
     output: &'a mut [u8],
@@ -260,88 +268,269 @@ impl<const SIGNED: bool> Work for Signed<'_, SIGNED> {
     }
 }
 
+/// Outputs whose windows are equally far apart: those of a row, or all of a block if rows have a single one.
+struct Runs {
+    /// How many such runs there are, and how many outputs each has.
+    count: usize,
+    outputs: usize,
+    /// Values of the padded image between the windows of neighbouring outputs.
+    step: usize,
+    /// Values of an output: channels, of two pixels if they are eight and side by side.
+    lanes: usize,
+}
+
+/// Where outputs of a group are.
+struct Place {
+    group: usize,
+    /// The corner of the first one's window in the padded image.
+    corner: usize,
+    /// The first one in the output.
+    output: usize,
+}
+
 impl Image<'_> {
     #[inline(always)]
     fn run<S: Simd, const SIGNED: bool>(mut self, simd: S) {
-        let packed = self.packed;
-        let offsets = self.tap_offsets();
-        let offsets = &offsets[..packed.pairs];
-        let (first, width) = (self.rows.start, self.patches.output.width as usize);
-        let step = self.patches.horizontal.stride as usize * self.padded.channels;
-        for y in self.rows.clone() {
-            let top = y * self.patches.vertical.stride as usize * self.padded.width * self.padded.channels;
-            for group in 0..packed.bias.len() {
-                let start = top + group * COLUMNS;
-                let mut x = 0;
-                while x + OUTPUTS <= width {
-                    let corner = start + x * step;
-                    self.outputs::<S, SIGNED, OUTPUTS>(simd, group, corner, (y - first) * width + x, offsets);
-                    x += OUTPUTS;
-                }
-                while x < width {
-                    let corner = start + x * step;
-                    self.outputs::<S, SIGNED, 1>(simd, group, corner, (y - first) * width + x, offsets);
-                    x += 1;
-                }
+        let (width, channels) = (self.patches.output.width as usize, self.packed.channels);
+        let horizontal = &self.patches.horizontal;
+        let stride = horizontal.stride as usize;
+        let pixels = if channels == LANES && stride == 1 && width.is_multiple_of(2) {
+            2
+        } else {
+            1
+        };
+        let runs = if width == 1 {
+            Runs {
+                count: 1,
+                outputs: self.rows.len(),
+                step: self.patches.vertical.stride as usize * self.line,
+                lanes: channels,
             }
+        } else {
+            Runs {
+                count: self.rows.len(),
+                outputs: width / pixels,
+                step: pixels * stride * channels,
+                lanes: pixels * channels,
+            }
+        };
+        let is_dense = horizontal.dilation == 1 && width > 1;
+        match (horizontal.filter, runs.step / channels.max(1)) {
+            (3, 1) if is_dense => self.runs::<S, SIGNED, 3, 1>(simd, &runs),
+            (3, 2) if is_dense => self.runs::<S, SIGNED, 3, 2>(simd, &runs),
+            (5, 1) if is_dense => self.runs::<S, SIGNED, 5, 1>(simd, &runs),
+            (5, 2) if is_dense => self.runs::<S, SIGNED, 5, 2>(simd, &runs),
+            _ => self.runs::<S, SIGNED, 0, 1>(simd, &runs),
         }
     }
 
-    /// Where the taps of each pair lie from a window's corner. A filter's last tap, if it has no other, is paired
-    /// with itself; the weight is zero.
+    /// All outputs, by filters of `K` columns that go on by `STRIDE` pixels from one to the next, or any if `K` is 0.
     #[inline(always)]
-    fn tap_offsets(&self) -> [[usize; 2]; MAX_PAIRS] {
-        let across = self.patches.horizontal.filter as usize;
-        let taps = across * self.patches.vertical.filter as usize;
-        let (down, right) = (
-            self.patches.vertical.dilation as usize * self.padded.width * self.padded.channels,
-            self.patches.horizontal.dilation as usize * self.padded.channels,
-        );
-        let offset = |tap: usize| tap / across * down + tap % across * right;
-        let mut offsets = [[0; 2]; MAX_PAIRS];
-        for (pair, offsets) in offsets.iter_mut().enumerate().take(taps.div_ceil(2)) {
-            *offsets = [offset(2 * pair), offset((2 * pair + 1).min(taps - 1))];
-        }
-        offsets
-    }
-
-    #[inline(always)]
-    fn outputs<S: Simd, const SIGNED: bool, const X: usize>(
+    fn runs<S: Simd, const SIGNED: bool, const K: usize, const STRIDE: usize>(
         &mut self,
         simd: S,
-        group: usize,
-        corner: usize,
-        position: usize,
-        offsets: &[[usize; 2]],
+        runs: &Runs,
     ) {
-        let packed = self.packed;
-        let step = self.patches.horizontal.stride as usize * self.padded.channels;
-        let [low, high] = &packed.bias[group];
-        let mut sums = [[simd.load_i32(low), simd.load_i32(high)]; X];
-        let weights: &[ColumnsI16] = bytemuck::cast_slice(packed.weights.bytes());
-        let weights = &weights[group * packed.pairs..][..offsets.len()];
-        for (weights, [first, second]) in weights.iter().zip(offsets) {
-            let weights = [simd.load_pairs(&weights[0]), simd.load_pairs(&weights[1])];
-            for (output, sums) in sums.iter_mut().enumerate() {
-                let at = corner + output * step;
-                let pairs =
-                    simd.interleave(columns(self.image, at + first), columns(self.image, at + second));
-                for half in 0..2 {
-                    sums[half] = simd.add_products(sums[half], pairs[half], weights[half]);
+        let down = self.patches.vertical.stride as usize * self.line;
+        for run in 0..runs.count {
+            let corner = (self.rows.start + run) * down;
+            let output = run * runs.outputs * runs.lanes;
+            for group in 0..self.packed.bias.len() {
+                let first = first_channel(group, self.packed.channels);
+                let place = |at: usize| Place {
+                    group,
+                    corner: corner + at * runs.step + first,
+                    output: output + at * runs.lanes + first,
+                };
+                let mut at = 0;
+                while at < runs.outputs {
+                    if runs.outputs < OUTPUTS {
+                        self.outputs::<S, SIGNED, 1, K, STRIDE>(simd, runs, &place(at));
+                        at += 1;
+                        continue;
+                    }
+                    // The last ones, some of them for the second time, if there are not so many left.
+                    let from = at.min(runs.outputs - OUTPUTS);
+                    self.outputs::<S, SIGNED, OUTPUTS, K, STRIDE>(simd, runs, &place(from));
+                    at += OUTPUTS;
                 }
             }
         }
-        let channels = packed.channels;
-        for (output, sums) in sums.iter().enumerate() {
-            let pixel = &mut self.output[(position + output) * channels..][group * COLUMNS..channels];
-            let lanes = pixel.len().min(COLUMNS);
-            let requantization = &packed.requantization[group];
-            requantization.store::<S, SIGNED, 2>(simd, *sums, &self.stored, &mut pixel[..lanes]);
-        }
     }
+
+    #[inline(always)]
+    fn outputs<S: Simd, const SIGNED: bool, const O: usize, const K: usize, const STRIDE: usize>(
+        &mut self,
+        simd: S,
+        runs: &Runs,
+        place: &Place,
+    ) {
+        let (packed, horizontal) = (self.packed, &self.patches.horizontal);
+        let [low, high] = &packed.bias[place.group];
+        let mut sums = [[simd.load_i32(low), simd.load_i32(high)]; O];
+        let weights = &self.weights[place.group * packed.pairs..][..packed.pairs];
+        let (rows, down) = (
+            self.patches.vertical.filter as usize,
+            self.patches.vertical.dilation as usize * self.line,
+        );
+        for (pair, weights) in weights.chunks_exact(horizontal.filter as usize).enumerate() {
+            // The weights of a row that the filter has not are zero, whatever they are multiplied with.
+            let upper = &self.image[place.corner + 2 * pair * down..];
+            let lower = &self.image[place.corner + (2 * pair + 1).min(rows - 1) * down..];
+            if K > 0 {
+                let columns = (upper, lower, packed.channels);
+                accumulate::<S, O, K, STRIDE>(simd, columns, weights, &mut sums);
+                continue;
+            }
+            let right = horizontal.dilation as usize * packed.channels;
+            for (tap, weights) in weights.iter().enumerate() {
+                let weights = [simd.load_pairs(&weights[0]), simd.load_pairs(&weights[1])];
+                for (output, sums) in sums.iter_mut().enumerate() {
+                    let at = tap * right + output * runs.step;
+                    let pairs = simd.interleave(columns(upper, at), columns(lower, at));
+                    for half in 0..2 {
+                        sums[half] = simd.add_products(sums[half], pairs[half], weights[half]);
+                    }
+                }
+            }
+        }
+        let requantization = &packed.requantization[place.group];
+        let lanes = runs.lanes.min(COLUMNS);
+        for_each_constant!(output in [0 1 2] {
+            if output < O {
+                let to = &mut self.output[place.output + output * runs.lanes..][..lanes];
+                requantization.store::<S, SIGNED, 2>(simd, sums[output], &self.stored, to);
+            }
+        });
+    }
+}
+
+/// Adds the products of two rows of a filter with the columns that neighbouring outputs see of two lines, which are so many
+/// values apart.
+#[inline(always)]
+fn accumulate<S: Simd, const O: usize, const K: usize, const STRIDE: usize>(
+    simd: S,
+    (upper, lower, apart): (&[i16], &[i16], usize),
+    weights: &[ColumnsI16],
+    sums: &mut [[S::I32; 2]; O],
+) {
+    let mut taps = [[simd.splat_i32(0); 2]; K];
+    for_each_constant!(tap in [0 1 2 3 4] {
+        if tap < K {
+            taps[tap] = [simd.load_pairs(&weights[tap][0]), simd.load_pairs(&weights[tap][1])];
+        }
+    });
+    for_each_constant!(column in [0 1 2 3 4 5 6 7 8] {
+        if column < (O - 1) * STRIDE + K {
+            let at = column * apart;
+            let pairs = simd.interleave(columns(upper, at), columns(lower, at));
+            for_each_constant!(tap in [0 1 2 3 4] {
+                if tap < K && tap <= column {
+                    let (output, between) = ((column - tap) / STRIDE, (column - tap) % STRIDE);
+                    if between == 0 && output < O {
+                        for half in 0..2 {
+                            sums[output][half] =
+                                simd.add_products(sums[output][half], pairs[half], taps[tap][half]);
+                        }
+                    }
+                }
+            });
+        }
+    });
 }
 
 #[inline(always)]
 fn columns(image: &[i16], at: usize) -> &[i16; COLUMNS] {
     bytemuck::from_bytes(bytemuck::cast_slice(&image[at..at + COLUMNS]))
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::{Operand, OperandType, OperationType};
+
+    use crate::kernels::testing::OneOperation;
+    use crate::{KernelSet, RunOptions};
+
+    /// Extents of the filter, stride, dilation, extents of the image, channels.
+    type Case = ([u32; 2], u32, u32, [u32; 2], u32);
+
+    #[test]
+    fn filters_of_every_kind_give_the_bits_of_the_reference() {
+        let cases: [Case; 24] = [
+            ([3, 3], 1, 1, [5, 9], 40),
+            ([3, 3], 1, 1, [4, 7], 19),
+            ([3, 3], 2, 1, [9, 11], 16),
+            ([3, 3], 2, 1, [3, 3], 33),
+            ([5, 5], 1, 1, [7, 12], 24),
+            ([5, 5], 2, 1, [12, 13], 17),
+            ([3, 3], 1, 2, [9, 9], 21),
+            ([3, 3], 1, 1, [6, 8], 8),
+            ([3, 3], 1, 1, [6, 7], 8),
+            ([3, 3], 2, 1, [6, 8], 8),
+            ([5, 5], 1, 1, [5, 10], 8),
+            ([4, 4], 1, 1, [5, 10], 8),
+            ([3, 3], 1, 2, [9, 10], 8),
+            ([3, 3], 2, 1, [7, 10], 13),
+            ([5, 5], 1, 1, [6, 6], 3),
+            ([2, 2], 1, 1, [5, 6], 18),
+            ([4, 4], 3, 1, [8, 8], 9),
+            ([3, 1], 1, 1, [30, 1], 40),
+            ([5, 1], 2, 1, [24, 1], 8),
+            ([10, 1], 1, 1, [15, 1], 128),
+            ([1, 3], 1, 1, [2, 9], 16),
+            ([3, 5], 1, 1, [6, 8], 7),
+            ([5, 3], 2, 1, [9, 8], 32),
+            ([3, 3], 1, 1, [2, 2], 5),
+        ];
+        for (ty, least) in [
+            (OperandType::TENSOR_QUANT8_ASYMM, 0),
+            (OperandType::TENSOR_QUANT8_ASYMM_SIGNED, 128),
+        ] {
+            for case in cases {
+                let ([rows, across], stride, dilation, [height, width], channels) = case;
+                let values = |count: u32, by: u32| -> Vec<u8> {
+                    (0..count)
+                        .map(|at| ((at * by + at / 7) % 251) as u8 ^ least)
+                        .collect()
+                };
+                let operand = |dims: &[u32], scale, zero_point| {
+                    Operand::new(ty, dims).with_quantization(scale, zero_point - i32::from(least))
+                };
+                let extents = [2, height.div_ceil(stride), width.div_ceil(stride), channels];
+                let bias: Vec<i32> = (0..channels as i32).map(|at| at * 100 - 700).collect();
+                let compute = |kernels| {
+                    OneOperation::new(OperationType::DEPTHWISE_CONV_2D)
+                        .operand(
+                            operand(&[2, height, width, channels], 0.5, 3),
+                            &values(2 * height * width * channels, 7),
+                        )
+                        .operand(
+                            operand(&[1, rows, across, channels], 0.02, 120),
+                            &values(rows * across * channels, 11),
+                        )
+                        .operand(
+                            Operand::new(OperandType::TENSOR_INT32, &[channels]).with_quantization(0.01, 0),
+                            &bias,
+                        )
+                        .i32(1)
+                        .i32(stride as i32)
+                        .i32(stride as i32)
+                        .i32(1)
+                        .i32(1)
+                        .tensor(OperandType::BOOL, &[], &[0_u8])
+                        .i32(dilation as i32)
+                        .i32(dilation as i32)
+                        .output_operand(operand(&extents, 2.0, 100))
+                        .with_constants()
+                        .run_by(kernels, &RunOptions::default())
+                        .unwrap()
+                        .remove(0)
+                        .bytes
+                };
+                let exact = compute(KernelSet::Reference);
+                assert!(exact.iter().any(|value| *value != exact[0]), "{case:?}");
+                assert_eq!(compute(KernelSet::Fast), exact, "{ty} {case:?}");
+            }
+        }
+    }
 }

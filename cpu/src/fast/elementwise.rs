@@ -3,12 +3,14 @@
 use std::ops::Range;
 
 use nnhal::hal::{OperandType, OperationType, Shape};
+use nnhal::ops::OperationContext;
 
 use super::parting;
 use super::quantized_sum::{self, QuantizedSum};
 use super::simd::{Simd, Work, dispatch};
 use super::tile::COLUMNS;
 use super::{PlannedStep, REFERENCE};
+use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::broadcast::for_each_run;
@@ -49,9 +51,11 @@ impl Binary {
 /// An element-wise operation on two operands.
 #[derive(Debug)]
 pub(super) struct BinaryStep {
-    pub(super) binary: Binary,
+    binary: Binary,
     /// For the types that have no fast code.
-    pub(super) fallback: Kernel,
+    fallback: Kernel,
+    /// What results are cut to, for floats where it is known beforehand.
+    range: Option<(f32, f32)>,
 }
 
 impl PlannedStep for BinaryStep {
@@ -68,6 +72,9 @@ impl PlannedStep for BinaryStep {
     }
 
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+        if self.run_without_walk(context) {
+            return Ok(());
+        }
         let (left, right) = (context.inputs.tensor(0)?, context.inputs.tensor(1)?);
         match left.ty() {
             OperandType::TENSOR_FLOAT32 => {}
@@ -127,6 +134,51 @@ impl PlannedStep for BinaryStep {
 }
 
 impl BinaryStep {
+    pub(super) fn new(binary: Binary, fallback: Kernel, declared: &Declared<'_>) -> BinaryStep {
+        let is_float = |number| {
+            let input = declared.input(number);
+            input.is_some_and(|input| input.ty() == OperandType::TENSOR_FLOAT32)
+        };
+        let range = || {
+            if !binary.has_activation() {
+                return Some(Activation::None.range());
+            }
+            let code = declared.input(2)?.bytes?.try_into().ok()?;
+            Some(Activation::from_code(2, i32::from_ne_bytes(code)).ok()?.range())
+        };
+        BinaryStep {
+            binary,
+            fallback,
+            range: (is_float(0) && is_float(1)).then(range).flatten(),
+        }
+    }
+
+    /// Computes floats of which either operand has one element, or as many as the result, hence no axis along which it is
+    /// repeated; says whether it did. Small operations are about as fast as this looks up what it needs.
+    #[inline]
+    fn run_without_walk(&self, context: &mut KernelContext<'_>) -> bool {
+        let floats = |bytes| bytemuck::try_cast_slice::<u8, f32>(bytes).ok();
+        let (Some(range), Some(left), Some(right), Some(output)) = (
+            self.range,
+            context.inputs.bytes(0).and_then(floats),
+            context.inputs.bytes(1).and_then(floats),
+            context.outputs.bytes(0),
+        ) else {
+            return false;
+        };
+        let Ok(data) = bytemuck::try_cast_slice_mut(output) else {
+            return false;
+        };
+        let (Some(left), Some(right)) = (
+            Left::without_walk(left, data.len()),
+            Right::without_walk(right, data.len()),
+        ) else {
+            return false;
+        };
+        self.combine(context.team, (left, right), (data, COLUMNS), range);
+        true
+    }
+
     /// Combines elements of the same place, in blocks of a multiple of `unit` elements.
     fn combine(
         &self,

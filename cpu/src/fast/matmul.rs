@@ -6,7 +6,9 @@
 use super::lines::{Lines, Parts, Walk, rows_of_next_tile};
 use super::packing::{Packing, PackingError};
 use super::simd::{LANES, Simd, Work, dispatch};
-use super::tile::{COLUMNS, HALF_ROWS, LanesF32, PANELS, ROWS, add_f32, start_f32, store_f32};
+use super::tile::{
+    COLUMNS, HALF_ROWS, LanesF32, PANELS, ROWS, add_f32, for_each_constant, start_f32, store_f32,
+};
 use crate::buffer::AlignedSlice;
 use crate::threads::Block;
 
@@ -235,16 +237,24 @@ impl<'a> Multiply<'a> {
                 }
             }
         }
-        let is_whole = self.output.columns().len() - panels.column >= P * H * LANES;
+        if self.output.columns().len() - panels.column >= P * H * LANES {
+            // Row by row without a loop, so that sums stay in registers.
+            for_each_constant!(row in [0 1 2 3 4 5 6 7] {
+                if row < R {
+                    let line = &mut self.output.row(place.top + row)[panels.column..][..P * H * LANES];
+                    for panel in 0..P {
+                        let to = &mut line[panel * H * LANES..][..H * LANES];
+                        store_f32::<S, H>(simd, sums[row][panel], self.range, to);
+                    }
+                }
+            });
+            return;
+        }
         for (row, sums) in sums.iter().enumerate() {
             let line = &mut self.output.row(place.top + row)[panels.column..];
             for (panel, sums) in sums.iter().enumerate() {
                 let line = &mut line[panel * COLUMNS..];
-                let width = if is_whole {
-                    H * LANES
-                } else {
-                    line.len().min(H * LANES)
-                };
+                let width = line.len().min(H * LANES);
                 store_f32::<S, H>(simd, *sums, self.range, &mut line[..width]);
             }
         }

@@ -1,11 +1,11 @@
 //! Exact products of many rows with a constant matrix of 8-bit integers, which is packed when the model is prepared: as
 //! [`super::matmul`] does, with pairs of 16-bit integers.
 
-use super::lines::{Lines, Parts, Walk, rows_of_next_tile};
+use super::lines::{Lines, Parts, Walk};
 use super::packing::{Packing, PackingError};
-use super::requantize::{QuantizedOutput, Requantization};
+use super::requantize::{QuantizedOutput, Requantization, store_wide};
 use super::simd::{COLUMN_ORDER, LANES, Simd, Work, dispatch};
-use super::tile::{COLUMNS, HALF_ROWS, LanesI16, PANELS, ROWS, add_i16, start_i32};
+use super::tile::{COLUMNS, HALF_ROWS, LanesI16, PANELS, add_i16, for_each_constant, start_i32};
 use crate::buffer::AlignedSlice;
 use crate::kernels::fixed_point::Multiplier;
 use crate::threads::Block;
@@ -150,6 +150,18 @@ fn column_of(lane: usize, width: usize) -> usize {
     }
 }
 
+/// How many of the rows that are left the next tile takes, so that none is left alone. Unlike a product of floats, one of
+/// integers needs a register before it is added: with six rows sums would travel through memory, and with four the
+/// processor multiplies and adds without a pause already.
+#[inline(always)]
+fn tile_rows(left: usize) -> usize {
+    match left {
+        6 => 3,
+        0..=5 => left,
+        _ => 4,
+    }
+}
+
 struct Multiply<'a, const SIGNED: bool> {
     packed: &'a PackedI16,
     lines: Lines<'a, i16>,
@@ -188,10 +200,8 @@ impl<const SIGNED: bool> Multiply<'_, SIGNED> {
         let mut walk = self.lines.walk();
         let mut top = 0;
         while top < self.lines.count {
-            let rows = rows_of_next_tile(self.lines.count - top);
-            let at = (top, panel);
+            let (rows, at) = (tile_rows(self.lines.count - top), (top, panel));
             match rows {
-                ROWS => self.tile::<S, ROWS, 1, 2>(simd, &mut walk, at),
                 5 => self.tile::<S, 5, 1, 2>(simd, &mut walk, at),
                 4 => self.tile::<S, 4, 1, 2>(simd, &mut walk, at),
                 3 => self.tile::<S, 3, 1, 2>(simd, &mut walk, at),
@@ -251,6 +261,20 @@ impl<const SIGNED: bool> Multiply<'_, SIGNED> {
             }
         }
         let column = first * COLUMNS - self.output.columns().start;
+        let is_whole = self.output.columns().len() - column >= H * LANES;
+        if P == 1
+            && is_whole
+            && let Some(wide) = packed.requantization[first].wide()
+        {
+            // Row by row without a loop, so that sums stay in registers.
+            for_each_constant!(row in [0 1 2 3 4 5 6 7] {
+                if row < R {
+                    let to = &mut self.output.row(top + row)[column..][..H * LANES];
+                    store_wide::<S, SIGNED, H>(simd, wide, sums[row][0], &self.stored, to);
+                }
+            });
+            return;
+        }
         for (row, sums) in sums.iter().enumerate() {
             let line = &mut self.output.row(top + row)[column..];
             for (panel, sums) in sums.iter().enumerate() {

@@ -23,6 +23,7 @@ mod quantization;
 mod quantized_sum;
 mod recurrent;
 mod requantize;
+mod resize;
 mod simd;
 mod softmax;
 mod steps;

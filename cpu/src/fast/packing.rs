@@ -5,7 +5,7 @@ use crate::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
 /// Version of the layouts that weights are packed in. Whoever changes what [`super::matmul`], [`super::matmul_quantized`], [`super::recurrent`], [`super::depthwise`] or
 /// [`super::depthwise_quantized`] pack, or the order of the parts, counts it up: programs that were kept in the old form
 /// are then not taken for the new one.
-pub(crate) const LAYOUT: u32 = 4;
+pub(crate) const LAYOUT: u32 = 5;
 
 /// Why weights are not packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

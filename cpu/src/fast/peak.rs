@@ -89,8 +89,8 @@ impl Work for Pairs {
             .into_iter()
             .fold(simd.splat_i32(0), |total, sum| simd.add_i32(total, sum));
         let mut bytes = [0; 2 * LANES];
-        let total = simd.clamp_i32(total, simd.splat_i32(0), simd.splat_i32(255));
-        simd.store_bytes::<false>([total, total], &mut bytes);
+        let range = [simd.splat_i32(0), simd.splat_i32(-1)];
+        simd.store_bytes::<false>([total, total], range, &mut bytes);
         bytes
     }
 }

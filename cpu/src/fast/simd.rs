@@ -29,6 +29,36 @@ pub(super) struct Rescale<V> {
     pub(super) mask: V,
 }
 
+/// What turns eight 32-bit sums into output steps with one shift of at least one bit; see [`super::requantize`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wide {
+    mantissa: [i32; LANES],
+    /// Those of odd lanes, each a lane lower.
+    odd_mantissa: [i32; LANES],
+    /// What is added to products of even lanes, then of odd lanes, if they are not negative, and if they are.
+    nudges: [[[i64; LANES / 2]; 2]; 2],
+    /// The shift, less one.
+    right: [i32; LANES],
+}
+
+impl Wide {
+    /// Of lanes with this mantissa and right shift, from 1 to 31.
+    pub(super) fn new(lanes: [(i32, i32); LANES]) -> Wide {
+        let mantissa = lanes.map(|(mantissa, _)| mantissa);
+        let nudge = |(_, right): (i32, i32), negative: i64| (1 << 30) + (((1 << right) / 2 - negative) << 31);
+        Wide {
+            mantissa,
+            odd_mantissa: std::array::from_fn(|lane| mantissa[lane | 1]),
+            nudges: std::array::from_fn(|odd| {
+                std::array::from_fn(|negative| {
+                    std::array::from_fn(|pair| nudge(lanes[2 * pair + odd], negative as i64))
+                })
+            }),
+            right: lanes.map(|(_, right)| right - 1),
+        }
+    }
+}
+
 /// The operations of an instruction set on vectors of [`LANES`] lanes.
 pub(super) trait Simd: Copy {
     /// 32-bit floats.
@@ -64,10 +94,17 @@ pub(super) trait Simd: Copy {
     fn interleave(self, first: &[i16; 2 * LANES], second: &[i16; 2 * LANES]) -> [Self::I32; 2];
     /// Rescales sums as [`crate::kernels::fixed_point::Multiplier::apply`] does.
     fn rescale(self, sums: Self::I32, by: &Rescale<Self::I32>) -> Self::I32;
+    /// Rescales sums likewise, in one step.
+    fn rescale_wide(self, sums: Self::I32, by: &Wide) -> Self::I32;
     /// Sixteen 8-bit columns in [`COLUMN_ORDER`].
     fn load_bytes<const SIGNED: bool>(self, from: &[u8; 2 * LANES]) -> [Self::I32; 2];
-    /// Sixteen columns, which are within 8 bits, in natural order.
-    fn store_bytes<const SIGNED: bool>(self, columns: [Self::I32; 2], to: &mut [u8; 2 * LANES]);
+    /// Sixteen columns in natural order, cut to 8 bits and to a range, whose ends stand in each byte of a vector.
+    fn store_bytes<const SIGNED: bool>(
+        self,
+        columns: [Self::I32; 2],
+        range: [Self::I32; 2],
+        to: &mut [u8; 2 * LANES],
+    );
 }
 
 /// A kernel with its arguments.
@@ -124,7 +161,7 @@ pub(crate) fn instruction_set() -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::portable::Portable;
-    use super::{LANES, Rescale, Simd, Work, dispatch};
+    use super::{LANES, Rescale, Simd, Wide, Work, dispatch};
 
     /// Runs a function with every instruction set there is here and compares.
     struct Everything;
@@ -170,6 +207,10 @@ mod tests {
             };
             let scaled = simd.rescale(sums, &by);
             keep(scaled);
+            let wide = Wide::new(std::array::from_fn(|lane| {
+                (0x5234_5678 + lane as i32, [1, 2, 7, 31][lane % 4])
+            }));
+            keep(simd.rescale_wide(sums, &wide));
             let cut = simd.clamp_i32(scaled, simd.splat_i32(-100), simd.splat_i32(100));
             keep(simd.add_i32(cut, cut));
             keep(simd.sub_i32(cut, scaled));
@@ -177,11 +218,18 @@ mod tests {
             simd.load_bytes::<true>(&raw).into_iter().for_each(&mut keep);
             simd.load_bytes::<false>(&raw).into_iter().for_each(&mut keep);
             let mut bytes = [0; 16];
-            simd.store_bytes::<true>([cut, simd.splat_i32(-7)], &mut bytes);
-            let mut all = bytes.to_vec();
-            let cut = simd.clamp_i32(scaled, simd.splat_i32(0), simd.splat_i32(255));
-            simd.store_bytes::<false>([cut, simd.splat_i32(200)], &mut bytes);
-            all.extend(bytes);
+            let range = |ends: [i8; 2]| ends.map(|end| simd.splat_i32(i32::from_ne_bytes([end as u8; 4])));
+            let mut all = Vec::new();
+            for columns in [[cut, simd.splat_i32(-7)], [scaled, sums]] {
+                for signed_range in [[-128, 127], [-20, 30]] {
+                    simd.store_bytes::<true>(columns, range(signed_range), &mut bytes);
+                    all.extend(bytes);
+                }
+                for unsigned_range in [[0, -1], [3, -100]] {
+                    simd.store_bytes::<false>(columns, range(unsigned_range), &mut bytes);
+                    all.extend(bytes);
+                }
+            }
             (floats, integers, all)
         }
     }

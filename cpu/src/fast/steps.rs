@@ -13,6 +13,7 @@ use super::pooling::PoolingStep;
 use super::quantization::QuantizationStep;
 use super::recurrent::RecurrentStep;
 use super::requantize::QuantizedOutput;
+use super::resize::ResizeStep;
 use super::softmax::SoftmaxStep;
 use super::{PlannedStep, convolution::weight};
 use super::{convolution, depthwise, depthwise_quantized};
@@ -35,7 +36,7 @@ pub(crate) fn plan(
     let Some(fallback) = kernel(operation.operation_type) else {
         return Ok(None);
     };
-    if let Some(step) = plain(operation.operation_type, fallback) {
+    if let Some(step) = plain(declared, fallback) {
         return Ok(Some(step));
     }
     if let Some(step) = RecurrentStep::new(declared, packing)? {
@@ -50,7 +51,7 @@ pub(crate) fn plan(
         Box::new(Layer {
             kind,
             fallback,
-            replaces_filter: serves_always(kind, declared, &weights),
+            known: Known::of(kind, declared, &weights),
             weights,
         }) as Box<dyn PlannedStep>
     }))
@@ -61,30 +62,47 @@ pub(crate) fn has_filter(operation: OperationType) -> bool {
     Kind::of(operation).is_some()
 }
 
-/// Whether weights that are packed serve every execution, as far as the model tells.
-fn serves_always(kind: Kind, declared: &Declared<'_>, weights: &Weights) -> bool {
-    if kind == Kind::FullyConnected {
-        return true;
+/// What every execution of a convolution would work out anew, where all of it follows from the model and the packed
+/// weights serve it.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    patches: Patches,
+    activation: Activation,
+}
+
+impl Known {
+    fn of(kind: Kind, declared: &Declared<'_>, weights: &Weights) -> Option<Known> {
+        let is_known = (0..declared.operation.inputs.len()).all(|number| match declared.input(number) {
+            Some(input) => input.bytes.is_some() || (number == 0 && input.shape_known),
+            // Left out by the model.
+            None => number > 0,
+        });
+        if !is_known || kind == Kind::FullyConnected {
+            return None;
+        }
+        let context: &dyn OperationContext = declared;
+        let (arguments, geometry) = kind.geometry(context).ok()?;
+        let at = arguments.activation();
+        let activation = Activation::from_code(at, context.i32(at).ok()?).ok()?;
+        let patches = Patches::new(&geometry);
+        (!geometry.nchw && weights.serve(&patches)).then_some(Known { patches, activation })
     }
-    let is_known = (0..declared.operation.inputs.len()).all(|number| match declared.input(number) {
-        Some(input) => input.bytes.is_some() || (number == 0 && input.shape_known),
-        // Left out by the model.
-        None => number > 0,
-    });
-    let geometry = is_known.then(|| kind.geometry(declared).ok()).flatten();
-    geometry.is_some_and(|(_, geometry)| !geometry.nchw && weights.serve(&Patches::new(&geometry)))
 }
 
 /// The step of an operation that needs no constants.
-fn plain(operation: OperationType, fallback: Kernel) -> Option<Box<dyn PlannedStep>> {
+fn plain(declared: &Declared<'_>, fallback: Kernel) -> Option<Box<dyn PlannedStep>> {
+    let operation = declared.operation.operation_type;
     if let Some(binary) = Binary::of(operation) {
-        return Some(Box::new(BinaryStep { binary, fallback }));
+        return Some(Box::new(BinaryStep::new(binary, fallback, declared)));
     }
     if let Some(unary) = Unary::of(operation) {
         return Some(Box::new(UnaryStep { unary, fallback }));
     }
     if let Some(step) = QuantizationStep::of(operation, fallback) {
         return Some(Box::new(step));
+    }
+    if operation == OperationType::RESIZE_BILINEAR {
+        return Some(Box::new(ResizeStep { fallback }));
     }
     if operation == OperationType::SOFTMAX {
         return Some(Box::new(SoftmaxStep { fallback }));
@@ -251,7 +269,7 @@ impl<'a> ConstantLayer<'a> {
                 multiplier,
             )?),
             Kind::Depthwise => Weights::DepthwiseQ8(depthwise_quantized::PackedDepthwise::new(
-                sizes,
+                (columns, [parts, depth / parts]),
                 packing,
                 |tap, channel| value(tap * columns + channel),
                 bias,
@@ -304,8 +322,8 @@ struct Layer {
     kind: Kind,
     /// For the layouts and multipliers that the packed form does not serve.
     fallback: Kernel,
-    /// Whether the fallback is never needed, so that the filter in its own form is not, either.
-    replaces_filter: bool,
+    /// With it the fallback is never needed.
+    known: Option<Known>,
     weights: Weights,
 }
 
@@ -322,7 +340,7 @@ impl PlannedStep for Layer {
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         // Extents of what has no elements need not fit any memory.
         if context.outputs.tensor(0)?.bytes.is_empty() {
-            return if self.replaces_filter {
+            return if self.replaces_filter() {
                 Ok(())
             } else {
                 (self.fallback)(context)
@@ -331,20 +349,26 @@ impl PlannedStep for Layer {
         if self.kind == Kind::FullyConnected {
             return self.run_fully_connected(context);
         }
+        if let Some(Known { patches, activation }) = &self.known {
+            return self.run_on(context, patches, *activation);
+        }
         let (arguments, geometry) = self.kind.geometry(context.inputs.rules())?;
         let patches = Patches::new(&geometry);
         if geometry.nchw || !self.weights.serve(&patches) {
             return (self.fallback)(context);
         }
-        self.run_on(context, &patches, arguments.activation())
+        let activation = arguments.activation();
+        let activation = Activation::from_code(activation, context.inputs.i32(activation)?)?;
+        self.run_on(context, &patches, activation)
     }
 
     fn packed(&self) -> Option<&AlignedSlice> {
         Some(self.weights.packed())
     }
 
+    /// Nor is the filter in its own form needed where the fallback is not.
     fn replaces_filter(&self) -> bool {
-        self.replaces_filter
+        self.known.is_some() || self.kind == Kind::FullyConnected
     }
 }
 
@@ -354,16 +378,16 @@ impl Layer {
         let output = context.outputs.tensor(0)?.shape;
         let depth = context.inputs.tensor(1)?.shape.dim(1);
         let patches = Patches::pixels(output.dim(0), depth, output.dim(1));
-        self.run_on(context, &patches, 3)
+        let activation = Activation::from_code(3, context.inputs.i32(3)?)?;
+        self.run_on(context, &patches, activation)
     }
 
     fn run_on(
         &self,
         context: &mut KernelContext<'_>,
         patches: &Patches,
-        activation: usize,
+        activation: Activation,
     ) -> Result<(), KernelError> {
-        let activation = Activation::from_code(activation, context.inputs.i32(activation)?)?;
         let input = context.inputs.tensor(0)?;
         match &self.weights {
             Weights::MatrixF32(weights) => {

@@ -16,5 +16,5 @@ pub(super) fn each_block<T: Send>(
         columns_per_block: 4 * COLUMNS,
     };
     let none: &mut [u8] = &mut [];
-    Team::new(Threads::ALONE).for_each_block(1, &grid, (output, none), |block, _| work(block));
+    Team::new(Threads::ALONE, 0).for_each_block(1, &grid, (output, none), |block, _| work(block));
 }

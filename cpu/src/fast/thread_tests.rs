@@ -201,3 +201,18 @@ fn sums_are_the_same_by_any_number_of_threads() {
         values(OneOperation::new(OperationType::RELU), ty, &[7, 73, 101]).output(ty, &[7, 73, 101])
     });
 }
+
+#[test]
+fn resizings_are_the_same_by_any_number_of_threads() {
+    for ty in [OperandType::TENSOR_FLOAT32, OperandType::TENSOR_QUANT8_ASYMM] {
+        expect_same_bits(&format!("RESIZE_BILINEAR {ty}"), || {
+            let one = values(
+                OneOperation::new(OperationType::RESIZE_BILINEAR),
+                ty,
+                &[3, 20, 31, 9],
+            );
+            let one = scalars(one, &[90, 77]).with_constants();
+            one.output_operand(operand(ty, &[3, 77, 90, 9]))
+        });
+    }
+}

@@ -3,6 +3,18 @@
 
 use super::simd::{LANES, Simd};
 
+/// Repeats a block with each number: loops over registers must not stay loops.
+macro_rules! for_each_constant {
+    ($name:ident in [$($number:literal)*] $block:block) => {
+        $({
+            let $name: usize = $number;
+            $block
+        })*
+    };
+}
+
+pub(super) use for_each_constant;
+
 /// Rows of a tile.
 pub(super) const ROWS: usize = 6;
 /// Rows of a tile with half a panel.
@@ -47,6 +59,9 @@ pub(super) fn add_f32<S: Simd, const R: usize, const P: usize, const H: usize>(
     panels: [&[LanesF32]; P],
     sums: &mut Sums<S::F32, R, P, H>,
 ) {
+    // Sums of our own, which are nothing but registers: the caller's are in memory where it stores them in a loop.
+    let given = sums;
+    let mut sums = *given;
     let depth = rows[0].len();
     let rows = first_of_each(rows, depth);
     let panels = first_chunks_of_each::<_, P, H>(panels, depth);
@@ -62,7 +77,7 @@ pub(super) fn add_f32<S: Simd, const R: usize, const P: usize, const H: usize>(
             for panel in 0..P {
                 weights[panel] = &panel_pairs[panel][at][half];
             }
-            add_one::<S, R, P, H>(simd, values, weights, sums);
+            add_one::<S, R, P, H>(simd, values, weights, &mut sums);
         }
     }
     if depth % 2 == 1 {
@@ -74,8 +89,9 @@ pub(super) fn add_f32<S: Simd, const R: usize, const P: usize, const H: usize>(
         for panel in 0..P {
             weights[panel] = &panels[panel][depth - 1];
         }
-        add_one::<S, R, P, H>(simd, values, weights, sums);
+        add_one::<S, R, P, H>(simd, values, weights, &mut sums);
     }
+    *given = sums;
 }
 
 /// Adds the products of one value of each row.
@@ -126,21 +142,58 @@ pub(super) fn add_i16<S: Simd, const R: usize, const P: usize, const H: usize>(
     panels: [&[LanesI16]; P],
     sums: &mut Sums<S::I32, R, P, H>,
 ) {
+    let given = sums;
+    let mut sums = *given;
     let depth = rows[0].len() / 2;
     let rows = first_chunks_of_each::<_, R, 2>(rows, depth);
     let panels = first_chunks_of_each::<_, P, H>(panels, depth);
-    for at in 0..depth {
-        for panel in 0..P {
-            let mut weights = [simd.splat_i32(0); H];
-            for half in 0..H {
-                weights[half] = simd.load_pairs(&panels[panel][at][half]);
-            }
+    let row_pairs = first_chunks_of_each::<_, R, 2>(rows, depth / 2);
+    let panel_pairs = first_chunks_of_each::<_, P, 2>(panels, depth / 2);
+    for at in 0..depth / 2 {
+        for half in 0..2 {
+            let mut values = [[0; 2]; R];
             for row in 0..R {
-                let pair = simd.splat_i32(bytemuck::cast(rows[row][at]));
-                for half in 0..H {
-                    let sum = &mut sums[row][panel][half];
-                    *sum = simd.add_products(*sum, pair, weights[half]);
-                }
+                values[row] = row_pairs[row][at][half];
+            }
+            let mut weights = [&panels[0][0]; P];
+            for panel in 0..P {
+                weights[panel] = &panel_pairs[panel][at][half];
+            }
+            add_pair::<S, R, P, H>(simd, values, weights, &mut sums);
+        }
+    }
+    if depth % 2 == 1 {
+        let mut values = [[0; 2]; R];
+        for row in 0..R {
+            values[row] = rows[row][depth - 1];
+        }
+        let mut weights = [&panels[0][0]; P];
+        for panel in 0..P {
+            weights[panel] = &panels[panel][depth - 1];
+        }
+        add_pair::<S, R, P, H>(simd, values, weights, &mut sums);
+    }
+    *given = sums;
+}
+
+/// Adds the products of one pair of values of each row.
+#[inline(always)]
+fn add_pair<S: Simd, const R: usize, const P: usize, const H: usize>(
+    simd: S,
+    pairs: [[i16; 2]; R],
+    panels: [&[LanesI16; H]; P],
+    sums: &mut Sums<S::I32, R, P, H>,
+) {
+    for panel in 0..P {
+        let mut weights = [simd.splat_i32(0); H];
+        for half in 0..H {
+            weights[half] = simd.load_pairs(&panels[panel][half]);
+        }
+        for row in 0..R {
+            let pair = simd.splat_i32(bytemuck::cast(pairs[row]));
+            for half in 0..H {
+                let sum = &mut sums[row][panel][half];
+                *sum = simd.add_products(*sum, pair, weights[half]);
             }
         }
     }

@@ -49,7 +49,7 @@ mod random;
 pub(crate) mod recurrent;
 mod reduction;
 mod reshape;
-mod resize;
+pub(crate) mod resize;
 pub(crate) mod rnn;
 mod roi;
 mod select;

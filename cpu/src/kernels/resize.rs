@@ -21,8 +21,8 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
 ];
 
 /// One axis: from how many pixels to how many, and how positions correspond.
-#[derive(Clone, Copy)]
-struct Axis {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Axis {
     input: usize,
     output: usize,
     align_corners: bool,
@@ -30,11 +30,11 @@ struct Axis {
 }
 
 /// The two pixels around a position, and how far it is from the first.
-#[derive(Clone, Copy)]
-struct Between<F> {
-    lower: usize,
-    upper: usize,
-    fraction: F,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Between<F> {
+    pub(crate) lower: usize,
+    pub(crate) upper: usize,
+    pub(crate) fraction: F,
 }
 
 /// Fractional bits of the positions of signed images.
@@ -43,7 +43,8 @@ const FRACTION_BITS: u32 = 10;
 const ONE: i64 = 1 << FRACTION_BITS;
 
 impl Axis {
-    fn rows(geometry: &ResizeGeometry) -> Axis {
+    /// Of rows.
+    pub(crate) fn rows(geometry: &ResizeGeometry) -> Axis {
         Axis {
             input: geometry.input.height as usize,
             output: geometry.output.height as usize,
@@ -52,7 +53,8 @@ impl Axis {
         }
     }
 
-    fn columns(geometry: &ResizeGeometry) -> Axis {
+    /// Of columns.
+    pub(crate) fn columns(geometry: &ResizeGeometry) -> Axis {
         Axis {
             input: geometry.input.width as usize,
             output: geometry.output.width as usize,
@@ -82,7 +84,8 @@ impl Axis {
         (position as usize).min(self.input - 1)
     }
 
-    fn between(&self, index: usize) -> Between<f32> {
+    /// The pixels around an output's position.
+    pub(crate) fn between(&self, index: usize) -> Between<f32> {
         let (input, output) = self.spans();
         let scale = input as f32 / output as f32;
         let position = if self.half_pixel_centers {

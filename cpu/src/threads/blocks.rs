@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows of equal length, parted into blocks of neighbouring rows and columns.
 #[derive(Clone, Copy, Debug)]
@@ -25,13 +25,27 @@ impl Grid {
     }
 }
 
+/// How many bits of a word count blocks.
+const BLOCK_BITS: u32 = 32;
+const BLOCK_MASK: u64 = u32::MAX as u64;
+
 /// Gives out the blocks of a grid, each once, to whichever threads ask.
 #[derive(Debug)]
 pub(super) struct Blocks<'a, T> {
     grid: Grid,
     memory: *mut T,
-    next: AtomicUsize,
+    /// The first block that has not been given out, and in the upper half the first behind those.
+    left: AtomicU64,
     lent: PhantomData<&'a mut [T]>,
+}
+
+/// Which of the blocks that are left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// That of the first row of blocks, then those beside it, then those of the next row.
+    First,
+    /// The other way round.
+    Last,
 }
 
 // SAFETY: all that can be done with a shared reference is to take blocks. No two have an element in common, so taking one
@@ -41,15 +55,17 @@ unsafe impl<T: Send> Sync for Blocks<'_, T> {}
 
 impl<'a, T> Blocks<'a, T> {
     /// # Panics
-    /// If `memory` is smaller than the grid.
+    /// If `memory` is smaller than the grid, or there are 2^32 blocks.
     pub(super) fn new(memory: &'a mut [T], grid: Grid) -> Blocks<'a, T> {
         let elements = grid.rows.checked_mul(grid.columns);
         let fits = elements.is_some_and(|elements| elements <= memory.len());
         assert!(fits, "a grid as large as its memory");
+        let blocks = grid.blocks() as u64;
+        assert!(blocks <= BLOCK_MASK, "blocks that can be counted");
         Blocks {
             grid,
             memory: memory.as_mut_ptr(),
-            next: AtomicUsize::new(0),
+            left: AtomicU64::new(blocks << BLOCK_BITS),
             lent: PhantomData,
         }
     }
@@ -68,13 +84,25 @@ impl<'a, T> Blocks<'a, T> {
         Blocks::new(memory, grid)
     }
 
-    /// The next block: those of one row of blocks, then those of the next; none when all have been taken.
-    pub(super) fn take(&self) -> Option<Block<'_, T>> {
+    /// The next block from this end; none when all have been taken.
+    pub(super) fn take(&self, end: End) -> Option<Block<'_, T>> {
+        let without = |left: u64| {
+            let (first, behind) = (left & BLOCK_MASK, left >> BLOCK_BITS);
+            (first < behind).then(|| match end {
+                End::First => left + 1,
+                End::Last => left - (1 << BLOCK_BITS),
+            })
+        };
+        // Blocks are all that is told by it: what the threads write is handed over with the end of the job.
+        let left = self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, without)
+            .ok()?;
+        let number = match end {
+            End::First => left & BLOCK_MASK,
+            End::Last => (left >> BLOCK_BITS) - 1,
+        } as usize;
         let grid = &self.grid;
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        if number >= grid.blocks() {
-            return None;
-        }
         let (row, column) = (number / grid.across(), number % grid.across());
         let (top, left) = (row * grid.rows_per_block, column * grid.columns_per_block);
         Some(Block {
@@ -157,7 +185,7 @@ impl<T> Block<'_, T> {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{Blocks, Grid};
+    use super::{Blocks, End, Grid};
 
     #[test]
     fn blocks_cover_every_element_once() {
@@ -172,7 +200,8 @@ mod tests {
                 let mut memory = vec![0; rows * columns];
                 let blocks = Blocks::new(&mut memory, grid);
                 let mut taken = 0;
-                while let Some(mut block) = blocks.take() {
+                let mut ends = [End::First, End::Last, End::Last].into_iter().cycle();
+                while let Some(mut block) = blocks.take(ends.next().unwrap()) {
                     taken += 1;
                     for row in 0..block.rows() {
                         block.row(row).iter_mut().for_each(|value| *value += 1);
@@ -182,6 +211,22 @@ mod tests {
                 assert!(memory.iter().all(|value| *value == 1), "{grid:?}");
             }
         }
+    }
+
+    #[test]
+    fn blocks_come_from_both_ends() {
+        let mut memory = [0; 5];
+        let blocks = Blocks::shares(&mut memory, (5, 1));
+        let ends = [
+            End::First,
+            End::Last,
+            End::First,
+            End::Last,
+            End::Last,
+            End::First,
+        ];
+        let rows = ends.map(|end| blocks.take(end).map(|block| block.first_row()));
+        assert_eq!(rows, [Some(0), Some(4), Some(1), Some(3), Some(2), None]);
     }
 
     #[test]
@@ -195,7 +240,7 @@ mod tests {
     fn rows_beyond_the_block_are_refused() {
         let mut memory = [0; 6];
         let shares = Blocks::shares(&mut memory, (2, 3));
-        shares.take().unwrap().row(1);
+        shares.take(End::First).unwrap().row(1);
     }
 
     #[test]
@@ -208,6 +253,6 @@ mod tests {
             rows_per_block: 2,
             columns_per_block: 2,
         };
-        Blocks::new(&mut memory, grid).take().unwrap().all();
+        Blocks::new(&mut memory, grid).take(End::First).unwrap().all();
     }
 }

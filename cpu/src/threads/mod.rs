@@ -1,7 +1,8 @@
 //! Several threads for one operation.
 //!
-//! The thread that runs a program computes; for operations of more than [`WORTH_HELPERS`] it is joined by helper threads,
-//! which are made when they are first needed. Contract:
+//! The thread that runs a program computes; for operations of more than [`WORTH_HELPERS`], and in executions of more than
+//! that for operations of more than [`WORTH_PARTING`], it is joined by helper threads, which are made when they are first
+//! needed. Contract:
 //!
 //! - **Results have the same bits whatever the number of threads**: an output is parted into blocks, each of which one
 //!   thread computes as it would be computed alone.
@@ -25,9 +26,13 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long an operation must take to be worth helpers: handing over and taking back costs a few microseconds, waking a
-/// helper that sleeps up to ten.
-pub const WORTH_HELPERS: Duration = Duration::from_micros(50);
+/// How long an operation, or all operations of an execution that can be parted, must take to be worth helpers: waking one
+/// that sleeps takes some ten microseconds, in a virtual machine some more. In microseconds.
+pub const WORTH_HELPERS: u64 = 50;
+
+/// How long an operation must take to be worth a helper that looks for work already, since more follows in the same
+/// execution: handing over and taking back costs about a microsecond. In microseconds.
+pub const WORTH_PARTING: u64 = 8;
 
 /// How long a helper looks for the next operation before it sleeps.
 pub const SPIN: Duration = Duration::from_micros(50);
@@ -50,10 +55,9 @@ pub(crate) struct Effort {
 }
 
 impl Effort {
-    /// Whether several threads are sooner done with it than one.
-    pub(crate) fn is_worth_helpers(self) -> bool {
-        let micros = (self.multiply_adds / MULTIPLY_ADDS_PER_US).max(self.bytes / BYTES_PER_US);
-        u128::from(micros) >= WORTH_HELPERS.as_micros()
+    /// About how many microseconds one thread takes.
+    fn micros(self) -> u64 {
+        (self.multiply_adds / MULTIPLY_ADDS_PER_US).max(self.bytes / BYTES_PER_US)
     }
 }
 
@@ -161,18 +165,10 @@ mod tests {
     }
 
     #[test]
-    fn small_operations_are_not_worth_helpers() {
-        let products = |multiply_adds| Effort {
-            multiply_adds,
-            bytes: 0,
-        };
-        assert!(!products(500_000).is_worth_helpers());
-        assert!(products(2_000_000).is_worth_helpers());
-        let copy = |bytes| Effort {
-            multiply_adds: 0,
-            bytes,
-        };
-        assert!(!copy(100_000).is_worth_helpers());
-        assert!(copy(1_000_000).is_worth_helpers());
+    fn effort_is_the_longer_of_computing_and_moving() {
+        let effort = |multiply_adds, bytes| Effort { multiply_adds, bytes }.micros();
+        assert_eq!(effort(500_000, 0), 25);
+        assert_eq!(effort(500_000, 800_000), 100);
+        assert_eq!(effort(0, 0), 0);
     }
 }

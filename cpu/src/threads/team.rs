@@ -2,9 +2,9 @@
 
 use std::cell::Cell;
 
-use super::blocks::{Block, Blocks, Grid};
+use super::blocks::{Block, Blocks, End, Grid};
 use super::hand_over::share;
-use super::{Cores, Effort, Helpers, Threads};
+use super::{Cores, Effort, Helpers, Threads, WORTH_HELPERS, WORTH_PARTING};
 
 /// The thread that runs an execution, with the helpers that it has claimed so far. They are let go when this is dropped.
 #[derive(Debug)]
@@ -14,17 +14,34 @@ pub struct Team<'a> {
     claimed: Cell<u64>,
     /// Whether this thread has been noted as one that computes.
     is_counted: Cell<bool>,
+    /// How many microseconds an operation must take to be worth helpers.
+    least: u64,
+    /// How many microseconds one thread takes for the operations so far that are worth parting.
+    partable: Cell<u64>,
 }
 
 impl<'a> Team<'a> {
-    /// The calling thread, with what helpers it may have.
+    /// The calling thread, with what helpers it may have, for an execution in which the operations that are worth parting
+    /// are known to take one thread about as many microseconds as `expected`; 0 if that is not known.
     #[must_use]
-    pub fn new(threads: Threads<'a>) -> Team<'a> {
+    pub fn new(threads: Threads<'a>, expected: u64) -> Team<'a> {
         Team {
             threads,
             claimed: Cell::new(0),
             is_counted: Cell::new(false),
+            least: if expected >= WORTH_HELPERS {
+                WORTH_PARTING
+            } else {
+                WORTH_HELPERS
+            },
+            partable: Cell::new(0),
         }
+    }
+
+    /// About how many microseconds one thread takes for the operations so far that are worth parting.
+    #[must_use]
+    pub fn partable(&self) -> u64 {
+        self.partable.get()
     }
 
     /// How many threads to part an operation of this effort for; 1 if it is not worth helpers.
@@ -32,7 +49,11 @@ impl<'a> Team<'a> {
         let Some((helpers, cores)) = self.threads.pool else {
             return 1;
         };
-        if !effort.is_worth_helpers() {
+        let takes = effort.micros();
+        if takes >= WORTH_PARTING {
+            self.partable.set(self.partable.get().saturating_add(takes));
+        }
+        if takes < self.least {
             return 1;
         }
         // From the first large operation on: the small ones of small models shall not pay for it.
@@ -60,10 +81,13 @@ impl<'a> Team<'a> {
             Blocks::new(output, *grid),
             Blocks::shares(scratch, (threads, each)),
         );
-        self.share(threads, &|_| {
-            let mut share = shares.take();
+        self.share(threads, &|thread| {
+            let mut share = shares.take(End::First);
             let scratch = share.as_mut().map(Block::all).unwrap_or_default();
-            while let Some(block) = blocks.take() {
+            // So this thread has the same part of one operation's output and of the next one's input, mostly, which is
+            // then in its cache.
+            let end = if thread == 0 { End::First } else { End::Last };
+            while let Some(block) = blocks.take(end) {
                 work(block, scratch);
             }
         });
@@ -148,7 +172,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::super::{Cores as _, OwnCores, Threads};
+    use super::super::{Cores as _, MULTIPLY_ADDS_PER_US, OwnCores, Threads, WORTH_HELPERS, WORTH_PARTING};
     use super::{Effort, Grid, Helpers, Team};
 
     const LARGE: Effort = Effort {
@@ -193,7 +217,7 @@ mod tests {
         for most in [1, 2, 3, 4, 9] {
             let helpers = Helpers::new(most - 1);
             let cores = OwnCores::new(most);
-            let team = Team::new(Threads::new(&helpers, &cores, most));
+            let team = Team::new(Threads::new(&helpers, &cores, most), 0);
             assert_eq!(team.threads_for(LARGE), most);
             for _ in 0..200 {
                 fill(&team, &grid(7, 5, (2, 2)));
@@ -213,7 +237,7 @@ mod tests {
             for _ in 0..3 {
                 scope.spawn(|| {
                     for _ in 0..300 {
-                        let team = Team::new(Threads::new(&helpers, &cores, 4));
+                        let team = Team::new(Threads::new(&helpers, &cores, 4), 0);
                         fill(&team, &grid(9, 4, (1, 4)));
                         drop(team);
                         helpers.end_idle();
@@ -227,7 +251,7 @@ mod tests {
     #[test]
     fn helpers_that_have_slept_are_woken() {
         let (helpers, cores) = (Helpers::new(1), OwnCores::new(2));
-        let team = Team::new(Threads::new(&helpers, &cores, 2));
+        let team = Team::new(Threads::new(&helpers, &cores, 2), 0);
         for _ in 0..50 {
             // The helper is needed for both halves to meet.
             let there = AtomicUsize::new(0);
@@ -244,7 +268,7 @@ mod tests {
     #[test]
     fn panic_of_a_helper_reaches_its_leader_and_ends_nobody() {
         let (helpers, cores) = (Helpers::new(1), OwnCores::new(2));
-        let team = Team::new(Threads::new(&helpers, &cores, 2));
+        let team = Team::new(Threads::new(&helpers, &cores, 2), 0);
         for panics in [1, 0] {
             let there = AtomicUsize::new(0);
             let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -267,7 +291,7 @@ mod tests {
     fn busy_processors_mean_no_helper() {
         let (helpers, cores) = (Helpers::new(3), OwnCores::new(2));
         cores.enter();
-        let team = Team::new(Threads::new(&helpers, &cores, 4));
+        let team = Team::new(Threads::new(&helpers, &cores, 4), 0);
         assert_eq!(team.threads_for(LARGE), 2);
         let seen = AtomicUsize::new(0);
         team.share(4, &|_| {
@@ -280,7 +304,7 @@ mod tests {
     #[test]
     fn processors_without_helpers_are_for_others() {
         let (helpers, cores) = (Helpers::new(1), OwnCores::new(4));
-        let team = Team::new(Threads::new(&helpers, &cores, 4));
+        let team = Team::new(Threads::new(&helpers, &cores, 4), 0);
         let free = AtomicUsize::new(0);
         team.share(4, &|thread| {
             if thread == 0 {
@@ -294,9 +318,29 @@ mod tests {
     }
 
     #[test]
+    fn operations_that_are_worth_parting_only_among_others_are_parted_where_those_are_known() {
+        let (helpers, cores) = (Helpers::new(1), OwnCores::new(2));
+        let effort = |micros| Effort {
+            multiply_adds: micros * MULTIPLY_ADDS_PER_US,
+            bytes: 0,
+        };
+        let threads = |expected, micros| {
+            let team = Team::new(Threads::new(&helpers, &cores, 2), expected);
+            let threads = team.threads_for(effort(micros));
+            assert_eq!(team.partable(), if micros < WORTH_PARTING { 0 } else { micros });
+            threads
+        };
+        assert_eq!(threads(0, WORTH_HELPERS - 1), 1);
+        assert_eq!(threads(0, WORTH_HELPERS), 2);
+        assert_eq!(threads(WORTH_HELPERS - 1, WORTH_PARTING), 1);
+        assert_eq!(threads(WORTH_HELPERS, WORTH_PARTING), 2);
+        assert_eq!(threads(WORTH_HELPERS, WORTH_PARTING - 1), 1);
+    }
+
+    #[test]
     fn small_operations_are_no_reason_to_count() {
         let (helpers, cores) = (Helpers::new(1), OwnCores::new(2));
-        let team = Team::new(Threads::new(&helpers, &cores, 2));
+        let team = Team::new(Threads::new(&helpers, &cores, 2), 0);
         assert_eq!(team.threads_for(Effort::default()), 1);
         assert_eq!(cores.take(9), 2);
     }

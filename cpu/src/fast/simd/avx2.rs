@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 use std::sync::LazyLock;
 
-use super::{LANES, Rescale, Simd, Work};
+use super::{LANES, Rescale, Simd, Wide, Work};
 
 /// AVX2 and FMA. There is a value only where the processor has both.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,17 @@ macro_rules! instruction {
         // SAFETY: the instruction needs AVX2 or FMA and touches no memory; `self` exists, so the processor has both.
         unsafe { $call }
     }};
+}
+
+impl Avx2 {
+    /// What is added to a product: the second where it is negative, by the sign of all its 64 bits.
+    #[inline(always)]
+    fn nudge(self, product: __m256i, nudges: &[[i64; LANES / 2]; 2]) -> __m256i {
+        let (positive, negative): (__m256d, __m256d) = (bytemuck::cast(nudges[0]), bytemuck::cast(nudges[1]));
+        let product = instruction!(_mm256_castsi256_pd(product));
+        let nudge = instruction!(_mm256_blendv_pd(positive, negative, product));
+        instruction!(_mm256_castpd_si256(nudge))
+    }
 }
 
 impl Simd for Avx2 {
@@ -157,6 +168,18 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn rescale_wide(self, sums: __m256i, by: &Wide) -> __m256i {
+        let odd_lanes = instruction!(_mm256_srli_epi64::<32>(sums));
+        let even = instruction!(_mm256_mul_epi32(sums, self.load_i32(&by.mantissa)));
+        let odd = instruction!(_mm256_mul_epi32(odd_lanes, self.load_i32(&by.odd_mantissa)));
+        let even = instruction!(_mm256_add_epi64(even, self.nudge(even, &by.nudges[0])));
+        let odd = instruction!(_mm256_add_epi64(odd, self.nudge(odd, &by.nudges[1])));
+        let even = instruction!(_mm256_srli_epi64::<32>(even));
+        let high = instruction!(_mm256_blend_epi32::<0b1010_1010>(even, odd));
+        instruction!(_mm256_srav_epi32(high, self.load_i32(&by.right)))
+    }
+
+    #[inline(always)]
     fn load_bytes<const SIGNED: bool>(self, from: &[u8; 2 * LANES]) -> [__m256i; 2] {
         let bytes: __m128i = bytemuck::cast(*from);
         let (words, tops) = if SIGNED {
@@ -173,14 +196,25 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn store_bytes<const SIGNED: bool>(self, columns: [__m256i; 2], to: &mut [u8; 2 * LANES]) {
+    fn store_bytes<const SIGNED: bool>(
+        self,
+        columns: [__m256i; 2],
+        range: [__m256i; 2],
+        to: &mut [u8; 2 * LANES],
+    ) {
         let words = instruction!(_mm256_packs_epi32(columns[0], columns[1]));
         let low = instruction!(_mm256_castsi256_si128(words));
         let high = instruction!(_mm256_extracti128_si256::<1>(words));
+        let least = instruction!(_mm256_castsi256_si128(range[0]));
+        let most = instruction!(_mm256_castsi256_si128(range[1]));
         let bytes = if SIGNED {
-            instruction!(_mm_packs_epi16(low, high))
+            let bytes = instruction!(_mm_packs_epi16(low, high));
+            let raised = instruction!(_mm_max_epi8(bytes, least));
+            instruction!(_mm_min_epi8(raised, most))
         } else {
-            instruction!(_mm_packus_epi16(low, high))
+            let bytes = instruction!(_mm_packus_epi16(low, high));
+            let raised = instruction!(_mm_max_epu8(bytes, least));
+            instruction!(_mm_min_epu8(raised, most))
         };
         *to = bytemuck::cast(bytes);
     }

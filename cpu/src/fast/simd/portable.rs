@@ -1,6 +1,6 @@
 //! Vectors as arrays, for whatever the build targets.
 
-use super::{LANES, Rescale, Simd};
+use super::{LANES, Rescale, Simd, Wide};
 
 /// No instructions beyond the build's own.
 #[derive(Clone, Copy, Debug)]
@@ -131,6 +131,15 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn rescale_wide(self, sums: Self::I32, by: &Wide) -> Self::I32 {
+        std::array::from_fn(|lane| {
+            let product = i64::from(sums[lane]) * i64::from(by.mantissa[lane]);
+            let nudge = by.nudges[lane % 2][usize::from(product < 0)][lane / 2];
+            ((product + nudge) >> (32 + by.right[lane])) as i32
+        })
+    }
+
+    #[inline(always)]
     fn load_bytes<const SIGNED: bool>(self, from: &[u8; 2 * LANES]) -> [Self::I32; 2] {
         let column = |lane: usize| {
             let byte = from[super::COLUMN_ORDER[lane]];
@@ -147,9 +156,22 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    fn store_bytes<const SIGNED: bool>(self, columns: [Self::I32; 2], to: &mut [u8; 2 * LANES]) {
+    fn store_bytes<const SIGNED: bool>(
+        self,
+        columns: [Self::I32; 2],
+        range: [Self::I32; 2],
+        to: &mut [u8; 2 * LANES],
+    ) {
+        let [least, most] = range.map(|end| {
+            let [end, ..] = end[0].to_ne_bytes();
+            if SIGNED {
+                i32::from(end as i8)
+            } else {
+                i32::from(end)
+            }
+        });
         for (lane, column) in super::COLUMN_ORDER.into_iter().enumerate() {
-            to[column] = columns[lane / LANES][lane % LANES] as u8;
+            to[column] = columns[lane / LANES][lane % LANES].max(least).min(most) as u8;
         }
     }
 }
