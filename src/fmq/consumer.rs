@@ -138,6 +138,7 @@ impl Consumer {
         deadline: Deadline,
         mut spin: Spin,
     ) -> Result<(), ReceiveError> {
+        self.policy.begin_long_wait(&mut spin);
         if self.parked.take_rang() {
             self.policy.await_sleeper(&mut spin);
         }
@@ -145,7 +146,7 @@ impl Consumer {
             self.policy.record(spin.waited());
             return self.take(word, packet);
         }
-        spin.stop();
+        self.policy.stop(&mut spin);
         let mut start = MonotonicClock.now();
         // What passed before the sleep that the packet ended.
         let mut before = Duration::ZERO;
@@ -186,7 +187,7 @@ impl Consumer {
 
     /// Polls with pauses for the rest of a window; returns the sequence word of the next packet if it comes.
     fn poll_stretches(&mut self, deadline: Deadline, spin: &mut Spin) -> Result<Option<u64>, ReceiveError> {
-        while !self.is_closed() && !is_past(deadline) && spin.next_stretch() {
+        while !self.is_closed() && !is_past(deadline) && self.policy.next_stretch(spin) {
             loop {
                 if let Some(word) = self.poll()? {
                     return Ok(Some(word));

@@ -4,7 +4,8 @@
 //! A ring has one [`Producer`] and one [`Consumer`], each owned by one thread at a time, usually in different
 //! processes. A packet is 1 to `capacity` cells of 56 bytes, arrives whole, once and in order, or not at all; its length is
 //! rounded up to whole cells with zero bytes. While both sides are awake neither makes a system call, allocates or locks:
-//! a packet of one cell moves one cache line.
+//! a packet of one cell moves one cache line. A side that has waited for more than 4 us may let
+//! other threads have its processor (see below).
 //!
 //! # What is trusted
 //! Nothing the peer can write. Each side keeps its own position in private memory. A cell's sequence word must be one of
@@ -20,7 +21,9 @@
 //! # Sleeping
 //! A consumer with nothing to do polls for a window ([`WaitSettings`]), then announces its sleep in the doorbell word,
 //! looks once more, and sleeps on that word. Through long waits that are alike it sleeps until a little before their end,
-//! and polls again. A producer looks at the word after each packet, with a full fence between,
+//! and polls again. Until nobody has wanted it for a while, it offers its processor after 4 us of polling and after a nap
+//! to other threads by `sched_yield`, so that a deadline can be missed by what one of them takes, some
+//! milliseconds at most. A producer looks at the word after each packet, with a full fence between,
 //! so one of the two always sees the other; it makes the wake system call only if there is a sleeper.
 //!
 //! # The end
@@ -32,6 +35,7 @@ mod calibrate;
 mod closer;
 mod consumer;
 mod error;
+mod give_way;
 mod layout;
 mod nap;
 mod packet;

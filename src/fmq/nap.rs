@@ -24,6 +24,8 @@ const DEVIATION_SHIFT: u32 = 2;
 const MOST_TRUST: i32 = 8;
 const LEAST_TRUST: i32 = -16;
 const MISS: i32 = 2;
+/// Of the lateness, one part of so many is forgotten with each wait that is slept through without a nap.
+const FORGET: u64 = 64;
 
 /// Learns from waits that were slept through when to get up in the next.
 #[derive(Clone, Debug, Default)]
@@ -56,9 +58,11 @@ impl NapPolicy {
             return None;
         }
         let length = self.mean.checked_sub(early.saturating_add(self.lateness))?;
-        (length > self.window).then_some(Nap {
+        // Up to twice as early as meant, and not late at all.
+        let poll = early.saturating_mul(2).saturating_add(self.lateness);
+        (length > self.window).then(|| Nap {
             length: Duration::from_nanos(length),
-            poll_nanos: early.saturating_add(self.window),
+            poll_nanos: poll.clamp(self.window, self.window.saturating_mul(2)),
         })
     }
 
@@ -85,8 +89,13 @@ impl NapPolicy {
     pub(super) fn got_up(&mut self, late: Duration) {
         let late = u64::try_from(late.as_nanos())
             .unwrap_or(u64::MAX)
-            .min(self.window.saturating_mul(8));
-        self.lateness = self.lateness - self.lateness / 4 + late / 4;
+            .min(self.window.saturating_mul(4));
+        // Getting up too early costs some polling, too late costs what the nap was for.
+        self.lateness = if late > self.lateness {
+            self.lateness + (late - self.lateness) / 4
+        } else {
+            self.lateness - (self.lateness - late) / 16
+        };
     }
 
     /// The packet came while this side polled for it.
@@ -102,8 +111,10 @@ impl NapPolicy {
         }
     }
 
-    /// A wait was slept through without a nap.
+    /// A wait was slept through without a nap. Naps that would be too late are tried again after some of them: only naps tell
+    /// by how much they are.
     pub(super) fn slept_on(&mut self) {
+        self.lateness -= self.lateness / FORGET;
         self.trust = if self.trust < 0 {
             self.trust + 1
         } else {
@@ -142,6 +153,9 @@ mod tests {
         assert_eq!(after([90_000; 40]).next(), None);
         assert_eq!(after((0..40).map(|at| 400_000 * (1 + at % 3))).next(), None);
         assert_eq!(NapPolicy::new(0).next(), None);
+        let mut unbounded = NapPolicy::new(u64::MAX);
+        unbounded.record(u64::MAX);
+        assert_eq!(unbounded.next(), None);
     }
 
     #[test]
@@ -155,6 +169,30 @@ mod tests {
             after.abs_diff(before) < Duration::from_micros(40),
             "{before:?} {after:?}"
         );
+    }
+
+    #[test]
+    fn naps_end_early_enough_for_most_that_are_late() {
+        let mut policy = after([400_000; 40]);
+        for at in 0..200 {
+            policy.got_up(Duration::from_micros(if at % 5 == 0 { 120 } else { 60 }));
+        }
+        let early = 400_000 - policy.next().unwrap().length.as_nanos() as u64;
+        assert!((70_000..120_000).contains(&early), "{early}");
+    }
+
+    #[test]
+    fn naps_that_were_too_late_to_be_any_are_tried_again() {
+        let mut policy = after([200_000; 40]);
+        for _ in 0..20 {
+            policy.got_up(Duration::from_micros(190));
+        }
+        assert_eq!(policy.next(), None);
+        let tries = (1..1000).find(|_| {
+            policy.slept_on();
+            policy.next().is_some()
+        });
+        assert!(tries.is_some_and(|tries| tries > 4), "{tries:?}");
     }
 
     #[test]

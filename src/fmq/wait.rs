@@ -9,20 +9,23 @@
 //! Waits that are too long to poll through but alike are slept through until a little before their end, and polled for
 //! then: [`super::nap`].
 //!
-//! Where threads that want to run outnumber processors, waits last until the peer gets its turn, which is longer
-//! than any window, so polling stops by the same rule. Within one process, no more threads poll than there are
+//! Where threads that poll outnumber processors, each lets the others go first: [`super::give_way`]. Where threads that
+//! compute do, waits last until the peer gets its turn, which is longer than any window, so polling stops
+//! by the rule above: such threads are not let go first for long. Within one process, no more threads poll than there are
 //! processors.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::calibrate::PollRates;
+use super::give_way::GiveWay;
 use super::nap::{Nap, NapPolicy};
 
 /// How an end of a ring waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitSettings {
-    /// Poll for a window that follows the measured waits, at most `max_window`; after a nap, at most twice that.
+    /// Poll for a window that follows the measured waits, at most `max_window`; after a nap, and where being woken takes
+    /// longer than that, at most twice that.
     Adaptive {
         /// The longest window.
         max_window: Duration,
@@ -87,6 +90,7 @@ pub struct WaitPolicy {
     since_review: u32,
     /// How long this side took to get up once it was woken, smoothed, in nanoseconds; 0 if it never slept.
     wake_nanos: u64,
+    give_way: GiveWay,
     naps: NapPolicy,
     rates: PollRates,
 }
@@ -115,6 +119,7 @@ impl WaitPolicy {
             total: 0,
             since_review: 0,
             wake_nanos: 0,
+            give_way: GiveWay::default(),
             naps: NapPolicy::default(),
             rates,
         };
@@ -127,7 +132,16 @@ impl WaitPolicy {
 
     fn set_window(&mut self, nanos: u64) {
         self.window = nanos;
-        self.eager_polls = self.rates.eager_polls(nanos.min(EAGER_NANOS));
+        self.set_eager_polls();
+    }
+
+    /// Where others want the processor, they are asked before this side polls.
+    fn set_eager_polls(&mut self) {
+        self.eager_polls = if self.give_way.is_crowded() {
+            0
+        } else {
+            self.rates.eager_polls(self.window.min(EAGER_NANOS))
+        };
     }
 
     /// How long the next wait polls before it sleeps.
@@ -177,6 +191,38 @@ impl WaitPolicy {
         &mut self.naps
     }
 
+    /// A wait was longer than the first polls.
+    pub(super) fn begin_long_wait(&mut self, spin: &mut Spin) {
+        if self.adaptive {
+            spin.offer_at = self.give_way.begin();
+        }
+    }
+
+    /// Starts a stretch of polling with pauses, if there is one more; offers the processor to others before it where it
+    /// is time to.
+    pub(super) fn next_stretch(&mut self, spin: &mut Spin) -> bool {
+        if !spin.may_go_on() {
+            return false;
+        }
+        let polled = spin.polled_nanos();
+        if spin.offer_at.is_some_and(|at| at <= polled) {
+            spin.offer_at = self.give_way.offer(polled);
+            self.set_eager_polls();
+        }
+        let until_offer = spin
+            .offer_at
+            .map_or(u64::MAX, |at| at.saturating_sub(polled).max(1));
+        spin.next_stretch(until_offer.min(STRETCH_NANOS))
+    }
+
+    /// Ends the polling of a wait, since the thread goes to sleep.
+    pub(super) fn stop(&mut self, spin: &mut Spin) {
+        if spin.paused {
+            self.give_way.was_in_vain();
+        }
+        spin.stop();
+    }
+
     /// Has a wait that has begun go on for as long as the peer, which was just woken, takes to get up: this side
     /// has learned from itself how long that is. Falling asleep meanwhile would be falling asleep at the
     /// moment of the answer, and the peer, finding this side asleep, would do the same: once out of step, both would sleep
@@ -199,8 +245,12 @@ impl WaitPolicy {
             paused_polls: 0,
             paused: false,
             pauses: self.rates.eager_pauses,
-            window_left: self.window.saturating_sub(EAGER_NANOS),
+            window_left: match self.eager_polls {
+                0 => self.window,
+                _ => self.window.saturating_sub(EAGER_NANOS),
+            },
             excused: 0,
+            offer_at: None,
             rates: self.rates,
             permit: None,
         }
@@ -212,8 +262,17 @@ impl WaitPolicy {
             left: 0,
             eager_polls: 0,
             window_left: nanos,
+            offer_at: self.give_way.begin_after_nap(),
             ..self.start()
         }
+    }
+
+    /// Polling for as long as being woken takes costs no more than being woken: where that is longer than the longest window,
+    /// as in virtual machines, up to twice as long. Where it takes even longer, processors are busy with others.
+    fn longest_window(&self) -> u64 {
+        let twice = self.max_window.saturating_mul(2);
+        let is_idle = self.wake_nanos <= twice;
+        self.max_window.max(if is_idle { self.wake_nanos } else { 0 })
     }
 
     /// Computes the window that would have been cheapest over the history.
@@ -225,15 +284,16 @@ impl WaitPolicy {
             self.total = self.weights.iter().sum();
         }
         let total = u64::from(self.total);
-        let sleep_cost = self.max_window;
+        let longest = self.longest_window();
+        let sleep_cost = longest;
         let (mut best_window, mut best_cost) = (0, total.saturating_mul(sleep_cost));
         let (mut caught, mut polled) = (0_u64, 0_u64);
         for (class, &weight) in self.weights.iter().enumerate().take(CLASSES - 1) {
             let window = class_end(class);
-            if class > 0 && class_end(class - 1) >= self.max_window {
+            if class > 0 && class_end(class - 1) >= longest {
                 break;
             }
-            let window = window.min(self.max_window);
+            let window = window.min(longest);
             caught += u64::from(weight);
             polled = polled.saturating_add(u64::from(weight).saturating_mul(window / 4 * 3));
             let missed = (total - caught).saturating_mul(window.saturating_add(sleep_cost));
@@ -284,6 +344,8 @@ pub(super) struct Spin {
     window_left: u64,
     /// Nanoseconds of the wait that the peer's getting up may take, which say nothing about the next wait.
     excused: u64,
+    /// After how many nanoseconds of polling to offer the processor to others; `None` for never.
+    offer_at: Option<u64>,
     rates: PollRates,
     permit: Option<SpinPermit>,
 }
@@ -302,19 +364,28 @@ impl Spin {
         true
     }
 
-    /// Starts a stretch with pauses, if the window has not passed and not too many threads poll already.
-    pub(super) fn next_stretch(&mut self) -> bool {
-        let stretch = self.window_left.min(STRETCH_NANOS);
-        if stretch == 0 {
-            return false;
-        }
-        if self.permit.is_none() {
+    /// Nanoseconds of polling that were planned so far.
+    fn polled_nanos(&self) -> u64 {
+        self.rates.nanos(u64::from(self.eager_polls), self.paused_polls)
+    }
+
+    /// Whether the window has not passed and not too many threads poll already.
+    fn may_go_on(&mut self) -> bool {
+        if self.window_left > 0 && self.permit.is_none() {
             self.permit = SpinPermit::take(self.rates.cpus);
             if self.permit.is_none() {
                 self.window_left = 0;
-                return false;
             }
         }
+        self.window_left > 0
+    }
+
+    /// Starts a stretch with pauses of at most so many nanoseconds, if there is one more.
+    fn next_stretch(&mut self, nanos: u64) -> bool {
+        if !self.may_go_on() {
+            return false;
+        }
+        let stretch = self.window_left.min(nanos);
         self.window_left -= stretch;
         (self.paused, self.pauses) = (true, true);
         self.left = self.rates.paused_polls(stretch).max(1);
@@ -323,7 +394,7 @@ impl Spin {
     }
 
     /// Ends the polling, since the thread goes to sleep.
-    pub(super) fn stop(&mut self) {
+    fn stop(&mut self) {
         self.permit = None;
     }
 

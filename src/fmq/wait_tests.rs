@@ -201,7 +201,7 @@ fn polling_covers_the_window_and_no_more() {
     let policy = WaitPolicy::with_rates(WaitSettings::Fixed { window: MAX }, PollRates::of(1, 40, 2));
     let mut spin = policy.start();
     while spin.next() {}
-    while spin.next_stretch() {
+    while spin.next_stretch(STRETCH_NANOS) {
         while spin.next() {}
     }
     let waited = spin.waited();
@@ -232,4 +232,67 @@ fn classes_double_and_the_last_takes_the_rest() {
     for class in 0..CLASSES - 1 {
         assert_eq!(class_of(class_end(class) - 1), class);
     }
+}
+
+#[test]
+fn settings_without_adaptation_offer_the_processor_to_nobody() {
+    let settings = WaitSettings::Fixed { window: MAX };
+    let mut policy = WaitPolicy::with_rates(settings, PollRates::of(1, 40, 2));
+    let mut spin = policy.start();
+    policy.begin_long_wait(&mut spin);
+    assert_eq!(spin.offer_at, None);
+}
+
+#[test]
+fn who_is_alone_polls_without_offers() {
+    let mut policy = policy();
+    replay(&mut policy, [20_000; 100]);
+    for _ in 0..100 {
+        policy.give_way.refuse();
+    }
+    let mut spin = policy.start();
+    policy.begin_long_wait(&mut spin);
+    assert_eq!(spin.offer_at, None);
+}
+
+#[test]
+fn where_others_want_the_processor_they_come_before_the_first_poll() {
+    let mut policy = policy();
+    policy.give_way.take();
+    policy.set_eager_polls();
+    let mut spin = policy.start();
+    assert!(!spin.next());
+    policy.begin_long_wait(&mut spin);
+    assert_eq!(spin.offer_at, Some(0));
+}
+
+#[test]
+fn where_being_woken_takes_long_waits_of_that_length_are_polled_through() {
+    const WAIT: u64 = 80_000;
+    let mut policy = policy();
+    replay(&mut policy, [WAIT; 100]);
+    assert_eq!(policy.window(), Duration::ZERO);
+    for _ in 0..20 {
+        policy.record_wake(Duration::from_micros(90));
+    }
+    replay(&mut policy, [WAIT; 100]);
+    assert!(policy.window() > Duration::from_nanos(WAIT), "{policy:?}");
+    // Processors that are busy are no reason to poll for longer.
+    policy.record_wake(Duration::from_secs(1));
+    replay(&mut policy, [WAIT; 100]);
+    assert_eq!(policy.window(), Duration::ZERO);
+}
+
+#[test]
+fn offers_go_on_where_windows_are_hardly_longer_than_the_first_polls() {
+    let settings = WaitSettings::Adaptive {
+        max_window: Duration::from_micros(7),
+    };
+    let mut policy = WaitPolicy::with_rates(settings, PollRates::of(1, 40, 2));
+    replay(&mut policy, [300; 100]);
+    policy.give_way.take();
+    policy.set_eager_polls();
+    let mut spin = policy.start();
+    policy.begin_long_wait(&mut spin);
+    assert!(policy.next_stretch(&mut spin));
 }

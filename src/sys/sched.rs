@@ -24,6 +24,13 @@ pub fn online_cpus() -> usize {
         .max(1)
 }
 
+/// How often the system has taken the processor from the calling thread and given it to another, a yield of the thread's
+/// own included; 0 if that cannot be found out.
+pub fn preemptions() -> u64 {
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_THREAD);
+    usage.map_or(0, |usage| usage.involuntary_context_switches().unsigned_abs())
+}
+
 /// Keeps the calling thread on one processor.
 pub fn pin_to(cpu: usize) -> Result<(), SysError> {
     pin_thread_to(0, cpu)

@@ -31,8 +31,8 @@ const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 /// Executions that are looked at.
 const EXECUTIONS: u64 = 10_000;
 
-/// What is called to sleep and to wake who sleeps.
-const SLEEPING: [&str; 3] = ["futex", "sched_yield", "restart_syscall"];
+/// What is called to sleep, to wake who sleeps, to let others have the processor and to see whether they took it.
+const SLEEPING: [&str; 4] = ["futex", "sched_yield", "getrusage", "restart_syscall"];
 
 /// Who is put off its processor for a while lets the other side fall asleep. So many calls for that in all executions
 /// are no matter of executions.
@@ -371,7 +371,10 @@ fn executions_make_no_system_call_on_either_side() {
         if complaints.is_empty() {
             return;
         }
-        eprintln!("{EXECUTIONS} executions: {}", complaints.join("; "));
+        eprintln!(
+            "{EXECUTIONS} executions: {}; {calls:?} {of_tracing:?}",
+            complaints.join("; ")
+        );
     }
     panic!("{EXECUTIONS} executions: {}", complaints.join("; "));
 }
