@@ -11,7 +11,7 @@ use super::matmul_quantized::PackedI16;
 use super::parting;
 use super::patches::{Patches, Sink};
 use super::requantize::QuantizedOutput;
-use super::simd::{LANES, Simd, Work, dispatch};
+use super::simd::{Instructions, LANES, Work, dispatch};
 use super::strips::{Frame, Outputs};
 use crate::buffer::{OutOfMemory, Scratch};
 use crate::kernels::element::Quant8;
@@ -209,7 +209,7 @@ impl<T: Quant8> Work for WidenStrip<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
+    fn run<S: Instructions>(self, _: S) {
         let zero = self.zero;
         self.frame
             .fill(self.input, self.outputs, (self.widened, 0), |from, to| {
@@ -232,7 +232,7 @@ impl<T: Quant8> Work for Widen<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(mut self, _: S) {
+    fn run<S: Instructions>(mut self, _: S) {
         let depth = self.patches.depth();
         let Outputs { first, count } = self.outputs;
         if self.patches.are_pixels() && depth == self.row {

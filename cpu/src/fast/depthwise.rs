@@ -2,7 +2,7 @@
 //!
 //! The input is read in place: taps that fall into the padding are left out. For the usual filters a few neighbouring
 //! outputs are computed together, at the edges of the image as well, so that each input value is loaded once for all of
-//! them. Channels are taken in groups of vectors; the last group overlaps the one before it where the channels do not
+//! them. Channels are taken in groups of a vector's lanes; the last group overlaps the one before it where the channels do not
 //! fill it, so that every group is whole.
 
 use std::ops::Range;
@@ -12,25 +12,25 @@ use nnhal::ops::padding::{Extents, Window};
 use super::packing::{Packing, PackingError};
 use super::parting;
 use super::patches::Patches;
-use super::simd::{LANES, Simd, Work, dispatch};
+use super::simd::{Instructions, LANES, Simd, WIDE, Work, dispatch};
 use super::tile::for_each_constant;
 use crate::buffer::AlignedSlice;
 use crate::threads::{Effort, Team};
 
-/// Filters and biases, channels in groups of one or two vectors.
+/// Filters and biases, channels in groups.
 #[derive(Debug)]
 pub(super) struct PackedDepthwise {
     channels: usize,
     taps: usize,
-    /// By group, tap and vector.
+    /// By group, tap and lane.
     weights: AlignedSlice,
-    /// By group and vector.
-    bias: Vec<[f32; LANES]>,
+    /// By group and lane.
+    bias: Vec<f32>,
 }
 
-/// Vectors of a group.
-fn vectors(channels: usize) -> usize {
-    if channels < 2 * LANES { 1 } else { 2 }
+/// Lanes of a group.
+fn lanes(channels: usize) -> usize {
+    if channels < WIDE { LANES } else { WIDE }
 }
 
 impl PackedDepthwise {
@@ -41,29 +41,28 @@ impl PackedDepthwise {
         weight: impl Fn(usize, usize) -> f32,
         bias: impl Fn(usize) -> f32,
     ) -> Result<PackedDepthwise, PackingError> {
-        let vectors = vectors(channels);
-        let groups = channels.div_ceil(vectors * LANES);
-        let lanes = |value: &dyn Fn(usize) -> f32, group: usize, vector: usize| -> [f32; LANES] {
-            let first = first_channel(group, vectors, channels) + vector * LANES;
-            std::array::from_fn(|lane| {
-                let channel = first + lane;
-                if channel < channels { value(channel) } else { 0.0 }
-            })
+        let lanes = lanes(channels);
+        let groups = channels.div_ceil(lanes);
+        // Lanes without a channel, of a single group, are not stored.
+        let of_lane = |value: &dyn Fn(usize) -> f32, group: usize, lane: usize| {
+            let channel = first_channel(group, lanes, channels) + lane;
+            if channel < channels { value(channel) } else { 0.0 }
         };
-        let bytes = groups * taps * vectors * LANES * size_of::<f32>();
-        let weights = packing.part(bytes, |bytes| {
-            let packed: &mut [[f32; LANES]] = bytemuck::cast_slice_mut(bytes);
-            for (at, packed) in packed.iter_mut().enumerate() {
-                let (group, tap) = (at / (taps * vectors), at / vectors % taps);
-                *packed = lanes(&|channel| weight(tap, channel), group, at % vectors);
+        let weights = packing.part(groups * taps * lanes * size_of::<f32>(), |bytes| {
+            let packed: &mut [f32] = bytemuck::cast_slice_mut(bytes);
+            for (at, packed) in packed.chunks_exact_mut(lanes).enumerate() {
+                let (group, tap) = (at / taps, at % taps);
+                for (lane, packed) in packed.iter_mut().enumerate() {
+                    *packed = of_lane(&|channel| weight(tap, channel), group, lane);
+                }
             }
         })?;
         Ok(PackedDepthwise {
             channels,
             taps,
             weights,
-            bias: (0..groups * vectors)
-                .map(|at| lanes(&bias, at / vectors, at % vectors))
+            bias: (0..groups * lanes)
+                .map(|at| of_lane(&bias, at / lanes, at % lanes))
                 .collect(),
         })
     }
@@ -118,9 +117,8 @@ impl PackedDepthwise {
 
 /// The first channel of a group.
 #[inline(always)]
-fn first_channel(group: usize, vectors: usize, channels: usize) -> usize {
-    let whole = vectors * LANES;
-    (group * whole).min(channels.saturating_sub(whole))
+fn first_channel(group: usize, lanes: usize, channels: usize) -> usize {
+    (group * lanes).min(channels.saturating_sub(lanes))
 }
 
 /// What one image takes. Its products are summed at about a third of the speed of a matrix product's.
@@ -162,7 +160,7 @@ fn steps(distance: i64, dilation: i64) -> i64 {
 /// Rows of the output of one image.
 struct Rows<'a> {
     packed: &'a PackedDepthwise,
-    weights: &'a [[f32; LANES]],
+    weights: &'a [f32],
     patches: &'a Patches,
     input: &'a [f32],
     rows: Range<usize>,
@@ -182,12 +180,13 @@ impl Work for Rows<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Instructions>(self, simd: S) {
         match self.packed.channels {
             0 => {}
-            1..LANES => self.narrow(simd),
-            channels if vectors(channels) == 1 => self.wide::<S, 1, 8>(simd),
-            _ => self.wide::<S, 2, 4>(simd),
+            1..LANES => self.of_few_channels(simd.narrow()),
+            LANES..WIDE => self.of_groups::<_, LANES, 8>(simd.narrow()),
+            _ if S::HAS_WIDE => self.of_groups::<_, WIDE, 8>(simd.wide()),
+            _ => self.of_groups::<_, WIDE, 4>(simd.wide()),
         }
     }
 }
@@ -198,7 +197,7 @@ impl<'a> Rows<'a> {
 
     /// For fewer channels than a vector has lanes.
     #[inline(always)]
-    fn narrow<S: Simd>(mut self, simd: S) {
+    fn of_few_channels<V: Simd<LANES>>(mut self, simd: V) {
         let width = self.patches.output.width as usize;
         for (y, output) in self.take_lines() {
             let mut line = self.line(y, output);
@@ -208,23 +207,23 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// For groups of `V` vectors, of which `O` neighbouring outputs are summed side by side: as many sums as leave
+    /// For groups of `N` channels, of which `O` neighbouring outputs are summed side by side: as many sums as leave
     /// registers for weights.
     #[inline(always)]
-    fn wide<S: Simd, const V: usize, const O: usize>(mut self, simd: S) {
+    fn of_groups<V: Simd<N>, const N: usize, const O: usize>(mut self, simd: V) {
         let (vertical, horizontal) = (self.patches.vertical, self.patches.horizontal);
         let is_dense = vertical.dilation == 1 && horizontal.dilation == 1;
         match (vertical.filter, horizontal.filter, horizontal.stride) {
-            (3, 3, 1) if is_dense => self.filtered::<S, V, O, 3, 1>(simd),
-            (3, 3, 2) if is_dense => self.filtered::<S, V, O, 3, 2>(simd),
-            (5, 5, 1) if is_dense => self.filtered::<S, V, O, 5, 1>(simd),
-            (5, 5, 2) if is_dense => self.filtered::<S, V, O, 5, 2>(simd),
+            (3, 3, 1) if is_dense => self.filtered::<V, N, O, 3, 1>(simd),
+            (3, 3, 2) if is_dense => self.filtered::<V, N, O, 3, 2>(simd),
+            (5, 5, 1) if is_dense => self.filtered::<V, N, O, 5, 1>(simd),
+            (5, 5, 2) if is_dense => self.filtered::<V, N, O, 5, 2>(simd),
             _ => {
                 let width = self.patches.output.width as usize;
                 for (y, output) in self.take_lines() {
                     let mut line = self.line(y, output);
                     for x in 0..width {
-                        self.output::<S, V>(simd, &mut line, x);
+                        self.output::<V, N>(simd, &mut line, x);
                     }
                 }
             }
@@ -233,9 +232,9 @@ impl<'a> Rows<'a> {
 
     /// For filters of `K` rows of `K` taps, not dilated.
     #[inline(always)]
-    fn filtered<S: Simd, const V: usize, const O: usize, const K: usize, const STRIDE: usize>(
+    fn filtered<V: Simd<N>, const N: usize, const O: usize, const K: usize, const STRIDE: usize>(
         &mut self,
-        simd: S,
+        simd: V,
     ) {
         let width = self.patches.output.width as usize;
         let inside = whole_windows(&self.patches.horizontal, width, self.patches.input.width);
@@ -246,9 +245,9 @@ impl<'a> Rows<'a> {
                 // The last ones, some of them for the second time, if there are not so many left.
                 let first = x.min(width.saturating_sub(O));
                 if inside.start <= first && first + O <= inside.end {
-                    self.outputs::<S, V, O, K, STRIDE, false>(simd, &mut line, first);
+                    self.outputs::<V, N, O, K, STRIDE, false>(simd, &mut line, first);
                 } else {
-                    self.outputs::<S, V, O, K, STRIDE, true>(simd, &mut line, first);
+                    self.outputs::<V, N, O, K, STRIDE, true>(simd, &mut line, first);
                 }
                 x += O;
             }
@@ -280,15 +279,15 @@ impl<'a> Rows<'a> {
     /// Neighbouring outputs; at an `EDGE` their windows may reach into the padding, and some of them beyond the line.
     #[inline(always)]
     fn outputs<
-        S: Simd,
-        const V: usize,
+        V: Simd<N>,
+        const N: usize,
         const O: usize,
         const K: usize,
         const STRIDE: usize,
         const EDGE: bool,
     >(
         &self,
-        simd: S,
+        simd: V,
         line: &mut Line<'_>,
         x: usize,
     ) {
@@ -298,10 +297,11 @@ impl<'a> Rows<'a> {
         // What is inside of the columns that the windows see.
         let columns = head.saturating_sub(left)..(head + width).saturating_sub(left);
         let stored = self.patches.output.width as usize - x;
-        for group in 0..self.packed.bias.len() / V {
-            let weights = &self.weights[group * K * K * V..(group + 1) * K * K * V];
-            let first = first_channel(group, V, channels);
-            let mut sums = [load_all::<S, V>(simd, &self.packed.bias[group * V..]); O];
+        let (weights, biases) = self.groups::<N>();
+        for (group, bias) in biases.iter().enumerate() {
+            let weights = &weights[group * K * K..][..K * K];
+            let first = first_channel(group, N, channels);
+            let mut sums = [simd.load(bias); O];
             for row in line.rows.clone() {
                 let start = self.row_start(line, row);
                 let seen = Seen {
@@ -310,19 +310,19 @@ impl<'a> Rows<'a> {
                     columns: columns.clone(),
                     corner: left.wrapping_sub(head).wrapping_mul(channels),
                 };
-                let weights = &weights[row * K * V..(row + 1) * K * V];
-                let mut taps = [[simd.splat(0.0); V]; K];
+                let weights = &weights[row * K..][..K];
+                let mut taps = [simd.splat(0.0); K];
                 for_each_constant!(tap in [0 1 2 3 4] {
                     if tap < K {
-                        taps[tap] = load_all::<S, V>(simd, &weights[tap * V..]);
+                        taps[tap] = simd.load(&weights[tap]);
                     }
                 });
-                accumulate::<S, V, O, K, STRIDE, EDGE>(simd, &seen, &taps, &mut sums);
+                accumulate::<V, N, O, K, STRIDE, EDGE>(simd, &seen, &taps, &mut sums);
             }
             for_each_constant!(output in [0 1 2 3 4 5 6 7] {
                 if output < O && (!EDGE || output < stored) {
                     let at = (x + output) * channels + first;
-                    self.store::<S, V>(simd, &sums[output], &mut line.output[at..at + V * LANES]);
+                    self.store::<V, N>(simd, sums[output], &mut line.output[at..]);
                 }
             });
         }
@@ -330,57 +330,53 @@ impl<'a> Rows<'a> {
 
     /// One output, whose window may reach into the padding.
     #[inline(always)]
-    fn output<S: Simd, const V: usize>(&self, simd: S, line: &mut Line<'_>, x: usize) {
+    fn output<V: Simd<N>, const N: usize>(&self, simd: V, line: &mut Line<'_>, x: usize) {
         let channels = self.packed.channels;
         let window = &self.patches.horizontal;
         let taps = taps_inside(window, x, self.patches.input.width);
         let across = window.filter as usize;
         let step = window.dilation as usize * channels;
-        let filter = self.packed.taps * V;
-        for group in 0..self.packed.bias.len() / V {
-            let weights = &self.weights[group * filter..(group + 1) * filter];
-            let first = first_channel(group, V, channels);
-            let mut sums = load_all::<S, V>(simd, &self.packed.bias[group * V..]);
+        let (weights, biases) = self.groups::<N>();
+        for (group, bias) in biases.iter().enumerate() {
+            let weights = &weights[group * self.packed.taps..][..self.packed.taps];
+            let first = first_channel(group, N, channels);
+            let mut sum = simd.load(bias);
             let rows = if taps.is_empty() { 0..0 } else { line.rows.clone() };
             for row in rows {
                 let mut at = self.row_start(line, row) + self.column_start(x, &taps) + first;
-                let weights = &weights[row * across * V..(row + 1) * across * V];
-                for weights in weights[taps.start * V..taps.end * V].chunks_exact(V) {
-                    let values = load_all::<S, V>(simd, vectors_of::<V>(&self.input[at..]));
-                    let weights = load_all::<S, V>(simd, weights);
-                    for vector in 0..V {
-                        sums[vector] = simd.mul_add(values[vector], weights[vector], sums[vector]);
-                    }
+                for weights in &weights[row * across..][taps.clone()] {
+                    let values = simd.load(first_lanes(&self.input[at..]));
+                    sum = simd.mul_add(values, simd.load(weights), sum);
                     at += step;
                 }
             }
-            let at = x * channels + first;
-            self.store::<S, V>(simd, &sums, &mut line.output[at..at + V * LANES]);
+            self.store::<V, N>(simd, sum, &mut line.output[x * channels + first..]);
         }
     }
 
     /// The same for less channels than lanes.
     #[inline(always)]
-    fn output_of_few_channels<S: Simd>(&self, simd: S, line: &mut Line<'_>, x: usize) {
+    fn output_of_few_channels<V: Simd<LANES>>(&self, simd: V, line: &mut Line<'_>, x: usize) {
         let channels = self.packed.channels;
         let window = &self.patches.horizontal;
         let taps = taps_inside(window, x, self.patches.input.width);
         let step = window.dilation as usize * channels;
-        let mut sums = load_all::<S, 1>(simd, &self.packed.bias);
+        let (weights, biases) = self.groups::<LANES>();
+        let mut sum = simd.load(&biases[0]);
         let rows = if taps.is_empty() { 0..0 } else { line.rows.clone() };
         for row in rows {
             let mut at = self.row_start(line, row) + self.column_start(x, &taps);
-            for weights in &self.weights[row * window.filter as usize..][taps.clone()] {
+            for weights in &weights[row * window.filter as usize..][taps.clone()] {
                 let mut lanes = [0.0; LANES];
                 for (lane, value) in lanes.iter_mut().zip(&self.input[at..at + channels]) {
                     *lane = *value;
                 }
-                sums[0] = simd.mul_add(simd.load(&lanes), simd.load(weights), sums[0]);
+                sum = simd.mul_add(simd.load(&lanes), simd.load(weights), sum);
                 at += step;
             }
         }
         let mut lanes = [0.0; LANES];
-        self.store::<S, 1>(simd, &sums, &mut lanes);
+        self.store::<V, LANES>(simd, sum, &mut lanes);
         line.output[x * channels..(x + 1) * channels].copy_from_slice(&lanes[..channels]);
     }
 
@@ -392,15 +388,18 @@ impl<'a> Rows<'a> {
         (column - window.head as usize) * self.packed.channels
     }
 
-    /// Cuts sums to the range and stores them.
+    /// The weights, by group and tap, and the biases, by group.
     #[inline(always)]
-    fn store<S: Simd, const V: usize>(&self, simd: S, sums: &[S::F32; V], to: &mut [f32]) {
+    fn groups<const N: usize>(&self) -> (&'a [[f32; N]], &'a [[f32; N]]) {
+        (self.weights.as_chunks().0, self.packed.bias.as_chunks().0)
+    }
+
+    /// Cuts the sums of a group to the range and stores them.
+    #[inline(always)]
+    fn store<V: Simd<N>, const N: usize>(&self, simd: V, sums: V::F32, to: &mut [f32]) {
         let (low, high) = (simd.splat(self.range.0), simd.splat(self.range.1));
-        let to: &mut [[f32; LANES]] = bytemuck::cast_slice_mut(to);
-        for vector in 0..V {
-            let sum = simd.at_most(simd.at_least(sums[vector], low), high);
-            simd.store(sum, &mut to[vector]);
-        }
+        let results = simd.at_most(simd.at_least(sums, low), high);
+        simd.store(results, &mut to[..N].as_chunks_mut::<N>().0[0]);
     }
 }
 
@@ -418,30 +417,27 @@ struct Seen<'a> {
 /// Adds the products of a row of the filter with the pixels that neighbouring outputs see.
 #[inline(always)]
 fn accumulate<
-    S: Simd,
-    const V: usize,
+    V: Simd<N>,
+    const N: usize,
     const O: usize,
     const K: usize,
     const STRIDE: usize,
     const EDGE: bool,
 >(
-    simd: S,
+    simd: V,
     seen: &Seen<'_>,
-    weights: &[[S::F32; V]; K],
-    sums: &mut [[S::F32; V]; O],
+    weights: &[V::F32; K],
+    sums: &mut [V::F32; O],
 ) {
     for_each_constant!(column in [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18] {
         if column < (O - 1) * STRIDE + K && (!EDGE || seen.columns.contains(&column)) {
             let at = seen.corner.wrapping_add(column * seen.channels);
-            let values = load_all::<S, V>(simd, vectors_of::<V>(&seen.pixels[at..]));
+            let values = simd.load(first_lanes(&seen.pixels[at..]));
             for_each_constant!(tap in [0 1 2 3 4] {
                 if tap < K && tap <= column {
                     let (output, between) = ((column - tap) / STRIDE, (column - tap) % STRIDE);
                     if between == 0 && output < O {
-                        for vector in 0..V {
-                            sums[output][vector] =
-                                simd.mul_add(values[vector], weights[tap][vector], sums[output][vector]);
-                        }
+                        sums[output] = simd.mul_add(values, weights[tap], sums[output]);
                     }
                 }
             });
@@ -458,19 +454,10 @@ fn whole_windows(window: &Window, width: usize, extent: u32) -> Range<usize> {
     first..after
 }
 
-/// The first vectors.
+/// The first values.
 #[inline(always)]
-fn vectors_of<const V: usize>(from: &[f32]) -> &[[f32; LANES]] {
-    bytemuck::cast_slice(&from[..V * LANES])
-}
-
-#[inline(always)]
-fn load_all<S: Simd, const V: usize>(simd: S, lanes: &[[f32; LANES]]) -> [S::F32; V] {
-    let mut vectors = [simd.splat(0.0); V];
-    for vector in 0..V {
-        vectors[vector] = simd.load(&lanes[vector]);
-    }
-    vectors
+fn first_lanes<const N: usize>(from: &[f32]) -> &[f32; N] {
+    &from[..N].as_chunks().0[0]
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use super::packing::{Packing, PackingError};
 use super::parting;
 use super::patches::Patches;
 use super::requantize::{QuantizedOutput, Requantization, in_order};
-use super::simd::{COLUMN_ORDER, LANES, Simd, Work, dispatch};
-use super::tile::{COLUMNS, ColumnsI16, for_each_constant};
+use super::simd::{COLUMN_ORDER, Columns, Instructions, LANES, Work, dispatch};
+use super::tile::{COLUMNS, for_each_constant};
 use crate::buffer::{AlignedSlice, OutOfMemory, Scratch};
 use crate::kernels::element::Quant8;
 use crate::kernels::fixed_point::Multiplier;
@@ -22,6 +22,12 @@ use crate::threads::Team;
 
 /// Neighbouring outputs that are summed side by side: as many sums as leave registers for weights and values.
 const OUTPUTS: usize = 3;
+
+/// The same where wide vectors are single registers, of which there are more.
+const MANY_OUTPUTS: usize = 6;
+
+/// Pairs of weights for each of a group's columns.
+type Weights = [i16; 2 * COLUMNS];
 
 /// Padded images are at most so many times as large as the image, or [`SMALL_IMAGE`].
 const MAX_PADDING: usize = 8;
@@ -50,7 +56,7 @@ pub(super) struct PackedDepthwise {
     /// By group, then pair of rows of the filter, then column.
     weights: AlignedSlice,
     /// By group.
-    bias: Vec<[[i32; LANES]; 2]>,
+    bias: Vec<[i32; COLUMNS]>,
     /// By group.
     requantization: Vec<Requantization>,
 }
@@ -82,19 +88,17 @@ impl PackedDepthwise {
         multiplier: impl Fn(usize) -> Multiplier,
     ) -> Result<PackedDepthwise, PackingError> {
         let (groups, pairs) = (channels.div_ceil(COLUMNS), rows.div_ceil(2) * across);
-        let pair_of = |at: usize| -> ColumnsI16 {
+        let pair_of = |at: usize| -> Weights {
             let (group, pair) = (at / pairs, at % pairs);
             let value = |lane: usize, which: usize| {
                 let row = pair / across * 2 + which;
                 let channel = channel_of(group, COLUMN_ORDER[lane], channels).filter(|_| row < rows);
                 channel.map_or(0, |channel| weight(row * across + pair % across, channel))
             };
-            std::array::from_fn(|half| {
-                std::array::from_fn(|element| value(half * LANES + element / 2, element % 2))
-            })
+            std::array::from_fn(|element| value(element / 2, element % 2))
         };
-        let weights = packing.part(groups * pairs * size_of::<ColumnsI16>(), |bytes| {
-            let packed: &mut [ColumnsI16] = bytemuck::cast_slice_mut(bytes);
+        let weights = packing.part(groups * pairs * size_of::<Weights>(), |bytes| {
+            let packed: &mut [Weights] = bytemuck::cast_slice_mut(bytes);
             for (at, packed) in packed.iter_mut().enumerate() {
                 *packed = pair_of(at);
             }
@@ -217,7 +221,7 @@ impl<T: Quant8> Work for Fill<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
+    fn run<S: Instructions>(self, _: S) {
         let Padded { width, channels, .. } = *self.padded;
         let extents = &self.patches.input;
         let (top, left) = (
@@ -246,7 +250,7 @@ impl<T: Quant8> Work for Fill<'_, T> {
 /// Some rows of one image of a batch.
 struct Image<'a> {
     packed: &'a PackedDepthwise,
-    weights: &'a [ColumnsI16],
+    weights: &'a [Weights],
     patches: &'a Patches,
     /// The padded image, and how many values a line of it has.
     image: &'a [i16],
@@ -263,8 +267,12 @@ impl<const SIGNED: bool> Work for Signed<'_, SIGNED> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        self.0.run::<S, SIGNED>(simd);
+    fn run<S: Instructions>(self, simd: S) {
+        if S::HAS_WIDE {
+            self.0.run::<S::Wide, SIGNED, MANY_OUTPUTS>(simd.wide());
+        } else {
+            self.0.run::<S::Wide, SIGNED, OUTPUTS>(simd.wide());
+        }
     }
 }
 
@@ -290,7 +298,7 @@ struct Place {
 
 impl Image<'_> {
     #[inline(always)]
-    fn run<S: Simd, const SIGNED: bool>(mut self, simd: S) {
+    fn run<V: Columns, const SIGNED: bool, const O: usize>(mut self, simd: V) {
         let (width, channels) = (self.patches.output.width as usize, self.packed.channels);
         let horizontal = &self.patches.horizontal;
         let stride = horizontal.stride as usize;
@@ -316,19 +324,19 @@ impl Image<'_> {
         };
         let is_dense = horizontal.dilation == 1 && width > 1;
         match (horizontal.filter, runs.step / channels.max(1)) {
-            (3, 1) if is_dense => self.runs::<S, SIGNED, 3, 1>(simd, &runs),
-            (3, 2) if is_dense => self.runs::<S, SIGNED, 3, 2>(simd, &runs),
-            (5, 1) if is_dense => self.runs::<S, SIGNED, 5, 1>(simd, &runs),
-            (5, 2) if is_dense => self.runs::<S, SIGNED, 5, 2>(simd, &runs),
-            _ => self.runs::<S, SIGNED, 0, 1>(simd, &runs),
+            (3, 1) if is_dense => self.runs::<V, SIGNED, O, 3, 1>(simd, &runs),
+            (3, 2) if is_dense => self.runs::<V, SIGNED, O, 3, 2>(simd, &runs),
+            (5, 1) if is_dense => self.runs::<V, SIGNED, O, 5, 1>(simd, &runs),
+            (5, 2) if is_dense => self.runs::<V, SIGNED, O, 5, 2>(simd, &runs),
+            _ => self.runs::<V, SIGNED, O, 0, 1>(simd, &runs),
         }
     }
 
     /// All outputs, by filters of `K` columns that go on by `STRIDE` pixels from one to the next, or any if `K` is 0.
     #[inline(always)]
-    fn runs<S: Simd, const SIGNED: bool, const K: usize, const STRIDE: usize>(
+    fn runs<V: Columns, const SIGNED: bool, const O: usize, const K: usize, const STRIDE: usize>(
         &mut self,
-        simd: S,
+        simd: V,
         runs: &Runs,
     ) {
         let down = self.patches.vertical.stride as usize * self.line;
@@ -344,30 +352,29 @@ impl Image<'_> {
                 };
                 let mut at = 0;
                 while at < runs.outputs {
-                    if runs.outputs < OUTPUTS {
-                        self.outputs::<S, SIGNED, 1, K, STRIDE>(simd, runs, &place(at));
+                    if runs.outputs < O {
+                        self.outputs::<V, SIGNED, 1, K, STRIDE>(simd, runs, &place(at));
                         at += 1;
                         continue;
                     }
                     // The last ones, some of them for the second time, if there are not so many left.
-                    let from = at.min(runs.outputs - OUTPUTS);
-                    self.outputs::<S, SIGNED, OUTPUTS, K, STRIDE>(simd, runs, &place(from));
-                    at += OUTPUTS;
+                    let from = at.min(runs.outputs - O);
+                    self.outputs::<V, SIGNED, O, K, STRIDE>(simd, runs, &place(from));
+                    at += O;
                 }
             }
         }
     }
 
     #[inline(always)]
-    fn outputs<S: Simd, const SIGNED: bool, const O: usize, const K: usize, const STRIDE: usize>(
+    fn outputs<V: Columns, const SIGNED: bool, const O: usize, const K: usize, const STRIDE: usize>(
         &mut self,
-        simd: S,
+        simd: V,
         runs: &Runs,
         place: &Place,
     ) {
         let (packed, horizontal) = (self.packed, &self.patches.horizontal);
-        let [low, high] = &packed.bias[place.group];
-        let mut sums = [[simd.load_i32(low), simd.load_i32(high)]; O];
+        let mut sums = [simd.load_i32(&packed.bias[place.group]); O];
         let weights = &self.weights[place.group * packed.pairs..][..packed.pairs];
         let (rows, down) = (
             self.patches.vertical.filter as usize,
@@ -379,27 +386,25 @@ impl Image<'_> {
             let lower = &self.image[place.corner + (2 * pair + 1).min(rows - 1) * down..];
             if K > 0 {
                 let columns = (upper, lower, packed.channels);
-                accumulate::<S, O, K, STRIDE>(simd, columns, weights, &mut sums);
+                accumulate::<V, O, K, STRIDE>(simd, columns, weights, &mut sums);
                 continue;
             }
             let right = horizontal.dilation as usize * packed.channels;
             for (tap, weights) in weights.iter().enumerate() {
-                let weights = [simd.load_pairs(&weights[0]), simd.load_pairs(&weights[1])];
-                for (output, sums) in sums.iter_mut().enumerate() {
+                let weights = load_weights(simd, weights);
+                for (output, sum) in sums.iter_mut().enumerate() {
                     let at = tap * right + output * runs.step;
                     let pairs = simd.interleave(columns(upper, at), columns(lower, at));
-                    for half in 0..2 {
-                        sums[half] = simd.add_products(sums[half], pairs[half], weights[half]);
-                    }
+                    *sum = simd.add_products(*sum, pairs, weights);
                 }
             }
         }
         let requantization = &packed.requantization[place.group];
         let lanes = runs.lanes.min(COLUMNS);
-        for_each_constant!(output in [0 1 2] {
+        for_each_constant!(output in [0 1 2 3 4 5] {
             if output < O {
                 let to = &mut self.output[place.output + output * runs.lanes..][..lanes];
-                requantization.store::<S, SIGNED, 2>(simd, sums[output], &self.stored, to);
+                requantization.store::<V, SIGNED>(simd, sums[output], &self.stored, to);
             }
         });
     }
@@ -408,19 +413,19 @@ impl Image<'_> {
 /// Adds the products of two rows of a filter with the columns that neighbouring outputs see of two lines, which are so many
 /// values apart.
 #[inline(always)]
-fn accumulate<S: Simd, const O: usize, const K: usize, const STRIDE: usize>(
-    simd: S,
+fn accumulate<V: Columns, const O: usize, const K: usize, const STRIDE: usize>(
+    simd: V,
     (upper, lower, apart): (&[i16], &[i16], usize),
-    weights: &[ColumnsI16],
-    sums: &mut [[S::I32; 2]; O],
+    weights: &[Weights],
+    sums: &mut [V::I32; O],
 ) {
-    let mut taps = [[simd.splat_i32(0); 2]; K];
+    let mut taps = [simd.splat_i32(0); K];
     for_each_constant!(tap in [0 1 2 3 4] {
         if tap < K {
-            taps[tap] = [simd.load_pairs(&weights[tap][0]), simd.load_pairs(&weights[tap][1])];
+            taps[tap] = load_weights(simd, &weights[tap]);
         }
     });
-    for_each_constant!(column in [0 1 2 3 4 5 6 7 8] {
+    for_each_constant!(column in [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14] {
         if column < (O - 1) * STRIDE + K {
             let at = column * apart;
             let pairs = simd.interleave(columns(upper, at), columns(lower, at));
@@ -428,15 +433,17 @@ fn accumulate<S: Simd, const O: usize, const K: usize, const STRIDE: usize>(
                 if tap < K && tap <= column {
                     let (output, between) = ((column - tap) / STRIDE, (column - tap) % STRIDE);
                     if between == 0 && output < O {
-                        for half in 0..2 {
-                            sums[output][half] =
-                                simd.add_products(sums[output][half], pairs[half], taps[tap][half]);
-                        }
+                        sums[output] = simd.add_products(sums[output], pairs, taps[tap]);
                     }
                 }
             });
         }
     });
+}
+
+#[inline(always)]
+fn load_weights<V: Columns>(simd: V, weights: &Weights) -> V::I32 {
+    simd.load_pairs(bytemuck::cast_ref(weights))
 }
 
 #[inline(always)]

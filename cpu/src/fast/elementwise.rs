@@ -7,7 +7,7 @@ use nnhal::ops::OperationContext;
 
 use super::parting;
 use super::quantized_sum::{self, QuantizedSum};
-use super::simd::{Simd, Work, dispatch};
+use super::simd::{Instructions, Work, dispatch};
 use super::tile::COLUMNS;
 use super::{PlannedStep, REFERENCE};
 use crate::executor::Declared;
@@ -296,7 +296,7 @@ impl Work for Combine<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(mut self, _: S) {
+    fn run<S: Instructions>(mut self, _: S) {
         let (low, high) = self.range;
         let cut = |value| cut(value, low, high);
         match self.binary {
@@ -426,7 +426,7 @@ impl Work for Apply<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
+    fn run<S: Instructions>(self, _: S) {
         let elements = self.output.iter_mut().zip(self.input);
         match self.unary {
             Unary::Clamp(activation) => {

@@ -1,7 +1,7 @@
 //! Exponentials and what is made of them, of 32-bit floats, without calls and branches, so that loops over them become
 //! loops over vectors. Bounds of the errors stand with each function; tests hold them over the whole range.
 
-use super::simd::{Simd, Work, dispatch};
+use super::simd::{Instructions, Work, dispatch};
 
 /// Below it the exponential is no normal number.
 const LEAST: f32 = -87.336_54;
@@ -79,7 +79,7 @@ impl<F: Fn(f32) -> f32> Work for Each<'_, F> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
+    fn run<S: Instructions>(self, _: S) {
         for value in self.0 {
             *value = (self.1)(*value);
         }

@@ -5,9 +5,9 @@
 
 use super::lines::{Lines, Parts, Walk, rows_of_next_tile};
 use super::packing::{Packing, PackingError};
-use super::simd::{LANES, Simd, Work, dispatch};
+use super::simd::{Instructions, LANES, Simd, WIDE, Work, dispatch};
 use super::tile::{
-    COLUMNS, HALF_ROWS, LanesF32, PANELS, ROWS, add_f32, for_each_constant, start_f32, store_f32,
+    COLUMNS, HALF_ROWS, PANELS, ROWS, TALL_ROWS, add_f32, for_each_constant, start_f32, store_f32,
 };
 use crate::buffer::AlignedSlice;
 use crate::threads::Block;
@@ -26,8 +26,8 @@ pub(super) struct PackedF32 {
     depth: usize,
     /// Panel by panel; for each index along the common dimension a panel's vectors.
     panels: AlignedSlice,
-    /// By vector of columns.
-    bias: Vec<LanesF32>,
+    /// Those of all columns, and zeros up to a whole narrow vector.
+    bias: Vec<f32>,
 }
 
 impl PackedF32 {
@@ -39,7 +39,7 @@ impl PackedF32 {
         bias: impl Fn(usize) -> f32,
     ) -> Result<PackedF32, PackingError> {
         let vectors = columns.div_ceil(LANES);
-        let bytes = vectors * depth * size_of::<LanesF32>();
+        let bytes = vectors * LANES * depth * size_of::<f32>();
         let panels = packing.part(bytes, |panels| {
             let values: &mut [f32] = bytemuck::cast_slice_mut(panels);
             for (number, panel) in values.chunks_mut((depth * COLUMNS).max(1)).enumerate() {
@@ -51,13 +51,8 @@ impl PackedF32 {
                 }
             }
         })?;
-        let bias = (0..vectors)
-            .map(|vector| {
-                std::array::from_fn(|lane| {
-                    let column = vector * LANES + lane;
-                    if column < columns { bias(column) } else { 0.0 }
-                })
-            })
+        let bias = (0..vectors * LANES)
+            .map(|column| if column < columns { bias(column) } else { 0.0 })
             .collect();
         Ok(PackedF32 { depth, panels, bias })
     }
@@ -82,13 +77,13 @@ impl PackedF32 {
         });
     }
 
+    /// A panel, or the half of one for narrow vectors: for each index a vector; and its biases.
     #[inline(always)]
-    fn panel<const H: usize>(&self, number: usize) -> (&[LanesF32], &[LanesF32]) {
-        let panels: &[LanesF32] = bytemuck::cast_slice(self.panels.bytes());
-        (
-            &panels[number * 2 * self.depth..][..H * self.depth],
-            &self.bias[number * 2..][..H],
-        )
+    fn panel<const N: usize>(&self, number: usize) -> (&[[f32; N]], &[f32; N]) {
+        let values: &[f32] = bytemuck::cast_slice(self.panels.bytes());
+        let values = &values[number * COLUMNS * self.depth..][..N * self.depth];
+        let bias = &self.bias[number * COLUMNS..][..N];
+        (values.as_chunks().0, &bias.as_chunks().0[0])
     }
 }
 
@@ -101,9 +96,9 @@ struct Multiply<'a> {
 
 /// Panels that are multiplied with one tile of rows after the other.
 #[derive(Clone, Copy)]
-struct Panels<'a, const P: usize> {
-    weights: [&'a [LanesF32]; P],
-    bias: [&'a [LanesF32]; P],
+struct Panels<'a, const N: usize, const P: usize> {
+    weights: [&'a [[f32; N]]; P],
+    bias: [&'a [f32; N]; P],
     /// In the output.
     column: usize,
 }
@@ -118,133 +113,161 @@ impl Work for Multiply<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(mut self, simd: S) {
+    fn run<S: Instructions>(mut self, simd: S) {
         let columns = self.output.columns();
-        let vectors = self.packed.bias.len().min(columns.end.div_ceil(LANES));
+        let vectors = (self.packed.bias.len() / LANES).min(columns.end.div_ceil(LANES));
         let whole = vectors / 2;
+        let wide = simd.wide();
         let mut panel = columns.start / COLUMNS;
         match self.lines.count {
             1 => {
+                while S::HAS_WIDE && panel + 2 * PANELS <= whole {
+                    self.few_rows::<S::Wide, 1, { 2 * PANELS }>(wide, panel);
+                    panel += 2 * PANELS;
+                }
                 while panel + PANELS <= whole {
-                    let panels = self.panels::<PANELS, 2>(panel);
-                    self.next_tile::<S, 1, PANELS, 2>(simd, &panels, &mut self.lines.walk(), 0);
+                    self.few_rows::<S::Wide, 1, PANELS>(wide, panel);
                     panel += PANELS;
                 }
             }
             2 => {
+                while S::HAS_WIDE && panel + PANELS <= whole {
+                    self.few_rows::<S::Wide, 2, PANELS>(wide, panel);
+                    panel += PANELS;
+                }
                 while panel + 2 <= whole {
-                    let panels = self.panels::<2, 2>(panel);
-                    self.next_tile::<S, 2, 2, 2>(simd, &panels, &mut self.lines.walk(), 0);
+                    self.few_rows::<S::Wide, 2, 2>(wide, panel);
                     panel += 2;
                 }
             }
             _ => {}
         }
+        if S::HAS_WIDE {
+            while panel + 2 <= whole {
+                self.whole_panels::<S::Wide, 2, true>(wide, panel);
+                panel += 2;
+            }
+        }
         while panel < whole {
-            self.whole_panel(simd, panel);
+            if S::HAS_WIDE {
+                self.whole_panels::<S::Wide, 1, true>(wide, panel);
+            } else {
+                self.whole_panels::<S::Wide, 1, false>(wide, panel);
+            }
             panel += 1;
         }
         if vectors % 2 == 1 {
-            self.half_panel(simd, whole);
+            self.half_panel(simd.narrow(), whole);
         }
     }
 }
 
 impl<'a> Multiply<'a> {
     #[inline(always)]
-    fn panels<const P: usize, const H: usize>(&self, first: usize) -> Panels<'a, P> {
+    fn panels<const N: usize, const P: usize>(&self, first: usize) -> Panels<'a, N, P> {
         let mut panels = Panels {
             weights: [&[][..]; P],
-            bias: [&[][..]; P],
+            bias: [&[0.0; N]; P],
             column: first * COLUMNS - self.output.columns().start,
         };
         for panel in 0..P {
-            (panels.weights[panel], panels.bias[panel]) = self.packed.panel::<H>(first + panel);
+            (panels.weights[panel], panels.bias[panel]) = self.packed.panel::<N>(first + panel);
         }
         panels
     }
 
+    /// All rows there are, which one tile takes.
     #[inline(always)]
-    fn whole_panel<S: Simd>(&mut self, simd: S, panel: usize) {
+    fn few_rows<V: Simd<WIDE>, const R: usize, const P: usize>(&mut self, simd: V, panel: usize) {
+        let panels = self.panels::<WIDE, P>(panel);
+        self.next_tile::<V, WIDE, R, P>(simd, &panels, &mut self.lines.walk(), 0);
+    }
+
+    /// All rows, in `TALL` tiles where there are registers for them.
+    #[inline(always)]
+    fn whole_panels<V: Simd<WIDE>, const P: usize, const TALL: bool>(&mut self, simd: V, panel: usize) {
         let mut walk = self.lines.walk();
-        let panels = self.panels::<1, 2>(panel);
+        let panels = self.panels::<WIDE, P>(panel);
         let mut top = 0;
         while top < self.lines.count {
-            let rows = rows_of_next_tile(self.lines.count - top);
-            match rows {
-                ROWS => self.next_tile::<S, ROWS, 1, 2>(simd, &panels, &mut walk, top),
-                5 => self.next_tile::<S, 5, 1, 2>(simd, &panels, &mut walk, top),
-                4 => self.next_tile::<S, 4, 1, 2>(simd, &panels, &mut walk, top),
-                3 => self.next_tile::<S, 3, 1, 2>(simd, &panels, &mut walk, top),
-                2 => self.next_tile::<S, 2, 1, 2>(simd, &panels, &mut walk, top),
-                _ => self.next_tile::<S, 1, 1, 2>(simd, &panels, &mut walk, top),
+            let left = self.lines.count - top;
+            if TALL && (left == TALL_ROWS || left >= TALL_ROWS + ROWS) {
+                top += self.next_tile::<V, WIDE, TALL_ROWS, P>(simd, &panels, &mut walk, top);
+                continue;
+            }
+            top += match rows_of_next_tile(left) {
+                ROWS => self.next_tile::<V, WIDE, ROWS, P>(simd, &panels, &mut walk, top),
+                5 => self.next_tile::<V, WIDE, 5, P>(simd, &panels, &mut walk, top),
+                4 => self.next_tile::<V, WIDE, 4, P>(simd, &panels, &mut walk, top),
+                3 => self.next_tile::<V, WIDE, 3, P>(simd, &panels, &mut walk, top),
+                2 => self.next_tile::<V, WIDE, 2, P>(simd, &panels, &mut walk, top),
+                _ => self.next_tile::<V, WIDE, 1, P>(simd, &panels, &mut walk, top),
             };
-            top += rows;
         }
     }
 
     #[inline(always)]
-    fn half_panel<S: Simd>(&mut self, simd: S, panel: usize) {
+    fn half_panel<V: Simd<LANES>>(&mut self, simd: V, panel: usize) {
         let mut walk = self.lines.walk();
-        let panels = self.panels::<1, 1>(panel);
+        let panels = self.panels::<LANES, 1>(panel);
         let mut top = 0;
         while top < self.lines.count {
             top += match self.lines.count - top {
-                HALF_ROWS.. => self.next_tile::<S, HALF_ROWS, 1, 1>(simd, &panels, &mut walk, top),
-                4.. => self.next_tile::<S, 4, 1, 1>(simd, &panels, &mut walk, top),
-                2.. => self.next_tile::<S, 2, 1, 1>(simd, &panels, &mut walk, top),
-                _ => self.next_tile::<S, 1, 1, 1>(simd, &panels, &mut walk, top),
+                HALF_ROWS.. => self.next_tile::<V, LANES, HALF_ROWS, 1>(simd, &panels, &mut walk, top),
+                4.. => self.next_tile::<V, LANES, 4, 1>(simd, &panels, &mut walk, top),
+                2.. => self.next_tile::<V, LANES, 2, 1>(simd, &panels, &mut walk, top),
+                _ => self.next_tile::<V, LANES, 1, 1>(simd, &panels, &mut walk, top),
             };
         }
     }
 
     /// Computes the tile of the next rows; returns how many they are.
     #[inline(always)]
-    fn next_tile<S: Simd, const R: usize, const P: usize, const H: usize>(
+    fn next_tile<V: Simd<N>, const N: usize, const R: usize, const P: usize>(
         &mut self,
-        simd: S,
-        panels: &Panels<'_, P>,
+        simd: V,
+        panels: &Panels<'_, N, P>,
         walk: &mut Walk,
         top: usize,
     ) -> usize {
         let starts = self.lines.next(walk);
-        self.tile::<S, R, P, H>(simd, panels, &Place { top, starts });
+        self.tile::<V, N, R, P>(simd, panels, &Place { top, starts });
         R
     }
 
     #[inline(always)]
-    fn tile<S: Simd, const R: usize, const P: usize, const H: usize>(
+    fn tile<V: Simd<N>, const N: usize, const R: usize, const P: usize>(
         &mut self,
-        simd: S,
-        panels: &Panels<'_, P>,
+        simd: V,
+        panels: &Panels<'_, N, P>,
         place: &Place<R>,
     ) {
-        let mut sums = start_f32::<S, R, P, H>(simd, panels.bias);
+        let mut sums = start_f32::<V, N, R, P>(simd, panels.bias);
         let Parts { rows, taps, length } = self.lines.parts;
         if (rows.0, taps.0) == (1, 1) {
             // Single pixels, with nothing to step over.
             let part = self.lines.part(&place.starts, 0);
-            add_f32::<S, R, P, H>(simd, part, panels.weights, &mut sums);
+            add_f32::<V, N, R, P>(simd, part, panels.weights, &mut sums);
         } else {
             let mut weights = panels.weights;
             for row in 0..rows.0 {
                 for tap in 0..taps.0 {
                     let part = self.lines.part(&place.starts, row * rows.1 + tap * taps.1);
-                    add_f32::<S, R, P, H>(simd, part, weights, &mut sums);
+                    add_f32::<V, N, R, P>(simd, part, weights, &mut sums);
                     for weights in &mut weights {
-                        *weights = &weights[length * H..];
+                        *weights = &weights[length..];
                     }
                 }
             }
         }
-        if self.output.columns().len() - panels.column >= P * H * LANES {
+        if self.output.columns().len() - panels.column >= P * N {
             // Row by row without a loop, so that sums stay in registers.
-            for_each_constant!(row in [0 1 2 3 4 5 6 7] {
+            for_each_constant!(row in [0 1 2 3 4 5 6 7 8 9 10 11] {
                 if row < R {
-                    let line = &mut self.output.row(place.top + row)[panels.column..][..P * H * LANES];
+                    let line = &mut self.output.row(place.top + row)[panels.column..][..P * N];
                     for panel in 0..P {
-                        let to = &mut line[panel * H * LANES..][..H * LANES];
-                        store_f32::<S, H>(simd, sums[row][panel], self.range, to);
+                        let to = &mut line[panel * N..][..N];
+                        store_f32::<V, N>(simd, sums[row][panel], self.range, to);
                     }
                 }
             });
@@ -254,8 +277,8 @@ impl<'a> Multiply<'a> {
             let line = &mut self.output.row(place.top + row)[panels.column..];
             for (panel, sums) in sums.iter().enumerate() {
                 let line = &mut line[panel * COLUMNS..];
-                let width = line.len().min(H * LANES);
-                store_f32::<S, H>(simd, *sums, self.range, &mut line[..width]);
+                let width = line.len().min(N);
+                store_f32::<V, N>(simd, *sums, self.range, &mut line[..width]);
             }
         }
     }

@@ -1,11 +1,11 @@
 //! Exact products of many rows with a constant matrix of 8-bit integers, which is packed when the model is prepared: as
 //! [`super::matmul`] does, with pairs of 16-bit integers.
 
-use super::lines::{Lines, Parts, Walk};
+use super::lines::{Lines, Parts, Walk, rows_of_next_tile};
 use super::packing::{Packing, PackingError};
-use super::requantize::{QuantizedOutput, Requantization, store_wide};
-use super::simd::{COLUMN_ORDER, LANES, Simd, Work, dispatch};
-use super::tile::{COLUMNS, HALF_ROWS, LanesI16, PANELS, add_i16, for_each_constant, start_i32};
+use super::requantize::{QuantizedOutput, Requantization};
+use super::simd::{COLUMN_ORDER, Columns, Instructions, LANES, Simd, WIDE, Work, dispatch};
+use super::tile::{COLUMNS, HALF_ROWS, PANELS, ROWS, Sums, TALL_ROWS, add_i16, for_each_constant, start_i32};
 use crate::buffer::AlignedSlice;
 use crate::kernels::fixed_point::Multiplier;
 use crate::threads::Block;
@@ -34,8 +34,8 @@ pub(super) struct PackedI16 {
     pairs: usize,
     /// Panel by panel; for each pair a panel's vectors. The columns of a half panel are in natural order.
     panels: AlignedSlice,
-    /// By vector of columns.
-    bias: Vec<[i32; LANES]>,
+    /// By lane.
+    bias: Vec<i32>,
     /// By panel.
     requantization: Vec<Requantization>,
 }
@@ -53,7 +53,7 @@ impl PackedI16 {
         let Extents { columns, parts, part } = extents;
         let pairs = extents.pairs();
         let vectors = columns.div_ceil(LANES);
-        let bytes = vectors * pairs * size_of::<LanesI16>();
+        let bytes = vectors * LANES * pairs * size_of::<[i16; 2]>();
         let panels = packing.part(bytes, |panels| {
             let values: &mut [i16] = bytemuck::cast_slice_mut(panels);
             for (number, panel) in values.chunks_mut((pairs * 2 * COLUMNS).max(1)).enumerate() {
@@ -68,13 +68,11 @@ impl PackedI16 {
             }
         })?;
         let last = columns.saturating_sub(1);
-        let bias = (0..vectors)
-            .map(|vector| {
-                let (number, half) = (vector / 2, vector % 2);
+        let bias = (0..vectors * LANES)
+            .map(|at| {
+                let (number, lane) = (at / COLUMNS, at % COLUMNS);
                 let width = (vectors * LANES - number * COLUMNS).min(COLUMNS);
-                std::array::from_fn(|lane| {
-                    bias((number * COLUMNS + column_of(half * LANES + lane, width)).min(last))
-                })
+                bias((number * COLUMNS + column_of(lane, width)).min(last))
             })
             .collect();
         let requantization = (0..vectors.div_ceil(2))
@@ -131,13 +129,13 @@ impl PackedI16 {
         }
     }
 
+    /// A panel, or the half of one for narrow vectors: for each pair a vector; and its biases.
     #[inline(always)]
-    fn panel<const H: usize>(&self, number: usize) -> (&[LanesI16], &[[i32; LANES]]) {
-        let panels: &[LanesI16] = bytemuck::cast_slice(self.panels.bytes());
-        (
-            &panels[number * 2 * self.pairs..][..H * self.pairs],
-            &self.bias[number * 2..][..H],
-        )
+    fn panel<V: Simd<N>, const N: usize>(&self, number: usize) -> (&[V::Pairs], &[i32; N]) {
+        let pair = size_of::<[i16; 2]>() * self.pairs;
+        let panel = &self.panels.bytes()[number * COLUMNS * pair..][..N * pair];
+        let bias = &self.bias[number * COLUMNS..][..N];
+        (bytemuck::cast_slice(panel), &bias.as_chunks().0[0])
     }
 }
 
@@ -151,8 +149,8 @@ fn column_of(lane: usize, width: usize) -> usize {
 }
 
 /// How many of the rows that are left the next tile takes, so that none is left alone. Unlike a product of floats, one of
-/// integers needs a register before it is added: with six rows sums would travel through memory, and with four the
-/// processor multiplies and adds without a pause already.
+/// integers needs a register before it is added where no instruction does both: with six rows sums would travel through
+/// memory, and with four the processor multiplies and adds without a pause already.
 #[inline(always)]
 fn tile_rows(left: usize) -> usize {
     match left {
@@ -173,117 +171,169 @@ impl<const SIGNED: bool> Work for Multiply<'_, SIGNED> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(mut self, simd: S) {
+    fn run<S: Instructions>(mut self, simd: S) {
         let columns = self.output.columns();
-        let vectors = self.packed.bias.len().min(columns.end.div_ceil(LANES));
+        let vectors = (self.packed.bias.len() / LANES).min(columns.end.div_ceil(LANES));
         let whole = vectors / 2;
+        let wide = simd.wide();
         let mut panel = columns.start / COLUMNS;
         if self.lines.count == 1 {
+            while S::HAS_WIDE && panel + 2 * PANELS <= whole {
+                self.wide_tile::<S::Wide, 1, { 2 * PANELS }>(wide, &mut self.lines.walk(), (0, panel));
+                panel += 2 * PANELS;
+            }
             while panel + PANELS <= whole {
-                self.tile::<S, 1, PANELS, 2>(simd, &mut self.lines.walk(), (0, panel));
+                self.wide_tile::<S::Wide, 1, PANELS>(wide, &mut self.lines.walk(), (0, panel));
                 panel += PANELS;
             }
         }
+        if S::HAS_WIDE {
+            while panel + 2 <= whole {
+                self.tall_tiles::<S::Wide, 2>(wide, panel);
+                panel += 2;
+            }
+            while panel < whole {
+                self.tall_tiles::<S::Wide, 1>(wide, panel);
+                panel += 1;
+            }
+        }
         while panel < whole {
-            self.whole_panel(simd, panel);
+            self.whole_panel(wide, panel);
             panel += 1;
         }
         if vectors % 2 == 1 {
-            self.half_panel(simd, whole);
+            self.half_panel::<S::Wide>((wide, simd.narrow()), whole);
         }
     }
 }
 
 impl<const SIGNED: bool> Multiply<'_, SIGNED> {
     #[inline(always)]
-    fn whole_panel<S: Simd>(&mut self, simd: S, panel: usize) {
-        let mut walk = self.lines.walk();
-        let mut top = 0;
-        while top < self.lines.count {
-            let (rows, at) = (tile_rows(self.lines.count - top), (top, panel));
-            match rows {
-                5 => self.tile::<S, 5, 1, 2>(simd, &mut walk, at),
-                4 => self.tile::<S, 4, 1, 2>(simd, &mut walk, at),
-                3 => self.tile::<S, 3, 1, 2>(simd, &mut walk, at),
-                2 => self.tile::<S, 2, 1, 2>(simd, &mut walk, at),
-                _ => self.tile::<S, 1, 1, 2>(simd, &mut walk, at),
-            }
-            top += rows;
-        }
-    }
-
-    #[inline(always)]
-    fn half_panel<S: Simd>(&mut self, simd: S, panel: usize) {
+    fn whole_panel<V: Columns>(&mut self, simd: V, panel: usize) {
         let mut walk = self.lines.walk();
         let mut top = 0;
         while top < self.lines.count {
             let at = (top, panel);
-            match self.lines.count - top {
-                HALF_ROWS.. => {
-                    self.tile::<S, HALF_ROWS, 1, 1>(simd, &mut walk, at);
-                    top += HALF_ROWS;
-                }
-                2.. => {
-                    self.tile::<S, 2, 1, 1>(simd, &mut walk, at);
-                    top += 2;
-                }
-                _ => {
-                    self.tile::<S, 1, 1, 1>(simd, &mut walk, at);
-                    top += 1;
-                }
+            top += match tile_rows(self.lines.count - top) {
+                5 => self.wide_tile::<V, 5, 1>(simd, &mut walk, at),
+                4 => self.wide_tile::<V, 4, 1>(simd, &mut walk, at),
+                3 => self.wide_tile::<V, 3, 1>(simd, &mut walk, at),
+                2 => self.wide_tile::<V, 2, 1>(simd, &mut walk, at),
+                _ => self.wide_tile::<V, 1, 1>(simd, &mut walk, at),
+            };
+        }
+    }
+
+    /// The same in tiles for instructions that multiply and add at once, with twice as many registers.
+    #[inline(always)]
+    fn tall_tiles<V: Columns, const P: usize>(&mut self, simd: V, panel: usize) {
+        let mut walk = self.lines.walk();
+        let mut top = 0;
+        while top < self.lines.count {
+            let (left, at) = (self.lines.count - top, (top, panel));
+            if left == TALL_ROWS || left >= TALL_ROWS + ROWS {
+                top += self.wide_tile::<V, TALL_ROWS, P>(simd, &mut walk, at);
+                continue;
             }
+            top += match rows_of_next_tile(left) {
+                ROWS => self.wide_tile::<V, ROWS, P>(simd, &mut walk, at),
+                5 => self.wide_tile::<V, 5, P>(simd, &mut walk, at),
+                4 => self.wide_tile::<V, 4, P>(simd, &mut walk, at),
+                3 => self.wide_tile::<V, 3, P>(simd, &mut walk, at),
+                2 => self.wide_tile::<V, 2, P>(simd, &mut walk, at),
+                _ => self.wide_tile::<V, 1, P>(simd, &mut walk, at),
+            };
         }
     }
 
     #[inline(always)]
-    fn tile<S: Simd, const R: usize, const P: usize, const H: usize>(
-        &mut self,
-        simd: S,
+    fn half_panel<V: Columns>(&mut self, simd: (V, V::Narrow), panel: usize) {
+        let mut walk = self.lines.walk();
+        let mut top = 0;
+        while top < self.lines.count {
+            let at = (top, panel);
+            top += match self.lines.count - top {
+                HALF_ROWS.. => self.half_tile::<V, HALF_ROWS>(simd, &mut walk, at),
+                2.. => self.half_tile::<V, 2>(simd, &mut walk, at),
+                _ => self.half_tile::<V, 1>(simd, &mut walk, at),
+            };
+        }
+    }
+
+    /// The sums of a tile.
+    #[inline(always)]
+    fn sums<V: Simd<N>, const N: usize, const R: usize, const P: usize>(
+        &self,
+        simd: V,
         walk: &mut Walk,
-        (top, first): (usize, usize),
-    ) {
-        let packed = self.packed;
+        first: usize,
+    ) -> Sums<V::I32, R, P> {
         let starts: [usize; R] = self.lines.next(walk);
         let mut weights = [&[][..]; P];
-        let mut bias = [&[][..]; P];
+        let mut bias = [&[0; N]; P];
         for panel in 0..P {
-            (weights[panel], bias[panel]) = packed.panel::<H>(first + panel);
+            (weights[panel], bias[panel]) = self.packed.panel::<V, N>(first + panel);
         }
-        let mut sums = start_i32::<S, R, P, H>(simd, bias);
+        let mut sums = start_i32::<V, N, R, P>(simd, bias);
         let Parts { rows, taps, length } = self.lines.parts;
         for row in 0..rows.0 {
             for tap in 0..taps.0 {
                 let part = self.lines.part(&starts, row * rows.1 + tap * taps.1);
-                add_i16::<S, R, P, H>(simd, part, weights, &mut sums);
+                add_i16::<V, N, R, P>(simd, part, weights, &mut sums);
                 for weights in &mut weights {
-                    *weights = &weights[length / 2 * H..];
+                    *weights = &weights[length / 2..];
                 }
             }
         }
+        sums
+    }
+
+    /// Computes a tile of the next rows and whole panels; returns how many rows they are.
+    #[inline(always)]
+    fn wide_tile<V: Columns, const R: usize, const P: usize>(
+        &mut self,
+        simd: V,
+        walk: &mut Walk,
+        (top, first): (usize, usize),
+    ) -> usize {
+        let sums = self.sums::<V, WIDE, R, P>(simd, walk, first);
         let column = first * COLUMNS - self.output.columns().start;
-        let is_whole = self.output.columns().len() - column >= H * LANES;
-        if P == 1
-            && is_whole
-            && let Some(wide) = packed.requantization[first].wide()
-        {
-            // Row by row without a loop, so that sums stay in registers.
-            for_each_constant!(row in [0 1 2 3 4 5 6 7] {
-                if row < R {
-                    let to = &mut self.output.row(top + row)[column..][..H * LANES];
-                    store_wide::<S, SIGNED, H>(simd, wide, sums[row][0], &self.stored, to);
+        let requantization = &self.packed.requantization[first..][..P];
+        // Row by row without a loop, so that sums stay in registers.
+        for_each_constant!(row in [0 1 2 3 4 5 6 7 8 9 10 11] {
+            if row < R {
+                let line = &mut self.output.row(top + row)[column..];
+                for panel in 0..P {
+                    let line = &mut line[panel * COLUMNS..];
+                    let width = line.len().min(COLUMNS);
+                    let to = &mut line[..width];
+                    requantization[panel].store::<V, SIGNED>(simd, sums[row][panel], &self.stored, to);
                 }
-            });
-            return;
-        }
-        for (row, sums) in sums.iter().enumerate() {
-            let line = &mut self.output.row(top + row)[column..];
-            for (panel, sums) in sums.iter().enumerate() {
-                let line = &mut line[panel * COLUMNS..];
-                let width = line.len().min(H * LANES);
-                let (requantization, to) = (&packed.requantization[first + panel], &mut line[..width]);
-                requantization.store::<S, SIGNED, H>(simd, *sums, &self.stored, to);
             }
-        }
+        });
+        R
+    }
+
+    /// The same for the half of a panel.
+    #[inline(always)]
+    fn half_tile<V: Columns, const R: usize>(
+        &mut self,
+        simd: (V, V::Narrow),
+        walk: &mut Walk,
+        (top, panel): (usize, usize),
+    ) -> usize {
+        let sums = self.sums::<V::Narrow, LANES, R, 1>(simd.1, walk, panel);
+        let column = panel * COLUMNS - self.output.columns().start;
+        let requantization = &self.packed.requantization[panel];
+        for_each_constant!(row in [0 1 2 3 4 5 6 7] {
+            if row < R {
+                let line = &mut self.output.row(top + row)[column..];
+                let width = line.len().min(LANES);
+                let to = &mut line[..width];
+                requantization.store_half::<V, SIGNED>(simd, sums[row][0], &self.stored, to);
+            }
+        });
+        R
     }
 }
 

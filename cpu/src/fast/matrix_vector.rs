@@ -4,7 +4,7 @@
 //! [`crate::kernels::recurrent::dot`], since each row's eight partial sums are kept and added up alike. Those of a
 //! [`PackedMatrix`] are summed side by side for many rows, in another order.
 
-use super::simd::{LANES, Simd, Work, dispatch};
+use super::simd::{Instructions, LANES, Simd, WIDE, Work, dispatch};
 
 /// Vectors of sums that are kept side by side.
 const VECTORS: usize = 8;
@@ -76,35 +76,39 @@ impl Work for AddPackedProducts<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        let (mut weights, _) = self.weights.as_chunks::<LANES>();
+    fn run<S: Instructions>(self, simd: S) {
+        let mut weights = self.weights;
         let mut sums = self.sums;
+        let wide = simd.wide();
         while !sums.is_empty() {
             let vectors = group(sums.len().div_ceil(LANES));
-            let (these, after) = weights.split_at(vectors * self.vector.len());
+            let (these, after) = weights.split_at(vectors * LANES * self.vector.len());
             let (to, rest) = sums.split_at_mut(sums.len().min(vectors * LANES));
             match vectors {
-                VECTORS => add_group::<S, VECTORS, 1>(simd, these, self.vector, to),
-                4 => add_group::<S, 4, 2>(simd, these, self.vector, to),
-                2 => add_group::<S, 2, 4>(simd, these, self.vector, to),
-                _ => add_group::<S, 1, 8>(simd, these, self.vector, to),
+                VECTORS if S::HAS_WIDE => add_group::<_, WIDE, 4, 2>(wide, these, self.vector, to),
+                VECTORS => add_group::<_, WIDE, 4, 1>(wide, these, self.vector, to),
+                4 if S::HAS_WIDE => add_group::<_, WIDE, 2, 4>(wide, these, self.vector, to),
+                4 => add_group::<_, WIDE, 2, 2>(wide, these, self.vector, to),
+                2 if S::HAS_WIDE => add_group::<_, WIDE, 1, 8>(wide, these, self.vector, to),
+                2 => add_group::<_, WIDE, 1, 4>(wide, these, self.vector, to),
+                _ => add_group::<_, LANES, 1, 8>(simd.narrow(), these, self.vector, to),
             }
             (weights, sums) = (after, rest);
         }
     }
 }
 
-/// Adds the products of a group of `V` vectors of rows; `APART` columns have sums of their own, so that none waits for
+/// Adds the products of a group of `C` vectors of rows; `APART` columns have sums of their own, so that none waits for
 /// its last sum.
 #[inline(always)]
-fn add_group<S: Simd, const V: usize, const APART: usize>(
-    simd: S,
-    weights: &[[f32; LANES]],
+fn add_group<V: Simd<N>, const N: usize, const C: usize, const APART: usize>(
+    simd: V,
+    weights: &[f32],
     vector: &[f32],
     to: &mut [f32],
 ) {
-    let (lines, _) = weights.as_chunks::<V>();
-    let mut totals = [[simd.splat(0.0); V]; APART];
+    let (lines, _) = weights.as_chunks::<N>().0.as_chunks::<C>();
+    let mut totals = [[simd.splat(0.0); C]; APART];
     let (values, end) = vector.as_chunks::<APART>();
     let (several, rest) = lines.split_at(values.len() * APART);
     for (values, lines) in values.iter().zip(several.chunks_exact(APART)) {
@@ -117,12 +121,12 @@ fn add_group<S: Simd, const V: usize, const APART: usize>(
     }
     let mut sums = totals[0];
     for other in &totals[1..] {
-        for at in 0..V {
+        for at in 0..C {
             sums[at] = simd.add(sums[at], other[at]);
         }
     }
-    let mut lanes = [[0.0; LANES]; V];
-    for at in 0..V {
+    let mut lanes = [[0.0; N]; C];
+    for at in 0..C {
         simd.store(sums[at], &mut lanes[at]);
     }
     for (to, lane) in to.iter_mut().zip(lanes.as_flattened()) {
@@ -131,14 +135,14 @@ fn add_group<S: Simd, const V: usize, const APART: usize>(
 }
 
 #[inline(always)]
-fn add_line<S: Simd, const V: usize>(
-    simd: S,
+fn add_line<V: Simd<N>, const N: usize, const C: usize>(
+    simd: V,
     value: f32,
-    line: &[[f32; LANES]; V],
-    totals: &mut [S::F32; V],
+    line: &[[f32; N]; C],
+    totals: &mut [V::F32; C],
 ) {
     let value = simd.splat(value);
-    for at in 0..V {
+    for at in 0..C {
         totals[at] = simd.mul_add(value, simd.load(&line[at]), totals[at]);
     }
 }
@@ -161,7 +165,8 @@ impl Work for AddProducts<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Instructions>(self, simd: S) {
+        let simd = simd.narrow();
         let length = self.vector.len();
         let (groups, rest) = self.sums.as_chunks_mut::<ROWS>();
         let mut lines = self.matrix.chunks_exact(ROWS * length);
@@ -170,17 +175,17 @@ impl Work for AddProducts<'_> {
             for row in 0..ROWS {
                 rows[row] = &lines[row * length..][..length];
             }
-            add_rows::<S, ROWS>(simd, rows, self.vector, sums);
+            add_rows::<S::Narrow, ROWS>(simd, rows, self.vector, sums);
         }
         let lines = self.matrix.chunks_exact(length).skip(groups.len() * ROWS);
         for (sum, row) in rest.iter_mut().zip(lines) {
-            add_rows::<S, 1>(simd, [row], self.vector, std::array::from_mut(sum));
+            add_rows::<S::Narrow, 1>(simd, [row], self.vector, std::array::from_mut(sum));
         }
     }
 }
 
 #[inline(always)]
-fn add_rows<S: Simd, const R: usize>(simd: S, rows: [&[f32]; R], vector: &[f32], sums: &mut [f32; R]) {
+fn add_rows<V: Simd<LANES>, const R: usize>(simd: V, rows: [&[f32]; R], vector: &[f32], sums: &mut [f32; R]) {
     let (whole, end) = vector.as_chunks::<LANES>();
     let mut partial = [simd.splat(0.0); R];
     for (at, values) in whole.iter().enumerate() {

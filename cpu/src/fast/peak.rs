@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::simd::{LANES, Simd, Work, dispatch};
+use super::simd::{Columns, Instructions, Simd, WIDE, Work, dispatch};
 
 /// Sums that are built side by side: enough that none waits for its last product.
 const SUMS: usize = 12;
@@ -31,8 +31,8 @@ impl Peak {
         let seed = std::hint::black_box(1.0_f32);
         let pairs = std::hint::black_box(0x0001_0003);
         Peak {
-            float: rate(SUMS * STEPS * LANES * 2, || dispatch(Floats(seed))),
-            byte: rate(SUMS * STEPS * LANES * 4, || dispatch(Pairs(pairs))),
+            float: rate(SUMS * STEPS * WIDE * 2, || dispatch(Floats(seed))),
+            byte: rate(SUMS * STEPS * WIDE * 4, || dispatch(Pairs(pairs))),
         }
     }
 }
@@ -50,12 +50,13 @@ fn rate<T>(operations: usize, work: impl Fn() -> T) -> f64 {
 struct Floats(f32);
 
 impl Work for Floats {
-    type Output = [f32; LANES];
+    type Output = [f32; WIDE];
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) -> [f32; LANES] {
+    fn run<S: Instructions>(self, simd: S) -> [f32; WIDE] {
+        let simd = simd.wide();
         let factor = simd.splat(self.0);
-        let mut sums: [S::F32; SUMS] = std::array::from_fn(|at| simd.splat(at as f32));
+        let mut sums: [_; SUMS] = std::array::from_fn(|at| simd.splat(at as f32));
         for _ in 0..STEPS {
             for sum in &mut sums {
                 *sum = simd.mul_add(factor, factor, *sum);
@@ -64,7 +65,7 @@ impl Work for Floats {
         let total = sums
             .into_iter()
             .fold(simd.splat(0.0), |total, sum| simd.add(total, sum));
-        let mut lanes = [0.0; LANES];
+        let mut lanes = [0.0; WIDE];
         simd.store(total, &mut lanes);
         lanes
     }
@@ -73,12 +74,13 @@ impl Work for Floats {
 struct Pairs(i32);
 
 impl Work for Pairs {
-    type Output = [u8; 2 * LANES];
+    type Output = [u8; WIDE];
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) -> [u8; 2 * LANES] {
+    fn run<S: Instructions>(self, simd: S) -> [u8; WIDE] {
+        let simd = simd.wide();
         let factor = simd.splat_i32(self.0);
-        let mut sums: [S::I32; SUMS] = std::array::from_fn(|at| simd.splat_i32(at as i32));
+        let mut sums: [_; SUMS] = std::array::from_fn(|at| simd.splat_i32(at as i32));
         for _ in 0..STEPS {
             // The other factor changes from sum to sum, so that no product is known from before.
             for at in 0..SUMS {
@@ -88,9 +90,8 @@ impl Work for Pairs {
         let total = sums
             .into_iter()
             .fold(simd.splat_i32(0), |total, sum| simd.add_i32(total, sum));
-        let mut bytes = [0; 2 * LANES];
-        let range = [simd.splat_i32(0), simd.splat_i32(-1)];
-        simd.store_bytes::<false>([total, total], range, &mut bytes);
+        let mut bytes = [0; WIDE];
+        simd.store_bytes::<false>(total, [0, u8::MAX], &mut bytes);
         bytes
     }
 }

@@ -8,7 +8,7 @@ use nnhal::ops::windows::WindowGeometry;
 
 use super::depthwise::taps_inside;
 use super::parting;
-use super::simd::{LANES, Simd, Work, dispatch};
+use super::simd::{Instructions, LANES, Work, dispatch};
 use super::{PlannedStep, REFERENCE};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
@@ -191,7 +191,7 @@ impl Work for Floats<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
+    fn run<S: Instructions>(self, _: S) {
         let channels = self.pool.channels();
         let start = if self.pool.is_maximum {
             f32::NEG_INFINITY
@@ -290,7 +290,7 @@ impl<T: Quant8> Work for Quantized<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
+    fn run<S: Instructions>(self, _: S) {
         let channels = self.pool.channels();
         let start = if self.pool.is_maximum { T::LEAST } else { 0 };
         let (low, high) = self.range;

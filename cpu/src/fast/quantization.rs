@@ -2,7 +2,7 @@
 
 use nnhal::hal::{OperandType as T, OperationType};
 
-use super::simd::{Simd, Work, dispatch};
+use super::simd::{Instructions, Work, dispatch};
 use super::{PlannedStep, REFERENCE};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::element::Quant8;
@@ -75,7 +75,7 @@ impl<A: Copy, B, F: Fn(A) -> B> Work for Convert<'_, A, B, F> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
+    fn run<S: Instructions>(self, _: S) {
         for (result, value) in self.output.iter_mut().zip(self.input) {
             *result = (self.convert)(*value);
         }

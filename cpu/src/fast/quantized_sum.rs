@@ -6,7 +6,7 @@ use nnhal::hal::OperandType;
 use super::elementwise::effort;
 use super::parting;
 use super::requantize::{QuantizedOutput, Requantization};
-use super::simd::{Simd, Work, dispatch};
+use super::simd::{Columns, Instructions, Work, dispatch};
 use super::tile::COLUMNS;
 use crate::kernel::{Tensor, TensorMut};
 use crate::kernels::activation_range::Activation;
@@ -99,13 +99,14 @@ impl<const SIGNED: bool> Work for Sum<'_, SIGNED> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Instructions>(self, simd: S) {
+        let simd = simd.wide();
         let sum = self.sum;
         let (lefts, left_rest) = self.left.as_chunks::<COLUMNS>();
         let (rights, right_rest) = self.right.as_chunks::<COLUMNS>();
         let (outputs, output_rest) = self.output.as_chunks_mut::<COLUMNS>();
         for ((left, right), output) in lefts.iter().zip(rights).zip(outputs) {
-            columns::<S, SIGNED>(simd, sum, left, right, output);
+            columns::<S::Wide, SIGNED>(simd, sum, left, right, output);
         }
         let pad = |rest: &[u8]| {
             let mut whole = [0; COLUMNS];
@@ -113,35 +114,29 @@ impl<const SIGNED: bool> Work for Sum<'_, SIGNED> {
             whole
         };
         if !output_rest.is_empty() {
-            columns::<S, SIGNED>(simd, sum, &pad(left_rest), &pad(right_rest), output_rest);
+            columns::<S::Wide, SIGNED>(simd, sum, &pad(left_rest), &pad(right_rest), output_rest);
         }
     }
 }
 
 #[inline(always)]
-fn columns<S: Simd, const SIGNED: bool>(
-    simd: S,
+fn columns<V: Columns, const SIGNED: bool>(
+    simd: V,
     sum: &QuantizedSum,
     left: &[u8; COLUMNS],
     right: &[u8; COLUMNS],
     output: &mut [u8],
 ) {
-    let inputs = [simd.load_bytes::<SIGNED>(left), simd.load_bytes::<SIGNED>(right)];
-    let zeros = [
-        simd.splat_i32(-sum.zero_points[0]),
-        simd.splat_i32(-sum.zero_points[1]),
-    ];
-    let mut total = inputs[0];
-    for half in 0..2 {
-        let left = simd.add_i32(inputs[0][half], zeros[0]);
-        let right = simd.add_i32(inputs[1][half], zeros[1]);
-        let left = sum.inputs[0].rescale(simd, left, half);
-        let right = sum.inputs[1].rescale(simd, right, half);
-        total[half] = if sum.subtracts {
-            simd.sub_i32(left, right)
-        } else {
-            simd.add_i32(left, right)
-        };
-    }
-    sum.output.store::<S, SIGNED, 2>(simd, total, &sum.stored, output);
+    let left = simd.load_bytes::<SIGNED>(left);
+    let right = simd.load_bytes::<SIGNED>(right);
+    let left = simd.sub_i32(left, simd.splat_i32(sum.zero_points[0]));
+    let right = simd.sub_i32(right, simd.splat_i32(sum.zero_points[1]));
+    let left = sum.inputs[0].rescale::<V, COLUMNS>(simd, left);
+    let right = sum.inputs[1].rescale::<V, COLUMNS>(simd, right);
+    let total = if sum.subtracts {
+        simd.sub_i32(left, right)
+    } else {
+        simd.add_i32(left, right)
+    };
+    sum.output.store::<V, SIGNED>(simd, total, &sum.stored, output);
 }

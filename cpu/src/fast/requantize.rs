@@ -7,7 +7,7 @@
 //! together are `floor((a * b + 2^30 + (2^(s-1) - n) * 2^31) / 2^(31+s))`: one sum of 64 bits and one shift. A negative
 //! `a` can have an `h` of 0, for which either `n` gives 0.
 
-use super::simd::{COLUMN_ORDER, LANES, Rescale, Simd, Wide};
+use super::simd::{COLUMN_ORDER, Columns, LANES, Rescale, RescaleOnce, Simd};
 use super::tile::COLUMNS;
 use crate::kernels::fixed_point::Multiplier;
 
@@ -25,18 +25,14 @@ pub(super) struct QuantizedOutput {
 /// The multipliers of sixteen neighbouring columns, in [`COLUMN_ORDER`].
 #[derive(Clone, Debug)]
 pub(super) struct Requantization {
-    mantissa: [[i32; LANES]; 2],
-    left: [[i32; LANES]; 2],
-    right: [[i32; LANES]; 2],
-    /// `2^right - 1`.
-    mask: [[i32; LANES]; 2],
+    by: Rescale,
     /// The same in one step, where all multipliers are below 1/2, as they are in most layers.
-    wide: Option<[Wide; 2]>,
+    once: Option<RescaleOnce>,
 }
 
 /// Values of sixteen columns in [`COLUMN_ORDER`].
-pub(super) fn in_order<T: Copy>(columns: [T; COLUMNS]) -> [[T; LANES]; 2] {
-    std::array::from_fn(|half| std::array::from_fn(|lane| columns[COLUMN_ORDER[half * LANES + lane]]))
+pub(super) fn in_order<T: Copy>(columns: [T; COLUMNS]) -> [T; COLUMNS] {
+    std::array::from_fn(|lane| columns[COLUMN_ORDER[lane]])
 }
 
 impl Requantization {
@@ -49,103 +45,89 @@ impl Requantization {
         let right = |multiplier: Multiplier| (-multiplier.exponent).clamp(0, 31);
         let mask = |multiplier: Multiplier| ((1_u32 << right(multiplier)) - 1) as i32;
         let is_small = |multiplier: &Multiplier| (-31..0).contains(&multiplier.exponent);
-        let is_wide = shift == 0 && multipliers.iter().all(is_small);
+        let is_once = shift == 0 && multipliers.iter().all(is_small);
         let pairs = multipliers.map(|multiplier| (multiplier.mantissa, right(multiplier)));
         Requantization {
-            wide: is_wide.then(|| in_order(pairs).map(Wide::new)),
-            mantissa: in_order(multipliers.map(|multiplier| multiplier.mantissa)),
-            left: in_order(multipliers.map(|multiplier| multiplier.exponent.max(0) + shift)),
-            right: in_order(multipliers.map(right)),
-            mask: in_order(multipliers.map(mask)),
+            once: is_once.then(|| RescaleOnce::new(in_order(pairs))),
+            by: Rescale {
+                mantissa: in_order(multipliers.map(|multiplier| multiplier.mantissa)),
+                left: in_order(multipliers.map(|multiplier| multiplier.exponent.max(0) + shift)),
+                right: in_order(multipliers.map(right)),
+                mask: in_order(multipliers.map(mask)),
+            },
         }
     }
 
-    /// Sums in output steps, one half of the columns.
+    /// Sums in output steps: of all columns, or of the lanes of the first half.
     #[inline(always)]
-    pub(super) fn rescale<S: Simd>(&self, simd: S, sums: S::I32, half: usize) -> S::I32 {
-        let by = Rescale {
-            mantissa: simd.load_i32(&self.mantissa[half]),
-            left: simd.load_i32(&self.left[half]),
-            right: simd.load_i32(&self.right[half]),
-            mask: simd.load_i32(&self.mask[half]),
-        };
-        simd.rescale(sums, &by)
+    pub(super) fn rescale<V: Simd<N>, const N: usize>(&self, simd: V, sums: V::I32) -> V::I32 {
+        simd.rescale(sums, &self.by, 0)
     }
 
-    /// Turns sums into output values and stores as many as `to` takes. Those of one half of the columns are taken for
-    /// eight neighbouring ones in natural order.
+    /// Turns sums into output values and stores as many as `to` takes.
     #[inline(always)]
-    pub(super) fn store<S: Simd, const SIGNED: bool, const H: usize>(
+    pub(super) fn store<V: Columns, const SIGNED: bool>(
         &self,
-        simd: S,
-        sums: [S::I32; H],
+        simd: V,
+        sums: V::I32,
         output: &QuantizedOutput,
         to: &mut [u8],
     ) {
-        if let Some(wide) = &self.wide {
-            return store_wide::<S, SIGNED, H>(simd, wide, sums, output, to);
+        let columns = self.columns::<V, COLUMNS>(simd, sums, output);
+        let range = output.range();
+        if let Some(to) = to.first_chunk_mut::<COLUMNS>() {
+            return simd.store_bytes::<SIGNED>(columns, range, to);
         }
-        // Cut before the zero point is added, so that the sum cannot overflow.
-        let zero_point = simd.splat_i32(output.zero_point);
-        let low = simd.splat_i32(output.low - output.zero_point);
-        let high = simd.splat_i32(output.high - output.zero_point);
-        let mut columns = [zero_point; 2];
-        for half in 0..H {
-            let scaled = self.rescale(simd, sums[half], half);
-            columns[half] = simd.add_i32(simd.clamp_i32(scaled, low, high), zero_point);
-        }
-        store_bytes::<S, SIGNED, H>(simd, columns, output, to);
+        let mut whole = [0; COLUMNS];
+        simd.store_bytes::<SIGNED>(columns, range, &mut whole);
+        store_some(&whole, to);
     }
 
-    /// What [`store_wide`] takes, if it can.
+    /// The same of the lanes of the first half, which are taken for eight neighbouring columns in natural order.
     #[inline(always)]
-    pub(super) fn wide(&self) -> Option<&[Wide; 2]> {
-        self.wide.as_ref()
-    }
-}
-
-/// What [`Requantization::store`] does where one step is enough.
-#[inline(always)]
-pub(super) fn store_wide<S: Simd, const SIGNED: bool, const H: usize>(
-    simd: S,
-    wide: &[Wide; 2],
-    sums: [S::I32; H],
-    output: &QuantizedOutput,
-    to: &mut [u8],
-) {
-    let zero_point = simd.splat_i32(output.zero_point);
-    let mut columns = [zero_point; 2];
-    for half in 0..H {
-        columns[half] = simd.add_i32(simd.rescale_wide(sums[half], &wide[half]), zero_point);
-    }
-    store_bytes::<S, SIGNED, H>(simd, columns, output, to);
-}
-
-/// Cuts columns to the output's range and stores as many as `to` takes.
-#[inline(always)]
-fn store_bytes<S: Simd, const SIGNED: bool, const H: usize>(
-    simd: S,
-    columns: [S::I32; 2],
-    output: &QuantizedOutput,
-    to: &mut [u8],
-) {
-    let range = [
-        simd.splat_i32(i32::from_ne_bytes([output.low as u8; 4])),
-        simd.splat_i32(i32::from_ne_bytes([output.high as u8; 4])),
-    ];
-    if H == 2
-        && let Some(to) = to.first_chunk_mut::<COLUMNS>()
-    {
-        return simd.store_bytes::<SIGNED>(columns, range, to);
-    }
-    let mut whole = [0; COLUMNS];
-    simd.store_bytes::<SIGNED>(columns, range, &mut whole);
-    if H == 1 {
+    pub(super) fn store_half<V: Columns, const SIGNED: bool>(
+        &self,
+        (simd, narrow): (V, V::Narrow),
+        sums: <V::Narrow as Simd<LANES>>::I32,
+        output: &QuantizedOutput,
+        to: &mut [u8],
+    ) {
+        let columns = self.columns::<V::Narrow, LANES>(narrow, sums, output);
+        let mut whole = [0; COLUMNS];
+        simd.store_bytes::<SIGNED>(simd.join(columns, columns), output.range(), &mut whole);
         // Where natural order puts the first half.
         for lane in 0..LANES {
             whole[lane] = whole[COLUMN_ORDER[lane]];
         }
+        store_some(&whole, to);
     }
+
+    /// Sums as output values that are not yet cut to 8 bits.
+    #[inline(always)]
+    fn columns<V: Simd<N>, const N: usize>(&self, simd: V, sums: V::I32, output: &QuantizedOutput) -> V::I32 {
+        let zero_point = simd.splat_i32(output.zero_point);
+        if let Some(once) = &self.once {
+            return simd.add_i32(simd.rescale_once(sums, once, 0), zero_point);
+        }
+        // Cut before the zero point is added, so that the sum cannot overflow.
+        let low = simd.splat_i32(output.low - output.zero_point);
+        let high = simd.splat_i32(output.high - output.zero_point);
+        let scaled = simd.rescale(sums, &self.by, 0);
+        simd.add_i32(simd.clamp_i32(scaled, low, high), zero_point)
+    }
+}
+
+impl QuantizedOutput {
+    /// The ends of the range as bytes.
+    #[inline(always)]
+    fn range(&self) -> [u8; 2] {
+        [self.low as u8, self.high as u8]
+    }
+}
+
+/// Stores as many columns as `to` takes.
+#[inline(always)]
+fn store_some(whole: &[u8; COLUMNS], to: &mut [u8]) {
     // The usual length without the call that copies any number of bytes.
     match <&mut [u8; LANES]>::try_from(&mut *to) {
         Ok(to) => to.copy_from_slice(&whole[..LANES]),
@@ -156,19 +138,20 @@ fn store_bytes<S: Simd, const SIGNED: bool, const H: usize>(
 #[cfg(test)]
 mod tests {
     use super::{QuantizedOutput, Requantization, in_order};
-    use crate::fast::simd::{LANES, Simd, Work, dispatch};
+    use crate::fast::simd::{Instructions, Simd, Work, dispatch};
     use crate::kernels::fixed_point::Multiplier;
 
-    struct Store<'a>(&'a Requantization, [[i32; LANES]; 2], QuantizedOutput);
+    struct Store<'a>(&'a Requantization, [i32; 16], QuantizedOutput);
 
     impl Work for Store<'_> {
         type Output = [u8; 16];
 
         #[inline(always)]
-        fn run<S: Simd>(self, simd: S) -> [u8; 16] {
+        fn run<S: Instructions>(self, simd: S) -> [u8; 16] {
             let mut bytes = [0; 16];
-            let sums = [simd.load_i32(&self.1[0]), simd.load_i32(&self.1[1])];
-            self.0.store::<S, true, 2>(simd, sums, &self.2, &mut bytes);
+            let sums = simd.wide().load_i32(&self.1);
+            self.0
+                .store::<S::Wide, true>(simd.wide(), sums, &self.2, &mut bytes);
             bytes
         }
     }
@@ -200,7 +183,7 @@ mod tests {
     fn columns_are_rounded_as_single_values_are() {
         let reals = [1e-9, 0.000_37, 0.25, 0.499_999_9, 0.5, 0.999_999, 1.0, 3.7];
         let multipliers = std::array::from_fn(|at| Multiplier::new(reals[at % 8] / 3.0));
-        assert!(Requantization::new(multipliers).wide.is_none());
+        assert!(Requantization::new(multipliers).once.is_none());
         expect_single_values(multipliers, sums());
     }
 
@@ -235,7 +218,7 @@ mod tests {
         ];
         for turn in 0..16 {
             let multipliers = std::array::from_fn(|at| Multiplier::new(reals[(at + turn) % 16]));
-            assert!(Requantization::new(multipliers).wide.is_some());
+            assert!(Requantization::new(multipliers).once.is_some());
             expect_single_values(multipliers, sums().chain(ends));
         }
     }

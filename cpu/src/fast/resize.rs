@@ -8,7 +8,7 @@ use nnhal::hal::OperandType;
 use nnhal::ops::resize::{ResizeGeometry, geometry};
 
 use super::parting;
-use super::simd::{LANES, Simd, Work, dispatch};
+use super::simd::{Instructions, LANES, Work, dispatch};
 use super::{PlannedStep, REFERENCE};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::resize::Axis;
@@ -154,7 +154,7 @@ impl<T: Sample> Work for Rows<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
+    fn run<S: Instructions>(self, _: S) {
         let (input, output) = (&self.geometry.input, &self.geometry.output);
         let channels = output.channels as usize;
         let length = input.width as usize * channels;

@@ -1,52 +1,63 @@
-//! Vectors of eight lanes, and the choice of the instructions that compute with them.
+//! Vectors, and the choice of the instructions that compute with them.
 //!
-//! A kernel is written once, generic over [`Simd`], and run by [`dispatch`], which compiles it for each instruction
+//! A kernel is written once, generic over [`Instructions`], and run by [`dispatch`], which compiles it for each instruction
 //! set and picks one by what the processor has. Using instructions beyond the build's base set is the one unsafe act
-//! of this crate, and this module is its only place: a value of [`avx2::Avx2`] exists only where the processor has
-//! them, so whoever holds one may use them.
+//! of this crate, and this module is its only place: values of [`avx2::Avx2`] and [`avx512::Avx512`] exist only where the
+//! processor has them, so whoever holds one may use them.
 //!
-//! Sixteen 8-bit results come out of two vectors of 32-bit sums, `[0, 1, 2, 3, 8, 9, 10, 11]` in the first and the
-//! others in the second: the order in which interleaving two rows of 16-bit values leaves their products.
+//! Sixteen 8-bit results come out of sixteen 32-bit sums that stand in the order `[0, 1, 2, 3, 8, 9, 10, 11]`, then the
+//! others: the order in which interleaving two rows of 16-bit values leaves their products in two vectors of eight.
+//! Instruction sets with vectors of sixteen keep to it, so that what is packed is the same for all.
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod avx512;
+mod pair;
 mod portable;
 
-/// Lanes of a vector.
+use std::fmt::Debug;
+use std::sync::LazyLock;
+
+/// Lanes of a narrow vector.
 pub(super) const LANES: usize = 8;
 
-/// Which of sixteen columns each lane of a pair of vectors holds.
-pub(super) const COLUMN_ORDER: [usize; 16] = [0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15];
+/// Lanes of a wide vector.
+pub(super) const WIDE: usize = 2 * LANES;
 
-/// What turns 32-bit sums into output steps, eight lanes of it; see [`super::requantize`].
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rescale<V> {
-    pub(super) mantissa: V,
-    pub(super) left: V,
-    pub(super) right: V,
+/// Which of sixteen columns each lane holds.
+pub(super) const COLUMN_ORDER: [usize; WIDE] = [0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15];
+
+/// What turns sixteen 32-bit sums into output steps; see [`super::requantize`].
+#[derive(Clone, Debug)]
+pub(super) struct Rescale {
+    pub(super) mantissa: [i32; WIDE],
+    pub(super) left: [i32; WIDE],
+    pub(super) right: [i32; WIDE],
     /// `2^right - 1`.
-    pub(super) mask: V,
+    pub(super) mask: [i32; WIDE],
 }
 
-/// What turns eight 32-bit sums into output steps with one shift of at least one bit; see [`super::requantize`].
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Wide {
-    mantissa: [i32; LANES],
+/// What turns sixteen 32-bit sums into output steps with one shift of at least one bit; see [`super::requantize`].
+#[derive(Clone, Debug)]
+pub(super) struct RescaleOnce {
+    mantissa: [i32; WIDE],
     /// Those of odd lanes, each a lane lower.
-    odd_mantissa: [i32; LANES],
+    odd_mantissa: [i32; WIDE],
     /// What is added to products of even lanes, then of odd lanes, if they are not negative, and if they are.
-    nudges: [[[i64; LANES / 2]; 2]; 2],
+    nudges: [[[i64; LANES]; 2]; 2],
     /// The shift, less one.
-    right: [i32; LANES],
+    right: [i32; WIDE],
 }
 
-impl Wide {
+impl RescaleOnce {
     /// Of lanes with this mantissa and right shift, from 1 to 31.
-    pub(super) fn new(lanes: [(i32, i32); LANES]) -> Wide {
+    pub(super) fn new(lanes: [(i32, i32); WIDE]) -> RescaleOnce {
         let mantissa = lanes.map(|(mantissa, _)| mantissa);
         let nudge = |(_, right): (i32, i32), negative: i64| (1 << 30) + (((1 << right) / 2 - negative) << 31);
-        Wide {
+        RescaleOnce {
             mantissa,
             odd_mantissa: std::array::from_fn(|lane| mantissa[lane | 1]),
             nudges: std::array::from_fn(|odd| {
@@ -59,16 +70,27 @@ impl Wide {
     }
 }
 
-/// The operations of an instruction set on vectors of [`LANES`] lanes.
-pub(super) trait Simd: Copy {
+/// Lanes of an array from the `first` on.
+#[inline(always)]
+fn lanes_from<T, const N: usize>(all: &[T], first: usize) -> &[T; N] {
+    match all[first..].first_chunk() {
+        Some(lanes) => lanes,
+        None => unreachable!("vectors lie within the lanes of {} values", all.len()),
+    }
+}
+
+/// The operations of an instruction set on vectors of `N` lanes.
+pub(super) trait Simd<const N: usize>: Copy {
     /// 32-bit floats.
-    type F32: Copy;
+    type F32: Copy + Debug;
     /// 32-bit integers, or pairs of 16-bit ones.
-    type I32: Copy;
+    type I32: Copy + Debug;
+    /// 16-bit integers in memory, two for each lane.
+    type Pairs: bytemuck::Pod;
 
     fn splat(self, value: f32) -> Self::F32;
-    fn load(self, from: &[f32; LANES]) -> Self::F32;
-    fn store(self, vector: Self::F32, to: &mut [f32; LANES]);
+    fn load(self, from: &[f32; N]) -> Self::F32;
+    fn store(self, vector: Self::F32, to: &mut [f32; N]);
     fn add(self, left: Self::F32, right: Self::F32) -> Self::F32;
     fn mul(self, left: Self::F32, right: Self::F32) -> Self::F32;
     /// `left * right + sum`, rounded once or twice.
@@ -79,32 +101,53 @@ pub(super) trait Simd: Copy {
     fn at_most(self, value: Self::F32, high: Self::F32) -> Self::F32;
 
     fn splat_i32(self, value: i32) -> Self::I32;
-    fn load_i32(self, from: &[i32; LANES]) -> Self::I32;
+    fn load_i32(self, from: &[i32; N]) -> Self::I32;
     #[cfg(test)]
-    fn store_i32(self, vector: Self::I32, to: &mut [i32; LANES]);
+    fn store_i32(self, vector: Self::I32, to: &mut [i32; N]);
     fn add_i32(self, left: Self::I32, right: Self::I32) -> Self::I32;
     fn sub_i32(self, left: Self::I32, right: Self::I32) -> Self::I32;
     /// `value` cut to `low..=high`.
     fn clamp_i32(self, value: Self::I32, low: Self::I32, high: Self::I32) -> Self::I32;
     /// Pairs of 16-bit integers.
-    fn load_pairs(self, from: &[i16; 2 * LANES]) -> Self::I32;
+    fn load_pairs(self, from: &Self::Pairs) -> Self::I32;
     /// `sums` plus the sums of the products of pairs.
     fn add_products(self, sums: Self::I32, left: Self::I32, right: Self::I32) -> Self::I32;
-    /// Pairs of what two rows hold for each of sixteen columns, in [`COLUMN_ORDER`].
-    fn interleave(self, first: &[i16; 2 * LANES], second: &[i16; 2 * LANES]) -> [Self::I32; 2];
-    /// Rescales sums as [`crate::kernels::fixed_point::Multiplier::apply`] does.
-    fn rescale(self, sums: Self::I32, by: &Rescale<Self::I32>) -> Self::I32;
+    /// Rescales sums as [`crate::kernels::fixed_point::Multiplier::apply`] does, those of the lanes from the `first` on.
+    fn rescale(self, sums: Self::I32, by: &Rescale, first: usize) -> Self::I32;
     /// Rescales sums likewise, in one step.
-    fn rescale_wide(self, sums: Self::I32, by: &Wide) -> Self::I32;
-    /// Sixteen 8-bit columns in [`COLUMN_ORDER`].
-    fn load_bytes<const SIGNED: bool>(self, from: &[u8; 2 * LANES]) -> [Self::I32; 2];
-    /// Sixteen columns in natural order, cut to 8 bits and to a range, whose ends stand in each byte of a vector.
-    fn store_bytes<const SIGNED: bool>(
+    fn rescale_once(self, sums: Self::I32, by: &RescaleOnce, first: usize) -> Self::I32;
+}
+
+/// What is done with sixteen columns of 8-bit values or of pairs of 16-bit ones.
+pub(super) trait Columns: Simd<WIDE> {
+    /// Vectors of half as many lanes.
+    type Narrow: Simd<LANES>;
+
+    /// A wide vector of two narrow ones.
+    fn join(
         self,
-        columns: [Self::I32; 2],
-        range: [Self::I32; 2],
-        to: &mut [u8; 2 * LANES],
-    );
+        low: <Self::Narrow as Simd<LANES>>::I32,
+        high: <Self::Narrow as Simd<LANES>>::I32,
+    ) -> Self::I32;
+    /// Pairs of what two rows hold for each of sixteen columns, in [`COLUMN_ORDER`].
+    fn interleave(self, first: &[i16; WIDE], second: &[i16; WIDE]) -> Self::I32;
+    /// Sixteen 8-bit columns in [`COLUMN_ORDER`].
+    fn load_bytes<const SIGNED: bool>(self, from: &[u8; WIDE]) -> Self::I32;
+    /// Sixteen columns in natural order, cut to 8 bits and to a range.
+    fn store_bytes<const SIGNED: bool>(self, columns: Self::I32, range: [u8; 2], to: &mut [u8; WIDE]);
+}
+
+/// An instruction set.
+pub(super) trait Instructions: Copy {
+    /// Vectors of [`LANES`] lanes.
+    type Narrow: Simd<LANES>;
+    /// Vectors of [`WIDE`] lanes, one register or two.
+    type Wide: Columns<Narrow = Self::Narrow>;
+    /// Whether a wide vector is one register, of which there are 32, instead of two of 16.
+    const HAS_WIDE: bool;
+
+    fn narrow(self) -> Self::Narrow;
+    fn wide(self) -> Self::Wide;
 }
 
 /// A kernel with its arguments.
@@ -113,17 +156,25 @@ pub(super) trait Work {
     type Output;
 
     /// Computes; to be marked `#[inline(always)]`, as everything that it calls and that is worth vectors.
-    fn run<S: Simd>(self, simd: S) -> Self::Output;
+    fn run<S: Instructions>(self, simd: S) -> Self::Output;
 }
 
 /// Runs a kernel with the best instructions that the processor has.
 #[inline]
 pub(super) fn dispatch<W: Work>(work: W) -> W::Output {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(simd) = *avx2::AVX2 {
-        return simd.run(work);
+    run_by(used(), work)
+}
+
+/// Runs a kernel with these instructions.
+#[inline]
+fn run_by<W: Work>(instructions: InstructionSet, work: W) -> W::Output {
+    match instructions {
+        #[cfg(target_arch = "x86_64")]
+        InstructionSet::Avx512(simd) => simd.run(work),
+        #[cfg(target_arch = "x86_64")]
+        InstructionSet::Avx2(simd) => simd.run(work),
+        InstructionSet::Portable => work.run(portable::Portable),
     }
-    work.run(portable::Portable)
 }
 
 /// A loop that becomes one over vectors if it is compiled for instructions that have them. To be marked
@@ -141,7 +192,7 @@ pub(crate) fn vectorised(work: impl Loop) {
         type Output = ();
 
         #[inline(always)]
-        fn run<S: Simd>(self, _: S) {
+        fn run<S: Instructions>(self, _: S) {
             self.0.run();
         }
     }
@@ -149,33 +200,95 @@ pub(crate) fn vectorised(work: impl Loop) {
     dispatch(Vectorised(work));
 }
 
+/// The instruction sets that there are kernels for, with the right to use them.
+#[derive(Clone, Copy, Debug)]
+enum InstructionSet {
+    #[cfg(target_arch = "x86_64")]
+    Avx512(avx512::Avx512),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(avx2::Avx2),
+    Portable,
+}
+
+impl InstructionSet {
+    fn name(self) -> &'static str {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Avx512(_) => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Avx2(_) => "avx2",
+            InstructionSet::Portable => "portable",
+        }
+    }
+}
+
+/// Those that the processor has, the best first.
+fn available() -> impl Iterator<Item = InstructionSet> {
+    #[cfg(target_arch = "x86_64")]
+    let vectors = {
+        let avx512 = avx512::Avx512::find().map(InstructionSet::Avx512);
+        let avx2 = avx2::Avx2::find().map(InstructionSet::Avx2);
+        avx512.into_iter().chain(avx2)
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let vectors = std::iter::empty();
+    vectors.chain([InstructionSet::Portable])
+}
+
+/// The variable of the environment that names the best instruction set to use: `avx512`, `avx2` or `portable`.
+const LIMIT: &str = "NNHAL_CPU_INSTRUCTIONS";
+
+/// The one that is used: the best that the processor has, or the best from the one on that [`LIMIT`] names.
+#[inline]
+fn used() -> InstructionSet {
+    static USED: LazyLock<InstructionSet> = LazyLock::new(|| {
+        let limit = std::env::var(LIMIT).ok();
+        from_limit(limit.as_deref())
+    });
+    *USED
+}
+
+fn from_limit(limit: Option<&str>) -> InstructionSet {
+    const ORDER: [&str; 3] = ["avx512", "avx2", "portable"];
+    let rank = |name: &str| ORDER.iter().position(|known| *known == name);
+    // A name that is not known limits nothing.
+    let first = limit.and_then(rank).unwrap_or(0);
+    let mut sets = available().filter(|set| rank(set.name()).is_some_and(|rank| rank >= first));
+    sets.next().unwrap_or(InstructionSet::Portable)
+}
+
 /// The name of the instructions that [`dispatch`] picks.
 pub(crate) fn instruction_set() -> &'static str {
-    #[cfg(target_arch = "x86_64")]
-    if avx2::AVX2.is_some() {
-        return "avx2";
-    }
-    "portable"
+    used().name()
 }
 
 #[cfg(test)]
 mod tests {
     use super::portable::Portable;
-    use super::{LANES, Rescale, Simd, Wide, Work, dispatch};
+    use super::{
+        Columns, InstructionSet, Instructions, LANES, Rescale, RescaleOnce, Simd, WIDE, Work, available,
+        from_limit, run_by,
+    };
 
-    /// Runs a function with every instruction set there is here and compares.
+    /// Every function of an instruction set on some values, and what comes out.
     struct Everything;
 
-    impl Work for Everything {
-        type Output = (Vec<f32>, Vec<i32>, Vec<u8>);
+    #[derive(Debug, Default, PartialEq)]
+    struct Found {
+        floats: Vec<f32>,
+        integers: Vec<i32>,
+        bytes: Vec<u8>,
+    }
 
+    const SHIFTS: [i32; WIDE] = [0, 1, 5, 9, 0, 0, 13, 31, 2, 3, 4, 7, 30, 6, 8, 12];
+
+    impl Found {
         #[inline(always)]
-        fn run<S: Simd>(self, simd: S) -> Self::Output {
-            let mut floats = Vec::new();
-            let mut keep = |vector: S::F32| {
-                let mut lanes = [0.0; LANES];
+        fn floats<V: Simd<N>, const N: usize>(&mut self, simd: V) {
+            let mut keep = |vector: V::F32| {
+                let mut lanes = [0.0; N];
                 simd.store(vector, &mut lanes);
-                floats.extend(lanes);
+                self.floats.extend(lanes);
             };
             let left = simd.load(&std::array::from_fn(|lane| lane as f32 * 3.0 - 7.5));
             let right = simd.load(&std::array::from_fn(|lane| (lane % 3) as f32 + 0.5));
@@ -184,68 +297,127 @@ mod tests {
             keep(simd.mul_add(left, right, simd.splat(2.0)));
             keep(simd.at_least(left, right));
             keep(simd.at_most(left, right));
-            let mut integers = Vec::new();
-            let mut keep = |vector: S::I32| {
-                let mut lanes = [0; LANES];
+        }
+
+        #[inline(always)]
+        fn integers<V: Simd<N>, const N: usize>(&mut self, simd: V) {
+            let mut keep = |vector: V::I32| {
+                let mut lanes = [0; N];
                 simd.store_i32(vector, &mut lanes);
-                integers.extend(lanes);
+                self.integers.extend(lanes);
             };
-            let rows: [[i16; 16]; 2] = [
-                std::array::from_fn(|at| at as i16 * 7 - 50),
-                std::array::from_fn(|at| 300 - at as i16 * 31),
-            ];
-            let [low, high] = simd.interleave(&rows[0], &rows[1]);
-            let weights = simd.load_pairs(&rows[1]);
-            keep(simd.add_products(simd.splat_i32(5), low, weights));
-            keep(simd.add_products(simd.splat_i32(-5), high, weights));
+            let pairs = |by: i16| -> V::I32 {
+                let values: Vec<i16> = (0..2 * N as i16).map(|at| 300 - at * by).collect();
+                simd.load_pairs(&bytemuck::pod_read_unaligned(bytemuck::cast_slice(&values)))
+            };
+            keep(simd.add_products(simd.splat_i32(5), pairs(31), pairs(-7)));
+            let least = simd.load_i32(&[i32::from_ne_bytes([0, 0x80, 0, 0x80]); N]);
+            keep(simd.add_products(simd.splat_i32(-5), least, least));
             let sums = simd.load_i32(&std::array::from_fn(|lane| (lane as i32 - 3) * 1_234_567));
             let by = Rescale {
-                mantissa: simd.splat_i32(0x5234_5678),
-                left: simd.load_i32(&[0, 0, 0, 0, 1, 1, 0, 0]),
-                right: simd.load_i32(&[0, 1, 5, 9, 0, 0, 13, 31]),
-                mask: simd.load_i32(&[0, 1, 31, 511, 0, 0, 8191, i32::MAX]),
+                mantissa: [0x5234_5678; WIDE],
+                left: std::array::from_fn(|lane| i32::from(lane % 8 == 4)),
+                right: SHIFTS,
+                mask: SHIFTS.map(|shift| ((1_u32 << shift) - 1) as i32),
             };
-            let scaled = simd.rescale(sums, &by);
-            keep(scaled);
-            let wide = Wide::new(std::array::from_fn(|lane| {
+            let once = RescaleOnce::new(std::array::from_fn(|lane| {
                 (0x5234_5678 + lane as i32, [1, 2, 7, 31][lane % 4])
             }));
-            keep(simd.rescale_wide(sums, &wide));
+            let scaled = simd.rescale(sums, &by, 0);
+            keep(scaled);
+            keep(simd.rescale(sums, &by, WIDE - N));
+            keep(simd.rescale_once(sums, &once, 0));
+            keep(simd.rescale_once(sums, &once, WIDE - N));
             let cut = simd.clamp_i32(scaled, simd.splat_i32(-100), simd.splat_i32(100));
             keep(simd.add_i32(cut, cut));
             keep(simd.sub_i32(cut, scaled));
+        }
+
+        #[inline(always)]
+        fn columns<V: Columns>(&mut self, narrow: V::Narrow, simd: V) {
+            let mut keep = |vector: <V as Simd<WIDE>>::I32| {
+                let mut lanes = [0; WIDE];
+                simd.store_i32(vector, &mut lanes);
+                self.integers.extend(lanes);
+            };
+            let rows: [[i16; WIDE]; 2] = [
+                std::array::from_fn(|at| at as i16 * 7 - 50),
+                std::array::from_fn(|at| 300 - at as i16 * 31),
+            ];
+            keep(simd.interleave(&rows[0], &rows[1]));
             let raw = std::array::from_fn(|at| (at * 37) as u8);
-            simd.load_bytes::<true>(&raw).into_iter().for_each(&mut keep);
-            simd.load_bytes::<false>(&raw).into_iter().for_each(&mut keep);
-            let mut bytes = [0; 16];
-            let range = |ends: [i8; 2]| ends.map(|end| simd.splat_i32(i32::from_ne_bytes([end as u8; 4])));
-            let mut all = Vec::new();
-            for columns in [[cut, simd.splat_i32(-7)], [scaled, sums]] {
-                for signed_range in [[-128, 127], [-20, 30]] {
-                    simd.store_bytes::<true>(columns, range(signed_range), &mut bytes);
-                    all.extend(bytes);
+            keep(simd.load_bytes::<true>(&raw));
+            keep(simd.load_bytes::<false>(&raw));
+            let (low, high) = (narrow.splat_i32(3), narrow.splat_i32(-100_000));
+            keep(simd.join(low, high));
+            let mut bytes = [0; WIDE];
+            for columns in [
+                simd.load_i32(&std::array::from_fn(|lane| lane as i32 * 31 - 200)),
+                simd.join(low, high),
+                simd.splat_i32(70_000),
+            ] {
+                for range in [[-128, 127], [-20, 30]] {
+                    simd.store_bytes::<true>(columns, range.map(|end: i8| end as u8), &mut bytes);
+                    self.bytes.extend(bytes);
                 }
-                for unsigned_range in [[0, -1], [3, -100]] {
-                    simd.store_bytes::<false>(columns, range(unsigned_range), &mut bytes);
-                    all.extend(bytes);
+                for range in [[0, 255], [3, 156]] {
+                    simd.store_bytes::<false>(columns, range, &mut bytes);
+                    self.bytes.extend(bytes);
                 }
             }
-            (floats, integers, all)
+        }
+    }
+
+    impl Work for Everything {
+        type Output = Found;
+
+        #[inline(always)]
+        fn run<S: Instructions>(self, simd: S) -> Found {
+            let mut found = Found::default();
+            found.floats::<_, LANES>(simd.narrow());
+            found.floats::<_, WIDE>(simd.wide());
+            found.integers::<_, LANES>(simd.narrow());
+            found.integers::<_, WIDE>(simd.wide());
+            found.columns(simd.narrow(), simd.wide());
+            found
         }
     }
 
     #[test]
     fn every_instruction_set_computes_the_same() {
-        assert_eq!(dispatch(Everything), Everything.run(Portable));
+        let expected = Everything.run(Portable);
+        for set in available() {
+            assert_eq!(run_by(set, Everything), expected, "{}", set.name());
+        }
     }
 
     #[test]
     fn nan_stays_when_cut() {
-        let vector = Portable.splat(f32::NAN);
-        let cut = Portable.at_most(
-            Portable.at_least(vector, Portable.splat(0.0)),
-            Portable.splat(6.0),
-        );
-        assert!(cut[0].is_nan());
+        struct Cut;
+
+        impl Work for Cut {
+            type Output = [f32; LANES];
+
+            #[inline(always)]
+            fn run<S: Instructions>(self, simd: S) -> [f32; LANES] {
+                let simd = simd.narrow();
+                let raised = simd.at_least(simd.splat(f32::NAN), simd.splat(0.0));
+                let mut lanes = [0.0; LANES];
+                simd.store(simd.at_most(raised, simd.splat(6.0)), &mut lanes);
+                lanes
+            }
+        }
+        for set in available() {
+            assert!(run_by(set, Cut)[0].is_nan(), "{}", set.name());
+        }
+    }
+
+    #[test]
+    fn a_limit_leaves_what_is_not_better() {
+        let best = available().next().unwrap_or(InstructionSet::Portable).name();
+        assert_eq!(from_limit(None).name(), best);
+        assert_eq!(from_limit(Some("something")).name(), best);
+        assert_eq!(from_limit(Some("portable")).name(), "portable");
+        assert_ne!(from_limit(Some("avx2")).name(), "avx512");
     }
 }

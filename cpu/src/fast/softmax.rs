@@ -4,7 +4,7 @@ use nnhal::hal::OperandType;
 use nnhal::ops::shapes;
 
 use super::exponential::exp;
-use super::simd::{LANES, Simd, Work, dispatch};
+use super::simd::{Instructions, LANES, Work, dispatch};
 use super::{PlannedStep, REFERENCE};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
@@ -51,7 +51,7 @@ impl Work for Softmax<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
+    fn run<S: Instructions>(self, _: S) {
         let lanes = self.output.chunks_exact_mut(self.length);
         for (input, output) in self.input.chunks_exact(self.length).zip(lanes) {
             let largest = fold(

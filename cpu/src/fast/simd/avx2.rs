@@ -1,21 +1,22 @@
 //! Vectors in AVX2's registers.
 
 use std::arch::x86_64::*;
-use std::sync::LazyLock;
 
-use super::{LANES, Rescale, Simd, Wide, Work};
+use super::pair::{Halves, Pair};
+use super::{Instructions, LANES, Rescale, RescaleOnce, Simd, WIDE, Work, lanes_from};
 
 /// AVX2 and FMA. There is a value only where the processor has both.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Avx2(());
 
-/// What this processor has.
-pub(super) static AVX2: LazyLock<Option<Avx2>> = LazyLock::new(|| {
-    let has_both = std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
-    has_both.then_some(Avx2(()))
-});
-
 impl Avx2 {
+    /// Where this processor has both.
+    pub(super) fn find() -> Option<Avx2> {
+        let has_both =
+            std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
+        has_both.then_some(Avx2(()))
+    }
+
     /// Runs a kernel compiled for both features.
     #[inline]
     pub(super) fn run<W: Work>(self, work: W) -> W::Output {
@@ -39,17 +40,36 @@ macro_rules! instruction {
 impl Avx2 {
     /// What is added to a product: the second where it is negative, by the sign of all its 64 bits.
     #[inline(always)]
-    fn nudge(self, product: __m256i, nudges: &[[i64; LANES / 2]; 2]) -> __m256i {
-        let (positive, negative): (__m256d, __m256d) = (bytemuck::cast(nudges[0]), bytemuck::cast(nudges[1]));
+    fn nudge(self, product: __m256i, nudges: &[[i64; LANES]; 2], first: usize) -> __m256i {
+        let positive: [i64; LANES / 2] = *lanes_from(&nudges[0], first);
+        let negative: [i64; LANES / 2] = *lanes_from(&nudges[1], first);
+        let (positive, negative): (__m256d, __m256d) = (bytemuck::cast(positive), bytemuck::cast(negative));
         let product = instruction!(_mm256_castsi256_pd(product));
         let nudge = instruction!(_mm256_blendv_pd(positive, negative, product));
         instruction!(_mm256_castpd_si256(nudge))
     }
 }
 
-impl Simd for Avx2 {
+impl Instructions for Avx2 {
+    type Narrow = Avx2;
+    type Wide = Pair<Avx2>;
+    const HAS_WIDE: bool = false;
+
+    #[inline(always)]
+    fn narrow(self) -> Avx2 {
+        self
+    }
+
+    #[inline(always)]
+    fn wide(self) -> Pair<Avx2> {
+        Pair(self)
+    }
+}
+
+impl Simd<LANES> for Avx2 {
     type F32 = __m256;
     type I32 = __m256i;
+    type Pairs = [i16; WIDE];
 
     #[inline(always)]
     fn splat(self, value: f32) -> __m256 {
@@ -124,7 +144,7 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn load_pairs(self, from: &[i16; 2 * LANES]) -> __m256i {
+    fn load_pairs(self, from: &[i16; WIDE]) -> __m256i {
         bytemuck::cast(*from)
     }
 
@@ -135,7 +155,56 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn interleave(self, first: &[i16; 2 * LANES], second: &[i16; 2 * LANES]) -> [__m256i; 2] {
+    fn rescale(self, sums: __m256i, by: &Rescale, first: usize) -> __m256i {
+        let mantissa = self.load_i32(lanes_from(&by.mantissa, first));
+        let mask = self.load_i32(lanes_from(&by.mask, first));
+        let shifted = instruction!(_mm256_sllv_epi32(
+            sums,
+            self.load_i32(lanes_from(&by.left, first))
+        ));
+        // Products of even lanes, then of odd lanes, in 64 bits; both rounded, and their bits from 31 on taken.
+        let nudge = instruction!(_mm256_set1_epi64x(1 << 30));
+        let even = instruction!(_mm256_mul_epi32(shifted, mantissa));
+        let odd_lanes = instruction!(_mm256_srli_epi64::<32>(shifted));
+        let odd_mantissa = instruction!(_mm256_srli_epi64::<32>(mantissa));
+        let odd = instruction!(_mm256_mul_epi32(odd_lanes, odd_mantissa));
+        let even = instruction!(_mm256_add_epi64(even, nudge));
+        let odd = instruction!(_mm256_add_epi64(odd, nudge));
+        let even = instruction!(_mm256_srli_epi64::<31>(even));
+        let odd = instruction!(_mm256_slli_epi64::<1>(odd));
+        let high = instruction!(_mm256_blend_epi32::<0b1010_1010>(even, odd));
+        // A shift that rounds to nearest, ties away from zero.
+        let remainder = instruction!(_mm256_and_si256(high, mask));
+        let half = instruction!(_mm256_srai_epi32::<1>(mask));
+        let negative = instruction!(_mm256_srai_epi32::<31>(high));
+        let threshold = instruction!(_mm256_sub_epi32(half, negative));
+        let up = instruction!(_mm256_cmpgt_epi32(remainder, threshold));
+        let quotient = instruction!(_mm256_srav_epi32(
+            high,
+            self.load_i32(lanes_from(&by.right, first))
+        ));
+        instruction!(_mm256_sub_epi32(quotient, up))
+    }
+
+    #[inline(always)]
+    fn rescale_once(self, sums: __m256i, by: &RescaleOnce, first: usize) -> __m256i {
+        let mantissa = self.load_i32(lanes_from(&by.mantissa, first));
+        let odd_mantissa = self.load_i32(lanes_from(&by.odd_mantissa, first));
+        let right = self.load_i32(lanes_from(&by.right, first));
+        let odd_lanes = instruction!(_mm256_srli_epi64::<32>(sums));
+        let even = instruction!(_mm256_mul_epi32(sums, mantissa));
+        let odd = instruction!(_mm256_mul_epi32(odd_lanes, odd_mantissa));
+        let even = instruction!(_mm256_add_epi64(even, self.nudge(even, &by.nudges[0], first / 2)));
+        let odd = instruction!(_mm256_add_epi64(odd, self.nudge(odd, &by.nudges[1], first / 2)));
+        let even = instruction!(_mm256_srli_epi64::<32>(even));
+        let high = instruction!(_mm256_blend_epi32::<0b1010_1010>(even, odd));
+        instruction!(_mm256_srav_epi32(high, right))
+    }
+}
+
+impl Halves for Avx2 {
+    #[inline(always)]
+    fn interleave(self, first: &[i16; WIDE], second: &[i16; WIDE]) -> [__m256i; 2] {
         let (first, second) = (self.load_pairs(first), self.load_pairs(second));
         [
             instruction!(_mm256_unpacklo_epi16(first, second)),
@@ -144,43 +213,7 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn rescale(self, sums: __m256i, by: &Rescale<__m256i>) -> __m256i {
-        let shifted = instruction!(_mm256_sllv_epi32(sums, by.left));
-        // Products of even lanes, then of odd lanes, in 64 bits; both rounded, and their bits from 31 on taken.
-        let nudge = instruction!(_mm256_set1_epi64x(1 << 30));
-        let even = instruction!(_mm256_mul_epi32(shifted, by.mantissa));
-        let odd_lanes = instruction!(_mm256_srli_epi64::<32>(shifted));
-        let odd_mantissa = instruction!(_mm256_srli_epi64::<32>(by.mantissa));
-        let odd = instruction!(_mm256_mul_epi32(odd_lanes, odd_mantissa));
-        let even = instruction!(_mm256_add_epi64(even, nudge));
-        let odd = instruction!(_mm256_add_epi64(odd, nudge));
-        let even = instruction!(_mm256_srli_epi64::<31>(even));
-        let odd = instruction!(_mm256_slli_epi64::<1>(odd));
-        let high = instruction!(_mm256_blend_epi32::<0b1010_1010>(even, odd));
-        // A shift that rounds to nearest, ties away from zero.
-        let remainder = instruction!(_mm256_and_si256(high, by.mask));
-        let half = instruction!(_mm256_srai_epi32::<1>(by.mask));
-        let negative = instruction!(_mm256_srai_epi32::<31>(high));
-        let threshold = instruction!(_mm256_sub_epi32(half, negative));
-        let up = instruction!(_mm256_cmpgt_epi32(remainder, threshold));
-        let quotient = instruction!(_mm256_srav_epi32(high, by.right));
-        instruction!(_mm256_sub_epi32(quotient, up))
-    }
-
-    #[inline(always)]
-    fn rescale_wide(self, sums: __m256i, by: &Wide) -> __m256i {
-        let odd_lanes = instruction!(_mm256_srli_epi64::<32>(sums));
-        let even = instruction!(_mm256_mul_epi32(sums, self.load_i32(&by.mantissa)));
-        let odd = instruction!(_mm256_mul_epi32(odd_lanes, self.load_i32(&by.odd_mantissa)));
-        let even = instruction!(_mm256_add_epi64(even, self.nudge(even, &by.nudges[0])));
-        let odd = instruction!(_mm256_add_epi64(odd, self.nudge(odd, &by.nudges[1])));
-        let even = instruction!(_mm256_srli_epi64::<32>(even));
-        let high = instruction!(_mm256_blend_epi32::<0b1010_1010>(even, odd));
-        instruction!(_mm256_srav_epi32(high, self.load_i32(&by.right)))
-    }
-
-    #[inline(always)]
-    fn load_bytes<const SIGNED: bool>(self, from: &[u8; 2 * LANES]) -> [__m256i; 2] {
+    fn load_bytes<const SIGNED: bool>(self, from: &[u8; WIDE]) -> [__m256i; 2] {
         let bytes: __m128i = bytemuck::cast(*from);
         let (words, tops) = if SIGNED {
             let words = instruction!(_mm256_cvtepi8_epi16(bytes));
@@ -196,17 +229,12 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn store_bytes<const SIGNED: bool>(
-        self,
-        columns: [__m256i; 2],
-        range: [__m256i; 2],
-        to: &mut [u8; 2 * LANES],
-    ) {
+    fn store_bytes<const SIGNED: bool>(self, columns: [__m256i; 2], range: [u8; 2], to: &mut [u8; WIDE]) {
         let words = instruction!(_mm256_packs_epi32(columns[0], columns[1]));
         let low = instruction!(_mm256_castsi256_si128(words));
         let high = instruction!(_mm256_extracti128_si256::<1>(words));
-        let least = instruction!(_mm256_castsi256_si128(range[0]));
-        let most = instruction!(_mm256_castsi256_si128(range[1]));
+        let least = instruction!(_mm_set1_epi8(range[0] as i8));
+        let most = instruction!(_mm_set1_epi8(range[1] as i8));
         let bytes = if SIGNED {
             let bytes = instruction!(_mm_packs_epi16(low, high));
             let raised = instruction!(_mm_max_epi8(bytes, least));

@@ -1,6 +1,7 @@
 //! Vectors as arrays, for whatever the build targets.
 
-use super::{LANES, Rescale, Simd, Wide};
+use super::pair::{Halves, Pair};
+use super::{COLUMN_ORDER, Instructions, LANES, Rescale, RescaleOnce, Simd, WIDE};
 
 /// No instructions beyond the build's own.
 #[derive(Clone, Copy, Debug)]
@@ -18,9 +19,26 @@ fn halves(lane: i32) -> [i32; 2] {
     pair.map(i32::from)
 }
 
-impl Simd for Portable {
+impl Instructions for Portable {
+    type Narrow = Portable;
+    type Wide = Pair<Portable>;
+    const HAS_WIDE: bool = false;
+
+    #[inline(always)]
+    fn narrow(self) -> Portable {
+        self
+    }
+
+    #[inline(always)]
+    fn wide(self) -> Pair<Portable> {
+        Pair(self)
+    }
+}
+
+impl Simd<LANES> for Portable {
     type F32 = [f32; LANES];
     type I32 = [i32; LANES];
+    type Pairs = [i16; WIDE];
 
     #[inline(always)]
     fn splat(self, value: f32) -> Self::F32 {
@@ -108,9 +126,33 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    fn interleave(self, first: &[i16; 2 * LANES], second: &[i16; 2 * LANES]) -> [Self::I32; 2] {
+    fn rescale(self, sums: Self::I32, by: &Rescale, first: usize) -> Self::I32 {
+        std::array::from_fn(|lane| {
+            let at = first + lane;
+            let shifted = sums[lane].wrapping_shl(by.left[at] as u32);
+            let product = i64::from(shifted) * i64::from(by.mantissa[at]) + (1 << 30);
+            let high = (product as u64 >> 31) as i32;
+            let threshold = (by.mask[at] >> 1) + i32::from(high < 0);
+            (high >> by.right[at]) + i32::from(high & by.mask[at] > threshold)
+        })
+    }
+
+    #[inline(always)]
+    fn rescale_once(self, sums: Self::I32, by: &RescaleOnce, first: usize) -> Self::I32 {
+        std::array::from_fn(|lane| {
+            let at = first + lane;
+            let product = i64::from(sums[lane]) * i64::from(by.mantissa[at]);
+            let nudge = by.nudges[at % 2][usize::from(product < 0)][at / 2];
+            ((product + nudge) >> (32 + by.right[at])) as i32
+        })
+    }
+}
+
+impl Halves for Portable {
+    #[inline(always)]
+    fn interleave(self, first: &[i16; WIDE], second: &[i16; WIDE]) -> [Self::I32; 2] {
         let pair = |lane: usize| {
-            let column = super::COLUMN_ORDER[lane];
+            let column = COLUMN_ORDER[lane];
             bytemuck::cast([first[column], second[column]])
         };
         [
@@ -120,29 +162,9 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    fn rescale(self, sums: Self::I32, by: &Rescale<Self::I32>) -> Self::I32 {
-        std::array::from_fn(|lane| {
-            let shifted = sums[lane].wrapping_shl(by.left[lane] as u32);
-            let product = i64::from(shifted) * i64::from(by.mantissa[lane]) + (1 << 30);
-            let high = (product as u64 >> 31) as i32;
-            let threshold = (by.mask[lane] >> 1) + i32::from(high < 0);
-            (high >> by.right[lane]) + i32::from(high & by.mask[lane] > threshold)
-        })
-    }
-
-    #[inline(always)]
-    fn rescale_wide(self, sums: Self::I32, by: &Wide) -> Self::I32 {
-        std::array::from_fn(|lane| {
-            let product = i64::from(sums[lane]) * i64::from(by.mantissa[lane]);
-            let nudge = by.nudges[lane % 2][usize::from(product < 0)][lane / 2];
-            ((product + nudge) >> (32 + by.right[lane])) as i32
-        })
-    }
-
-    #[inline(always)]
-    fn load_bytes<const SIGNED: bool>(self, from: &[u8; 2 * LANES]) -> [Self::I32; 2] {
+    fn load_bytes<const SIGNED: bool>(self, from: &[u8; WIDE]) -> [Self::I32; 2] {
         let column = |lane: usize| {
-            let byte = from[super::COLUMN_ORDER[lane]];
+            let byte = from[COLUMN_ORDER[lane]];
             if SIGNED {
                 i32::from(byte as i8)
             } else {
@@ -156,21 +178,15 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    fn store_bytes<const SIGNED: bool>(
-        self,
-        columns: [Self::I32; 2],
-        range: [Self::I32; 2],
-        to: &mut [u8; 2 * LANES],
-    ) {
+    fn store_bytes<const SIGNED: bool>(self, columns: [Self::I32; 2], range: [u8; 2], to: &mut [u8; WIDE]) {
         let [least, most] = range.map(|end| {
-            let [end, ..] = end[0].to_ne_bytes();
             if SIGNED {
                 i32::from(end as i8)
             } else {
                 i32::from(end)
             }
         });
-        for (lane, column) in super::COLUMN_ORDER.into_iter().enumerate() {
+        for (lane, column) in COLUMN_ORDER.into_iter().enumerate() {
             to[column] = columns[lane / LANES][lane % LANES].max(least).min(most) as u8;
         }
     }

@@ -1,0 +1,273 @@
+//! Vectors in AVX-512's registers: sixteen lanes in one, of which there are 32. Narrow vectors are AVX2's, compiled for the
+//! larger set of registers.
+
+use std::arch::x86_64::*;
+
+use super::avx2::Avx2;
+use super::{COLUMN_ORDER, Columns, Instructions, LANES, Rescale, RescaleOnce, Simd, WIDE, Work, lanes_from};
+
+/// AVX-512 F, BW, DQ, VL and VNNI, as processors have from Ice Lake and Zen 4 on, with AVX2 and FMA. There is a value only
+/// where the processor has them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Avx512(Avx2);
+
+impl Avx512 {
+    /// Where this processor has all of them.
+    pub(super) fn find() -> Option<Avx512> {
+        let has_all = std::arch::is_x86_feature_detected!("avx512f")
+            && std::arch::is_x86_feature_detected!("avx512bw")
+            && std::arch::is_x86_feature_detected!("avx512dq")
+            && std::arch::is_x86_feature_detected!("avx512vl")
+            && std::arch::is_x86_feature_detected!("avx512vnni");
+        Avx2::find().filter(|_| has_all).map(Avx512)
+    }
+
+    /// Runs a kernel compiled for all of them.
+    #[inline]
+    pub(super) fn run<W: Work>(self, work: W) -> W::Output {
+        #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+        fn compiled<W: Work>(work: W, simd: Avx512) -> W::Output {
+            work.run(simd)
+        }
+        // SAFETY: `self` exists, so the processor has all these features.
+        unsafe { compiled(work, self) }
+    }
+}
+
+/// An instruction that the processor has, since a value of [`Avx512`] exists.
+macro_rules! instruction {
+    ($call:expr) => {{
+        // SAFETY: the instruction needs what `Avx512` stands for and touches no memory; `self` exists, so the processor
+        // has it.
+        unsafe { $call }
+    }};
+}
+
+/// Which 16-bit values of two vectors make pairs in [`COLUMN_ORDER`]; those of the second count from 32 on.
+const INTERLEAVED: [i16; 2 * WIDE] = {
+    let mut order = [0; 2 * WIDE];
+    let mut lane = 0;
+    while lane < WIDE {
+        order[2 * lane] = COLUMN_ORDER[lane] as i16;
+        order[2 * lane + 1] = COLUMN_ORDER[lane] as i16 + 2 * WIDE as i16;
+        lane += 1;
+    }
+    order
+};
+
+/// The order of four groups of four lanes in [`COLUMN_ORDER`], for the instruction that moves them, there and back.
+const GROUPS: i32 = 0b11_01_10_00;
+
+/// Odd lanes.
+const ODD: __mmask16 = 0b1010_1010_1010_1010;
+
+impl Avx512 {
+    /// The product with what rounds it added: the second where it is negative.
+    #[inline(always)]
+    fn nudged(self, product: __m512i, nudges: &[[i64; LANES]; 2]) -> __m512i {
+        let (positive, negative): (__m512i, __m512i) = (bytemuck::cast(nudges[0]), bytemuck::cast(nudges[1]));
+        let is_negative = instruction!(_mm512_movepi64_mask(product));
+        let nudge = instruction!(_mm512_mask_blend_epi64(is_negative, positive, negative));
+        instruction!(_mm512_add_epi64(product, nudge))
+    }
+}
+
+impl Instructions for Avx512 {
+    type Narrow = Avx2;
+    type Wide = Avx512;
+    const HAS_WIDE: bool = true;
+
+    #[inline(always)]
+    fn narrow(self) -> Avx2 {
+        self.0
+    }
+
+    #[inline(always)]
+    fn wide(self) -> Avx512 {
+        self
+    }
+}
+
+impl Simd<WIDE> for Avx512 {
+    type F32 = __m512;
+    type I32 = __m512i;
+    type Pairs = [i16; 2 * WIDE];
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> __m512 {
+        instruction!(_mm512_set1_ps(value))
+    }
+
+    #[inline(always)]
+    fn load(self, from: &[f32; WIDE]) -> __m512 {
+        bytemuck::cast(*from)
+    }
+
+    #[inline(always)]
+    fn store(self, vector: __m512, to: &mut [f32; WIDE]) {
+        *to = bytemuck::cast(vector);
+    }
+
+    #[inline(always)]
+    fn add(self, left: __m512, right: __m512) -> __m512 {
+        instruction!(_mm512_add_ps(left, right))
+    }
+
+    #[inline(always)]
+    fn mul(self, left: __m512, right: __m512) -> __m512 {
+        instruction!(_mm512_mul_ps(left, right))
+    }
+
+    #[inline(always)]
+    fn mul_add(self, left: __m512, right: __m512, sum: __m512) -> __m512 {
+        instruction!(_mm512_fmadd_ps(left, right, sum))
+    }
+
+    // The instructions return their second operand if either is a NaN.
+    #[inline(always)]
+    fn at_least(self, value: __m512, low: __m512) -> __m512 {
+        instruction!(_mm512_max_ps(low, value))
+    }
+
+    #[inline(always)]
+    fn at_most(self, value: __m512, high: __m512) -> __m512 {
+        instruction!(_mm512_min_ps(high, value))
+    }
+
+    #[inline(always)]
+    fn splat_i32(self, value: i32) -> __m512i {
+        instruction!(_mm512_set1_epi32(value))
+    }
+
+    #[inline(always)]
+    fn load_i32(self, from: &[i32; WIDE]) -> __m512i {
+        bytemuck::cast(*from)
+    }
+
+    #[cfg(test)]
+    fn store_i32(self, vector: __m512i, to: &mut [i32; WIDE]) {
+        *to = bytemuck::cast(vector);
+    }
+
+    #[inline(always)]
+    fn add_i32(self, left: __m512i, right: __m512i) -> __m512i {
+        instruction!(_mm512_add_epi32(left, right))
+    }
+
+    #[inline(always)]
+    fn sub_i32(self, left: __m512i, right: __m512i) -> __m512i {
+        instruction!(_mm512_sub_epi32(left, right))
+    }
+
+    #[inline(always)]
+    fn clamp_i32(self, value: __m512i, low: __m512i, high: __m512i) -> __m512i {
+        let raised = instruction!(_mm512_max_epi32(value, low));
+        instruction!(_mm512_min_epi32(raised, high))
+    }
+
+    #[inline(always)]
+    fn load_pairs(self, from: &[i16; 2 * WIDE]) -> __m512i {
+        bytemuck::cast(*from)
+    }
+
+    #[inline(always)]
+    fn add_products(self, sums: __m512i, left: __m512i, right: __m512i) -> __m512i {
+        instruction!(_mm512_dpwssd_epi32(sums, left, right))
+    }
+
+    #[inline(always)]
+    fn rescale(self, sums: __m512i, by: &Rescale, first: usize) -> __m512i {
+        let mantissa = self.load_i32(lanes_from(&by.mantissa, first));
+        let left = self.load_i32(lanes_from(&by.left, first));
+        let right = self.load_i32(lanes_from(&by.right, first));
+        let mask = self.load_i32(lanes_from(&by.mask, first));
+        let shifted = instruction!(_mm512_sllv_epi32(sums, left));
+        // Products of even lanes, then of odd lanes, in 64 bits; both rounded, and their bits from 31 on taken.
+        let nudge = instruction!(_mm512_set1_epi64(1 << 30));
+        let even = instruction!(_mm512_mul_epi32(shifted, mantissa));
+        let odd_lanes = instruction!(_mm512_srli_epi64::<32>(shifted));
+        let odd_mantissa = instruction!(_mm512_srli_epi64::<32>(mantissa));
+        let odd = instruction!(_mm512_mul_epi32(odd_lanes, odd_mantissa));
+        let even = instruction!(_mm512_add_epi64(even, nudge));
+        let odd = instruction!(_mm512_add_epi64(odd, nudge));
+        let even = instruction!(_mm512_srli_epi64::<31>(even));
+        let odd = instruction!(_mm512_slli_epi64::<1>(odd));
+        let high = instruction!(_mm512_mask_blend_epi32(ODD, even, odd));
+        // A shift that rounds to nearest, ties away from zero.
+        let remainder = instruction!(_mm512_and_si512(high, mask));
+        let half = instruction!(_mm512_srai_epi32::<1>(mask));
+        let negative = instruction!(_mm512_srai_epi32::<31>(high));
+        let threshold = instruction!(_mm512_sub_epi32(half, negative));
+        let up = instruction!(_mm512_cmpgt_epi32_mask(remainder, threshold));
+        let quotient = instruction!(_mm512_srav_epi32(high, right));
+        instruction!(_mm512_mask_add_epi32(
+            quotient,
+            up,
+            quotient,
+            _mm512_set1_epi32(1)
+        ))
+    }
+
+    #[inline(always)]
+    fn rescale_once(self, sums: __m512i, by: &RescaleOnce, first: usize) -> __m512i {
+        let mantissa = self.load_i32(lanes_from(&by.mantissa, first));
+        let odd_mantissa = self.load_i32(lanes_from(&by.odd_mantissa, first));
+        let right = self.load_i32(lanes_from(&by.right, first));
+        let odd_lanes = instruction!(_mm512_srli_epi64::<32>(sums));
+        let even = instruction!(_mm512_mul_epi32(sums, mantissa));
+        let odd = instruction!(_mm512_mul_epi32(odd_lanes, odd_mantissa));
+        let even = self.nudged(even, &by.nudges[0]);
+        let odd = self.nudged(odd, &by.nudges[1]);
+        let even = instruction!(_mm512_srli_epi64::<32>(even));
+        let high = instruction!(_mm512_mask_blend_epi32(ODD, even, odd));
+        instruction!(_mm512_srav_epi32(high, right))
+    }
+}
+
+impl Columns for Avx512 {
+    type Narrow = Avx2;
+
+    #[inline(always)]
+    fn join(self, low: __m256i, high: __m256i) -> __m512i {
+        let low = instruction!(_mm512_castsi256_si512(low));
+        instruction!(_mm512_inserti64x4::<1>(low, high))
+    }
+
+    #[inline(always)]
+    fn interleave(self, first: &[i16; WIDE], second: &[i16; WIDE]) -> __m512i {
+        let (first, second): (__m256i, __m256i) = (bytemuck::cast(*first), bytemuck::cast(*second));
+        let first = instruction!(_mm512_castsi256_si512(first));
+        let second = instruction!(_mm512_castsi256_si512(second));
+        let order: __m512i = bytemuck::cast(INTERLEAVED);
+        instruction!(_mm512_permutex2var_epi16(first, order, second))
+    }
+
+    #[inline(always)]
+    fn load_bytes<const SIGNED: bool>(self, from: &[u8; WIDE]) -> __m512i {
+        let bytes: __m128i = bytemuck::cast(*from);
+        let bytes = instruction!(_mm_shuffle_epi32::<GROUPS>(bytes));
+        if SIGNED {
+            instruction!(_mm512_cvtepi8_epi32(bytes))
+        } else {
+            instruction!(_mm512_cvtepu8_epi32(bytes))
+        }
+    }
+
+    #[inline(always)]
+    fn store_bytes<const SIGNED: bool>(self, columns: __m512i, range: [u8; 2], to: &mut [u8; WIDE]) {
+        let least = instruction!(_mm_set1_epi8(range[0] as i8));
+        let most = instruction!(_mm_set1_epi8(range[1] as i8));
+        let bytes = if SIGNED {
+            let bytes = instruction!(_mm512_cvtsepi32_epi8(columns));
+            let raised = instruction!(_mm_max_epi8(bytes, least));
+            instruction!(_mm_min_epi8(raised, most))
+        } else {
+            // The instruction takes them for unsigned.
+            let positive = instruction!(_mm512_max_epi32(columns, _mm512_setzero_si512()));
+            let bytes = instruction!(_mm512_cvtusepi32_epi8(positive));
+            let raised = instruction!(_mm_max_epu8(bytes, least));
+            instruction!(_mm_min_epu8(raised, most))
+        };
+        *to = bytemuck::cast(instruction!(_mm_shuffle_epi32::<GROUPS>(bytes)));
+    }
+}
