@@ -13,6 +13,7 @@ use super::packing::{Packing, PackingError};
 use super::parting;
 use super::patches::Patches;
 use super::simd::{Instructions, LANES, Simd, WIDE, Work, dispatch};
+use super::strided::Strided;
 use super::tile::for_each_constant;
 use crate::buffer::AlignedSlice;
 use crate::threads::{Effort, Team};
@@ -429,10 +430,22 @@ fn accumulate<
     weights: &[V::F32; K],
     sums: &mut [V::F32; O],
 ) {
+    let count = (O - 1) * STRIDE + K;
+    let inside = if EDGE {
+        None
+    } else {
+        Some(Strided::<_, N>::new(
+            &seen.pixels[seen.corner..],
+            (count, seen.channels),
+        ))
+    };
     for_each_constant!(column in [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18] {
-        if column < (O - 1) * STRIDE + K && (!EDGE || seen.columns.contains(&column)) {
-            let at = seen.corner.wrapping_add(column * seen.channels);
-            let values = simd.load(first_lanes(&seen.pixels[at..]));
+        if column < count && (!EDGE || seen.columns.contains(&column)) {
+            let values = match &inside {
+                Some(inside) => inside.at(column),
+                None => first_lanes(&seen.pixels[seen.corner.wrapping_add(column * seen.channels)..]),
+            };
+            let values = simd.load(values);
             for_each_constant!(tap in [0 1 2 3 4] {
                 if tap < K && tap <= column {
                     let (output, between) = ((column - tap) / STRIDE, (column - tap) % STRIDE);

@@ -14,6 +14,7 @@ use super::parting;
 use super::patches::Patches;
 use super::requantize::{QuantizedOutput, Requantization, in_order};
 use super::simd::{COLUMN_ORDER, Columns, Instructions, LANES, Work, dispatch};
+use super::strided::Strided;
 use super::tile::{COLUMNS, for_each_constant};
 use crate::buffer::{AlignedSlice, OutOfMemory, Scratch};
 use crate::kernels::element::Quant8;
@@ -425,10 +426,12 @@ fn accumulate<V: Columns, const O: usize, const K: usize, const STRIDE: usize>(
             taps[tap] = load_weights(simd, &weights[tap]);
         }
     });
+    let count = (O - 1) * STRIDE + K;
+    let upper = Strided::<_, COLUMNS>::new(upper, (count, apart));
+    let lower = Strided::<_, COLUMNS>::new(lower, (count, apart));
     for_each_constant!(column in [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14] {
-        if column < (O - 1) * STRIDE + K {
-            let at = column * apart;
-            let pairs = simd.interleave(columns(upper, at), columns(lower, at));
+        if column < count {
+            let pairs = simd.interleave(upper.at(column), lower.at(column));
             for_each_constant!(tap in [0 1 2 3 4] {
                 if tap < K && tap <= column {
                     let (output, between) = ((column - tap) / STRIDE, (column - tap) % STRIDE);

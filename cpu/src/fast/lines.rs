@@ -1,4 +1,7 @@
 //! Where the rows of a matrix product lie that are patches of an image: read in place, without a copy of each patch.
+//! Those that are multiplied together are neighbours in a line, so that they are equally far apart.
+
+use super::strided::Rows;
 
 /// Rows to multiply with a packed matrix, as they lie in lines of an image.
 #[derive(Clone, Copy, Debug)]
@@ -50,50 +53,63 @@ impl<'a, T> Lines<'a, T> {
     #[inline(always)]
     pub(super) fn walk(&self) -> Walk {
         Walk {
+            row: 0,
             x: self.first,
             line: 0,
         }
     }
 
-    /// The starts of the next rows.
+    /// How many rows are left in the line where a walk is; 0 at the end.
     #[inline(always)]
-    pub(super) fn next<const R: usize>(&self, walk: &mut Walk) -> [usize; R] {
-        let mut starts = [walk.line + walk.x * self.step; R];
-        if walk.x + R < self.width {
-            // All in this line, as most are.
-            for row in 1..R {
-                starts[row] = starts[row - 1] + self.step;
-            }
-            walk.x += R;
-            return starts;
-        }
-        for start in &mut starts {
-            *start = walk.line + walk.x * self.step;
-            walk.x += 1;
-            if walk.x == self.width {
-                walk.x = 0;
-                walk.line += self.line;
-            }
-        }
-        starts
+    pub(super) fn left(&self, walk: &Walk) -> usize {
+        (self.count - walk.row).min(self.width - walk.x)
     }
 
-    /// A part of each row.
+    /// Takes some of those rows.
     #[inline(always)]
-    pub(super) fn part<const R: usize>(&self, starts: &[usize; R], offset: usize) -> [&'a [T]; R] {
-        let mut rows = [&self.values[..0]; R];
-        for (row, start) in rows.iter_mut().zip(starts) {
-            *row = &self.values[start + offset..][..self.parts.length];
+    pub(super) fn take(&self, walk: &mut Walk, count: usize) -> Run {
+        let run = Run {
+            row: walk.row,
+            count,
+            start: walk.line + walk.x * self.step,
+        };
+        walk.row += count;
+        walk.x += count;
+        if walk.x == self.width {
+            walk.x = 0;
+            walk.line += self.line;
         }
-        rows
+        run
+    }
+
+    /// A part of each row of a run.
+    #[inline(always)]
+    pub(super) fn part(&self, run: &Run, offset: usize) -> Rows<'a, T>
+    where
+        T: Copy,
+    {
+        let values = &self.values[run.start + offset..];
+        Rows::new(values, (run.count, self.step), self.parts.length)
     }
 }
 
 /// Where a walk over rows is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Walk {
+    /// Rows before.
+    row: usize,
     x: usize,
     line: usize,
+}
+
+/// Neighbouring rows of a line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    /// Which row the first one is.
+    pub(super) row: usize,
+    count: usize,
+    /// Where it starts.
+    start: usize,
 }
 
 /// How many of the rows that are left the next tile takes, of at most six, so that none is left to be slow alone.
@@ -107,16 +123,22 @@ pub(super) fn rows_of_next_tile(left: usize) -> usize {
     }
 }
 
+/// The same for tiles of at most so many rows: as few tiles as there can be, as equal as they can be.
+#[inline(always)]
+pub(super) fn rows_of_next_tall_tile(left: usize, most: usize) -> usize {
+    left.div_ceil(left.div_ceil(most).max(1))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Lines, Parts, rows_of_next_tile};
+    use super::{Lines, Parts, rows_of_next_tall_tile, rows_of_next_tile};
 
     #[test]
     fn rows_go_on_in_the_next_line() {
         let values: Vec<u32> = (0..40).collect();
         let lines = Lines {
             values: &values,
-            count: 4,
+            count: 6,
             first: 1,
             width: 3,
             step: 2,
@@ -128,26 +150,13 @@ mod tests {
             },
         };
         let mut walk = lines.walk();
-        let starts: [usize; 4] = lines.next(&mut walk);
-        assert_eq!(starts, [2, 4, 10, 12]);
-        assert_eq!(lines.part(&starts, 10)[2], [20, 21, 22]);
-    }
-
-    #[test]
-    fn starts_go_on_to_the_end_of_a_line_and_across_it() {
-        let values = [0_u8; 64];
-        let mut lines = Lines::of_rows(&values, 12, (1, 3));
-        (lines.width, lines.line) = (9, 30);
-        let mut walk = lines.walk();
-        let mut starts = Vec::new();
-        starts.extend::<[usize; 4]>(lines.next(&mut walk));
-        starts.extend::<[usize; 5]>(lines.next(&mut walk));
-        starts.extend::<[usize; 3]>(lines.next(&mut walk));
-        assert_eq!(starts, [0, 3, 6, 9, 12, 15, 18, 21, 24, 30, 33, 36]);
-        let mut walk = lines.walk();
-        let _: [usize; 6] = lines.next(&mut walk);
-        let across: [usize; 4] = lines.next(&mut walk);
-        assert_eq!(across, [18, 21, 24, 30]);
+        let mut firsts = Vec::new();
+        while lines.left(&walk) > 0 {
+            let count = lines.left(&walk).min(2);
+            let run = lines.take(&mut walk, count);
+            firsts.push((run.row, count, lines.part(&run, 10).value(count - 1, 0)));
+        }
+        assert_eq!(firsts, [(0, 2, 14), (2, 2, 22), (4, 1, 24), (5, 1, 30)]);
     }
 
     #[test]
@@ -159,7 +168,14 @@ mod tests {
                 assert!((1..=6).contains(&rows));
                 left -= rows;
             }
+            left = count;
+            while left > 0 {
+                let rows = rows_of_next_tall_tile(left, 12);
+                assert!((1..=12).contains(&rows) && (count < 12 || rows >= 6));
+                left -= rows;
+            }
         }
         assert_eq!(rows_of_next_tile(7), 4);
+        assert_eq!(rows_of_next_tall_tile(49, 12), 10);
     }
 }

@@ -3,12 +3,10 @@
 //! Columns are padded to whole panels, or half a one at the end, so that the inner loop has no remainder; rows come in
 //! blocks that stay in the second-level cache while every panel of the matrix passes over them.
 
-use super::lines::{Lines, Parts, Walk, rows_of_next_tile};
+use super::lines::{Lines, Parts, Walk, rows_of_next_tall_tile, rows_of_next_tile};
 use super::packing::{Packing, PackingError};
 use super::simd::{Instructions, LANES, Simd, WIDE, Work, dispatch};
-use super::tile::{
-    COLUMNS, HALF_ROWS, PANELS, ROWS, TALL_ROWS, add_f32, for_each_constant, start_f32, store_f32,
-};
+use super::tile::{COLUMNS, HALF_ROWS, PANELS, ROWS, add_f32, for_each_constant, start_f32, store_f32};
 use crate::buffer::AlignedSlice;
 use crate::threads::Block;
 
@@ -103,12 +101,6 @@ struct Panels<'a, const N: usize, const P: usize> {
     column: usize,
 }
 
-/// Which rows a tile has.
-struct Place<const R: usize> {
-    top: usize,
-    starts: [usize; R],
-}
-
 impl Work for Multiply<'_> {
     type Output = ();
 
@@ -119,8 +111,8 @@ impl Work for Multiply<'_> {
         let whole = vectors / 2;
         let wide = simd.wide();
         let mut panel = columns.start / COLUMNS;
-        match self.lines.count {
-            1 => {
+        match (self.lines.count, self.lines.left(&self.lines.walk())) {
+            (1, 1) => {
                 while S::HAS_WIDE && panel + 2 * PANELS <= whole {
                     self.few_rows::<S::Wide, 1, { 2 * PANELS }>(wide, panel);
                     panel += 2 * PANELS;
@@ -130,7 +122,7 @@ impl Work for Multiply<'_> {
                     panel += PANELS;
                 }
             }
-            2 => {
+            (2, 2) => {
                 while S::HAS_WIDE && panel + PANELS <= whole {
                     self.few_rows::<S::Wide, 2, PANELS>(wide, panel);
                     panel += PANELS;
@@ -144,16 +136,16 @@ impl Work for Multiply<'_> {
         }
         if S::HAS_WIDE {
             while panel + 2 <= whole {
-                self.whole_panels::<S::Wide, 2, true>(wide, panel);
+                self.tall_tiles::<S::Wide, 2>(wide, panel);
                 panel += 2;
+            }
+            while panel < whole {
+                self.tall_tiles::<S::Wide, 1>(wide, panel);
+                panel += 1;
             }
         }
         while panel < whole {
-            if S::HAS_WIDE {
-                self.whole_panels::<S::Wide, 1, true>(wide, panel);
-            } else {
-                self.whole_panels::<S::Wide, 1, false>(wide, panel);
-            }
+            self.whole_panel(wide, panel);
             panel += 1;
         }
         if vectors % 2 == 1 {
@@ -176,33 +168,51 @@ impl<'a> Multiply<'a> {
         panels
     }
 
-    /// All rows there are, which one tile takes.
+    /// All rows there are, which one tile takes: neighbours in a line.
     #[inline(always)]
     fn few_rows<V: Simd<WIDE>, const R: usize, const P: usize>(&mut self, simd: V, panel: usize) {
         let panels = self.panels::<WIDE, P>(panel);
-        self.next_tile::<V, WIDE, R, P>(simd, &panels, &mut self.lines.walk(), 0);
+        self.tile::<V, WIDE, R, P>(simd, &panels, &mut self.lines.walk());
     }
 
-    /// All rows, in `TALL` tiles where there are registers for them.
     #[inline(always)]
-    fn whole_panels<V: Simd<WIDE>, const P: usize, const TALL: bool>(&mut self, simd: V, panel: usize) {
+    fn whole_panel<V: Simd<WIDE>>(&mut self, simd: V, panel: usize) {
+        let mut walk = self.lines.walk();
+        let panels = self.panels::<WIDE, 1>(panel);
+        loop {
+            match rows_of_next_tile(self.lines.left(&walk)) {
+                0 => return,
+                ROWS => self.tile::<V, WIDE, ROWS, 1>(simd, &panels, &mut walk),
+                5 => self.tile::<V, WIDE, 5, 1>(simd, &panels, &mut walk),
+                4 => self.tile::<V, WIDE, 4, 1>(simd, &panels, &mut walk),
+                3 => self.tile::<V, WIDE, 3, 1>(simd, &panels, &mut walk),
+                2 => self.tile::<V, WIDE, 2, 1>(simd, &panels, &mut walk),
+                _ => self.tile::<V, WIDE, 1, 1>(simd, &panels, &mut walk),
+            }
+        }
+    }
+
+    /// The same in tiles for twice as many registers.
+    #[inline(always)]
+    fn tall_tiles<V: Simd<WIDE>, const P: usize>(&mut self, simd: V, panel: usize) {
         let mut walk = self.lines.walk();
         let panels = self.panels::<WIDE, P>(panel);
-        let mut top = 0;
-        while top < self.lines.count {
-            let left = self.lines.count - top;
-            if TALL && (left == TALL_ROWS || left >= TALL_ROWS + ROWS) {
-                top += self.next_tile::<V, WIDE, TALL_ROWS, P>(simd, &panels, &mut walk, top);
-                continue;
+        loop {
+            match rows_of_next_tall_tile(self.lines.left(&walk), 12) {
+                0 => return,
+                12 => self.tile::<V, WIDE, 12, P>(simd, &panels, &mut walk),
+                11 => self.tile::<V, WIDE, 11, P>(simd, &panels, &mut walk),
+                10 => self.tile::<V, WIDE, 10, P>(simd, &panels, &mut walk),
+                9 => self.tile::<V, WIDE, 9, P>(simd, &panels, &mut walk),
+                8 => self.tile::<V, WIDE, 8, P>(simd, &panels, &mut walk),
+                7 => self.tile::<V, WIDE, 7, P>(simd, &panels, &mut walk),
+                6 => self.tile::<V, WIDE, 6, P>(simd, &panels, &mut walk),
+                5 => self.tile::<V, WIDE, 5, P>(simd, &panels, &mut walk),
+                4 => self.tile::<V, WIDE, 4, P>(simd, &panels, &mut walk),
+                3 => self.tile::<V, WIDE, 3, P>(simd, &panels, &mut walk),
+                2 => self.tile::<V, WIDE, 2, P>(simd, &panels, &mut walk),
+                _ => self.tile::<V, WIDE, 1, P>(simd, &panels, &mut walk),
             }
-            top += match rows_of_next_tile(left) {
-                ROWS => self.next_tile::<V, WIDE, ROWS, P>(simd, &panels, &mut walk, top),
-                5 => self.next_tile::<V, WIDE, 5, P>(simd, &panels, &mut walk, top),
-                4 => self.next_tile::<V, WIDE, 4, P>(simd, &panels, &mut walk, top),
-                3 => self.next_tile::<V, WIDE, 3, P>(simd, &panels, &mut walk, top),
-                2 => self.next_tile::<V, WIDE, 2, P>(simd, &panels, &mut walk, top),
-                _ => self.next_tile::<V, WIDE, 1, P>(simd, &panels, &mut walk, top),
-            };
         }
     }
 
@@ -210,49 +220,37 @@ impl<'a> Multiply<'a> {
     fn half_panel<V: Simd<LANES>>(&mut self, simd: V, panel: usize) {
         let mut walk = self.lines.walk();
         let panels = self.panels::<LANES, 1>(panel);
-        let mut top = 0;
-        while top < self.lines.count {
-            top += match self.lines.count - top {
-                HALF_ROWS.. => self.next_tile::<V, LANES, HALF_ROWS, 1>(simd, &panels, &mut walk, top),
-                4.. => self.next_tile::<V, LANES, 4, 1>(simd, &panels, &mut walk, top),
-                2.. => self.next_tile::<V, LANES, 2, 1>(simd, &panels, &mut walk, top),
-                _ => self.next_tile::<V, LANES, 1, 1>(simd, &panels, &mut walk, top),
-            };
+        loop {
+            match self.lines.left(&walk) {
+                0 => return,
+                HALF_ROWS.. => self.tile::<V, LANES, HALF_ROWS, 1>(simd, &panels, &mut walk),
+                4.. => self.tile::<V, LANES, 4, 1>(simd, &panels, &mut walk),
+                2.. => self.tile::<V, LANES, 2, 1>(simd, &panels, &mut walk),
+                _ => self.tile::<V, LANES, 1, 1>(simd, &panels, &mut walk),
+            }
         }
     }
 
-    /// Computes the tile of the next rows; returns how many they are.
-    #[inline(always)]
-    fn next_tile<V: Simd<N>, const N: usize, const R: usize, const P: usize>(
-        &mut self,
-        simd: V,
-        panels: &Panels<'_, N, P>,
-        walk: &mut Walk,
-        top: usize,
-    ) -> usize {
-        let starts = self.lines.next(walk);
-        self.tile::<V, N, R, P>(simd, panels, &Place { top, starts });
-        R
-    }
-
+    /// Computes the tile of the next rows.
     #[inline(always)]
     fn tile<V: Simd<N>, const N: usize, const R: usize, const P: usize>(
         &mut self,
         simd: V,
         panels: &Panels<'_, N, P>,
-        place: &Place<R>,
+        walk: &mut Walk,
     ) {
+        let run = self.lines.take(walk, R);
         let mut sums = start_f32::<V, N, R, P>(simd, panels.bias);
         let Parts { rows, taps, length } = self.lines.parts;
         if (rows.0, taps.0) == (1, 1) {
             // Single pixels, with nothing to step over.
-            let part = self.lines.part(&place.starts, 0);
+            let part = self.lines.part(&run, 0);
             add_f32::<V, N, R, P>(simd, part, panels.weights, &mut sums);
         } else {
             let mut weights = panels.weights;
             for row in 0..rows.0 {
                 for tap in 0..taps.0 {
-                    let part = self.lines.part(&place.starts, row * rows.1 + tap * taps.1);
+                    let part = self.lines.part(&run, row * rows.1 + tap * taps.1);
                     add_f32::<V, N, R, P>(simd, part, weights, &mut sums);
                     for weights in &mut weights {
                         *weights = &weights[length..];
@@ -264,7 +262,7 @@ impl<'a> Multiply<'a> {
             // Row by row without a loop, so that sums stay in registers.
             for_each_constant!(row in [0 1 2 3 4 5 6 7 8 9 10 11] {
                 if row < R {
-                    let line = &mut self.output.row(place.top + row)[panels.column..][..P * N];
+                    let line = &mut self.output.row(run.row + row)[panels.column..][..P * N];
                     for panel in 0..P {
                         let to = &mut line[panel * N..][..N];
                         store_f32::<V, N>(simd, sums[row][panel], self.range, to);
@@ -274,7 +272,7 @@ impl<'a> Multiply<'a> {
             return;
         }
         for (row, sums) in sums.iter().enumerate() {
-            let line = &mut self.output.row(place.top + row)[panels.column..];
+            let line = &mut self.output.row(run.row + row)[panels.column..];
             for (panel, sums) in sums.iter().enumerate() {
                 let line = &mut line[panel * COLUMNS..];
                 let width = line.len().min(N);

@@ -1,11 +1,11 @@
 //! Exact products of many rows with a constant matrix of 8-bit integers, which is packed when the model is prepared: as
 //! [`super::matmul`] does, with pairs of 16-bit integers.
 
-use super::lines::{Lines, Parts, Walk, rows_of_next_tile};
+use super::lines::{Lines, Parts, Run, Walk, rows_of_next_tall_tile};
 use super::packing::{Packing, PackingError};
 use super::requantize::{QuantizedOutput, Requantization};
 use super::simd::{COLUMN_ORDER, Columns, Instructions, LANES, Simd, WIDE, Work, dispatch};
-use super::tile::{COLUMNS, HALF_ROWS, PANELS, ROWS, Sums, TALL_ROWS, add_i16, for_each_constant, start_i32};
+use super::tile::{COLUMNS, HALF_ROWS, PANELS, Sums, add_i16, for_each_constant, start_i32};
 use crate::buffer::AlignedSlice;
 use crate::kernels::fixed_point::Multiplier;
 use crate::threads::Block;
@@ -179,11 +179,11 @@ impl<const SIGNED: bool> Work for Multiply<'_, SIGNED> {
         let mut panel = columns.start / COLUMNS;
         if self.lines.count == 1 {
             while S::HAS_WIDE && panel + 2 * PANELS <= whole {
-                self.wide_tile::<S::Wide, 1, { 2 * PANELS }>(wide, &mut self.lines.walk(), (0, panel));
+                self.wide_tile::<S::Wide, 1, { 2 * PANELS }>(wide, &mut self.lines.walk(), panel);
                 panel += 2 * PANELS;
             }
             while panel + PANELS <= whole {
-                self.wide_tile::<S::Wide, 1, PANELS>(wide, &mut self.lines.walk(), (0, panel));
+                self.wide_tile::<S::Wide, 1, PANELS>(wide, &mut self.lines.walk(), panel);
                 panel += PANELS;
             }
         }
@@ -211,52 +211,48 @@ impl<const SIGNED: bool> Multiply<'_, SIGNED> {
     #[inline(always)]
     fn whole_panel<V: Columns>(&mut self, simd: V, panel: usize) {
         let mut walk = self.lines.walk();
-        let mut top = 0;
-        while top < self.lines.count {
-            let at = (top, panel);
-            top += match tile_rows(self.lines.count - top) {
-                5 => self.wide_tile::<V, 5, 1>(simd, &mut walk, at),
-                4 => self.wide_tile::<V, 4, 1>(simd, &mut walk, at),
-                3 => self.wide_tile::<V, 3, 1>(simd, &mut walk, at),
-                2 => self.wide_tile::<V, 2, 1>(simd, &mut walk, at),
-                _ => self.wide_tile::<V, 1, 1>(simd, &mut walk, at),
-            };
+        loop {
+            match tile_rows(self.lines.left(&walk)) {
+                0 => return,
+                5 => self.wide_tile::<V, 5, 1>(simd, &mut walk, panel),
+                4 => self.wide_tile::<V, 4, 1>(simd, &mut walk, panel),
+                3 => self.wide_tile::<V, 3, 1>(simd, &mut walk, panel),
+                2 => self.wide_tile::<V, 2, 1>(simd, &mut walk, panel),
+                _ => self.wide_tile::<V, 1, 1>(simd, &mut walk, panel),
+            }
         }
     }
 
-    /// The same in tiles for instructions that multiply and add at once, with twice as many registers.
+    /// The same in tiles for instructions that multiply and add at once, with twice as many registers: even if what the
+    /// rows hold is loaded for all of them beforehand, none is short.
     #[inline(always)]
     fn tall_tiles<V: Columns, const P: usize>(&mut self, simd: V, panel: usize) {
         let mut walk = self.lines.walk();
-        let mut top = 0;
-        while top < self.lines.count {
-            let (left, at) = (self.lines.count - top, (top, panel));
-            if left == TALL_ROWS || left >= TALL_ROWS + ROWS {
-                top += self.wide_tile::<V, TALL_ROWS, P>(simd, &mut walk, at);
-                continue;
+        loop {
+            match rows_of_next_tall_tile(self.lines.left(&walk), 8) {
+                0 => return,
+                8 => self.wide_tile::<V, 8, P>(simd, &mut walk, panel),
+                7 => self.wide_tile::<V, 7, P>(simd, &mut walk, panel),
+                6 => self.wide_tile::<V, 6, P>(simd, &mut walk, panel),
+                5 => self.wide_tile::<V, 5, P>(simd, &mut walk, panel),
+                4 => self.wide_tile::<V, 4, P>(simd, &mut walk, panel),
+                3 => self.wide_tile::<V, 3, P>(simd, &mut walk, panel),
+                2 => self.wide_tile::<V, 2, P>(simd, &mut walk, panel),
+                _ => self.wide_tile::<V, 1, P>(simd, &mut walk, panel),
             }
-            top += match rows_of_next_tile(left) {
-                ROWS => self.wide_tile::<V, ROWS, P>(simd, &mut walk, at),
-                5 => self.wide_tile::<V, 5, P>(simd, &mut walk, at),
-                4 => self.wide_tile::<V, 4, P>(simd, &mut walk, at),
-                3 => self.wide_tile::<V, 3, P>(simd, &mut walk, at),
-                2 => self.wide_tile::<V, 2, P>(simd, &mut walk, at),
-                _ => self.wide_tile::<V, 1, P>(simd, &mut walk, at),
-            };
         }
     }
 
     #[inline(always)]
     fn half_panel<V: Columns>(&mut self, simd: (V, V::Narrow), panel: usize) {
         let mut walk = self.lines.walk();
-        let mut top = 0;
-        while top < self.lines.count {
-            let at = (top, panel);
-            top += match self.lines.count - top {
-                HALF_ROWS.. => self.half_tile::<V, HALF_ROWS>(simd, &mut walk, at),
-                2.. => self.half_tile::<V, 2>(simd, &mut walk, at),
-                _ => self.half_tile::<V, 1>(simd, &mut walk, at),
-            };
+        loop {
+            match self.lines.left(&walk) {
+                0 => return,
+                HALF_ROWS.. => self.half_tile::<V, HALF_ROWS>(simd, &mut walk, panel),
+                2.. => self.half_tile::<V, 2>(simd, &mut walk, panel),
+                _ => self.half_tile::<V, 1>(simd, &mut walk, panel),
+            }
         }
     }
 
@@ -265,10 +261,9 @@ impl<const SIGNED: bool> Multiply<'_, SIGNED> {
     fn sums<V: Simd<N>, const N: usize, const R: usize, const P: usize>(
         &self,
         simd: V,
-        walk: &mut Walk,
+        run: &Run,
         first: usize,
     ) -> Sums<V::I32, R, P> {
-        let starts: [usize; R] = self.lines.next(walk);
         let mut weights = [&[][..]; P];
         let mut bias = [&[0; N]; P];
         for panel in 0..P {
@@ -278,7 +273,7 @@ impl<const SIGNED: bool> Multiply<'_, SIGNED> {
         let Parts { rows, taps, length } = self.lines.parts;
         for row in 0..rows.0 {
             for tap in 0..taps.0 {
-                let part = self.lines.part(&starts, row * rows.1 + tap * taps.1);
+                let part = self.lines.part(run, row * rows.1 + tap * taps.1);
                 add_i16::<V, N, R, P>(simd, part, weights, &mut sums);
                 for weights in &mut weights {
                     *weights = &weights[length / 2..];
@@ -288,21 +283,22 @@ impl<const SIGNED: bool> Multiply<'_, SIGNED> {
         sums
     }
 
-    /// Computes a tile of the next rows and whole panels; returns how many rows they are.
+    /// Computes a tile of the next rows and whole panels.
     #[inline(always)]
     fn wide_tile<V: Columns, const R: usize, const P: usize>(
         &mut self,
         simd: V,
         walk: &mut Walk,
-        (top, first): (usize, usize),
-    ) -> usize {
-        let sums = self.sums::<V, WIDE, R, P>(simd, walk, first);
+        first: usize,
+    ) {
+        let run = self.lines.take(walk, R);
+        let sums = self.sums::<V, WIDE, R, P>(simd, &run, first);
         let column = first * COLUMNS - self.output.columns().start;
         let requantization = &self.packed.requantization[first..][..P];
         // Row by row without a loop, so that sums stay in registers.
-        for_each_constant!(row in [0 1 2 3 4 5 6 7 8 9 10 11] {
+        for_each_constant!(row in [0 1 2 3 4 5 6 7] {
             if row < R {
-                let line = &mut self.output.row(top + row)[column..];
+                let line = &mut self.output.row(run.row + row)[column..];
                 for panel in 0..P {
                     let line = &mut line[panel * COLUMNS..];
                     let width = line.len().min(COLUMNS);
@@ -311,29 +307,23 @@ impl<const SIGNED: bool> Multiply<'_, SIGNED> {
                 }
             }
         });
-        R
     }
 
     /// The same for the half of a panel.
     #[inline(always)]
-    fn half_tile<V: Columns, const R: usize>(
-        &mut self,
-        simd: (V, V::Narrow),
-        walk: &mut Walk,
-        (top, panel): (usize, usize),
-    ) -> usize {
-        let sums = self.sums::<V::Narrow, LANES, R, 1>(simd.1, walk, panel);
+    fn half_tile<V: Columns, const R: usize>(&mut self, simd: (V, V::Narrow), walk: &mut Walk, panel: usize) {
+        let run = self.lines.take(walk, R);
+        let sums = self.sums::<V::Narrow, LANES, R, 1>(simd.1, &run, panel);
         let column = panel * COLUMNS - self.output.columns().start;
         let requantization = &self.packed.requantization[panel];
         for_each_constant!(row in [0 1 2 3 4 5 6 7] {
             if row < R {
-                let line = &mut self.output.row(top + row)[column..];
+                let line = &mut self.output.row(run.row + row)[column..];
                 let width = line.len().min(LANES);
                 let to = &mut line[..width];
                 requantization.store_half::<V, SIGNED>(simd, sums[row][0], &self.stored, to);
             }
         });
-        R
     }
 }
 

@@ -27,6 +27,8 @@ mod resize;
 mod simd;
 mod softmax;
 mod steps;
+#[allow(unsafe_code)]
+mod strided;
 mod strips;
 #[cfg(test)]
 mod testing;

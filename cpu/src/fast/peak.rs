@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::simd::{Columns, Instructions, Simd, WIDE, Work, dispatch};
+use super::simd::{Instructions, Simd, Work, dispatch};
 
 /// Sums that are built side by side: enough that none waits for its last product.
 const SUMS: usize = 12;
@@ -31,68 +31,101 @@ impl Peak {
         let seed = std::hint::black_box(1.0_f32);
         let pairs = std::hint::black_box(0x0001_0003);
         Peak {
-            float: rate(SUMS * STEPS * WIDE * 2, || dispatch(Floats(seed))),
-            byte: rate(SUMS * STEPS * WIDE * 4, || dispatch(Pairs(pairs))),
+            float: rate(2, || dispatch(Floats(seed))),
+            byte: rate(4, || dispatch(Pairs(pairs))),
         }
     }
 }
 
-fn rate<T>(operations: usize, work: impl Fn() -> T) -> f64 {
-    let time = || {
+/// Thousands of millions of operations in a second, of so many in each lane; `work` says how many lanes it has.
+fn rate(in_lane: usize, work: impl Fn() -> usize) -> f64 {
+    let mut lanes = 0;
+    let mut time = || {
         let started = Instant::now();
-        std::hint::black_box(work());
+        lanes = std::hint::black_box(work());
         started.elapsed()
     };
     let least = (0..ROUNDS).map(|_| time()).min().unwrap_or(Duration::MAX);
-    operations as f64 / least.as_secs_f64().max(1e-9) / 1e9
+    (SUMS * STEPS * lanes * in_lane) as f64 / least.as_secs_f64().max(1e-9) / 1e9
 }
 
+/// Sums of products of floats.
 struct Floats(f32);
 
 impl Work for Floats {
-    type Output = [f32; WIDE];
+    /// Lanes of a register.
+    type Output = usize;
 
     #[inline(always)]
-    fn run<S: Instructions>(self, simd: S) -> [f32; WIDE] {
-        let simd = simd.wide();
+    fn run<S: Instructions>(self, simd: S) -> usize {
+        if S::HAS_WIDE {
+            self.sum(simd.wide())
+        } else {
+            self.sum(simd.narrow())
+        }
+    }
+}
+
+impl Floats {
+    #[inline(always)]
+    fn sum<V: Simd<N>, const N: usize>(self, simd: V) -> usize {
         let factor = simd.splat(self.0);
-        let mut sums: [_; SUMS] = std::array::from_fn(|at| simd.splat(at as f32));
+        let mut sums = [simd.splat(0.0); SUMS];
+        for (at, sum) in sums.iter_mut().enumerate() {
+            *sum = simd.splat(at as f32);
+        }
         for _ in 0..STEPS {
             for sum in &mut sums {
                 *sum = simd.mul_add(factor, factor, *sum);
             }
         }
-        let total = sums
-            .into_iter()
-            .fold(simd.splat(0.0), |total, sum| simd.add(total, sum));
-        let mut lanes = [0.0; WIDE];
+        let mut total = simd.splat(0.0);
+        for sum in sums {
+            total = simd.add(total, sum);
+        }
+        let mut lanes = [0.0; N];
         simd.store(total, &mut lanes);
-        lanes
+        std::hint::black_box(lanes);
+        N
     }
 }
 
+/// Sums of products of pairs of 16-bit values.
 struct Pairs(i32);
 
 impl Work for Pairs {
-    type Output = [u8; WIDE];
+    /// Lanes of a register.
+    type Output = usize;
 
     #[inline(always)]
-    fn run<S: Instructions>(self, simd: S) -> [u8; WIDE] {
-        let simd = simd.wide();
-        let factor = simd.splat_i32(self.0);
-        let mut sums: [_; SUMS] = std::array::from_fn(|at| simd.splat_i32(at as i32));
-        for _ in 0..STEPS {
-            // The other factor changes from sum to sum, so that no product is known from before.
-            for at in 0..SUMS {
-                sums[at] = simd.add_products(sums[at], factor, sums[(at + 5) % SUMS]);
-            }
+    fn run<S: Instructions>(self, simd: S) -> usize {
+        if S::HAS_WIDE {
+            self.sum(simd.wide())
+        } else {
+            self.sum(simd.narrow())
         }
-        let total = sums
-            .into_iter()
-            .fold(simd.splat_i32(0), |total, sum| simd.add_i32(total, sum));
-        let mut bytes = [0; WIDE];
-        simd.store_bytes::<false>(total, [0, u8::MAX], &mut bytes);
-        bytes
+    }
+}
+
+impl Pairs {
+    #[inline(always)]
+    fn sum<V: Simd<N>, const N: usize>(self, simd: V) -> usize {
+        let mut factor = simd.splat_i32(self.0);
+        let step = simd.splat_i32(1);
+        let mut sums = [factor; SUMS];
+        for _ in 0..STEPS {
+            for sum in &mut sums {
+                *sum = simd.add_products(*sum, factor, step);
+            }
+            // A factor that changes, so that no product is known from before.
+            factor = simd.add_i32(factor, step);
+        }
+        let mut total = factor;
+        for sum in sums {
+            total = simd.add_i32(total, sum);
+        }
+        std::hint::black_box(total);
+        N
     }
 }
 

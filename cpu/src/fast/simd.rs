@@ -87,6 +87,8 @@ pub(super) trait Simd<const N: usize>: Copy {
     type I32: Copy + Debug;
     /// 16-bit integers in memory, two for each lane.
     type Pairs: bytemuck::Pod;
+    /// Whether [`Simd::add_products`] is one instruction.
+    const MULTIPLIES_AND_ADDS_PAIRS: bool = false;
 
     fn splat(self, value: f32) -> Self::F32;
     fn load(self, from: &[f32; N]) -> Self::F32;

@@ -2,6 +2,7 @@
 //! whose sums stay in registers along the whole common dimension. Half panels are narrow vectors.
 
 use super::simd::{Simd, WIDE};
+use super::strided::Rows;
 
 /// Repeats a block with each number: loops over registers must not stay loops.
 macro_rules! for_each_constant {
@@ -17,8 +18,6 @@ pub(super) use for_each_constant;
 
 /// Rows of a tile.
 pub(super) const ROWS: usize = 6;
-/// Rows of a tile where wide vectors are single registers.
-pub(super) const TALL_ROWS: usize = 12;
 /// Rows of a tile with half a panel.
 pub(super) const HALF_ROWS: usize = 8;
 /// Columns of a panel.
@@ -48,41 +47,22 @@ pub(super) fn start_f32<V: Simd<N>, const N: usize, const R: usize, const P: usi
 #[inline(always)]
 pub(super) fn add_f32<V: Simd<N>, const N: usize, const R: usize, const P: usize>(
     simd: V,
-    rows: [&[f32]; R],
+    rows: Rows<'_, f32>,
     panels: [&[[f32; N]]; P],
     sums: &mut Sums<V::F32, R, P>,
 ) {
     // Sums of our own, which are nothing but registers: the caller's are in memory where it stores them in a loop.
     let given = sums;
     let mut sums = *given;
-    let depth = rows[0].len();
-    let rows = first_of_each(rows, depth);
+    let depth = rows.length();
     let panels = first_of_each(panels, depth);
-    let row_pairs = first_pairs_of_each(rows, depth / 2);
-    let panel_pairs = first_pairs_of_each(panels, depth / 2);
-    for at in 0..depth / 2 {
-        for half in 0..2 {
-            let mut values = [0.0; R];
-            for row in 0..R {
-                values[row] = row_pairs[row][at][half];
-            }
-            let mut weights = [&panels[0][0]; P];
-            for panel in 0..P {
-                weights[panel] = &panel_pairs[panel][at][half];
-            }
-            add_one::<V, N, R, P>(simd, values, weights, &mut sums);
+    for pair in 0..depth / 2 {
+        for at in [2 * pair, 2 * pair + 1] {
+            add_one::<V, N, R, P>(simd, &rows, panels, at, &mut sums);
         }
     }
     if depth % 2 == 1 {
-        let mut values = [0.0; R];
-        for row in 0..R {
-            values[row] = rows[row][depth - 1];
-        }
-        let mut weights = [&panels[0][0]; P];
-        for panel in 0..P {
-            weights[panel] = &panels[panel][depth - 1];
-        }
-        add_one::<V, N, R, P>(simd, values, weights, &mut sums);
+        add_one::<V, N, R, P>(simd, &rows, panels, depth - 1, &mut sums);
     }
     *given = sums;
 }
@@ -91,18 +71,19 @@ pub(super) fn add_f32<V: Simd<N>, const N: usize, const R: usize, const P: usize
 #[inline(always)]
 fn add_one<V: Simd<N>, const N: usize, const R: usize, const P: usize>(
     simd: V,
-    values: [f32; R],
-    panels: [&[f32; N]; P],
+    rows: &Rows<'_, f32>,
+    panels: [&[[f32; N]]; P],
+    at: usize,
     sums: &mut Sums<V::F32, R, P>,
 ) {
     let mut weights = [simd.splat(0.0); P];
     for panel in 0..P {
-        weights[panel] = simd.load(panels[panel]);
+        weights[panel] = simd.load(&panels[panel][at]);
     }
-    for row in 0..R {
-        let value = simd.splat(values[row]);
+    for (row, sums) in sums.iter_mut().enumerate() {
+        let value = simd.splat(rows.value(row, at));
         for panel in 0..P {
-            sums[row][panel] = simd.mul_add(value, weights[panel], sums[row][panel]);
+            sums[panel] = simd.mul_add(value, weights[panel], sums[panel]);
         }
     }
 }
@@ -126,40 +107,30 @@ pub(super) fn start_i32<V: Simd<N>, const N: usize, const R: usize, const P: usi
 #[inline(always)]
 pub(super) fn add_i16<V: Simd<N>, const N: usize, const R: usize, const P: usize>(
     simd: V,
-    rows: [&[i16]; R],
+    rows: Rows<'_, i16>,
     panels: [&[V::Pairs]; P],
     sums: &mut Sums<V::I32, R, P>,
 ) {
     let given = sums;
     let mut sums = *given;
-    let depth = rows[0].len() / 2;
-    let rows = first_pairs_of_each(rows, depth);
+    let depth = rows.length() / 2;
     let panels = first_of_each(panels, depth);
-    let row_pairs = first_pairs_of_each(rows, depth / 2);
-    let panel_pairs = first_pairs_of_each(panels, depth / 2);
-    for at in 0..depth / 2 {
-        for half in 0..2 {
-            let mut values = [[0; 2]; R];
-            for row in 0..R {
-                values[row] = row_pairs[row][at][half];
-            }
-            let mut weights = [&panels[0][0]; P];
-            for panel in 0..P {
-                weights[panel] = &panel_pairs[panel][at][half];
-            }
-            add_pair::<V, N, R, P>(simd, values, weights, &mut sums);
+    if V::MULTIPLIES_AND_ADDS_PAIRS {
+        // One at a time: where two instructions that do both follow each other, LLVM makes a product and a sum of the
+        // second, which waits less, but takes twice as long where there is no waiting, as here.
+        for at in 0..depth {
+            add_pair::<V, N, R, P>(simd, &rows, panels, at, &mut sums);
+        }
+        *given = sums;
+        return;
+    }
+    for pair in 0..depth / 2 {
+        for at in [2 * pair, 2 * pair + 1] {
+            add_pair::<V, N, R, P>(simd, &rows, panels, at, &mut sums);
         }
     }
     if depth % 2 == 1 {
-        let mut values = [[0; 2]; R];
-        for row in 0..R {
-            values[row] = rows[row][depth - 1];
-        }
-        let mut weights = [&panels[0][0]; P];
-        for panel in 0..P {
-            weights[panel] = &panels[panel][depth - 1];
-        }
-        add_pair::<V, N, R, P>(simd, values, weights, &mut sums);
+        add_pair::<V, N, R, P>(simd, &rows, panels, depth - 1, &mut sums);
     }
     *given = sums;
 }
@@ -168,29 +139,21 @@ pub(super) fn add_i16<V: Simd<N>, const N: usize, const R: usize, const P: usize
 #[inline(always)]
 fn add_pair<V: Simd<N>, const N: usize, const R: usize, const P: usize>(
     simd: V,
-    pairs: [[i16; 2]; R],
-    panels: [&V::Pairs; P],
+    rows: &Rows<'_, i16>,
+    panels: [&[V::Pairs]; P],
+    at: usize,
     sums: &mut Sums<V::I32, R, P>,
 ) {
     let mut weights = [simd.splat_i32(0); P];
     for panel in 0..P {
-        weights[panel] = simd.load_pairs(panels[panel]);
+        weights[panel] = simd.load_pairs(&panels[panel][at]);
     }
-    for row in 0..R {
-        let pair = simd.splat_i32(bytemuck::cast(pairs[row]));
+    for (row, sums) in sums.iter_mut().enumerate() {
+        let pair = simd.splat_i32(bytemuck::cast(rows.pair(row, at)));
         for panel in 0..P {
-            sums[row][panel] = simd.add_products(sums[row][panel], pair, weights[panel]);
+            sums[panel] = simd.add_products(sums[panel], pair, weights[panel]);
         }
     }
-}
-
-#[inline(always)]
-fn first_pairs_of_each<T, const N: usize>(slices: [&[T]; N], length: usize) -> [&[[T; 2]]; N] {
-    let mut pairs: [&[[T; 2]]; N] = [&[]; N];
-    for (pairs, slice) in pairs.iter_mut().zip(slices) {
-        *pairs = &slice.as_chunks::<2>().0[..length];
-    }
-    pairs
 }
 
 #[inline(always)]

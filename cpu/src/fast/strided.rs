@@ -1,0 +1,174 @@
+//! Neighbouring values at places that are equally far apart, as those of neighbouring pixels are.
+//!
+//! Convolutions load from a dozen such places for a few products each, so that checking each place takes as long as the
+//! products, and remembering each more registers than there are. Here all are checked at once, and none again.
+
+/// The first `N` values at each of some places.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Strided<'a, T, const N: usize> {
+    /// At least `(count - 1) * apart + N` of them.
+    values: &'a [T],
+    apart: usize,
+    /// At least 1.
+    count: usize,
+}
+
+impl<'a, T, const N: usize> Strided<'a, T, N> {
+    /// So many places, so many values apart, the first of which is the start of `values`.
+    ///
+    /// # Panics
+    /// If there is no place, or `values` ends before the last one does.
+    #[inline(always)]
+    pub(super) fn new(values: &'a [T], (count, apart): (usize, usize)) -> Self {
+        let last = count.checked_sub(1).and_then(|last| apart.checked_mul(last));
+        let end = last.and_then(|last| last.checked_add(N));
+        assert!(
+            end.is_some_and(|end| end <= values.len()),
+            "{count} times {N} values, {apart} apart, in {}",
+            values.len()
+        );
+        Strided { values, apart, count }
+    }
+
+    /// What there is at a place.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    #[inline(always)]
+    pub(super) fn at(&self, place: usize) -> &'a [T; N] {
+        assert!(place < self.count, "place {place} of {}", self.count);
+        let start = place * self.apart;
+        // SAFETY: `place` is at most `count - 1`, and `new` has seen that there are at least `(count - 1) * apart + N`
+        // values, without an overflow; so `start + N` are not more than there are.
+        let first = unsafe { self.values.as_ptr().add(start) };
+        // SAFETY: so there are `N` values from there on, which live as long as the result.
+        unsafe { &*first.cast::<[T; N]>() }
+    }
+}
+
+/// Some rows of the same length.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rows<'a, T> {
+    /// At least `(count - 1) * apart + length` of them.
+    values: &'a [T],
+    apart: usize,
+    /// At least 1.
+    count: usize,
+    length: usize,
+}
+
+impl<'a, T: Copy> Rows<'a, T> {
+    /// So many rows of `length` values, so many values from one start to the next, the first of which is the start of
+    /// `values`.
+    ///
+    /// # Panics
+    /// If there is no row, or `values` ends before the last one does.
+    #[inline(always)]
+    pub(super) fn new(values: &'a [T], (count, apart): (usize, usize), length: usize) -> Self {
+        let last = count.checked_sub(1).and_then(|last| apart.checked_mul(last));
+        let end = last.and_then(|last| last.checked_add(length));
+        assert!(
+            end.is_some_and(|end| end <= values.len()),
+            "{count} rows of {length} values, {apart} apart, in {}",
+            values.len()
+        );
+        Rows {
+            values,
+            apart,
+            count,
+            length,
+        }
+    }
+
+    /// Values of each row.
+    #[inline(always)]
+    pub(super) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// A value of a row.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[inline(always)]
+    pub(super) fn value(&self, row: usize, at: usize) -> T {
+        assert!(row < self.count && at < self.length, "value {at} of row {row}");
+        // SAFETY: `row` is at most `count - 1` and `at` less than `length`, and `new` has seen that there are at least
+        // `(count - 1) * apart + length` values, without an overflow.
+        unsafe { *self.values.get_unchecked(row * self.apart + at) }
+    }
+
+    /// Two values of a row, of which there is an even number: those at twice `at`.
+    ///
+    /// # Panics
+    /// If there are none.
+    #[inline(always)]
+    pub(super) fn pair(&self, row: usize, at: usize) -> [T; 2] {
+        assert!(row < self.count && at < self.length / 2, "pair {at} of row {row}");
+        let start = row * self.apart + 2 * at;
+        // SAFETY: as for `value`, and `2 * at + 1` is less than `length`.
+        let first = unsafe { self.values.as_ptr().add(start) };
+        // SAFETY: so there are two values from there on.
+        unsafe { *first.cast::<[T; 2]>() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Rows, Strided};
+
+    #[test]
+    fn places_are_equally_far_apart() {
+        let values: Vec<i16> = (0..20).collect();
+        let strided = Strided::<_, 4>::new(&values, (5, 4));
+        assert_eq!(strided.at(0), &[0, 1, 2, 3]);
+        assert_eq!(strided.at(4), &[16, 17, 18, 19]);
+        let overlapping = Strided::<_, 4>::new(&values[14..], (3, 1));
+        assert_eq!(overlapping.at(2), &[16, 17, 18, 19]);
+    }
+
+    #[test]
+    #[should_panic(expected = "5 times 4 values")]
+    fn places_beyond_the_end_are_refused() {
+        let _ = Strided::<_, 4>::new(&[0_u8; 19], (5, 4));
+    }
+
+    #[test]
+    #[should_panic(expected = "values")]
+    fn places_too_far_apart_to_count_are_refused() {
+        let _ = Strided::<_, 4>::new(&[0_u8; 64], (3, usize::MAX / 2 + 1));
+    }
+
+    #[test]
+    #[should_panic(expected = "place 2 of 2")]
+    fn there_are_only_so_many_places() {
+        let _ = Strided::<_, 1>::new(&[0_u8; 64], (2, 2)).at(2);
+    }
+
+    #[test]
+    fn rows_have_their_values_by_ones_and_by_twos() {
+        let values: Vec<i16> = (0..20).collect();
+        let rows = Rows::new(&values, (3, 7), 6);
+        assert_eq!((rows.value(0, 0), rows.value(2, 5)), (0, 19));
+        assert_eq!((rows.pair(1, 0), rows.pair(2, 2)), ([7, 8], [18, 19]));
+        assert_eq!(Rows::new(&values[..3], (4, 0), 3).value(3, 2), 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "3 rows of 7 values")]
+    fn rows_beyond_the_end_are_refused() {
+        let _ = Rows::new(&[0_u8; 20], (3, 7), 7);
+    }
+
+    #[test]
+    #[should_panic(expected = "value 6 of row 0")]
+    fn rows_end() {
+        let _ = Rows::new(&[0_u8; 20], (3, 7), 6).value(0, 6);
+    }
+
+    #[test]
+    #[should_panic(expected = "pair 3 of row 2")]
+    fn rows_end_by_twos() {
+        let _ = Rows::new(&[0_u8; 20], (3, 6), 7).pair(2, 3);
+    }
+}
