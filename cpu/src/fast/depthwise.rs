@@ -186,7 +186,7 @@ impl Work for Rows<'_> {
             0 => {}
             1..LANES => self.of_few_channels(simd.narrow()),
             LANES..WIDE => self.of_groups::<_, LANES, 8>(simd.narrow()),
-            _ if S::HAS_WIDE => self.of_groups::<_, WIDE, 8>(simd.wide()),
+            _ if S::HAS_WIDE && self.is_for_tiles_of_eight() => self.of_groups::<_, WIDE, 8>(simd.wide()),
             _ => self.of_groups::<_, WIDE, 4>(simd.wide()),
         }
     }
@@ -253,6 +253,12 @@ impl<'a> Rows<'a> {
                 x += O;
             }
         }
+    }
+
+    /// Whether few outputs of a row are computed twice eight at a time.
+    fn is_for_tiles_of_eight(&self) -> bool {
+        let width = self.patches.output.width as usize;
+        width.div_ceil(8) * 9 <= width.div_ceil(4) * 5
     }
 
     /// The rows of the output, each with its number.

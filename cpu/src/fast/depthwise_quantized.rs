@@ -21,11 +21,16 @@ use crate::kernels::element::Quant8;
 use crate::kernels::fixed_point::Multiplier;
 use crate::threads::Team;
 
-/// Neighbouring outputs that are summed side by side: as many sums as leave registers for weights and values.
-const OUTPUTS: usize = 3;
-
-/// The same where wide vectors are single registers, of which there are more.
-const MANY_OUTPUTS: usize = 6;
+/// How many of a run's outputs to sum side by side: as many as leave registers for weights and values, of which there are
+/// `many` where wide vectors are single ones, so that few are computed twice.
+fn outputs_of_tile(run: usize, many: bool) -> usize {
+    match (run, many) {
+        (6.., true) if run.div_ceil(6) * 7 <= run.div_ceil(4) * 5 => 6,
+        (4.., true) => 4,
+        (3.., _) => 3,
+        _ => 1,
+    }
+}
 
 /// Pairs of weights for each of a group's columns.
 type Weights = [i16; 2 * COLUMNS];
@@ -270,9 +275,9 @@ impl<const SIGNED: bool> Work for Signed<'_, SIGNED> {
     #[inline(always)]
     fn run<S: Instructions>(self, simd: S) {
         if S::HAS_WIDE {
-            self.0.run::<S::Wide, SIGNED, MANY_OUTPUTS>(simd.wide());
+            self.0.run::<S::Wide, SIGNED, true>(simd.wide());
         } else {
-            self.0.run::<S::Wide, SIGNED, OUTPUTS>(simd.wide());
+            self.0.run::<S::Wide, SIGNED, false>(simd.wide());
         }
     }
 }
@@ -299,7 +304,7 @@ struct Place {
 
 impl Image<'_> {
     #[inline(always)]
-    fn run<V: Columns, const SIGNED: bool, const O: usize>(mut self, simd: V) {
+    fn run<V: Columns, const SIGNED: bool, const MANY: bool>(mut self, simd: V) {
         let (width, channels) = (self.patches.output.width as usize, self.packed.channels);
         let horizontal = &self.patches.horizontal;
         let stride = horizontal.stride as usize;
@@ -325,17 +330,32 @@ impl Image<'_> {
         };
         let is_dense = horizontal.dilation == 1 && width > 1;
         match (horizontal.filter, runs.step / channels.max(1)) {
-            (3, 1) if is_dense => self.runs::<V, SIGNED, O, 3, 1>(simd, &runs),
-            (3, 2) if is_dense => self.runs::<V, SIGNED, O, 3, 2>(simd, &runs),
-            (5, 1) if is_dense => self.runs::<V, SIGNED, O, 5, 1>(simd, &runs),
-            (5, 2) if is_dense => self.runs::<V, SIGNED, O, 5, 2>(simd, &runs),
-            _ => self.runs::<V, SIGNED, O, 0, 1>(simd, &runs),
+            (3, 1) if is_dense => self.runs::<V, SIGNED, MANY, 3, 1>(simd, &runs),
+            (3, 2) if is_dense => self.runs::<V, SIGNED, MANY, 3, 2>(simd, &runs),
+            (5, 1) if is_dense => self.runs::<V, SIGNED, MANY, 5, 1>(simd, &runs),
+            (5, 2) if is_dense => self.runs::<V, SIGNED, MANY, 5, 2>(simd, &runs),
+            _ => self.runs::<V, SIGNED, MANY, 0, 1>(simd, &runs),
         }
     }
 
     /// All outputs, by filters of `K` columns that go on by `STRIDE` pixels from one to the next, or any if `K` is 0.
     #[inline(always)]
-    fn runs<V: Columns, const SIGNED: bool, const O: usize, const K: usize, const STRIDE: usize>(
+    fn runs<V: Columns, const SIGNED: bool, const MANY: bool, const K: usize, const STRIDE: usize>(
+        &mut self,
+        simd: V,
+        runs: &Runs,
+    ) {
+        match outputs_of_tile(runs.outputs, MANY) {
+            6 if MANY => self.tiles::<V, SIGNED, 6, K, STRIDE>(simd, runs),
+            4 if MANY => self.tiles::<V, SIGNED, 4, K, STRIDE>(simd, runs),
+            3 => self.tiles::<V, SIGNED, 3, K, STRIDE>(simd, runs),
+            _ => self.tiles::<V, SIGNED, 1, K, STRIDE>(simd, runs),
+        }
+    }
+
+    /// The same, so many neighbouring outputs at a time, of which each run has as many at least.
+    #[inline(always)]
+    fn tiles<V: Columns, const SIGNED: bool, const O: usize, const K: usize, const STRIDE: usize>(
         &mut self,
         simd: V,
         runs: &Runs,
@@ -346,21 +366,16 @@ impl Image<'_> {
             let output = run * runs.outputs * runs.lanes;
             for group in 0..self.packed.bias.len() {
                 let first = first_channel(group, self.packed.channels);
-                let place = |at: usize| Place {
-                    group,
-                    corner: corner + at * runs.step + first,
-                    output: output + at * runs.lanes + first,
-                };
                 let mut at = 0;
                 while at < runs.outputs {
-                    if runs.outputs < O {
-                        self.outputs::<V, SIGNED, 1, K, STRIDE>(simd, runs, &place(at));
-                        at += 1;
-                        continue;
-                    }
                     // The last ones, some of them for the second time, if there are not so many left.
                     let from = at.min(runs.outputs - O);
-                    self.outputs::<V, SIGNED, O, K, STRIDE>(simd, runs, &place(from));
+                    let place = Place {
+                        group,
+                        corner: corner + from * runs.step + first,
+                        output: output + from * runs.lanes + first,
+                    };
+                    self.outputs::<V, SIGNED, O, K, STRIDE>(simd, runs, &place);
                     at += O;
                 }
             }
@@ -463,6 +478,23 @@ mod tests {
 
     /// Extents of the filter, stride, dilation, extents of the image, channels.
     type Case = ([u32; 2], u32, u32, [u32; 2], u32);
+
+    #[test]
+    fn tiles_fit_their_runs() {
+        for many in [false, true] {
+            for run in 1..200 {
+                assert!(super::outputs_of_tile(run, many) <= run);
+            }
+        }
+        assert_eq!(
+            [5, 7, 14, 112].map(|run| super::outputs_of_tile(run, true)),
+            [4, 4, 6, 6]
+        );
+        assert_eq!(
+            [2, 7, 112].map(|run| super::outputs_of_tile(run, false)),
+            [1, 3, 3]
+        );
+    }
 
     #[test]
     fn filters_of_every_kind_give_the_bits_of_the_reference() {
