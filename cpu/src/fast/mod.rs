@@ -10,6 +10,7 @@ mod depthwise;
 mod depthwise_quantized;
 mod elementwise;
 mod exponential;
+mod extremum;
 mod lines;
 mod matmul;
 mod matmul_quantized;
