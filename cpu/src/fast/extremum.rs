@@ -164,9 +164,7 @@ mod tests {
     #[test]
     fn numbers_win_over_nan_wherever_they_are() {
         for number in [0, 1, 31, 32, 64, 98] {
-            assert_alike(&[99], &[0], |at| {
-                if at == number { -3.0 } else { f32::NAN }
-            });
+            assert_alike(&[99], &[0], |at| if at == number { -3.0 } else { f32::NAN });
         }
         assert_alike(&[99], &[0], |_| f32::NAN);
     }
