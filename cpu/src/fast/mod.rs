@@ -11,6 +11,7 @@ mod depthwise_quantized;
 mod elementwise;
 mod exponential;
 mod extremum;
+mod fused;
 mod lines;
 mod matmul;
 mod matmul_quantized;
@@ -36,6 +37,7 @@ mod thread_tests;
 mod tile;
 
 pub(crate) use exponential::{logistic_of_each, tanh_of_each};
+pub(crate) use fused::Fused;
 pub(crate) use matrix_vector::add_products;
 pub(crate) use packing::{LAYOUT, Packing, PackingError};
 pub use peak::Peak;
