@@ -457,7 +457,7 @@ impl Work for Apply<'_> {
 
 /// `value` cut to a range; a NaN stays one.
 #[inline(always)]
-fn cut(value: f32, low: f32, high: f32) -> f32 {
+pub(super) fn cut(value: f32, low: f32, high: f32) -> f32 {
     // One after the other, so that each is one instruction of a vector.
     let value = if value < low { low } else { value };
     if value > high { high } else { value }

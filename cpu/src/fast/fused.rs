@@ -7,11 +7,12 @@ use nnhal::hal::{OperandType, Shape};
 use nnhal::ops::{OperandInfo, OperationContext};
 
 use super::elementwise::{
-    Apply, Binary, Combine, Left, Right, Unary, effort, known_range, repeats_along_last_axis,
+    Apply, Binary, Combine, Left, Right, Unary, cut, effort, known_range, repeats_along_last_axis,
 };
 use super::parting;
 use super::simd::{Simd, Work, dispatch};
 use crate::executor::Declared;
+use crate::kernels::activation_range::Activation;
 use crate::threads::Team;
 
 /// Most elements that pass through at a time.
@@ -35,6 +36,8 @@ enum Function {
     Unary(Unary),
     /// With what results are cut to.
     Binary(Binary, (f32, f32)),
+    /// The greatest integers up to the sums of the elements, cut to a range, and a second operand: how graphs round.
+    FloorOfSum((f32, f32)),
 }
 
 /// How an operand serves the elements of the result.
@@ -49,7 +52,7 @@ enum Extent {
 }
 
 /// An operation, by the operands of its graph.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Parsed {
     function: Function,
     inputs: Vec<(u32, Extent)>,
@@ -95,6 +98,41 @@ fn floats(operand: OperandInfo<'_>) -> Option<OperandInfo<'_>> {
     (operand.ty() == OperandType::TENSOR_FLOAT32 && operand.shape_known).then_some(operand)
 }
 
+/// Joins operations that one function computes, where nothing else reads what is between them: three passes would store
+/// and load it each time.
+fn joined(parsed: &[Parsed]) -> Vec<Parsed> {
+    let is_read_once = |operand: u32| {
+        let readers = parsed.iter().flat_map(|parsed| &parsed.inputs);
+        readers.filter(|(input, _)| *input == operand).count() == 1
+    };
+    let floor_of_sum = |cut: &Parsed, sum: &Parsed, floor: &Parsed| {
+        let Function::Unary(Unary::Clamp(activation)) = cut.function else {
+            return None;
+        };
+        let is_sum =
+            matches!(sum.function, Function::Binary(Binary::Add, range) if range == Activation::None.range());
+        let is_floor = matches!(floor.function, Function::Unary(Unary::Floor));
+        let position = sum.inputs.iter().position(|(input, _)| *input == cut.output)?;
+        let follow = floor.inputs[0].0 == sum.output && is_read_once(cut.output) && is_read_once(sum.output);
+        (is_sum && is_floor && follow).then(|| Parsed {
+            function: Function::FloorOfSum(activation.range()),
+            inputs: vec![cut.inputs[0], sum.inputs[1 - position]],
+            output: floor.output,
+        })
+    };
+    let mut joined = Vec::with_capacity(parsed.len());
+    let mut rest = parsed;
+    while let [first, after @ ..] = rest {
+        let together = match after {
+            [second, third, ..] => floor_of_sum(first, second, third),
+            _ => None,
+        };
+        rest = if together.is_some() { &rest[3..] } else { after };
+        joined.push(together.unwrap_or_else(|| first.clone()));
+    }
+    joined
+}
+
 /// Where an operand is.
 #[derive(Clone, Copy, Debug)]
 enum Place {
@@ -108,7 +146,7 @@ enum Place {
     Row(usize),
 }
 
-/// One of the operations. The last one's result is that of all.
+/// One of the operations, or some that one function computes. The last one's result is that of all.
 #[derive(Debug)]
 struct Instruction {
     function: Function,
@@ -121,6 +159,8 @@ struct Instruction {
 #[derive(Debug)]
 pub(crate) struct Fused {
     instructions: Vec<Instruction>,
+    /// How many operations they are.
+    operations: usize,
     /// Operands from outside, and how many elements each has.
     sources: Vec<(u32, usize)>,
     /// Which of them are rows.
@@ -152,8 +192,11 @@ impl Fused {
 
     /// All of these; `None` if they need more slots or operands than there are.
     fn new(parsed: &[Parsed], elements: usize) -> Option<Fused> {
+        let operations = parsed.len();
+        let parsed = joined(parsed);
         let mut fused = Fused {
             instructions: Vec::with_capacity(parsed.len()),
+            operations,
             sources: Vec::new(),
             rows: Vec::new(),
             output: parsed.last()?.output,
@@ -219,7 +262,7 @@ impl Fused {
 
     /// How many operations these are.
     pub(crate) fn operations(&self) -> usize {
-        self.instructions.len()
+        self.operations
     }
 
     /// The operand that they compute.
@@ -341,6 +384,11 @@ impl<'a> Stand<'a> {
                 output,
             }
             .run(simd),
+            Function::FloorOfSum(range) => {
+                let value = left.unwrap_or_default();
+                let right = self.operand(instruction.inputs[1]);
+                floor_of_sum(value, right, range, output);
+            }
             Function::Binary(binary, range) => Combine {
                 binary,
                 left: left.map_or_else(Left::One, Left::Each),
@@ -351,6 +399,24 @@ impl<'a> Stand<'a> {
                 range,
             }
             .run(simd),
+        }
+    }
+}
+
+/// Computes [`Function::FloorOfSum`].
+#[inline(always)]
+fn floor_of_sum(values: &[f32], right: Result<&[f32], f32>, (low, high): (f32, f32), output: &mut [f32]) {
+    let results = output.iter_mut().zip(values);
+    match right {
+        Ok(each) => {
+            for ((result, value), addend) in results.zip(each) {
+                *result = (cut(*value, low, high) + addend).floor();
+            }
+        }
+        Err(one) => {
+            for (result, value) in results {
+                *result = (cut(*value, low, high) + one).floor();
+            }
         }
     }
 }
@@ -550,6 +616,23 @@ mod tests {
             assert_eq!(names[0], FIRST, "{dims:?}");
             assert!(names[1..].iter().all(|name| *name == FUSED), "{dims:?}");
         }
+    }
+
+    #[test]
+    fn what_is_read_in_between_is_not_joined() {
+        let mut chain = Chain::new([9, 4]);
+        let row = chain.floats(&[0.5, -1.5, 1e30, f32::NAN]);
+        let cut = chain.operation(O::RELU6, &[0]);
+        let sum = chain.operation(O::ADD, &[row, cut]);
+        let joined = chain.operation(O::FLOOR, &[sum]);
+        let cut = chain.operation(O::RELU1, &[joined]);
+        let sum = chain.operation(O::ADD, &[cut, cut]);
+        let floor = chain.operation(O::FLOOR, &[sum]);
+        let cut = chain.operation(O::RELU, &[floor]);
+        let sum = chain.operation(O::ADD, &[cut, row]);
+        let floor = chain.operation(O::FLOOR, &[sum]);
+        let last = chain.operation(O::MUL, &[floor, sum]);
+        chain.assert_alike(&[last]);
     }
 
     #[test]
