@@ -276,14 +276,13 @@ impl<'a> Runner<'a> {
                     });
                 }
             }
-            for &operand in graph.steps[index..index + count]
-                .iter()
-                .flat_map(|step| &step.releases)
-            {
-                let value = &mut frame.values[operand as usize];
-                value.present = false;
-                value.shared = None;
-                self.memory.give_back(std::mem::take(&mut value.buffer));
+            for step in &graph.steps[index..index + count] {
+                for &operand in &step.releases {
+                    let value = &mut frame.values[operand as usize];
+                    value.present = false;
+                    value.shared = None;
+                    self.memory.give_back(std::mem::take(&mut value.buffer));
+                }
             }
             index += count;
         }
@@ -291,6 +290,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Runs one operation.
+    #[inline]
     fn operation(
         &mut self,
         (at, index): (SubgraphIndex, usize),
