@@ -83,6 +83,7 @@ impl<'a> Tensor<'a> {
     }
 
     /// The elements, as `T`, which must have the size of the operand's elements.
+    #[inline]
     pub fn data<T: Pod>(&self) -> Result<&'a [T], KernelError> {
         check_element_size::<T>(self.ty())?;
         bytemuck::try_cast_slice(self.bytes)
@@ -127,6 +128,7 @@ impl<'a> TensorMut<'a> {
     }
 
     /// The elements, as `T`, which must have the size of the operand's elements.
+    #[inline]
     pub fn into_data<T: Pod>(self) -> Result<&'a mut [T], KernelError> {
         check_element_size::<T>(self.ty())?;
         bytemuck::try_cast_slice_mut(self.bytes)
@@ -376,12 +378,14 @@ impl Outputs<'_> {
     }
 
     /// The output with this number.
+    #[inline]
     pub fn tensor(&mut self, index: usize) -> Result<TensorMut<'_>, KernelError> {
         let [tensor] = self.tensors([index])?;
         Ok(tensor)
     }
 
     /// Several outputs at once, each at most once.
+    #[inline]
     pub fn tensors<const N: usize>(
         &mut self,
         indexes: [usize; N],
@@ -403,6 +407,7 @@ impl Outputs<'_> {
     }
 
     /// The elements of the output with this number.
+    #[inline]
     pub fn data<T: Pod>(&mut self, index: usize) -> Result<&mut [T], KernelError> {
         self.tensor(index)?.into_data()
     }

@@ -56,6 +56,14 @@ impl FixedOutputs {
         })
     }
 
+    /// How many elements the output has, if there is one only.
+    pub(super) fn elements(&self) -> Option<usize> {
+        match &self.outputs[..] {
+            [(shape, _)] => shape.elements().ok(),
+            _ => None,
+        }
+    }
+
     /// Whether this execution is as declared.
     #[inline]
     pub(super) fn apply_to(&self, values: Values<'_>) -> bool {

@@ -10,6 +10,7 @@ mod constants;
 mod control_flow;
 mod declared;
 mod fixed_outputs;
+mod fusion;
 mod program;
 mod run;
 
@@ -70,7 +71,7 @@ impl Interrupt for NeverInterrupted {
 }
 
 /// Told of each operation when it has ended. What it is told of IF and WHILE includes the operations inside, of which it
-/// is told before.
+/// is told before. Of operations that are computed together the first takes all the time and the others none.
 pub trait Observer {
     /// An operation has been computed.
     fn operation_ended(&self, observed: &ObservedOperation);
@@ -94,7 +95,7 @@ pub struct ObservedOperation {
 /// How to run.
 #[derive(Clone, Copy)]
 pub struct RunOptions<'a> {
-    /// Asked before every operation and inside some.
+    /// Asked before every operation, once for those that are computed together, and inside some.
     pub interrupt: &'a dyn Interrupt,
     /// How long each WHILE may take, from before its first condition.
     pub loop_timeout: Duration,

@@ -9,9 +9,10 @@ use nnhal::validate::ValidModel;
 use super::constants::Constants;
 use super::declared::Declared;
 use super::fixed_outputs::FixedOutputs;
+use super::fusion::fuse;
 use super::{Interrupt, Interrupted, NeverInterrupted};
 use crate::buffer::{AlignedSlice, OutOfMemory};
-use crate::fast::{self, Packing, PackingError, PlannedStep};
+use crate::fast::{self, Fused, Packing, PackingError, PlannedStep};
 use crate::kernel::{Constant, Kernel};
 use crate::kernels;
 
@@ -47,6 +48,8 @@ pub(super) struct Step {
     pub(super) work: Work,
     /// What its outputs are in every execution, if that is known.
     pub(super) fixed: Option<FixedOutputs>,
+    /// With it this operation and those that follow are computed together, if everything that it reads is there.
+    pub(super) fused: Option<Fused>,
     /// Temporaries that nothing reads after this operation.
     pub(super) releases: Vec<u32>,
 }
@@ -55,6 +58,11 @@ impl Step {
     /// The weights that it packed.
     pub(super) fn packed(&self) -> Option<&AlignedSlice> {
         self.work.planned()?.packed()
+    }
+
+    /// How many elements its only output has in every execution, if that is known.
+    pub(super) fn elements(&self) -> Option<usize> {
+        self.fixed.as_ref()?.elements()
     }
 }
 
@@ -203,6 +211,21 @@ impl Program {
             let first = *subgraph.operations.get(operation)?.inputs.first()?;
             Some(subgraph.operands.get(first as usize)?.operand_type)
         });
+        let mut before = self
+            .graphs
+            .get(number)
+            .into_iter()
+            .flat_map(|graph| &graph.steps)
+            .enumerate();
+        let fused = before.find_map(|(first, step)| {
+            let count = step.fused.as_ref()?.operations();
+            (first..first + count).contains(&operation).then_some(first)
+        });
+        match fused {
+            Some(first) if first == operation => return "f32 element-wise, with the next",
+            Some(_) => return "with the one before",
+            None => {}
+        }
         match step.map(|step| &step.work) {
             Some(Work::Planned { step, .. }) => input.map_or(fast::REFERENCE, |input| step.name(input)),
             Some(Work::If | Work::While) => "control flow",
@@ -285,10 +308,14 @@ impl Graph {
             steps.push(Step {
                 work,
                 fixed,
+                fused: None,
                 releases: Vec::new(),
             });
         }
         release_after_last_reader(graph, &mut steps);
+        if kernel_set == KernelSet::Fast {
+            fuse(graph, &constants.values, &mut steps);
+        }
         let (constants, replaced) = constants.finish()?;
         Ok(Graph {
             constants,

@@ -7,9 +7,10 @@ use nnhal::ops::{OpError, ShapeRule};
 use nnhal::time::{Clock, MonotonicClock};
 
 use super::fixed_outputs::FixedOutputs;
-use super::program::{Graph, Program, Work};
+use super::program::{Graph, Program, Step, Work};
 use super::{ExecutionError, ObservedOperation, RunOptions};
 use crate::buffer::{AlignedBuffer, OutOfMemory, Scratch};
+use crate::fast::Fused;
 use crate::kernel::{Inputs, KernelContext, KernelError, Outputs, Value, Values, allocate, bind};
 use crate::threads::Team;
 
@@ -238,7 +239,8 @@ impl<'a> Runner<'a> {
     /// Runs every operation of a graph whose inputs are in `frame`.
     pub(super) fn graph(&mut self, at: SubgraphIndex, frame: &mut Frame) -> Result<(), ExecutionError> {
         let (subgraph, graph) = self.subgraph(at);
-        for (index, (operation, step)) in subgraph.operations.iter().zip(&graph.steps).enumerate() {
+        let mut index = 0;
+        while let (Some(operation), Some(step)) = (subgraph.operations.get(index), graph.steps.get(index)) {
             self.options.interrupt.check()?;
             let observed = self
                 .options
@@ -253,37 +255,93 @@ impl<'a> Runner<'a> {
                     error,
                 },
             };
-            match &step.work {
-                Work::Compute { kernel, shape } => {
-                    let sizes = (*shape, step.fixed.as_ref());
-                    self.compute(at, operation, kernel, sizes, frame)
-                        .map_err(failed)?;
+            let count = match &step.fused {
+                Some(fused) if self.fused(graph, (fused, index), frame).map_err(failed)? => {
+                    fused.operations()
                 }
-                Work::Planned { step: plan, shape } => {
-                    let sizes = (*shape, step.fixed.as_ref());
-                    self.compute(at, operation, &|context| plan.run(context), sizes, frame)
-                        .map_err(failed)?;
+                _ => {
+                    self.operation((at, index), step, frame, failed)?;
+                    1
                 }
-                Work::If => self.run_if(at, index, frame)?,
-                Work::While => self.run_while(at, index, frame)?,
-            }
+            };
             if let Some((observer, started)) = observed {
-                observer.operation_ended(&ObservedOperation {
-                    graph: at,
-                    index,
-                    operation: operation.operation_type,
-                    started,
-                    ended: MonotonicClock.now(),
-                });
+                let ended = MonotonicClock.now();
+                for number in index..index + count {
+                    observer.operation_ended(&ObservedOperation {
+                        graph: at,
+                        index: number,
+                        operation: subgraph.operations[number].operation_type,
+                        started: if number == index { started } else { ended },
+                        ended,
+                    });
+                }
             }
-            for &operand in &step.releases {
-                let value = &mut frame.values[operand as usize];
-                value.present = false;
-                value.shared = None;
-                self.memory.give_back(std::mem::take(&mut value.buffer));
+            for step in &graph.steps[index..index + count] {
+                for &operand in &step.releases {
+                    let value = &mut frame.values[operand as usize];
+                    value.present = false;
+                    value.shared = None;
+                    self.memory.give_back(std::mem::take(&mut value.buffer));
+                }
             }
+            index += count;
         }
         Ok(())
+    }
+
+    /// Runs one operation.
+    #[inline]
+    fn operation(
+        &mut self,
+        (at, index): (SubgraphIndex, usize),
+        step: &Step,
+        frame: &mut Frame,
+        failed: impl Fn(KernelError) -> ExecutionError,
+    ) -> Result<(), ExecutionError> {
+        let operation = &self.subgraph(at).0.operations[index];
+        match &step.work {
+            Work::Compute { kernel, shape } => {
+                let sizes = (*shape, step.fixed.as_ref());
+                self.compute(at, operation, kernel, sizes, frame).map_err(failed)
+            }
+            Work::Planned { step: plan, shape } => {
+                let sizes = (*shape, step.fixed.as_ref());
+                self.compute(at, operation, &|context| plan.run(context), sizes, frame)
+                    .map_err(failed)
+            }
+            Work::If => self.run_if(at, index, frame),
+            Work::While => self.run_while(at, index, frame),
+        }
+    }
+
+    /// Computes the operations from `first` on together; says whether it did, which it does unless something is not there.
+    fn fused(
+        &mut self,
+        graph: &Graph,
+        (fused, first): (&Fused, usize),
+        frame: &mut Frame,
+    ) -> Result<bool, KernelError> {
+        let last = &graph.steps[first + fused.operations() - 1];
+        let (Some(fixed), Some((values, output))) = (
+            &last.fixed,
+            Values::but(&mut frame.values, fused.output() as usize),
+        ) else {
+            return Ok(false);
+        };
+        let bytes = |at: u32| match graph.constants.get(at as usize)? {
+            Some(constant) => Some(constant.bytes.bytes()),
+            None => values
+                .get(at as usize)
+                .filter(|value| value.present)
+                .map(Value::bytes),
+        };
+        if !fused.applies_to(bytes) {
+            return Ok(false);
+        }
+        fixed.give(std::slice::from_mut(output), |value, bytes| {
+            self.memory.reuse(&mut value.buffer, bytes)
+        })?;
+        Ok(fused.run(bytes, output.buffer.bytes_mut(), self.team))
     }
 
     fn compute(

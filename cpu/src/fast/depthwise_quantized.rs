@@ -488,7 +488,7 @@ mod tests {
         }
         assert_eq!(
             [5, 7, 14, 112].map(|run| super::outputs_of_tile(run, true)),
-            [4, 4, 6, 6]
+            [4, 4, 4, 6]
         );
         assert_eq!(
             [2, 7, 112].map(|run| super::outputs_of_tile(run, false)),

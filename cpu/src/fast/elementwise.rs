@@ -139,17 +139,11 @@ impl BinaryStep {
             let input = declared.input(number);
             input.is_some_and(|input| input.ty() == OperandType::TENSOR_FLOAT32)
         };
-        let range = || {
-            if !binary.has_activation() {
-                return Some(Activation::None.range());
-            }
-            let code = declared.input(2)?.bytes?.try_into().ok()?;
-            Some(Activation::from_code(2, i32::from_ne_bytes(code)).ok()?.range())
-        };
+        let are_floats = is_float(0) && is_float(1);
         BinaryStep {
             binary,
             fallback,
-            range: (is_float(0) && is_float(1)).then(range).flatten(),
+            range: are_floats.then(|| known_range(binary, declared)).flatten(),
         }
     }
 
@@ -212,6 +206,15 @@ impl BinaryStep {
     }
 }
 
+/// What an operation on floats cuts its results to, if that is known beforehand.
+pub(super) fn known_range(binary: Binary, declared: &Declared<'_>) -> Option<(f32, f32)> {
+    if !binary.has_activation() {
+        return Some(Activation::None.range());
+    }
+    let code = declared.input(2)?.bytes?.try_into().ok()?;
+    Some(Activation::from_code(2, i32::from_ne_bytes(code)).ok()?.range())
+}
+
 /// What an operation takes that does little more than to read and write so many bytes.
 pub(super) fn effort(bytes: usize) -> Effort {
     Effort {
@@ -221,7 +224,7 @@ pub(super) fn effort(bytes: usize) -> Effort {
 }
 
 /// Whether the right operand is one row that serves every row of the output, and the left one has them all.
-fn repeats_along_last_axis(output: &Shape, left: &Shape, right: &Shape) -> bool {
+pub(super) fn repeats_along_last_axis(output: &Shape, left: &Shape, right: &Shape) -> bool {
     let (Some(row), Some(columns)) = (right.dims().last(), output.dims().last()) else {
         return false;
     };
@@ -230,14 +233,14 @@ fn repeats_along_last_axis(output: &Shape, left: &Shape, right: &Shape) -> bool 
 
 /// The left operand of a run of elements.
 #[derive(Clone, Copy)]
-enum Left<'a> {
+pub(super) enum Left<'a> {
     Each(&'a [f32]),
     One(f32),
 }
 
 /// The right operand of a run of elements.
 #[derive(Clone, Copy)]
-enum Right<'a> {
+pub(super) enum Right<'a> {
     Each(&'a [f32]),
     One(f32),
     /// From the start again, as often as it takes.
@@ -284,12 +287,13 @@ impl<'a> Right<'a> {
     }
 }
 
-struct Combine<'a> {
-    binary: Binary,
-    left: Left<'a>,
-    right: Right<'a>,
-    output: &'a mut [f32],
-    range: (f32, f32),
+/// A binary operation on some elements.
+pub(super) struct Combine<'a> {
+    pub(super) binary: Binary,
+    pub(super) left: Left<'a>,
+    pub(super) right: Right<'a>,
+    pub(super) output: &'a mut [f32],
+    pub(super) range: (f32, f32),
 }
 
 impl Work for Combine<'_> {
@@ -298,21 +302,29 @@ impl Work for Combine<'_> {
     #[inline(always)]
     fn run<S: Instructions>(mut self, _: S) {
         let (low, high) = self.range;
-        let cut = |value| cut(value, low, high);
         match self.binary {
-            Binary::Add => self.each(|left, right| cut(left + right)),
-            Binary::Sub => self.each(|left, right| cut(left - right)),
-            Binary::Mul => self.each(|left, right| cut(left * right)),
-            Binary::Div => self.each(|left, right| cut(left / right)),
             // As the reference, also of a NaN: the largest is then the right one, the smallest the left one.
             Binary::Maximum => self.each(|left, right| if left > right { left } else { right }),
             Binary::Minimum => self.each(|left, right| if left > right { right } else { left }),
             Binary::Prelu => self.each(|value, slope| if value >= 0.0 { value } else { slope * value }),
+            _ if self.range == Activation::None.range() => self.arithmetic(|value| value),
+            _ => self.arithmetic(|value| cut(value, low, high)),
         }
     }
 }
 
 impl Combine<'_> {
+    /// Sums, differences, products and quotients, then cut.
+    #[inline(always)]
+    fn arithmetic(&mut self, cut: impl Fn(f32) -> f32) {
+        match self.binary {
+            Binary::Sub => self.each(|left, right| cut(left - right)),
+            Binary::Mul => self.each(|left, right| cut(left * right)),
+            Binary::Div => self.each(|left, right| cut(left / right)),
+            _ => self.each(|left, right| cut(left + right)),
+        }
+    }
+
     #[inline(always)]
     fn each(&mut self, combine: impl Fn(f32, f32) -> f32) {
         let results = self.output.iter_mut();
@@ -416,10 +428,11 @@ impl PlannedStep for UnaryStep {
     }
 }
 
-struct Apply<'a> {
-    unary: Unary,
-    input: &'a [f32],
-    output: &'a mut [f32],
+/// A unary operation on some elements.
+pub(super) struct Apply<'a> {
+    pub(super) unary: Unary,
+    pub(super) input: &'a [f32],
+    pub(super) output: &'a mut [f32],
 }
 
 impl Work for Apply<'_> {
@@ -444,14 +457,10 @@ impl Work for Apply<'_> {
 
 /// `value` cut to a range; a NaN stays one.
 #[inline(always)]
-fn cut(value: f32, low: f32, high: f32) -> f32 {
-    if value < low {
-        low
-    } else if value > high {
-        high
-    } else {
-        value
-    }
+pub(super) fn cut(value: f32, low: f32, high: f32) -> f32 {
+    // One after the other, so that each is one instruction of a vector.
+    let value = if value < low { low } else { value };
+    if value > high { high } else { value }
 }
 
 #[cfg(test)]

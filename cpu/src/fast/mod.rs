@@ -10,6 +10,8 @@ mod depthwise;
 mod depthwise_quantized;
 mod elementwise;
 mod exponential;
+mod extremum;
+mod fused;
 mod lines;
 mod matmul;
 mod matmul_quantized;
@@ -37,6 +39,7 @@ mod thread_tests;
 mod tile;
 
 pub(crate) use exponential::{logistic_of_each, tanh_of_each};
+pub(crate) use fused::Fused;
 pub(crate) use matrix_vector::add_products;
 pub(crate) use packing::{LAYOUT, Packing, PackingError};
 pub use peak::Peak;

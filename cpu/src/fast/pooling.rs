@@ -1,7 +1,8 @@
-//! AVERAGE_POOL_2D and MAX_POOL_2D over NHWC images: a row of taps at a time, all channels side by side.
+//! AVERAGE_POOL_2D and MAX_POOL_2D over NHWC images: some channels at a time, over the whole window.
 
 use std::ops::Range;
 
+use bytemuck::Pod;
 use nnhal::hal::OperandType;
 use nnhal::ops::pooling::{arguments, geometry};
 use nnhal::ops::windows::WindowGeometry;
@@ -39,7 +40,6 @@ impl PlannedStep for PoolingStep {
             return (self.fallback)(context);
         }
         let geometry = geometry(context.inputs.rules())?;
-        let input = context.inputs.tensor(0)?;
         let at = arguments(context.inputs.rules()).activation();
         let activation = Activation::from_code(at, context.inputs.i32(at)?)?;
         // Sums of so many 8-bit elements fit 32 bits.
@@ -51,27 +51,17 @@ impl PlannedStep for PoolingStep {
             geometry: &geometry,
             is_maximum: self.is_maximum,
         };
-        match input.ty() {
+        match context.inputs.tensor(0)?.ty() {
             OperandType::TENSOR_FLOAT32 => {
-                let (input, output) = (input.data()?, context.outputs.data(0)?);
-                let threads = context.team.threads_for(pool.effort(size_of::<f32>()));
-                let grid = pool.grid(threads);
-                let none: &mut [u8] = &mut [];
-                context
-                    .team
-                    .for_each_block(threads, &grid, (output, none), |mut block, _| {
-                        dispatch(Floats {
-                            pool,
-                            input,
-                            first: block.first_row(),
-                            output: block.all(),
-                            range: activation.range(),
-                        });
-                    });
-                Ok(())
+                let (bytes, range) = (size_of::<f32>(), activation.range());
+                if self.is_maximum {
+                    pool.compute::<f32>(context, bytes, LargestFloat(range))
+                } else {
+                    pool.compute::<f32>(context, bytes, MeanFloat(range))
+                }
             }
-            OperandType::TENSOR_QUANT8_ASYMM => quantized::<u8>(&pool, context, activation),
-            OperandType::TENSOR_QUANT8_ASYMM_SIGNED => quantized::<i8>(&pool, context, activation),
+            OperandType::TENSOR_QUANT8_ASYMM => pool.quantized::<u8>(context, activation),
+            OperandType::TENSOR_QUANT8_ASYMM_SIGNED => pool.quantized::<i8>(context, activation),
             _ => (self.fallback)(context),
         }
     }
@@ -160,166 +150,285 @@ impl Pool<'_> {
     }
 }
 
-impl Pool<'_> {
-    /// The largest values of neighbouring channels in a window. A NaN stays one, wherever in the window it is.
-    #[inline(always)]
-    fn largest(&self, input: &[f32], window: &Inside, first: usize) -> [f32; LANES] {
-        let mut largest = [f32::NEG_INFINITY; LANES];
-        for row in window.rows.clone() {
-            for pixel in self.row(input, window, row).chunks_exact(self.channels()) {
-                let elements = &pixel[first..first + LANES];
-                for lane in 0..LANES {
-                    let takes = elements[lane] > largest[lane] || elements[lane].is_nan();
-                    largest[lane] = if takes { elements[lane] } else { largest[lane] };
-                }
-            }
-        }
-        largest
-    }
+/// Channels that are taken at once where there are so many: their accumulators stay in registers.
+const MANY: usize = 4 * LANES;
+
+/// How elements of a window become one: the accumulators of all channels are combined with each pixel in turn.
+trait Accumulate<T> {
+    /// What is accumulated.
+    type Sum: Copy;
+
+    /// Before the first pixel.
+    fn start(&self) -> Self::Sum;
+
+    fn combine(&self, sum: Self::Sum, element: T) -> Self::Sum;
+
+    /// What is stored of so many pixels.
+    fn finish(&self, sum: Self::Sum, pixels: usize) -> T;
 }
 
-struct Floats<'a> {
-    pool: Pool<'a>,
-    input: &'a [f32],
-    /// Some pixels, and which is their first.
-    output: &'a mut [f32],
-    first: usize,
-    range: (f32, f32),
-}
-
-impl Work for Floats<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Instructions>(self, _: S) {
-        let channels = self.pool.channels();
-        let start = if self.pool.is_maximum {
-            f32::NEG_INFINITY
-        } else {
-            0.0
-        };
-        let (low, high) = self.range;
-        for (number, values) in self.output.chunks_exact_mut(channels.max(1)).enumerate() {
-            let window = self.pool.window(self.first + number);
-            if self.pool.is_maximum && channels >= LANES {
-                for group in 0..channels.div_ceil(LANES) {
-                    // The last one overlaps the one before it where channels do not fill it.
-                    let first = (group * LANES).min(channels - LANES);
-                    let largest = self.pool.largest(self.input, &window, first);
-                    for (value, most) in values[first..first + LANES].iter_mut().zip(largest) {
-                        *value = most.clamp(low, high);
-                    }
-                }
-                continue;
-            }
-            values.fill(start);
-            for row in window.rows.clone() {
-                for pixel in self.pool.row(self.input, &window, row).chunks_exact(channels) {
-                    if self.pool.is_maximum {
-                        for (value, element) in values.iter_mut().zip(pixel) {
-                            // A NaN stays one, wherever in the window it is.
-                            let takes = *element > *value || element.is_nan();
-                            *value = if takes { *element } else { *value };
-                        }
-                    } else {
-                        for (value, element) in values.iter_mut().zip(pixel) {
-                            *value += *element;
-                        }
-                    }
-                }
-            }
-            let count = if self.pool.is_maximum {
-                1.0
-            } else {
-                (window.rows.len() * window.columns.len()) as f32
-            };
-            for value in values {
-                let result = *value / count;
-                *value = if result < low {
-                    low
-                } else if result > high {
-                    high
-                } else {
-                    result
-                };
-            }
-        }
-    }
-}
-
-fn quantized<T: Quant8>(
-    pool: &Pool<'_>,
-    context: &mut KernelContext<'_>,
-    activation: Activation,
-) -> Result<(), KernelError> {
-    let input = context.inputs.tensor(0)?;
-    let output = context.outputs.tensor(0)?;
-    let range = activation.quantized_range(output.scale(), output.zero_point(), T::LEAST, T::MOST);
-    // Elements are widened, which takes as long as four times the bytes.
-    let threads = context.team.threads_for(pool.effort(4));
-    let [sums] = context
-        .scratch
-        .carve::<i32, 1>([pool.channels().saturating_mul(threads)])?;
-    let (input, output) = (input.data::<T>()?, output.into_data::<T>()?);
-    context
-        .team
-        .for_each_block(threads, &pool.grid(threads), (output, sums), |mut block, sums| {
-            dispatch(Quantized {
-                pool: *pool,
-                input,
-                first: block.first_row(),
-                output: block.all(),
-                sums,
-                range,
-            });
-        });
-    Ok(())
-}
-
-struct Quantized<'a, T> {
+/// Some pixels of the output.
+struct Pixels<'a, T, A> {
     pool: Pool<'a>,
     input: &'a [T],
-    /// Some pixels, and which is their first.
     output: &'a mut [T],
+    /// Which pixel is the first.
     first: usize,
-    sums: &'a mut [i32],
-    range: (i32, i32),
+    accumulate: A,
 }
 
-impl<T: Quant8> Work for Quantized<'_, T> {
+impl<T: Copy, A: Accumulate<T>> Work for Pixels<'_, T, A> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Instructions>(self, _: S) {
         let channels = self.pool.channels();
-        let start = if self.pool.is_maximum { T::LEAST } else { 0 };
-        let (low, high) = self.range;
         for (number, values) in self.output.chunks_exact_mut(channels.max(1)).enumerate() {
-            let window = self.pool.window(self.first + number);
-            self.sums.fill(start);
-            for row in window.rows.clone() {
-                for pixel in self.pool.row(self.input, &window, row).chunks_exact(channels) {
-                    if self.pool.is_maximum {
-                        for (sum, element) in self.sums.iter_mut().zip(pixel) {
-                            *sum = (*sum).max(element.to_i32());
-                        }
-                    } else {
-                        for (sum, element) in self.sums.iter_mut().zip(pixel) {
-                            *sum += element.to_i32();
-                        }
-                    }
+            let from = Source {
+                pool: &self.pool,
+                input: self.input,
+                window: self.pool.window(self.first + number),
+                accumulate: &self.accumulate,
+            };
+            let mut first = 0;
+            while first + MANY <= channels {
+                from.channels::<MANY>(first, values);
+                first += MANY;
+            }
+            while first < channels && channels >= LANES {
+                // The last ones overlap those before them where channels do not fill a vector.
+                from.channels::<LANES>(first.min(channels - LANES), values);
+                first += LANES;
+            }
+            while first < channels {
+                from.channels::<1>(first, values);
+                first += 1;
+            }
+        }
+    }
+}
+
+/// What a pixel of the output is made of.
+struct Source<'a, T, A> {
+    pool: &'a Pool<'a>,
+    input: &'a [T],
+    window: Inside,
+    accumulate: &'a A,
+}
+
+impl<T: Copy, A: Accumulate<T>> Source<'_, T, A> {
+    /// Computes `N` neighbouring channels.
+    #[inline(always)]
+    fn channels<const N: usize>(&self, first: usize, values: &mut [T]) {
+        let window = &self.window;
+        let mut sums = [self.accumulate.start(); N];
+        for row in window.rows.clone() {
+            let pixels = self.pool.row(self.input, window, row);
+            for pixel in pixels.chunks_exact(self.pool.channels()) {
+                for (sum, element) in sums.iter_mut().zip(&pixel[first..first + N]) {
+                    *sum = self.accumulate.combine(*sum, *element);
                 }
             }
-            let count = if self.pool.is_maximum {
-                1
-            } else {
-                (window.rows.len() * window.columns.len()) as i32
-            };
-            for (value, sum) in values.iter_mut().zip(self.sums.iter()) {
-                // To nearest, ties away from zero.
-                let half = if *sum > 0 { count / 2 } else { -(count / 2) };
-                *value = T::saturate(((sum + half) / count).clamp(low, high));
+        }
+        let pixels = window.rows.len() * window.columns.len();
+        for (value, sum) in values[first..first + N].iter_mut().zip(sums) {
+            *value = self.accumulate.finish(sum, pixels);
+        }
+    }
+}
+
+/// The largest float, cut to a range. A NaN stays one, wherever in the window it is.
+#[derive(Clone, Copy)]
+struct LargestFloat((f32, f32));
+
+impl Accumulate<f32> for LargestFloat {
+    type Sum = f32;
+
+    #[inline(always)]
+    fn start(&self) -> f32 {
+        f32::NEG_INFINITY
+    }
+
+    #[inline(always)]
+    fn combine(&self, largest: f32, element: f32) -> f32 {
+        let takes = element > largest || element.is_nan();
+        if takes { element } else { largest }
+    }
+
+    #[inline(always)]
+    fn finish(&self, largest: f32, _: usize) -> f32 {
+        cut(largest, self.0)
+    }
+}
+
+/// The mean of floats, cut to a range.
+#[derive(Clone, Copy)]
+struct MeanFloat((f32, f32));
+
+impl Accumulate<f32> for MeanFloat {
+    type Sum = f32;
+
+    #[inline(always)]
+    fn start(&self) -> f32 {
+        0.0
+    }
+
+    #[inline(always)]
+    fn combine(&self, sum: f32, element: f32) -> f32 {
+        sum + element
+    }
+
+    #[inline(always)]
+    fn finish(&self, sum: f32, pixels: usize) -> f32 {
+        cut(sum / pixels as f32, self.0)
+    }
+}
+
+/// `value` cut to a range; a NaN stays one.
+#[inline(always)]
+fn cut(value: f32, (low, high): (f32, f32)) -> f32 {
+    if value < low {
+        low
+    } else if value > high {
+        high
+    } else {
+        value
+    }
+}
+
+/// The largest 8-bit value, cut to a range.
+#[derive(Clone, Copy)]
+struct LargestQuantized((i32, i32));
+
+impl<T: Quant8> Accumulate<T> for LargestQuantized {
+    type Sum = i32;
+
+    #[inline(always)]
+    fn start(&self) -> i32 {
+        T::LEAST
+    }
+
+    #[inline(always)]
+    fn combine(&self, largest: i32, element: T) -> i32 {
+        largest.max(element.to_i32())
+    }
+
+    #[inline(always)]
+    fn finish(&self, largest: i32, _: usize) -> T {
+        T::saturate(largest.clamp(self.0.0, self.0.1))
+    }
+}
+
+/// The mean of 8-bit values to nearest, ties away from zero, cut to a range.
+#[derive(Clone, Copy)]
+struct MeanQuantized((i32, i32));
+
+impl<T: Quant8> Accumulate<T> for MeanQuantized {
+    type Sum = i32;
+
+    #[inline(always)]
+    fn start(&self) -> i32 {
+        0
+    }
+
+    #[inline(always)]
+    fn combine(&self, sum: i32, element: T) -> i32 {
+        sum + element.to_i32()
+    }
+
+    #[inline(always)]
+    fn finish(&self, sum: i32, pixels: usize) -> T {
+        let count = pixels as i32;
+        let half = if sum > 0 { count / 2 } else { -(count / 2) };
+        T::saturate(((sum + half) / count).clamp(self.0.0, self.0.1))
+    }
+}
+
+impl Pool<'_> {
+    /// Computes the output from elements that take so many bytes when they are accumulated.
+    fn compute<T: Pod + Send + Sync>(
+        &self,
+        context: &mut KernelContext<'_>,
+        bytes: usize,
+        accumulate: impl Accumulate<T> + Copy + Sync,
+    ) -> Result<(), KernelError> {
+        let (input, output) = (context.inputs.data::<T>(0)?, context.outputs.data::<T>(0)?);
+        let threads = context.team.threads_for(self.effort(bytes));
+        let none: &mut [u8] = &mut [];
+        let grid = self.grid(threads);
+        context
+            .team
+            .for_each_block(threads, &grid, (output, none), |mut block, _| {
+                dispatch(Pixels {
+                    pool: *self,
+                    input,
+                    first: block.first_row(),
+                    output: block.all(),
+                    accumulate,
+                });
+            });
+        Ok(())
+    }
+
+    fn quantized<T: Quant8>(
+        &self,
+        context: &mut KernelContext<'_>,
+        activation: Activation,
+    ) -> Result<(), KernelError> {
+        let output = context.outputs.tensor(0)?;
+        let range = activation.quantized_range(output.scale(), output.zero_point(), T::LEAST, T::MOST);
+        // Elements are widened, which takes as long as four times the bytes.
+        let bytes = 4;
+        if self.is_maximum {
+            self.compute::<T>(context, bytes, LargestQuantized(range))
+        } else {
+            self.compute::<T>(context, bytes, MeanQuantized(range))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::{Operand, OperandType as T, OperationType};
+
+    use crate::kernels::testing::OneOperation;
+    use crate::{KernelSet, RunOptions};
+
+    /// Pools 3 by 2 pixels of an image with stride 2 and padding, by both sets of kernels.
+    fn assert_alike<E: bytemuck::Pod>(ty: T, channels: u32, value: impl Fn(u32) -> E) {
+        let data: Vec<E> = (0..2 * 5 * 7 * channels).map(value).collect();
+        let operand = |dims: &[u32]| match ty {
+            T::TENSOR_FLOAT32 => Operand::new(ty, dims),
+            _ => Operand::new(ty, dims).with_quantization(0.5, 3),
+        };
+        for operation in [OperationType::AVERAGE_POOL_2D, OperationType::MAX_POOL_2D] {
+            for activation in [0, 3] {
+                let compute = |kernels| {
+                    let one = OneOperation::new(operation).operand(operand(&[2, 5, 7, channels]), &data);
+                    let arguments = [1, 0, 1, 1, 2, 2, 2, 3, activation];
+                    let one = arguments.into_iter().fold(one, OneOperation::i32);
+                    let one = one.output_operand(operand(&[0, 0, 0, 0]));
+                    one.run_by(kernels, &RunOptions::default()).unwrap().remove(0)
+                };
+                let (found, exact) = (compute(KernelSet::Fast), compute(KernelSet::Reference));
+                assert_eq!(found.dims, exact.dims);
+                assert_eq!(
+                    found.bytes, exact.bytes,
+                    "{operation} {ty} {channels} {activation}"
+                );
             }
+        }
+    }
+
+    #[test]
+    fn any_number_of_channels_has_the_bits_of_the_reference() {
+        for channels in [1, 3, 8, 13, 32, 47, 72] {
+            // Sums of such floats are exact in any order.
+            assert_alike(T::TENSOR_FLOAT32, channels, |at| {
+                ((at * 37) % 211) as f32 / 8.0 - 9.0
+            });
+            assert_alike(T::TENSOR_QUANT8_ASYMM, channels, |at| (at * 151 + 7) as u8);
+            assert_alike(T::TENSOR_QUANT8_ASYMM_SIGNED, channels, |at| (at * 151 + 7) as i8);
         }
     }
 }

@@ -5,6 +5,7 @@ use nnhal::ops::windows::{WindowArguments, WindowGeometry};
 use nnhal::ops::{self, OperationContext, ShapeIssue};
 
 use super::elementwise::{Binary, BinaryStep, Unary, UnaryStep};
+use super::extremum::ExtremumStep;
 use super::matmul::PackedF32;
 use super::matmul_quantized::{Extents, PackedI16};
 use super::packing::{Packing, PackingError};
@@ -99,6 +100,9 @@ fn plain(declared: &Declared<'_>, fallback: Kernel) -> Option<Box<dyn PlannedSte
         return Some(Box::new(UnaryStep { unary, fallback }));
     }
     if let Some(step) = QuantizationStep::of(operation, fallback) {
+        return Some(Box::new(step));
+    }
+    if let Some(step) = ExtremumStep::of(operation, fallback) {
         return Some(Box::new(step));
     }
     if operation == OperationType::RESIZE_BILINEAR {

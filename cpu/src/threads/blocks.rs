@@ -56,6 +56,7 @@ unsafe impl<T: Send> Sync for Blocks<'_, T> {}
 impl<'a, T> Blocks<'a, T> {
     /// # Panics
     /// If `memory` is smaller than the grid, or there are 2^32 blocks.
+    #[inline]
     pub(super) fn new(memory: &'a mut [T], grid: Grid) -> Blocks<'a, T> {
         let elements = grid.rows.checked_mul(grid.columns);
         let fits = elements.is_some_and(|elements| elements <= memory.len());

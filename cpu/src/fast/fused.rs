@@ -1,0 +1,674 @@
+//! Element-wise operations on 32-bit floats that follow each other, computed together: some elements at a time pass through
+//! all of them, so that what is between the operations stays in the first-level cache and is no tensor.
+
+use std::ops::Range;
+
+use nnhal::hal::{OperandType, Shape};
+use nnhal::ops::{OperandInfo, OperationContext};
+
+use super::elementwise::{
+    Apply, Binary, Combine, Left, Right, Unary, cut, effort, known_range, repeats_along_last_axis,
+};
+use super::parting;
+use super::simd::{Instructions, Work, dispatch};
+use crate::executor::Declared;
+use crate::kernels::activation_range::Activation;
+use crate::threads::Team;
+
+/// Most elements that pass through at a time.
+const MOST_ELEMENTS: usize = 512;
+
+/// Most results that are waiting to be read at a time.
+const SLOTS: usize = 4;
+
+/// Most operands that come from outside.
+const SOURCES: usize = 8;
+
+/// Most operands among those whose elements are a row.
+const ROWS: usize = 2;
+
+/// Most operations that are computed together.
+const MOST_OPERATIONS: usize = 32;
+
+/// What is computed of the elements.
+#[derive(Clone, Copy, Debug)]
+enum Function {
+    Unary(Unary),
+    /// With what results are cut to.
+    Binary(Binary, (f32, f32)),
+    /// The greatest integers up to the sums of the elements, cut to a range, and a second operand: how graphs round.
+    FloorOfSum((f32, f32)),
+}
+
+/// How an operand serves the elements of the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// Each has its own.
+    Each,
+    /// One serves all.
+    One,
+    /// A row of so many serves each row.
+    Row(usize),
+}
+
+/// An operation, by the operands of its graph.
+#[derive(Clone, Debug)]
+struct Parsed {
+    function: Function,
+    inputs: Vec<(u32, Extent)>,
+    output: u32,
+}
+
+impl Parsed {
+    /// `operation`, if it is an element-wise one that gives `elements` floats and whose operands need no walk.
+    fn of(operation: &Declared<'_>, elements: usize) -> Option<Parsed> {
+        let kind = operation.operation.operation_type;
+        let (function, count) = match (Unary::of(kind), Binary::of(kind)) {
+            (Some(unary), _) => (Function::Unary(unary), 1),
+            (_, Some(binary)) => (Function::Binary(binary, known_range(binary, operation)?), 2),
+            _ => return None,
+        };
+        let shapes: Vec<Shape> = (0..count)
+            .map(|number| Some(floats(operation.input(number)?)?.shape))
+            .collect::<Option<_>>()?;
+        let inputs = shapes.iter().enumerate().map(|(number, shape)| {
+            let extent = match shape.elements().ok()? {
+                count if count == elements => Extent::Each,
+                1 => Extent::One,
+                // The left one has all elements, so its shape is the result's.
+                row if number == 1 && repeats_along_last_axis(&shapes[0], &shapes[0], shape) => {
+                    Extent::Row(row)
+                }
+                _ => return None,
+            };
+            Some((operation.operation.inputs[number], extent))
+        });
+        let inputs: Vec<_> = inputs.collect::<Option<_>>()?;
+        // Of single elements a result of more is made by broadcasting only.
+        let is_whole = inputs.iter().any(|(_, extent)| *extent == Extent::Each);
+        is_whole.then_some(Parsed {
+            function,
+            inputs,
+            output: *operation.operation.outputs.first()?,
+        })
+    }
+}
+
+fn floats(operand: OperandInfo<'_>) -> Option<OperandInfo<'_>> {
+    (operand.ty() == OperandType::TENSOR_FLOAT32 && operand.shape_known).then_some(operand)
+}
+
+/// Joins operations that one function computes, where nothing else reads what is between them: three passes would store
+/// and load it each time.
+fn joined(parsed: &[Parsed]) -> Vec<Parsed> {
+    let is_read_once = |operand: u32| {
+        let readers = parsed.iter().flat_map(|parsed| &parsed.inputs);
+        readers.filter(|(input, _)| *input == operand).count() == 1
+    };
+    let floor_of_sum = |cut: &Parsed, sum: &Parsed, floor: &Parsed| {
+        let Function::Unary(Unary::Clamp(activation)) = cut.function else {
+            return None;
+        };
+        let is_sum =
+            matches!(sum.function, Function::Binary(Binary::Add, range) if range == Activation::None.range());
+        let is_floor = matches!(floor.function, Function::Unary(Unary::Floor));
+        let position = sum.inputs.iter().position(|(input, _)| *input == cut.output)?;
+        let follow = floor.inputs[0].0 == sum.output && is_read_once(cut.output) && is_read_once(sum.output);
+        (is_sum && is_floor && follow).then(|| Parsed {
+            function: Function::FloorOfSum(activation.range()),
+            inputs: vec![cut.inputs[0], sum.inputs[1 - position]],
+            output: floor.output,
+        })
+    };
+    let mut joined = Vec::with_capacity(parsed.len());
+    let mut rest = parsed;
+    while let [first, after @ ..] = rest {
+        let together = match after {
+            [second, third, ..] => floor_of_sum(first, second, third),
+            _ => None,
+        };
+        rest = if together.is_some() { &rest[3..] } else { after };
+        joined.push(together.unwrap_or_else(|| first.clone()));
+    }
+    joined
+}
+
+/// Where an operand is.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// Among the results that are waiting.
+    Slot(usize),
+    /// An operand from outside with as many elements as the result.
+    Each(usize),
+    /// An operand from outside with one element.
+    One(usize),
+    /// Among the rows.
+    Row(usize),
+}
+
+/// One of the operations, or some that one function computes. The last one's result is that of all.
+#[derive(Debug)]
+struct Instruction {
+    function: Function,
+    inputs: Vec<Place>,
+    /// Where its result waits.
+    slot: usize,
+}
+
+/// Operations that are computed together.
+#[derive(Debug)]
+pub(crate) struct Fused {
+    instructions: Vec<Instruction>,
+    /// How many operations they are.
+    operations: usize,
+    /// Operands from outside, and how many elements each has.
+    sources: Vec<(u32, usize)>,
+    /// Which of them are rows.
+    rows: Vec<usize>,
+    output: u32,
+    /// How many elements pass through at a time: whole rows, if a row is repeated.
+    block: usize,
+}
+
+impl Fused {
+    /// As many of the first of `operations` as can be computed together, at least two. Each is known to give `elements`
+    /// elements; `ends_within(operand, count)` says whether no other than the first `count` read an operand.
+    pub(crate) fn longest<'d>(
+        operations: impl Iterator<Item = Declared<'d>>,
+        elements: usize,
+        ends_within: impl Fn(u32, usize) -> bool,
+    ) -> Option<Fused> {
+        let parsed = operations.take(MOST_OPERATIONS);
+        let parsed = parsed.map_while(|operation| Parsed::of(&operation, elements));
+        let parsed: Vec<Parsed> = parsed.collect();
+        (2..=parsed.len()).rev().find_map(|count| {
+            let inner = &parsed[..count - 1];
+            let is_closed = inner.iter().all(|parsed| ends_within(parsed.output, count));
+            is_closed
+                .then(|| Fused::new(&parsed[..count], elements))
+                .flatten()
+        })
+    }
+
+    /// All of these; `None` if they need more slots or operands than there are.
+    fn new(parsed: &[Parsed], elements: usize) -> Option<Fused> {
+        let operations = parsed.len();
+        let parsed = joined(parsed);
+        let mut fused = Fused {
+            instructions: Vec::with_capacity(parsed.len()),
+            operations,
+            sources: Vec::new(),
+            rows: Vec::new(),
+            output: parsed.last()?.output,
+            block: MOST_ELEMENTS,
+        };
+        let mut row = None;
+        // By slot: whose result waits there.
+        let mut waiting = [None; SLOTS];
+        for (
+            number,
+            Parsed {
+                function,
+                inputs,
+                output,
+            },
+        ) in parsed.iter().enumerate()
+        {
+            let mut places = Vec::with_capacity(inputs.len());
+            for &(operand, extent) in inputs {
+                if let Extent::Row(length) = extent
+                    && *row.get_or_insert(length) != length
+                {
+                    return None;
+                }
+                let slot = waiting.iter().position(|waiting| *waiting == Some(operand));
+                places.push(match slot {
+                    Some(slot) => Place::Slot(slot),
+                    None => fused.place(operand, extent, elements)?,
+                });
+            }
+            let is_read_from = |from: usize, operand: u32| {
+                let mut later = parsed[from..].iter().flat_map(|parsed| &parsed.inputs);
+                later.any(|(input, _)| *input == operand)
+            };
+            // What this one reads last still stands while it is computed.
+            let slot = waiting
+                .iter()
+                .position(|waiting| waiting.is_none_or(|operand| !is_read_from(number, operand)))?;
+            waiting[slot] = Some(*output);
+            fused.instructions.push(Instruction {
+                function: *function,
+                inputs: places,
+                slot,
+            });
+        }
+        if let Some(row) = row {
+            fused.block = MOST_ELEMENTS / row * row;
+        }
+        (fused.block > 0).then_some(fused)
+    }
+
+    /// The place of an operand from outside.
+    fn place(&mut self, operand: u32, extent: Extent, elements: usize) -> Option<Place> {
+        match extent {
+            Extent::Each => number_of(&mut self.sources, (operand, elements), SOURCES).map(Place::Each),
+            Extent::One => number_of(&mut self.sources, (operand, 1), SOURCES).map(Place::One),
+            Extent::Row(length) => {
+                let source = number_of(&mut self.sources, (operand, length), SOURCES)?;
+                number_of(&mut self.rows, source, ROWS).map(Place::Row)
+            }
+        }
+    }
+
+    /// How many operations these are.
+    pub(crate) fn operations(&self) -> usize {
+        self.operations
+    }
+
+    /// The operand that they compute.
+    pub(crate) fn output(&self) -> u32 {
+        self.output
+    }
+
+    /// Whether the operands from outside are there, given the bytes of those that are.
+    pub(crate) fn applies_to<'v>(&self, bytes: impl Fn(u32) -> Option<&'v [u8]>) -> bool {
+        self.sources(bytes).is_some()
+    }
+
+    /// Computes the result out of the operands from outside; says whether they were there.
+    pub(crate) fn run<'v>(
+        &self,
+        bytes: impl Fn(u32) -> Option<&'v [u8]>,
+        output: &mut [u8],
+        team: &Team<'_>,
+    ) -> bool {
+        let (Some(sources), Ok(output)) = (self.sources(bytes), bytemuck::try_cast_slice_mut(output)) else {
+            return false;
+        };
+        let read: usize = self
+            .sources
+            .iter()
+            .map(|(_, length)| length * size_of::<f32>())
+            .sum();
+        let threads = team.threads_for(effort(read + size_of_val(output)));
+        let grid = parting::elements(threads, output.len(), self.block);
+        let none: &mut [u8] = &mut [];
+        team.for_each_block(threads, &grid, (output, none), |mut block, _| {
+            dispatch(Pass {
+                fused: self,
+                sources: &sources,
+                first: block.columns().start,
+                output: block.all(),
+            });
+        });
+        true
+    }
+
+    fn sources<'v>(&self, bytes: impl Fn(u32) -> Option<&'v [u8]>) -> Option<[&'v [f32]; SOURCES]> {
+        let mut sources = [&[][..]; SOURCES];
+        for (source, (operand, length)) in sources.iter_mut().zip(&self.sources) {
+            *source = bytemuck::try_cast_slice(bytes(*operand)?).ok()?;
+            if source.len() != *length {
+                return None;
+            }
+        }
+        Some(sources)
+    }
+}
+
+/// The number of an item in a list that it is added to, unless it is there or there are `most`.
+fn number_of<T: PartialEq>(list: &mut Vec<T>, item: T, most: usize) -> Option<usize> {
+    let known = list.iter().position(|known| *known == item);
+    if known.is_none() && list.len() < most {
+        list.push(item);
+        return Some(list.len() - 1);
+    }
+    known
+}
+
+/// Has elements pass through the operations.
+struct Pass<'a> {
+    fused: &'a Fused,
+    sources: &'a [&'a [f32]; SOURCES],
+    /// Which element of the result is the first of `output`. Rows begin there.
+    first: usize,
+    output: &'a mut [f32],
+}
+
+/// Elements that are together in a pass, at the start of a line, so that no vector lies across two.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Elements([f32; MOST_ELEMENTS]);
+
+impl Elements {
+    const ZERO: Elements = Elements([0.0; MOST_ELEMENTS]);
+}
+
+/// What is where when some elements pass.
+struct Stand<'a> {
+    sources: &'a [&'a [f32]; SOURCES],
+    /// Rows repeated as often as they are needed.
+    rows: &'a [Elements; ROWS],
+    /// The slots before the one that is written, and those behind it.
+    slots: (&'a [Elements], &'a [Elements]),
+    /// Which elements of the result pass.
+    passing: Range<usize>,
+}
+
+impl<'a> Stand<'a> {
+    /// The elements of an operand that serve those that pass, or the one that does.
+    #[inline(always)]
+    fn operand(&self, place: Place) -> Result<&'a [f32], f32> {
+        let elements = match place {
+            Place::Each(source) => return Ok(&self.sources[source][self.passing.clone()]),
+            Place::One(source) => return Err(self.sources[source][0]),
+            Place::Row(row) => &self.rows[row],
+            Place::Slot(slot) => {
+                let (before, behind) = self.slots;
+                match slot.checked_sub(before.len()) {
+                    None => &before[slot],
+                    Some(distance) => &behind[distance - 1],
+                }
+            }
+        };
+        Ok(&elements.0[..self.passing.len()])
+    }
+
+    #[inline(always)]
+    fn compute<S: Instructions>(&self, simd: S, instruction: &Instruction, output: &mut [f32]) {
+        let left = self.operand(instruction.inputs[0]);
+        match instruction.function {
+            Function::Unary(unary) => Apply {
+                unary,
+                input: left.unwrap_or_default(),
+                output,
+            }
+            .run(simd),
+            Function::FloorOfSum(range) => {
+                let value = left.unwrap_or_default();
+                let right = self.operand(instruction.inputs[1]);
+                floor_of_sum(value, right, range, output);
+            }
+            Function::Binary(binary, range) => Combine {
+                binary,
+                left: left.map_or_else(Left::One, Left::Each),
+                right: self
+                    .operand(instruction.inputs[1])
+                    .map_or_else(Right::One, Right::Each),
+                output,
+                range,
+            }
+            .run(simd),
+        }
+    }
+}
+
+/// Computes [`Function::FloorOfSum`].
+#[inline(always)]
+fn floor_of_sum(values: &[f32], right: Result<&[f32], f32>, (low, high): (f32, f32), output: &mut [f32]) {
+    let results = output.iter_mut().zip(values);
+    match right {
+        Ok(each) => {
+            for ((result, value), addend) in results.zip(each) {
+                *result = (cut(*value, low, high) + addend).floor();
+            }
+        }
+        Err(one) => {
+            for (result, value) in results {
+                *result = (cut(*value, low, high) + one).floor();
+            }
+        }
+    }
+}
+
+impl Pass<'_> {
+    /// The rows, as often as fits the elements that pass together.
+    #[inline(always)]
+    fn rows(&self) -> [Elements; ROWS] {
+        let mut rows = [Elements::ZERO; ROWS];
+        for (repeated, source) in rows.iter_mut().zip(&self.fused.rows) {
+            let row = self.sources[*source];
+            let needed = self.fused.block.min(self.output.len());
+            for part in repeated.0[..needed].chunks_mut(row.len()) {
+                part.copy_from_slice(&row[..part.len()]);
+            }
+        }
+        rows
+    }
+}
+
+impl Work for Pass<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Instructions>(self, simd: S) {
+        let Some((last, before)) = self.fused.instructions.split_last() else {
+            return;
+        };
+        let rows = self.rows();
+        let mut slots = [Elements::ZERO; SLOTS];
+        let mut first = self.first;
+        for output in self.output.chunks_mut(self.fused.block) {
+            let passing = first..first + output.len();
+            first = passing.end;
+            for instruction in before {
+                let (earlier, rest) = slots.split_at_mut(instruction.slot);
+                if let Some((slot, behind)) = rest.split_first_mut() {
+                    let written = &mut slot.0[..output.len()];
+                    Stand {
+                        sources: self.sources,
+                        rows: &rows,
+                        slots: (earlier, behind),
+                        passing: passing.clone(),
+                    }
+                    .compute(simd, instruction, written);
+                }
+            }
+            // It writes to no slot: all of them are before that one.
+            Stand {
+                sources: self.sources,
+                rows: &rows,
+                slots: (&slots, &[]),
+                passing,
+            }
+            .compute(simd, last, output);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use nnhal::hal::{
+        DataLocation, Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType as O,
+        Shape, SubgraphIndex,
+    };
+    use nnhal::validate::ValidModel;
+
+    use crate::{Execution, Helpers, KernelSet, OwnCores, Program, RunOptions, Threads};
+
+    /// A graph of element-wise operations on one input.
+    struct Chain {
+        model: Model,
+        dims: [u32; 2],
+    }
+
+    impl Chain {
+        /// Its input is operand 0.
+        fn new(dims: [u32; 2]) -> Chain {
+            let mut chain = Chain {
+                model: Model::default(),
+                dims,
+            };
+            chain.push(&dims, OperandLifeTime::SubgraphInput);
+            chain.model.main.input_indexes = vec![0];
+            chain
+        }
+
+        fn push(&mut self, dims: &[u32], lifetime: OperandLifeTime) -> u32 {
+            let operand = Operand::new(OperandType::TENSOR_FLOAT32, dims).with_lifetime(lifetime);
+            self.model.main.operands.push(operand);
+            self.model.main.operands.len() as u32 - 1
+        }
+
+        fn constant(&mut self, mut operand: Operand, bytes: &[u8]) -> u32 {
+            operand.lifetime = OperandLifeTime::ConstantCopy;
+            operand.location = DataLocation {
+                pool_index: 0,
+                offset: self.model.operand_values.len() as u32,
+                length: bytes.len() as u32,
+            };
+            self.model.operand_values.extend(bytes);
+            self.model.main.operands.push(operand);
+            self.model.main.operands.len() as u32 - 1
+        }
+
+        fn floats(&mut self, values: &[f32]) -> u32 {
+            let operand = Operand::new(OperandType::TENSOR_FLOAT32, &[values.len() as u32]);
+            self.constant(operand, bytemuck::cast_slice(values))
+        }
+
+        /// One more operation; returns the operand that it computes.
+        fn operation(&mut self, operation_type: O, inputs: &[u32]) -> u32 {
+            let mut inputs = inputs.to_vec();
+            if matches!(operation_type, O::ADD | O::SUB | O::MUL | O::DIV) {
+                let none = Operand::new(OperandType::INT32, &[]);
+                inputs.push(self.constant(none, &0_i32.to_ne_bytes()));
+            }
+            for &input in &inputs {
+                self.model.main.operands[input as usize].number_of_consumers += 1;
+            }
+            let dims = self.dims;
+            let output = self.push(&dims, OperandLifeTime::TemporaryVariable);
+            self.model.main.operations.push(Operation {
+                operation_type,
+                inputs,
+                outputs: vec![output],
+            });
+            output
+        }
+
+        /// Scales by a row and rounds to nearest, ties away from zero.
+        fn scale_and_round(&mut self, input: u32) -> u32 {
+            let row: Vec<f32> = (0..self.dims[1]).map(|at| at as f32 * 0.37 - 3.0).collect();
+            let (row, half) = (self.floats(&row), self.floats(&[0.5]));
+            let scaled = self.operation(O::MUL, &[input, row]);
+            let negative = self.operation(O::NEG, &[scaled]);
+            let halves = [scaled, negative].map(|value| {
+                let cut = self.operation(O::RELU, &[value]);
+                let sum = self.operation(O::ADD, &[cut, half]);
+                self.operation(O::FLOOR, &[sum])
+            });
+            self.operation(O::SUB, &halves)
+        }
+
+        fn program(&mut self, outputs: &[u32], kernels: KernelSet) -> Arc<Program> {
+            self.model.main.output_indexes = outputs.to_vec();
+            for &output in outputs {
+                self.model.main.operands[output as usize].lifetime = OperandLifeTime::SubgraphOutput;
+            }
+            let valid = ValidModel::new(Arc::new(self.model.clone()), &NoPools, &[]).unwrap();
+            Arc::new(Program::with_kernels(Arc::new(valid), &NoPools, kernels).unwrap())
+        }
+
+        /// Checks that the results are those of the reference, and returns how the operations are computed.
+        fn assert_alike(&mut self, outputs: &[u32]) -> Vec<&'static str> {
+            let programs = [KernelSet::Fast, KernelSet::Reference].map(|set| self.program(outputs, set));
+            let (helpers, cores) = (Helpers::new(2), OwnCores::new(3));
+            let threads = [Threads::ALONE, Threads::new(&helpers, &cores, 3)];
+            let [found, exact] = programs.clone().map(|program| {
+                let mut execution = Execution::new(program);
+                let results = threads.map(|threads| {
+                    let input = execution.input(0, Shape::new(&self.dims).unwrap()).unwrap();
+                    for (at, value) in input.chunks_exact_mut(4).enumerate() {
+                        let float = ((at * 7919) % 2003) as f32 * 0.25 - 250.0;
+                        value.copy_from_slice(&float.to_ne_bytes());
+                    }
+                    let options = RunOptions {
+                        threads,
+                        ..RunOptions::default()
+                    };
+                    execution.run(&options).unwrap();
+                    let output = |at| execution.output(at).unwrap().1.to_vec();
+                    (0..outputs.len()).map(output).collect::<Vec<_>>()
+                });
+                assert_eq!(results[0], results[1]);
+                results
+            });
+            assert_eq!(found, exact);
+            let operations = 0..self.model.main.operations.len();
+            operations
+                .map(|at| programs[0].kernel_name(SubgraphIndex::Main, at))
+                .collect()
+        }
+    }
+
+    const FIRST: &str = "f32 element-wise, with the next";
+    const FUSED: &str = "with the one before";
+
+    #[test]
+    fn results_are_those_of_each_operation_alone() {
+        for dims in [[1, 1], [1, 7], [3, 5], [64, 8], [73, 7], [2, 512], [5000, 30]] {
+            let mut chain = Chain::new(dims);
+            let rounded = chain.scale_and_round(0);
+            let names = chain.assert_alike(&[rounded]);
+            assert_eq!(names[0], FIRST, "{dims:?}");
+            assert!(names[1..].iter().all(|name| *name == FUSED), "{dims:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_read_in_between_is_not_joined() {
+        let mut chain = Chain::new([9, 4]);
+        let row = chain.floats(&[0.5, -1.5, 1e30, f32::NAN]);
+        let cut = chain.operation(O::RELU6, &[0]);
+        let sum = chain.operation(O::ADD, &[row, cut]);
+        let joined = chain.operation(O::FLOOR, &[sum]);
+        let cut = chain.operation(O::RELU1, &[joined]);
+        let sum = chain.operation(O::ADD, &[cut, cut]);
+        let floor = chain.operation(O::FLOOR, &[sum]);
+        let cut = chain.operation(O::RELU, &[floor]);
+        let sum = chain.operation(O::ADD, &[cut, row]);
+        let floor = chain.operation(O::FLOOR, &[sum]);
+        let last = chain.operation(O::MUL, &[floor, sum]);
+        chain.assert_alike(&[last]);
+    }
+
+    #[test]
+    fn results_that_others_read_are_tensors() {
+        let mut chain = Chain::new([4, 6]);
+        let first = chain.operation(O::ABS, &[0]);
+        let second = chain.operation(O::FLOOR, &[first]);
+        let third = chain.operation(O::RELU, &[second]);
+        let last = chain.operation(O::ADD, &[third, first]);
+        let names = chain.assert_alike(&[second, last]);
+        // The second is an output, and the first is read behind it.
+        assert_eq!(names[2..], [FIRST, FUSED]);
+        assert!(!names[..2].contains(&FUSED));
+    }
+
+    #[test]
+    fn rows_that_are_longer_than_what_passes_are_left_to_the_operations() {
+        let mut chain = Chain::new([3, 700]);
+        let rounded = chain.scale_and_round(0);
+        let names = chain.assert_alike(&[rounded]);
+        assert_eq!((names[0], names[1]), ("f32 element-wise", FIRST));
+    }
+
+    #[test]
+    fn operations_that_need_more_than_there_is_are_parted() {
+        let mut chain = Chain::new([4, 6]);
+        let mut sum = 0;
+        for at in 0..40 {
+            let addend = chain.floats(&[at as f32]);
+            sum = chain.operation(O::ADD, &[sum, addend]);
+        }
+        let waiting: Vec<u32> = (0..6).map(|_| chain.operation(O::NEG, &[sum])).collect();
+        let last = waiting
+            .into_iter()
+            .reduce(|left, right| chain.operation(O::MUL, &[left, right]));
+        let names = chain.assert_alike(&[last.unwrap()]);
+        assert!(names.iter().filter(|name| **name == FIRST).count() > 4);
+    }
+}
