@@ -58,7 +58,7 @@ impl Consumer {
         for _ in 0..64 {
             self.policy.naps().record(wait.as_nanos() as u64);
         }
-        self.policy.nap().is_some()
+        self.policy.nap(&self.policy.start()).is_some()
     }
 
     /// Receives the next packet if it is there; `false` if not.
@@ -150,7 +150,7 @@ impl Consumer {
         let mut start = MonotonicClock.now();
         // What passed before the sleep that the packet ended.
         let mut before = Duration::ZERO;
-        let ready = match self.policy.nap() {
+        let ready = match self.policy.nap(&spin) {
             Some(nap) => match self.nap(nap, deadline, start) {
                 Ok(NapEnd::Received(word, waited)) => {
                     self.policy.record(spin.waited().and_slept(waited));

@@ -24,6 +24,8 @@ const DEVIATION_SHIFT: u32 = 2;
 const MOST_TRUST: i32 = 8;
 const LEAST_TRUST: i32 = -16;
 const MISS: i32 = 2;
+/// A shorter nap is not worth its system call.
+const LEAST_NAP: u64 = 30_000;
 /// Of the lateness, one part of so many is forgotten with each wait that is slept through without a nap.
 const FORGET: u64 = 64;
 
@@ -51,16 +53,17 @@ impl NapPolicy {
         }
     }
 
-    /// How long to sleep in the next wait before polling for its end, if that is worth it.
-    pub(super) fn next(&self) -> Option<Nap> {
+    /// How long to sleep in a wait that has lasted for `waited` nanoseconds before polling for its end, if that is worth it.
+    pub(super) fn next(&self, waited: u64) -> Option<Nap> {
         let early = self.deviation.saturating_add(self.deviation / 2);
         if self.trust < 0 || early > self.window {
             return None;
         }
-        let length = self.mean.checked_sub(early.saturating_add(self.lateness))?;
+        let before = waited.saturating_add(early).saturating_add(self.lateness);
+        let length = self.mean.checked_sub(before)?;
         // Up to twice as early as meant, and not late at all.
         let poll = early.saturating_mul(2).saturating_add(self.lateness);
-        (length > self.window).then(|| Nap {
+        (length > LEAST_NAP).then(|| Nap {
             length: Duration::from_nanos(length),
             poll_nanos: poll.clamp(self.window, self.window.saturating_mul(2)),
         })
@@ -141,30 +144,41 @@ mod tests {
         for _ in 0..20 {
             policy.got_up(Duration::from_micros(60));
         }
-        let nap = policy.next().unwrap();
+        let nap = policy.next(0).unwrap();
         let up = nap.length.as_nanos() as u64;
         assert!((330_000..=341_000).contains(&up), "{nap:?}");
         assert!((WINDOW..2 * WINDOW).contains(&nap.poll_nanos), "{nap:?}");
     }
 
     #[test]
+    fn what_was_polled_before_is_no_part_of_the_nap() {
+        let policy = after([400_000; 40]);
+        let whole = policy.next(0).unwrap().length;
+        assert_eq!(
+            whole - policy.next(50_000).unwrap().length,
+            Duration::from_micros(50)
+        );
+        assert_eq!(policy.next(350_000), None);
+    }
+
+    #[test]
     fn irregular_unknown_and_short_waits_are_not_napped_through() {
-        assert_eq!(after([]).next(), None);
-        assert_eq!(after([90_000; 40]).next(), None);
-        assert_eq!(after((0..40).map(|at| 400_000 * (1 + at % 3))).next(), None);
-        assert_eq!(NapPolicy::new(0).next(), None);
+        assert_eq!(after([]).next(0), None);
+        assert_eq!(after([70_000; 40]).next(0), None);
+        assert_eq!(after((0..40).map(|at| 400_000 * (1 + at % 3))).next(0), None);
+        assert_eq!(NapPolicy::new(0).next(0), None);
         let mut unbounded = NapPolicy::new(u64::MAX);
         unbounded.record(u64::MAX);
-        assert_eq!(unbounded.next(), None);
+        assert_eq!(unbounded.next(0), None);
     }
 
     #[test]
     fn one_interruption_moves_the_nap_little() {
         let mut policy = after([400_000; 40]);
-        let before = policy.next().unwrap().length;
+        let before = policy.next(0).unwrap().length;
         policy.record(50_000_000);
         policy.record(400_000);
-        let after = policy.next().unwrap().length;
+        let after = policy.next(0).unwrap().length;
         assert!(
             after.abs_diff(before) < Duration::from_micros(40),
             "{before:?} {after:?}"
@@ -177,7 +191,7 @@ mod tests {
         for at in 0..200 {
             policy.got_up(Duration::from_micros(if at % 5 == 0 { 120 } else { 60 }));
         }
-        let early = 400_000 - policy.next().unwrap().length.as_nanos() as u64;
+        let early = 400_000 - policy.next(0).unwrap().length.as_nanos() as u64;
         assert!((70_000..120_000).contains(&early), "{early}");
     }
 
@@ -187,10 +201,10 @@ mod tests {
         for _ in 0..20 {
             policy.got_up(Duration::from_micros(190));
         }
-        assert_eq!(policy.next(), None);
+        assert_eq!(policy.next(0), None);
         let tries = (1..1000).find(|_| {
             policy.slept_on();
-            policy.next().is_some()
+            policy.next(0).is_some()
         });
         assert!(tries.is_some_and(|tries| tries > 4), "{tries:?}");
     }
@@ -198,7 +212,7 @@ mod tests {
     #[test]
     fn waits_of_another_length_are_learned() {
         let policy = after([400_000; 40].into_iter().chain([2_000_000; 120]));
-        let length = policy.next().unwrap().length.as_nanos() as u64;
+        let length = policy.next(0).unwrap().length.as_nanos() as u64;
         assert!((1_800_000..2_000_000).contains(&length), "{length}");
     }
 
@@ -206,18 +220,18 @@ mod tests {
     fn naps_in_vain_stop_for_a_while() {
         let mut policy = after([400_000; 40]);
         policy.was_wrong();
-        assert_eq!(policy.next(), None);
+        assert_eq!(policy.next(0), None);
         for _ in 0..-LEAST_TRUST {
             policy.slept_on();
         }
-        assert!(policy.next().is_some());
+        assert!(policy.next(0).is_some());
         // Right most of the time is right enough.
         for _ in 0..30 {
             policy.was_right();
             policy.was_right();
             policy.was_right();
             policy.was_wrong();
-            assert!(policy.next().is_some());
+            assert!(policy.next(0).is_some());
         }
     }
 }

@@ -1,8 +1,8 @@
 //! How long to poll before sleeping.
 //!
 //! Sleeping costs the waiter some 8 us of latency and the waker a system call; polling costs a processor. Which is
-//! better depends on how long the wait would be, which is learned: the policy keeps a short history of waits in classes
-//! of doubling length, and polls for as long as would have been cheapest over that history, counting a sleep as
+//! better depends on how long the wait would be, which is learned: the policy keeps a short history of waits in classes,
+//! two for each doubling of length, and polls for as long as would have been cheapest over that history, counting a sleep as
 //! expensive as polling for the longest allowed window. So it polls through regular short waits, gives up at once where
 //! waits are long, and between the two polls as long as the short ones among them take.
 //!
@@ -40,10 +40,10 @@ pub enum WaitSettings {
 }
 
 impl Default for WaitSettings {
-    /// Adaptive, with the 50 us that NNAPI's burst polls by default as the longest window.
+    /// Adaptive, with 100 us as the longest window: small models, which take less, are waited for without sleeping.
     fn default() -> Self {
         Self::Adaptive {
-            max_window: Duration::from_micros(50),
+            max_window: Duration::from_micros(100),
         }
     }
 }
@@ -67,8 +67,8 @@ impl Waited {
     }
 }
 
-/// Classes of waits: below 512 ns, below 1 us and so on, doubling; the last has no bound.
-const CLASSES: usize = 14;
+/// Classes of waits: below 512 ns, below 768, below 1024 and so on, two for each doubling; the last has no bound.
+const CLASSES: usize = 26;
 const FIRST_CLASS_BITS: u32 = 9;
 /// The weight of a new wait in the history, and the total at which all weights are halved: 64 waits ago counts half.
 const WEIGHT: u32 = 16;
@@ -181,9 +181,9 @@ impl WaitPolicy {
         };
     }
 
-    /// How long to sleep before polling again, if that is worth it.
-    pub(super) fn nap(&self) -> Option<Nap> {
-        self.naps.next()
+    /// How long to sleep before polling again, if that is worth it, in a wait that has polled as this says.
+    pub(super) fn nap(&self, spin: &Spin) -> Option<Nap> {
+        self.naps.next(spin.waited().nanos)
     }
 
     /// What naps learn from.
@@ -289,13 +289,13 @@ impl WaitPolicy {
         let (mut best_window, mut best_cost) = (0, total.saturating_mul(sleep_cost));
         let (mut caught, mut polled) = (0_u64, 0_u64);
         for (class, &weight) in self.weights.iter().enumerate().take(CLASSES - 1) {
-            let window = class_end(class);
-            if class > 0 && class_end(class - 1) >= longest {
+            // A window that a class ends little beyond catches most of it.
+            if class_end(class) > longest.saturating_add(longest / 8) {
                 break;
             }
-            let window = window.min(longest);
+            let window = class_end(class).min(longest);
             caught += u64::from(weight);
-            polled = polled.saturating_add(u64::from(weight).saturating_mul(window / 4 * 3));
+            polled = polled.saturating_add(u64::from(weight).saturating_mul(window / 8 * 7));
             let missed = (total - caught).saturating_mul(window.saturating_add(sleep_cost));
             let cost = polled.saturating_add(missed);
             if cost < best_cost {
@@ -310,13 +310,21 @@ impl WaitPolicy {
 
 #[inline]
 fn class_of(nanos: u64) -> usize {
-    let bits = (u64::BITS - nanos.leading_zeros()).saturating_sub(FIRST_CLASS_BITS) as usize;
-    bits.min(CLASSES - 1)
+    let Some(doublings) = nanos.max(1).ilog2().checked_sub(FIRST_CLASS_BITS) else {
+        return 0;
+    };
+    let is_upper_half = nanos >> (doublings + FIRST_CLASS_BITS - 1) & 1;
+    let class = 1 + 2 * doublings as usize + is_upper_half as usize;
+    class.min(CLASSES - 1)
 }
 
 /// The waits of a class are shorter than this many nanoseconds.
 fn class_end(class: usize) -> u64 {
-    1 << (FIRST_CLASS_BITS as usize + class)
+    let Some(above) = class.checked_sub(1) else {
+        return 1 << FIRST_CLASS_BITS;
+    };
+    let start = 1 << (FIRST_CLASS_BITS as usize + above / 2);
+    if above % 2 == 0 { start / 2 * 3 } else { start * 2 }
 }
 
 /// For so long a wait polls as fast as is best on this machine, so that the shortest round trips are seen at once.

@@ -77,6 +77,15 @@ fn window_goes_soon_after_waits_become_long() {
     assert_eq!(policy.window(), Duration::ZERO);
 }
 
+#[test]
+fn classes_follow_each_other_without_a_gap() {
+    for nanos in (0..5000).chain((5..4000).map(|at| at * 1000)) {
+        let class = class_of(nanos);
+        assert!(class + 1 == CLASSES || nanos < class_end(class), "{nanos}");
+        assert!(class == 0 || nanos >= class_end(class - 1), "{nanos}");
+    }
+}
+
 /// One of two sides that send to each other by turns, and what it does between.
 struct Side {
     policy: WaitPolicy,

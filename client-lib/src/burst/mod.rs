@@ -58,8 +58,9 @@ impl BurstOptions {
         BurstOptions::default()
     }
 
-    /// How this process waits for results. Without it, it polls for a window that follows the measured times, at
-    /// most 50 us, and sleeps after, but for the last 100 us at most of long waits that are alike; it sleeps at once if the model was prepared for low power.
+    /// How this process waits for results. Without it, it polls for a window that follows the measured times, at most
+    /// 100 us, or twice that where being woken takes so long, and sleeps after, but for the last 200 us at most of long waits
+    /// that are alike; it sleeps at once if the model was prepared for low power.
     #[must_use]
     pub fn wait(mut self, settings: WaitSettings) -> BurstOptions {
         self.wait = Some(settings);
