@@ -83,7 +83,13 @@ impl Requantization {
         store_some(&whole, to);
     }
 
-    /// The same of the lanes of the first half, which are taken for eight neighbouring columns in natural order.
+    /// What [`QuantizedOutput::store`] takes, if one step is enough.
+    #[inline(always)]
+    pub(super) fn once(&self) -> Option<&RescaleOnce> {
+        self.once.as_ref()
+    }
+
+    /// As [`Requantization::store`] of the lanes of the first half, which are taken for eight neighbouring columns in natural order.
     #[inline(always)]
     pub(super) fn store_half<V: Columns, const SIGNED: bool>(
         &self,
@@ -118,6 +124,18 @@ impl Requantization {
 }
 
 impl QuantizedOutput {
+    /// Turns sums of whole columns into output values in one step, and stores them.
+    #[inline(always)]
+    pub(super) fn store<V: Columns, const SIGNED: bool>(
+        &self,
+        simd: V,
+        (sums, by): (V::I32, &RescaleOnce),
+        to: &mut [u8; COLUMNS],
+    ) {
+        let columns = simd.add_i32(simd.rescale_once(sums, by, 0), simd.splat_i32(self.zero_point));
+        simd.store_bytes::<SIGNED>(columns, self.range(), to);
+    }
+
     /// The ends of the range as bytes.
     #[inline(always)]
     fn range(&self) -> [u8; 2] {
