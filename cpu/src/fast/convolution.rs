@@ -7,13 +7,14 @@ use nnhal::hal::OperandType;
 
 use super::lines::Lines;
 use super::matmul::PackedF32;
+use super::matmul_bytes::PackedBytes;
 use super::matmul_quantized::PackedI16;
 use super::parting;
 use super::patches::{Patches, Sink};
 use super::requantize::QuantizedOutput;
 use super::simd::{Instructions, LANES, Work, dispatch};
 use super::strips::{Frame, Outputs};
-use crate::buffer::{OutOfMemory, Scratch};
+use crate::buffer::{ALIGNMENT, OutOfMemory, Scratch};
 use crate::kernels::element::Quant8;
 use crate::threads::{Effort, Grid, Team};
 
@@ -194,6 +195,91 @@ pub(super) fn run_q8<T: Quant8>(
         });
     }
     Ok(())
+}
+
+/// The same with weights for rows of unsigned bytes, which are read in place where they are unsigned single pixels.
+pub(super) fn run_bytes<T: Quant8>(
+    weights: &PackedBytes,
+    patches: &Patches,
+    (input, input_zero): (&[T], i32),
+    (output, stored): (&mut [T], QuantizedOutput),
+    (scratch, team): (&mut Scratch, &Team<'_>),
+) -> Result<(), OutOfMemory> {
+    let (depth, is_signed) = (weights.depth(), T::LEAST < 0);
+    let threads = team.threads_for(effort(patches, size_of_val(weights.packed().bytes())));
+    let grid = grid(threads, (patches.count(), depth), patches);
+    let in_place = patches.are_pixels() && !is_signed;
+    let copies = if in_place { 0 } else { grid.rows_per_block * depth };
+    let copies = copies.next_multiple_of(ALIGNMENT);
+    let terms = (grid.rows_per_block * size_of::<i32>()).next_multiple_of(ALIGNMENT);
+    let [memory] = scratch.carve::<u8, 1>([(copies + terms).saturating_mul(threads)])?;
+    let output: &mut [u8] = bytemuck::cast_slice_mut(output);
+    team.for_each_block(threads, &grid, (output, memory), |block, memory| {
+        let (first, count) = (block.first_row(), block.rows());
+        let (copied, terms) = memory.split_at_mut(copies);
+        let rows: &[u8] = if in_place {
+            &bytemuck::cast_slice(input)[first * depth..]
+        } else {
+            dispatch(Unsigned {
+                patches,
+                input,
+                zero: input_zero as u8 ^ sign_bit::<T>(),
+                outputs: Outputs { first, count },
+                copied: &mut *copied,
+            });
+            copied
+        };
+        weights.multiply(rows, bytemuck::cast_slice_mut(terms), block, (stored, is_signed));
+    });
+    Ok(())
+}
+
+/// What makes 8-bit values of this type unsigned, in the same order: nothing, or their uppermost bit.
+pub(super) fn sign_bit<T: Quant8>() -> u8 {
+    if T::LEAST < 0 { 0x80 } else { 0 }
+}
+
+/// Gathers patches of 8-bit values as unsigned ones, one behind the other.
+struct Unsigned<'a, T> {
+    patches: &'a Patches,
+    input: &'a [T],
+    /// What padding holds.
+    zero: u8,
+    outputs: Outputs,
+    copied: &'a mut [u8],
+}
+
+impl<T: Quant8> Work for Unsigned<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Instructions>(mut self, _: S) {
+        let depth = self.patches.depth();
+        let Outputs { first, count } = self.outputs;
+        if self.patches.are_pixels() {
+            let pixels = &self.input[first * depth..][..count * depth];
+            return self.pixels(0, 0, pixels);
+        }
+        let (patches, input) = (self.patches, self.input);
+        patches.gather(input, first, count, &mut self);
+    }
+}
+
+impl<T: Quant8> Sink<T> for Unsigned<'_, T> {
+    #[inline(always)]
+    fn pixels(&mut self, number: usize, offset: usize, pixels: &[T]) {
+        let start = number * self.patches.depth() + offset;
+        let to = &mut self.copied[start..start + pixels.len()];
+        for (to, pixel) in to.iter_mut().zip(bytemuck::cast_slice::<T, u8>(pixels)) {
+            *to = pixel ^ sign_bit::<T>();
+        }
+    }
+
+    #[inline(always)]
+    fn padding(&mut self, number: usize, offset: usize, length: usize) {
+        let start = number * self.patches.depth() + offset;
+        self.copied[start..start + length].fill(self.zero);
+    }
 }
 
 /// Makes a strip of 8-bit values as 16-bit values less the zero point.

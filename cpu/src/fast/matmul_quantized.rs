@@ -3,8 +3,9 @@
 
 use super::lines::{Lines, Parts, Run, Walk, rows_of_next_tall_tile};
 use super::packing::{Packing, PackingError};
+use super::quantized_tile::{MOST_ROWS, store_tile};
 use super::requantize::{QuantizedOutput, Requantization};
-use super::simd::{COLUMN_ORDER, Columns, Instructions, LANES, RescaleOnce, Simd, WIDE, Work, dispatch};
+use super::simd::{COLUMN_ORDER, Columns, Instructions, LANES, Simd, WIDE, Work, dispatch};
 use super::tile::{COLUMNS, HALF_ROWS, PANELS, Sums, add_i16, for_each_constant, start_i32};
 use crate::buffer::AlignedSlice;
 use crate::kernels::fixed_point::Multiplier;
@@ -160,16 +161,6 @@ fn tile_rows(left: usize) -> usize {
     }
 }
 
-/// What scales the sums of some panels, if one step is enough for each.
-#[inline(always)]
-fn all_once<const P: usize>(panels: &[Requantization]) -> Option<[&RescaleOnce; P]> {
-    let mut all = [panels[0].once()?; P];
-    for panel in 1..P {
-        all[panel] = panels[panel].once()?;
-    }
-    Some(all)
-}
-
 struct Multiply<'a, const SIGNED: bool> {
     packed: &'a PackedI16,
     lines: Lines<'a, i16>,
@@ -239,7 +230,7 @@ impl<const SIGNED: bool> Multiply<'_, SIGNED> {
     fn tall_tiles<V: Columns, const P: usize>(&mut self, simd: V, panel: usize) {
         let mut walk = self.lines.walk();
         loop {
-            match rows_of_next_tall_tile(self.lines.left(&walk), 8) {
+            match rows_of_next_tall_tile(self.lines.left(&walk), MOST_ROWS) {
                 0 => return,
                 8 => self.wide_tile::<V, 8, P>(simd, &mut walk, panel),
                 7 => self.wide_tile::<V, 7, P>(simd, &mut walk, panel),
@@ -305,32 +296,8 @@ impl<const SIGNED: bool> Multiply<'_, SIGNED> {
         let sums = self.sums::<V, WIDE, R, P>(simd, &run, first);
         let column = first * COLUMNS - self.output.columns().start;
         let requantization = &self.packed.requantization[first..][..P];
-        let is_whole = self.output.columns().len() - column >= P * COLUMNS;
-        if let Some(by) = all_once::<P>(requantization).filter(|_| is_whole) {
-            for_each_constant!(row in [0 1 2 3 4 5 6 7] {
-                if row < R {
-                    let line = &mut self.output.row(run.row + row)[column..][..P * COLUMNS];
-                    let (line, _) = line.as_chunks_mut::<COLUMNS>();
-                    for panel in 0..P {
-                        let sums = (sums[row][panel], by[panel]);
-                        self.stored.store::<V, SIGNED>(simd, sums, &mut line[panel]);
-                    }
-                }
-            });
-            return;
-        }
-        // Row by row without a loop, so that sums stay in registers.
-        for_each_constant!(row in [0 1 2 3 4 5 6 7] {
-            if row < R {
-                let line = &mut self.output.row(run.row + row)[column..];
-                for panel in 0..P {
-                    let line = &mut line[panel * COLUMNS..];
-                    let width = line.len().min(COLUMNS);
-                    let to = &mut line[..width];
-                    requantization[panel].store::<V, SIGNED>(simd, sums[row][panel], &self.stored, to);
-                }
-            }
-        });
+        let place = (&mut self.output, run.row, column);
+        store_tile::<V, SIGNED, R, P>(simd, &sums, (requantization, &self.stored), place);
     }
 
     /// The same for the half of a panel.

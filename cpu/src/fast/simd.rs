@@ -133,6 +133,8 @@ pub(super) trait Columns: Simd<WIDE> {
     ) -> Self::I32;
     /// Pairs of what two rows hold for each of sixteen columns, in [`COLUMN_ORDER`].
     fn interleave(self, first: &[i16; WIDE], second: &[i16; WIDE]) -> Self::I32;
+    /// `sums` plus the sums of the products of four bytes, unsigned ones on the left with signed ones on the right.
+    fn add_byte_products(self, sums: Self::I32, left: Self::I32, right: Self::I32) -> Self::I32;
     /// Sixteen 8-bit columns in [`COLUMN_ORDER`].
     fn load_bytes<const SIGNED: bool>(self, from: &[u8; WIDE]) -> Self::I32;
     /// Sixteen columns in natural order, cut to 8 bits and to a range.
@@ -145,7 +147,8 @@ pub(super) trait Instructions: Copy {
     type Narrow: Simd<LANES>;
     /// Vectors of [`WIDE`] lanes, one register or two.
     type Wide: Columns<Narrow = Self::Narrow>;
-    /// Whether a wide vector is one register, of which there are 32, instead of two of 16.
+    /// Whether a wide vector is one register, of which there are 32, instead of two of 16, and bytes are multiplied and added
+    /// by one instruction.
     const HAS_WIDE: bool;
 
     fn narrow(self) -> Self::Narrow;
@@ -259,6 +262,22 @@ fn from_limit(limit: Option<&str>) -> InstructionSet {
     sets.next().unwrap_or(InstructionSet::Portable)
 }
 
+/// Whether [`Columns::add_byte_products`] is one instruction of those that [`dispatch`] picks.
+pub(super) fn multiplies_bytes() -> bool {
+    struct Ask;
+
+    impl Work for Ask {
+        type Output = bool;
+
+        #[inline(always)]
+        fn run<S: Instructions>(self, _: S) -> bool {
+            S::HAS_WIDE
+        }
+    }
+
+    dispatch(Ask)
+}
+
 /// The name of the instructions that [`dispatch`] picks.
 pub(crate) fn instruction_set() -> &'static str {
     used().name()
@@ -350,6 +369,15 @@ mod tests {
             let raw = std::array::from_fn(|at| (at * 37) as u8);
             keep(simd.load_bytes::<true>(&raw));
             keep(simd.load_bytes::<false>(&raw));
+            let fours = |by: usize| {
+                let bytes: [[u8; 4]; WIDE] = std::array::from_fn(|lane| {
+                    std::array::from_fn(|at| (lane * 4 + at).wrapping_mul(by).wrapping_add(99) as u8)
+                });
+                simd.load_i32(&bytemuck::cast(bytes))
+            };
+            let least = simd.splat_i32(i32::from_ne_bytes([128; 4]));
+            keep(simd.add_byte_products(simd.splat_i32(i32::MAX), simd.splat_i32(-1), least));
+            keep(simd.add_byte_products(simd.splat_i32(7), fours(3), fours(5)));
             let (low, high) = (narrow.splat_i32(3), narrow.splat_i32(-100_000));
             keep(simd.join(low, high));
             let mut bytes = [0; WIDE];

@@ -7,6 +7,7 @@ use nnhal::ops::{self, OperationContext, ShapeIssue};
 use super::elementwise::{Binary, BinaryStep, Unary, UnaryStep};
 use super::extremum::ExtremumStep;
 use super::matmul::PackedF32;
+use super::matmul_bytes::{FOUR, PackedBytes, ZeroPoints};
 use super::matmul_quantized::{Extents, PackedI16};
 use super::packing::{Packing, PackingError};
 use super::patches::Patches;
@@ -15,6 +16,7 @@ use super::quantization::QuantizationStep;
 use super::recurrent::RecurrentStep;
 use super::requantize::QuantizedOutput;
 use super::resize::ResizeStep;
+use super::simd::multiplies_bytes;
 use super::softmax::SoftmaxStep;
 use super::{PlannedStep, convolution::weight};
 use super::{convolution, depthwise, depthwise_quantized};
@@ -247,6 +249,18 @@ impl<'a> ConstantLayer<'a> {
         })
     }
 
+    /// Whether products of bytes are the fastest for filters of so many values: for single pixels, whose values lie side by
+    /// side in fours.
+    fn is_for_bytes(&self, depth: usize) -> bool {
+        let shape = self.filter.1.shape;
+        let is_pixel = match self.kind {
+            Kind::Depthwise => false,
+            Kind::FullyConnected => true,
+            _ => (shape.dim(1), shape.dim(2)) == (1, 1),
+        };
+        is_pixel && depth.is_multiple_of(FOUR) && multiplies_bytes()
+    }
+
     fn pack_q8(&self, sizes: (usize, usize), packing: &mut Packing) -> Result<Weights, PackingError> {
         let (columns, depth) = sizes;
         let (filter, bytes) = (self.filter.0, self.filter_bytes);
@@ -264,6 +278,21 @@ impl<'a> ConstantLayer<'a> {
             part: depth / parts,
         };
         let multiplier = |channel: usize| layer::multiplier(self.input, filter, self.output, channel);
+        if self.is_for_bytes(depth) {
+            let flips = |ty: OperandType| ty == OperandType::TENSOR_QUANT8_ASYMM;
+            let (bit, by) = if flips(filter.operand_type) {
+                (0x80, 128)
+            } else {
+                (0, 0)
+            };
+            let zeros = ZeroPoints {
+                value: self.input.zero_point + if flips(self.input.operand_type) { 0 } else { 128 },
+                weight: filter.zero_point - by,
+            };
+            let weight = |column: usize, at: usize| (bytes[column * depth + at] ^ bit) as i8;
+            let packed = PackedBytes::new(sizes, zeros, packing, weight, bias, multiplier)?;
+            return Ok(Weights::BytesQ8(packed));
+        }
         Ok(match self.kind {
             Kind::Depthwise if self.sees_one_channel() => Weights::MatrixQ8(PackedI16::new(
                 extents,
@@ -294,6 +323,7 @@ impl<'a> ConstantLayer<'a> {
 enum Weights {
     MatrixF32(PackedF32),
     MatrixQ8(PackedI16),
+    BytesQ8(PackedBytes),
     DepthwiseF32(depthwise::PackedDepthwise),
     DepthwiseQ8(depthwise_quantized::PackedDepthwise),
 }
@@ -303,6 +333,7 @@ impl Weights {
         match self {
             Weights::MatrixF32(weights) => weights.packed(),
             Weights::MatrixQ8(weights) => weights.packed(),
+            Weights::BytesQ8(weights) => weights.packed(),
             Weights::DepthwiseF32(weights) => weights.packed(),
             Weights::DepthwiseQ8(weights) => weights.packed(),
         }
@@ -314,6 +345,7 @@ impl Weights {
         match self {
             Weights::MatrixF32(weights) => weights.depth() == patches.depth(),
             Weights::MatrixQ8(weights) => weights.pairs() == patches.pairs(),
+            Weights::BytesQ8(weights) => weights.depth() == patches.depth(),
             Weights::DepthwiseF32(_) => one_to_one,
             Weights::DepthwiseQ8(_) => one_to_one && depthwise_quantized::serves(patches),
         }
@@ -335,7 +367,7 @@ impl PlannedStep for Layer {
     fn name(&self, _: OperandType) -> &'static str {
         match self.weights {
             Weights::MatrixF32(_) => "f32 matrix product",
-            Weights::MatrixQ8(_) => "8-bit matrix product",
+            Weights::MatrixQ8(_) | Weights::BytesQ8(_) => "8-bit matrix product",
             Weights::DepthwiseF32(_) => "f32 depthwise",
             Weights::DepthwiseQ8(_) => "8-bit depthwise",
         }
@@ -436,6 +468,9 @@ impl Layer {
         match &self.weights {
             Weights::MatrixQ8(weights) => {
                 convolution::run_q8(weights, patches, source, target, (context.scratch, context.team))?;
+            }
+            Weights::BytesQ8(weights) => {
+                convolution::run_bytes(weights, patches, source, target, (context.scratch, context.team))?;
             }
             Weights::DepthwiseQ8(weights) => {
                 weights.run(patches, source, target, (context.scratch, context.team))?;

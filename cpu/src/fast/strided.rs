@@ -98,7 +98,21 @@ impl<'a, T: Copy> Rows<'a, T> {
         unsafe { *self.values.get_unchecked(row * self.apart + at) }
     }
 
-    /// Two values of a row, of which there is an even number: those at twice `at`.
+    /// Four values of a row: those from four times `at` on.
+    ///
+    /// # Panics
+    /// If there are none.
+    #[inline(always)]
+    pub(super) fn four(&self, row: usize, at: usize) -> [T; 4] {
+        assert!(row < self.count && at < self.length / 4, "four {at} of row {row}");
+        let start = row * self.apart + 4 * at;
+        // SAFETY: as for `value`, and `4 * at + 3` is less than `length`.
+        let first = unsafe { self.values.as_ptr().add(start) };
+        // SAFETY: so there are four values from there on.
+        unsafe { *first.cast::<[T; 4]>() }
+    }
+
+    /// Two values of a row: those from twice `at` on.
     ///
     /// # Panics
     /// If there are none.
@@ -143,6 +157,22 @@ mod tests {
     #[should_panic(expected = "place 2 of 2")]
     fn there_are_only_so_many_places() {
         let _ = Strided::<_, 1>::new(&[0_u8; 64], (2, 2)).at(2);
+    }
+
+    #[test]
+    fn rows_have_their_values_by_fours() {
+        let values: Vec<u8> = (0..30).collect();
+        let rows = Rows::new(&values, (3, 11), 8);
+        assert_eq!(
+            (rows.four(0, 1), rows.four(2, 1)),
+            ([4, 5, 6, 7], [26, 27, 28, 29])
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "four 2 of row 0")]
+    fn rows_end_by_fours() {
+        let _ = Rows::new(&[0_u8; 30], (1, 11), 11).four(0, 2);
     }
 
     #[test]

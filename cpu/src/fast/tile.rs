@@ -1,7 +1,7 @@
 //! The innermost loops of matrix products: tiles of a few rows and [`COLUMNS`] columns of each panel, or half of that,
 //! whose sums stay in registers along the whole common dimension. Half panels are narrow vectors.
 
-use super::simd::{Simd, WIDE};
+use super::simd::{Columns, Simd, WIDE};
 use super::strided::Rows;
 
 /// Repeats a block with each number: loops over registers must not stay loops.
@@ -152,6 +152,45 @@ fn add_pair<V: Simd<N>, const N: usize, const R: usize, const P: usize>(
         let pair = simd.splat_i32(bytemuck::cast(rows.pair(row, at)));
         for panel in 0..P {
             sums[panel] = simd.add_products(sums[panel], pair, weights[panel]);
+        }
+    }
+}
+
+/// Adds `rows * panels` of bytes, unsigned ones with signed ones: for each four values of a row, panels have a vector.
+#[inline(always)]
+pub(super) fn add_bytes<V: Columns, const R: usize, const P: usize>(
+    simd: V,
+    rows: Rows<'_, u8>,
+    panels: [&[V::Pairs]; P],
+    sums: &mut Sums<V::I32, R, P>,
+) {
+    let given = sums;
+    let mut sums = *given;
+    let depth = rows.length() / 4;
+    let panels = first_of_each(panels, depth);
+    for at in 0..depth {
+        add_four::<V, R, P>(simd, &rows, panels, at, &mut sums);
+    }
+    *given = sums;
+}
+
+/// Adds the products of four bytes of each row.
+#[inline(always)]
+fn add_four<V: Columns, const R: usize, const P: usize>(
+    simd: V,
+    rows: &Rows<'_, u8>,
+    panels: [&[V::Pairs]; P],
+    at: usize,
+    sums: &mut Sums<V::I32, R, P>,
+) {
+    let mut weights = [simd.splat_i32(0); P];
+    for panel in 0..P {
+        weights[panel] = simd.load_pairs(&panels[panel][at]);
+    }
+    for (row, sums) in sums.iter_mut().enumerate() {
+        let four = simd.splat_i32(bytemuck::cast(rows.four(row, at)));
+        for panel in 0..P {
+            sums[panel] = simd.add_byte_products(sums[panel], four, weights[panel]);
         }
     }
 }

@@ -213,6 +213,19 @@ impl Halves for Avx2 {
     }
 
     #[inline(always)]
+    fn add_byte_products(self, sums: __m256i, left: __m256i, right: __m256i) -> __m256i {
+        // The instruction for bytes cuts its sums to 16 bits, so even and odd ones are widened.
+        let low = instruction!(_mm256_set1_epi16(0xff));
+        let even_left = instruction!(_mm256_and_si256(left, low));
+        let odd_left = instruction!(_mm256_srli_epi16::<8>(left));
+        let even_right = instruction!(_mm256_slli_epi16::<8>(right));
+        let even_right = instruction!(_mm256_srai_epi16::<8>(even_right));
+        let odd_right = instruction!(_mm256_srai_epi16::<8>(right));
+        let sums = self.add_products(sums, even_left, even_right);
+        self.add_products(sums, odd_left, odd_right)
+    }
+
+    #[inline(always)]
     fn load_bytes<const SIGNED: bool>(self, from: &[u8; WIDE]) -> [__m256i; 2] {
         let bytes: __m128i = bytemuck::cast(*from);
         let (words, tops) = if SIGNED {

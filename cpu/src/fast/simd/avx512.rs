@@ -244,6 +244,11 @@ impl Columns for Avx512 {
     }
 
     #[inline(always)]
+    fn add_byte_products(self, sums: __m512i, left: __m512i, right: __m512i) -> __m512i {
+        instruction!(_mm512_dpbusd_epi32(sums, left, right))
+    }
+
+    #[inline(always)]
     fn load_bytes<const SIGNED: bool>(self, from: &[u8; WIDE]) -> __m512i {
         let bytes: __m128i = bytemuck::cast(*from);
         let bytes = instruction!(_mm_shuffle_epi32::<GROUPS>(bytes));

@@ -9,6 +9,7 @@ pub(super) struct Pair<S>(pub(super) S);
 /// What a set of eight lanes does with sixteen columns; see [`Columns`].
 pub(super) trait Halves: Simd<LANES> {
     fn interleave(self, first: &[i16; WIDE], second: &[i16; WIDE]) -> [Self::I32; 2];
+    fn add_byte_products(self, sums: Self::I32, left: Self::I32, right: Self::I32) -> Self::I32;
     fn load_bytes<const SIGNED: bool>(self, from: &[u8; WIDE]) -> [Self::I32; 2];
     fn store_bytes<const SIGNED: bool>(self, columns: [Self::I32; 2], range: [u8; 2], to: &mut [u8; WIDE]);
 }
@@ -169,6 +170,14 @@ impl<S: Halves<Pairs = [i16; WIDE]>> Columns for Pair<S> {
     #[inline(always)]
     fn interleave(self, first: &[i16; WIDE], second: &[i16; WIDE]) -> Self::I32 {
         self.0.interleave(first, second)
+    }
+
+    #[inline(always)]
+    fn add_byte_products(self, sums: Self::I32, left: Self::I32, right: Self::I32) -> Self::I32 {
+        [
+            self.0.add_byte_products(sums[0], left[0], right[0]),
+            self.0.add_byte_products(sums[1], left[1], right[1]),
+        ]
     }
 
     #[inline(always)]

@@ -162,6 +162,18 @@ impl Halves for Portable {
     }
 
     #[inline(always)]
+    fn add_byte_products(self, sums: Self::I32, left: Self::I32, right: Self::I32) -> Self::I32 {
+        std::array::from_fn(|lane| {
+            let (left, right) = (left[lane].to_ne_bytes(), right[lane].to_ne_bytes());
+            let products = left
+                .into_iter()
+                .zip(right)
+                .map(|(left, right)| i32::from(left) * i32::from(right as i8));
+            products.fold(sums[lane], i32::wrapping_add)
+        })
+    }
+
+    #[inline(always)]
     fn load_bytes<const SIGNED: bool>(self, from: &[u8; WIDE]) -> [Self::I32; 2] {
         let column = |lane: usize| {
             let byte = from[COLUMN_ORDER[lane]];

@@ -1,0 +1,330 @@
+//! Exact products of many rows of bytes with a constant matrix of 8-bit integers, for instructions that multiply four bytes
+//! of a lane at once and add them.
+//!
+//! The instruction takes unsigned values and signed weights, both less no zero point, so a value `x` is taken as
+//! `u = x + 128` where it is signed, and a weight `w` as `v = w - 128` where it is not. With zero points `z` of `u` and `y` of
+//! `v`, what is wanted is `sum((u - z) * (v - y)) = sum(u * v) - z * sum(v) - y * sum(u) + count * z * y`, of which all but the
+//! first and the third is known when the model is prepared, and the third is the same for all columns of a row. Everything is
+//! exact modulo 2^32, as sums are elsewhere.
+
+use super::lines::{Lines, Walk, rows_of_next_tall_tile};
+use super::packing::{Packing, PackingError};
+use super::quantized_tile::{MOST_ROWS, store_tile};
+use super::requantize::{QuantizedOutput, Requantization};
+use super::simd::{COLUMN_ORDER, Columns, Instructions, Work, dispatch};
+use super::tile::{COLUMNS, add_bytes, start_i32};
+use crate::buffer::AlignedSlice;
+use crate::kernels::fixed_point::Multiplier;
+use crate::threads::Block;
+
+/// Values that are multiplied at once.
+pub(super) const FOUR: usize = 4;
+
+/// How many panels a tile has.
+const PANELS: usize = 2;
+
+/// How many a tile with a single row has.
+const MANY_PANELS: usize = 8;
+
+/// A constant matrix of 8-bit integers, with what turns a sum into an output value.
+#[derive(Debug)]
+pub(super) struct PackedBytes {
+    depth: usize,
+    /// Panel by panel; for each four values along the common dimension a vector of columns in [`COLUMN_ORDER`].
+    panels: AlignedSlice,
+    /// By lane; with what is known of the zero points.
+    bias: Vec<i32>,
+    /// By panel.
+    requantization: Vec<Requantization>,
+    /// The weights' zero point as they are packed.
+    weight_zero: i32,
+}
+
+/// The sum of each lane's weights.
+fn lane_sums(packed: &[u8], panels: usize, depth: usize) -> Vec<i32> {
+    let mut sums = vec![0_i32; panels * COLUMNS];
+    let panels = packed.chunks((COLUMNS * depth).max(1));
+    for (sums, panel) in sums.chunks_mut(COLUMNS).zip(panels) {
+        for fours in panel.chunks_exact(COLUMNS * FOUR) {
+            for (sum, four) in sums.iter_mut().zip(fours.as_chunks::<FOUR>().0) {
+                let four: i32 = four.iter().map(|weight| i32::from(*weight as i8)).sum();
+                *sum = sum.wrapping_add(four);
+            }
+        }
+    }
+    sums
+}
+
+/// The zero points of a product: of values as unsigned bytes, and of weights as signed ones.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ZeroPoints {
+    pub(super) value: i32,
+    pub(super) weight: i32,
+}
+
+impl PackedBytes {
+    /// Packs a matrix of so many columns of `depth` values, four times some number; `weight(column, at)` gives them as signed
+    /// bytes, `bias(column)` what sums start from, `multiplier(column)` what scales them.
+    pub(super) fn new(
+        (columns, depth): (usize, usize),
+        zeros: ZeroPoints,
+        packing: &mut Packing,
+        weight: impl Fn(usize, usize) -> i8,
+        bias: impl Fn(usize) -> i32,
+        multiplier: impl Fn(usize) -> Multiplier,
+    ) -> Result<PackedBytes, PackingError> {
+        let panels = columns.div_ceil(COLUMNS);
+        // Lanes without a column are not stored.
+        let column_of = |lane: usize| {
+            let column = lane / COLUMNS * COLUMNS + COLUMN_ORDER[lane % COLUMNS];
+            column.min(columns.saturating_sub(1))
+        };
+        let packed = packing.part(panels * COLUMNS * depth, |bytes| {
+            for (number, panel) in bytes.chunks_mut((COLUMNS * depth).max(1)).enumerate() {
+                for lane in 0..COLUMNS {
+                    let column = column_of(number * COLUMNS + lane);
+                    for at in 0..depth {
+                        panel[(at / FOUR * COLUMNS + lane) * FOUR + at % FOUR] = weight(column, at) as u8;
+                    }
+                }
+            }
+        })?;
+        // Of what is packed: the weights themselves may be there no more.
+        let zeros_product = (depth as i32).wrapping_mul(zeros.value.wrapping_mul(zeros.weight));
+        let with_zeros = |(lane, sum): (usize, i32)| {
+            let bias = bias(column_of(lane));
+            bias.wrapping_sub(zeros.value.wrapping_mul(sum))
+                .wrapping_add(zeros_product)
+        };
+        let bias = lane_sums(packed.bytes(), panels, depth)
+            .into_iter()
+            .enumerate()
+            .map(with_zeros)
+            .collect();
+        let requantization = |panel: usize| {
+            Requantization::new(std::array::from_fn(|column| {
+                multiplier((panel * COLUMNS + column).min(columns.saturating_sub(1)))
+            }))
+        };
+        Ok(PackedBytes {
+            depth,
+            panels: packed,
+            bias,
+            requantization: (0..panels).map(requantization).collect(),
+            weight_zero: zeros.weight,
+        })
+    }
+
+    /// The packed columns.
+    pub(super) fn packed(&self) -> &AlignedSlice {
+        &self.panels
+    }
+
+    /// Values along the common dimension.
+    pub(super) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// Multiplies rows of unsigned bytes with the columns that `output` has; `row_terms` is memory for a number of each row.
+    pub(super) fn multiply(
+        &self,
+        rows: &[u8],
+        row_terms: &mut [i32],
+        output: Block<'_, u8>,
+        (stored, is_signed): (QuantizedOutput, bool),
+    ) {
+        let count = output.rows();
+        let lines = Lines::of_rows(rows, count, (self.depth, self.depth));
+        let multiply = Multiply {
+            packed: self,
+            lines,
+            row_terms: &mut row_terms[..count],
+            output,
+            stored,
+        };
+        if is_signed {
+            dispatch(Signed::<true>(multiply));
+        } else {
+            dispatch(Signed::<false>(multiply));
+        }
+    }
+
+    #[inline(always)]
+    fn panel<V: Columns>(&self, number: usize) -> (&[V::Pairs], &[i32; COLUMNS]) {
+        let size = COLUMNS * self.depth;
+        let panel = &self.panels.bytes()[number * size..][..size];
+        let bias = &self.bias[number * COLUMNS..][..COLUMNS];
+        (bytemuck::cast_slice(panel), &bias.as_chunks().0[0])
+    }
+}
+
+struct Multiply<'a> {
+    packed: &'a PackedBytes,
+    lines: Lines<'a, u8>,
+    row_terms: &'a mut [i32],
+    output: Block<'a, u8>,
+    stored: QuantizedOutput,
+}
+
+struct Signed<'a, const SIGNED: bool>(Multiply<'a>);
+
+impl<const SIGNED: bool> Work for Signed<'_, SIGNED> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Instructions>(self, simd: S) {
+        self.0.run::<S::Wide, SIGNED>(simd.wide());
+    }
+}
+
+impl Multiply<'_> {
+    #[inline(always)]
+    fn run<V: Columns, const SIGNED: bool>(mut self, simd: V) {
+        self.sum_rows();
+        let columns = self.output.columns();
+        let whole = columns.end.div_ceil(COLUMNS);
+        let mut panel = columns.start / COLUMNS;
+        if self.lines.count == 1 {
+            while panel + MANY_PANELS <= whole {
+                self.tile::<V, SIGNED, 1, MANY_PANELS>(simd, &mut self.lines.walk(), panel);
+                panel += MANY_PANELS;
+            }
+        }
+        while panel + PANELS <= whole {
+            self.tiles::<V, SIGNED, PANELS>(simd, panel);
+            panel += PANELS;
+        }
+        if panel < whole {
+            self.tiles::<V, SIGNED, 1>(simd, panel);
+        }
+    }
+
+    /// Works out what is the same for all columns of a row.
+    #[inline(always)]
+    fn sum_rows(&mut self) {
+        let (zero, depth) = (self.packed.weight_zero, self.packed.depth);
+        if zero == 0 {
+            return self.row_terms.fill(0);
+        }
+        for (term, row) in self
+            .row_terms
+            .iter_mut()
+            .zip(self.lines.values.chunks_exact(depth))
+        {
+            let sum = row
+                .iter()
+                .map(|value| i32::from(*value))
+                .fold(0, i32::wrapping_add);
+            *term = zero.wrapping_mul(sum).wrapping_neg();
+        }
+    }
+
+    #[inline(always)]
+    fn tiles<V: Columns, const SIGNED: bool, const P: usize>(&mut self, simd: V, panel: usize) {
+        let mut walk = self.lines.walk();
+        loop {
+            match rows_of_next_tall_tile(self.lines.left(&walk), MOST_ROWS) {
+                0 => return,
+                8 => self.tile::<V, SIGNED, 8, P>(simd, &mut walk, panel),
+                7 => self.tile::<V, SIGNED, 7, P>(simd, &mut walk, panel),
+                6 => self.tile::<V, SIGNED, 6, P>(simd, &mut walk, panel),
+                5 => self.tile::<V, SIGNED, 5, P>(simd, &mut walk, panel),
+                4 => self.tile::<V, SIGNED, 4, P>(simd, &mut walk, panel),
+                3 => self.tile::<V, SIGNED, 3, P>(simd, &mut walk, panel),
+                2 => self.tile::<V, SIGNED, 2, P>(simd, &mut walk, panel),
+                _ => self.tile::<V, SIGNED, 1, P>(simd, &mut walk, panel),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn tile<V: Columns, const SIGNED: bool, const R: usize, const P: usize>(
+        &mut self,
+        simd: V,
+        walk: &mut Walk,
+        first: usize,
+    ) {
+        let run = self.lines.take(walk, R);
+        let mut weights = [&[][..]; P];
+        let mut bias = [&[0; COLUMNS]; P];
+        for panel in 0..P {
+            (weights[panel], bias[panel]) = self.packed.panel::<V>(first + panel);
+        }
+        let mut sums = start_i32::<V, COLUMNS, R, P>(simd, bias);
+        let terms = &self.row_terms[run.row..][..R];
+        for (sums, term) in sums.iter_mut().zip(terms) {
+            let term = simd.splat_i32(*term);
+            for sum in sums {
+                *sum = simd.add_i32(*sum, term);
+            }
+        }
+        add_bytes::<V, R, P>(simd, self.lines.part(&run, 0), weights, &mut sums);
+        let column = first * COLUMNS - self.output.columns().start;
+        let requantization = &self.packed.requantization[first..][..P];
+        let place = (&mut self.output, run.row, column);
+        store_tile::<V, SIGNED, R, P>(simd, &sums, (requantization, &self.stored), place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PackedBytes, Packing, QuantizedOutput, ZeroPoints};
+    use crate::fast::testing::each_block;
+    use crate::kernels::fixed_point::Multiplier;
+
+    #[test]
+    fn products_of_bytes_are_exact() {
+        for (rows, depth, columns) in [(9, 8, 17), (1, 12, 300), (19, 4, 24), (13, 64, 8), (3, 20, 33)] {
+            for zeros in [[128, 0], [3, -7], [255, 127]] {
+                let [value_zero, weight_zero] = zeros;
+                let value = |row: usize, at: usize| ((row * 31 + at * 17 + 5) % 256) as u8;
+                let weight = |column: usize, at: usize| ((column * 13 + at * 29) % 256) as u8 as i8;
+                let multiplier = |column: usize| Multiplier::new(0.0001 * (column + 1) as f64);
+                let bias = |column: usize| column as i32 * 100 - 700;
+                let zeros = ZeroPoints {
+                    value: value_zero,
+                    weight: weight_zero,
+                };
+                let packed = PackedBytes::new(
+                    (columns, depth),
+                    zeros,
+                    &mut Packing::Now,
+                    weight,
+                    bias,
+                    multiplier,
+                )
+                .unwrap();
+                let values: Vec<u8> = (0..rows * depth)
+                    .map(|at| value(at / depth, at % depth))
+                    .collect();
+                let stored = QuantizedOutput {
+                    zero_point: 4,
+                    low: -100,
+                    high: 127,
+                };
+                let mut output = vec![0; rows * columns];
+                each_block(&mut output, (rows, columns), |block| {
+                    let first = block.first_row();
+                    let mut terms = vec![0; rows];
+                    packed.multiply(&values[first * depth..], &mut terms, block, (stored, true));
+                });
+                for row in 0..rows {
+                    for column in 0..columns {
+                        let sum: i32 = (0..depth)
+                            .map(|at| {
+                                (i32::from(value(row, at)) - value_zero)
+                                    * (i32::from(weight(column, at)) - weight_zero)
+                            })
+                            .sum();
+                        let exact = multiplier(column).apply(sum + bias(column)) + 4;
+                        assert_eq!(
+                            output[row * columns + column] as i8,
+                            exact.clamp(-100, 127) as i8,
+                            "{rows} {depth} {columns} {zeros:?}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
