@@ -136,11 +136,11 @@ impl Work for Multiply<'_> {
         }
         if S::HAS_WIDE {
             while panel + 2 <= whole {
-                self.tall_tiles::<S::Wide, 2>(wide, panel);
+                self.tall_tiles(wide, panel);
                 panel += 2;
             }
             while panel < whole {
-                self.tall_tiles::<S::Wide, 1>(wide, panel);
+                self.tall_tiles_of_one(wide, panel);
                 panel += 1;
             }
         }
@@ -192,26 +192,43 @@ impl<'a> Multiply<'a> {
         }
     }
 
-    /// The same in tiles for twice as many registers.
+    /// Two panels in tiles for twice as many registers.
     #[inline(always)]
-    fn tall_tiles<V: Simd<WIDE>, const P: usize>(&mut self, simd: V, panel: usize) {
+    fn tall_tiles<V: Simd<WIDE>>(&mut self, simd: V, panel: usize) {
         let mut walk = self.lines.walk();
-        let panels = self.panels::<WIDE, P>(panel);
+        let panels = self.panels::<WIDE, 2>(panel);
         loop {
             match rows_of_next_tall_tile(self.lines.left(&walk), 12) {
                 0 => return,
-                12 => self.tile::<V, WIDE, 12, P>(simd, &panels, &mut walk),
-                11 => self.tile::<V, WIDE, 11, P>(simd, &panels, &mut walk),
-                10 => self.tile::<V, WIDE, 10, P>(simd, &panels, &mut walk),
-                9 => self.tile::<V, WIDE, 9, P>(simd, &panels, &mut walk),
-                8 => self.tile::<V, WIDE, 8, P>(simd, &panels, &mut walk),
-                7 => self.tile::<V, WIDE, 7, P>(simd, &panels, &mut walk),
-                6 => self.tile::<V, WIDE, 6, P>(simd, &panels, &mut walk),
-                5 => self.tile::<V, WIDE, 5, P>(simd, &panels, &mut walk),
-                4 => self.tile::<V, WIDE, 4, P>(simd, &panels, &mut walk),
-                3 => self.tile::<V, WIDE, 3, P>(simd, &panels, &mut walk),
-                2 => self.tile::<V, WIDE, 2, P>(simd, &panels, &mut walk),
-                _ => self.tile::<V, WIDE, 1, P>(simd, &panels, &mut walk),
+                12 => self.tile::<V, WIDE, 12, 2>(simd, &panels, &mut walk),
+                11 => self.tile::<V, WIDE, 11, 2>(simd, &panels, &mut walk),
+                10 => self.tile::<V, WIDE, 10, 2>(simd, &panels, &mut walk),
+                9 => self.tile::<V, WIDE, 9, 2>(simd, &panels, &mut walk),
+                8 => self.tile::<V, WIDE, 8, 2>(simd, &panels, &mut walk),
+                7 => self.tile::<V, WIDE, 7, 2>(simd, &panels, &mut walk),
+                6 => self.tile::<V, WIDE, 6, 2>(simd, &panels, &mut walk),
+                5 => self.tile::<V, WIDE, 5, 2>(simd, &panels, &mut walk),
+                4 => self.tile::<V, WIDE, 4, 2>(simd, &panels, &mut walk),
+                3 => self.tile::<V, WIDE, 3, 2>(simd, &panels, &mut walk),
+                2 => self.tile::<V, WIDE, 2, 2>(simd, &panels, &mut walk),
+                _ => self.tile::<V, WIDE, 1, 2>(simd, &panels, &mut walk),
+            }
+        }
+    }
+
+    /// The last panel likewise.
+    #[inline(always)]
+    fn tall_tiles_of_one<V: Simd<WIDE>>(&mut self, simd: V, panel: usize) {
+        let mut walk = self.lines.walk();
+        let panels = self.panels::<WIDE, 1>(panel);
+        loop {
+            match self.lines.left(&walk) {
+                0 => return,
+                12.. => self.tile::<V, WIDE, 12, 1>(simd, &panels, &mut walk),
+                8.. => self.tile::<V, WIDE, 8, 1>(simd, &panels, &mut walk),
+                4.. => self.tile::<V, WIDE, 4, 1>(simd, &panels, &mut walk),
+                2.. => self.tile::<V, WIDE, 2, 1>(simd, &panels, &mut walk),
+                _ => self.tile::<V, WIDE, 1, 1>(simd, &panels, &mut walk),
             }
         }
     }

@@ -20,10 +20,7 @@ use crate::threads::Block;
 /// Values that are multiplied at once.
 pub(super) const FOUR: usize = 4;
 
-/// How many panels a tile has.
-const PANELS: usize = 2;
-
-/// How many a tile with a single row has.
+/// How many panels a tile with a single row has; others have two.
 const MANY_PANELS: usize = 8;
 
 /// A constant matrix of 8-bit integers, with what turns a sum into an output value.
@@ -190,12 +187,12 @@ impl Multiply<'_> {
                 panel += MANY_PANELS;
             }
         }
-        while panel + PANELS <= whole {
-            self.tiles::<V, SIGNED, PANELS>(simd, panel);
-            panel += PANELS;
+        while panel + 2 <= whole {
+            self.tiles::<V, SIGNED>(simd, panel);
+            panel += 2;
         }
         if panel < whole {
-            self.tiles::<V, SIGNED, 1>(simd, panel);
+            self.tiles_of_one::<V, SIGNED>(simd, panel);
         }
     }
 
@@ -220,19 +217,34 @@ impl Multiply<'_> {
     }
 
     #[inline(always)]
-    fn tiles<V: Columns, const SIGNED: bool, const P: usize>(&mut self, simd: V, panel: usize) {
+    fn tiles<V: Columns, const SIGNED: bool>(&mut self, simd: V, panel: usize) {
         let mut walk = self.lines.walk();
         loop {
             match rows_of_next_tall_tile(self.lines.left(&walk), MOST_ROWS) {
                 0 => return,
-                8 => self.tile::<V, SIGNED, 8, P>(simd, &mut walk, panel),
-                7 => self.tile::<V, SIGNED, 7, P>(simd, &mut walk, panel),
-                6 => self.tile::<V, SIGNED, 6, P>(simd, &mut walk, panel),
-                5 => self.tile::<V, SIGNED, 5, P>(simd, &mut walk, panel),
-                4 => self.tile::<V, SIGNED, 4, P>(simd, &mut walk, panel),
-                3 => self.tile::<V, SIGNED, 3, P>(simd, &mut walk, panel),
-                2 => self.tile::<V, SIGNED, 2, P>(simd, &mut walk, panel),
-                _ => self.tile::<V, SIGNED, 1, P>(simd, &mut walk, panel),
+                8 => self.tile::<V, SIGNED, 8, 2>(simd, &mut walk, panel),
+                7 => self.tile::<V, SIGNED, 7, 2>(simd, &mut walk, panel),
+                6 => self.tile::<V, SIGNED, 6, 2>(simd, &mut walk, panel),
+                5 => self.tile::<V, SIGNED, 5, 2>(simd, &mut walk, panel),
+                4 => self.tile::<V, SIGNED, 4, 2>(simd, &mut walk, panel),
+                3 => self.tile::<V, SIGNED, 3, 2>(simd, &mut walk, panel),
+                2 => self.tile::<V, SIGNED, 2, 2>(simd, &mut walk, panel),
+                _ => self.tile::<V, SIGNED, 1, 2>(simd, &mut walk, panel),
+            }
+        }
+    }
+
+    /// The last panel likewise.
+    #[inline(always)]
+    fn tiles_of_one<V: Columns, const SIGNED: bool>(&mut self, simd: V, panel: usize) {
+        let mut walk = self.lines.walk();
+        loop {
+            match self.lines.left(&walk) {
+                0 => return,
+                8.. => self.tile::<V, SIGNED, 8, 1>(simd, &mut walk, panel),
+                4.. => self.tile::<V, SIGNED, 4, 1>(simd, &mut walk, panel),
+                2.. => self.tile::<V, SIGNED, 2, 1>(simd, &mut walk, panel),
+                _ => self.tile::<V, SIGNED, 1, 1>(simd, &mut walk, panel),
             }
         }
     }

@@ -190,11 +190,11 @@ impl<const SIGNED: bool> Work for Multiply<'_, SIGNED> {
         }
         if S::HAS_WIDE {
             while panel + 2 <= whole {
-                self.tall_tiles::<S::Wide, 2>(wide, panel);
+                self.tall_tiles(wide, panel);
                 panel += 2;
             }
             while panel < whole {
-                self.tall_tiles::<S::Wide, 1>(wide, panel);
+                self.tall_tiles_of_one(wide, panel);
                 panel += 1;
             }
         }
@@ -224,22 +224,37 @@ impl<const SIGNED: bool> Multiply<'_, SIGNED> {
         }
     }
 
-    /// The same in tiles for instructions that multiply and add at once, with twice as many registers: even if what the
+    /// Two panels in tiles for instructions that multiply and add at once, with twice as many registers: even if what the
     /// rows hold is loaded for all of them beforehand, none is short.
     #[inline(always)]
-    fn tall_tiles<V: Columns, const P: usize>(&mut self, simd: V, panel: usize) {
+    fn tall_tiles<V: Columns>(&mut self, simd: V, panel: usize) {
         let mut walk = self.lines.walk();
         loop {
             match rows_of_next_tall_tile(self.lines.left(&walk), MOST_ROWS) {
                 0 => return,
-                8 => self.wide_tile::<V, 8, P>(simd, &mut walk, panel),
-                7 => self.wide_tile::<V, 7, P>(simd, &mut walk, panel),
-                6 => self.wide_tile::<V, 6, P>(simd, &mut walk, panel),
-                5 => self.wide_tile::<V, 5, P>(simd, &mut walk, panel),
-                4 => self.wide_tile::<V, 4, P>(simd, &mut walk, panel),
-                3 => self.wide_tile::<V, 3, P>(simd, &mut walk, panel),
-                2 => self.wide_tile::<V, 2, P>(simd, &mut walk, panel),
-                _ => self.wide_tile::<V, 1, P>(simd, &mut walk, panel),
+                8 => self.wide_tile::<V, 8, 2>(simd, &mut walk, panel),
+                7 => self.wide_tile::<V, 7, 2>(simd, &mut walk, panel),
+                6 => self.wide_tile::<V, 6, 2>(simd, &mut walk, panel),
+                5 => self.wide_tile::<V, 5, 2>(simd, &mut walk, panel),
+                4 => self.wide_tile::<V, 4, 2>(simd, &mut walk, panel),
+                3 => self.wide_tile::<V, 3, 2>(simd, &mut walk, panel),
+                2 => self.wide_tile::<V, 2, 2>(simd, &mut walk, panel),
+                _ => self.wide_tile::<V, 1, 2>(simd, &mut walk, panel),
+            }
+        }
+    }
+
+    /// The last panel likewise.
+    #[inline(always)]
+    fn tall_tiles_of_one<V: Columns>(&mut self, simd: V, panel: usize) {
+        let mut walk = self.lines.walk();
+        loop {
+            match self.lines.left(&walk) {
+                0 => return,
+                8.. => self.wide_tile::<V, 8, 1>(simd, &mut walk, panel),
+                4.. => self.wide_tile::<V, 4, 1>(simd, &mut walk, panel),
+                2.. => self.wide_tile::<V, 2, 1>(simd, &mut walk, panel),
+                _ => self.wide_tile::<V, 1, 1>(simd, &mut walk, panel),
             }
         }
     }
