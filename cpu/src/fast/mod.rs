@@ -26,6 +26,7 @@ mod quantized_sum;
 mod recurrent;
 mod requantize;
 mod resize;
+mod rounding;
 mod simd;
 mod softmax;
 mod steps;
