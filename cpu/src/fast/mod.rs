@@ -26,6 +26,7 @@ mod quantized_sum;
 mod recurrent;
 mod requantize;
 mod resize;
+mod resize_sixteenths;
 mod rounding;
 mod simd;
 mod softmax;
