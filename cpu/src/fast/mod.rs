@@ -5,6 +5,7 @@
 //! operation by operation, within the same program. Loops are written once over the vectors of [`simd`]. Results: float sums are taken in another order than the
 //! reference's; 8-bit results are the same bits.
 
+mod arg;
 mod convolution;
 mod depthwise;
 mod depthwise_quantized;

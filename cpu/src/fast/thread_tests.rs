@@ -219,3 +219,17 @@ fn resizings_are_the_same_by_any_number_of_threads() {
         }
     }
 }
+
+#[test]
+fn places_of_extremes_are_the_same_by_any_number_of_threads() {
+    for ty in [
+        OperandType::TENSOR_QUANT8_ASYMM,
+        OperandType::TENSOR_QUANT8_ASYMM_SIGNED,
+    ] {
+        expect_same_bits(&format!("ARGMAX {ty}"), || {
+            let one = values(OneOperation::new(OperationType::ARGMAX), ty, &[300, 301, 21]);
+            let one = scalars(one, &[-1]).with_constants();
+            one.output(OperandType::TENSOR_INT32, &[300, 301])
+        });
+    }
+}
