@@ -164,7 +164,7 @@ pub(super) struct Rows<'a, T> {
     /// Which row the first is, all images together.
     pub(super) first: usize,
     pub(super) to: &'a mut [T],
-    /// Room for two lines of the input with their overhang.
+    /// Room for two lines of the input, and more.
     pub(super) lines: &'a mut [f32],
 }
 
@@ -224,39 +224,47 @@ impl<T: Sample> Work for Rows<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Instructions>(self, _: S) {
-        match self.channels() {
-            0..=4 => self.fill::<4>(),
-            5..=LANES => self.fill::<LANES>(),
-            _ => self.fill::<WIDE>(),
-        }
-    }
-}
-
-impl<T: Sample> Rows<'_, T> {
-    /// Fills the rows, `N` channels at once.
-    #[inline(always)]
-    fn fill<const N: usize>(mut self) {
+    fn run<S: Instructions>(mut self, _: S) {
         let (channels, length, width) = (self.channels(), self.line(), self.width());
         let lines = std::mem::take(&mut self.lines);
-        let (upper, rest) = lines.split_at_mut(length + OVERHANG);
-        let lower = &mut rest[..length + OVERHANG];
+        let (upper, rest) = lines.split_at_mut(length);
+        let lower = &mut rest[..length];
         for row in 0..self.to.len() / width {
             let around = self.around(self.first + row);
             weigh(around.upper, 1.0 - around.fraction, upper);
             weigh(around.lower, around.fraction, lower);
-            let mut start = row * width;
-            for column in self.columns {
+            let results = &mut self.to[row * width..][..width];
+            for (column, results) in self.columns.iter().zip(results.chunks_exact_mut(channels)) {
                 let (left, right) = (column.left as usize, column.right as usize);
-                let corners = [&upper[left..], &lower[left..], &upper[right..], &lower[right..]];
-                for first in (0..channels).step_by(N) {
-                    put(
-                        &between::<T, N>(corners, first, column.fraction),
-                        self.to,
-                        start + first,
-                    );
+                let corners = Corners {
+                    upper_left: &upper[left..][..channels],
+                    lower_left: &lower[left..][..channels],
+                    upper_right: &upper[right..][..channels],
+                    lower_right: &lower[right..][..channels],
+                };
+                if channels < LANES {
+                    for (at, result) in results.iter_mut().enumerate() {
+                        *result = T::of(corners.between(at, column.fraction));
+                    }
+                    continue;
                 }
-                start += channels;
+                for group in 0..channels.div_ceil(LANES) {
+                    // The last one overlaps the one before it where channels do not fill it.
+                    let first = (group * LANES).min(channels - LANES);
+                    let eight = Corners {
+                        upper_left: &corners.upper_left[first..first + LANES],
+                        lower_left: &corners.lower_left[first..first + LANES],
+                        upper_right: &corners.upper_right[first..first + LANES],
+                        lower_right: &corners.lower_right[first..first + LANES],
+                    };
+                    let mut sums = [0.0; LANES];
+                    for (lane, sum) in sums.iter_mut().enumerate() {
+                        *sum = eight.between(lane, column.fraction);
+                    }
+                    for (result, sum) in results[first..first + LANES].iter_mut().zip(sums) {
+                        *result = T::of(sum);
+                    }
+                }
             }
         }
     }
@@ -264,31 +272,27 @@ impl<T: Sample> Rows<'_, T> {
 
 #[inline(always)]
 fn weigh<T: Sample>(from: &[T], weight: f32, to: &mut [f32]) {
-    let (line, overhang) = to.split_at_mut(from.len());
-    for (to, from) in line.iter_mut().zip(from) {
+    for (to, from) in to.iter_mut().zip(from) {
         *to = from.widen() * weight;
     }
-    // Computed with and never seen, but slow if it is something subnormal.
-    overhang.fill(0.0);
 }
 
-/// Some channels of an output, from the `first` on, of those of upper left, lower left, upper right and lower right, each
-/// times the weight of its line.
-#[inline(always)]
-fn between<T: Sample, const N: usize>(corners: [&[f32]; 4], first: usize, column: f32) -> [T; N] {
-    let [upper_left, lower_left, upper_right, lower_right]: [&[f32; N]; 4] =
-        corners.map(|pixel| match pixel[first..].first_chunk() {
-            Some(channels) => channels,
-            None => unreachable!("lines have {OVERHANG} values after the last pixel"),
-        });
-    std::array::from_fn(|at| {
-        T::of(
-            upper_left[at] * (1.0 - column)
-                + lower_left[at] * (1.0 - column)
-                + upper_right[at] * column
-                + lower_right[at] * column,
-        )
-    })
+/// The channels of the four pixels around an output, those of each times the weight of its line.
+struct Corners<'a> {
+    upper_left: &'a [f32],
+    lower_left: &'a [f32],
+    upper_right: &'a [f32],
+    lower_right: &'a [f32],
+}
+
+impl Corners<'_> {
+    #[inline(always)]
+    fn between(&self, at: usize, column: f32) -> f32 {
+        self.upper_left[at] * (1.0 - column)
+            + self.lower_left[at] * (1.0 - column)
+            + self.upper_right[at] * column
+            + self.lower_right[at] * column
+    }
 }
 
 #[cfg(test)]
