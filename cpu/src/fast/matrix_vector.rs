@@ -111,7 +111,8 @@ fn add_group<V: Simd<N>, const N: usize, const C: usize, const APART: usize>(
     let mut totals = [[simd.splat(0.0); C]; APART];
     let (values, end) = vector.as_chunks::<APART>();
     let (several, rest) = lines.split_at(values.len() * APART);
-    for (values, lines) in values.iter().zip(several.chunks_exact(APART)) {
+    // As arrays, whose lengths the compiler knows: with slices the loop is slower than memory.
+    for (values, lines) in values.iter().zip(several.as_chunks::<APART>().0) {
         for apart in 0..APART {
             add_line(simd, values[apart], &lines[apart], &mut totals[apart]);
         }
@@ -125,12 +126,22 @@ fn add_group<V: Simd<N>, const N: usize, const C: usize, const APART: usize>(
             sums[at] = simd.add(sums[at], other[at]);
         }
     }
-    let mut lanes = [[0.0; N]; C];
-    for at in 0..C {
-        simd.store(sums[at], &mut lanes[at]);
+    add_to(simd, &sums, to);
+}
+
+/// Adds vectors to values, of which there are fewer if the last vector is padded.
+#[inline(always)]
+fn add_to<V: Simd<N>, const N: usize>(simd: V, vectors: &[V::F32], to: &mut [f32]) {
+    let (whole, end) = to.as_chunks_mut::<N>();
+    for (to, vector) in whole.iter_mut().zip(vectors) {
+        simd.store(simd.add(simd.load(to), *vector), to);
     }
-    for (to, lane) in to.iter_mut().zip(lanes.as_flattened()) {
-        *to += lane;
+    if let Some(last) = vectors.get(whole.len()) {
+        let mut lanes = [0.0; N];
+        simd.store(*last, &mut lanes);
+        for (to, lane) in end.iter_mut().zip(lanes) {
+            *to += lane;
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! operation by operation, within the same program. Loops are written once over the vectors of [`simd`]. Results: float sums are taken in another order than the
 //! reference's; 8-bit results are the same bits.
 
+mod arg;
 mod convolution;
 mod depthwise;
 mod depthwise_quantized;
@@ -28,6 +29,8 @@ mod quantized_tile;
 mod recurrent;
 mod requantize;
 mod resize;
+mod resize_sixteenths;
+mod rounding;
 mod simd;
 mod softmax;
 mod steps;

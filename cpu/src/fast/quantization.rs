@@ -2,11 +2,11 @@
 
 use nnhal::hal::{OperandType as T, OperationType};
 
+use super::rounding::low_bits;
 use super::simd::{Instructions, Work, dispatch};
 use super::{PlannedStep, REFERENCE};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::element::Quant8;
-use crate::kernels::fixed_point::quantize;
 
 /// A change between 32-bit floats and 8-bit values.
 #[derive(Debug)]
@@ -45,13 +45,51 @@ impl PlannedStep for QuantizationStep {
 
 fn to_8_bits<Q: Quant8>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let output = context.outputs.tensor(0)?;
-    let (scale, zero_point) = (output.scale(), output.zero_point());
+    let steps = Steps::of::<Q>(output.scale(), output.zero_point());
     dispatch(Convert {
         input: context.inputs.data::<f32>(0)?,
         output: output.into_data::<Q>()?,
-        convert: |value: f32| Q::saturate(quantize(value, scale, zero_point)),
+        convert: move |value: f32| Q::saturate(steps.nearest(value)),
     });
     Ok(())
+}
+
+/// The largest float below a half.
+const BELOW_HALF: f32 = 0.5_f32.next_down();
+
+/// What [`quantize`](crate::kernels::fixed_point::quantize) does, in a form that takes few instructions: values are cut
+/// to the range of the type before they are rounded, so that neither rounding nor conversion meets large ones.
+#[derive(Clone, Copy, Debug)]
+struct Steps {
+    scale: f32,
+    zero_point: i32,
+    /// How many steps the least and the largest value of the type lie from the zero point.
+    range: [f32; 2],
+}
+
+impl Steps {
+    /// Those of a type, to which the zero point belongs.
+    fn of<Q: Quant8>(scale: f32, zero_point: i32) -> Steps {
+        let range = [Q::LEAST, Q::MOST].map(|bound| (bound - zero_point) as f32);
+        Steps {
+            scale,
+            zero_point,
+            range,
+        }
+    }
+
+    /// The step nearest to a value, ties away from zero. NaN is at the zero point.
+    #[inline(always)]
+    fn nearest(&self, value: f32) -> i32 {
+        let [least, most] = self.range;
+        let steps = value / self.scale;
+        let steps = if steps.is_nan() { 0.0 } else { steps };
+        let steps = if steps < least { least } else { steps };
+        let steps = if steps > most { most } else { steps };
+        // With a half, fractions just below one would be rounded up in the sum.
+        let whole = (steps + BELOW_HALF.copysign(steps)).trunc();
+        low_bits(whole).wrapping_add(self.zero_point)
+    }
 }
 
 fn from_8_bits<Q: Quant8>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
@@ -60,7 +98,7 @@ fn from_8_bits<Q: Quant8>(context: &mut KernelContext<'_>) -> Result<(), KernelE
     dispatch(Convert {
         input: input.data::<Q>()?,
         output: context.outputs.data::<f32>(0)?,
-        convert: |value: Q| (value.to_i32() - zero_point) as f32 * scale,
+        convert: move |value: Q| (value.to_i32() - zero_point) as f32 * scale,
     });
     Ok(())
 }
@@ -89,11 +127,16 @@ mod tests {
     use crate::kernels::testing::OneOperation;
     use crate::{KernelSet, RunOptions};
 
-    fn bytes<T: bytemuck::Pod>(operation: OperationType, [from, to]: [OperandType; 2], values: &[T]) {
+    fn assert_same<T: bytemuck::Pod>(
+        operation: OperationType,
+        [from, to]: [OperandType; 2],
+        values: &[T],
+        scale: f32,
+    ) {
         let operand = |ty| {
             let mut operand = Operand::new(ty, &[values.len() as u32]);
             if ty != OperandType::TENSOR_FLOAT32 {
-                (operand.scale, operand.zero_point) = (0.037, 5);
+                (operand.scale, operand.zero_point) = (scale, 5);
             }
             operand
         };
@@ -113,14 +156,19 @@ mod tests {
     fn every_value_has_the_bits_of_the_reference() {
         let mut floats: Vec<f32> = (-3000..3000).map(|at| at as f32 * 0.0185 / 8.0).collect();
         floats.extend([f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 1e30, -1e30]);
+        // Numbers of every size, and ties with the second scale.
+        floats.extend((0..=u32::from(u16::MAX)).map(|high| f32::from_bits(high << 16 | 0x5a5a)));
+        floats.extend((-600..600).map(|eighths| eighths as f32 / 8.0));
         let all: Vec<u8> = (0..=255).collect();
         let float = OperandType::TENSOR_FLOAT32;
         for ty in [
             OperandType::TENSOR_QUANT8_ASYMM,
             OperandType::TENSOR_QUANT8_ASYMM_SIGNED,
         ] {
-            bytes(OperationType::QUANTIZE, [float, ty], &floats);
-            bytes(OperationType::DEQUANTIZE, [ty, float], &all);
+            for scale in [0.037, 0.25] {
+                assert_same(OperationType::QUANTIZE, [float, ty], &floats, scale);
+                assert_same(OperationType::DEQUANTIZE, [ty, float], &all, scale);
+            }
         }
     }
 }

@@ -3,12 +3,17 @@
 //! Each of the four products that are summed is `pixel * row weight * column weight`, from left to right. Its first half
 //! is the same for all outputs of a row, so it is made once for each pixel of the two lines that the row lies between; the
 //! places and weights of columns are made once for all rows.
+//!
+//! 8-bit images whose positions are all in sixteenths of a pixel, as those that grow by a power of two are, are summed in
+//! integers ([`super::resize_sixteenths`]).
 
 use nnhal::hal::OperandType;
 use nnhal::ops::resize::{ResizeGeometry, geometry};
 
 use super::parting;
-use super::simd::{Instructions, LANES, Work, dispatch};
+use super::resize_sixteenths::{InSixteenths, are_sixteenths};
+use super::rounding::low_bits;
+use super::simd::{Instructions, LANES, WIDE, Work, dispatch};
 use super::{PlannedStep, REFERENCE};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::resize::Axis;
@@ -46,15 +51,18 @@ impl PlannedStep for ResizeStep {
             return (self.fallback)(context);
         }
         match context.inputs.tensor(0)?.ty() {
-            OperandType::TENSOR_FLOAT32 => resize::<f32>(context, &geometry),
-            OperandType::TENSOR_QUANT8_ASYMM => resize::<u8>(context, &geometry),
+            OperandType::TENSOR_FLOAT32 => resize::<f32>(context, &geometry, |rows| dispatch(rows)),
+            OperandType::TENSOR_QUANT8_ASYMM if are_sixteenths(&geometry) => {
+                resize::<u8>(context, &geometry, |rows| dispatch(InSixteenths(rows)))
+            }
+            OperandType::TENSOR_QUANT8_ASYMM => resize::<u8>(context, &geometry, |rows| dispatch(rows)),
             _ => (self.fallback)(context),
         }
     }
 }
 
 /// An element that is computed with as a float.
-trait Sample: bytemuck::Pod + Send + Sync {
+pub(super) trait Sample: bytemuck::Pod + Send + Sync {
     fn widen(self) -> f32;
     /// What a sum of weighted samples gives.
     fn of(sum: f32) -> Self;
@@ -80,8 +88,8 @@ impl Sample for u8 {
 
     #[inline(always)]
     fn of(sum: f32) -> u8 {
-        // Not negative: 0.5 more and the fraction cut off is rounded to nearest.
-        (sum + 0.5) as u8
+        // Not negative, and a mean of such samples: 0.5 more and the fraction cut off is rounded to nearest.
+        low_bits((sum + 0.5).trunc()) as u8
     }
 }
 
@@ -89,16 +97,26 @@ impl Sample for u8 {
 /// the left one.
 #[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
 #[repr(C)]
-struct Column {
-    left: u32,
-    right: u32,
-    fraction: f32,
+pub(super) struct Column {
+    pub(super) left: u32,
+    pub(super) right: u32,
+    pub(super) fraction: f32,
 }
 
-fn resize<T: Sample>(context: &mut KernelContext<'_>, geometry: &ResizeGeometry) -> Result<(), KernelError> {
+/// Values after the last pixel of a line, so that vectors of channels may end beyond it.
+pub(super) const OVERHANG: usize = 2 * WIDE;
+
+/// Resizes with what fills rows.
+fn resize<T: Sample>(
+    context: &mut KernelContext<'_>,
+    geometry: &ResizeGeometry,
+    fill: impl Fn(Rows<'_, T>) + Sync,
+) -> Result<(), KernelError> {
     let (input, output) = (&geometry.input, &geometry.output);
     let channels = output.channels as usize;
-    let line = (input.width as usize).saturating_mul(channels);
+    let line = (input.width as usize)
+        .saturating_mul(channels)
+        .saturating_add(OVERHANG);
     let width = output.width as usize;
     let rows = output.batch as usize * output.height as usize;
     let threads = context.team.threads_for(Effort {
@@ -126,7 +144,7 @@ fn resize<T: Sample>(context: &mut KernelContext<'_>, geometry: &ResizeGeometry)
     let to = context.outputs.data::<T>(0)?;
     let team = context.team;
     team.for_each_block(threads, &grid, (to, lines), |mut block, lines| {
-        dispatch(Rows {
+        fill(Rows {
             geometry,
             columns,
             from,
@@ -139,42 +157,83 @@ fn resize<T: Sample>(context: &mut KernelContext<'_>, geometry: &ResizeGeometry)
 }
 
 /// Some rows of the output.
-struct Rows<'a, T> {
-    geometry: &'a ResizeGeometry,
-    columns: &'a [Column],
-    from: &'a [T],
+pub(super) struct Rows<'a, T> {
+    pub(super) geometry: &'a ResizeGeometry,
+    pub(super) columns: &'a [Column],
+    pub(super) from: &'a [T],
     /// Which row the first is, all images together.
-    first: usize,
-    to: &'a mut [T],
-    /// Room for two lines of the input.
-    lines: &'a mut [f32],
+    pub(super) first: usize,
+    pub(super) to: &'a mut [T],
+    /// Room for two lines of the input, and more.
+    pub(super) lines: &'a mut [f32],
+}
+
+/// The lines of the input between which a row of the output lies.
+pub(super) struct Surroundings<'a, T> {
+    pub(super) upper: &'a [T],
+    pub(super) lower: &'a [T],
+    /// The row's distance from the upper one.
+    pub(super) fraction: f32,
+}
+
+impl<'a, T> Rows<'a, T> {
+    /// Values of a line of the input.
+    #[inline(always)]
+    pub(super) fn line(&self) -> usize {
+        self.geometry.input.width as usize * self.channels()
+    }
+
+    #[inline(always)]
+    pub(super) fn channels(&self) -> usize {
+        self.geometry.output.channels as usize
+    }
+
+    /// Values of a row.
+    #[inline(always)]
+    pub(super) fn width(&self) -> usize {
+        self.columns.len() * self.channels()
+    }
+
+    /// What a row lies between.
+    #[inline(always)]
+    pub(super) fn around(&self, row: usize) -> Surroundings<'a, T> {
+        let height = (self.geometry.output.height as usize).max(1);
+        let between = Axis::rows(self.geometry).between(row % height);
+        let image = row / height * self.geometry.input.height as usize;
+        let line = self.line();
+        Surroundings {
+            upper: &self.from[(image + between.lower) * line..][..line],
+            lower: &self.from[(image + between.upper) * line..][..line],
+            fraction: between.fraction,
+        }
+    }
+}
+
+/// Puts values to a place, as many as there is room for: all but the last pixels leave what is too much to the next pixel
+/// to overwrite.
+#[inline(always)]
+pub(super) fn put<T: Copy, const N: usize>(values: &[T; N], to: &mut [T], start: usize) {
+    let rest = &mut to[start..];
+    match rest.first_chunk_mut() {
+        Some(all) => *all = *values,
+        None => rest.copy_from_slice(&values[..rest.len()]),
+    }
 }
 
 impl<T: Sample> Work for Rows<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Instructions>(self, _: S) {
-        let (input, output) = (&self.geometry.input, &self.geometry.output);
-        let channels = output.channels as usize;
-        let length = input.width as usize * channels;
-        let height = (output.height as usize).max(1);
-        let axis = Axis::rows(self.geometry);
-        let (upper, lower) = self.lines.split_at_mut(length);
-        let rows = self.to.chunks_exact_mut(self.columns.len() * channels);
-        for (row, results) in (self.first..).zip(rows) {
-            let between = axis.between(row % height);
-            let image = row / height * input.height as usize;
-            weigh(
-                &self.from[(image + between.lower) * length..],
-                1.0 - between.fraction,
-                upper,
-            );
-            weigh(
-                &self.from[(image + between.upper) * length..],
-                between.fraction,
-                lower,
-            );
+    fn run<S: Instructions>(mut self, _: S) {
+        let (channels, length, width) = (self.channels(), self.line(), self.width());
+        let lines = std::mem::take(&mut self.lines);
+        let (upper, rest) = lines.split_at_mut(length);
+        let lower = &mut rest[..length];
+        for row in 0..self.to.len() / width {
+            let around = self.around(self.first + row);
+            weigh(around.upper, 1.0 - around.fraction, upper);
+            weigh(around.lower, around.fraction, lower);
+            let results = &mut self.to[row * width..][..width];
             for (column, results) in self.columns.iter().zip(results.chunks_exact_mut(channels)) {
                 let (left, right) = (column.left as usize, column.right as usize);
                 let corners = Corners {
@@ -255,6 +314,12 @@ mod tests {
             ([6, 5], [1, 1], 1, false, false),
             ([2, 4000], [300, 2], 1, false, false),
             ([2, 8], [5, 2], 3, true, false),
+            // In sixteenths, and with too many channels for one vector.
+            ([3, 5], [17, 33], 21, true, false),
+            ([4, 3], [64, 24], 3, false, false),
+            ([4, 3], [16, 24], 1, false, true),
+            ([3, 3], [6, 12], 75, false, true),
+            ([3, 3], [24, 12], 40, false, true),
         ];
         for ([height, width], [rows, columns], channels, aligned, centres) in cases {
             let dims = [2, height, width, channels];

@@ -4,6 +4,7 @@ use nnhal::hal::{Operand, OperandType, OperationType};
 use nnhal::ops::windows::{WindowArguments, WindowGeometry};
 use nnhal::ops::{self, OperationContext, ShapeIssue};
 
+use super::arg::ArgStep;
 use super::elementwise::{Binary, BinaryStep, Unary, UnaryStep};
 use super::extremum::ExtremumStep;
 use super::matmul::PackedF32;
@@ -102,6 +103,9 @@ fn plain(declared: &Declared<'_>, fallback: Kernel) -> Option<Box<dyn PlannedSte
         return Some(Box::new(UnaryStep { unary, fallback }));
     }
     if let Some(step) = QuantizationStep::of(operation, fallback) {
+        return Some(Box::new(step));
+    }
+    if let Some(step) = ArgStep::of(operation, fallback) {
         return Some(Box::new(step));
     }
     if let Some(step) = ExtremumStep::of(operation, fallback) {

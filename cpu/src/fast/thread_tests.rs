@@ -205,14 +205,31 @@ fn sums_are_the_same_by_any_number_of_threads() {
 #[test]
 fn resizings_are_the_same_by_any_number_of_threads() {
     for ty in [OperandType::TENSOR_FLOAT32, OperandType::TENSOR_QUANT8_ASYMM] {
-        expect_same_bits(&format!("RESIZE_BILINEAR {ty}"), || {
-            let one = values(
-                OneOperation::new(OperationType::RESIZE_BILINEAR),
-                ty,
-                &[3, 20, 31, 9],
-            );
-            let one = scalars(one, &[90, 77]).with_constants();
-            one.output_operand(operand(ty, &[3, 77, 90, 9]))
+        // The second time in sixteenths of a pixel.
+        for [height, width] in [[77, 90], [80, 124]] {
+            expect_same_bits(&format!("RESIZE_BILINEAR {ty} to {height} x {width}"), || {
+                let one = values(
+                    OneOperation::new(OperationType::RESIZE_BILINEAR),
+                    ty,
+                    &[3, 20, 31, 9],
+                );
+                let one = scalars(one, &[width, height]).with_constants();
+                one.output_operand(operand(ty, &[3, height as u32, width as u32, 9]))
+            });
+        }
+    }
+}
+
+#[test]
+fn places_of_extremes_are_the_same_by_any_number_of_threads() {
+    for ty in [
+        OperandType::TENSOR_QUANT8_ASYMM,
+        OperandType::TENSOR_QUANT8_ASYMM_SIGNED,
+    ] {
+        expect_same_bits(&format!("ARGMAX {ty}"), || {
+            let one = values(OneOperation::new(OperationType::ARGMAX), ty, &[300, 301, 21]);
+            let one = scalars(one, &[-1]).with_constants();
+            one.output(OperandType::TENSOR_INT32, &[300, 301])
         });
     }
 }

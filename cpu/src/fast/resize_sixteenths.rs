@@ -1,0 +1,86 @@
+//! RESIZE_BILINEAR of unsigned 8-bit values at positions that are all in sixteenths of a pixel.
+//!
+//! The reference's products and sums of floats are then exact, so that integers of 16 bits give the same results in any
+//! order: between two lines first, then between two of those sums, in 256ths, rounded to nearest.
+
+use nnhal::ops::resize::ResizeGeometry;
+
+use super::resize::{OVERHANG, Rows, put};
+use super::simd::{Instructions, WIDE, Work};
+use crate::kernels::resize::Axis;
+
+/// Parts of a pixel.
+const PARTS: u16 = 16;
+
+/// Channels that are computed at once.
+const AT_ONCE: usize = 2 * WIDE;
+
+/// Whether all rows and columns are at such positions.
+pub(super) fn are_sixteenths(geometry: &ResizeGeometry) -> bool {
+    let is_exact = |axis: Axis, count: u32| {
+        (0..count as usize).all(|at| (axis.between(at).fraction * f32::from(PARTS)).fract() == 0.0)
+    };
+    is_exact(Axis::rows(geometry), geometry.output.height)
+        && is_exact(Axis::columns(geometry), geometry.output.width)
+}
+
+/// A distance in sixteenths. It is negative before the first pixel, which then is both of those around the position: what
+/// its two weights overflow by cancels out.
+#[inline(always)]
+fn parts(fraction: f32) -> u16 {
+    (fraction * f32::from(PARTS)) as i32 as u16
+}
+
+/// Some rows of such an output.
+pub(super) struct InSixteenths<'a>(pub(super) Rows<'a, u8>);
+
+impl Work for InSixteenths<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Instructions>(self, _: S) {
+        let InSixteenths(mut rows) = self;
+        let (channels, length, width) = (rows.channels(), rows.line(), rows.width());
+        let lines: &mut [u16] = bytemuck::cast_slice_mut(std::mem::take(&mut rows.lines));
+        let line = &mut lines[..length + OVERHANG];
+        for row in 0..rows.to.len() / width {
+            let around = rows.around(rows.first + row);
+            weigh(around.upper, around.lower, parts(around.fraction), line);
+            let mut start = row * width;
+            for column in rows.columns {
+                let pixels = [&line[column.left as usize..], &line[column.right as usize..]];
+                let right = parts(column.fraction);
+                for first in (0..channels).step_by(AT_ONCE) {
+                    put(&between(pixels, first, right), rows.to, start + first);
+                }
+                start += channels;
+            }
+        }
+    }
+}
+
+/// What lies between two lines in sixteenths, so much more that a result that is rounded down is rounded to nearest.
+#[inline(always)]
+fn weigh(upper: &[u8], lower: &[u8], fraction: u16, to: &mut [u16]) {
+    for ((to, upper), lower) in to.iter_mut().zip(upper).zip(lower) {
+        let upper = u16::from(*upper).wrapping_mul(PARTS.wrapping_sub(fraction));
+        let lower = u16::from(*lower).wrapping_mul(fraction);
+        *to = upper.wrapping_add(lower) + PARTS / 2;
+    }
+}
+
+/// Some channels of an output between two pixels, from the `first` on.
+#[inline(always)]
+fn between(pixels: [&[u16]; 2], first: usize, fraction: u16) -> [u8; AT_ONCE] {
+    let [left, right]: [&[u16; AT_ONCE]; 2] = pixels.map(|pixel| match pixel[first..].first_chunk() {
+        Some(channels) => channels,
+        None => unreachable!("lines have {OVERHANG} values after the last pixel"),
+    });
+    let weights = [PARTS.wrapping_sub(fraction), fraction];
+    std::array::from_fn(|at| {
+        let sum = left[at]
+            .wrapping_mul(weights[0])
+            .wrapping_add(right[at].wrapping_mul(weights[1]));
+        (sum >> 8) as u8
+    })
+}
