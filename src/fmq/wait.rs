@@ -87,6 +87,9 @@ pub struct WaitPolicy {
     eager_polls: u32,
     weights: [u32; CLASSES],
     total: u32,
+    /// The longest that a window may be now, and the weight of waits that it caught, in the same history.
+    longest: u64,
+    within_longest: u32,
     since_review: u32,
     /// How long this side took to get up once it was woken, smoothed, in nanoseconds; 0 if it never slept.
     wake_nanos: u64,
@@ -117,6 +120,8 @@ impl WaitPolicy {
             eager_polls: 0,
             weights: [0; CLASSES],
             total: 0,
+            longest: max_window,
+            within_longest: 0,
             since_review: 0,
             wake_nanos: 0,
             give_way: GiveWay::default(),
@@ -163,6 +168,7 @@ impl WaitPolicy {
         // The class is below CLASSES by its definition.
         self.weights[class_of(waited.nanos)] += WEIGHT;
         self.total += WEIGHT;
+        self.within_longest += if waited.nanos <= self.longest { WEIGHT } else { 0 };
         self.since_review += 1;
         if waited.slept {
             self.naps.record(waited.nanos);
@@ -282,24 +288,38 @@ impl WaitPolicy {
         if self.total >= FULL {
             self.weights.iter_mut().for_each(|weight| *weight /= 2);
             self.total = self.weights.iter().sum();
+            self.within_longest /= 2;
         }
         let total = u64::from(self.total);
         let longest = self.longest_window();
+        if longest != self.longest {
+            // Of the class that it cuts it is not known how much it would have caught.
+            let caught = (0..CLASSES).filter(|class| class_start(*class) < longest);
+            self.within_longest = caught.map(|class| self.weights[class]).sum();
+            self.longest = longest;
+        }
+        // Halves are rounded down one by one.
+        self.within_longest = self.within_longest.min(self.total);
         let sleep_cost = longest;
         let (mut best_window, mut best_cost) = (0, total.saturating_mul(sleep_cost));
         let (mut caught, mut polled) = (0_u64, 0_u64);
         for (class, &weight) in self.weights.iter().enumerate().take(CLASSES - 1) {
-            // A window that a class ends little beyond catches most of it.
-            if class_end(class) > longest.saturating_add(longest / 8) {
-                break;
-            }
+            // The class that the longest window cuts is caught as far as that would have.
             let window = class_end(class).min(longest);
-            caught += u64::from(weight);
-            polled = polled.saturating_add(u64::from(weight).saturating_mul(window / 8 * 7));
+            let weight = if class_end(class) <= longest {
+                u64::from(weight)
+            } else {
+                u64::from(self.within_longest).saturating_sub(caught)
+            };
+            caught += weight;
+            polled = polled.saturating_add(weight.saturating_mul(window / 8 * 7));
             let missed = (total - caught).saturating_mul(window.saturating_add(sleep_cost));
             let cost = polled.saturating_add(missed);
             if cost < best_cost {
                 (best_window, best_cost) = (window, cost);
+            }
+            if window == longest {
+                break;
             }
         }
         // What is a little late now and then, for an interrupt, is worth waiting for: in regular waits it costs nothing.
@@ -325,6 +345,11 @@ fn class_end(class: usize) -> u64 {
     };
     let start = 1 << (FIRST_CLASS_BITS as usize + above / 2);
     if above % 2 == 0 { start / 2 * 3 } else { start * 2 }
+}
+
+/// No wait of a class is shorter than this many nanoseconds.
+fn class_start(class: usize) -> u64 {
+    class.checked_sub(1).map_or(0, class_end)
 }
 
 /// For so long a wait polls as fast as is best on this machine, so that the shortest round trips are seen at once.

@@ -4,14 +4,24 @@ use nnhal::hal::{OperandLifeTime, Subgraph};
 
 use super::declared::Declared;
 use super::program::Step;
+use super::{Interrupt, Interrupted};
 use crate::fast::Fused;
 use crate::kernel::Constant;
 
 /// Notes with the first of operations that can be computed together that they are.
-pub(super) fn fuse(graph: &Subgraph, constants: &[Option<Constant>], steps: &mut [Step]) {
+///
+/// # Errors
+/// `interrupt`, which is asked before each of them.
+pub(super) fn fuse(
+    graph: &Subgraph,
+    constants: &[Option<Constant>],
+    steps: &mut [Step],
+    interrupt: &dyn Interrupt,
+) -> Result<(), Interrupted> {
     let readers = Readers::of(graph);
     let mut first = 0;
     while first < steps.len() {
+        interrupt.check()?;
         let fused = steps[first].elements().and_then(|elements| {
             let alike = steps[first..]
                 .iter()
@@ -29,6 +39,7 @@ pub(super) fn fuse(graph: &Subgraph, constants: &[Option<Constant>], steps: &mut
         steps[first].fused = fused;
         first += count;
     }
+    Ok(())
 }
 
 /// How long operands are needed.

@@ -314,7 +314,7 @@ impl Graph {
         }
         release_after_last_reader(graph, &mut steps);
         if kernel_set == KernelSet::Fast {
-            fuse(graph, &constants.values, &mut steps);
+            fuse(graph, &constants.values, &mut steps, interrupt)?;
         }
         let (constants, replaced) = constants.finish()?;
         Ok(Graph {
@@ -426,7 +426,8 @@ mod tests {
                 );
                 assert_eq!(error.status(), ErrorStatus::MissedDeadlineTransient);
             }
-            prepare(OPERATIONS + 1).unwrap();
+            // It is asked again where operations are looked at that might be computed together.
+            prepare(2 * OPERATIONS + 1).unwrap();
         }
     }
 }

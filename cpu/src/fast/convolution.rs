@@ -14,7 +14,7 @@ use super::patches::{Patches, Sink};
 use super::requantize::QuantizedOutput;
 use super::simd::{Instructions, LANES, Work, dispatch};
 use super::strips::{Frame, Outputs};
-use crate::buffer::{ALIGNMENT, OutOfMemory, Scratch};
+use crate::buffer::{OutOfMemory, Scratch};
 use crate::kernels::element::Quant8;
 use crate::threads::{Effort, Grid, Team};
 
@@ -209,10 +209,14 @@ pub(super) fn run_bytes<T: Quant8>(
     let threads = team.threads_for(effort(patches, size_of_val(weights.packed().bytes())));
     let grid = grid(threads, (patches.count(), depth), patches);
     let in_place = patches.are_pixels() && !is_signed;
-    let copies = if in_place { 0 } else { grid.rows_per_block * depth };
-    let copies = copies.next_multiple_of(ALIGNMENT);
-    let terms = (grid.rows_per_block * size_of::<i32>()).next_multiple_of(ALIGNMENT);
-    let [memory] = scratch.carve::<u8, 1>([(copies + terms).saturating_mul(threads)])?;
+    // In whole numbers, so that every thread's share begins with one however it is divided.
+    let copies = if in_place {
+        0
+    } else {
+        (grid.rows_per_block * depth).div_ceil(size_of::<i32>())
+    };
+    let memory = (copies + grid.rows_per_block).saturating_mul(threads);
+    let [memory] = scratch.carve::<i32, 1>([memory])?;
     let output: &mut [u8] = bytemuck::cast_slice_mut(output);
     team.for_each_block(threads, &grid, (output, memory), |block, memory| {
         let (first, count) = (block.first_row(), block.rows());
@@ -220,6 +224,7 @@ pub(super) fn run_bytes<T: Quant8>(
         let rows: &[u8] = if in_place {
             &bytemuck::cast_slice(input)[first * depth..]
         } else {
+            let copied: &mut [u8] = bytemuck::cast_slice_mut(copied);
             dispatch(Unsigned {
                 patches,
                 input,
@@ -229,7 +234,7 @@ pub(super) fn run_bytes<T: Quant8>(
             });
             copied
         };
-        weights.multiply(rows, bytemuck::cast_slice_mut(terms), block, (stored, is_signed));
+        weights.multiply(rows, terms, block, (stored, is_signed));
     });
     Ok(())
 }

@@ -8,6 +8,7 @@ use nnhal::ops::pooling::{arguments, geometry};
 use nnhal::ops::windows::WindowGeometry;
 
 use super::depthwise::taps_inside;
+use super::elementwise::cut;
 use super::parting;
 use super::simd::{Instructions, LANES, Work, dispatch};
 use super::{PlannedStep, REFERENCE};
@@ -257,7 +258,7 @@ impl Accumulate<f32> for LargestFloat {
 
     #[inline(always)]
     fn finish(&self, largest: f32, _: usize) -> f32 {
-        cut(largest, self.0)
+        cut(largest, self.0.0, self.0.1)
     }
 }
 
@@ -280,19 +281,7 @@ impl Accumulate<f32> for MeanFloat {
 
     #[inline(always)]
     fn finish(&self, sum: f32, pixels: usize) -> f32 {
-        cut(sum / pixels as f32, self.0)
-    }
-}
-
-/// `value` cut to a range; a NaN stays one.
-#[inline(always)]
-fn cut(value: f32, (low, high): (f32, f32)) -> f32 {
-    if value < low {
-        low
-    } else if value > high {
-        high
-    } else {
-        value
+        cut(sum / pixels as f32, self.0.0, self.0.1)
     }
 }
 

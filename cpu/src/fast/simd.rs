@@ -1,8 +1,8 @@
 //! Vectors, and the choice of the instructions that compute with them.
 //!
 //! A kernel is written once, generic over [`Instructions`], and run by [`dispatch`], which compiles it for each instruction
-//! set and picks one by what the processor has. Using instructions beyond the build's base set is the one unsafe act
-//! of this crate, and this module is its only place: values of [`avx2::Avx2`] and [`avx512::Avx512`] exist only where the
+//! set and picks one by what the processor has. Using instructions beyond the build's base set is unsafe, and this module is
+//! its only place: values of [`avx2::Avx2`] and [`avx512::Avx512`] exist only where the
 //! processor has them, so whoever holds one may use them.
 //!
 //! Sixteen 8-bit results come out of sixteen 32-bit sums that stand in the order `[0, 1, 2, 3, 8, 9, 10, 11]`, then the

@@ -42,18 +42,18 @@ impl Cores for Noting {
     }
 }
 
-/// Has an operation computed by one to four threads and compares bits.
+/// Has an operation computed by one to eight threads and compares bits.
 fn expect_same_bits(name: &str, make: impl Fn() -> OneOperation) {
     let run = |options: &RunOptions<'_>| {
         let outputs = make().run_by(KernelSet::Fast, options).unwrap();
         outputs.into_iter().map(|output| output.bytes).collect::<Vec<_>>()
     };
     let expected = run(&RunOptions::default());
-    for most in 2..=4 {
+    for most in 2..=8 {
         let (helpers, cores) = (
-            Helpers::new(3),
+            Helpers::new(7),
             Noting {
-                cores: OwnCores::new(4),
+                cores: OwnCores::new(8),
                 asked: false.into(),
             },
         );
@@ -120,6 +120,10 @@ fn convolutions_are_the_same_by_any_number_of_threads() {
         ([2, 37, 29, 23], 1, 43),
         ([1, 7, 7, 129], 1, 211),
         ([1, 6, 5, 500], 3, 17),
+        // Products of bytes: less blocks than threads, and many rows.
+        ([1, 7, 7, 960], 1, 160),
+        ([1, 14, 14, 384], 1, 96),
+        ([1, 56, 56, 24], 1, 72),
     ] {
         for ty in TYPES {
             expect_same_bits(&format!("{ty} {image:?}"), || {
@@ -134,7 +138,7 @@ fn convolutions_are_the_same_by_any_number_of_threads() {
 
 #[test]
 fn fully_connected_layers_are_the_same_by_any_number_of_threads() {
-    for (rows, depth, columns) in [(1, 1027, 1019), (13, 301, 317)] {
+    for (rows, depth, columns) in [(1, 1027, 1019), (13, 301, 317), (18, 1024, 96), (1, 1024, 1000)] {
         for ty in TYPES {
             expect_same_bits(&format!("{ty} {rows}x{depth}x{columns}"), || {
                 let one = values(
