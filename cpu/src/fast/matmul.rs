@@ -145,11 +145,11 @@ impl Work for Multiply<'_> {
             }
         }
         while panel < whole {
-            self.whole_panel(wide, panel);
+            self.whole_panel(simd, panel);
             panel += 1;
         }
         if vectors % 2 == 1 {
-            self.half_panel(simd.narrow(), whole);
+            self.half_panel(simd, whole);
         }
     }
 }
@@ -176,20 +176,35 @@ impl<'a> Multiply<'a> {
     }
 
     #[inline(always)]
-    fn whole_panel<V: Simd<WIDE>>(&mut self, simd: V, panel: usize) {
+    fn whole_panel<S: Instructions>(&mut self, simd: S, panel: usize) {
         let mut walk = self.lines.walk();
         let panels = self.panels::<WIDE, 1>(panel);
         loop {
             match rows_of_next_tile(self.lines.left(&walk)) {
                 0 => return,
-                ROWS => self.tile::<V, WIDE, ROWS, 1>(simd, &panels, &mut walk),
-                5 => self.tile::<V, WIDE, 5, 1>(simd, &panels, &mut walk),
-                4 => self.tile::<V, WIDE, 4, 1>(simd, &panels, &mut walk),
-                3 => self.tile::<V, WIDE, 3, 1>(simd, &panels, &mut walk),
-                2 => self.tile::<V, WIDE, 2, 1>(simd, &panels, &mut walk),
-                _ => self.tile::<V, WIDE, 1, 1>(simd, &panels, &mut walk),
+                ROWS => self.tiles_apart::<S, ROWS>(simd, &panels, &mut walk),
+                5 => self.tiles_apart::<S, 5>(simd, &panels, &mut walk),
+                4 => self.tiles_apart::<S, 4>(simd, &panels, &mut walk),
+                3 => self.tiles_apart::<S, 3>(simd, &panels, &mut walk),
+                2 => self.tiles_apart::<S, 2>(simd, &panels, &mut walk),
+                _ => self.tiles_apart::<S, 1>(simd, &panels, &mut walk),
             }
         }
+    }
+
+    /// Computes the tiles of this many rows that come next.
+    #[inline(always)]
+    fn tiles_apart<S: Instructions, const R: usize>(
+        &mut self,
+        simd: S,
+        panels: &Panels<'_, WIDE, 1>,
+        walk: &mut Walk,
+    ) {
+        simd.apart(Tiles::<R> {
+            multiply: self,
+            panels,
+            walk,
+        });
     }
 
     /// Two panels in tiles for twice as many registers.
@@ -234,18 +249,33 @@ impl<'a> Multiply<'a> {
     }
 
     #[inline(always)]
-    fn half_panel<V: Simd<LANES>>(&mut self, simd: V, panel: usize) {
+    fn half_panel<S: Instructions>(&mut self, simd: S, panel: usize) {
         let mut walk = self.lines.walk();
         let panels = self.panels::<LANES, 1>(panel);
         loop {
             match self.lines.left(&walk) {
                 0 => return,
-                HALF_ROWS.. => self.tile::<V, LANES, HALF_ROWS, 1>(simd, &panels, &mut walk),
-                4.. => self.tile::<V, LANES, 4, 1>(simd, &panels, &mut walk),
-                2.. => self.tile::<V, LANES, 2, 1>(simd, &panels, &mut walk),
-                _ => self.tile::<V, LANES, 1, 1>(simd, &panels, &mut walk),
+                HALF_ROWS.. => self.half_tiles_apart::<S, HALF_ROWS>(simd, &panels, &mut walk),
+                4.. => self.half_tiles_apart::<S, 4>(simd, &panels, &mut walk),
+                2.. => self.half_tiles_apart::<S, 2>(simd, &panels, &mut walk),
+                _ => self.half_tiles_apart::<S, 1>(simd, &panels, &mut walk),
             }
         }
+    }
+
+    /// Computes the tiles of this many rows that come next, with the half of a panel.
+    #[inline(always)]
+    fn half_tiles_apart<S: Instructions, const R: usize>(
+        &mut self,
+        simd: S,
+        panels: &Panels<'_, LANES, 1>,
+        walk: &mut Walk,
+    ) {
+        simd.apart(HalfTiles::<R> {
+            multiply: self,
+            panels,
+            walk,
+        });
     }
 
     /// Computes the tile of the next rows.
@@ -294,6 +324,47 @@ impl<'a> Multiply<'a> {
                 let line = &mut line[panel * COLUMNS..];
                 let width = line.len().min(N);
                 store_f32::<V, N>(simd, *sums, self.range, &mut line[..width]);
+            }
+        }
+    }
+}
+
+/// The tiles of `R` rows that come next, with one panel.
+struct Tiles<'t, 'a, const R: usize> {
+    multiply: &'t mut Multiply<'a>,
+    panels: &'t Panels<'t, WIDE, 1>,
+    walk: &'t mut Walk,
+}
+
+impl<const R: usize> Work for Tiles<'_, '_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Instructions>(self, simd: S) {
+        while rows_of_next_tile(self.multiply.lines.left(self.walk)) == R {
+            self.multiply
+                .tile::<S::Wide, WIDE, R, 1>(simd.wide(), self.panels, self.walk);
+        }
+    }
+}
+
+/// The tiles of `R` rows that come next, with the half of a panel: at least one.
+struct HalfTiles<'t, 'a, const R: usize> {
+    multiply: &'t mut Multiply<'a>,
+    panels: &'t Panels<'t, LANES, 1>,
+    walk: &'t mut Walk,
+}
+
+impl<const R: usize> Work for HalfTiles<'_, '_, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Instructions>(self, simd: S) {
+        loop {
+            self.multiply
+                .tile::<S::Narrow, LANES, R, 1>(simd.narrow(), self.panels, self.walk);
+            if R < HALF_ROWS || self.multiply.lines.left(self.walk) < R {
+                return;
             }
         }
     }

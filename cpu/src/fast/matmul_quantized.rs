@@ -199,7 +199,7 @@ impl<const SIGNED: bool> Work for Multiply<'_, SIGNED> {
             }
         }
         while panel < whole {
-            self.whole_panel(wide, panel);
+            self.whole_panel(simd, panel);
             panel += 1;
         }
         if vectors % 2 == 1 {
@@ -210,18 +210,28 @@ impl<const SIGNED: bool> Work for Multiply<'_, SIGNED> {
 
 impl<const SIGNED: bool> Multiply<'_, SIGNED> {
     #[inline(always)]
-    fn whole_panel<V: Columns>(&mut self, simd: V, panel: usize) {
+    fn whole_panel<S: Instructions>(&mut self, simd: S, panel: usize) {
         let mut walk = self.lines.walk();
         loop {
             match tile_rows(self.lines.left(&walk)) {
                 0 => return,
-                5 => self.wide_tile::<V, 5, 1>(simd, &mut walk, panel),
-                4 => self.wide_tile::<V, 4, 1>(simd, &mut walk, panel),
-                3 => self.wide_tile::<V, 3, 1>(simd, &mut walk, panel),
-                2 => self.wide_tile::<V, 2, 1>(simd, &mut walk, panel),
-                _ => self.wide_tile::<V, 1, 1>(simd, &mut walk, panel),
+                5 => self.tiles_apart::<S, 5>(simd, &mut walk, panel),
+                4 => self.tiles_apart::<S, 4>(simd, &mut walk, panel),
+                3 => self.tiles_apart::<S, 3>(simd, &mut walk, panel),
+                2 => self.tiles_apart::<S, 2>(simd, &mut walk, panel),
+                _ => self.tiles_apart::<S, 1>(simd, &mut walk, panel),
             }
         }
+    }
+
+    /// Computes the tiles of this many rows that come next.
+    #[inline(always)]
+    fn tiles_apart<S: Instructions, const R: usize>(&mut self, simd: S, walk: &mut Walk, panel: usize) {
+        simd.apart(Tiles::<SIGNED, R> {
+            multiply: self,
+            panel,
+            walk,
+        });
     }
 
     /// Two panels in tiles for instructions that multiply and add at once, with twice as many registers: even if what the
@@ -330,6 +340,25 @@ impl<const SIGNED: bool> Multiply<'_, SIGNED> {
                 requantization.store_half::<V, SIGNED>(simd, sums[row][0], &self.stored, to);
             }
         });
+    }
+}
+
+/// The tiles of `R` rows that come next, with one panel.
+struct Tiles<'t, 'a, const SIGNED: bool, const R: usize> {
+    multiply: &'t mut Multiply<'a, SIGNED>,
+    panel: usize,
+    walk: &'t mut Walk,
+}
+
+impl<const SIGNED: bool, const R: usize> Work for Tiles<'_, '_, SIGNED, R> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Instructions>(self, simd: S) {
+        while tile_rows(self.multiply.lines.left(self.walk)) == R {
+            self.multiply
+                .wide_tile::<S::Wide, R, 1>(simd.wide(), self.walk, self.panel);
+        }
     }
 }
 

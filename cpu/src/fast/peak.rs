@@ -129,17 +129,18 @@ impl Pairs {
 
     #[inline(always)]
     fn sum<V: Simd<N>, const N: usize>(self, simd: V) -> usize {
-        let mut factor = simd.splat_i32(self.0);
-        let step = simd.splat_i32(1);
-        let mut sums = [factor; SUMS];
-        for _ in 0..STEPS {
-            for sum in &mut sums {
-                *sum = simd.add_products(*sum, factor, step);
-            }
-            // A factor that changes, so that no product is known from before.
-            factor = simd.add_i32(factor, step);
+        let step = simd.splat_i32(self.0);
+        let mut sums = [step; SUMS];
+        for (at, sum) in sums.iter_mut().enumerate() {
+            *sum = simd.splat_i32(at as i32);
         }
-        let mut total = factor;
+        for _ in 0..STEPS {
+            // Each with a factor of its own: a product that all have in common would be computed once.
+            for sum in &mut sums {
+                *sum = simd.add_products(*sum, *sum, step);
+            }
+        }
+        let mut total = step;
         for sum in sums {
             total = simd.add_i32(total, sum);
         }

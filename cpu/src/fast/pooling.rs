@@ -226,8 +226,11 @@ impl<T: Copy, A: Accumulate<T>> Source<'_, T, A> {
         for row in window.rows.clone() {
             let pixels = self.pool.row(self.input, window, row);
             for pixel in pixels.chunks_exact(self.pool.channels()) {
-                for (sum, element) in sums.iter_mut().zip(&pixel[first..first + N]) {
-                    *sum = self.accumulate.combine(*sum, *element);
+                // A loop of known length, so that sums stay in registers: with a length that is looked up they are in
+                // memory, where each step waits for the one before.
+                let elements: &[T; N] = neighbours(pixel, first);
+                for lane in 0..N {
+                    sums[lane] = self.accumulate.combine(sums[lane], elements[lane]);
                 }
             }
         }
@@ -235,6 +238,15 @@ impl<T: Copy, A: Accumulate<T>> Source<'_, T, A> {
         for (value, sum) in values[first..first + N].iter_mut().zip(sums) {
             *value = self.accumulate.finish(sum, pixels);
         }
+    }
+}
+
+/// The elements of `N` neighbouring channels.
+#[inline(always)]
+fn neighbours<T, const N: usize>(pixel: &[T], first: usize) -> &[T; N] {
+    match pixel[first..].first_chunk() {
+        Some(elements) => elements,
+        None => unreachable!("{N} channels from {first} on are within {}", pixel.len()),
     }
 }
 

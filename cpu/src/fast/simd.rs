@@ -153,6 +153,9 @@ pub(super) trait Instructions: Copy {
 
     fn narrow(self) -> Self::Narrow;
     fn wide(self) -> Self::Wide;
+    /// Runs a part of a kernel as a function of its own where there are few registers: in a large function, loops are given
+    /// memory for what would fit into registers.
+    fn apart<W: Work>(self, work: W) -> W::Output;
 }
 
 /// A kernel with its arguments.

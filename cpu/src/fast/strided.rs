@@ -98,6 +98,22 @@ impl<'a, T: Copy> Rows<'a, T> {
         unsafe { *self.values.get_unchecked(row * self.apart + at) }
     }
 
+    /// A value of a row: that number `at` of those from twice `pair` on, of which there are two.
+    ///
+    /// Loops over pairs check nothing in it that they have not checked themselves.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[inline(always)]
+    pub(super) fn of_pair(&self, row: usize, pair: usize, at: usize) -> T {
+        assert!(
+            row < self.count && pair < self.length / 2 && at < 2,
+            "value {at} of pair {pair} of row {row}"
+        );
+        // SAFETY: as for `value`, since `2 * pair + 1` is less than `length`.
+        unsafe { *self.values.get_unchecked(row * self.apart + 2 * pair + at) }
+    }
+
     /// Four values of a row: those from four times `at` on.
     ///
     /// # Panics
@@ -110,6 +126,23 @@ impl<'a, T: Copy> Rows<'a, T> {
         let first = unsafe { self.values.as_ptr().add(start) };
         // SAFETY: so there are four values from there on.
         unsafe { *first.cast::<[T; 4]>() }
+    }
+
+    /// Two values of a row: the first two or the last two, by `at`, of those from four times `four` on.
+    ///
+    /// # Panics
+    /// If there are none.
+    #[inline(always)]
+    pub(super) fn pair_of_four(&self, row: usize, four: usize, at: usize) -> [T; 2] {
+        assert!(
+            row < self.count && four < self.length / 4 && at < 2,
+            "pair {at} of four {four} of row {row}"
+        );
+        let start = row * self.apart + 4 * four + 2 * at;
+        // SAFETY: as for `value`, since `4 * four + 3` is less than `length`.
+        let first = unsafe { self.values.as_ptr().add(start) };
+        // SAFETY: so there are two values from there on.
+        unsafe { *first.cast::<[T; 2]>() }
     }
 
     /// Two values of a row: those from twice `at` on.

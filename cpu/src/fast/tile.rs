@@ -57,31 +57,42 @@ pub(super) fn add_f32<V: Simd<N>, const N: usize, const R: usize, const P: usize
     let depth = rows.length();
     let panels = first_of_each(panels, depth);
     for pair in 0..depth / 2 {
-        for at in [2 * pair, 2 * pair + 1] {
-            add_one::<V, N, R, P>(simd, &rows, panels, at, &mut sums);
+        for at in [0, 1] {
+            let values = |row| rows.of_pair(row, pair, at);
+            add_one::<V, N, R, P>(
+                simd,
+                values,
+                |panel| &panels[panel].as_chunks::<2>().0[pair][at],
+                &mut sums,
+            );
         }
     }
     if depth % 2 == 1 {
-        add_one::<V, N, R, P>(simd, &rows, panels, depth - 1, &mut sums);
+        let at = depth - 1;
+        add_one::<V, N, R, P>(
+            simd,
+            |row| rows.value(row, at),
+            |panel| &panels[panel][at],
+            &mut sums,
+        );
     }
     *given = sums;
 }
 
 /// Adds the products of one value of each row.
 #[inline(always)]
-fn add_one<V: Simd<N>, const N: usize, const R: usize, const P: usize>(
+fn add_one<'a, V: Simd<N>, const N: usize, const R: usize, const P: usize>(
     simd: V,
-    rows: &Rows<'_, f32>,
-    panels: [&[[f32; N]]; P],
-    at: usize,
+    values: impl Fn(usize) -> f32,
+    weights_of: impl Fn(usize) -> &'a [f32; N],
     sums: &mut Sums<V::F32, R, P>,
 ) {
     let mut weights = [simd.splat(0.0); P];
-    for panel in 0..P {
-        weights[panel] = simd.load(&panels[panel][at]);
+    for (panel, weights) in weights.iter_mut().enumerate() {
+        *weights = simd.load(weights_of(panel));
     }
     for (row, sums) in sums.iter_mut().enumerate() {
-        let value = simd.splat(rows.value(row, at));
+        let value = simd.splat(values(row));
         for panel in 0..P {
             sums[panel] = simd.mul_add(value, weights[panel], sums[panel]);
         }
@@ -119,37 +130,48 @@ pub(super) fn add_i16<V: Simd<N>, const N: usize, const R: usize, const P: usize
         // One at a time: where two instructions that do both follow each other, LLVM makes a product and a sum of the
         // second, which waits less, but takes twice as long where there is no waiting, as here.
         for at in 0..depth {
-            add_pair::<V, N, R, P>(simd, &rows, panels, at, &mut sums);
+            let pairs = |row| rows.pair(row, at);
+            let weights = |panel: usize| nth(panels[panel], at);
+            add_pair::<V, N, R, P>(simd, pairs, weights, &mut sums);
         }
         *given = sums;
         return;
     }
-    for pair in 0..depth / 2 {
-        for at in [2 * pair, 2 * pair + 1] {
-            add_pair::<V, N, R, P>(simd, &rows, panels, at, &mut sums);
+    for four in 0..depth / 2 {
+        for at in [0, 1] {
+            let pairs = |row| rows.pair_of_four(row, four, at);
+            let weights = |panel: usize| &panels[panel].as_chunks::<2>().0[four][at];
+            add_pair::<V, N, R, P>(simd, pairs, weights, &mut sums);
         }
     }
     if depth % 2 == 1 {
-        add_pair::<V, N, R, P>(simd, &rows, panels, depth - 1, &mut sums);
+        let at = depth - 1;
+        add_pair::<V, N, R, P>(
+            simd,
+            |row| rows.pair(row, at),
+            |panel| &panels[panel][at],
+            &mut sums,
+        );
     }
     *given = sums;
 }
 
 /// Adds the products of one pair of values of each row.
 #[inline(always)]
-fn add_pair<V: Simd<N>, const N: usize, const R: usize, const P: usize>(
+fn add_pair<'a, V: Simd<N>, const N: usize, const R: usize, const P: usize>(
     simd: V,
-    rows: &Rows<'_, i16>,
-    panels: [&[V::Pairs]; P],
-    at: usize,
+    pair_of: impl Fn(usize) -> [i16; 2],
+    weights_of: impl Fn(usize) -> &'a V::Pairs,
     sums: &mut Sums<V::I32, R, P>,
-) {
+) where
+    V::Pairs: 'a,
+{
     let mut weights = [simd.splat_i32(0); P];
-    for panel in 0..P {
-        weights[panel] = simd.load_pairs(&panels[panel][at]);
+    for (panel, weights) in weights.iter_mut().enumerate() {
+        *weights = simd.load_pairs(weights_of(panel));
     }
     for (row, sums) in sums.iter_mut().enumerate() {
-        let pair = simd.splat_i32(bytemuck::cast(rows.pair(row, at)));
+        let pair = simd.splat_i32(bytemuck::cast(pair_of(row)));
         for panel in 0..P {
             sums[panel] = simd.add_products(sums[panel], pair, weights[panel]);
         }
@@ -193,6 +215,11 @@ fn add_four<V: Columns, const R: usize, const P: usize>(
             sums[panel] = simd.add_byte_products(sums[panel], four, weights[panel]);
         }
     }
+}
+
+#[inline(always)]
+fn nth<T>(values: &[T], at: usize) -> &T {
+    &values[at]
 }
 
 #[inline(always)]

@@ -64,6 +64,17 @@ impl Instructions for Avx2 {
     fn wide(self) -> Pair<Avx2> {
         Pair(self)
     }
+
+    #[inline(always)]
+    fn apart<W: Work>(self, work: W) -> W::Output {
+        #[inline(never)]
+        #[target_feature(enable = "avx2,fma")]
+        fn compiled<W: Work>(work: W, simd: Avx2) -> W::Output {
+            work.run(simd)
+        }
+        // SAFETY: `self` exists, so the processor has both features.
+        unsafe { compiled(work, self) }
+    }
 }
 
 impl Simd<LANES> for Avx2 {

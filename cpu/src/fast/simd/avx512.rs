@@ -86,6 +86,11 @@ impl Instructions for Avx512 {
     fn wide(self) -> Avx512 {
         self
     }
+
+    #[inline(always)]
+    fn apart<W: Work>(self, work: W) -> W::Output {
+        work.run(self)
+    }
 }
 
 impl Simd<WIDE> for Avx512 {

@@ -1,7 +1,7 @@
 //! Vectors as arrays, for whatever the build targets.
 
 use super::pair::{Halves, Pair};
-use super::{COLUMN_ORDER, Instructions, LANES, Rescale, RescaleOnce, Simd, WIDE};
+use super::{COLUMN_ORDER, Instructions, LANES, Rescale, RescaleOnce, Simd, WIDE, Work};
 
 /// No instructions beyond the build's own.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +32,11 @@ impl Instructions for Portable {
     #[inline(always)]
     fn wide(self) -> Pair<Portable> {
         Pair(self)
+    }
+
+    #[inline(never)]
+    fn apart<W: Work>(self, work: W) -> W::Output {
+        work.run(self)
     }
 }
 
