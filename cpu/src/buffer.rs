@@ -294,6 +294,22 @@ impl Scratch {
         Ok(parts)
     }
 
+    /// For each of `count` threads at least `length` elements of type `T`, aligned, one thread's behind the other's.
+    ///
+    /// All memory is divided that there is, so that it is mostly the same that a thread has for one operation after the
+    /// other: what another one wrote to lies in the other one's cache.
+    pub fn shares<T: bytemuck::Pod>(&mut self, count: usize, length: usize) -> Result<&mut [T], OutOfMemory> {
+        let none = OutOfMemory { bytes: usize::MAX };
+        let least = length.checked_mul(size_of::<T>());
+        let least = least.and_then(|bytes| bytes.checked_next_multiple_of(ALIGNMENT));
+        let total = least.and_then(|bytes| bytes.checked_mul(count)).ok_or(none)?;
+        self.buffer.resize(total.max(self.buffer.capacity()))?;
+        let each = self.buffer.bytes().len() / count.max(1) / ALIGNMENT * ALIGNMENT;
+        Ok(bytemuck::cast_slice_mut(
+            &mut self.buffer.bytes_mut()[..each * count],
+        ))
+    }
+
     /// Gives the memory back.
     pub fn release(&mut self) {
         self.buffer = AlignedBuffer::new();
@@ -330,6 +346,18 @@ mod tests {
         assert_eq!(&buffer.bytes()[..4], &[1, 2, 3, 0]);
         buffer.resize(1).unwrap();
         assert_eq!(buffer.capacity(), 128);
+    }
+
+    #[test]
+    fn shares_of_scratch_memory_stay_where_they_are() {
+        let mut scratch = Scratch::default();
+        assert_eq!(scratch.shares::<f32>(2, 100).unwrap().len(), 2 * 112);
+        for (count, length) in [(2, 3), (2, 0), (2, 112)] {
+            assert_eq!(scratch.shares::<f32>(count, length).unwrap().len(), 2 * 112);
+        }
+        assert_eq!(scratch.shares::<u8>(3, 1).unwrap().len() % (3 * ALIGNMENT), 0);
+        assert!(scratch.shares::<u16>(2, usize::MAX / 3).is_err());
+        assert!(scratch.shares::<u16>(0, 1).unwrap().is_empty());
     }
 
     #[test]

@@ -27,9 +27,14 @@ pub(super) fn run_f32(
     (scratch, team): (&mut Scratch, &Team<'_>),
 ) -> Result<(), OutOfMemory> {
     let depth = weights.depth();
-    let threads = team.threads_for(effort(patches, size_of_val(weights.packed().bytes())));
+    let matrix = size_of_val(weights.packed().bytes());
+    let threads = team.threads_for(effort(patches, matrix));
     if patches.are_pixels() {
-        let grid = grid(threads, (patches.count(), depth * size_of::<f32>()), patches);
+        let grid = grid(
+            threads,
+            (patches.count(), depth * size_of::<f32>()),
+            (patches, matrix),
+        );
         let none: &mut [u8] = &mut [];
         team.for_each_block(threads, &grid, (output, none), |block, _| {
             let first = block.first_row();
@@ -38,13 +43,14 @@ pub(super) fn run_f32(
         });
         return Ok(());
     }
-    let (grid, frame) = framing::<f32>(patches, threads);
+    let (grid, frame) = framing::<f32>(patches, matrix, threads);
+    let threads = threads.min(grid.blocks().max(1));
     let length = match &frame {
         Some(frame) if frame.is_image() => 0,
         Some(frame) => frame.len(grid.rows_per_block).unwrap_or(usize::MAX),
         None => grid.rows_per_block * depth,
     };
-    let [copies] = scratch.carve::<f32, 1>([length.saturating_mul(threads)])?;
+    let copies = scratch.shares::<f32>(threads, length)?;
     for (input, output) in patches.images(input, output) {
         team.for_each_block(threads, &grid, (output, &mut *copies), |block, copies| {
             let outputs = Outputs {
@@ -75,21 +81,21 @@ pub(super) fn run_f32(
 }
 
 /// How the outputs of an image are parted, and how windows lie in strips for each part, if they shall.
-fn framing<T>(patches: &Patches, threads: usize) -> (Grid, Option<Frame<'_>>) {
+fn framing<T>(patches: &Patches, matrix: usize, threads: usize) -> (Grid, Option<Frame<'_>>) {
     let each = patches.output.height as usize * patches.output.width as usize;
     let step = u64::from(patches.vertical.stride) * u64::from(patches.horizontal.stride);
     let step = step.min(patches.depth() as u64) as usize;
     let in_strips = step.saturating_mul(patches.input.channels as usize * size_of::<T>());
-    let strips = grid(threads, (each, in_strips), patches);
+    let strips = grid(threads, (each, in_strips), (patches, matrix));
     if let Some(frame) = Frame::of(patches, strips.rows_per_block) {
         return (strips, Some(frame));
     }
     let row = patches.depth() * size_of::<T>();
-    (grid(threads, (each, row), patches), None)
+    (grid(threads, (each, row), (patches, matrix)), None)
 }
 
-fn grid(threads: usize, rows: (usize, usize), patches: &Patches) -> Grid {
-    parting::product(threads, rows, patches.output.channels as usize)
+fn grid(threads: usize, rows: (usize, usize), (patches, matrix): (&Patches, usize)) -> Grid {
+    parting::product(threads, rows, (patches.output.channels as usize, matrix))
 }
 
 /// What the products of all patches with a matrix of so many bytes take.
@@ -138,25 +144,27 @@ pub(super) fn run_q8<T: Quant8>(
     (scratch, team): (&mut Scratch, &Team<'_>),
 ) -> Result<(), OutOfMemory> {
     let row = weights.pairs() * 2;
-    let threads = team.threads_for(effort(patches, size_of_val(weights.packed().bytes())));
+    let matrix = size_of_val(weights.packed().bytes());
+    let threads = team.threads_for(effort(patches, matrix));
     let output: &mut [u8] = bytemuck::cast_slice_mut(output);
     let zero = input_zero as i16;
     let (pixels, total) = (patches.are_pixels(), patches.count());
     let (grid, frame) = if pixels {
         let row_bytes = row * size_of::<i16>();
-        (grid(threads, (total, row_bytes), patches), None)
+        (grid(threads, (total, row_bytes), (patches, matrix)), None)
     } else {
-        let (grid, frame) = framing::<i16>(patches, threads);
+        let (grid, frame) = framing::<i16>(patches, matrix, threads);
         // Parts begin with pairs of their own where the filter's rows do.
         let fits =
             |_: &Frame<'_>| patches.horizontal.dilation == 1 || patches.input.channels.is_multiple_of(2);
         (grid, frame.filter(fits))
     };
+    let threads = threads.min(grid.blocks().max(1));
     let length = match &frame {
         Some(frame) => frame.len(grid.rows_per_block).unwrap_or(usize::MAX),
         None => grid.rows_per_block * row,
     };
-    let [widened] = scratch.carve::<i16, 1>([length.saturating_mul(threads)])?;
+    let widened = scratch.shares::<i16>(threads, length)?;
     // Single pixels are rows of one large image.
     let images = if pixels { total.max(1) } else { 1 };
     let input_size = patches.image_size(&patches.input) * images;
@@ -206,21 +214,23 @@ pub(super) fn run_bytes<T: Quant8>(
     (scratch, team): (&mut Scratch, &Team<'_>),
 ) -> Result<(), OutOfMemory> {
     let (depth, is_signed) = (weights.depth(), T::LEAST < 0);
-    let threads = team.threads_for(effort(patches, size_of_val(weights.packed().bytes())));
-    let grid = grid(threads, (patches.count(), depth), patches);
+    let matrix = size_of_val(weights.packed().bytes());
+    let threads = team.threads_for(effort(patches, matrix));
+    let grid = grid(threads, (patches.count(), depth), (patches, matrix));
+    let threads = threads.min(grid.blocks().max(1));
     let in_place = patches.are_pixels() && !is_signed;
-    // In whole numbers, so that every thread's share begins with one however it is divided.
+    // In whole numbers of the terms that are behind them.
     let copies = if in_place {
         0
     } else {
         (grid.rows_per_block * depth).div_ceil(size_of::<i32>())
     };
-    let memory = (copies + grid.rows_per_block).saturating_mul(threads);
-    let [memory] = scratch.carve::<i32, 1>([memory])?;
+    let length = copies + grid.rows_per_block;
+    let memory = scratch.shares::<i32>(threads, length)?;
     let output: &mut [u8] = bytemuck::cast_slice_mut(output);
     team.for_each_block(threads, &grid, (output, memory), |block, memory| {
         let (first, count) = (block.first_row(), block.rows());
-        let (copied, terms) = memory.split_at_mut(copies);
+        let (copied, terms) = memory[..length].split_at_mut(copies);
         let rows: &[u8] = if in_place {
             &bytemuck::cast_slice(input)[first * depth..]
         } else {

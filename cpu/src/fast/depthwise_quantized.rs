@@ -1,14 +1,15 @@
 //! DEPTHWISE_CONV_2D of 8-bit values with constant weights and one output channel for each input channel.
 //!
-//! The input is copied into scratch memory as 16-bit values less the zero point, with its padding, so that every output
-//! sees a whole window. Taps are taken two at a time, as the multiplying instruction does: those of two rows of the filter,
-//! so that for the usual filters what was interleaved once serves all neighbouring outputs that see it. Channels are taken
-//! in groups; the last one overlaps the one before it where channels do not fill it.
+//! The input is copied into scratch memory as 16-bit values less the zero point, a strip at a time, with its padding, so that
+//! every output sees a whole window. Taps are taken two at a time, as the multiplying instruction does: those of two rows of
+//! the filter, so that for the usual filters what was interleaved once serves all neighbouring outputs that see it. Channels
+//! are taken in groups; the last one overlaps the one before it where channels do not fill it.
 
 use nnhal::ops::padding::{Extents, Window};
 
 use super::convolution::widen;
 use super::depthwise::effort;
+use super::matmul::rows_per_block;
 use super::packing::{Packing, PackingError};
 use super::parting;
 use super::patches::Patches;
@@ -140,39 +141,37 @@ impl PackedDepthwise {
         (scratch, team): (&mut Scratch, &Team<'_>),
     ) -> Result<(), OutOfMemory> {
         let padded = Padded::of(patches);
-        // With what is read beyond the channels of the last pixel.
-        let length = padded.len().and_then(|length| length.checked_add(COLUMNS));
-        let [image] = scratch.carve::<i16, 1>([length.unwrap_or(usize::MAX)])?;
         let size =
             |extents: &Extents| extents.height as usize * extents.width as usize * extents.channels as usize;
         let output: &mut [u8] = bytemuck::cast_slice_mut(output);
         let (height, size_out) = (patches.output.height as usize, size(&patches.output));
         let threads = team.threads_for(effort(patches));
-        let filling = parting::rows(threads, padded.height, padded.width * padded.channels);
-        let grid = parting::rows(threads, height, size_out / height.max(1));
+        let mut grid = parting::rows(threads, height, size_out / height.max(1));
+        grid.rows_per_block = grid.rows_per_block.min(rows_of_strip(patches, padded.line()));
+        let threads = threads.min(grid.blocks().max(1));
+        let strip = |rows| span(&patches.vertical, rows) * padded.line();
+        // With what is read beyond the channels of the last pixel.
+        let length = strip(grid.rows_per_block).saturating_add(COLUMNS);
+        let strips = scratch.shares::<i16>(threads, length)?;
         let images = input.chunks_exact(size(&patches.input).max(1));
         for (input, output) in images.zip(output.chunks_exact_mut(size_out.max(1))) {
-            let none: &mut [u8] = &mut [];
-            team.for_each_block(threads, &filling, (&mut *image, none), |mut block, _| {
+            team.for_each_block(threads, &grid, (output, &mut *strips), |mut block, image| {
+                let rows = block.rows();
                 dispatch(Fill {
                     padded: &padded,
                     patches,
                     input,
                     zero: input_zero as i16,
-                    first: block.first_row(),
-                    lines: block.all(),
+                    first: block.first_row() * patches.vertical.stride as usize,
+                    lines: &mut image[..strip(rows)],
                 });
-            });
-            let image = &*image;
-            let none: &mut [u8] = &mut [];
-            team.for_each_block(threads, &grid, (output, none), |mut block, _| {
                 let image = Image {
                     packed: self,
                     weights: bytemuck::cast_slice(self.weights.bytes()),
                     patches,
-                    image,
-                    line: padded.width * padded.channels,
-                    rows: block.first_row()..block.first_row() + block.rows(),
+                    image: &image[..length],
+                    line: padded.line(),
+                    rows,
                     output: block.all(),
                     stored,
                 };
@@ -196,14 +195,16 @@ struct Padded {
 
 impl Padded {
     fn of(patches: &Patches) -> Padded {
-        let span = |window: &Window, output: u32| {
-            (output as usize).saturating_sub(1) * window.stride as usize + window.effective() as usize
-        };
         Padded {
-            height: span(&patches.vertical, patches.output.height),
-            width: span(&patches.horizontal, patches.output.width),
+            height: span(&patches.vertical, patches.output.height as usize),
+            width: span(&patches.horizontal, patches.output.width as usize),
             channels: patches.input.channels as usize,
         }
+    }
+
+    /// Values of a line.
+    fn line(&self) -> usize {
+        self.width * self.channels
     }
 
     /// How many elements there are; `None` for more than can be counted.
@@ -212,7 +213,21 @@ impl Padded {
     }
 }
 
-/// Copies an image into the middle of the padded one; what the padding holds is zero.
+/// How many lines, or columns, the windows of so many neighbouring outputs reach over.
+fn span(window: &Window, outputs: usize) -> usize {
+    outputs.saturating_sub(1) * window.stride as usize + window.effective() as usize
+}
+
+/// How many rows of outputs are computed from one strip of the padded image, whose lines have so many values: as many as
+/// leave it in a second-level cache, and so many at least that few lines are in two strips.
+fn rows_of_strip(patches: &Patches, line: usize) -> usize {
+    let stride = patches.vertical.stride.max(1) as usize;
+    let lines = rows_per_block(line * size_of::<i16>());
+    let overlap = (patches.vertical.effective() as usize).saturating_sub(stride);
+    lines.saturating_sub(overlap).max(8 * overlap).max(stride) / stride
+}
+
+/// Copies lines of an image into the middle of those of the padded one; what the padding holds is zero.
 struct Fill<'a, T> {
     padded: &'a Padded,
     patches: &'a Patches,
@@ -258,11 +273,11 @@ struct Image<'a> {
     packed: &'a PackedDepthwise,
     weights: &'a [Weights],
     patches: &'a Patches,
-    /// The padded image, and how many values a line of it has.
+    /// A strip of the padded image, which begins with the first row's windows, and how many values a line of it has.
     image: &'a [i16],
     line: usize,
-    /// Which rows of the output there are in `output`.
-    rows: std::ops::Range<usize>,
+    /// How many rows of the output there are in `output`.
+    rows: usize,
     output: &'a mut [u8],
     stored: QuantizedOutput,
 }
@@ -316,13 +331,13 @@ impl Image<'_> {
         let runs = if width == 1 {
             Runs {
                 count: 1,
-                outputs: self.rows.len(),
+                outputs: self.rows,
                 step: self.patches.vertical.stride as usize * self.line,
                 lanes: channels,
             }
         } else {
             Runs {
-                count: self.rows.len(),
+                count: self.rows,
                 outputs: width / pixels,
                 step: pixels * stride * channels,
                 lanes: pixels * channels,
@@ -362,7 +377,7 @@ impl Image<'_> {
     ) {
         let down = self.patches.vertical.stride as usize * self.line;
         for run in 0..runs.count {
-            let corner = (self.rows.start + run) * down;
+            let corner = run * down;
             let output = run * runs.outputs * runs.lanes;
             for group in 0..self.packed.bias.len() {
                 let first = first_channel(group, self.packed.channels);

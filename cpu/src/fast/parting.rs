@@ -4,16 +4,38 @@ use super::matmul::rows_per_block;
 use super::tile::{COLUMNS, PANELS, ROWS};
 use crate::threads::Grid;
 
-/// Blocks for each thread, so that one that comes late or is held up leaves the others something to do.
+/// Most blocks for each thread, so that one that comes late or is held up leaves the others something to do.
 const BLOCKS_PER_THREAD: usize = 4;
 
-/// Fewest rows of a block of a matrix product with all columns: the matrix passes the processor once for each block, and
-/// with fewer rows it could not come fast enough.
-const LEAST_ROWS: usize = 8 * ROWS;
+/// Fewest rows of a block of a matrix product with all columns, in tiles: the matrix passes the processor once for each
+/// block, and with fewer rows it could not come fast enough, be it out of a second-level cache or from further away.
+const LEAST_TILES: usize = 8;
+const LEAST_TILES_NEAR: usize = 2;
 
-/// Blocks of a product of `rows` rows, of `row_bytes` each, with a matrix of `columns` columns: rows as they fit a
-/// second-level cache, and for several threads fewer of them, or some of the columns of all.
-pub(super) fn product(threads: usize, (rows, row_bytes): (usize, usize), columns: usize) -> Grid {
+/// How large a matrix is at most that stays in a second-level cache, beside what it is multiplied with.
+const NEAR_BYTES: usize = 256 * 1024;
+
+/// How many of `units` that take equally long a block has, at least `least` if there are as many: for each thread as many
+/// blocks as leave it hardly more to do than the others.
+fn even(threads: usize, units: usize, least: usize) -> usize {
+    let per_block = |blocks: usize| units.div_ceil(threads * blocks).max(1);
+    let longest = |blocks: usize| {
+        let each = per_block(blocks);
+        units.div_ceil(each).div_ceil(threads) * each
+    };
+    let choices = (1..=BLOCKS_PER_THREAD).filter(|blocks| *blocks == 1 || per_block(*blocks) >= least);
+    let best = choices.clone().map(longest).min().unwrap_or(units);
+    let chosen = choices.rev().find(|blocks| longest(*blocks) * 16 <= best * 17);
+    per_block(chosen.unwrap_or(1))
+}
+
+/// Blocks of a product of `rows` rows, of `row_bytes` each, with a matrix of `columns` columns and `matrix_bytes`: rows as
+/// they fit a second-level cache, and for several threads fewer of them, or some of the columns of all.
+pub(super) fn product(
+    threads: usize,
+    (rows, row_bytes): (usize, usize),
+    (columns, matrix_bytes): (usize, usize),
+) -> Grid {
     let whole = rows_per_block(row_bytes).min(rows.max(1));
     let grid = |rows_per_block, columns_per_block| Grid {
         rows,
@@ -24,34 +46,33 @@ pub(super) fn product(threads: usize, (rows, row_bytes): (usize, usize), columns
     if threads == 1 {
         return grid(whole, columns);
     }
-    let wanted = threads * BLOCKS_PER_THREAD;
-    if rows >= threads * LEAST_ROWS {
-        let some = rows.div_ceil(wanted).max(LEAST_ROWS).next_multiple_of(ROWS);
-        return grid(some.min(whole), columns);
-    }
+    let least = if matrix_bytes <= NEAR_BYTES {
+        LEAST_TILES_NEAR
+    } else {
+        LEAST_TILES
+    };
     let panels = columns.div_ceil(COLUMNS);
-    if panels < 2 * threads {
-        // Too few columns as well: whole tiles of rows, as evenly as it goes.
-        let some = rows.div_ceil(threads).next_multiple_of(ROWS);
+    // With too few columns as well, rows: whole tiles of them, as evenly as it goes.
+    if rows >= threads * least * ROWS || panels < 2 * threads {
+        let some = even(threads, rows.div_ceil(ROWS), least) * ROWS;
         return grid(some.min(whole), columns);
     }
     // Rows that are alone take several panels at once.
     let at_once = if panels >= PANELS * threads { PANELS } else { 1 };
-    let some = panels.div_ceil(wanted).next_multiple_of(at_once);
+    let some = even(threads, panels.div_ceil(at_once), 1) * at_once;
     grid(whole, some * COLUMNS)
 }
 
 /// Blocks of `rows` rows of `columns` elements each that are computed one like the other, in whole rows.
 pub(super) fn rows(threads: usize, rows: usize, columns: usize) -> Grid {
-    let blocks = if threads == 1 {
-        1
-    } else {
-        threads * BLOCKS_PER_THREAD
-    };
     Grid {
         rows,
         columns,
-        rows_per_block: rows.div_ceil(blocks).max(1),
+        rows_per_block: if threads == 1 {
+            rows.max(1)
+        } else {
+            even(threads, rows, 1)
+        },
         columns_per_block: columns,
     }
 }
@@ -61,8 +82,8 @@ pub(super) fn elements(threads: usize, elements: usize, unit: usize) -> Grid {
     let some = if threads == 1 {
         elements
     } else {
-        let even = elements.div_ceil(threads * BLOCKS_PER_THREAD);
-        even.checked_next_multiple_of(unit.max(1)).unwrap_or(elements)
+        let unit = unit.max(1);
+        even(threads, elements.div_ceil(unit), 1).saturating_mul(unit)
     };
     Grid {
         rows: 1,
@@ -74,28 +95,60 @@ pub(super) fn elements(threads: usize, elements: usize, unit: usize) -> Grid {
 
 #[cfg(test)]
 mod tests {
-    use super::{elements, product, rows};
+    use super::{elements, even, product, rows};
+
+    const NEAR: usize = 1 << 14;
+    const FAR: usize = 1 << 22;
 
     #[test]
     fn single_rows_are_parted_by_columns_and_many_rows_by_rows() {
-        let grid = product(2, (1, 4096), 1000);
-        assert_eq!((grid.rows_per_block, grid.columns_per_block), (1, 128));
-        let grid = product(2, (12_544, 128), 64);
-        assert_eq!((grid.rows_per_block, grid.columns_per_block), (1_536, 64));
-        let grid = product(2, (49, 4096), 1024);
-        assert_eq!((grid.rows_per_block, grid.columns_per_block), (48, 128));
-        let grid = product(2, (90, 16), 24);
-        assert_eq!((grid.rows_per_block, grid.columns_per_block), (48, 24));
-        let grid = product(1, (49, 4096), 1024);
-        assert_eq!((grid.rows_per_block, grid.columns_per_block), (48, 1024));
+        let blocks = |threads, rows, matrix| {
+            let grid = product(threads, rows, matrix);
+            (grid.rows_per_block, grid.columns_per_block)
+        };
+        assert_eq!(blocks(2, (1, 4096), (1000, FAR)), (1, 128));
+        assert_eq!(blocks(2, (12_544, 128), (64, NEAR)), (1_536, 64));
+        assert_eq!(blocks(2, (49, 4096), (1024, FAR)), (48, 128));
+        assert_eq!(blocks(1, (49, 4096), (1024, FAR)), (48, 1024));
+    }
+
+    #[test]
+    fn few_rows_are_parted_if_the_matrix_is_at_hand() {
+        let rows = |rows, bytes| product(2, (rows, 512), (128, bytes)).rows_per_block;
+        assert_eq!(rows(36, NEAR), 18);
+        assert_eq!(rows(36, FAR), 36);
+        assert_eq!(rows(9, NEAR), 9);
+        // Too few columns to be parted.
+        assert_eq!(product(2, (90, 16), (24, FAR)).rows_per_block, 48);
+    }
+
+    #[test]
+    fn no_thread_has_much_more_to_do_than_another() {
+        for threads in 2..9 {
+            for units in 1..500 {
+                let each = even(threads, units, 1);
+                let longest = units.div_ceil(each).div_ceil(threads) * each;
+                assert!(
+                    longest * 16 <= units.div_ceil(threads) * 17,
+                    "{units} by {threads}"
+                );
+            }
+        }
+        assert_eq!((even(2, 25, 1), even(2, 21, 2)), (13, 11));
+        assert_eq!(
+            even(2, 384, 2),
+            48,
+            "several blocks for each thread where that is as even"
+        );
     }
 
     #[test]
     fn one_thread_has_one_block() {
         assert_eq!(rows(1, 10, 3).rows_per_block, 10);
         assert_eq!(elements(1, 10, 8).columns_per_block, 10);
-        assert_eq!(elements(2, 100, 8).columns_per_block, 16);
+        assert_eq!(elements(2, 100, 8).columns_per_block, 56);
+        assert_eq!(elements(2, 1000, 8).columns_per_block, 128);
         assert_eq!(rows(4, 3, 5).rows_per_block, 1);
-        assert_eq!(elements(3, 0, 8).columns_per_block, 1);
+        assert_eq!(elements(3, 0, 8).columns_per_block, 8);
     }
 }

@@ -20,7 +20,7 @@ impl Grid {
     }
 
     /// How many blocks there are.
-    pub(super) fn blocks(&self) -> usize {
+    pub(crate) fn blocks(&self) -> usize {
         self.rows.div_ceil(self.rows_per_block.max(1)) * self.across()
     }
 }

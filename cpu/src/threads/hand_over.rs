@@ -21,7 +21,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
 
-use super::SPIN;
+use super::patience::{Lingering, Patience};
 use sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Futex, Ordering};
 
 #[cfg(not(loom))]
@@ -97,9 +97,6 @@ const LEAVING: u32 = 6;
 /// How often the leader looks whether a helper is done before it sleeps: some tens of microseconds.
 const LOOKS: u32 = 1000;
 
-/// How often a helper looks for work between two looks at the clock.
-const LOOKS_BETWEEN_CLOCKS: u32 = 16;
-
 /// What is handed over.
 struct Job<'a> {
     /// Told the helper's number among those of the job, from 1 on.
@@ -164,7 +161,8 @@ impl Seat {
         })
     }
 
-    /// The leader no longer needs this seat. Its helper sleeps from now on.
+    /// The leader no longer needs this seat. Its helper looks for work of others, or of the next execution, for a while if
+    /// that has been worth it, and sleeps then.
     pub(super) fn release(&self) {
         self.is_claimed.store(false, Ordering::Release);
     }
@@ -227,6 +225,7 @@ impl Seat {
     #[allow(unsafe_code)]
     pub(super) fn serve(&self) {
         let mut patience = Patience::new();
+        let mut lingering = Lingering::default();
         loop {
             match self.state.load(Ordering::Acquire) {
                 POSTED => {
@@ -236,6 +235,7 @@ impl Seat {
                     if taken.is_err() {
                         continue;
                     }
+                    lingering.was_worth_it();
                     let job = self.job.load(Ordering::Relaxed);
                     // SAFETY: this thread has just changed the state from `POSTED`, before which the leader stored this
                     // pointer, so it is the job of the latest `share` on this seat. `share` neither returns nor unwinds
@@ -249,10 +249,12 @@ impl Seat {
                     patience = Patience::new();
                 }
                 IDLE => {
-                    if self.is_claimed.load(Ordering::Relaxed) && patience.lasts() {
+                    let is_wanted = self.is_claimed.load(Ordering::Relaxed) || lingering.is_worth_it();
+                    if is_wanted && patience.lasts() {
                         nnhal::sys::cpu::relax();
                         continue;
                     }
+                    lingering.end();
                     // If this fails there is something to do.
                     let _ = self
                         .state
@@ -268,33 +270,6 @@ impl Seat {
                 }
             }
         }
-    }
-}
-
-/// For how long a helper looks for work.
-struct Patience {
-    looks: u32,
-    since: Option<std::time::Instant>,
-}
-
-impl Patience {
-    fn new() -> Patience {
-        Patience {
-            looks: 0,
-            since: None,
-        }
-    }
-
-    fn lasts(&mut self) -> bool {
-        if cfg!(loom) {
-            return false;
-        }
-        self.looks = self.looks.wrapping_add(1);
-        if !self.looks.is_multiple_of(LOOKS_BETWEEN_CLOCKS) {
-            return true;
-        }
-        let now = std::time::Instant::now();
-        now.duration_since(*self.since.get_or_insert(now)) < SPIN
     }
 }
 

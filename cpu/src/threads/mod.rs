@@ -6,15 +6,18 @@
 //!
 //! - **Results have the same bits whatever the number of threads**: an output is parted into blocks, each of which one
 //!   thread computes as it would be computed alone.
-//! - **No more threads than processors.** Before each such operation the team asks [`Cores`] for processors on which
+//! - **No more threads than processors compute.** Before each such operation the team asks [`Cores`] for processors on which
 //!   nobody computes, and gives them back after it. Without any, the operation is computed by its own thread.
 //! - **In steady state** nothing is allocated and no lock taken. System calls are a helper's sleep and wake: a helper
-//!   looks for work for [`SPIN`] after the last, as long as the execution that it belongs to runs, and sleeps then.
+//!   looks for work for [`SPIN`] after the last, and sleeps then. It does so when its execution has ended too, without being
+//!   counted, since being woken takes as long as a good part of a small model; but hardly ever once it was in vain some times,
+//!   which is where executions are far apart or others want the processor.
 //! - A helper that panics takes its panic to the thread that it helped.
 
 mod blocks;
 mod hand_over;
 mod helpers;
+mod patience;
 mod team;
 
 pub use helpers::Helpers;
@@ -27,12 +30,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How long an operation, or all operations of an execution that can be parted, must take to be worth helpers: waking one
-/// that sleeps takes some ten microseconds, in a virtual machine some more. In microseconds.
+/// that sleeps takes some ten microseconds, in a virtual machine some tens. In microseconds.
 pub const WORTH_HELPERS: u64 = 50;
 
 /// How long an operation must take to be worth a helper that looks for work already, since more follows in the same
-/// execution: handing over and taking back costs about a microsecond. In microseconds.
-pub const WORTH_PARTING: u64 = 8;
+/// execution. Handing over and taking back costs about half a microsecond; but if one thread computes all of it, the other
+/// has to fetch what it needs of it for the next operation from the first one's cache. In microseconds.
+pub const WORTH_PARTING: u64 = 1;
 
 /// How long a helper looks for the next operation before it sleeps.
 pub const SPIN: Duration = Duration::from_micros(50);
@@ -40,10 +44,14 @@ pub const SPIN: Duration = Duration::from_micros(50);
 /// Most helpers of a process.
 pub const MAX_HELPERS: usize = 63;
 
-/// What one thread gets through in a microsecond: multiply-adds, and bytes to and from memory. Half of what a processor
-/// with AVX2 reaches, so that what is called worth helpers is.
-const MULTIPLY_ADDS_PER_US: u64 = 20_000;
+/// What one thread gets through in a microsecond: multiply-adds of small matrix products on a processor with AVX2, and bytes
+/// to and from a second-level cache, or, if there are more than it holds, memory.
+const MULTIPLY_ADDS_PER_US: u64 = 30_000;
+const CACHED_BYTES_PER_US: u64 = 40_000;
 const BYTES_PER_US: u64 = 8_000;
+
+/// What a second-level cache holds of an operation's bytes.
+const CACHED_BYTES: u64 = 512 * 1024;
 
 /// How much work an operation is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,7 +65,9 @@ pub(crate) struct Effort {
 impl Effort {
     /// About how many microseconds one thread takes.
     fn micros(self) -> u64 {
-        (self.multiply_adds / MULTIPLY_ADDS_PER_US).max(self.bytes / BYTES_PER_US)
+        let cached = self.bytes.min(CACHED_BYTES);
+        let moving = cached / CACHED_BYTES_PER_US + (self.bytes - cached) / BYTES_PER_US;
+        moving.max(self.multiply_adds / MULTIPLY_ADDS_PER_US)
     }
 }
 
@@ -167,8 +177,10 @@ mod tests {
     #[test]
     fn effort_is_the_longer_of_computing_and_moving() {
         let effort = |multiply_adds, bytes| Effort { multiply_adds, bytes }.micros();
-        assert_eq!(effort(500_000, 0), 25);
-        assert_eq!(effort(500_000, 800_000), 100);
+        assert_eq!(effort(600_000, 0), 20);
+        assert_eq!(effort(600_000, 1_600_000), 147);
+        assert_eq!(effort(600_000, 400_000), 20);
+        assert_eq!(effort(0, 400_000), 10);
         assert_eq!(effort(0, 0), 0);
     }
 }

@@ -64,7 +64,7 @@ impl<'a> Team<'a> {
     }
 
     /// Has `work` done for every block of `output`, by at most `threads` threads, each with its share of `scratch`, of
-    /// which there is `threads` times what one needs.
+    /// which there is at least `threads` times what one needs.
     ///
     /// # Panics
     /// If `output` is smaller than the grid, or `work` panics.
@@ -82,11 +82,11 @@ impl<'a> Team<'a> {
             Blocks::shares(scratch, (threads, each)),
         );
         self.share(threads, &|thread| {
-            let mut share = shares.take(End::First);
-            let scratch = share.as_mut().map(Block::all).unwrap_or_default();
             // So this thread has the same part of one operation's output and of the next one's input, mostly, which is
-            // then in its cache.
+            // then in its cache, and the same scratch memory.
             let end = if thread == 0 { End::First } else { End::Last };
+            let mut share = shares.take(end);
+            let scratch = share.as_mut().map(Block::all).unwrap_or_default();
             while let Some(block) = blocks.take(end) {
                 work(block, scratch);
             }
@@ -335,6 +335,25 @@ mod tests {
         assert_eq!(threads(WORTH_HELPERS - 1, WORTH_PARTING), 1);
         assert_eq!(threads(WORTH_HELPERS, WORTH_PARTING), 2);
         assert_eq!(threads(WORTH_HELPERS, WORTH_PARTING - 1), 1);
+    }
+
+    #[test]
+    fn scratch_memory_of_the_leader_is_the_first_share() {
+        let (helpers, cores) = (Helpers::new(1), OwnCores::new(2));
+        let team = Team::new(Threads::new(&helpers, &cores, 2), 0);
+        for _ in 0..200 {
+            let (mut output, mut scratch) = ([0_u8; 8], [0_usize; 2]);
+            let leader = std::thread::current().id();
+            let blocks = grid(8, 1, (1, 1));
+            team.for_each_block(2, &blocks, (&mut output, &mut scratch), |_, scratch| {
+                scratch[0] = if std::thread::current().id() == leader {
+                    1
+                } else {
+                    2
+                };
+            });
+            assert!(scratch[0] != 2 && scratch[1] != 1, "{scratch:?}");
+        }
     }
 
     #[test]
