@@ -193,6 +193,39 @@ mod tests {
     }
 
     #[test]
+    fn rows_have_their_values_by_numbers_in_pairs_and_pairs_in_fours() {
+        let values: Vec<i16> = (0..20).collect();
+        let rows = Rows::new(&values, (2, 10), 9);
+        assert_eq!((rows.of_pair(0, 0, 1), rows.of_pair(1, 3, 0)), (1, 16));
+        assert_eq!(rows.pair_of_four(0, 1, 0), [4, 5]);
+        assert_eq!(rows.pair_of_four(1, 1, 1), [16, 17]);
+    }
+
+    #[test]
+    #[should_panic(expected = "value 0 of pair 4 of row 0")]
+    fn pairs_end_where_a_row_of_odd_length_does() {
+        let _ = Rows::new(&[0_u8; 20], (2, 10), 9).of_pair(0, 4, 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "value 2 of pair 3 of row 1")]
+    fn a_pair_has_two_values() {
+        let _ = Rows::new(&[0_u8; 20], (2, 10), 9).of_pair(1, 3, 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "pair 0 of four 2 of row 1")]
+    fn fours_end_where_a_row_does() {
+        let _ = Rows::new(&[0_u8; 20], (2, 10), 10).pair_of_four(1, 2, 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "pair 0 of four 0 of row 2")]
+    fn pairs_of_fours_are_of_rows_that_there_are() {
+        let _ = Rows::new(&[0_u8; 20], (2, 10), 10).pair_of_four(2, 0, 0);
+    }
+
+    #[test]
     fn rows_have_their_values_by_fours() {
         let values: Vec<u8> = (0..30).collect();
         let rows = Rows::new(&values, (3, 11), 8);
