@@ -87,8 +87,10 @@ pub(super) trait Simd<const N: usize>: Copy {
     type I32: Copy + Debug;
     /// 16-bit integers in memory, two for each lane.
     type Pairs: bytemuck::Pod;
-    /// Whether [`Simd::add_products`] is one instruction.
-    const MULTIPLIES_AND_ADDS_PAIRS: bool = false;
+    /// Whether tiles take one value or pair of each row at a time, not two. Of two values, LLVM loads those of all rows
+    /// first where loads are cheap, and has no registers for them; of two pairs, where one instruction multiplies and adds,
+    /// it makes a product and a sum of the second, which waits less but takes twice as long where there is no waiting.
+    const ONE_BY_ONE: bool = false;
 
     fn splat(self, value: f32) -> Self::F32;
     fn load(self, from: &[f32; N]) -> Self::F32;

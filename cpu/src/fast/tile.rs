@@ -42,8 +42,8 @@ pub(super) fn start_f32<V: Simd<N>, const N: usize, const R: usize, const P: usi
     [start; R]
 }
 
-/// Adds `rows * panels`: for each value of a row, panels have a vector. Two values at a time, so that counting takes
-/// less of what the processor decodes, which hyperthreads share.
+/// Adds `rows * panels`: for each value of a row, panels have a vector. Two values at a time unless
+/// [`Simd::ONE_BY_ONE`] tells why not, so that counting takes less of what the processor decodes, which hyperthreads share.
 #[inline(always)]
 pub(super) fn add_f32<V: Simd<N>, const N: usize, const R: usize, const P: usize>(
     simd: V,
@@ -56,6 +56,15 @@ pub(super) fn add_f32<V: Simd<N>, const N: usize, const R: usize, const P: usize
     let mut sums = *given;
     let depth = rows.length();
     let panels = first_of_each(panels, depth);
+    if V::ONE_BY_ONE {
+        for at in 0..depth {
+            let values = |row| rows.value(row, at);
+            let weights = |panel: usize| nth(panels[panel], at);
+            add_one::<V, N, R, P>(simd, values, weights, &mut sums);
+        }
+        *given = sums;
+        return;
+    }
     for pair in 0..depth / 2 {
         for at in [0, 1] {
             let values = |row| rows.of_pair(row, pair, at);
@@ -126,9 +135,7 @@ pub(super) fn add_i16<V: Simd<N>, const N: usize, const R: usize, const P: usize
     let mut sums = *given;
     let depth = rows.length() / 2;
     let panels = first_of_each(panels, depth);
-    if V::MULTIPLIES_AND_ADDS_PAIRS {
-        // One at a time: where two instructions that do both follow each other, LLVM makes a product and a sum of the
-        // second, which waits less, but takes twice as long where there is no waiting, as here.
+    if V::ONE_BY_ONE {
         for at in 0..depth {
             let pairs = |row| rows.pair(row, at);
             let weights = |panel: usize| nth(panels[panel], at);

@@ -97,7 +97,7 @@ impl Simd<WIDE> for Avx512 {
     type F32 = __m512;
     type I32 = __m512i;
     type Pairs = [i16; 2 * WIDE];
-    const MULTIPLIES_AND_ADDS_PAIRS: bool = true;
+    const ONE_BY_ONE: bool = true;
 
     #[inline(always)]
     fn splat(self, value: f32) -> __m512 {
