@@ -8,6 +8,9 @@ installed from PyPI into a virtual environment under target/. ONNX Runtime takes
 file of the same name lies. The command `nnhal` is taken from target/release; build it with
 `cargo build --release --bin nnhal`.
 
+Inputs are those that input_0.npy and so on hold beside a model, of the first call, or zeros where there are no such files:
+some runtimes leave out the products of zeros.
+
 Everyone is asked for one thread and for two; the ratio of a row compares figures of that row. A figure is the median over the rounds of the rounds' medians.
 """
 
@@ -63,10 +66,18 @@ def timed(call):
     return statistics.median(times) * 1000
 
 
-def zeros(shape, dtype, zero_point=0):
+def value(path, index, shape, dtype, zero_point=0):
+    """What an input is given: the same as `nnhal bench compute` gives it."""
     import numpy
 
-    return numpy.full([extent if extent > 0 else 1 for extent in shape], zero_point, dtype=dtype)
+    shape = [extent if extent > 0 else 1 for extent in shape]
+    file = path.with_name(f"input_{index}.npy")
+    if not file.exists():
+        return numpy.full(shape, zero_point, dtype=dtype)
+    given = numpy.load(file)
+    if given.dtype != dtype:
+        raise ValueError(f"{file} holds {given.dtype}, the model takes {dtype}")
+    return given.reshape([-1, *shape])[0]
 
 
 def litert(path, threads):
@@ -74,9 +85,9 @@ def litert(path, threads):
 
     interpreter = Interpreter(str(path), num_threads=threads)
     interpreter.allocate_tensors()
-    for detail in interpreter.get_input_details():
-        zero_point = detail["quantization"][1]
-        interpreter.set_tensor(detail["index"], zeros(detail["shape"], detail["dtype"], zero_point))
+    for number, detail in enumerate(interpreter.get_input_details()):
+        given = value(path, number, detail["shape"], detail["dtype"], detail["quantization"][1])
+        interpreter.set_tensor(detail["index"], given)
     return interpreter.invoke
 
 
@@ -90,7 +101,7 @@ def openvino(path, threads):
     request = compiled.create_infer_request()
     for index, port in enumerate(compiled.inputs):
         dtype = numpy.dtype(port.get_element_type().to_dtype())
-        request.set_input_tensor(index, ov.Tensor(zeros(port.get_shape(), dtype)))
+        request.set_input_tensor(index, ov.Tensor(value(path, index, port.get_shape(), dtype)))
     return request.infer
 
 
@@ -98,16 +109,16 @@ def onnxruntime(path, threads):
     import numpy
     import onnxruntime as ort
 
-    path = path.with_suffix(".onnx")
-    if not path.exists():
-        raise FileNotFoundError(path)
+    file = path.with_suffix(".onnx")
+    if not file.exists():
+        raise FileNotFoundError(file)
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
-    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     dtypes = {"tensor(float)": numpy.float32, "tensor(uint8)": numpy.uint8, "tensor(int8)": numpy.int8}
     feed = {
-        entry.name: zeros([e if isinstance(e, int) else 1 for e in entry.shape], dtypes[entry.type])
-        for entry in session.get_inputs()
+        entry.name: value(path, number, [e if isinstance(e, int) else 1 for e in entry.shape], dtypes[entry.type])
+        for number, entry in enumerate(session.get_inputs())
     }
     return lambda: session.run(None, feed)
 

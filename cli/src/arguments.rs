@@ -287,7 +287,7 @@ pub(crate) struct LatencyArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ComputeArguments {
-    /// .tflite files.
+    /// .tflite files. Their inputs are those of the first call that `input_0.npy` and so on beside them hold, or zeros.
     #[arg(required = true, value_name = "MODEL")]
     pub(crate) models: Vec<PathBuf>,
     /// The device; by default the one that is fastest by its own account.

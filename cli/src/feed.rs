@@ -114,6 +114,12 @@ pub(crate) fn inputs(model: &ImportedModel, files: &[NamedArray]) -> Result<Sequ
     split_all(&model.inputs, files, Direction::Input)
 }
 
+/// The files that hold a model's inputs by their names, if there are any: `input_0.npy` and so on beside it.
+pub(crate) fn files_beside(model: &Path, inputs: usize) -> Vec<PathBuf> {
+    let files = (0..inputs).map(|input| model.with_file_name(format!("input_{input}.npy")));
+    files.take_while(|file| file.exists()).collect()
+}
+
 /// The values that `files` say the outputs of `model` must have, over `calls` calls.
 pub(crate) fn expectations(
     model: &ImportedModel,

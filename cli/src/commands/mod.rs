@@ -9,11 +9,21 @@ pub(crate) mod explain;
 pub(crate) mod run;
 pub(crate) mod vts;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nnhal_tflite::ImportedModel;
 
 use crate::error::Error;
+use crate::feed::NamedArray;
+use crate::npy::Array;
+
+/// Reads .npy files.
+fn read_arrays(paths: &[PathBuf]) -> Result<Vec<NamedArray>, Error> {
+    paths
+        .iter()
+        .map(|path| Ok((path.clone(), Array::read(path).map_err(Error::array(path))?)))
+        .collect()
+}
 
 /// Imports a .tflite file.
 pub(crate) fn import(path: &Path) -> Result<ImportedModel, Error> {

@@ -13,10 +13,9 @@ use crate::arguments::RunArguments;
 use crate::comparison::{self, Comparison, OutputReport};
 use crate::driver::{self, Processes};
 use crate::error::Error;
-use crate::feed::{self, NamedArray, Value};
+use crate::feed::{self, Value};
 use crate::in_process::Kernels;
 use crate::latency::{Latencies, Summary};
-use crate::npy::Array;
 use crate::present::{self, Class, TensorReport};
 use crate::progress;
 use crate::session::Session;
@@ -47,13 +46,17 @@ struct CallReport {
 /// Runs the model and reports; an output that is further off than it may be is an error.
 pub(crate) fn run(arguments: &RunArguments) -> Result<(), Error> {
     let model = super::import(&arguments.model)?;
-    let inputs = feed::inputs(&model, &read_all(&arguments.input)?)?;
+    let inputs = feed::inputs(&model, &super::read_arrays(&arguments.input)?)?;
     if arguments.profile {
         return profile::run(arguments, &model, &inputs);
     }
     let expected = match &arguments.expect[..] {
         [] => None,
-        files => Some(feed::expectations(&model, &read_all(files)?, inputs.len())?),
+        files => Some(feed::expectations(
+            &model,
+            &super::read_arrays(files)?,
+            inputs.len(),
+        )?),
     };
     let labels = arguments.labels.as_deref().map(read_labels).transpose()?;
 
@@ -101,13 +104,6 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<(), Error> {
         print(&report)?;
     }
     verdict(&report)
-}
-
-fn read_all(paths: &[PathBuf]) -> Result<Vec<NamedArray>, Error> {
-    paths
-        .iter()
-        .map(|path| Ok((path.clone(), Array::read(path).map_err(Error::array(path))?)))
-        .collect()
 }
 
 fn read_labels(path: &Path) -> Result<Vec<String>, Error> {

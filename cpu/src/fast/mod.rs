@@ -8,6 +8,7 @@
 mod arg;
 mod convolution;
 mod depthwise;
+mod depthwise_bytes;
 mod depthwise_quantized;
 mod elementwise;
 mod exponential;

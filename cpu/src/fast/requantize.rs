@@ -35,6 +35,22 @@ pub(super) fn in_order<T: Copy>(columns: [T; COLUMNS]) -> [T; COLUMNS] {
     std::array::from_fn(|lane| columns[COLUMN_ORDER[lane]])
 }
 
+/// What scales sixteen neighbouring columns in natural order, if one step is enough.
+pub(super) fn once_in_natural_order(multipliers: [Multiplier; COLUMNS]) -> Option<RescaleOnce> {
+    let is_once = multipliers.iter().all(is_small);
+    is_once.then(|| RescaleOnce::new(multipliers.map(|by| (by.mantissa, right(by)))))
+}
+
+/// By how many bits a multiplier shifts to the right.
+fn right(multiplier: Multiplier) -> i32 {
+    (-multiplier.exponent).clamp(0, 31)
+}
+
+/// Whether a multiplier is below 1/2, so that one step is enough.
+fn is_small(multiplier: &Multiplier) -> bool {
+    (-31..0).contains(&multiplier.exponent)
+}
+
 impl Requantization {
     pub(super) fn new(multipliers: [Multiplier; COLUMNS]) -> Requantization {
         Requantization::with_shift(multipliers, 0)
@@ -42,9 +58,7 @@ impl Requantization {
 
     /// The same of sums that are shifted left by so many bits before.
     pub(super) fn with_shift(multipliers: [Multiplier; COLUMNS], shift: i32) -> Requantization {
-        let right = |multiplier: Multiplier| (-multiplier.exponent).clamp(0, 31);
         let mask = |multiplier: Multiplier| ((1_u32 << right(multiplier)) - 1) as i32;
-        let is_small = |multiplier: &Multiplier| (-31..0).contains(&multiplier.exponent);
         let is_once = shift == 0 && multipliers.iter().all(is_small);
         let pairs = multipliers.map(|multiplier| (multiplier.mantissa, right(multiplier)));
         Requantization {
@@ -83,7 +97,7 @@ impl Requantization {
         store_some(&whole, to);
     }
 
-    /// What [`QuantizedOutput::store`] takes, if one step is enough.
+    /// What [`QuantizedOutput::columns`] takes, if one step is enough.
     #[inline(always)]
     pub(super) fn once(&self) -> Option<&RescaleOnce> {
         self.once.as_ref()
@@ -124,22 +138,42 @@ impl Requantization {
 }
 
 impl QuantizedOutput {
-    /// Turns sums of whole columns into output values in one step, and stores them.
+    /// Sums as output values that are not yet cut to 8 bits; `CUT` where results below real 0 are cut.
     #[inline(always)]
-    pub(super) fn store<V: Columns, const SIGNED: bool>(
+    pub(super) fn columns<V: Columns, const CUT: bool>(
         &self,
         simd: V,
-        (sums, by): (V::I32, &RescaleOnce),
-        to: &mut [u8; COLUMNS],
-    ) {
-        let columns = simd.add_i32(simd.rescale_once(sums, by, 0), simd.splat_i32(self.zero_point));
-        simd.store_bytes::<SIGNED>(columns, self.range(), to);
+        sums: V::I32,
+        by: &RescaleOnce,
+    ) -> V::I32 {
+        let scaled = if CUT {
+            simd.rescale_positive(sums, by, 0)
+        } else {
+            simd.rescale_once(sums, by, 0)
+        };
+        simd.add_i32(scaled, simd.splat_i32(self.zero_point))
     }
 
     /// The ends of the range as bytes.
     #[inline(always)]
-    fn range(&self) -> [u8; 2] {
+    pub(super) fn range(&self) -> [u8; 2] {
         [self.low as u8, self.high as u8]
+    }
+
+    /// Whether results below real 0 are cut, however far below they are.
+    #[inline(always)]
+    pub(super) fn cuts_negative(&self) -> bool {
+        self.low >= self.zero_point
+    }
+
+    /// The same for results that are stored as unsigned, 128 higher if they are signed.
+    pub(super) fn as_unsigned(&self, is_signed: bool) -> QuantizedOutput {
+        let up = if is_signed { 128 } else { 0 };
+        QuantizedOutput {
+            zero_point: self.zero_point + up,
+            low: self.low + up,
+            high: self.high + up,
+        }
     }
 }
 

@@ -120,6 +120,8 @@ pub(super) trait Simd<const N: usize>: Copy {
     fn rescale(self, sums: Self::I32, by: &Rescale, first: usize) -> Self::I32;
     /// Rescales sums likewise, in one step.
     fn rescale_once(self, sums: Self::I32, by: &RescaleOnce, first: usize) -> Self::I32;
+    /// The same where results below 0 may be others that are not above 0.
+    fn rescale_positive(self, sums: Self::I32, by: &RescaleOnce, first: usize) -> Self::I32;
 }
 
 /// What is done with sixteen columns of 8-bit values or of pairs of 16-bit ones.
@@ -141,6 +143,39 @@ pub(super) trait Columns: Simd<WIDE> {
     fn load_bytes<const SIGNED: bool>(self, from: &[u8; WIDE]) -> Self::I32;
     /// Sixteen columns in natural order, cut to 8 bits and to a range.
     fn store_bytes<const SIGNED: bool>(self, columns: Self::I32, range: [u8; 2], to: &mut [u8; WIDE]);
+    /// What four rows hold at each of 64 places, side by side, with the bits `flip` turned over.
+    #[inline(always)]
+    fn by_fours(self, rows: [&[u8; 4 * WIDE]; 4], flip: u8, to: &mut [[u8; 4]; 4 * WIDE]) {
+        for (at, to) in to.iter_mut().enumerate() {
+            for (row, to) in rows.iter().zip(to) {
+                *to = row[at] ^ flip;
+            }
+        }
+    }
+    /// Four times sixteen columns, in natural order or in [`COLUMN_ORDER`], cut to 8 unsigned bits and to a range, with the bits
+    /// `flip` turned over then.
+    #[inline(always)]
+    fn bytes_of_four<const NATURAL: bool>(
+        self,
+        columns: [Self::I32; 4],
+        range: [u8; 2],
+        flip: u8,
+    ) -> [[u8; WIDE]; 4] {
+        let mut all = [[0; WIDE]; 4];
+        for (columns, to) in columns.into_iter().zip(&mut all) {
+            self.store_bytes::<false>(columns, range, to);
+            if NATURAL {
+                let bytes = *to;
+                for (to, column) in to.iter_mut().zip(COLUMN_ORDER) {
+                    *to = bytes[column];
+                }
+            }
+            for byte in to {
+                *byte ^= flip;
+            }
+        }
+        all
+    }
 }
 
 /// An instruction set.
@@ -354,6 +389,8 @@ mod tests {
             keep(simd.rescale(sums, &by, WIDE - N));
             keep(simd.rescale_once(sums, &once, 0));
             keep(simd.rescale_once(sums, &once, WIDE - N));
+            keep(simd.rescale_positive(sums, &once, 0));
+            keep(simd.rescale_positive(sums, &once, WIDE - N));
             let cut = simd.clamp_i32(scaled, simd.splat_i32(-100), simd.splat_i32(100));
             keep(simd.add_i32(cut, cut));
             keep(simd.sub_i32(cut, scaled));
@@ -386,11 +423,22 @@ mod tests {
             let (low, high) = (narrow.splat_i32(3), narrow.splat_i32(-100_000));
             keep(simd.join(low, high));
             let mut bytes = [0; WIDE];
-            for columns in [
-                simd.load_i32(&std::array::from_fn(|lane| lane as i32 * 31 - 200)),
+            let some = simd.load_i32(&std::array::from_fn(|lane| lane as i32 * 31 - 200));
+            let rows: [[u8; 4 * WIDE]; 4] =
+                std::array::from_fn(|row| std::array::from_fn(|at| (at * 3 + row * 71) as u8));
+            let mut fours = [[0; 4]; 4 * WIDE];
+            simd.by_fours(rows.each_ref(), 0x80, &mut fours);
+            self.bytes.extend(fours.as_flattened());
+            let mut stored = [[0; WIDE]; 4];
+            let four = [
+                some,
                 simd.join(low, high),
                 simd.splat_i32(70_000),
-            ] {
+                simd.splat_i32(9),
+            ];
+            simd.store_four(four, [3, 156], 0x80, stored.each_mut());
+            self.bytes.extend(stored.as_flattened());
+            for columns in [some, simd.join(low, high), simd.splat_i32(70_000)] {
                 for range in [[-128, 127], [-20, 30]] {
                     simd.store_bytes::<true>(columns, range.map(|end: i8| end as u8), &mut bytes);
                     self.bytes.extend(bytes);

@@ -20,7 +20,7 @@ use super::resize::ResizeStep;
 use super::simd::multiplies_bytes;
 use super::softmax::SoftmaxStep;
 use super::{PlannedStep, convolution::weight};
-use super::{convolution, depthwise, depthwise_quantized};
+use super::{convolution, depthwise, depthwise_bytes, depthwise_quantized};
 use crate::buffer::{AlignedBuffer, AlignedSlice};
 use crate::executor::Declared;
 use crate::kernel::{Constant, Kernel, KernelContext, KernelError};
@@ -282,21 +282,33 @@ impl<'a> ConstantLayer<'a> {
             part: depth / parts,
         };
         let multiplier = |channel: usize| layer::multiplier(self.input, filter, self.output, channel);
+        let flips = |ty: OperandType| ty == OperandType::TENSOR_QUANT8_ASYMM;
+        let value_zero = self.input.zero_point + if flips(self.input.operand_type) { 0 } else { 128 };
         if self.is_for_bytes(depth) {
-            let flips = |ty: OperandType| ty == OperandType::TENSOR_QUANT8_ASYMM;
             let (bit, by) = if flips(filter.operand_type) {
                 (0x80, 128)
             } else {
                 (0, 0)
             };
             let zeros = ZeroPoints {
-                value: self.input.zero_point + if flips(self.input.operand_type) { 0 } else { 128 },
+                value: value_zero,
                 weight: filter.zero_point - by,
             };
             let weight = |column: usize, at: usize| (bytes[column * depth + at] ^ bit) as i8;
             let packed = PackedBytes::new(sizes, zeros, packing, weight, bias, multiplier)?;
             return Ok(Weights::BytesQ8(packed));
         }
+        let ends = if flips(filter.operand_type) {
+            [0, 255]
+        } else {
+            [-128, 127]
+        };
+        let bytes_layer = depthwise_bytes::Layer {
+            channels: columns,
+            filter: [parts, depth / parts],
+            value_zero,
+            weights: ends.map(|end| end - filter.zero_point),
+        };
         Ok(match self.kind {
             Kind::Depthwise if self.sees_one_channel() => Weights::MatrixQ8(PackedI16::new(
                 extents,
@@ -305,6 +317,15 @@ impl<'a> ConstantLayer<'a> {
                 bias,
                 multiplier,
             )?),
+            Kind::Depthwise if multiplies_bytes() && bytes_layer.is_served(multiplier) => {
+                Weights::DepthwiseBytes(depthwise_bytes::PackedDepthwise::new(
+                    bytes_layer,
+                    packing,
+                    |tap, channel| value(tap * columns + channel),
+                    bias,
+                    multiplier,
+                )?)
+            }
             Kind::Depthwise => Weights::DepthwiseQ8(depthwise_quantized::PackedDepthwise::new(
                 (columns, [parts, depth / parts]),
                 packing,
@@ -330,6 +351,7 @@ enum Weights {
     BytesQ8(PackedBytes),
     DepthwiseF32(depthwise::PackedDepthwise),
     DepthwiseQ8(depthwise_quantized::PackedDepthwise),
+    DepthwiseBytes(depthwise_bytes::PackedDepthwise),
 }
 
 impl Weights {
@@ -340,6 +362,7 @@ impl Weights {
             Weights::BytesQ8(weights) => weights.packed(),
             Weights::DepthwiseF32(weights) => weights.packed(),
             Weights::DepthwiseQ8(weights) => weights.packed(),
+            Weights::DepthwiseBytes(weights) => weights.packed(),
         }
     }
 
@@ -352,6 +375,7 @@ impl Weights {
             Weights::BytesQ8(weights) => weights.depth() == patches.depth(),
             Weights::DepthwiseF32(_) => one_to_one,
             Weights::DepthwiseQ8(_) => one_to_one && depthwise_quantized::serves(patches),
+            Weights::DepthwiseBytes(weights) => one_to_one && weights.serves(patches),
         }
     }
 }
@@ -373,7 +397,7 @@ impl PlannedStep for Layer {
             Weights::MatrixF32(_) => "f32 matrix product",
             Weights::MatrixQ8(_) | Weights::BytesQ8(_) => "8-bit matrix product",
             Weights::DepthwiseF32(_) => "f32 depthwise",
-            Weights::DepthwiseQ8(_) => "8-bit depthwise",
+            Weights::DepthwiseQ8(_) | Weights::DepthwiseBytes(_) => "8-bit depthwise",
         }
     }
 
@@ -478,6 +502,9 @@ impl Layer {
             }
             Weights::DepthwiseQ8(weights) => {
                 weights.run(patches, source, target, (context.scratch, context.team))?;
+            }
+            Weights::DepthwiseBytes(weights) => {
+                weights.run(patches, source.0, target, (context.scratch, context.team))?;
             }
             Weights::MatrixF32(_) | Weights::DepthwiseF32(_) => return (self.fallback)(context),
         }

@@ -48,6 +48,35 @@ impl Avx2 {
         let nudge = instruction!(_mm256_blendv_pd(positive, negative, product));
         instruction!(_mm256_castpd_si256(nudge))
     }
+
+    /// The products of even lanes and of odd ones with their mantissas, in 64 bits.
+    #[inline(always)]
+    fn products(self, sums: __m256i, by: &RescaleOnce, first: usize) -> [__m256i; 2] {
+        let mantissa = self.load_i32(lanes_from(&by.mantissa, first));
+        let odd_mantissa = self.load_i32(lanes_from(&by.odd_mantissa, first));
+        let odd_lanes = instruction!(_mm256_srli_epi64::<32>(sums));
+        [
+            instruction!(_mm256_mul_epi32(sums, mantissa)),
+            instruction!(_mm256_mul_epi32(odd_lanes, odd_mantissa)),
+        ]
+    }
+
+    /// Products with what rounds them, shifted into their lanes.
+    #[inline(always)]
+    fn rounded(
+        self,
+        [even, odd]: [__m256i; 2],
+        nudges: [__m256i; 2],
+        by: &RescaleOnce,
+        first: usize,
+    ) -> __m256i {
+        let right = self.load_i32(lanes_from(&by.right, first));
+        let even = instruction!(_mm256_add_epi64(even, nudges[0]));
+        let odd = instruction!(_mm256_add_epi64(odd, nudges[1]));
+        let even = instruction!(_mm256_srli_epi64::<32>(even));
+        let high = instruction!(_mm256_blend_epi32::<0b1010_1010>(even, odd));
+        instruction!(_mm256_srav_epi32(high, right))
+    }
 }
 
 impl Instructions for Avx2 {
@@ -199,17 +228,20 @@ impl Simd<LANES> for Avx2 {
 
     #[inline(always)]
     fn rescale_once(self, sums: __m256i, by: &RescaleOnce, first: usize) -> __m256i {
-        let mantissa = self.load_i32(lanes_from(&by.mantissa, first));
-        let odd_mantissa = self.load_i32(lanes_from(&by.odd_mantissa, first));
-        let right = self.load_i32(lanes_from(&by.right, first));
-        let odd_lanes = instruction!(_mm256_srli_epi64::<32>(sums));
-        let even = instruction!(_mm256_mul_epi32(sums, mantissa));
-        let odd = instruction!(_mm256_mul_epi32(odd_lanes, odd_mantissa));
-        let even = instruction!(_mm256_add_epi64(even, self.nudge(even, &by.nudges[0], first / 2)));
-        let odd = instruction!(_mm256_add_epi64(odd, self.nudge(odd, &by.nudges[1], first / 2)));
-        let even = instruction!(_mm256_srli_epi64::<32>(even));
-        let high = instruction!(_mm256_blend_epi32::<0b1010_1010>(even, odd));
-        instruction!(_mm256_srav_epi32(high, right))
+        let [even, odd] = self.products(sums, by, first);
+        let nudges = [
+            self.nudge(even, &by.nudges[0], first / 2),
+            self.nudge(odd, &by.nudges[1], first / 2),
+        ];
+        self.rounded([even, odd], nudges, by, first)
+    }
+
+    #[inline(always)]
+    fn rescale_positive(self, sums: __m256i, by: &RescaleOnce, first: usize) -> __m256i {
+        let products = self.products(sums, by, first);
+        let even: [i64; LANES / 2] = *lanes_from(&by.nudges[0][0], first / 2);
+        let odd: [i64; LANES / 2] = *lanes_from(&by.nudges[1][0], first / 2);
+        self.rounded(products, [bytemuck::cast(even), bytemuck::cast(odd)], by, first)
     }
 }
 

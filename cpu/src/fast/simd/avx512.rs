@@ -58,6 +58,12 @@ const INTERLEAVED: [i16; 2 * WIDE] = {
 /// The order of four groups of four lanes in [`COLUMN_ORDER`], for the instruction that moves them, there and back.
 const GROUPS: i32 = 0b11_01_10_00;
 
+/// The lanes of a square of four by four, columns first.
+const ACROSS: [i32; WIDE] = [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15];
+
+/// The same where the columns of the square are in [`COLUMN_ORDER`].
+const ACROSS_IN_ORDER: [i32; WIDE] = [0, 8, 4, 12, 1, 9, 5, 13, 2, 10, 6, 14, 3, 11, 7, 15];
+
 /// Odd lanes.
 const ODD: __mmask16 = 0b1010_1010_1010_1010;
 
@@ -69,6 +75,27 @@ impl Avx512 {
         let is_negative = instruction!(_mm512_movepi64_mask(product));
         let nudge = instruction!(_mm512_mask_blend_epi64(is_negative, positive, negative));
         instruction!(_mm512_add_epi64(product, nudge))
+    }
+
+    /// The products of even lanes and of odd ones with their mantissas, in 64 bits.
+    #[inline(always)]
+    fn products(self, sums: __m512i, by: &RescaleOnce, first: usize) -> [__m512i; 2] {
+        let mantissa = self.load_i32(lanes_from(&by.mantissa, first));
+        let odd_mantissa = self.load_i32(lanes_from(&by.odd_mantissa, first));
+        let odd_lanes = instruction!(_mm512_srli_epi64::<32>(sums));
+        [
+            instruction!(_mm512_mul_epi32(sums, mantissa)),
+            instruction!(_mm512_mul_epi32(odd_lanes, odd_mantissa)),
+        ]
+    }
+
+    /// The upper halves of sums of 64 bits in their lanes, shifted.
+    #[inline(always)]
+    fn high(self, even: __m512i, odd: __m512i, by: &RescaleOnce, first: usize) -> __m512i {
+        let right = self.load_i32(lanes_from(&by.right, first));
+        let even = instruction!(_mm512_srli_epi64::<32>(even));
+        let high = instruction!(_mm512_mask_blend_epi32(ODD, even, odd));
+        instruction!(_mm512_srav_epi32(high, right))
     }
 }
 
@@ -216,17 +243,17 @@ impl Simd<WIDE> for Avx512 {
 
     #[inline(always)]
     fn rescale_once(self, sums: __m512i, by: &RescaleOnce, first: usize) -> __m512i {
-        let mantissa = self.load_i32(lanes_from(&by.mantissa, first));
-        let odd_mantissa = self.load_i32(lanes_from(&by.odd_mantissa, first));
-        let right = self.load_i32(lanes_from(&by.right, first));
-        let odd_lanes = instruction!(_mm512_srli_epi64::<32>(sums));
-        let even = instruction!(_mm512_mul_epi32(sums, mantissa));
-        let odd = instruction!(_mm512_mul_epi32(odd_lanes, odd_mantissa));
-        let even = self.nudged(even, &by.nudges[0]);
-        let odd = self.nudged(odd, &by.nudges[1]);
-        let even = instruction!(_mm512_srli_epi64::<32>(even));
-        let high = instruction!(_mm512_mask_blend_epi32(ODD, even, odd));
-        instruction!(_mm512_srav_epi32(high, right))
+        let [even, odd] = self.products(sums, by, first);
+        let (even, odd) = (self.nudged(even, &by.nudges[0]), self.nudged(odd, &by.nudges[1]));
+        self.high(even, odd, by, first)
+    }
+
+    #[inline(always)]
+    fn rescale_positive(self, sums: __m512i, by: &RescaleOnce, first: usize) -> __m512i {
+        let [even, odd] = self.products(sums, by, first);
+        let even = instruction!(_mm512_add_epi64(even, bytemuck::cast(by.nudges[0][0])));
+        let odd = instruction!(_mm512_add_epi64(odd, bytemuck::cast(by.nudges[1][0])));
+        self.high(even, odd, by, first)
     }
 }
 
@@ -280,5 +307,57 @@ impl Columns for Avx512 {
             instruction!(_mm_min_epu8(raised, most))
         };
         *to = bytemuck::cast(instruction!(_mm_shuffle_epi32::<GROUPS>(bytes)));
+    }
+
+    #[inline(always)]
+    fn by_fours(self, rows: [&[u8; 4 * WIDE]; 4], flip: u8, to: &mut [[u8; 4]; 4 * WIDE]) {
+        let flip = instruction!(_mm512_set1_epi8(flip as i8));
+        let order: __m512i = bytemuck::cast(ACROSS);
+        // Interleaving works within groups of sixteen bytes, so each gets four from every sixteen columns.
+        let (first, second) = (bytemuck::cast(*rows[0]), bytemuck::cast(*rows[1]));
+        let (third, fourth) = (bytemuck::cast(*rows[2]), bytemuck::cast(*rows[3]));
+        let first = instruction!(_mm512_permutexvar_epi32(order, _mm512_xor_si512(first, flip)));
+        let second = instruction!(_mm512_permutexvar_epi32(order, _mm512_xor_si512(second, flip)));
+        let third = instruction!(_mm512_permutexvar_epi32(order, _mm512_xor_si512(third, flip)));
+        let fourth = instruction!(_mm512_permutexvar_epi32(order, _mm512_xor_si512(fourth, flip)));
+        let low = [
+            instruction!(_mm512_unpacklo_epi8(first, second)),
+            instruction!(_mm512_unpacklo_epi8(third, fourth)),
+        ];
+        let high = [
+            instruction!(_mm512_unpackhi_epi8(first, second)),
+            instruction!(_mm512_unpackhi_epi8(third, fourth)),
+        ];
+        let (to, _) = to.as_chunks_mut::<WIDE>();
+        to[0] = bytemuck::cast(instruction!(_mm512_unpacklo_epi16(low[0], low[1])));
+        to[1] = bytemuck::cast(instruction!(_mm512_unpackhi_epi16(low[0], low[1])));
+        to[2] = bytemuck::cast(instruction!(_mm512_unpacklo_epi16(high[0], high[1])));
+        to[3] = bytemuck::cast(instruction!(_mm512_unpackhi_epi16(high[0], high[1])));
+    }
+
+    #[inline(always)]
+    fn bytes_of_four<const NATURAL: bool>(
+        self,
+        columns: [__m512i; 4],
+        range: [u8; 2],
+        flip: u8,
+    ) -> [[u8; WIDE]; 4] {
+        let least = instruction!(_mm512_set1_epi8(range[0] as i8));
+        let most = instruction!(_mm512_set1_epi8(range[1] as i8));
+        let flip = instruction!(_mm512_set1_epi8(flip as i8));
+        let first = instruction!(_mm512_packs_epi32(columns[0], columns[1]));
+        let second = instruction!(_mm512_packs_epi32(columns[2], columns[3]));
+        let bytes = instruction!(_mm512_packus_epi16(first, second));
+        let raised = instruction!(_mm512_max_epu8(bytes, least));
+        let cut = instruction!(_mm512_xor_si512(_mm512_min_epu8(raised, most), flip));
+        // Packing works within groups of sixteen bytes likewise.
+        let order: __m512i = bytemuck::cast(if NATURAL { ACROSS } else { ACROSS_IN_ORDER });
+        let ordered = instruction!(_mm512_permutexvar_epi32(order, cut));
+        [
+            bytemuck::cast(instruction!(_mm512_extracti32x4_epi32::<0>(ordered))),
+            bytemuck::cast(instruction!(_mm512_extracti32x4_epi32::<1>(ordered))),
+            bytemuck::cast(instruction!(_mm512_extracti32x4_epi32::<2>(ordered))),
+            bytemuck::cast(instruction!(_mm512_extracti32x4_epi32::<3>(ordered))),
+        ]
     }
 }

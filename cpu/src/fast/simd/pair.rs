@@ -157,6 +157,14 @@ impl<S: Halves<Pairs = [i16; WIDE]>> Simd<WIDE> for Pair<S> {
             self.0.rescale_once(sums[1], by, first + LANES),
         ]
     }
+
+    #[inline(always)]
+    fn rescale_positive(self, sums: Self::I32, by: &RescaleOnce, first: usize) -> Self::I32 {
+        [
+            self.0.rescale_positive(sums[0], by, first),
+            self.0.rescale_positive(sums[1], by, first + LANES),
+        ]
+    }
 }
 
 impl<S: Halves<Pairs = [i16; WIDE]>> Columns for Pair<S> {

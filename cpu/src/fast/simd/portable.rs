@@ -151,6 +151,15 @@ impl Simd<LANES> for Portable {
             ((product + nudge) >> (32 + by.right[at])) as i32
         })
     }
+
+    #[inline(always)]
+    fn rescale_positive(self, sums: Self::I32, by: &RescaleOnce, first: usize) -> Self::I32 {
+        std::array::from_fn(|lane| {
+            let at = first + lane;
+            let product = i64::from(sums[lane]) * i64::from(by.mantissa[at]);
+            ((product + by.nudges[at % 2][0][at / 2]) >> (32 + by.right[at])) as i32
+        })
+    }
 }
 
 impl Halves for Portable {

@@ -1,0 +1,606 @@
+//! DEPTHWISE_CONV_2D of 8-bit values with constant weights and one output channel for each input channel, for instructions
+//! that multiply four bytes of a lane at once and add them.
+//!
+//! Four taps that are above each other, or beside each other if the filter has one row, are multiplied at once: what they see
+//! is laid side by side for each channel, some outputs of a row at a time, so that it is in the first-level cache when it is
+//! read. Neighbouring outputs share what they see of each column. Channels are taken in groups; the last one overlaps the one
+//! before it where channels do not fill it.
+//!
+//! Values are taken as unsigned, signed ones 128 higher, and weights as signed, less their zero point `y`. With the zero point
+//! `z` of what is so taken, `sum((u - z) * (w - y)) = sum(u * v) - z * sum(v)`, where the last sum is known when the model is
+//! prepared and padding is `z`. A weight whose `v = w - y` does not fit eight bits is the sum of two that do.
+
+use std::ops::Range;
+
+use super::convolution::sign_bit;
+use super::depthwise::effort;
+use super::packing::{Packing, PackingError};
+use super::parting;
+use super::patches::Patches;
+use super::requantize::{QuantizedOutput, once_in_natural_order};
+use super::simd::{Columns, Instructions, RescaleOnce, Work, dispatch};
+use super::strided::Strided;
+use super::tile::{COLUMNS, for_each_constant};
+use crate::buffer::{AlignedSlice, OutOfMemory, Scratch};
+use crate::kernels::element::Quant8;
+use crate::kernels::fixed_point::Multiplier;
+use crate::threads::Team;
+
+/// Taps that are multiplied at once.
+const FOUR: usize = 4;
+
+/// Bytes of values by fours that are laid out at a time: about half of a first-level cache.
+const CHUNK_BYTES: usize = 20 * 1024;
+
+/// Most values of the columns that the outputs of the largest tile see: beyond, windows are not computed here.
+const MOST_VALUES: usize = 1 << 20;
+
+/// Most outputs of a tile.
+const MOST_OUTPUTS: usize = 8;
+
+/// What four taps see of a channel.
+type Four = [u8; FOUR];
+
+/// Four weights of each of a group's columns.
+type Weights = [Four; COLUMNS];
+
+/// How many of a row's outputs to sum side by side: as many as leave registers for weights and values, so that few are
+/// computed twice.
+fn outputs_of_tile(width: usize) -> usize {
+    match width {
+        _ if width >= 7 && width.is_multiple_of(7) && !width.is_multiple_of(8) => 7,
+        MOST_OUTPUTS.. => MOST_OUTPUTS,
+        4.. => 4,
+        _ => 1,
+    }
+}
+
+/// The layers that are computed here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layer {
+    pub(super) channels: usize,
+    /// Rows and columns of its filters.
+    pub(super) filter: [usize; 2],
+    /// The zero point of values as unsigned bytes.
+    pub(super) value_zero: i32,
+    /// What weights less their zero point are at least and at most, by their type.
+    pub(super) weights: [i32; 2],
+}
+
+impl Layer {
+    /// Whether the layer is computed here, whatever its weights are.
+    pub(super) fn is_served(&self, multiplier: impl Fn(usize) -> Multiplier) -> bool {
+        let [least, most] = self.weights;
+        let fits_twice = least >= 2 * i32::from(i8::MIN) && most <= 2 * i32::from(i8::MAX);
+        self.channels >= COLUMNS
+            && fits_twice
+            && (0..self.groups()).all(|group| self.once(group, &multiplier).is_some())
+    }
+
+    fn groups(&self) -> usize {
+        self.channels.div_ceil(COLUMNS)
+    }
+
+    fn once(&self, group: usize, multiplier: impl Fn(usize) -> Multiplier) -> Option<RescaleOnce> {
+        let first = first_channel(group, self.channels);
+        once_in_natural_order(std::array::from_fn(|lane| multiplier(first + lane)))
+    }
+
+    /// How many weights of eight bits each weight is made of.
+    fn parts(&self) -> usize {
+        let [least, most] = self.weights;
+        if least >= i32::from(i8::MIN) && most <= i32::from(i8::MAX) {
+            1
+        } else {
+            2
+        }
+    }
+
+    /// How many taps in a row are multiplied at once, in all fours of them, and how many such rows there are.
+    fn fours(&self) -> (usize, usize) {
+        match self.filter {
+            [1, across] => (across.div_ceil(FOUR), 1),
+            [rows, across] => (rows.div_ceil(FOUR), across),
+        }
+    }
+}
+
+/// The first channel of a group.
+#[inline(always)]
+fn first_channel(group: usize, channels: usize) -> usize {
+    (group * COLUMNS).min(channels - COLUMNS)
+}
+
+/// Filters, biases and multipliers, channels in groups.
+#[derive(Debug)]
+pub(super) struct PackedDepthwise {
+    layer: Layer,
+    /// By group, part, four and column.
+    weights: AlignedSlice,
+    groups: Vec<Group>,
+}
+
+/// What sixteen channels need beside their weights.
+#[derive(Debug)]
+struct Group {
+    /// With what is known of the zero points.
+    bias: [i32; COLUMNS],
+    by: RescaleOnce,
+    /// How many parts have weights other than 0.
+    parts: usize,
+}
+
+impl PackedDepthwise {
+    /// Packs the filters of a layer that is computed here; `weight(tap, channel)` gives their values less the zero point.
+    pub(super) fn new(
+        layer: Layer,
+        packing: &mut Packing,
+        weight: impl Fn(usize, usize) -> i16,
+        bias: impl Fn(usize) -> i32,
+        multiplier: impl Fn(usize) -> Multiplier,
+    ) -> Result<PackedDepthwise, PackingError> {
+        let (fours, taps) = layer.fours();
+        let [rows, across] = layer.filter;
+        let parts = layer.parts();
+        let of_part = fours * taps;
+        let value = |group: usize, part: usize, four: usize, lane: usize, which: usize| -> u8 {
+            let (at, tap) = (four / taps * FOUR + which, four % taps);
+            let tap = if rows == 1 { at } else { at * across + tap };
+            let is_inside = if rows == 1 { at < across } else { at < rows };
+            if !is_inside {
+                return 0;
+            }
+            let whole = i32::from(weight(tap, first_channel(group, layer.channels) + lane));
+            let first = whole.clamp(i32::from(i8::MIN), i32::from(i8::MAX));
+            (if part == 0 { first } else { whole - first }) as i8 as u8
+        };
+        let length = layer.groups() * parts * of_part;
+        let weights = packing.part(length * size_of::<Weights>(), |bytes| {
+            let packed: &mut [Weights] = bytemuck::cast_slice_mut(bytes);
+            for (at, packed) in packed.iter_mut().enumerate() {
+                let (group, part, four) = (at / of_part / parts, at / of_part % parts, at % of_part);
+                *packed = std::array::from_fn(|lane| {
+                    std::array::from_fn(|which| value(group, part, four, lane, which))
+                });
+            }
+        })?;
+        // Of what is packed: the weights themselves may be there no more.
+        let packed: &[Weights] = bytemuck::cast_slice(weights.bytes());
+        let mut groups = Vec::with_capacity(layer.groups());
+        for (group, packed) in packed.chunks_exact((parts * of_part).max(1)).enumerate() {
+            let Some(by) = layer.once(group, &multiplier) else {
+                unreachable!("layers are looked at before they are packed");
+            };
+            let first = first_channel(group, layer.channels);
+            let needs = |part: &[Weights]| part.iter().any(|weights| *weights != [[0; FOUR]; COLUMNS]);
+            let is_second_needed = packed.chunks_exact(of_part).nth(1).is_some_and(needs);
+            groups.push(Group {
+                bias: std::array::from_fn(|lane| {
+                    let of_lane = packed.iter().flat_map(|weights| weights[lane]);
+                    let sum = of_lane
+                        .map(|weight| i32::from(weight as i8))
+                        .fold(0, i32::wrapping_add);
+                    bias(first + lane).wrapping_sub(layer.value_zero.wrapping_mul(sum))
+                }),
+                by,
+                parts: if is_second_needed { 2 } else { 1 },
+            });
+        }
+        Ok(PackedDepthwise {
+            layer,
+            weights,
+            groups,
+        })
+    }
+
+    /// The packed filters.
+    pub(super) fn packed(&self) -> &AlignedSlice {
+        &self.weights
+    }
+
+    /// Whether windows of this kind are computed: those whose neighbours are not too far apart.
+    pub(super) fn serves(&self, patches: &Patches) -> bool {
+        let plan = Plan::new(self, &self.line_up(patches));
+        let window = &plan.patches.horizontal;
+        let last = (MOST_OUTPUTS - 1).checked_mul(window.stride as usize);
+        let columns = last.and_then(|last| last.checked_add(plan.overhang)?.checked_add(1));
+        let values = columns.and_then(|columns| columns.checked_mul(self.layer.channels));
+        values.is_some_and(|values| values <= MOST_VALUES)
+    }
+
+    /// The same windows in one row where they lie in one column.
+    fn line_up(&self, patches: &Patches) -> Patches {
+        let mut patches = *patches;
+        let is_column = patches.input.width == 1
+            && patches.output.width == 1
+            && (patches.horizontal.filter, patches.horizontal.head) == (1, 0);
+        if is_column && self.layer.filter[1] == 1 {
+            std::mem::swap(&mut patches.vertical, &mut patches.horizontal);
+            for extents in [&mut patches.input, &mut patches.output] {
+                std::mem::swap(&mut extents.height, &mut extents.width);
+            }
+        }
+        patches
+    }
+
+    /// Convolves `input` into `output`.
+    pub(super) fn run<T: Quant8>(
+        &self,
+        patches: &Patches,
+        input: &[T],
+        (output, stored): (&mut [T], QuantizedOutput),
+        (scratch, team): (&mut Scratch, &Team<'_>),
+    ) -> Result<(), OutOfMemory> {
+        let patches = self.line_up(patches);
+        let plan = Plan::new(self, &patches);
+        let (input, output) = (
+            bytemuck::cast_slice::<T, u8>(input),
+            bytemuck::cast_slice_mut::<T, u8>(output),
+        );
+        let height = patches.output.height as usize;
+        let size_out = patches.image_size(&patches.output);
+        let threads = team.threads_for(effort(&patches));
+        let grid = parting::rows(threads, height, size_out / height.max(1));
+        let threads = threads.min(grid.blocks().max(1));
+        let memory = scratch.shares::<Four>(threads, plan.fours + plan.line.div_ceil(FOUR))?;
+        for (input, output) in patches.images(input, output) {
+            team.for_each_block(threads, &grid, (output, &mut *memory), |mut block, memory| {
+                let (fours, line) = memory.split_at_mut(plan.fours);
+                let line = &mut bytemuck::cast_slice_mut::<Four, u8>(line)[..plan.line];
+                let flip = sign_bit::<T>();
+                let zero = self.layer.value_zero as u8;
+                line.fill(zero ^ flip);
+                dispatch(Rows {
+                    plan: &plan,
+                    input,
+                    rows: block.first_row()..block.first_row() + block.rows(),
+                    output: block.all(),
+                    fours,
+                    line,
+                    zero,
+                    flip,
+                    stored: stored.as_unsigned(flip != 0),
+                });
+            });
+        }
+        Ok(())
+    }
+}
+
+/// How the outputs of a row are computed.
+struct Plan<'a> {
+    packed: &'a PackedDepthwise,
+    patches: Patches,
+    /// Whether the taps that are multiplied at once are beside each other.
+    is_across: bool,
+    /// Outputs of a tile.
+    tile: usize,
+    /// Outputs that are computed of one chunk.
+    chunk: usize,
+    /// Columns that windows begin with before the next output's, and those that the last one of a chunk sees beyond its first.
+    overhang: usize,
+    /// Values by fours of a chunk that one row of fours sees.
+    plane: usize,
+    /// Values by fours of a chunk in all.
+    fours: usize,
+    /// Bytes of the line beside them: the padding's value as long as a chunk, or a chunk with what is beside it.
+    line: usize,
+    /// Fours from one row of fours to the next, and from one tap to the next.
+    steps: (usize, usize),
+}
+
+impl<'a> Plan<'a> {
+    fn new(packed: &'a PackedDepthwise, patches: &Patches) -> Plan<'a> {
+        let layer = &packed.layer;
+        let is_across = patches.vertical.filter == 1;
+        let window = &patches.horizontal;
+        let (stride, channels) = (window.stride as usize, layer.channels);
+        let dilation = window.dilation as usize;
+        // In fours of taps beside each other, the last ones may reach beyond the filter.
+        let (fours, taps) = layer.fours();
+        let overhang = if is_across {
+            ((fours - 1) * FOUR).saturating_mul(dilation)
+        } else {
+            (taps - 1).saturating_mul(dilation)
+        };
+        let width = patches.output.width as usize;
+        let tile = outputs_of_tile(width);
+        let planes = if is_across { 1 } else { fours };
+        let column = planes * channels * size_of::<Four>();
+        let most = (CHUNK_BYTES / column.max(1)).saturating_sub(overhang) / stride.max(1);
+        let chunks = width.div_ceil((most / tile * tile).max(tile)).max(1);
+        let chunk = width.div_ceil(chunks).next_multiple_of(tile).min(width);
+        let columns = chunk
+            .saturating_sub(1)
+            .saturating_mul(stride)
+            .saturating_add(overhang)
+            + 1;
+        let plane = columns.saturating_mul(channels);
+        let beside = if is_across { (FOUR - 1) * dilation } else { 0 };
+        Plan {
+            packed,
+            patches: *patches,
+            is_across,
+            tile,
+            chunk,
+            overhang,
+            plane,
+            fours: plane.saturating_mul(planes),
+            line: columns.saturating_add(beside).saturating_mul(channels),
+            steps: if is_across {
+                (FOUR * dilation * channels, 0)
+            } else {
+                (plane, dilation * channels)
+            },
+        }
+    }
+}
+
+/// Rows of one image's output.
+struct Rows<'a> {
+    plan: &'a Plan<'a>,
+    input: &'a [u8],
+    rows: Range<usize>,
+    output: &'a mut [u8],
+    fours: &'a mut [Four],
+    line: &'a mut [u8],
+    /// What padding holds, as unsigned.
+    zero: u8,
+    /// What makes values unsigned.
+    flip: u8,
+    /// Where unsigned results are.
+    stored: QuantizedOutput,
+}
+
+impl Work for Rows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Instructions>(self, simd: S) {
+        if self.stored.cuts_negative() {
+            self.rows::<S::Wide, true>(simd.wide());
+        } else {
+            self.rows::<S::Wide, false>(simd.wide());
+        }
+    }
+}
+
+impl Rows<'_> {
+    #[inline(always)]
+    fn rows<V: Columns, const CUT: bool>(mut self, simd: V) {
+        let plan = self.plan;
+        let width = plan.patches.output.width as usize;
+        let mut at = 0;
+        while at < width {
+            // The last ones, some of them for the second time, if there are not so many left.
+            let first = at.min(width - plan.chunk);
+            for y in self.rows.clone() {
+                if plan.is_across {
+                    self.lay_out_line(simd, y, first);
+                } else {
+                    self.lay_out(simd, y, first);
+                }
+                self.chunk::<V, CUT>(simd, y - self.rows.start, first);
+            }
+            at += plan.chunk;
+        }
+    }
+
+    /// A row of the input, if the tap `at` of the windows of row `y` sees one.
+    #[inline(always)]
+    fn input_row(&self, y: usize, at: usize) -> Option<usize> {
+        let (window, height) = (
+            &self.plan.patches.vertical,
+            self.plan.patches.input.height as usize,
+        );
+        let below = y * window.stride as usize + at * window.dilation as usize;
+        let row = below.checked_sub(window.head as usize)?;
+        (at < window.filter as usize && row < height).then_some(row)
+    }
+
+    /// Which of so many columns of the windows that begin with output `first` are inside, and where the first of these is in the
+    /// input.
+    #[inline(always)]
+    fn inside(&self, first: usize, columns: usize) -> (Range<usize>, usize) {
+        let (window, width) = (
+            &self.plan.patches.horizontal,
+            self.plan.patches.input.width as usize,
+        );
+        let (start, head) = (first * window.stride as usize, window.head as usize);
+        let left = head.saturating_sub(start).min(columns);
+        let begin = (start + left).saturating_sub(head).min(width);
+        (left..left + (columns - left).min(width - begin), begin)
+    }
+
+    /// Lays out what the windows of row `y` see from output `first` on, rows by fours.
+    #[inline(always)]
+    fn lay_out<V: Columns>(&mut self, simd: V, y: usize, first: usize) {
+        let channels = self.plan.packed.layer.channels;
+        let (inside, begin) = self.inside(first, self.plan.plane / channels);
+        let width = self.plan.patches.input.width as usize;
+        for plane in 0..self.plan.fours / self.plan.plane {
+            let mut rows = [&self.line[..inside.len() * channels]; FOUR];
+            for (which, line) in rows.iter_mut().enumerate() {
+                if let Some(row) = self.input_row(y, plane * FOUR + which) {
+                    *line = &self.input[(row * width + begin) * channels..][..inside.len() * channels];
+                }
+            }
+            let fours = &mut self.fours[plane * self.plan.plane..][..self.plan.plane];
+            let (left, rest) = fours.split_at_mut(inside.start * channels);
+            let (middle, right) = rest.split_at_mut(inside.len() * channels);
+            left.fill([self.zero; FOUR]);
+            right.fill([self.zero; FOUR]);
+            by_fours(simd, rows, self.flip, middle);
+        }
+    }
+
+    /// The same of a filter of one row, columns by fours.
+    #[inline(always)]
+    fn lay_out_line<V: Columns>(&mut self, simd: V, y: usize, first: usize) {
+        let channels = self.plan.packed.layer.channels;
+        let window = &self.plan.patches.horizontal;
+        let (inside, begin) = self.inside(first, self.plan.line / channels);
+        let width = self.plan.patches.input.width as usize;
+        let padding = self.zero ^ self.flip;
+        self.line.fill(padding);
+        if let Some(row) = self.input_row(y, 0) {
+            let from = &self.input[(row * width + begin) * channels..][..inside.len() * channels];
+            self.line[inside.start * channels..][..from.len()].copy_from_slice(from);
+        }
+        let apart = window.dilation as usize * channels;
+        let mut rows = [&self.line[..]; FOUR];
+        for (which, line) in rows.iter_mut().enumerate() {
+            *line = &self.line[which * apart..][..self.plan.plane];
+        }
+        by_fours(simd, rows, self.flip, &mut self.fours[..self.plan.plane]);
+    }
+
+    /// Computes the outputs of a chunk.
+    #[inline(always)]
+    fn chunk<V: Columns, const CUT: bool>(&mut self, simd: V, row: usize, first: usize) {
+        match self.plan.tile {
+            8 => self.tiles::<V, CUT, 8>(simd, row, first),
+            7 => self.tiles::<V, CUT, 7>(simd, row, first),
+            4 => self.tiles::<V, CUT, 4>(simd, row, first),
+            _ => self.tiles::<V, CUT, 1>(simd, row, first),
+        }
+    }
+
+    #[inline(always)]
+    fn tiles<V: Columns, const CUT: bool, const O: usize>(&mut self, simd: V, row: usize, first: usize) {
+        let window = &self.plan.patches.horizontal;
+        let (_, taps) = self.plan.packed.layer.fours();
+        match (taps, window.stride) {
+            (3, 1) if window.dilation == 1 => self.groups::<V, CUT, O, 3, 1>(simd, row, first),
+            (3, 2) if window.dilation == 1 => self.groups::<V, CUT, O, 3, 2>(simd, row, first),
+            (5, 1) if window.dilation == 1 => self.groups::<V, CUT, O, 5, 1>(simd, row, first),
+            (5, 2) if window.dilation == 1 => self.groups::<V, CUT, O, 5, 2>(simd, row, first),
+            _ => self.groups::<V, CUT, O, 1, 1>(simd, row, first),
+        }
+    }
+
+    /// All groups of channels, by `K` taps in a row that go on by `STRIDE` columns from one output to the next, or any if `K`
+    /// is 1.
+    #[inline(always)]
+    fn groups<V: Columns, const CUT: bool, const O: usize, const K: usize, const STRIDE: usize>(
+        &mut self,
+        simd: V,
+        row: usize,
+        first: usize,
+    ) {
+        let plan = self.plan;
+        let channels = plan.packed.layer.channels;
+        let (fours, taps) = plan.packed.layer.fours();
+        let weights: &[Weights] = bytemuck::cast_slice(plan.packed.weights.bytes());
+        let of_group = plan.packed.layer.parts() * fours * taps;
+        let step = plan.patches.horizontal.stride as usize * channels;
+        let apart = if K == 1 { step } else { channels };
+        let output = (row * plan.patches.output.width as usize + first) * channels;
+        for (number, group) in plan.packed.groups.iter().enumerate() {
+            let weights = &weights[number * of_group..][..group.parts * fours * taps];
+            let channel = first_channel(number, channels);
+            let mut at = 0;
+            while at < plan.chunk {
+                let from = at.min(plan.chunk - O);
+                let mut sums = [simd.load_i32(&group.bias); O];
+                for part in 0..group.parts {
+                    for four in 0..fours {
+                        for tap in (0..taps).step_by(K) {
+                            let weights = &weights[(part * fours + four) * taps + tap..][..K];
+                            let start = from * step + channel + four * plan.steps.0 + tap * plan.steps.1;
+                            let seen = (&self.fours[start..], apart);
+                            accumulate::<V, O, K, STRIDE>(simd, seen, weights, &mut sums);
+                        }
+                    }
+                }
+                let to = &mut self.output[output + from * channels + channel..];
+                store::<V, CUT, O>(simd, (&sums, &group.by, &self.stored), self.flip, (to, channels));
+                at += O;
+            }
+        }
+    }
+}
+
+/// Lays values of four rows side by side.
+#[inline(always)]
+fn by_fours<V: Columns>(simd: V, rows: [&[u8]; FOUR], flip: u8, to: &mut [Four]) {
+    const AT_ONCE: usize = 4 * COLUMNS;
+    let length = to.len();
+    let mut at = 0;
+    while at < length && length >= AT_ONCE {
+        // The last ones, some of them for the second time.
+        let from = at.min(length - AT_ONCE);
+        let mut places = [&[0; AT_ONCE]; FOUR];
+        for (place, row) in places.iter_mut().zip(rows) {
+            *place = &row[from..].as_chunks().0[0];
+        }
+        simd.by_fours(places, flip, &mut to[from..].as_chunks_mut().0[0]);
+        at += AT_ONCE;
+    }
+    if length < AT_ONCE {
+        for (at, to) in to.iter_mut().enumerate() {
+            *to = std::array::from_fn(|which| rows[which][at] ^ flip);
+        }
+    }
+}
+
+/// Adds the products of four rows of a filter with the columns that neighbouring outputs see.
+#[inline(always)]
+fn accumulate<V: Columns, const O: usize, const K: usize, const STRIDE: usize>(
+    simd: V,
+    (seen, apart): (&[Four], usize),
+    weights: &[Weights],
+    sums: &mut [V::I32; O],
+) {
+    let mut taps = [simd.splat_i32(0); K];
+    for_each_constant!(tap in [0 1 2 3 4] {
+        if tap < K {
+            taps[tap] = simd.load_i32(&bytemuck::cast(weights[tap]));
+        }
+    });
+    let count = (O - 1) * STRIDE + K;
+    let seen = Strided::<_, COLUMNS>::new(seen, (count, apart));
+    for_each_constant!(column in [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18] {
+        if column < count {
+            let values = simd.load_i32(&bytemuck::cast(*seen.at(column)));
+            for_each_constant!(tap in [0 1 2 3 4] {
+                if tap < K && tap <= column {
+                    let (output, between) = ((column - tap) / STRIDE, (column - tap) % STRIDE);
+                    if between == 0 && output < O {
+                        sums[output] = simd.add_byte_products(sums[output], values, taps[tap]);
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Scales and stores the sums of neighbouring outputs.
+#[inline(always)]
+fn store<V: Columns, const CUT: bool, const O: usize>(
+    simd: V,
+    (sums, by, stored): (&[V::I32; O], &RescaleOnce, &QuantizedOutput),
+    flip: u8,
+    (to, apart): (&mut [u8], usize),
+) {
+    let mut columns = [simd.splat_i32(0); MOST_OUTPUTS];
+    for_each_constant!(output in [0 1 2 3 4 5 6 7] {
+        if output < O {
+            columns[output] = stored.columns::<V, CUT>(simd, sums[output], by);
+        }
+    });
+    let mut lines = to.chunks_mut(apart);
+    for_each_constant!(four in [0 1] {
+        if four * FOUR < O {
+            let columns = columns.as_chunks::<FOUR>().0[four];
+            let bytes = simd.bytes_of_four::<true>(columns, stored.range(), flip);
+            for_each_constant!(which in [0 1 2 3] {
+                if four * FOUR + which < O
+                    && let Some(line) = lines.next()
+                {
+                    line[..COLUMNS].copy_from_slice(&bytes[which]);
+                }
+            });
+        }
+    });
+}
