@@ -12,7 +12,7 @@ use super::matmul_quantized::PackedI16;
 use super::parting;
 use super::patches::{Patches, Sink};
 use super::requantize::QuantizedOutput;
-use super::simd::{Instructions, LANES, Work, dispatch};
+use super::simd::{Instructions, LANES, Work, dispatch, multiplies_bytes};
 use super::strips::{Frame, Outputs};
 use crate::buffer::{OutOfMemory, Scratch};
 use crate::kernels::element::Quant8;
@@ -28,7 +28,7 @@ pub(super) fn run_f32(
 ) -> Result<(), OutOfMemory> {
     let depth = weights.depth();
     let matrix = size_of_val(weights.packed().bytes());
-    let threads = team.threads_for(effort(patches, matrix));
+    let threads = team.threads_for(effort(patches, matrix, 1));
     if patches.are_pixels() {
         let grid = grid(
             threads,
@@ -98,13 +98,18 @@ fn grid(threads: usize, rows: (usize, usize), (patches, matrix): (&Patches, usiz
     parting::product(threads, rows, (patches.output.channels as usize, matrix))
 }
 
-/// What the products of all patches with a matrix of so many bytes take.
-fn effort(patches: &Patches, matrix: usize) -> Effort {
+/// What the products of all patches with a matrix of so many bytes take, which are so many times as fast as those of floats.
+fn effort(patches: &Patches, matrix: usize, times: u64) -> Effort {
     let outputs = patches.count() as u64 * u64::from(patches.output.channels);
     Effort {
-        multiply_adds: outputs.saturating_mul(patches.depth() as u64),
+        multiply_adds: outputs.saturating_mul(patches.depth() as u64) / (times * vector_speed()),
         bytes: matrix as u64,
     }
+}
+
+/// How many times as fast as with AVX2 floats are multiplied.
+pub(super) fn vector_speed() -> u64 {
+    if multiplies_bytes() { 2 } else { 1 }
 }
 
 /// Patches of floats, one behind the other.
@@ -145,7 +150,7 @@ pub(super) fn run_q8<T: Quant8>(
 ) -> Result<(), OutOfMemory> {
     let row = weights.pairs() * 2;
     let matrix = size_of_val(weights.packed().bytes());
-    let threads = team.threads_for(effort(patches, matrix));
+    let threads = team.threads_for(effort(patches, matrix, 1));
     let output: &mut [u8] = bytemuck::cast_slice_mut(output);
     let zero = input_zero as i16;
     let (pixels, total) = (patches.are_pixels(), patches.count());
@@ -215,7 +220,7 @@ pub(super) fn run_bytes<T: Quant8>(
 ) -> Result<(), OutOfMemory> {
     let (depth, is_signed) = (weights.depth(), T::LEAST < 0);
     let matrix = size_of_val(weights.packed().bytes());
-    let threads = team.threads_for(effort(patches, matrix));
+    let threads = team.threads_for(effort(patches, matrix, 2));
     let grid = grid(threads, (patches.count(), depth), (patches, matrix));
     let threads = threads.min(grid.blocks().max(1));
     let in_place = patches.are_pixels() && !is_signed;

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use nnhal::ops::padding::{Extents, Window};
 
+use super::convolution::vector_speed;
 use super::packing::{Packing, PackingError};
 use super::parting;
 use super::patches::Patches;
@@ -132,7 +133,7 @@ pub(super) fn effort(patches: &Patches) -> Effort {
             product.saturating_mul(u64::from(extent))
         });
     Effort {
-        multiply_adds: outputs.saturating_mul(3 * taps),
+        multiply_adds: outputs.saturating_mul(3 * taps) / vector_speed(),
         bytes: 0,
     }
 }

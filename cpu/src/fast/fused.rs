@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use nnhal::hal::{OperandType, Shape};
+use nnhal::hal::{OperandType, OperationType, Shape};
 use nnhal::ops::{OperandInfo, OperationContext};
 
 use super::elementwise::{
@@ -38,6 +38,19 @@ enum Function {
     Binary(Binary, (f32, f32)),
     /// The greatest integers up to the sums of the elements, cut to a range, and a second operand: how graphs round.
     FloorOfSum((f32, f32)),
+    /// Rows with zeros around them.
+    Pad(PaddedRow),
+}
+
+/// A row with zeros around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PaddedRow {
+    /// Zeros before it.
+    before: usize,
+    /// Its elements.
+    length: usize,
+    /// All elements.
+    padded: usize,
 }
 
 /// How an operand serves the elements of the result.
@@ -49,6 +62,19 @@ enum Extent {
     One,
     /// A row of so many serves each row.
     Row(usize),
+    /// Each row has a shorter one.
+    Shorter(PaddedRow),
+}
+
+impl Extent {
+    /// How many elements of the result make a row, if that matters.
+    fn row(self) -> Option<usize> {
+        match self {
+            Extent::Each | Extent::One => None,
+            Extent::Row(length) => Some(length),
+            Extent::Shorter(row) => Some(row.padded),
+        }
+    }
 }
 
 /// An operation, by the operands of its graph.
@@ -63,6 +89,9 @@ impl Parsed {
     /// `operation`, if it is an element-wise one that gives `elements` floats and whose operands need no walk.
     fn of(operation: &Declared<'_>, elements: usize) -> Option<Parsed> {
         let kind = operation.operation.operation_type;
+        if kind == OperationType::PAD {
+            return Parsed::of_pad(operation, elements);
+        }
         let (function, count) = match (Unary::of(kind), Binary::of(kind)) {
             (Some(unary), _) => (Function::Unary(unary), 1),
             (_, Some(binary)) => (Function::Binary(binary, known_range(binary, operation)?), 2),
@@ -89,6 +118,35 @@ impl Parsed {
         is_whole.then_some(Parsed {
             function,
             inputs,
+            output: *operation.operation.outputs.first()?,
+        })
+    }
+}
+
+impl Parsed {
+    /// The same for one that pads rows with zeros.
+    fn of_pad(operation: &Declared<'_>, elements: usize) -> Option<Parsed> {
+        let shape = floats(operation.input(0)?)?.shape;
+        let paddings: Vec<i32> = bytemuck::try_cast_slice(operation.input(1)?.bytes?)
+            .ok()?
+            .to_vec();
+        let (&[before, after], others) = paddings
+            .split_last_chunk::<2>()
+            .map(|(others, last)| (last, others))?;
+        let length = *shape.dims().last()? as usize;
+        let row = PaddedRow {
+            before: usize::try_from(before).ok()?,
+            length,
+            padded: length.checked_add(usize::try_from(before.checked_add(after)?).ok()?)?,
+        };
+        let rows = shape.elements().ok()?.checked_div(length)?;
+        let fits = others.iter().all(|padding| *padding == 0)
+            && after >= 0
+            && row.padded <= MOST_ELEMENTS
+            && rows.checked_mul(row.padded) == Some(elements);
+        fits.then_some(Parsed {
+            function: Function::Pad(row),
+            inputs: vec![(*operation.operation.inputs.first()?, Extent::Shorter(row))],
             output: *operation.operation.outputs.first()?,
         })
     }
@@ -144,6 +202,8 @@ enum Place {
     One(usize),
     /// Among the rows.
     Row(usize),
+    /// An operand from outside whose rows are shorter than the result's.
+    Shorter(usize, PaddedRow),
 }
 
 /// One of the operations, or some that one function computes. The last one's result is that of all.
@@ -216,7 +276,7 @@ impl Fused {
         {
             let mut places = Vec::with_capacity(inputs.len());
             for &(operand, extent) in inputs {
-                if let Extent::Row(length) = extent
+                if let Some(length) = extent.row()
                     && *row.get_or_insert(length) != length
                 {
                     return None;
@@ -253,6 +313,11 @@ impl Fused {
         match extent {
             Extent::Each => number_of(&mut self.sources, (operand, elements), SOURCES).map(Place::Each),
             Extent::One => number_of(&mut self.sources, (operand, 1), SOURCES).map(Place::One),
+            Extent::Shorter(row) => {
+                let source = (operand, elements / row.padded * row.length);
+                let number = number_of(&mut self.sources, source, SOURCES)?;
+                Some(Place::Shorter(number, row))
+            }
             Extent::Row(length) => {
                 let source = number_of(&mut self.sources, (operand, length), SOURCES)?;
                 number_of(&mut self.rows, source, ROWS).map(Place::Row)
@@ -362,6 +427,11 @@ impl<'a> Stand<'a> {
         let elements = match place {
             Place::Each(source) => return Ok(&self.sources[source][self.passing.clone()]),
             Place::One(source) => return Err(self.sources[source][0]),
+            Place::Shorter(source, row) => {
+                let [start, end] =
+                    [self.passing.start, self.passing.end].map(|at| at / row.padded * row.length);
+                return Ok(&self.sources[source][start..end]);
+            }
             Place::Row(row) => &self.rows[row],
             Place::Slot(slot) => {
                 let (before, behind) = self.slots;
@@ -389,6 +459,7 @@ impl<'a> Stand<'a> {
                 let right = self.operand(instruction.inputs[1]);
                 floor_of_sum(value, right, range, output);
             }
+            Function::Pad(row) => pad(left.unwrap_or_default(), row, output),
             Function::Binary(binary, range) => Combine {
                 binary,
                 left: left.map_or_else(Left::One, Left::Each),
@@ -418,6 +489,22 @@ fn floor_of_sum(values: &[f32], right: Result<&[f32], f32>, (low, high): (f32, f
                 *result = (cut(*value, low, high) + one).floor();
             }
         }
+    }
+}
+
+/// Computes [`Function::Pad`].
+#[inline(always)]
+fn pad(values: &[f32], row: PaddedRow, output: &mut [f32]) {
+    let rows = values.chunks_exact(row.length);
+    for (values, output) in rows.zip(output.chunks_exact_mut(row.padded)) {
+        let (before, rest) = output.split_at_mut(row.before);
+        let (middle, after) = rest.split_at_mut(row.length);
+        before.fill(0.0);
+        // A loop of its own, which has no call for a few vectors.
+        for (to, value) in middle.iter_mut().zip(values) {
+            *to = *value;
+        }
+        after.fill(0.0);
     }
 }
 
@@ -529,6 +616,22 @@ mod tests {
             self.constant(operand, bytemuck::cast_slice(values))
         }
 
+        /// A constant of so many elements.
+        fn floats_of(&mut self, dims: &[u32]) -> u32 {
+            let values: Vec<f32> = (0..dims.iter().product())
+                .map(|at| at as f32 % 9.0 - 4.0)
+                .collect();
+            let operand = Operand::new(OperandType::TENSOR_FLOAT32, dims);
+            self.constant(operand, bytemuck::cast_slice(&values))
+        }
+
+        /// Pads to the present dimensions.
+        fn pad(&mut self, input: u32, paddings: [i32; 4]) -> u32 {
+            let operand = Operand::new(OperandType::TENSOR_INT32, &[2, 2]);
+            let paddings = self.constant(operand, bytemuck::cast_slice(&paddings));
+            self.operation(O::PAD, &[input, paddings])
+        }
+
         /// One more operation; returns the operand that it computes.
         fn operation(&mut self, operation_type: O, inputs: &[u32]) -> u32 {
             let mut inputs = inputs.to_vec();
@@ -580,7 +683,8 @@ mod tests {
             let [found, exact] = programs.clone().map(|program| {
                 let mut execution = Execution::new(program);
                 let results = threads.map(|threads| {
-                    let input = execution.input(0, Shape::new(&self.dims).unwrap()).unwrap();
+                    let dims = &self.model.main.operands[0].dimensions;
+                    let input = execution.input(0, Shape::new(dims).unwrap()).unwrap();
                     for (at, value) in input.chunks_exact_mut(4).enumerate() {
                         let float = ((at * 7919) % 2003) as f32 * 0.25 - 250.0;
                         value.copy_from_slice(&float.to_ne_bytes());
@@ -633,6 +737,40 @@ mod tests {
         let floor = chain.operation(O::FLOOR, &[sum]);
         let last = chain.operation(O::MUL, &[floor, sum]);
         chain.assert_alike(&[last]);
+    }
+
+    #[test]
+    fn rows_are_padded_on_the_way() {
+        for (dims, [before, after]) in [
+            ([5, 3], [0, 2]),
+            ([70, 24], [1, 3]),
+            ([4, 6], [2, 0]),
+            ([3, 7], [0, 0]),
+        ] {
+            let mut chain = Chain::new(dims);
+            let narrow = chain.operation(O::ABS, &[0]);
+            let padded = [dims[0], dims[1] + (before + after) as u32];
+            let wide = chain.floats_of(&padded);
+            let narrow = chain.operation(O::NEG, &[narrow]);
+            chain.dims = padded;
+            let widened = chain.pad(narrow, [0, 0, before, after]);
+            let sum = chain.operation(O::ADD, &[wide, widened]);
+            let last = chain.operation(O::RELU, &[sum]);
+            let names = chain.assert_alike(&[last]);
+            let fused = if before + after > 0 { 2 } else { 0 };
+            assert_eq!((names[fused], names[fused + 1]), (FIRST, FUSED), "{dims:?}");
+        }
+    }
+
+    #[test]
+    fn other_paddings_are_left_to_the_operation() {
+        let mut chain = Chain::new([4, 6]);
+        chain.dims = [5, 7];
+        let padded = chain.pad(0, [0, 1, 0, 1]);
+        let cut = chain.operation(O::RELU, &[padded]);
+        let last = chain.operation(O::NEG, &[cut]);
+        let names = chain.assert_alike(&[last]);
+        assert_eq!((names[0], names[1]), ("reference", FIRST));
     }
 
     #[test]

@@ -429,15 +429,16 @@ mod tests {
             let mut fours = [[0; 4]; 4 * WIDE];
             simd.by_fours(rows.each_ref(), 0x80, &mut fours);
             self.bytes.extend(fours.as_flattened());
-            let mut stored = [[0; WIDE]; 4];
             let four = [
                 some,
                 simd.join(low, high),
                 simd.splat_i32(70_000),
                 simd.splat_i32(9),
             ];
-            simd.store_four(four, [3, 156], 0x80, stored.each_mut());
-            self.bytes.extend(stored.as_flattened());
+            let in_order = simd.bytes_of_four::<false>(four, [3, 156], 0x80);
+            self.bytes.extend(in_order.as_flattened());
+            let natural = simd.bytes_of_four::<true>(four, [0, 255], 0);
+            self.bytes.extend(natural.as_flattened());
             for columns in [some, simd.join(low, high), simd.splat_i32(70_000)] {
                 for range in [[-128, 127], [-20, 30]] {
                     simd.store_bytes::<true>(columns, range.map(|end: i8| end as u8), &mut bytes);
