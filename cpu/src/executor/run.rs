@@ -12,7 +12,7 @@ use super::{ExecutionError, ObservedOperation, RunOptions};
 use crate::buffer::{AlignedBuffer, OutOfMemory, Scratch};
 use crate::fast::Fused;
 use crate::kernel::{Inputs, KernelContext, KernelError, Outputs, Value, Values, allocate, bind};
-use crate::threads::Team;
+use crate::threads::{Profit, Team};
 
 /// The memory of one run at a time.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub struct Execution {
     memory: Memory,
     /// How many microseconds the operations of the last run that can be parted take one thread, about.
     partable: u64,
+    /// Whether helpers shorten the runs.
+    profit: Profit,
 }
 
 /// The values of one graph while it runs.
@@ -90,6 +92,7 @@ impl Execution {
             frame,
             memory: Memory::default(),
             partable: 0,
+            profit: Profit::default(),
         }
     }
 
@@ -131,7 +134,8 @@ impl Execution {
 
     /// Computes the outputs from the inputs given before.
     pub fn run(&mut self, options: &RunOptions<'_>) -> Result<(), ExecutionError> {
-        let team = Team::new(options.threads, self.partable);
+        let (threads, timed) = self.profit.begin(options.threads, self.partable);
+        let team = Team::new(threads, self.partable);
         let outcome = Runner {
             program: &self.program,
             options,
@@ -139,7 +143,13 @@ impl Execution {
             memory: &mut self.memory,
         }
         .graph(SubgraphIndex::Main, &mut self.frame);
-        self.partable = team.partable();
+        // One that is alone does not learn it.
+        if !team.is_alone() {
+            self.partable = team.partable();
+        }
+        if outcome.is_ok() {
+            self.profit.end(&timed);
+        }
         self.let_go_of_shared();
         outcome
     }

@@ -2,7 +2,7 @@
 //!
 //! The thread that runs a program computes; for operations of more than [`WORTH_HELPERS`], and in executions of more than
 //! that for operations of more than [`WORTH_PARTING`], it is joined by helper threads, which are made when they are first
-//! needed. Contract:
+//! needed; not where executions have been found to be faster without ([`Profit`]). Contract:
 //!
 //! - **Results have the same bits whatever the number of threads**: an output is parted into blocks, each of which one
 //!   thread computes as it would be computed alone.
@@ -18,12 +18,14 @@ mod blocks;
 mod hand_over;
 mod helpers;
 mod patience;
+mod profit;
 mod team;
 
 pub use helpers::Helpers;
 pub use team::Team;
 
 pub(crate) use blocks::{Block, Grid};
+pub(crate) use profit::Profit;
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -153,6 +155,11 @@ impl<'a> Threads<'a> {
             pool: (most > 1).then_some((helpers, cores)),
             most,
         }
+    }
+
+    /// Whether there are no helpers.
+    fn is_alone(&self) -> bool {
+        self.pool.is_none()
     }
 }
 

@@ -1,0 +1,161 @@
+//! Whether helpers are worth it for an execution, learned by trying.
+//!
+//! How long a processor takes to fetch what another one has computed differs by a factor of three from machine to machine,
+//! and decides whether executions of many operations of a few microseconds each are faster with helpers or without.
+
+use std::time::{Duration, Instant};
+
+use super::{Threads, WORTH_HELPERS};
+
+/// Executions whose operations that can be parted take longer are always worth helpers. In microseconds.
+const DOUBTFUL: u64 = 4 * WORTH_HELPERS;
+
+/// How many executions in a row try the other way. The first after a change is not compared: caches have to follow it.
+const TRIED: u32 = 4;
+
+/// After how many executions the other way is tried again: at first, and twice as many each time that it is no better, so
+/// that hardly one in a thousand executions is in a worse way.
+const LEAST_PERIOD: u32 = 64;
+const MOST_PERIOD: u32 = 4096;
+
+/// How the executions of a program compute: with helpers, or alone where that has been faster.
+#[derive(Debug)]
+pub(crate) struct Profit {
+    is_alone: bool,
+    /// Executions since the other way was last begun to be tried.
+    step: u32,
+    period: u32,
+    /// The shortest execution in the other way, and in this one after it.
+    tried: Duration,
+    kept: Duration,
+}
+
+/// An execution whose time is compared.
+#[derive(Debug)]
+pub(crate) struct Timed(Option<Instant>);
+
+impl Default for Profit {
+    fn default() -> Profit {
+        Profit {
+            is_alone: false,
+            step: 0,
+            period: LEAST_PERIOD,
+            tried: Duration::MAX,
+            kept: Duration::MAX,
+        }
+    }
+}
+
+impl Profit {
+    /// What the next execution computes with, of what it may compute with: all of it or its own thread. `expected` is about
+    /// how many microseconds one thread takes for operations that can be parted.
+    pub(crate) fn begin<'a>(&self, threads: Threads<'a>, expected: u64) -> (Threads<'a>, Timed) {
+        if threads.is_alone() || !(WORTH_HELPERS..DOUBTFUL).contains(&expected) {
+            return (threads, Timed(None));
+        }
+        let timed = Timed(Some(Instant::now()));
+        if self.is_next_alone() {
+            (Threads::ALONE, timed)
+        } else {
+            (threads, timed)
+        }
+    }
+
+    fn is_next_alone(&self) -> bool {
+        self.is_alone ^ (self.step < TRIED)
+    }
+
+    /// Learns from an execution that has ended.
+    pub(crate) fn end(&mut self, timed: &Timed) {
+        if let Timed(Some(started)) = timed {
+            self.learn(started.elapsed());
+        }
+    }
+
+    fn learn(&mut self, took: Duration) {
+        if (1..TRIED).contains(&self.step) {
+            self.tried = self.tried.min(took);
+        } else if (TRIED + 1..2 * TRIED).contains(&self.step) {
+            self.kept = self.kept.min(took);
+        }
+        self.step += 1;
+        if self.step == 2 * TRIED {
+            self.decide();
+        }
+        if self.step >= self.period {
+            self.step = 0;
+            (self.tried, self.kept) = (Duration::MAX, Duration::MAX);
+        }
+    }
+
+    fn decide(&mut self) {
+        if self.tried < self.kept - self.kept / 16 {
+            self.is_alone = !self.is_alone;
+            self.period = LEAST_PERIOD;
+        } else {
+            self.period = (2 * self.period).min(MOST_PERIOD);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::{Helpers, OwnCores, Threads, WORTH_HELPERS};
+    use super::{DOUBTFUL, MOST_PERIOD, Profit};
+
+    /// How many of so many executions are alone, which take so long if they are and if they are not.
+    fn alone_of(profit: &mut Profit, count: u32, alone: u64, helped: u64) -> u32 {
+        let mut found = 0;
+        for _ in 0..count {
+            let is_alone = profit.is_next_alone();
+            found += u32::from(is_alone);
+            profit.learn(Duration::from_micros(if is_alone { alone } else { helped }));
+        }
+        found
+    }
+
+    #[test]
+    fn the_faster_way_is_taken_and_the_other_one_hardly_tried() {
+        let mut profit = Profit::default();
+        alone_of(&mut profit, 10_000, 70, 80);
+        assert!(alone_of(&mut profit, 10_000, 70, 80) >= 9_980);
+        // The machine is another one now.
+        alone_of(&mut profit, MOST_PERIOD + 100, 90, 60);
+        alone_of(&mut profit, 10_000, 90, 60);
+        assert!(alone_of(&mut profit, 10_000, 90, 60) <= 20);
+    }
+
+    #[test]
+    fn what_is_hardly_faster_changes_nothing() {
+        let mut profit = Profit::default();
+        assert!(alone_of(&mut profit, 1000, 78, 80) <= 40);
+    }
+
+    #[test]
+    fn one_slow_execution_does_not_count() {
+        let mut profit = Profit::default();
+        for step in 0..8 {
+            let is_alone = profit.is_next_alone();
+            let slow = if step == 6 { 5000 } else { 0 };
+            profit.learn(Duration::from_micros(slow + if is_alone { 80 } else { 60 }));
+        }
+        assert!(!profit.is_next_alone());
+    }
+
+    #[test]
+    fn only_doubtful_executions_are_compared() {
+        let (helpers, cores) = (Helpers::new(1), OwnCores::new(2));
+        let threads = Threads::new(&helpers, &cores, 2);
+        let profit = Profit::default();
+        let begin = |threads, expected| {
+            let (threads, timed) = profit.begin(threads, expected);
+            (threads.is_alone(), timed.0.is_some())
+        };
+        assert_eq!(begin(threads, WORTH_HELPERS - 1), (false, false));
+        assert_eq!(begin(threads, WORTH_HELPERS), (true, true));
+        assert_eq!(begin(threads, DOUBTFUL), (false, false));
+        assert_eq!(begin(Threads::ALONE, WORTH_HELPERS), (true, false));
+    }
+}
