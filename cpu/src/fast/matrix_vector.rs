@@ -9,6 +9,9 @@ use super::simd::{Instructions, LANES, Simd, WIDE, Work, dispatch};
 /// Vectors of sums that are kept side by side.
 const VECTORS: usize = 8;
 
+/// Rows of a group of as many vectors: the first row of a part of a matrix is a multiple of it.
+pub(super) const ROWS_OF_GROUP: usize = VECTORS * LANES;
+
 /// The order in which [`PackedMatrix`] takes weights: rows in groups of as many whole vectors as there are left, at most
 /// [`VECTORS`] and a power of two; in a group, column by column, what each of its rows has there.
 #[derive(Clone, Copy, Debug)]
@@ -56,12 +59,14 @@ impl PackedMatrix {
         }
     }
 
-    /// Adds to each of `sums` the product of its row with `vector`. Weights are those that were packed.
-    pub(crate) fn add_products(&self, weights: &[f32], vector: &[f32], sums: &mut [f32]) {
+    /// Adds to each of `sums` the product of its row with `vector`: of rows from `first` on, a multiple of [`ROWS_OF_GROUP`], to
+    /// another one or the last. Weights are those that were packed.
+    pub(super) fn add_products(&self, weights: &[f32], vector: &[f32], (first, sums): (usize, &mut [f32])) {
+        let rows = self.rows.saturating_sub(first).min(sums.len());
         dispatch(AddPackedProducts {
-            weights,
+            weights: &weights[first * self.columns..],
             vector: &vector[..self.columns],
-            sums: &mut sums[..self.rows],
+            sums: &mut sums[..rows],
         });
     }
 }
@@ -222,19 +227,30 @@ fn add_rows<V: Simd<LANES>, const R: usize>(simd: V, rows: [&[f32]; R], vector: 
 
 #[cfg(test)]
 mod tests {
-    use super::{PackedMatrix, add_products};
+    use super::{PackedMatrix, ROWS_OF_GROUP, add_products};
     use crate::kernels::recurrent::dot;
 
     #[test]
     fn packed_rows_give_their_products_whatever_their_number() {
-        for (rows, columns) in [(1, 1), (8, 3), (15, 9), (64, 10), (100, 7), (121, 20), (3, 0)] {
+        for (rows, columns) in [
+            (1, 1),
+            (8, 3),
+            (15, 9),
+            (64, 10),
+            (100, 7),
+            (121, 20),
+            (130, 5),
+            (3, 0),
+        ] {
             let weight = |row: usize, column: usize| ((row * 7 + column * 13) % 19) as f32 - 9.0;
             let vector: Vec<f32> = (0..columns).map(|at| (at % 5) as f32 - 1.0).collect();
             let matrix = PackedMatrix::new(rows, columns);
             let mut packed = vec![0.0; matrix.len()];
             matrix.pack(weight, &mut packed);
             let mut sums: Vec<f32> = (0..rows).map(|row| row as f32).collect();
-            matrix.add_products(&packed, &vector, &mut sums);
+            for (part, sums) in sums.chunks_mut(ROWS_OF_GROUP).enumerate() {
+                matrix.add_products(&packed, &vector, (part * ROWS_OF_GROUP, sums));
+            }
             for (row, sum) in sums.into_iter().enumerate() {
                 let product: f32 = vector
                     .iter()

@@ -49,7 +49,7 @@ pub(crate) use fused::Fused;
 pub(crate) use matrix_vector::add_products;
 pub(crate) use packing::{LAYOUT, Packing, PackingError};
 pub use peak::Peak;
-pub(crate) use recurrent::PackedCell;
+pub(crate) use recurrent::{PackedCell, TeamedCell};
 pub(crate) use simd::{Loop, instruction_set, vectorised};
 pub(crate) use steps::{has_filter, plan};
 

@@ -7,12 +7,14 @@ use nnhal::ops::rnn::RnnCell;
 use nnhal::ops::{lstm, rnn};
 
 use super::PlannedStep;
-use super::matrix_vector::PackedMatrix;
+use super::matrix_vector::{PackedMatrix, ROWS_OF_GROUP};
 use super::packing::{Packing, PackingError};
+use super::parting;
 use crate::buffer::{ALIGNMENT, AlignedSlice};
 use crate::executor::Declared;
 use crate::kernel::{KernelContext, KernelError};
 use crate::kernels;
+use crate::threads::{Effort, Team};
 
 /// Values to which each matrix is padded: whole lines.
 const LINE: usize = ALIGNMENT / size_of::<f32>();
@@ -34,28 +36,68 @@ struct Product {
     start: usize,
 }
 
+/// A cell whose weights are packed, and the threads that multiply with them.
+#[derive(Clone, Copy)]
+pub(crate) struct TeamedCell<'a> {
+    cell: &'a PackedCell,
+    team: &'a Team<'a>,
+}
+
 impl PackedCell {
+    /// The cell with what threads multiply with its weights.
+    pub(crate) fn with<'a>(&'a self, team: &'a Team<'a>) -> TeamedCell<'a> {
+        TeamedCell { cell: self, team }
+    }
+
+    fn weights(&self, product: &Product) -> &[f32] {
+        let weights: &[f32] = bytemuck::cast_slice(self.weights.bytes());
+        &weights[product.start..][..product.matrix.len()]
+    }
+}
+
+impl TeamedCell<'_> {
     /// Adds what the gates see of an input, of an auxiliary one and of the last output to the sums of the gates, which
     /// follow each other; a gate that the cell has not is left out.
     pub(crate) fn add_to_gates(&self, input: &[f32], aux: Option<&[f32]>, output: &[f32], sums: &mut [f32]) {
-        self.add(&self.input, input, sums);
-        if let (Some(product), Some(aux)) = (&self.aux, aux) {
-            self.add(product, aux, sums);
-        }
-        self.add(&self.recurrent, output, sums);
+        let cell = self.cell;
+        let products = [
+            Some((&cell.input, input)),
+            cell.aux.as_ref().zip(aux),
+            Some((&cell.recurrent, output)),
+        ];
+        self.add(products, sums);
     }
 
     /// Adds the projection of gated values to what it starts from.
     pub(crate) fn add_projection(&self, gated: &[f32], sums: &mut [f32]) {
-        if let Some(product) = &self.projection {
-            self.add(product, gated, sums);
-        }
+        self.add(
+            [self.cell.projection.as_ref().map(|product| (product, gated))],
+            sums,
+        );
     }
 
-    fn add(&self, product: &Product, vector: &[f32], sums: &mut [f32]) {
-        let weights: &[f32] = bytemuck::cast_slice(self.weights.bytes());
-        let weights = &weights[product.start..][..product.matrix.len()];
-        product.matrix.add_products(weights, vector, sums);
+    /// Adds the products of some matrices, all of as many rows, with a vector each.
+    fn add<const N: usize>(&self, products: [Option<(&Product, &[f32])>; N], sums: &mut [f32]) {
+        let add_rows = |first: usize, sums: &mut [f32]| {
+            for (product, vector) in products.iter().flatten() {
+                let weights = self.cell.weights(product);
+                product.matrix.add_products(weights, vector, (first, &mut *sums));
+            }
+        };
+        let values = products.iter().flatten().map(|(product, _)| product.matrix.len());
+        let threads = self.team.threads_for(Effort {
+            multiply_adds: 0,
+            bytes: (values.sum::<usize>() * size_of::<f32>()) as u64,
+        });
+        if threads == 1 {
+            return add_rows(0, sums);
+        }
+        let grid = parting::elements(threads, sums.len(), ROWS_OF_GROUP);
+        let none: &mut [u8] = &mut [];
+        self.team
+            .for_each_block(threads, &grid, (sums, none), |mut block, _| {
+                add_rows(block.columns().start, block.all());
+            });
     }
 }
 

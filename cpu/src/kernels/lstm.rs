@@ -98,6 +98,7 @@ fn single_cell(
         output: (&mut *output, Items::whole(sequence, values)),
         gates,
     };
+    let packed = packed.map(|cell| cell.with(context.team));
     Cell::new(&inputs, at, (settings, packed))?.run(&mut state, &mut pass);
     for (number, values) in numbers.into_iter().zip([output, output_state, cell_state]) {
         if let Some(number) = number {
@@ -190,7 +191,8 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Resul
             ),
             gates: &mut gates[..4 * units],
         };
-        Cell::new(&inputs, at, (settings, cells.get(direction)))?.run(state, &mut pass);
+        let packed = cells.get(direction).map(|cell| cell.with(context.team));
+        Cell::new(&inputs, at, (settings, packed))?.run(state, &mut pass);
     }
     let results: [&[f32]; 6] = [
         forward,

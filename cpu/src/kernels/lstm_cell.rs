@@ -10,7 +10,7 @@ use nnhal::ops::OpError;
 use nnhal::ops::lstm_cell::{CellInputs, Gate};
 
 use super::recurrent::{FloatInputs, Items, add_product, dot, steps};
-use crate::fast::{self, PackedCell};
+use crate::fast::{self, TeamedCell};
 use crate::kernel::{Inputs, KernelError};
 
 /// What keeps the variance of a layer from being 0.
@@ -209,7 +209,7 @@ pub(super) struct Cell<'a> {
     settings: Settings,
     units: usize,
     /// The weights in the order in which they are multiplied fast.
-    packed: Option<&'a PackedCell>,
+    packed: Option<TeamedCell<'a>>,
 }
 
 /// What a cell remembers from step to step, for all batches.
@@ -232,7 +232,7 @@ impl<'a> Cell<'a> {
     pub(super) fn new(
         inputs: &FloatInputs<'a>,
         at: &CellInputs,
-        (settings, packed): (Settings, Option<&'a PackedCell>),
+        (settings, packed): (Settings, Option<TeamedCell<'a>>),
     ) -> Result<Cell<'a>, KernelError> {
         let gate = |gate| {
             GateWeights::new(inputs, at, gate)?

@@ -10,7 +10,7 @@ use nnhal::ops::rnn::{Linking, ONE_CELL, RnnCell, TWO_CELLS, linking};
 
 use super::activation_range::Activation;
 use super::recurrent::{FloatInputs, Items, add_product, steps, store};
-use crate::fast::PackedCell;
+use crate::fast::{PackedCell, TeamedCell};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
@@ -40,14 +40,14 @@ struct Cell<'a> {
     aux_weights: Option<&'a [f32]>,
     activation: Activation,
     /// The weights in the order in which they are multiplied fast.
-    packed: Option<&'a PackedCell>,
+    packed: Option<TeamedCell<'a>>,
 }
 
 impl<'a> Cell<'a> {
     fn new(
         inputs: &FloatInputs<'a>,
         at: &RnnCell,
-        (activation, packed): (Activation, Option<&'a PackedCell>),
+        (activation, packed): (Activation, Option<TeamedCell<'a>>),
     ) -> Result<Cell<'a>, KernelError> {
         Ok(Cell {
             weights: inputs.required(at.first)?,
@@ -137,7 +137,7 @@ fn unidirectional(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Resu
 fn single_cell(
     context: &mut KernelContext<'_>,
     sequence: SequenceShape,
-    how: (Activation, Option<&PackedCell>),
+    (activation, packed): (Activation, Option<&PackedCell>),
     outputs: [Option<usize>; 2],
 ) -> Result<(), KernelError> {
     let inputs = context.inputs;
@@ -152,7 +152,8 @@ fn single_cell(
     ];
     let [memory, state, output, sums] = context.scratch.carve::<f32, 4>(lengths)?;
     let inputs = FloatInputs::new(inputs, memory)?;
-    let cell = Cell::new(&inputs, &ONE_CELL, how)?;
+    let packed = packed.map(|cell| cell.with(context.team));
+    let cell = Cell::new(&inputs, &ONE_CELL, (activation, packed))?;
     state.copy_from_slice(inputs.required(ONE_CELL.first + 3)?);
     let mut pass = Pass {
         backward: false,
@@ -222,7 +223,8 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Resul
         .enumerate()
     {
         let backward = at == 1;
-        let cell = Cell::new(&inputs, &TWO_CELLS[at], (activation, cells.get(at)))?;
+        let packed = cells.get(at).map(|cell| cell.with(context.team));
+        let cell = Cell::new(&inputs, &TWO_CELLS[at], (activation, packed))?;
         state.copy_from_slice(inputs.required(TWO_CELLS[at].first + 3)?);
         let items = if merged {
             Items {
