@@ -66,14 +66,17 @@ def timed(call):
     return statistics.median(times) * 1000
 
 
-def value(path, index, shape, dtype, zero_point=0):
-    """What an input is given: the same as `nnhal bench compute` gives it."""
+def value(path, place, shape, dtype, zero_point=0):
+    """What an input is given, of which `place` tells the number and how many there are: the same as `nnhal bench compute`
+    gives it."""
     import numpy
 
+    index, count = place
     shape = [extent if extent > 0 else 1 for extent in shape]
-    file = path.with_name(f"input_{index}.npy")
-    if not file.exists():
+    files = [path.with_name(f"input_{number}.npy") for number in range(count)]
+    if not all(file.exists() for file in files):
         return numpy.full(shape, zero_point, dtype=dtype)
+    file = files[index]
     given = numpy.load(file)
     if given.dtype != dtype:
         raise ValueError(f"{file} holds {given.dtype}, the model takes {dtype}")
@@ -85,8 +88,9 @@ def litert(path, threads):
 
     interpreter = Interpreter(str(path), num_threads=threads)
     interpreter.allocate_tensors()
-    for number, detail in enumerate(interpreter.get_input_details()):
-        given = value(path, number, detail["shape"], detail["dtype"], detail["quantization"][1])
+    details = interpreter.get_input_details()
+    for number, detail in enumerate(details):
+        given = value(path, (number, len(details)), detail["shape"], detail["dtype"], detail["quantization"][1])
         interpreter.set_tensor(detail["index"], given)
     return interpreter.invoke
 
@@ -101,7 +105,7 @@ def openvino(path, threads):
     request = compiled.create_infer_request()
     for index, port in enumerate(compiled.inputs):
         dtype = numpy.dtype(port.get_element_type().to_dtype())
-        request.set_input_tensor(index, ov.Tensor(value(path, index, port.get_shape(), dtype)))
+        request.set_input_tensor(index, ov.Tensor(value(path, (index, len(compiled.inputs)), port.get_shape(), dtype)))
     return request.infer
 
 
@@ -116,10 +120,11 @@ def onnxruntime(path, threads):
     options.intra_op_num_threads = threads
     session = ort.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     dtypes = {"tensor(float)": numpy.float32, "tensor(uint8)": numpy.uint8, "tensor(int8)": numpy.int8}
-    feed = {
-        entry.name: value(path, number, [e if isinstance(e, int) else 1 for e in entry.shape], dtypes[entry.type])
-        for number, entry in enumerate(session.get_inputs())
-    }
+    inputs = session.get_inputs()
+    feed = {}
+    for number, entry in enumerate(inputs):
+        shape = [extent if isinstance(extent, int) else 1 for extent in entry.shape]
+        feed[entry.name] = value(path, (number, len(inputs)), shape, dtypes[entry.type])
     return lambda: session.run(None, feed)
 
 

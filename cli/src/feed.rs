@@ -114,10 +114,15 @@ pub(crate) fn inputs(model: &ImportedModel, files: &[NamedArray]) -> Result<Sequ
     split_all(&model.inputs, files, Direction::Input)
 }
 
-/// The files that hold a model's inputs by their names, if there are any: `input_0.npy` and so on beside it.
+/// The files that hold a model's inputs by their names, `input_0.npy` and so on beside it; none if not all of them are there.
 pub(crate) fn files_beside(model: &Path, inputs: usize) -> Vec<PathBuf> {
     let files = (0..inputs).map(|input| model.with_file_name(format!("input_{input}.npy")));
-    files.take_while(|file| file.exists()).collect()
+    let files: Vec<PathBuf> = files.collect();
+    if files.iter().all(|file| file.exists()) {
+        files
+    } else {
+        Vec::new()
+    }
 }
 
 /// The values that `files` say the outputs of `model` must have, over `calls` calls.
@@ -296,7 +301,19 @@ fn fixed_elements(dimensions: &[u32]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::calls_of;
+    use super::{calls_of, files_beside};
+
+    #[test]
+    fn files_beside_a_model_are_its_inputs_if_there_is_one_for_each() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = folder.path().join("model.tflite");
+        let files = [0, 1].map(|number| folder.path().join(format!("input_{number}.npy")));
+        std::fs::write(&files[0], []).unwrap();
+        assert_eq!(files_beside(&model, 1), files[..1]);
+        assert!(files_beside(&model, 2).is_empty());
+        std::fs::write(&files[1], []).unwrap();
+        assert_eq!(files_beside(&model, 2), files);
+    }
 
     #[test]
     fn additional_leading_axis_counts_calls() {

@@ -143,13 +143,8 @@ impl Execution {
             memory: &mut self.memory,
         }
         .graph(SubgraphIndex::Main, &mut self.frame);
-        // One that is alone does not learn it.
-        if !team.is_alone() {
-            self.partable = team.partable();
-        }
-        if outcome.is_ok() {
-            self.profit.end(&timed);
-        }
+        self.partable = team.partable();
+        self.profit.end(&timed, outcome.is_ok());
         self.let_go_of_shared();
         outcome
     }

@@ -123,7 +123,8 @@ fn first_channel(group: usize, lanes: usize, channels: usize) -> usize {
     (group * lanes).min(channels.saturating_sub(lanes))
 }
 
-/// What one image takes. Its products are summed at about a third of the speed of a matrix product's.
+/// What one image takes, of floats or 8-bit values. Its products are summed at about a third of the speed of a matrix product
+/// of floats.
 pub(super) fn effort(patches: &Patches) -> Effort {
     let taps = u64::from(patches.vertical.filter) * u64::from(patches.horizontal.filter);
     let extents = &patches.output;

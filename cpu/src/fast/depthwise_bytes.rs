@@ -1,5 +1,5 @@
-//! DEPTHWISE_CONV_2D of 8-bit values with constant weights and one output channel for each input channel, for instructions
-//! that multiply four bytes of a lane at once and add them.
+//! The layers of [`super::depthwise_quantized`] for instructions that multiply four bytes of a lane at once and add them: those
+//! with sixteen channels at least, whose multipliers are all below 1/2.
 //!
 //! Four taps that are above each other, or beside each other if the filter has one row, are multiplied at once: what they see
 //! is laid side by side for each channel, some outputs of a row at a time, so that it is in the first-level cache when it is
@@ -32,8 +32,12 @@ const FOUR: usize = 4;
 /// Bytes of values by fours that are laid out at a time: about half of a first-level cache.
 const CHUNK_BYTES: usize = 20 * 1024;
 
-/// Most values of the columns that the outputs of the largest tile see: beyond, windows are not computed here.
-const MOST_VALUES: usize = 1 << 20;
+/// The same where windows reach so far to the side that little of that would be new in each chunk: about a quarter of a
+/// second-level cache.
+const WIDE_CHUNK_BYTES: usize = 256 * 1024;
+
+/// Most bytes that are laid out at a time, whatever the windows: beyond, they are not computed here.
+const MOST_BYTES: usize = 4 << 20;
 
 /// Most outputs of a tile.
 const MOST_OUTPUTS: usize = 8;
@@ -198,14 +202,11 @@ impl PackedDepthwise {
         &self.weights
     }
 
-    /// Whether windows of this kind are computed: those whose neighbours are not too far apart.
+    /// Whether windows of this kind are computed: those that do not reach so far that too much had to be laid out.
     pub(super) fn serves(&self, patches: &Patches) -> bool {
-        let plan = Plan::new(self, &self.line_up(patches));
-        let window = &plan.patches.horizontal;
-        let last = (MOST_OUTPUTS - 1).checked_mul(window.stride as usize);
-        let columns = last.and_then(|last| last.checked_add(plan.overhang)?.checked_add(1));
-        let values = columns.and_then(|columns| columns.checked_mul(self.layer.channels));
-        values.is_some_and(|values| values <= MOST_VALUES)
+        [*patches, self.line_up(patches)]
+            .iter()
+            .all(|patches| Plan::new(self, patches).bytes() <= MOST_BYTES)
     }
 
     /// The same windows in one row where they lie in one column.
@@ -231,7 +232,13 @@ impl PackedDepthwise {
         (output, stored): (&mut [T], QuantizedOutput),
         (scratch, team): (&mut Scratch, &Team<'_>),
     ) -> Result<(), OutOfMemory> {
-        let patches = self.line_up(patches);
+        let threads = team.threads_for(effort(patches));
+        // A single row could not be parted.
+        let patches = if threads == 1 {
+            self.line_up(patches)
+        } else {
+            *patches
+        };
         let plan = Plan::new(self, &patches);
         let (input, output) = (
             bytemuck::cast_slice::<T, u8>(input),
@@ -239,7 +246,6 @@ impl PackedDepthwise {
         );
         let height = patches.output.height as usize;
         let size_out = patches.image_size(&patches.output);
-        let threads = team.threads_for(effort(&patches));
         let grid = parting::rows(threads, height, size_out / height.max(1));
         let threads = threads.min(grid.blocks().max(1));
         let memory = scratch.shares::<Four>(threads, plan.fours + plan.line.div_ceil(FOUR))?;
@@ -277,8 +283,6 @@ struct Plan<'a> {
     tile: usize,
     /// Outputs that are computed of one chunk.
     chunk: usize,
-    /// Columns that windows begin with before the next output's, and those that the last one of a chunk sees beyond its first.
-    overhang: usize,
     /// Values by fours of a chunk that one row of fours sees.
     plane: usize,
     /// Values by fours of a chunk in all.
@@ -287,6 +291,8 @@ struct Plan<'a> {
     line: usize,
     /// Fours from one row of fours to the next, and from one tap to the next.
     steps: (usize, usize),
+    /// Values from one tap to the next one beside it.
+    beside: usize,
 }
 
 impl<'a> Plan<'a> {
@@ -295,44 +301,65 @@ impl<'a> Plan<'a> {
         let is_across = patches.vertical.filter == 1;
         let window = &patches.horizontal;
         let (stride, channels) = (window.stride as usize, layer.channels);
-        let dilation = window.dilation as usize;
-        // In fours of taps beside each other, the last ones may reach beyond the filter.
-        let (fours, taps) = layer.fours();
-        let overhang = if is_across {
-            ((fours - 1) * FOUR).saturating_mul(dilation)
+        // A single tap is not dilated, however far apart others would be.
+        let dilation = if window.filter == 1 {
+            0
         } else {
-            (taps - 1).saturating_mul(dilation)
+            window.dilation as usize
+        };
+        // Of taps beside each other the last four may reach beyond the filter.
+        let (fours, taps) = layer.fours();
+        let (planes, last_tap) = if is_across {
+            (1, (fours - 1) * FOUR)
+        } else {
+            (fours, taps - 1)
+        };
+        // Columns that the windows of a chunk see beyond those that they begin with.
+        let overhang = last_tap.saturating_mul(dilation);
+        let beside = if is_across {
+            (FOUR - 1).saturating_mul(dilation)
+        } else {
+            0
         };
         let width = patches.output.width as usize;
         let tile = outputs_of_tile(width);
-        let planes = if is_across { 1 } else { fours };
-        let column = planes * channels * size_of::<Four>();
-        let most = (CHUNK_BYTES / column.max(1)).saturating_sub(overhang) / stride.max(1);
+        let column = planes.saturating_mul(channels * size_of::<Four>()).max(1);
+        let near = CHUNK_BYTES / column;
+        let reach = overhang.saturating_add(beside);
+        let columns = if near < reach.saturating_mul(4) {
+            WIDE_CHUNK_BYTES / column
+        } else {
+            near
+        };
+        let most = columns.saturating_sub(overhang) / stride.max(1);
         let chunks = width.div_ceil((most / tile * tile).max(tile)).max(1);
         let chunk = width.div_ceil(chunks).next_multiple_of(tile).min(width);
-        let columns = chunk
-            .saturating_sub(1)
-            .saturating_mul(stride)
-            .saturating_add(overhang)
-            + 1;
+        let columns = chunk.saturating_sub(1).saturating_mul(stride);
+        let columns = columns.saturating_add(overhang).saturating_add(1);
         let plane = columns.saturating_mul(channels);
-        let beside = if is_across { (FOUR - 1) * dilation } else { 0 };
         Plan {
             packed,
             patches: *patches,
             is_across,
             tile,
             chunk,
-            overhang,
             plane,
             fours: plane.saturating_mul(planes),
             line: columns.saturating_add(beside).saturating_mul(channels),
             steps: if is_across {
-                (FOUR * dilation * channels, 0)
+                (FOUR.saturating_mul(dilation).saturating_mul(channels), 0)
             } else {
-                (plane, dilation * channels)
+                (plane, dilation.saturating_mul(channels))
             },
+            beside: dilation.saturating_mul(channels),
         }
+    }
+
+    /// Bytes that a chunk takes.
+    fn bytes(&self) -> usize {
+        self.fours
+            .saturating_mul(size_of::<Four>())
+            .saturating_add(self.line)
     }
 }
 
@@ -438,7 +465,6 @@ impl Rows<'_> {
     #[inline(always)]
     fn lay_out_line<V: Columns>(&mut self, simd: V, y: usize, first: usize) {
         let channels = self.plan.packed.layer.channels;
-        let window = &self.plan.patches.horizontal;
         let (inside, begin) = self.inside(first, self.plan.line / channels);
         let width = self.plan.patches.input.width as usize;
         let padding = self.zero ^ self.flip;
@@ -447,10 +473,9 @@ impl Rows<'_> {
             let from = &self.input[(row * width + begin) * channels..][..inside.len() * channels];
             self.line[inside.start * channels..][..from.len()].copy_from_slice(from);
         }
-        let apart = window.dilation as usize * channels;
         let mut rows = [&self.line[..]; FOUR];
         for (which, line) in rows.iter_mut().enumerate() {
-            *line = &self.line[which * apart..][..self.plan.plane];
+            *line = &self.line[which * self.plan.beside..][..self.plan.plane];
         }
         by_fours(simd, rows, self.flip, &mut self.fours[..self.plan.plane]);
     }
@@ -603,4 +628,197 @@ fn store<V: Columns, const CUT: bool, const O: usize>(
             });
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::ops::padding::{Extents, Window};
+
+    use super::{Layer, PackedDepthwise, Packing, Patches, Plan, QuantizedOutput};
+    use crate::buffer::Scratch;
+    use crate::kernels::fixed_point::Multiplier;
+    use crate::threads::{Helpers, OwnCores, Team, Threads};
+
+    const ONE_TAP: Window = Window {
+        filter: 1,
+        stride: 1,
+        dilation: 1,
+        head: 0,
+        tail: 0,
+    };
+
+    /// A window of so many taps, its stride and dilation, and padding before.
+    fn window(filter: u32, stride: u32, dilation: u32, head: u32) -> Window {
+        Window {
+            filter,
+            stride,
+            dilation,
+            head: head as i32,
+            tail: 0,
+        }
+    }
+
+    fn patches(vertical: Window, horizontal: Window, [height, width]: [u32; 2], channels: u32) -> Patches {
+        // As much padding behind as before.
+        let output = |window: &Window, extent: u32| {
+            let whole = extent + 2 * window.head as u32;
+            (whole - (window.filter - 1) * window.dilation - 1) / window.stride + 1
+        };
+        let input = Extents {
+            batch: 2,
+            height,
+            width,
+            channels,
+        };
+        Patches {
+            input,
+            output: Extents {
+                height: output(&vertical, height),
+                width: output(&horizontal, width),
+                ..input
+            },
+            vertical,
+            horizontal,
+        }
+    }
+
+    fn weight(tap: usize, channel: usize) -> i16 {
+        ((tap * 37 + channel * 11) % 248) as i16 - 120
+    }
+
+    fn multiplier(channel: usize) -> Multiplier {
+        Multiplier::new(0.000_7 * (1 + channel % 5) as f64)
+    }
+
+    fn bias(channel: usize) -> i32 {
+        channel as i32 * 90 - 1500
+    }
+
+    fn layer(patches: &Patches, weights: [i32; 2]) -> Layer {
+        Layer {
+            channels: patches.input.channels as usize,
+            filter: [
+                patches.vertical.filter as usize,
+                patches.horizontal.filter as usize,
+            ],
+            value_zero: 131,
+            weights,
+        }
+    }
+
+    /// What the definition gives.
+    fn exact(
+        patches: &Patches,
+        input: &[i8],
+        weight: impl Fn(usize, usize) -> i16,
+        stored: QuantizedOutput,
+    ) -> Vec<i8> {
+        let place = |window: &Window, at: usize, tap: usize, extent: u32| {
+            let place = at as i64 * i64::from(window.stride) + tap as i64 * i64::from(window.dilation);
+            usize::try_from(place - i64::from(window.head))
+                .ok()
+                .filter(|place| *place < extent as usize)
+        };
+        let (extents, output) = (&patches.input, &patches.output);
+        let (width, channels) = (extents.width as usize, extents.channels as usize);
+        let across = patches.horizontal.filter as usize;
+        let mut results = Vec::new();
+        for image in input.chunks(patches.image_size(extents)) {
+            for at in 0..patches.image_size(output) {
+                let (channel, x) = (at % channels, at / channels % output.width as usize);
+                let y = at / channels / output.width as usize;
+                let mut sum = bias(channel);
+                for tap in 0..patches.vertical.filter as usize * across {
+                    let row = place(&patches.vertical, y, tap / across, extents.height);
+                    let column = place(&patches.horizontal, x, tap % across, extents.width);
+                    if let (Some(row), Some(column)) = (row, column) {
+                        let value = i32::from(image[(row * width + column) * channels + channel]);
+                        sum += (value - 3) * i32::from(weight(tap, channel));
+                    }
+                }
+                let scaled = multiplier(channel).apply(sum) + stored.zero_point;
+                results.push(scaled.clamp(stored.low, stored.high) as i8);
+            }
+        }
+        results
+    }
+
+    #[test]
+    fn results_are_those_of_the_definition() {
+        let windows = [
+            (window(3, 1, 1, 1), window(3, 1, 1, 1), [5, 9]),
+            (window(3, 2, 1, 0), window(3, 2, 1, 1), [9, 31]),
+            (window(5, 1, 1, 2), window(5, 1, 1, 2), [7, 14]),
+            (window(5, 2, 1, 2), window(5, 2, 1, 2), [11, 12]),
+            (window(3, 1, 2, 2), window(3, 1, 3, 3), [9, 9]),
+            (ONE_TAP, window(9, 3, 2, 5), [3, 40]),
+            (ONE_TAP, window(3, 1, 40, 40), [2, 300]),
+            (window(7, 2, 1, 3), ONE_TAP, [33, 1]),
+            (window(10, 1, 1, 0), window(2, 1, 1, 0), [14, 4]),
+            (window(2, 3, 1, 0), window(2, 5, 1, 0), [8, 22]),
+            (window(3, 1, 1, 1), window(3, 1, 1, 1), [3, 400]),
+            (window(3, 1, 1, 7), window(3, 1, 1, 9), [2, 2]),
+        ];
+        let stored = |low| QuantizedOutput {
+            zero_point: -20,
+            low,
+            high: 110,
+        };
+        for (number, (vertical, horizontal, extents)) in windows.into_iter().enumerate() {
+            for channels in [16, 24, 53] {
+                let patches = patches(vertical, horizontal, extents, channels);
+                let size = 2 * patches.image_size(&patches.input);
+                let input: Vec<i8> = (0..size).map(|at| (at * 89 % 251) as u8 as i8).collect();
+                for (weights, range) in [([-128, 127], 1), ([-256, 254], 2)] {
+                    let weight = |tap, channel| weight(tap, channel) * range;
+                    let layer = layer(&patches, weights);
+                    assert!(layer.is_served(multiplier));
+                    assert_eq!(layer.parts(), range as usize);
+                    let packed =
+                        PackedDepthwise::new(layer, &mut Packing::Now, weight, bias, multiplier).unwrap();
+                    assert!(packed.serves(&patches));
+                    for low in [-128, -20] {
+                        let exact = exact(&patches, &input, weight, stored(low));
+                        let (helpers, cores) = (Helpers::new(2), OwnCores::new(3));
+                        for threads in [Threads::ALONE, Threads::new(&helpers, &cores, 3)] {
+                            let team = Team::new(threads, 1 << 20);
+                            let mut output = vec![0_i8; exact.len()];
+                            let to = (&mut output[..], stored(low));
+                            let with = (&mut Scratch::default(), &team);
+                            packed.run(&patches, &input, to, with).unwrap();
+                            assert_eq!(output, exact, "case {number}, {channels} channels, {range}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn windows_that_reach_far_are_not_served() {
+        let served = |vertical, horizontal, extents| {
+            let patches = patches(vertical, horizontal, extents, 16);
+            let layer = layer(&patches, [-128, 127]);
+            let packed = PackedDepthwise::new(layer, &mut Packing::Now, |_, _| 1, bias, multiplier).unwrap();
+            packed.serves(&patches)
+        };
+        assert!(served(ONE_TAP, window(1, 1, 1 << 30, 0), [1, 40]));
+        assert!(served(window(3, 1, 1 << 20, 1 << 20), ONE_TAP, [40, 2]));
+        assert!(!served(ONE_TAP, window(3, 1, 1 << 28, 1 << 28), [1, 40]));
+        assert!(!served(window(3, 1, 1 << 28, 1 << 28), ONE_TAP, [40, 1]));
+        assert!(!served(
+            window(10_000, 1, 1, 9_999),
+            window(1, 9362, 1, 0),
+            [1, 65_535]
+        ));
+    }
+
+    #[test]
+    fn chunks_of_far_windows_are_long() {
+        let far = patches(ONE_TAP, window(3, 1, 64, 64), [1, 2000], 64);
+        let layer = layer(&far, [-128, 127]);
+        let packed = PackedDepthwise::new(layer, &mut Packing::Now, |_, _| 1, bias, multiplier).unwrap();
+        let plan = Plan::new(&packed, &far);
+        assert!(plan.chunk >= 500, "{}", plan.chunk);
+    }
 }

@@ -1,5 +1,6 @@
 //! Element-wise operations on 32-bit floats that follow each other, computed together: some elements at a time pass through
-//! all of them, so that what is between the operations stays in the first-level cache and is no tensor.
+//! all of them, so that what is between the operations stays in the first-level cache and is no tensor. PAD of rows, as where
+//! networks add to a tensor one with fewer channels, is one of them.
 
 use std::ops::Range;
 
@@ -86,7 +87,7 @@ struct Parsed {
 }
 
 impl Parsed {
-    /// `operation`, if it is an element-wise one that gives `elements` floats and whose operands need no walk.
+    /// `operation`, if it is an element-wise one, or pads rows, and gives `elements` floats, with operands that need no walk.
     fn of(operation: &Declared<'_>, elements: usize) -> Option<Parsed> {
         let kind = operation.operation.operation_type;
         if kind == OperationType::PAD {
@@ -127,9 +128,8 @@ impl Parsed {
     /// The same for one that pads rows with zeros.
     fn of_pad(operation: &Declared<'_>, elements: usize) -> Option<Parsed> {
         let shape = floats(operation.input(0)?)?.shape;
-        let paddings: Vec<i32> = bytemuck::try_cast_slice(operation.input(1)?.bytes?)
-            .ok()?
-            .to_vec();
+        let paddings = operation.input(1)?;
+        let paddings: &[i32] = bytemuck::try_cast_slice(paddings.bytes?).ok()?;
         let (&[before, after], others) = paddings
             .split_last_chunk::<2>()
             .map(|(others, last)| (last, others))?;
@@ -226,7 +226,7 @@ pub(crate) struct Fused {
     /// Which of them are rows.
     rows: Vec<usize>,
     output: u32,
-    /// How many elements pass through at a time: whole rows, if a row is repeated.
+    /// How many elements pass through at a time: whole rows, if a row is repeated or padded.
     block: usize,
 }
 

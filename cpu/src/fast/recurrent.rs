@@ -1,5 +1,6 @@
 //! LSTM and RNN operations of 32-bit floats with constant weights: the weights of all gates are one matrix for the input
-//! and one for the last output, so that a step is two products with a vector.
+//! and one for the last output, so that a step is two products with a vector. Large ones are parted among threads, which is
+//! worth it since weights come as fast as one processor can fetch them.
 
 use nnhal::hal::{OperandLifeTime, OperandType, OperationType};
 use nnhal::ops::lstm_cell::{CellInputs, Gate};

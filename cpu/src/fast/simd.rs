@@ -7,7 +7,8 @@
 //!
 //! Sixteen 8-bit results come out of sixteen 32-bit sums that stand in the order `[0, 1, 2, 3, 8, 9, 10, 11]`, then the
 //! others: the order in which interleaving two rows of 16-bit values leaves their products in two vectors of eight.
-//! Instruction sets with vectors of sixteen keep to it, so that what is packed is the same for all.
+//! Instruction sets with vectors of sixteen keep to it, so that what is packed for these is the same for all; products of bytes
+//! are for some only, and in [`super::depthwise_bytes`] columns stand in natural order.
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]

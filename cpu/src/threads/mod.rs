@@ -58,7 +58,7 @@ const CACHED_BYTES: u64 = 512 * 1024;
 /// How much work an operation is.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Effort {
-    /// Products that are summed.
+    /// Products that are summed, or as many as take as long where they are faster than those of floats with AVX2.
     pub(crate) multiply_adds: u64,
     /// Bytes read and written.
     pub(crate) bytes: u64,
@@ -157,9 +157,14 @@ impl<'a> Threads<'a> {
         }
     }
 
-    /// Whether there are no helpers.
-    fn is_alone(&self) -> bool {
-        self.pool.is_none()
+    /// Most threads, the one that runs the execution among them.
+    fn most(&self) -> usize {
+        self.most
+    }
+
+    /// The thread that runs the execution, which is counted all the same.
+    fn without_helpers(self) -> Threads<'a> {
+        Threads { most: 1, ..self }
     }
 }
 

@@ -14,8 +14,8 @@ const DOUBTFUL: u64 = 4 * WORTH_HELPERS;
 const TRIED: u32 = 4;
 
 /// After how many executions the other way is tried again: at first, and twice as many each time that it is no better, so
-/// that hardly one in a thousand executions is in a worse way.
-const LEAST_PERIOD: u32 = 64;
+/// that in the end one in a thousand executions is in a worse way.
+const LEAST_PERIOD: u32 = 256;
 const MOST_PERIOD: u32 = 4096;
 
 /// How the executions of a program compute: with helpers, or alone where that has been faster.
@@ -50,12 +50,12 @@ impl Profit {
     /// What the next execution computes with, of what it may compute with: all of it or its own thread. `expected` is about
     /// how many microseconds one thread takes for operations that can be parted.
     pub(crate) fn begin<'a>(&self, threads: Threads<'a>, expected: u64) -> (Threads<'a>, Timed) {
-        if threads.is_alone() || !(WORTH_HELPERS..DOUBTFUL).contains(&expected) {
+        if threads.most() == 1 || !(WORTH_HELPERS..DOUBTFUL).contains(&expected) {
             return (threads, Timed(None));
         }
         let timed = Timed(Some(Instant::now()));
         if self.is_next_alone() {
-            (Threads::ALONE, timed)
+            (threads.without_helpers(), timed)
         } else {
             (threads, timed)
         }
@@ -65,10 +65,12 @@ impl Profit {
         self.is_alone ^ (self.step < TRIED)
     }
 
-    /// Learns from an execution that has ended.
-    pub(crate) fn end(&mut self, timed: &Timed) {
-        if let Timed(Some(started)) = timed {
-            self.learn(started.elapsed());
+    /// Learns from an execution that has ended, unless it has failed: then it may have been cut short.
+    pub(crate) fn end(&mut self, timed: &Timed, has_succeeded: bool) {
+        match timed {
+            Timed(Some(started)) if has_succeeded => self.learn(started.elapsed()),
+            Timed(Some(_)) => self.learn(Duration::MAX),
+            Timed(None) => {}
         }
     }
 
@@ -89,7 +91,7 @@ impl Profit {
     }
 
     fn decide(&mut self) {
-        if self.tried < self.kept - self.kept / 16 {
+        if self.tried < self.kept && self.kept - self.tried > self.kept / 16 {
             self.is_alone = !self.is_alone;
             self.period = LEAST_PERIOD;
         } else {
@@ -145,17 +147,30 @@ mod tests {
     }
 
     #[test]
+    fn a_way_in_which_executions_fail_is_left() {
+        let mut profit = Profit::default();
+        let mut failures = 0;
+        for _ in 0..1000 {
+            let timed = super::Timed(Some(std::time::Instant::now()));
+            let is_alone = profit.is_next_alone();
+            failures += u32::from(is_alone);
+            profit.end(&timed, !is_alone);
+        }
+        assert!(failures <= 4 * super::TRIED, "{failures}");
+    }
+
+    #[test]
     fn only_doubtful_executions_are_compared() {
         let (helpers, cores) = (Helpers::new(1), OwnCores::new(2));
         let threads = Threads::new(&helpers, &cores, 2);
         let profit = Profit::default();
         let begin = |threads, expected| {
             let (threads, timed) = profit.begin(threads, expected);
-            (threads.is_alone(), timed.0.is_some())
+            (threads.most(), timed.0.is_some())
         };
-        assert_eq!(begin(threads, WORTH_HELPERS - 1), (false, false));
-        assert_eq!(begin(threads, WORTH_HELPERS), (true, true));
-        assert_eq!(begin(threads, DOUBTFUL), (false, false));
-        assert_eq!(begin(Threads::ALONE, WORTH_HELPERS), (true, false));
+        assert_eq!(begin(threads, WORTH_HELPERS - 1), (2, false));
+        assert_eq!(begin(threads, WORTH_HELPERS), (1, true));
+        assert_eq!(begin(threads, DOUBTFUL), (2, false));
+        assert_eq!(begin(Threads::ALONE, WORTH_HELPERS), (1, false));
     }
 }

@@ -44,11 +44,6 @@ impl<'a> Team<'a> {
         self.partable.get()
     }
 
-    /// Whether it has no helpers.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.threads.is_alone()
-    }
-
     /// How many threads to part an operation of this effort for; 1 if it is not worth helpers.
     pub(crate) fn threads_for(&self, effort: Effort) -> usize {
         let Some((helpers, cores)) = self.threads.pool else {
