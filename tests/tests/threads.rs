@@ -17,7 +17,7 @@ use nnhal_tests::{DaemonOptions, TestDaemon, is_alive, wait_until};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 
-const EXTENT: u32 = 24;
+const EXTENT: u32 = 56;
 const CHANNELS: u32 = 64;
 const BYTES: u64 = (EXTENT * EXTENT * CHANNELS) as u64 * 4;
 
