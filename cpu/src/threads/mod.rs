@@ -2,7 +2,7 @@
 //!
 //! The thread that runs a program computes; for operations of more than [`WORTH_HELPERS`], and in executions of more than
 //! that for operations of more than [`WORTH_PARTING`], it is joined by helper threads, which are made when they are first
-//! needed; not where executions have been found to be faster without ([`Profit`]). Contract:
+//! needed; not where executions have been found to be faster without (`profit.rs`). Contract:
 //!
 //! - **Results have the same bits whatever the number of threads**: an output is parted into blocks, each of which one
 //!   thread computes as it would be computed alone.
