@@ -10,11 +10,14 @@ use super::{Threads, WORTH_HELPERS};
 /// Executions whose operations that can be parted take longer are always worth helpers. In microseconds.
 const DOUBTFUL: u64 = 4 * WORTH_HELPERS;
 
-/// How many executions in a row try the other way. The first after a change is not compared: caches have to follow it.
-const TRIED: u32 = 4;
+/// How many executions in a row try the other way.
+const TRIED: u32 = 8;
+
+/// How many after a change are not compared: caches have to follow it, and helpers to get up.
+const SETTLING: u32 = 2;
 
 /// After how many executions the other way is tried again: at first, and twice as many each time that it is no better, so
-/// that in the end one in a thousand executions is in a worse way.
+/// that in the end two in a thousand executions are in a worse way.
 const LEAST_PERIOD: u32 = 256;
 const MOST_PERIOD: u32 = 4096;
 
@@ -38,7 +41,8 @@ impl Default for Profit {
     fn default() -> Profit {
         Profit {
             is_alone: false,
-            step: 0,
+            // Helpers are new, and slow at first: the other way is not tried before the end of a period.
+            step: 2 * TRIED,
             period: LEAST_PERIOD,
             tried: Duration::MAX,
             kept: Duration::MAX,
@@ -75,9 +79,9 @@ impl Profit {
     }
 
     fn learn(&mut self, took: Duration) {
-        if (1..TRIED).contains(&self.step) {
+        if (SETTLING..TRIED).contains(&self.step) {
             self.tried = self.tried.min(took);
-        } else if (TRIED + 1..2 * TRIED).contains(&self.step) {
+        } else if (TRIED + SETTLING..2 * TRIED).contains(&self.step) {
             self.kept = self.kept.min(took);
         }
         self.step += 1;
@@ -122,11 +126,11 @@ mod tests {
     fn the_faster_way_is_taken_and_the_other_one_hardly_tried() {
         let mut profit = Profit::default();
         alone_of(&mut profit, 10_000, 70, 80);
-        assert!(alone_of(&mut profit, 10_000, 70, 80) >= 9_980);
+        assert!(alone_of(&mut profit, 10_000, 70, 80) >= 9_970);
         // The machine is another one now.
         alone_of(&mut profit, MOST_PERIOD + 100, 90, 60);
         alone_of(&mut profit, 10_000, 90, 60);
-        assert!(alone_of(&mut profit, 10_000, 90, 60) <= 20);
+        assert!(alone_of(&mut profit, 10_000, 90, 60) <= 40);
     }
 
     #[test]
@@ -137,10 +141,13 @@ mod tests {
 
     #[test]
     fn one_slow_execution_does_not_count() {
-        let mut profit = Profit::default();
-        for step in 0..8 {
+        let mut profit = Profit {
+            step: 0,
+            ..Profit::default()
+        };
+        for step in 0..2 * super::TRIED {
             let is_alone = profit.is_next_alone();
-            let slow = if step == 6 { 5000 } else { 0 };
+            let slow = if step == super::TRIED + 3 { 5000 } else { 0 };
             profit.learn(Duration::from_micros(slow + if is_alone { 80 } else { 60 }));
         }
         assert!(!profit.is_next_alone());
@@ -163,7 +170,10 @@ mod tests {
     fn only_doubtful_executions_are_compared() {
         let (helpers, cores) = (Helpers::new(1), OwnCores::new(2));
         let threads = Threads::new(&helpers, &cores, 2);
-        let profit = Profit::default();
+        let profit = Profit {
+            step: 0,
+            ..Profit::default()
+        };
         let begin = |threads, expected| {
             let (threads, timed) = profit.begin(threads, expected);
             (threads.most(), timed.0.is_some())
