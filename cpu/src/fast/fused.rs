@@ -4,12 +4,8 @@
 
 use std::ops::Range;
 
-use nnhal::hal::{OperandType, OperationType, Shape};
-use nnhal::ops::{OperandInfo, OperationContext};
-
-use super::elementwise::{
-    Apply, Binary, Combine, Left, Right, Unary, cut, effort, known_range, repeats_along_last_axis,
-};
+use super::chain::{Extent, Function, Link, PaddedRow};
+use super::elementwise::{Apply, Binary, Combine, Left, Right, Unary, cut, effort};
 use super::parting;
 use super::simd::{Instructions, Work, dispatch};
 use crate::executor::Declared;
@@ -31,139 +27,14 @@ const ROWS: usize = 2;
 /// Most operations that are computed together.
 const MOST_OPERATIONS: usize = 32;
 
-/// What is computed of the elements.
-#[derive(Clone, Copy, Debug)]
-enum Function {
-    Unary(Unary),
-    /// With what results are cut to.
-    Binary(Binary, (f32, f32)),
-    /// The greatest integers up to the sums of the elements, cut to a range, and a second operand: how graphs round.
-    FloorOfSum((f32, f32)),
-    /// Rows with zeros around them.
-    Pad(PaddedRow),
-}
-
-/// A row with zeros around it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct PaddedRow {
-    /// Zeros before it.
-    before: usize,
-    /// Its elements.
-    length: usize,
-    /// All elements.
-    padded: usize,
-}
-
-/// How an operand serves the elements of the result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Extent {
-    /// Each has its own.
-    Each,
-    /// One serves all.
-    One,
-    /// A row of so many serves each row.
-    Row(usize),
-    /// Each row has a shorter one.
-    Shorter(PaddedRow),
-}
-
-impl Extent {
-    /// How many elements of the result make a row, if that matters.
-    fn row(self) -> Option<usize> {
-        match self {
-            Extent::Each | Extent::One => None,
-            Extent::Row(length) => Some(length),
-            Extent::Shorter(row) => Some(row.padded),
-        }
-    }
-}
-
-/// An operation, by the operands of its graph.
-#[derive(Clone, Debug)]
-struct Parsed {
-    function: Function,
-    inputs: Vec<(u32, Extent)>,
-    output: u32,
-}
-
-impl Parsed {
-    /// `operation`, if it is an element-wise one, or pads rows, and gives `elements` floats, with operands that need no walk.
-    fn of(operation: &Declared<'_>, elements: usize) -> Option<Parsed> {
-        let kind = operation.operation.operation_type;
-        if kind == OperationType::PAD {
-            return Parsed::of_pad(operation, elements);
-        }
-        let (function, count) = match (Unary::of(kind), Binary::of(kind)) {
-            (Some(unary), _) => (Function::Unary(unary), 1),
-            (_, Some(binary)) => (Function::Binary(binary, known_range(binary, operation)?), 2),
-            _ => return None,
-        };
-        let shapes: Vec<Shape> = (0..count)
-            .map(|number| Some(floats(operation.input(number)?)?.shape))
-            .collect::<Option<_>>()?;
-        let inputs = shapes.iter().enumerate().map(|(number, shape)| {
-            let extent = match shape.elements().ok()? {
-                count if count == elements => Extent::Each,
-                1 => Extent::One,
-                // The left one has all elements, so its shape is the result's.
-                row if number == 1 && repeats_along_last_axis(&shapes[0], &shapes[0], shape) => {
-                    Extent::Row(row)
-                }
-                _ => return None,
-            };
-            Some((operation.operation.inputs[number], extent))
-        });
-        let inputs: Vec<_> = inputs.collect::<Option<_>>()?;
-        // Of single elements a result of more is made by broadcasting only.
-        let is_whole = inputs.iter().any(|(_, extent)| *extent == Extent::Each);
-        is_whole.then_some(Parsed {
-            function,
-            inputs,
-            output: *operation.operation.outputs.first()?,
-        })
-    }
-}
-
-impl Parsed {
-    /// The same for one that pads rows with zeros.
-    fn of_pad(operation: &Declared<'_>, elements: usize) -> Option<Parsed> {
-        let shape = floats(operation.input(0)?)?.shape;
-        let paddings = operation.input(1)?;
-        let paddings: &[i32] = bytemuck::try_cast_slice(paddings.bytes?).ok()?;
-        let (&[before, after], others) = paddings
-            .split_last_chunk::<2>()
-            .map(|(others, last)| (last, others))?;
-        let length = *shape.dims().last()? as usize;
-        let row = PaddedRow {
-            before: usize::try_from(before).ok()?,
-            length,
-            padded: length.checked_add(usize::try_from(before.checked_add(after)?).ok()?)?,
-        };
-        let rows = shape.elements().ok()?.checked_div(length)?;
-        let fits = others.iter().all(|padding| *padding == 0)
-            && after >= 0
-            && row.padded <= MOST_ELEMENTS
-            && rows.checked_mul(row.padded) == Some(elements);
-        fits.then_some(Parsed {
-            function: Function::Pad(row),
-            inputs: vec![(*operation.operation.inputs.first()?, Extent::Shorter(row))],
-            output: *operation.operation.outputs.first()?,
-        })
-    }
-}
-
-fn floats(operand: OperandInfo<'_>) -> Option<OperandInfo<'_>> {
-    (operand.ty() == OperandType::TENSOR_FLOAT32 && operand.shape_known).then_some(operand)
-}
-
 /// Joins operations that one function computes, where nothing else reads what is between them: three passes would store
 /// and load it each time.
-fn joined(parsed: &[Parsed]) -> Vec<Parsed> {
+fn joined(links: &[Link]) -> Vec<Link> {
     let is_read_once = |operand: u32| {
-        let readers = parsed.iter().flat_map(|parsed| &parsed.inputs);
+        let readers = links.iter().flat_map(|link| &link.inputs);
         readers.filter(|(input, _)| *input == operand).count() == 1
     };
-    let floor_of_sum = |cut: &Parsed, sum: &Parsed, floor: &Parsed| {
+    let floor_of_sum = |cut: &Link, sum: &Link, floor: &Link| {
         let Function::Unary(Unary::Clamp(activation)) = cut.function else {
             return None;
         };
@@ -172,14 +43,14 @@ fn joined(parsed: &[Parsed]) -> Vec<Parsed> {
         let is_floor = matches!(floor.function, Function::Unary(Unary::Floor));
         let position = sum.inputs.iter().position(|(input, _)| *input == cut.output)?;
         let follow = floor.inputs[0].0 == sum.output && is_read_once(cut.output) && is_read_once(sum.output);
-        (is_sum && is_floor && follow).then(|| Parsed {
+        (is_sum && is_floor && follow).then(|| Link {
             function: Function::FloorOfSum(activation.range()),
             inputs: vec![cut.inputs[0], sum.inputs[1 - position]],
             output: floor.output,
         })
     };
-    let mut joined = Vec::with_capacity(parsed.len());
-    let mut rest = parsed;
+    let mut joined = Vec::with_capacity(links.len());
+    let mut rest = links;
     while let [first, after @ ..] = rest {
         let together = match after {
             [second, third, ..] => floor_of_sum(first, second, third),
@@ -238,28 +109,26 @@ impl Fused {
         elements: usize,
         ends_within: impl Fn(u32, usize) -> bool,
     ) -> Option<Fused> {
-        let parsed = operations.take(MOST_OPERATIONS);
-        let parsed = parsed.map_while(|operation| Parsed::of(&operation, elements));
-        let parsed: Vec<Parsed> = parsed.collect();
-        (2..=parsed.len()).rev().find_map(|count| {
-            let inner = &parsed[..count - 1];
-            let is_closed = inner.iter().all(|parsed| ends_within(parsed.output, count));
-            is_closed
-                .then(|| Fused::new(&parsed[..count], elements))
-                .flatten()
+        let links = operations.take(MOST_OPERATIONS);
+        let links = links.map_while(|operation| Link::of(&operation, elements));
+        let links: Vec<Link> = links.collect();
+        (2..=links.len()).rev().find_map(|count| {
+            let inner = &links[..count - 1];
+            let is_closed = inner.iter().all(|link| ends_within(link.output, count));
+            is_closed.then(|| Fused::new(&links[..count], elements)).flatten()
         })
     }
 
     /// All of these; `None` if they need more slots or operands than there are.
-    fn new(parsed: &[Parsed], elements: usize) -> Option<Fused> {
-        let operations = parsed.len();
-        let parsed = joined(parsed);
+    fn new(links: &[Link], elements: usize) -> Option<Fused> {
+        let operations = links.len();
+        let links = joined(links);
         let mut fused = Fused {
-            instructions: Vec::with_capacity(parsed.len()),
+            instructions: Vec::with_capacity(links.len()),
             operations,
             sources: Vec::new(),
             rows: Vec::new(),
-            output: parsed.last()?.output,
+            output: links.last()?.output,
             block: MOST_ELEMENTS,
         };
         let mut row = None;
@@ -267,12 +136,12 @@ impl Fused {
         let mut waiting = [None; SLOTS];
         for (
             number,
-            Parsed {
+            Link {
                 function,
                 inputs,
                 output,
             },
-        ) in parsed.iter().enumerate()
+        ) in links.iter().enumerate()
         {
             let mut places = Vec::with_capacity(inputs.len());
             for &(operand, extent) in inputs {
@@ -288,7 +157,7 @@ impl Fused {
                 });
             }
             let is_read_from = |from: usize, operand: u32| {
-                let mut later = parsed[from..].iter().flat_map(|parsed| &parsed.inputs);
+                let mut later = links[from..].iter().flat_map(|link| &link.inputs);
                 later.any(|(input, _)| *input == operand)
             };
             // What this one reads last still stands while it is computed.

@@ -6,6 +6,7 @@
 //! reference's; 8-bit results are the same bits.
 
 mod arg;
+mod chain;
 mod convolution;
 mod depthwise;
 mod depthwise_bytes;
