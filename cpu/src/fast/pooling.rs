@@ -10,7 +10,7 @@ use nnhal::ops::windows::WindowGeometry;
 use super::depthwise::taps_inside;
 use super::elementwise::cut;
 use super::parting;
-use super::simd::{Instructions, LANES, Work, dispatch};
+use super::simd::{Instructions, LANES, WIDE, Work, dispatch};
 use super::{PlannedStep, REFERENCE};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
@@ -196,8 +196,12 @@ impl<T: Copy, A: Accumulate<T>> Work for Pixels<'_, T, A> {
                 from.channels::<MANY>(first, values);
                 first += MANY;
             }
+            // The last ones overlap those before them where channels do not fill a vector.
+            while first < channels && channels >= WIDE {
+                from.channels::<WIDE>(first.min(channels - WIDE), values);
+                first += WIDE;
+            }
             while first < channels && channels >= LANES {
-                // The last ones overlap those before them where channels do not fill a vector.
                 from.channels::<LANES>(first.min(channels - LANES), values);
                 first += LANES;
             }
@@ -423,7 +427,7 @@ mod tests {
 
     #[test]
     fn any_number_of_channels_has_the_bits_of_the_reference() {
-        for channels in [1, 3, 8, 13, 32, 47, 72] {
+        for channels in [1, 3, 8, 13, 16, 28, 32, 47, 72] {
             // Sums of such floats are exact in any order.
             assert_alike(T::TENSOR_FLOAT32, channels, |at| {
                 ((at * 37) % 211) as f32 / 8.0 - 9.0
