@@ -12,7 +12,7 @@ use super::{ExecutionError, ObservedOperation, RunOptions};
 use crate::buffer::{AlignedBuffer, OutOfMemory, Scratch};
 use crate::fast::Fused;
 use crate::kernel::{Inputs, KernelContext, KernelError, Outputs, Value, Values, allocate, bind};
-use crate::threads::{Profit, Team};
+use crate::threads::{Helpers, Profit, Team};
 
 /// The memory of one run at a time.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub struct Execution {
     partable: u64,
     /// Whether helpers shorten the runs.
     profit: Profit,
+    /// How many the last run had.
+    helpers: usize,
 }
 
 /// The values of one graph while it runs.
@@ -93,6 +95,7 @@ impl Execution {
             memory: Memory::default(),
             partable: 0,
             profit: Profit::default(),
+            helpers: 0,
         }
     }
 
@@ -144,9 +147,18 @@ impl Execution {
         }
         .graph(SubgraphIndex::Main, &mut self.frame);
         self.partable = team.partable();
+        self.helpers = team.helpers();
         self.profit.end(&timed, outcome.is_ok());
         self.let_go_of_shared();
         outcome
+    }
+
+    /// Wakes as many of these helpers as the last run had, if the next one is to have them, too. To be called before inputs are
+    /// copied, which may take as long as getting up.
+    pub fn rouse(&self, helpers: &Helpers) {
+        if self.helpers > 0 && self.profit.wants_helpers(self.partable) {
+            helpers.rouse(self.helpers);
+        }
     }
 
     /// Memory that others lent for the run is theirs again.

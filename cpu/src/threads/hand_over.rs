@@ -6,7 +6,7 @@
 //! | state | set by | meaning |
 //! |---|---|---|
 //! | `VACANT` | helper, as its last act | there is no helper thread |
-//! | `IDLE` | helper, leader | the helper looks for work |
+//! | `IDLE` | helper, leader; from `ASLEEP` anybody | the helper looks for work |
 //! | `ASLEEP` | helper, from `IDLE` | the helper sleeps on the word |
 //! | `POSTED` | leader, from `IDLE` or `ASLEEP` | there is a job that the helper has not taken |
 //! | `RUNNING` | helper, from `POSTED` | the helper works on the job |
@@ -188,6 +188,20 @@ impl Seat {
         }
     }
 
+    /// Wakes the helper if it sleeps: there will be work soon.
+    pub(super) fn rouse(&self) {
+        // Most are awake, which is seen without an exchange.
+        if self.state.load(Ordering::Relaxed) != ASLEEP {
+            return;
+        }
+        let roused = self
+            .state
+            .compare_exchange(ASLEEP, IDLE, Ordering::AcqRel, Ordering::Relaxed);
+        if roused.is_ok() {
+            self.futex.wake(&self.state);
+        }
+    }
+
     fn post(&self, job: &Job<'_>, number: usize) {
         self.number.store(number, Ordering::Relaxed);
         let job = std::ptr::from_ref(job).cast_mut().cast::<Job<'static>>();
@@ -226,6 +240,8 @@ impl Seat {
     pub(super) fn serve(&self) {
         let mut patience = Patience::new();
         let mut lingering = Lingering::default();
+        // Whether it was told that there will be work soon.
+        let mut is_roused = false;
         loop {
             match self.state.load(Ordering::Acquire) {
                 POSTED => {
@@ -236,6 +252,7 @@ impl Seat {
                         continue;
                     }
                     lingering.was_worth_it();
+                    is_roused = false;
                     let job = self.job.load(Ordering::Relaxed);
                     // SAFETY: this thread has just changed the state from `POSTED`, before which the leader stored this
                     // pointer, so it is the job of the latest `share` on this seat. `share` neither returns nor unwinds
@@ -249,12 +266,14 @@ impl Seat {
                     patience = Patience::new();
                 }
                 IDLE => {
-                    let is_wanted = self.is_claimed.load(Ordering::Relaxed) || lingering.is_worth_it();
+                    let is_wanted =
+                        is_roused || self.is_claimed.load(Ordering::Relaxed) || lingering.is_worth_it();
                     if is_wanted && patience.lasts() {
                         nnhal::sys::cpu::relax();
                         continue;
                     }
                     lingering.end();
+                    is_roused = false;
                     // If this fails there is something to do.
                     let _ = self
                         .state
@@ -262,6 +281,7 @@ impl Seat {
                 }
                 ASLEEP => {
                     self.futex.wait(&self.state, ASLEEP);
+                    is_roused = self.state.load(Ordering::Relaxed) == IDLE;
                     patience = Patience::new();
                 }
                 _ => {
@@ -344,6 +364,7 @@ mod loom_tests {
             let helper = thread::spawn(move || theirs[0].serve());
             for _ in 0..2 {
                 let done = AtomicUsize::new(0);
+                seats[0].rouse();
                 share(&seats[..], 1, &|_| {
                     done.fetch_add(1, Ordering::Relaxed);
                 });

@@ -71,6 +71,11 @@ impl Helpers {
         claimed
     }
 
+    /// Wakes those of the first `count` that sleep.
+    pub(crate) fn rouse(&self, count: usize) {
+        self.seats.iter().take(count).for_each(Seat::rouse);
+    }
+
     pub(super) fn release(&self, claimed: u64) {
         chosen(&self.seats, claimed).for_each(Seat::release);
     }

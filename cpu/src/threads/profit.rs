@@ -65,6 +65,11 @@ impl Profit {
         }
     }
 
+    /// Whether the next execution will have helpers if it can, which is `expected` to take so long.
+    pub(crate) fn wants_helpers(&self, expected: u64) -> bool {
+        expected >= DOUBTFUL || expected >= WORTH_HELPERS && !self.is_next_alone()
+    }
+
     fn is_next_alone(&self) -> bool {
         self.is_alone ^ (self.step < TRIED)
     }
@@ -120,6 +125,16 @@ mod tests {
             profit.learn(Duration::from_micros(if is_alone { alone } else { helped }));
         }
         found
+    }
+
+    #[test]
+    fn helpers_are_wanted_where_the_next_execution_has_them() {
+        let mut profit = Profit::default();
+        assert!(profit.wants_helpers(DOUBTFUL) && profit.wants_helpers(WORTH_HELPERS));
+        assert!(!profit.wants_helpers(WORTH_HELPERS - 1));
+        alone_of(&mut profit, 2 * MOST_PERIOD, 50, 100);
+        assert!(profit.is_alone && !profit.wants_helpers(WORTH_HELPERS));
+        assert!(profit.wants_helpers(DOUBTFUL));
     }
 
     #[test]

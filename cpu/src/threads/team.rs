@@ -44,6 +44,12 @@ impl<'a> Team<'a> {
         self.partable.get()
     }
 
+    /// How many helpers there have been.
+    #[must_use]
+    pub(crate) fn helpers(&self) -> usize {
+        self.claimed.get().count_ones() as usize
+    }
+
     /// How many threads to part an operation of this effort for; 1 if it is not worth helpers.
     pub(crate) fn threads_for(&self, effort: Effort) -> usize {
         let Some((helpers, cores)) = self.threads.pool else {
@@ -252,7 +258,9 @@ mod tests {
     fn helpers_that_have_slept_are_woken() {
         let (helpers, cores) = (Helpers::new(1), OwnCores::new(2));
         let team = Team::new(Threads::new(&helpers, &cores, 2), 0);
-        for _ in 0..50 {
+        for round in 0..50 {
+            // Whether it is up already makes no difference.
+            helpers.rouse(round % 2);
             // The helper is needed for both halves to meet.
             let there = AtomicUsize::new(0);
             team.share(2, &|_| {

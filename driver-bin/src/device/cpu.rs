@@ -308,6 +308,9 @@ struct CpuExecution {
 
 impl Execution for CpuExecution {
     fn input(&mut self, index: usize, shape: Shape) -> Result<&mut [u8], Failure> {
+        if index == 0 {
+            self.execution.rouse(&self.helpers);
+        }
         self.execution
             .input(index, shape)
             .map_err(|error| execution_failure(&error))
