@@ -4,8 +4,10 @@ use super::matmul::rows_per_block;
 use super::tile::{COLUMNS, PANELS, ROWS};
 use crate::threads::Grid;
 
-/// Most blocks for each thread, so that one that comes late or is held up leaves the others something to do.
-const BLOCKS_PER_THREAD: usize = 4;
+/// Most blocks for each thread, so that one that comes late or is held up leaves the others something to do. Not more: then
+/// threads that are on time compute the same part of each operation, and what one wrote another seldom reads, for which its
+/// processor would have to fetch it from that one's cache.
+const BLOCKS_PER_THREAD: usize = 2;
 
 /// Fewest rows of a block of a matrix product with all columns, in tiles: the matrix passes the processor once for each
 /// block, and with fewer rows it could not come fast enough, be it out of a second-level cache or from further away.
@@ -14,6 +16,14 @@ const LEAST_TILES_NEAR: usize = 2;
 
 /// How large a matrix is at most that stays in a second-level cache, beside what it is multiplied with.
 const NEAR_BYTES: usize = 256 * 1024;
+
+/// How many times as large as all rows a matrix is at most that each thread had better read whole than all of the rows: some of
+/// them were just written by another thread, and come out of its processor's cache more slowly than the matrix from where
+/// it is.
+const MATRIX_PER_ROWS: usize = 8;
+
+/// Blocks of more rows have whole tall tiles.
+const MANY_ROWS: usize = 16 * ROWS;
 
 /// How many of `units` that take equally long a block has, at least `least` if there are as many: for each thread as many
 /// blocks as leave it hardly more to do than the others.
@@ -52,13 +62,24 @@ pub(super) fn product(
         LEAST_TILES
     };
     let panels = columns.div_ceil(COLUMNS);
-    // With too few columns as well, rows: whole tiles of them, as evenly as it goes.
+    // With too few columns as well, rows, as evenly as it goes.
     if rows >= threads * least * ROWS || panels < 2 * threads {
-        let some = even(threads, rows.div_ceil(ROWS), least) * ROWS;
+        let some = match even(threads, rows, least * ROWS) {
+            many if many > MANY_ROWS => many.next_multiple_of(2 * ROWS),
+            some => some,
+        };
         return grid(some.min(whole), columns);
     }
-    // Rows that are alone take several panels at once.
-    let at_once = if panels >= PANELS * threads { PANELS } else { 1 };
+    let is_tall = rows >= threads * LEAST_TILES_NEAR * ROWS;
+    if is_tall && matrix_bytes / MATRIX_PER_ROWS <= rows.saturating_mul(row_bytes) {
+        return grid(rows.div_ceil(threads).min(whole), columns);
+    }
+    // One row or two take several panels at once.
+    let at_once = if rows <= 2 && panels >= PANELS * threads {
+        PANELS
+    } else {
+        1
+    };
     let some = even(threads, panels.div_ceil(at_once), 1) * at_once;
     grid(whole, some * COLUMNS)
 }
@@ -108,8 +129,13 @@ mod tests {
         };
         assert_eq!(blocks(2, (1, 4096), (1000, FAR)), (1, 128));
         assert_eq!(blocks(2, (12_544, 128), (64, NEAR)), (1_536, 64));
+        assert_eq!(blocks(2, (3_136, 128), (64, NEAR)), (792, 64));
         assert_eq!(blocks(2, (49, 4096), (1024, FAR)), (48, 128));
         assert_eq!(blocks(1, (49, 4096), (1024, FAR)), (48, 1024));
+        // As evenly with few panels.
+        assert_eq!(blocks(2, (20, 3840), (160, FAR)), (18, 80));
+        // Rows that are hardly smaller than the matrix.
+        assert_eq!(blocks(2, (49, 3840), (160, 160 * 3840)), (25, 160));
     }
 
     #[test]
@@ -119,7 +145,7 @@ mod tests {
         assert_eq!(rows(36, FAR), 36);
         assert_eq!(rows(9, NEAR), 9);
         // Too few columns to be parted.
-        assert_eq!(product(2, (90, 16), (24, FAR)).rows_per_block, 48);
+        assert_eq!(product(2, (90, 16), (24, FAR)).rows_per_block, 45);
     }
 
     #[test]
@@ -137,7 +163,7 @@ mod tests {
         assert_eq!((even(2, 25, 1), even(2, 21, 2)), (13, 11));
         assert_eq!(
             even(2, 384, 2),
-            48,
+            96,
             "several blocks for each thread where that is as even"
         );
     }
@@ -147,7 +173,7 @@ mod tests {
         assert_eq!(rows(1, 10, 3).rows_per_block, 10);
         assert_eq!(elements(1, 10, 8).columns_per_block, 10);
         assert_eq!(elements(2, 100, 8).columns_per_block, 56);
-        assert_eq!(elements(2, 1000, 8).columns_per_block, 128);
+        assert_eq!(elements(2, 1000, 8).columns_per_block, 256);
         assert_eq!(rows(4, 3, 5).rows_per_block, 1);
         assert_eq!(elements(3, 0, 8).columns_per_block, 8);
     }
