@@ -6,13 +6,19 @@
 //! the worker is killed. Workers do not depend on the supervisor once they have a client: it can be killed, and they
 //! serve on.
 //!
+//! Workers may ask it for packed weights that another worker of the same user has: see `questions` and `weights`. It takes
+//! them for hostile: it reads messages of a fixed size, a bounded number of them, and passes on sealed memories that it
+//! never maps.
+//!
 //! The main thread waits for descriptors, never for a client or a worker: see `spawner` for the one thing that takes
 //! time.
 
 mod admission;
+mod questions;
 mod runtime_dir;
 mod signals;
 mod spawner;
+mod weights;
 mod workers;
 
 use std::collections::{HashMap, VecDeque};
@@ -40,6 +46,7 @@ use self::admission::{Admission, Refused, Reserve, turn_away};
 use self::runtime_dir::{Claim, Published, RuntimeDir};
 use self::signals::Signals;
 use self::spawner::{Outcome, Spawner, Starting};
+use self::weights::{Holder, SharedWeights};
 use self::workers::Workers;
 use crate::cores::Board;
 use crate::device::DeviceRegistry;
@@ -132,6 +139,8 @@ struct Supervisor {
     signals: Signals,
     spawner: SpawnerHandle,
     workers: Workers,
+    /// What workers have offered to others.
+    weights: SharedWeights,
     waiting: VecDeque<Waiting>,
     admission: Admission,
     reserve: Reserve,
@@ -190,6 +199,7 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
         signals,
         spawner,
         workers: Workers::default(),
+        weights: SharedWeights::default(),
         waiting: VecDeque::new(),
         admission: Admission::default(),
         reserve: Reserve::new(),
@@ -273,6 +283,8 @@ enum Source {
     Owner,
     Listener(usize),
     Client(i32),
+    /// A worker's questions.
+    Worker(i32),
 }
 
 impl Supervisor {
@@ -302,6 +314,14 @@ impl Supervisor {
                 match source {
                     Source::Listener(index) => self.accept(index),
                     Source::Client(pid) => self.client_is_gone(pid),
+                    Source::Worker(pid) => {
+                        questions::answer(
+                            &mut self.workers,
+                            &mut self.weights,
+                            &self.options.settings.weights,
+                            pid,
+                        );
+                    }
                     Source::Signals | Source::Spawner | Source::Owner => {}
                 }
             }
@@ -331,6 +351,10 @@ impl Supervisor {
         {
             sources.push(Source::Client(pid));
             fds.push(service.client.as_fd());
+        }
+        for (pid, connection) in self.workers.asking() {
+            sources.push(Source::Worker(pid));
+            fds.push(connection.as_fd());
         }
         let mut polled: Vec<_> = sources
             .iter()
@@ -550,6 +574,7 @@ impl Supervisor {
         };
         if let Some(uid) = burial.uid {
             self.admission.leave(uid);
+            self.weights.bury(Holder { uid, pid });
         }
         if matches!(status, WaitStatus::Exited(_, 0)) {
             tracing::debug!(target: tags::DRIVER, pid, "worker ended");

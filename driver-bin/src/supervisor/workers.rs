@@ -11,6 +11,7 @@ use nnhal::time::{Deadline, TimePoint};
 use nnhal::wire::{self, CauseOfDeath, Message, Obituary};
 
 use super::spawner::ReadyWorker;
+use super::weights::{Holder, Pace};
 use crate::link::{Assignment, Command};
 
 /// Commands that a worker may have unread before it is taken for dead. A worker reads them at once; the socket's
@@ -23,6 +24,8 @@ pub(super) struct Worker {
     process: ReadyWorker,
     commands_sent: u32,
     service: Option<Service>,
+    /// How fast it asks for weights; none once it is not listened to any more.
+    pace: Option<Pace>,
 }
 
 /// What a worker does for whom.
@@ -61,6 +64,7 @@ impl Workers {
                 process,
                 commands_sent: 1,
                 service: None,
+                pace: Some(Pace::default()),
             },
         );
         self.idle.push(pid);
@@ -78,6 +82,34 @@ impl Workers {
         self.by_pid
             .iter()
             .filter_map(|(&pid, worker)| worker.service.as_ref().map(|service| (pid, service)))
+    }
+
+    /// The workers that may ask for weights, and the sockets that they ask by. Those without a client have nothing to ask.
+    pub(super) fn asking(&self) -> impl Iterator<Item = (i32, &Connection)> {
+        let asking = |worker: &&Worker| worker.service.is_some() && worker.pace.is_some();
+        self.by_pid
+            .iter()
+            .filter(move |(_, worker)| asking(worker))
+            .map(|(&pid, worker)| (pid, &worker.process.handoff))
+    }
+
+    /// One that may ask for weights: for whom, by which socket, and how fast it does.
+    pub(super) fn asking_mut(&mut self, pid: i32) -> Option<(Holder, &Connection, &mut Pace)> {
+        let worker = self.by_pid.get_mut(&pid)?;
+        let uid = worker.service.as_ref()?.uid;
+        Some((
+            Holder { uid, pid },
+            &worker.process.handoff,
+            worker.pace.as_mut()?,
+        ))
+    }
+
+    /// Listens to a worker's questions no more. It notices, and prepares its models alone.
+    pub(super) fn ignore_questions(&mut self, pid: i32) {
+        if let Some(worker) = self.by_pid.get_mut(&pid) {
+            worker.pace = None;
+            worker.process.handoff.shutdown();
+        }
     }
 
     pub(super) fn service_mut(&mut self, pid: i32) -> Option<&mut Service> {
