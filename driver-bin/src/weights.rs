@@ -10,6 +10,7 @@
 //! itself. So nobody can put other weights under a name, not even another worker of the same user.
 
 use highway::{HighwayHash, HighwayHasher, Key};
+use nnhal_cpu::buffer::ALIGNMENT;
 
 /// Bytes of an encoded [`Question`].
 pub(crate) const QUESTION_BYTES: usize = 48;
@@ -25,36 +26,44 @@ pub(crate) struct WeightsName {
     pub(crate) size: u64,
 }
 
-/// Computes a [`WeightsName`].
+/// Weights are named by a line of each so many bytes.
+const STRIDE: usize = 4096;
+
+/// Names the weights in `parts`, each of which begins at a multiple of [`ALIGNMENT`] and is followed by zeros up to the
+/// next, in a memory of `size` bytes. They were packed by the device of this name and version.
 ///
-/// It must be as fast as memory is read, and need not be safe against forgery, since the weights are compared.
-pub(crate) struct NameHasher(HighwayHasher);
-
-impl NameHasher {
-    /// For weights that the device of this name and version has packed.
-    pub(crate) fn new((name, version): (&str, &str)) -> NameHasher {
-        // Any key would do, as long as all workers have the same.
-        let mut hasher = HighwayHasher::new(Key([0; 4]));
-        for text in [name, version] {
-            hasher.append(&(text.len() as u64).to_le_bytes());
-            hasher.append(text.as_bytes());
+/// A line of each page is read, another one in each, not all of them: the name is for finding weights, which are compared
+/// before they are used. Models that are the same there and differ elsewhere do not share, and nothing worse.
+pub(crate) fn name((device, version): (&str, &str), parts: &[&[u8]], size: u64) -> WeightsName {
+    // Any key would do, as long as all workers have the same.
+    let mut hasher = HighwayHasher::new(Key([0; 4]));
+    for text in [device, version] {
+        hasher.append(&(text.len() as u64).to_le_bytes());
+        hasher.append(text.as_bytes());
+    }
+    let (mut start, mut stride) = (0, 0);
+    for part in parts {
+        let end = start + part.len().next_multiple_of(ALIGNMENT);
+        loop {
+            let at = stride * STRIDE + stride % (STRIDE / ALIGNMENT) * ALIGNMENT;
+            if at >= end {
+                break;
+            }
+            // Lines do not lie across parts, and those of earlier parts are behind us.
+            let line = part.get(at - start..).unwrap_or_default();
+            let line = line.get(..ALIGNMENT).unwrap_or(line);
+            hasher.append(line);
+            hasher.append(&[0; ALIGNMENT][line.len()..]);
+            stride += 1;
         }
-        NameHasher(hasher)
+        start = end;
     }
-
-    /// The next bytes.
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
-        self.0.append(bytes);
+    hasher.append(&(start as u64).to_le_bytes());
+    let mut digest = [0; 32];
+    for (bytes, word) in digest.chunks_exact_mut(8).zip(hasher.finalize256()) {
+        bytes.copy_from_slice(&word.to_le_bytes());
     }
-
-    /// The name of a memory of this size.
-    pub(crate) fn finish(self, size: u64) -> WeightsName {
-        let mut digest = [0; 32];
-        for (bytes, word) in digest.chunks_exact_mut(8).zip(self.0.finalize256()) {
-            bytes.copy_from_slice(&word.to_le_bytes());
-        }
-        WeightsName { digest, size }
-    }
+    WeightsName { digest, size }
 }
 
 /// From a worker.
@@ -146,9 +155,7 @@ impl Answer {
 
 #[cfg(test)]
 pub(crate) fn name_of(text: &str, size: u64) -> WeightsName {
-    let mut hasher = NameHasher::new(("device", "1"));
-    hasher.update(text.as_bytes());
-    hasher.finish(size)
+    name(("device", "1"), &[text.as_bytes()], size)
 }
 
 #[cfg(test)]
@@ -200,25 +207,43 @@ mod tests {
 
     #[test]
     fn names_differ_by_device_version_content_and_size() {
-        let name = |device, text: &str, size| {
-            let mut hasher = NameHasher::new(device);
-            hasher.update(text.as_bytes());
-            hasher.finish(size)
-        };
+        let of = |device, text: &str, size| name(device, &[text.as_bytes()], size);
         let names = [
-            name(("device", "1"), "weights", 64),
-            name(("device", "2"), "weights", 64),
-            name(("device1", ""), "weights", 64),
-            name(("device", "1weights"), "", 64),
-            name(("device", "1"), "weighty", 64),
-            name(("device", "1"), "weights", 128),
+            of(("device", "1"), "weights", 64),
+            of(("device", "2"), "weights", 64),
+            of(("device1", ""), "weights", 64),
+            of(("device", "1weights"), "", 64),
+            of(("device", "1"), "weighty", 64),
+            of(("device", "1"), "weights", 128),
         ];
         let distinct: std::collections::HashSet<_> = names.iter().collect();
         assert_eq!(distinct.len(), names.len());
-        let mut parts = NameHasher::new(("device", "1"));
-        for part in ["wei", "", "ghts"] {
-            parts.update(part.as_bytes());
+    }
+
+    #[test]
+    fn same_weights_have_the_same_name_in_one_part_or_many() {
+        let bytes: Vec<u8> = (0..5 * STRIDE).map(|at| ((at * 151) >> 3) as u8).collect();
+        let of = |parts: &[&[u8]]| name(("device", "1"), parts, 1);
+        for cut in (0..bytes.len()).step_by(61 * ALIGNMENT) {
+            let (first, second) = bytes.split_at(cut);
+            assert_eq!(of(&[first, &[], second]), of(&[&bytes]), "{cut}");
         }
-        assert_eq!(parts.finish(64), names[0]);
+        let mut padded = bytes.clone();
+        padded.resize(bytes.len() + 2 * ALIGNMENT, 0);
+        padded[bytes.len()] = 7;
+        assert_eq!(of(&[&bytes, &[7], &[0]]), of(&[&padded]));
+        assert_ne!(of(&[&bytes]), of(&[&bytes, &[0]]), "longer");
+    }
+
+    #[test]
+    fn weights_that_differ_in_any_page_have_other_names() {
+        let mut bytes = vec![0; 70 * STRIDE];
+        let mut names = std::collections::HashSet::new();
+        let pages = bytes.len() / STRIDE;
+        for page in 0..pages {
+            bytes[page * STRIDE..][..STRIDE].fill(1);
+            names.insert(name(("device", "1"), &[&bytes], 1));
+        }
+        assert_eq!(names.len(), pages);
     }
 }

@@ -18,7 +18,7 @@ use nnhal_cpu::AlignedSlice;
 use nnhal_cpu::buffer::ALIGNMENT;
 
 use crate::settings::WeightSettings;
-use crate::weights::{ANSWER_BYTES, Answer, NameHasher, Question, WeightsName};
+use crate::weights::{self, ANSWER_BYTES, Answer, Question, WeightsName};
 
 /// How long the supervisor may take for an answer: mostly it takes less than a thousandth of this.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(250);
@@ -89,12 +89,7 @@ impl<'a> Parts<'a> {
     }
 
     fn name(&self, device: (&str, &str)) -> WeightsName {
-        let mut hasher = NameHasher::new(device);
-        for part in self.parts {
-            hasher.update(part);
-            hasher.update(padding(part));
-        }
-        hasher.finish(SharedMemory::sealed_aligned_size(self.length))
+        weights::name(device, self.parts, SharedMemory::sealed_aligned_size(self.length))
     }
 
     fn are_in(&self, bytes: &[u8]) -> bool {
