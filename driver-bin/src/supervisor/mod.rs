@@ -10,8 +10,8 @@
 //! them for hostile: it reads messages of a fixed size, a bounded number of them, and passes on sealed memories that it
 //! never maps.
 //!
-//! The main thread waits for descriptors, never for a client or a worker: see `spawner` for the one thing that takes
-//! time.
+//! The main thread waits for descriptors, never for a client or a worker: see `spawner` and `questions` for what takes
+//! time, on threads of its own.
 
 mod admission;
 mod questions;
@@ -43,10 +43,10 @@ pub use spawner::Invocation;
 pub(crate) use spawner::WORKER_ARGUMENT;
 
 use self::admission::{Admission, Refused, Reserve, turn_away};
+use self::questions::Listeners;
 use self::runtime_dir::{Claim, Published, RuntimeDir};
 use self::signals::Signals;
 use self::spawner::{Outcome, Spawner, Starting};
-use self::weights::{Holder, SharedWeights};
 use self::workers::Workers;
 use crate::cores::Board;
 use crate::device::DeviceRegistry;
@@ -139,8 +139,8 @@ struct Supervisor {
     signals: Signals,
     spawner: SpawnerHandle,
     workers: Workers,
-    /// What workers have offered to others.
-    weights: SharedWeights,
+    /// Those who listen to workers' questions for weights.
+    listeners: Listeners,
     waiting: VecDeque<Waiting>,
     admission: Admission,
     reserve: Reserve,
@@ -194,12 +194,13 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
     let private_dir = directory.private_dir(first)?;
     let owners_directory = options.owner.as_ref().map(|_| directory.path().to_owned());
     let (spawner, thread) = start_spawner(private_dir.stable_path(), options.invocation.clone())?;
+    let listeners = Listeners::new(options.settings.weights.clone());
     let mut supervisor = Supervisor {
         options,
         signals,
         spawner,
         workers: Workers::default(),
-        weights: SharedWeights::default(),
+        listeners,
         waiting: VecDeque::new(),
         admission: Admission::default(),
         reserve: Reserve::new(),
@@ -283,7 +284,7 @@ enum Source {
     Owner,
     Listener(usize),
     Client(i32),
-    /// A worker's questions.
+    /// A worker's first question.
     Worker(i32),
 }
 
@@ -314,14 +315,7 @@ impl Supervisor {
                 match source {
                     Source::Listener(index) => self.accept(index),
                     Source::Client(pid) => self.client_is_gone(pid),
-                    Source::Worker(pid) => {
-                        questions::answer(
-                            &mut self.workers,
-                            &mut self.weights,
-                            &self.options.settings.weights,
-                            pid,
-                        );
-                    }
+                    Source::Worker(pid) => self.listen(pid),
                     Source::Signals | Source::Spawner | Source::Owner => {}
                 }
             }
@@ -352,7 +346,7 @@ impl Supervisor {
             sources.push(Source::Client(pid));
             fds.push(service.client.as_fd());
         }
-        for (pid, connection) in self.workers.asking() {
+        for (pid, connection) in self.workers.silent() {
             sources.push(Source::Worker(pid));
             fds.push(connection.as_fd());
         }
@@ -574,7 +568,6 @@ impl Supervisor {
         };
         if let Some(uid) = burial.uid {
             self.admission.leave(uid);
-            self.weights.bury(Holder { uid, pid });
         }
         if matches!(status, WaitStatus::Exited(_, 0)) {
             tracing::debug!(target: tags::DRIVER, pid, "worker ended");
@@ -600,6 +593,7 @@ impl Supervisor {
             runtime_dir: old.runtime_dir.clone(),
             ..settings
         };
+        self.listeners.reconfigure(self.options.settings.weights.clone());
         // Workers without a client are replaced, so that the next client's has the new settings in full.
         self.workers.dismiss_idle();
         let execution = self.options.settings.execution.clone();
@@ -714,6 +708,16 @@ impl Supervisor {
                 self.waiting.push_front(Waiting { client, assignment });
                 return;
             }
+        }
+    }
+
+    /// Has a thread listen to a worker that asks for weights.
+    fn listen(&mut self, pid: i32) {
+        if let Some((uid, connection)) = self.workers.first_question(pid)
+            && let Err(error) = self.listeners.listen(pid, uid, connection)
+        {
+            tracing::warn!(target: tags::DRIVER, pid, %error, "nobody can listen to a worker, which shares no weights");
+            connection.shutdown();
         }
     }
 

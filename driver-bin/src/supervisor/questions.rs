@@ -1,25 +1,29 @@
 //! What workers ask about packed weights, answered.
 //!
-//! Contract: nothing here waits for a worker, and whatever a worker sends costs it its questions at most: one that sends
-//! what is no question, does not take its answers or asks too fast is listened to no more. It goes on serving its client.
+//! Contract: whatever a worker sends costs it its questions at most: one that sends what is no question, does not take its
+//! answers or asks too fast is listened to no more. It goes on serving its client.
+//!
+//! Each worker that asks is listened to by a thread of its own. Descriptors come with questions, and with some the mere
+//! closing waits for whoever made them, such as the server of a file system; and freeing a large memory takes its time. Who
+//! waits then is the thread of the worker that sent it.
 
 use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nnhal::diag::tags;
-use nnhal::shm::ShmError;
+use nnhal::shm::{SharedMemory, ShmError};
 use nnhal::sys::socket::{Connection, SocketError};
 use nnhal::time::{Clock, Deadline, MonotonicClock};
 
 use super::weights::{Holder, Pace, SharedWeights};
-use super::workers::Workers;
 use crate::settings::WeightSettings;
 use crate::weights::{Answer, QUESTION_BYTES, Question};
 
-/// Questions of one worker that are answered before anything else is looked at.
-const QUESTIONS_AT_ONCE: usize = 16;
-
 /// Now or not at all.
 const NOW: Deadline = Deadline::from_raw(0);
+
+/// What a thread needs that listens.
+const STACK_BYTES: usize = 128 * 1024;
 
 /// Why a worker is listened to no more.
 #[derive(Debug, thiserror::Error)]
@@ -34,39 +38,90 @@ enum Unheard {
     Socket(#[from] SocketError),
 }
 
-/// Answers what a worker has asked.
-pub(super) fn answer(
-    workers: &mut Workers,
-    weights: &mut SharedWeights,
-    settings: &WeightSettings,
-    pid: i32,
-) {
-    let Some((holder, connection, pace)) = workers.asking_mut(pid) else {
-        return;
-    };
-    match answer_some(connection, pace, weights, (holder, settings)) {
-        Ok(()) => {}
-        Err(Unheard::Socket(SocketError::Closed)) => workers.ignore_questions(pid),
-        Err(reason) => {
-            tracing::warn!(target: tags::DRIVER, pid, %reason, "the worker shares no more weights");
-            workers.ignore_questions(pid);
-        }
-    }
+/// Why nobody can listen to a worker.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ListenError {
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    #[error("failed to start a thread: {0}")]
+    Thread(std::io::Error),
 }
 
-fn answer_some(
-    connection: &Connection,
-    pace: &mut Pace,
-    weights: &mut SharedWeights,
-    (holder, settings): (Holder, &WeightSettings),
-) -> Result<(), Unheard> {
-    for _ in 0..QUESTIONS_AT_ONCE {
-        let mut bytes = [0; QUESTION_BYTES];
-        let received = match connection.receive(&mut bytes, NOW) {
-            Ok(received) => received,
-            Err(SocketError::TimedOut { .. }) => return Ok(()),
-            Err(error) => return Err(error.into()),
+#[derive(Debug)]
+struct Common {
+    weights: SharedWeights,
+    settings: WeightSettings,
+    /// How many workers have asked so far.
+    holders: u64,
+}
+
+/// The threads that listen to workers, and what they have in common.
+#[derive(Clone, Debug)]
+pub(super) struct Listeners(Arc<Mutex<Common>>);
+
+impl Listeners {
+    pub(super) fn new(settings: WeightSettings) -> Listeners {
+        Listeners(Arc::new(Mutex::new(Common {
+            weights: SharedWeights::default(),
+            settings,
+            holders: 0,
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Common> {
+        // It is whole between any two statements of this module.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The settings have changed.
+    pub(super) fn reconfigure(&self, settings: WeightSettings) {
+        self.lock().settings = settings;
+    }
+
+    fn new_holder(&self, uid: u32) -> Holder {
+        let mut common = self.lock();
+        common.holders += 1;
+        Holder {
+            uid,
+            number: common.holders,
+        }
+    }
+
+    /// Has a thread listen to a worker, which serves a client of this user, until it ends or says something unexpected.
+    pub(super) fn listen(&self, pid: i32, uid: u32, connection: &Connection) -> Result<(), ListenError> {
+        let connection = connection.try_clone()?;
+        let (listeners, holder) = (self.clone(), self.new_holder(uid));
+        std::thread::Builder::new()
+            .name("questions".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn(move || match listeners.answer_all(holder, &connection) {
+                Unheard::Socket(SocketError::Closed) => {}
+                reason => {
+                    tracing::warn!(target: tags::DRIVER, pid, %reason, "the worker shares no more weights");
+                }
+            })
+            .map(drop)
+            .map_err(ListenError::Thread)
+    }
+
+    /// Answers until there is a reason not to. The worker then notices that nobody listens, and prepares its models alone.
+    fn answer_all(&self, holder: Holder, connection: &Connection) -> Unheard {
+        let mut pace = Pace::default();
+        let reason = loop {
+            if let Err(reason) = self.answer_next(holder, connection, &mut pace) {
+                break reason;
+            }
         };
+        connection.shutdown();
+        let freed = self.lock().weights.bury(holder);
+        drop(freed);
+        reason
+    }
+
+    fn answer_next(&self, holder: Holder, connection: &Connection, pace: &mut Pace) -> Result<(), Unheard> {
+        let mut bytes = [0; QUESTION_BYTES];
+        // Ends with the worker, if not before.
+        let received = connection.receive(&mut bytes, Deadline::NONE)?;
         if !pace.allows(MonotonicClock.now()) {
             return Err(Unheard::TooFast);
         }
@@ -76,27 +131,38 @@ fn answer_some(
         };
         let question = bytes.get(..received.length).and_then(Question::decode);
         let mut fds: Vec<OwnedFd> = received.fds;
-        let (answer, fd) = match (question, fds.pop(), fds.is_empty()) {
-            (Some(Question::Get(name)), None, _) => weights.get(holder, &name, settings),
-            (Some(Question::Offer(name)), Some(memory), true) => {
-                weights.offer(holder, &name, memory, settings)?
+        let (answer, memory) = match (question, fds.pop(), fds.is_empty()) {
+            (Some(Question::Get(name)), None, _) => {
+                let Common {
+                    weights, settings, ..
+                } = &mut *self.lock();
+                let (answer, fd) = weights.get(holder, &name, settings);
+                (answer, fd.map(|fd| fd.try_clone_to_owned()))
+            }
+            (Some(Question::Offer(name)), Some(fd), true) => {
+                let mut offered = Some(SharedMemory::from_sealed_fd(fd, name.size)?);
+                let Common {
+                    weights, settings, ..
+                } = &mut *self.lock();
+                let (answer, fd) = weights.offer(holder, &name, &mut offered, settings);
+                (answer, fd.map(|fd| fd.try_clone_to_owned()))
             }
             (Some(Question::Release(name)), None, _) => {
-                weights.release(holder, &name);
-                continue;
+                let freed = self.lock().weights.release(holder, &name);
+                drop(freed);
+                return Ok(());
             }
             _ => return Err(no_question),
         };
-        tracing::debug!(target: tags::DRIVER, pid = holder.pid, uid = holder.uid, ?answer, "a question for weights");
-        let sent = connection.send(&answer.encode(), fd.as_slice(), NOW);
-        if let (Err(_), Answer::Given) = (&sent, answer)
-            && let Some(question) = question
-        {
-            weights.release(holder, question.name());
-        }
-        sent?;
+        // Without a descriptor to spare, the worker holds what it is not given until it ends.
+        let (answer, memory) = match memory.transpose() {
+            Ok(memory) => (answer, memory),
+            Err(_) => (Answer::Refused, None),
+        };
+        tracing::debug!(target: tags::DRIVER, uid = holder.uid, ?answer, "a question for weights");
+        let fds: Vec<_> = memory.iter().map(std::os::fd::AsFd::as_fd).collect();
+        Ok(connection.send(&answer.encode(), &fds, NOW)?)
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -109,8 +175,10 @@ mod tests {
     use crate::weights::{ANSWER_BYTES, WeightsName, name_of};
 
     const SIZE: u64 = 100;
-    const FIRST: Holder = Holder { uid: 1, pid: 10 };
-    const SECOND: Holder = Holder { uid: 1, pid: 11 };
+
+    fn listeners() -> Listeners {
+        Listeners::new(WeightSettings::default())
+    }
 
     /// The supervisor's side of one worker's socket, and the worker's.
     struct Talk {
@@ -121,13 +189,13 @@ mod tests {
     }
 
     impl Talk {
-        fn new(holder: Holder) -> Talk {
+        fn new(listeners: &Listeners) -> Talk {
             let (here, there) = Connection::pair().unwrap();
             Talk {
                 here,
                 there,
                 pace: Pace::default(),
-                holder,
+                holder: listeners.new_holder(1),
             }
         }
 
@@ -135,9 +203,9 @@ mod tests {
             self.there.send(bytes, fds, NOW).unwrap();
         }
 
-        fn heed(&mut self, weights: &mut SharedWeights) -> Result<(), Unheard> {
-            let settings = WeightSettings::default();
-            answer_some(&self.here, &mut self.pace, weights, (self.holder, &settings))
+        /// Answers one question, which is there.
+        fn heed(&mut self, listeners: &Listeners) -> Result<(), Unheard> {
+            listeners.answer_next(self.holder, &self.here, &mut self.pace)
         }
 
         fn answer(&self) -> Option<(Answer, Vec<OwnedFd>)> {
@@ -157,18 +225,18 @@ mod tests {
 
     #[test]
     fn questions_are_answered_in_their_order() {
-        let mut weights = SharedWeights::default();
-        let (mut first, mut second) = (Talk::new(FIRST), Talk::new(SECOND));
+        let listeners = listeners();
+        let (mut first, mut second) = (Talk::new(&listeners), Talk::new(&listeners));
         first.ask(&Question::Get(name()).encode(), &[]);
         first.ask(&Question::Offer(name()).encode(), &[memory().as_fd()]);
         first.ask(&Question::Release(name()).encode(), &[]);
         first.ask(&Question::Offer(name()).encode(), &[memory().as_fd()]);
-        first.heed(&mut weights).unwrap();
+        (0..4).for_each(|_| first.heed(&listeners).unwrap());
         let answers = [(); 4].map(|()| first.answer().map(|(answer, fds)| (answer, fds.len())));
         let kept = Some((Answer::Kept, 0));
         assert_eq!(answers, [Some((Answer::Wanted, 0)), kept, kept, None]);
         second.ask(&Question::Get(name()).encode(), &[]);
-        second.heed(&mut weights).unwrap();
+        second.heed(&listeners).unwrap();
         let (answer, mut fds) = second.answer().unwrap();
         let memory = SharedMemory::from_sealed_fd(fds.pop().unwrap(), SIZE).unwrap();
         assert_eq!((answer, fds.len()), (Answer::Given, 0));
@@ -195,8 +263,8 @@ mod tests {
             (&offer, vec![other_size.as_fd()]),
         ];
         for (bytes, fds) in cases {
-            let mut weights = SharedWeights::default();
-            let mut talk = Talk::new(FIRST);
+            let listeners = listeners();
+            let mut talk = Talk::new(&listeners);
             let (reader, writer) = std::io::pipe().unwrap();
             let mut all = fds.clone();
             // The end of what comes with it can be seen.
@@ -205,7 +273,7 @@ mod tests {
             }
             for fds in [fds, all] {
                 talk.ask(bytes, &fds);
-                talk.heed(&mut weights).unwrap_err();
+                talk.heed(&listeners).unwrap_err();
                 assert!(talk.answer().is_none(), "{bytes:?}");
             }
             drop((talk, writer));
@@ -215,37 +283,28 @@ mod tests {
     }
 
     #[test]
-    fn worker_that_floods_is_not_listened_to_for_long_and_takes_no_room() {
-        let mut weights = SharedWeights::default();
-        let mut talk = Talk::new(FIRST);
-        let mut asked = 0;
+    fn worker_that_floods_is_not_listened_to_for_long() {
+        let listeners = listeners();
+        let mut talk = Talk::new(&listeners);
         let unheard = loop {
-            // As many as the socket holds, and nothing is read of the answers, which are none.
-            while talk
-                .there
-                .send(&Question::Release(name()).encode(), &[], NOW)
-                .is_ok()
-            {
-                asked += 1;
-            }
-            if let Err(unheard) = talk.heed(&mut weights) {
+            talk.ask(&Question::Release(name()).encode(), &[]);
+            if let Err(unheard) = talk.heed(&listeners) {
                 break unheard;
             }
         };
         assert!(matches!(unheard, Unheard::TooFast), "{unheard}");
-        println!("{asked} questions were asked");
     }
 
     #[test]
-    fn worker_that_takes_no_answers_blocks_nobody() {
-        let mut weights = SharedWeights::default();
-        let mut first = Talk::new(FIRST);
+    fn worker_that_takes_no_answers_keeps_nobody_waiting() {
+        let listeners = listeners();
+        let mut first = Talk::new(&listeners);
         first.ask(&Question::Offer(name()).encode(), &[memory().as_fd()]);
-        first.heed(&mut weights).unwrap();
-        let mut talk = Talk::new(SECOND);
+        first.heed(&listeners).unwrap();
+        let mut talk = Talk::new(&listeners);
         let unheard = loop {
             talk.ask(&Question::Get(name()).encode(), &[]);
-            if let Err(unheard) = talk.heed(&mut weights) {
+            if let Err(unheard) = talk.heed(&listeners) {
                 break unheard;
             }
         };
@@ -257,24 +316,57 @@ mod tests {
             "{unheard}"
         );
         // Others are served on.
-        let mut third = Talk::new(Holder { uid: 1, pid: 12 });
+        let mut third = Talk::new(&listeners);
         third.ask(&Question::Get(name()).encode(), &[]);
-        third.heed(&mut weights).unwrap();
+        third.heed(&listeners).unwrap();
         assert_eq!(third.answer().unwrap().0, Answer::Given);
     }
 
     #[test]
-    fn worker_that_is_gone_is_not_asked_again() {
-        let mut weights = SharedWeights::default();
-        let Talk {
-            here,
-            there,
-            mut pace,
-            ..
-        } = Talk::new(FIRST);
-        drop(there);
-        let settings = WeightSettings::default();
-        let error = answer_some(&here, &mut pace, &mut weights, (FIRST, &settings)).unwrap_err();
-        assert!(matches!(error, Unheard::Socket(SocketError::Closed)), "{error}");
+    fn worker_that_is_not_listened_to_any_more_holds_nothing_and_notices() {
+        for ends in [true, false] {
+            let listeners = listeners();
+            let Talk {
+                here, there, holder, ..
+            } = Talk::new(&listeners);
+            let offer = Question::Offer(name()).encode();
+            there.send(&offer, &[memory().as_fd()], NOW).unwrap();
+            let there = if ends {
+                drop(there);
+                None
+            } else {
+                there.send(b"nonsense", &[], NOW).unwrap();
+                Some(there)
+            };
+            let reason = listeners.answer_all(holder, &here);
+            assert_eq!(
+                matches!(reason, Unheard::Socket(SocketError::Closed)),
+                ends,
+                "{reason}"
+            );
+            let mut other = Talk::new(&listeners);
+            other.ask(&Question::Get(name()).encode(), &[]);
+            other.heed(&listeners).unwrap();
+            assert_eq!(other.answer().unwrap().0, Answer::Wanted);
+            if let Some(there) = there {
+                let kept = there.receive(&mut [0; ANSWER_BYTES], NOW).unwrap();
+                assert_eq!(kept.length, ANSWER_BYTES);
+                let error = there.receive(&mut [0; ANSWER_BYTES], NOW).unwrap_err();
+                assert!(matches!(error, SocketError::Closed), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn settings_that_change_hold_at_once() {
+        let listeners = listeners();
+        listeners.reconfigure(WeightSettings {
+            share: false,
+            ..WeightSettings::default()
+        });
+        let mut talk = Talk::new(&listeners);
+        talk.ask(&Question::Get(name()).encode(), &[]);
+        talk.heed(&listeners).unwrap();
+        assert_eq!(talk.answer().unwrap().0, Answer::Refused);
     }
 }

@@ -2,14 +2,15 @@
 //!
 //! Contract: a memory is known by its user, its name and its size, and is given to workers of that user alone; who the user
 //! is says the kernel, not the worker. Whatever workers ask, the table stays within the settings: so many memories, so many
-//! bytes of each user. A memory is kept as long as a worker holds it; nothing here maps one or looks at its bytes.
+//! bytes of each user. A memory is kept as long as a worker holds it; nothing here maps one or looks at its bytes. What is
+//! given up is handed to the caller: freeing large memories takes time.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use nnhal::shm::{SharedMemory, ShmError};
+use nnhal::shm::SharedMemory;
 use nnhal::time::TimePoint;
 
 use crate::settings::WeightSettings;
@@ -25,14 +26,15 @@ const QUESTION_PERIOD: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holder {
     pub(super) uid: u32,
-    pub(super) pid: i32,
+    /// Which of all workers that ever asked.
+    pub(super) number: u64,
 }
 
 #[derive(Debug)]
 struct Shared {
     memory: SharedMemory,
-    /// How many programs of each worker use it, by process id. Never empty, and no count is 0.
-    holders: HashMap<i32, u32>,
+    /// How many programs of each worker use it, by number. Never empty, and no count is 0.
+    holders: HashMap<u64, u32>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,7 +65,7 @@ impl SharedWeights {
         let has_room = self.has_room(holder.uid, name.size, settings);
         match self.memories.get_mut(&(holder.uid, *name)) {
             Some(shared) => {
-                shared.hold(holder.pid);
+                shared.hold(holder.number);
                 (Answer::Given, Some(shared.memory.as_fd()))
             }
             None if has_room => (Answer::Wanted, None),
@@ -71,80 +73,70 @@ impl SharedWeights {
         }
     }
 
-    /// What a worker that offers weights is told. It holds the memory that is kept, or the one that another worker has
-    /// offered before and that it is given instead.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with the memory. A worker that is as it should be offers none such.
+    /// What a worker that offers weights, in sealed memory of the size in the name, is told. It holds the memory, which is
+    /// taken, or the one that another worker has offered before and that it is given instead.
     pub(super) fn offer(
         &mut self,
         holder: Holder,
         name: &WeightsName,
-        memory: OwnedFd,
+        offered: &mut Option<SharedMemory>,
         settings: &WeightSettings,
-    ) -> Result<(Answer, Option<BorrowedFd<'_>>), ShmError> {
-        let memory = SharedMemory::from_sealed_fd(memory, name.size)?;
+    ) -> (Answer, Option<BorrowedFd<'_>>) {
         if !settings.share {
-            return Ok((Answer::Refused, None));
+            return (Answer::Refused, None);
         }
         let has_room = self.has_room(holder.uid, name.size, settings);
         match self.memories.entry((holder.uid, *name)) {
             Entry::Occupied(entry) => {
                 let shared = entry.into_mut();
-                shared.hold(holder.pid);
-                Ok((Answer::Given, Some(shared.memory.as_fd())))
+                shared.hold(holder.number);
+                (Answer::Given, Some(shared.memory.as_fd()))
             }
-            Entry::Vacant(entry) if has_room => {
+            Entry::Vacant(entry) => {
+                let Some(memory) = offered.take_if(|_| has_room) else {
+                    return (Answer::Refused, None);
+                };
                 entry.insert(Shared {
                     memory,
-                    holders: HashMap::from([(holder.pid, 1)]),
+                    holders: HashMap::from([(holder.number, 1)]),
                 });
                 let usage = self.by_user.entry(holder.uid).or_default();
                 usage.memories += 1;
                 usage.bytes += name.size;
-                Ok((Answer::Kept, None))
+                (Answer::Kept, None)
             }
-            Entry::Vacant(_) => Ok((Answer::Refused, None)),
         }
     }
 
-    /// One program of a worker uses a memory no more.
-    pub(super) fn release(&mut self, holder: Holder, name: &WeightsName) {
-        let Some(shared) = self.memories.get_mut(&(holder.uid, *name)) else {
-            return;
-        };
-        let Entry::Occupied(mut count) = shared.holders.entry(holder.pid) else {
-            return;
+    /// One program of a worker uses a memory no more. Returns the memory if nobody does.
+    pub(super) fn release(&mut self, holder: Holder, name: &WeightsName) -> Option<SharedMemory> {
+        let key = (holder.uid, *name);
+        let shared = self.memories.get_mut(&key)?;
+        let Entry::Occupied(mut count) = shared.holders.entry(holder.number) else {
+            return None;
         };
         *count.get_mut() -= 1;
         if *count.get() == 0 {
             count.remove();
         }
-        if shared.holders.is_empty() {
-            self.memories.remove(&(holder.uid, *name));
-            self.give_room(holder.uid, name.size);
+        if !shared.holders.is_empty() {
+            return None;
         }
+        self.give_room(holder.uid, name.size);
+        self.memories.remove(&key).map(|shared| shared.memory)
     }
 
-    /// A worker has ended.
-    pub(super) fn bury(&mut self, holder: Holder) {
-        if !self.by_user.contains_key(&holder.uid) {
-            return;
-        }
-        let mut freed = Vec::new();
-        self.memories.retain(|(uid, name), shared| {
-            if *uid == holder.uid {
-                shared.holders.remove(&holder.pid);
-                if shared.holders.is_empty() {
-                    freed.push(name.size);
-                }
-            }
-            !shared.holders.is_empty()
-        });
-        freed
-            .into_iter()
-            .for_each(|size| self.give_room(holder.uid, size));
+    /// A worker has ended, or is not listened to any more. Returns the memories that nobody uses now.
+    pub(super) fn bury(&mut self, holder: Holder) -> Vec<SharedMemory> {
+        let is_last = |(uid, _): &(u32, WeightsName), shared: &mut Shared| {
+            *uid == holder.uid && shared.holders.remove(&holder.number).is_some() && shared.holders.is_empty()
+        };
+        let freed: Vec<_> = self.memories.extract_if(is_last).collect();
+        let give_up = |((uid, name), shared): ((u32, WeightsName), Shared)| {
+            self.give_room(uid, name.size);
+            shared.memory
+        };
+        freed.into_iter().map(give_up).collect()
     }
 
     fn has_room(&self, uid: u32, size: u64, settings: &WeightSettings) -> bool {
@@ -173,8 +165,8 @@ impl SharedWeights {
 }
 
 impl Shared {
-    fn hold(&mut self, pid: i32) {
-        let count = self.holders.entry(pid).or_default();
+    fn hold(&mut self, number: u64) {
+        let count = self.holders.entry(number).or_default();
         *count = count.saturating_add(1);
     }
 }
@@ -213,14 +205,12 @@ mod tests {
 
     const SIZE: u64 = 1000;
 
-    fn worker(uid: u32, pid: i32) -> Holder {
-        Holder { uid, pid }
+    fn worker(uid: u32, number: u64) -> Holder {
+        Holder { uid, number }
     }
 
-    fn memory(byte: u8) -> OwnedFd {
-        SharedMemory::create_sealed(&[byte; SIZE as usize])
-            .unwrap()
-            .into()
+    fn memory(byte: u8) -> Option<SharedMemory> {
+        Some(SharedMemory::create_sealed(&[byte; SIZE as usize]).unwrap())
     }
 
     fn name(text: &str) -> WeightsName {
@@ -242,7 +232,9 @@ mod tests {
 
     fn offer(table: &mut SharedWeights, holder: Holder, text: &str, byte: u8) -> Result<u8, Answer> {
         let settings = WeightSettings::default();
-        let (answer, fd) = table.offer(holder, &name(text), memory(byte), &settings).unwrap();
+        let mut offered = memory(byte);
+        let (answer, fd) = table.offer(holder, &name(text), &mut offered, &settings);
+        assert_eq!(answer == Answer::Kept, offered.is_none());
         byte_of(answer, fd)
     }
 
@@ -349,8 +341,7 @@ mod tests {
             let first = worker(1, 10);
             let offer = |table: &mut SharedWeights, text: &str| {
                 let name = name(text);
-                let (answer, _) = table.offer(first, &name, memory(1), &settings).unwrap();
-                answer
+                table.offer(first, &name, &mut memory(1), &settings).0
             };
             let answers = ["a", "b", "c", "d", "e"].map(|text| offer(&mut table, text));
             assert_eq!(answers[..3], [Answer::Kept; 3]);
@@ -371,26 +362,6 @@ mod tests {
     }
 
     #[test]
-    fn memories_that_can_be_changed_or_have_another_size_are_refused() {
-        let mut table = SharedWeights::default();
-        let settings = WeightSettings::default();
-        let open = || -> OwnedFd { SharedMemory::create(SIZE).unwrap().into() };
-        let pipe = || -> OwnedFd { nix::unistd::pipe().unwrap().0 };
-        for (memory, size) in [
-            (open(), SIZE),
-            (pipe(), SIZE),
-            (memory(1), SIZE - 1),
-            (memory(1), SIZE + 1),
-            (memory(1), 0),
-            (memory(1), u64::MAX),
-        ] {
-            let name = name_of("a", size);
-            table.offer(worker(1, 10), &name, memory, &settings).unwrap_err();
-        }
-        assert_empty(&table);
-    }
-
-    #[test]
     fn nothing_is_shared_when_it_is_switched_off() {
         let mut table = SharedWeights::default();
         offer(&mut table, worker(1, 10), "a", 7).unwrap_err();
@@ -401,7 +372,7 @@ mod tests {
         for text in ["a", "b"] {
             let name = name(text);
             assert_eq!(table.get(worker(1, 11), &name, &off).0, Answer::Refused);
-            let (answer, _) = table.offer(worker(1, 11), &name, memory(1), &off).unwrap();
+            let (answer, _) = table.offer(worker(1, 11), &name, &mut memory(1), &off);
             assert_eq!(answer, Answer::Refused);
         }
     }

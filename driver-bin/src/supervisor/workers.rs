@@ -11,7 +11,6 @@ use nnhal::time::{Deadline, TimePoint};
 use nnhal::wire::{self, CauseOfDeath, Message, Obituary};
 
 use super::spawner::ReadyWorker;
-use super::weights::{Holder, Pace};
 use crate::link::{Assignment, Command};
 
 /// Commands that a worker may have unread before it is taken for dead. A worker reads them at once; the socket's
@@ -24,8 +23,8 @@ pub(super) struct Worker {
     process: ReadyWorker,
     commands_sent: u32,
     service: Option<Service>,
-    /// How fast it asks for weights; none once it is not listened to any more.
-    pace: Option<Pace>,
+    /// Whether it has asked for weights, so that a thread listens to it, or none could be had.
+    has_asked: bool,
 }
 
 /// What a worker does for whom.
@@ -64,7 +63,7 @@ impl Workers {
                 process,
                 commands_sent: 1,
                 service: None,
-                pace: Some(Pace::default()),
+                has_asked: false,
             },
         );
         self.idle.push(pid);
@@ -84,32 +83,20 @@ impl Workers {
             .filter_map(|(&pid, worker)| worker.service.as_ref().map(|service| (pid, service)))
     }
 
-    /// The workers that may ask for weights, and the sockets that they ask by. Those without a client have nothing to ask.
-    pub(super) fn asking(&self) -> impl Iterator<Item = (i32, &Connection)> {
-        let asking = |worker: &&Worker| worker.service.is_some() && worker.pace.is_some();
+    /// The workers that may ask for weights and have not yet, and the sockets that they ask by. Those without a client have
+    /// nothing to ask.
+    pub(super) fn silent(&self) -> impl Iterator<Item = (i32, &Connection)> {
         self.by_pid
             .iter()
-            .filter(move |(_, worker)| asking(worker))
+            .filter(|(_, worker)| worker.service.is_some() && !worker.has_asked)
             .map(|(&pid, worker)| (pid, &worker.process.handoff))
     }
 
-    /// One that may ask for weights: for whom, by which socket, and how fast it does.
-    pub(super) fn asking_mut(&mut self, pid: i32) -> Option<(Holder, &Connection, &mut Pace)> {
+    /// A worker asks for weights for the first time: for which user, and by which socket.
+    pub(super) fn first_question(&mut self, pid: i32) -> Option<(u32, &Connection)> {
         let worker = self.by_pid.get_mut(&pid)?;
-        let uid = worker.service.as_ref()?.uid;
-        Some((
-            Holder { uid, pid },
-            &worker.process.handoff,
-            worker.pace.as_mut()?,
-        ))
-    }
-
-    /// Listens to a worker's questions no more. It notices, and prepares its models alone.
-    pub(super) fn ignore_questions(&mut self, pid: i32) {
-        if let Some(worker) = self.by_pid.get_mut(&pid) {
-            worker.pace = None;
-            worker.process.handoff.shutdown();
-        }
+        worker.has_asked = true;
+        Some((worker.service.as_ref()?.uid, &worker.process.handoff))
     }
 
     pub(super) fn service_mut(&mut self, pid: i32) -> Option<&mut Service> {
@@ -147,6 +134,8 @@ impl Workers {
     pub(super) fn bury(&mut self, pid: i32, status: WaitStatus) -> Option<Burial> {
         let worker = self.by_pid.remove(&pid)?;
         self.idle.retain(|&idle| idle != pid);
+        // For whoever listens to its questions, or has got hold of its end.
+        worker.process.handoff.shutdown();
         let obituary = Obituary {
             worker_pid: u32::try_from(pid).unwrap_or_default(),
             cause: cause_of_death(status),

@@ -39,13 +39,6 @@ enum NotShared {
     Differ,
 }
 
-impl NotShared {
-    /// Whether answers to later questions would be of no use either.
-    fn ends_questions(&self) -> bool {
-        matches!(self, NotShared::Unanswered(_) | NotShared::Unexpected)
-    }
-}
-
 /// The way to packed weights that other workers have.
 #[derive(Debug)]
 pub(crate) struct Weights {
@@ -126,7 +119,8 @@ impl Weights {
 
     /// The same bytes as `parts`, which the device of this name and version has packed, in memory that other workers use
     /// too or may use from now on: each part from a multiple of [`ALIGNMENT`] on, the last one followed by zeros up to the
-    /// next. None if they are not shared, or there is no time until `deadline` to ask for them. The hold is to be kept as long as they are used.
+    /// next. None if they are not shared, or there is no time until `deadline` to ask for them. The hold is to be kept as
+    /// long as they are used.
     pub(crate) fn share(
         self: &Arc<Self>,
         device: (&str, &str),
@@ -146,14 +140,14 @@ impl Weights {
             Ok(shared) => shared,
             Err(reason) => {
                 tracing::info!(target: tags::COMPILATION, %reason, "packed weights are not shared");
-                if reason.ends_questions() {
-                    self.is_given_up.store(true, Ordering::Relaxed);
-                    // What it answers later shall not be taken for the answer to something else.
-                    connection.shutdown();
-                }
                 None
             }
         }
+    }
+
+    fn give_up(&self, connection: &Connection) {
+        self.is_given_up.store(true, Ordering::Relaxed);
+        connection.shutdown();
     }
 
     /// Whom to ask, if it is worth it.
@@ -174,43 +168,69 @@ impl Weights {
             name,
         };
         match self.ask(connection, &Question::Get(name), &[])? {
-            (Answer::Given, Some(fd)) => return used(fd, parts, hold()).map(Some),
-            (Answer::Refused, None) => return Ok(None),
-            (Answer::Wanted, None) => {}
-            _ => return Err(NotShared::Unexpected),
+            Reply::Given(fd) => return used(fd, parts, hold()).map(Some),
+            Reply::Refused => return Ok(None),
+            Reply::Agreed => {}
         }
         let memory = SharedMemory::create_sealed_aligned(parts.parts, ALIGNMENT as u64)?;
         match self.ask(connection, &Question::Offer(name), &[memory.as_fd()])? {
             // Another worker was faster.
-            (Answer::Given, Some(fd)) => used(fd, parts, hold()).map(Some),
-            (Answer::Kept, None) => {
+            Reply::Given(fd) => used(fd, parts, hold()).map(Some),
+            Reply::Refused => Ok(None),
+            Reply::Agreed => {
                 let hold = hold();
                 tracing::debug!(target: tags::COMPILATION, bytes = parts.length, "packed weights are offered to others");
                 mapped(&memory, parts).map(|slice| Some((slice, hold)))
             }
-            (Answer::Refused, None) => Ok(None),
-            _ => Err(NotShared::Unexpected),
         }
     }
 
+    /// Asks, and waits for the answer. Without one that makes sense nothing is asked any more.
     fn ask(
         &self,
         connection: &Connection,
         question: &Question,
         fds: &[BorrowedFd<'_>],
-    ) -> Result<(Answer, Option<OwnedFd>), NotShared> {
+    ) -> Result<Reply, NotShared> {
         // Nothing is changed that could be half done.
         let _exchange = self.exchange.lock().unwrap_or_else(PoisonError::into_inner);
-        let deadline = Deadline::after(MonotonicClock.now(), ANSWER_TIMEOUT);
-        connection.send(&question.encode(), fds, deadline)?;
-        let mut bytes = [0; ANSWER_BYTES];
-        let mut received = connection.receive(&mut bytes, deadline)?;
-        let answer = bytes.get(..received.length).and_then(Answer::decode);
-        let fd = received.fds.pop();
-        match answer {
-            Some(answer) if received.fds.is_empty() => Ok((answer, fd)),
-            _ => Err(NotShared::Unexpected),
+        let reply = exchange(connection, question, fds);
+        if reply.is_err() {
+            // What it answers later shall not be taken for the answer to something else.
+            self.give_up(connection);
         }
+        reply
+    }
+}
+
+/// What an answer means for the question.
+enum Reply {
+    /// Another worker's memory, to be used.
+    Given(OwnedFd),
+    /// Nobody has them, so they may be offered; or what was offered is kept.
+    Agreed,
+    /// Not this time.
+    Refused,
+}
+
+fn exchange(
+    connection: &Connection,
+    question: &Question,
+    fds: &[BorrowedFd<'_>],
+) -> Result<Reply, NotShared> {
+    let deadline = Deadline::after(MonotonicClock.now(), ANSWER_TIMEOUT);
+    connection.send(&question.encode(), fds, deadline)?;
+    let mut bytes = [0; ANSWER_BYTES];
+    let mut received = connection.receive(&mut bytes, deadline)?;
+    let answer = bytes.get(..received.length).and_then(Answer::decode);
+    let (answer, fd) = (answer.ok_or(NotShared::Unexpected)?, received.fds.pop());
+    match (answer, fd, question, received.fds.is_empty()) {
+        (Answer::Given, Some(fd), _, true) => Ok(Reply::Given(fd)),
+        (Answer::Refused, None, ..) => Ok(Reply::Refused),
+        (Answer::Wanted, None, Question::Get(_), _) | (Answer::Kept, None, Question::Offer(_), _) => {
+            Ok(Reply::Agreed)
+        }
+        _ => Err(NotShared::Unexpected),
     }
 }
 
