@@ -57,11 +57,7 @@ pub(super) fn costs(device: &Device, path: &Path) -> Result<Vec<Cost>> {
             drop(prepared);
         }
     }
-    let name = path
-        .parent()
-        .and_then(Path::file_name)
-        .unwrap_or(path.as_os_str())
-        .to_string_lossy();
+    let name = super::model_name(path);
     let costs = ways.iter().zip(&nanos);
     Ok(costs
         .map(|((way, _), nanos)| cost(format!("{name}: {way}"), nanos))

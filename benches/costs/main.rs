@@ -9,13 +9,15 @@
 //! - `burst`: rings, and their thread in the worker;
 //! - `fence`: a fence created, signalled and waited for;
 //! - for each model in a `.tflite` file: preparing it, preparing it and saving the result, preparing it from what was
-//!   saved, and preparing it through a cache directory that has it, which includes naming it by its constants;
+//!   saved, and preparing it through a cache directory that has it, which includes naming it by its constants; and the
+//!   private memory of a second client's worker that has the same model, beside that of one that shares no weights;
 //! - the private memory of supervisor and worker at rest, and the sizes of the binaries beside this one.
 //!
 //! `cargo bench --bench costs -- [--json FILE] [MODEL.tflite]...`
 #![forbid(unsafe_code)]
 
 mod cached;
+mod shared;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -44,7 +46,7 @@ const REST: Duration = Duration::from_millis(100);
 
 /// What to measure beside the costs of a small model.
 #[derive(Clone, Debug, Parser)]
-struct Options {
+struct Arguments {
     #[command(flatten)]
     common: program::Options,
     /// `.tflite` files to prepare, with and without a compilation cache.
@@ -76,13 +78,14 @@ struct Report {
     conditions: Conditions,
     costs: Vec<Cost>,
     sizes: Vec<Size>,
+    shares: Vec<shared::Shares>,
 }
 
 fn main() -> ExitCode {
     program::run(&[], measure)
 }
 
-fn measure(options: Options) -> Result<()> {
+fn measure(options: Arguments) -> Result<()> {
     let mut costs = vec![time("private_driver_to_first_result", STARTS, REST, || {
         let devices = program::own_driver()?;
         let result = first_result(devices.fastest()?)?;
@@ -107,11 +110,14 @@ fn measure(options: Options) -> Result<()> {
     for model in &options.models {
         costs.extend(cached::costs(&device, model)?);
     }
+    let shares = options.models.iter().map(|model| shared::shares(model));
+    let shares = shares.collect::<Result<Vec<_>>>()?;
     let conditions = program::unpinned_conditions(REPEATS, device.name());
     let report = Report {
         conditions,
         costs,
         sizes: sizes(&devices.device(device.name())?),
+        shares,
     };
     print(&report)?;
     program::write_json(&report, options.common.json.as_deref())
@@ -236,6 +242,15 @@ fn sizes(device: &Device) -> Vec<Size> {
     memory.chain(files).collect()
 }
 
+/// What a model is called here: the name of the directory that its file is in.
+fn model_name(path: &Path) -> String {
+    let directory = path.parent().and_then(Path::file_name);
+    directory
+        .unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned()
+}
+
 /// What a process has that no other shares.
 fn private_kib(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
@@ -268,5 +283,6 @@ fn print(report: &Report) -> Result<()> {
             .iter()
             .map(|size| format!("{:<60} {:>7} KiB", size.name, size.kib)),
     );
+    lines.extend(report.shares.iter().map(shared::Shares::line));
     writeln!(out, "{}", lines.join("\n")).map_err(Error::io("print the table"))
 }

@@ -86,10 +86,22 @@ pub fn other_sides() -> Invocation {
 /// # Errors
 /// It cannot be started.
 pub fn own_driver() -> Result<Devices> {
+    own_driver_with(None)
+}
+
+/// As [`own_driver`], with a settings file.
+///
+/// # Errors
+/// It cannot be started.
+pub fn own_driver_with(settings: Option<&Path>) -> Result<Devices> {
     let executable = std::env::current_exe().map_err(Error::io("find this program's file"))?;
+    let mut arguments = vec![OsString::from(DRIVER)];
+    if let Some(settings) = settings {
+        arguments.extend(["--config".into(), settings.into()]);
+    }
     Ok(DevicesOptions::new()
         .private()
-        .own_driver(executable, [DRIVER])
+        .own_driver(executable, arguments)
         .open()?)
 }
 

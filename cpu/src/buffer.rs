@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use memmap2::{Advice, MmapMut};
+use nnhal::shm::SealedBytes;
 
 /// Alignment of every buffer, in bytes: a cache line, and the widest vector register.
 pub const ALIGNMENT: usize = 64;
@@ -199,11 +200,34 @@ impl std::fmt::Debug for AlignedBuffer {
     }
 }
 
-/// A part of an aligned buffer that is shared and that nobody changes any more. It begins at a multiple of
-/// [`ALIGNMENT`].
+/// Memory that nobody changes any more: this process's own, or memory that processes share.
+#[derive(Clone, Debug)]
+enum Unchanging {
+    Buffer(Arc<AlignedBuffer>),
+    Sealed(Arc<SealedBytes>),
+}
+
+impl Unchanging {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Unchanging::Buffer(buffer) => buffer.bytes(),
+            Unchanging::Sealed(sealed) => sealed.bytes(),
+        }
+    }
+}
+
+impl Default for Unchanging {
+    fn default() -> Self {
+        Unchanging::Buffer(Arc::default())
+    }
+}
+
+/// A part of memory that is shared, by threads or by processes, and that nobody changes any more. It begins at a multiple
+/// of [`ALIGNMENT`].
 #[derive(Clone, Debug, Default)]
 pub struct AlignedSlice {
-    buffer: Arc<AlignedBuffer>,
+    memory: Unchanging,
     start: usize,
     length: usize,
 }
@@ -213,9 +237,19 @@ impl AlignedSlice {
     /// [`ALIGNMENT`].
     #[must_use]
     pub fn new(buffer: Arc<AlignedBuffer>, range: Range<usize>) -> Option<AlignedSlice> {
-        let length = buffer.bytes().get(range.clone())?.len();
+        AlignedSlice::part(Unchanging::Buffer(buffer), range)
+    }
+
+    /// The bytes `range` of memory that processes share, by the same rules.
+    #[must_use]
+    pub fn sealed(bytes: Arc<SealedBytes>, range: Range<usize>) -> Option<AlignedSlice> {
+        AlignedSlice::part(Unchanging::Sealed(bytes), range)
+    }
+
+    fn part(memory: Unchanging, range: Range<usize>) -> Option<AlignedSlice> {
+        let length = memory.bytes().get(range.clone())?.len();
         range.start.is_multiple_of(ALIGNMENT).then_some(AlignedSlice {
-            buffer,
+            memory,
             start: range.start,
             length,
         })
@@ -230,7 +264,7 @@ impl AlignedSlice {
         }
         let rest = length.next_multiple_of(ALIGNMENT).min(self.length);
         let after = AlignedSlice {
-            buffer: Arc::clone(&self.buffer),
+            memory: self.memory.clone(),
             start: (self.start + rest).next_multiple_of(ALIGNMENT),
             length: self.length - rest,
         };
@@ -241,7 +275,7 @@ impl AlignedSlice {
     #[must_use]
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        self.buffer
+        self.memory
             .bytes()
             .get(self.start..self.start + self.length)
             .unwrap_or_default()
@@ -253,7 +287,7 @@ impl From<AlignedBuffer> for AlignedSlice {
         AlignedSlice {
             start: 0,
             length: buffer.bytes().len(),
-            buffer: Arc::new(buffer),
+            memory: Unchanging::Buffer(Arc::new(buffer)),
         }
     }
 }
@@ -320,6 +354,8 @@ impl Scratch {
 mod tests {
     use std::sync::Arc;
 
+    use nnhal::shm::{SealedBytes, SharedMemory};
+
     use super::{ALIGNMENT, AlignedBuffer, AlignedSlice, HUGE, MOST_OF_HUGE, Scratch};
 
     #[test]
@@ -336,6 +372,19 @@ mod tests {
         assert_eq!((all.bytes(), none.bytes().len()), (&bytes[128..], 0));
         assert!(rest.split(73).is_none());
         assert!(none.split(0).is_some());
+    }
+
+    #[test]
+    fn slices_of_sealed_memory_are_like_those_of_buffers() {
+        let parts: [&[u8]; 2] = [&[5; 100], &[6; 30]];
+        let memory = SharedMemory::create_sealed_aligned(&parts, ALIGNMENT as u64).unwrap();
+        let bytes = Arc::new(SealedBytes::map(&memory).unwrap());
+        let slice = |range| AlignedSlice::sealed(Arc::clone(&bytes), range);
+        assert!(slice(0..193).is_none() && slice(1..2).is_none());
+        let (first, rest) = slice(0..192).unwrap().split(100).unwrap();
+        assert_eq!((first.bytes(), rest.bytes().len()), (parts[0], 64));
+        assert_eq!(rest.split(30).unwrap().0.bytes(), parts[1]);
+        assert_eq!(first.bytes().as_ptr() as usize % ALIGNMENT, 0);
     }
 
     #[test]

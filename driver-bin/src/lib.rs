@@ -28,6 +28,7 @@ mod scheduler;
 pub mod settings;
 pub mod supervisor;
 mod trace;
+mod weights;
 mod worker;
 
 pub use daemon::Daemon;

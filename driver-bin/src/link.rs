@@ -5,7 +5,8 @@
 //!   ipc-channel sizes its buffer by what the sender claims and waits for the rest, so a worker that has met a client
 //!   has no way to send there any more: the supervisor drops its end once the worker is ready.
 //! - **A packet socket** on the worker's standard input, by which a client's connection is handed over, since
-//!   ipc-channel carries no descriptors but its own.
+//!   ipc-channel carries no descriptors but its own. From then on the worker asks there for packed weights that other
+//!   workers have, in messages of a fixed size: see [`crate::weights`].
 //! - **The black box**, a page of shared memory that the worker writes its last words to. The supervisor reads it as
 //!   bytes, when the worker is dead.
 
@@ -16,7 +17,7 @@ use nnhal::shm::{Access, Mapping, SharedMemory, ShmError};
 use serde::{Deserialize, Serialize};
 
 use crate::device::DeviceOptions;
-use crate::settings::{ExecutionSettings, Limits, Settings, WorkerSettings};
+use crate::settings::{ExecutionSettings, Limits, Settings, WeightSettings, WorkerSettings};
 
 /// A worker's share of the settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +27,7 @@ pub(crate) struct WorkerConfig {
     pub(crate) workers: WorkerSettings,
     pub(crate) limits: Limits,
     pub(crate) execution: ExecutionSettings,
+    pub(crate) weights: WeightSettings,
 }
 
 impl WorkerConfig {
@@ -39,6 +41,7 @@ impl WorkerConfig {
             workers: settings.workers.clone(),
             limits: settings.limits.clone(),
             execution: settings.execution.clone(),
+            weights: settings.weights.clone(),
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct Settings {
     pub limits: Limits,
     /// How work is run. Applies at once.
     pub execution: ExecutionSettings,
+    /// Packed weights that workers share.
+    pub weights: WeightSettings,
     /// Options of devices, by name. Applies to workers that start afterwards.
     pub device: BTreeMap<String, BTreeMap<String, OptionValue>>,
 }
@@ -186,6 +188,35 @@ impl ExecutionSettings {
     #[must_use]
     pub fn idle_release(&self) -> Option<Duration> {
         (self.idle_release_ms != 0).then(|| Duration::from_millis(self.idle_release_ms))
+    }
+}
+
+/// Packed weights that workers share: one copy in memory for all clients of one user that prepare the same model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WeightSettings {
+    /// Whether they are shared. Applies to workers that start afterwards.
+    pub share: bool,
+    /// How many bytes a model's packed weights must have to be shared. Applies to workers that start afterwards.
+    pub min_bytes: u64,
+    /// Memories with shared weights at once, of all users. Applies at once, as the following do.
+    pub max: u32,
+    /// Of one user.
+    pub max_per_user: u32,
+    /// Bytes of one user's memories with shared weights.
+    pub max_bytes_per_user: u64,
+}
+
+impl Default for WeightSettings {
+    fn default() -> Self {
+        // What is smaller than the least is not worth two messages. Each memory costs the supervisor a descriptor.
+        WeightSettings {
+            share: true,
+            min_bytes: 256 * 1024,
+            max: 1024,
+            max_per_user: 64,
+            max_bytes_per_user: 4 << 30,
+        }
     }
 }
 

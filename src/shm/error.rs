@@ -36,6 +36,19 @@ pub enum ShmError {
         /// The size of the file in bytes.
         actual: u64,
     },
+    /// The file is longer than declared.
+    #[error("the memory is declared to have {declared} bytes, but its file has {actual}, which is more")]
+    LongerThanDeclared {
+        /// The declared size in bytes.
+        declared: u64,
+        /// The size of the file in bytes.
+        actual: u64,
+    },
+    /// Somebody could still change the memory.
+    #[error(
+        "the memory must be a memfd with ordinary pages and the seals F_SEAL_WRITE, F_SEAL_SHRINK, F_SEAL_GROW and F_SEAL_SEAL, so that nobody can change it"
+    )]
+    NotSealed,
     /// An access reaches beyond the memory.
     #[error("bytes {offset} to {offset} + {length} reach beyond the memory's {size} bytes")]
     OutOfBounds {

@@ -7,13 +7,19 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, SealFlag, fcntl};
-use nix::sys::statfs::{FUSE_SUPER_MAGIC, fstatfs};
+use nix::sys::statfs::{FUSE_SUPER_MAGIC, TMPFS_MAGIC, fstatfs};
 
 use super::{Access, Mapping, ShmError};
 use crate::sys::{SysError, dma_buf, memfd};
 
 /// The name of this library's own memory in `/proc/PID/maps`.
-const NAME: &CStr = c"nnhal";
+pub(super) const NAME: &CStr = c"nnhal";
+
+/// With these, nobody can ever change the bytes, the size or the seals.
+pub(super) const FINAL: SealFlag = SealFlag::F_SEAL_WRITE
+    .union(SealFlag::F_SEAL_SHRINK)
+    .union(SealFlag::F_SEAL_GROW)
+    .union(SealFlag::F_SEAL_SEAL);
 
 /// A file whose bytes processes share.
 ///
@@ -67,12 +73,10 @@ impl SharedMemory {
             file.write_all_at(part, size)?;
             size += part.len() as u64;
         }
-        let seals =
-            SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
-        Self::finish(file.into(), size, seals, false)
+        Self::finish(file.into(), size, FINAL, false)
     }
 
-    fn finish(fd: OwnedFd, size: u64, seals: SealFlag, writable: bool) -> Result<Self, ShmError> {
+    pub(super) fn finish(fd: OwnedFd, size: u64, seals: SealFlag, writable: bool) -> Result<Self, ShmError> {
         memfd::seal(&fd, seals)?;
         let seals = memfd::seals(&fd)?;
         Ok(Self {
@@ -146,6 +150,27 @@ impl SharedMemory {
             writable,
             dma_buf,
         })
+    }
+
+    /// Takes a descriptor from a peer as memory of exactly `size` bytes that nobody can change any more, and whose pages
+    /// can be had as long as there is memory at all: a memfd with ordinary pages and all four seals.
+    ///
+    /// # Errors
+    /// As [`SharedMemory::from_fd`]; [`ShmError::NotSealed`], [`ShmError::LongerThanDeclared`].
+    pub fn from_sealed_fd(fd: OwnedFd, size: u64) -> Result<Self, ShmError> {
+        let memory = Self::from_fd(fd, size, size)?;
+        // Huge pages of their own file system run out by themselves, and touching what is not there is fatal then.
+        let file_system = fstatfs(&memory.file).map_err(SysError::of("fstatfs"))?;
+        if memory.dma_buf || !memory.seals.contains(FINAL) || file_system.filesystem_type() != TMPFS_MAGIC {
+            return Err(ShmError::NotSealed);
+        }
+        match memory.file.metadata()?.size() {
+            actual if actual == size => Ok(memory),
+            actual => Err(ShmError::LongerThanDeclared {
+                declared: size,
+                actual,
+            }),
+        }
     }
 
     /// Size in bytes, never 0.
@@ -343,6 +368,54 @@ mod tests {
         let received = from(OwnedFd::from(memory), 5).unwrap();
         assert!(received.is_immutable() && received.cannot_shrink() && !received.is_writable());
         assert!(matches!(SharedMemory::create_sealed(b""), Err(ShmError::Empty)));
+    }
+
+    #[test]
+    fn memory_that_is_not_final_or_of_another_size_is_not_taken_for_sealed() {
+        let sealed =
+            |size| SharedMemory::from_sealed_fd(SharedMemory::create_sealed(b"12345").unwrap().into(), size);
+        assert_eq!(sealed(5).unwrap().read_to_vec(0, 5).unwrap(), b"12345");
+        assert!(matches!(sealed(6), Err(ShmError::ShorterThanDeclared { .. })));
+        assert!(matches!(
+            sealed(4),
+            Err(ShmError::LongerThanDeclared {
+                declared: 4,
+                actual: 5
+            })
+        ));
+        assert!(matches!(sealed(0), Err(ShmError::Empty)));
+        let all = [
+            SealFlag::F_SEAL_WRITE,
+            SealFlag::F_SEAL_SHRINK,
+            SealFlag::F_SEAL_GROW,
+            SealFlag::F_SEAL_SEAL,
+        ];
+        for missing in all {
+            let memfd = memfd::create(NAME).unwrap();
+            memfd::set_size(&memfd, 5).unwrap();
+            memfd::seal(&memfd, FINAL - missing).unwrap();
+            let error = SharedMemory::from_sealed_fd(memfd, 5).unwrap_err();
+            assert!(matches!(error, ShmError::NotSealed), "{missing:?}: {error}");
+        }
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(5).unwrap();
+        let error = SharedMemory::from_sealed_fd(file.into(), 5).unwrap_err();
+        assert!(matches!(error, ShmError::NotSealed), "{error}");
+    }
+
+    /// Such pages are set aside by the administrator; a file can be made without there being any.
+    #[test]
+    fn memory_of_huge_pages_that_may_run_out_is_not_taken_for_sealed() {
+        use nix::sys::memfd::{MFdFlags, memfd_create};
+        let flags = MFdFlags::MFD_ALLOW_SEALING | MFdFlags::MFD_HUGETLB;
+        let Ok(huge) = memfd_create(NAME, flags) else {
+            println!("SKIPPED: this kernel has no such memory");
+            return;
+        };
+        memfd::set_size(&huge, 2 << 20).unwrap();
+        memfd::seal(&huge, FINAL).unwrap();
+        let error = SharedMemory::from_sealed_fd(huge, 2 << 20).unwrap_err();
+        assert!(matches!(error, ShmError::NotSealed), "{error}");
     }
 
     #[test]

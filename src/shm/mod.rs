@@ -2,7 +2,7 @@
 //!
 //! Contract: memory that another process can write is never borrowed. [`SharedSlice`] copies between it and private
 //! memory, bounds-checked, so that what is checked afterwards is what was copied. Only memory that nobody can write any
-//! more (sealed with `F_SEAL_WRITE` and `F_SEAL_SHRINK`) is seen as `&[u8]`, by [`Mapping::as_bytes`].
+//! more (sealed with `F_SEAL_WRITE` and `F_SEAL_SHRINK`) is seen as `&[u8]`, by [`Mapping::as_bytes`] and [`SealedBytes`].
 //!
 //! Memory that devices share as well (a dma-buf) is mapped, never read as a file, and every access is told to the kernel
 //! ([`Mapping::begin`]).
@@ -16,9 +16,11 @@ mod copy;
 mod error;
 mod mapping;
 mod memory;
+mod sealed;
 mod slice;
 
 pub use error::ShmError;
 pub use mapping::{Access, Mapping, OngoingAccess};
 pub use memory::SharedMemory;
+pub use sealed::SealedBytes;
 pub use slice::SharedSlice;

@@ -10,6 +10,7 @@ pub mod directory_watch;
 pub mod dma_buf;
 pub mod eventfd;
 pub mod fds;
+pub mod file_mapping;
 pub mod fork;
 pub mod futex;
 pub mod heap;

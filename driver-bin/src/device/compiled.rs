@@ -1,4 +1,4 @@
-//! What devices keep of prepared models in compilation caches.
+//! What devices keep of prepared models in compilation caches, and share between workers.
 
 /// What [`crate::device::Device::restore`] needs to make a model ready again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

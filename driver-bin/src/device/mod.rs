@@ -34,6 +34,9 @@
 //! - **Compilation caches.** A device that asks for cache files need not do anything else: what is kept is the model with
 //!   its constants, which is prepared again. One that takes its time to prepare gives [`PreparedModel::compiled`] and
 //!   takes it back in [`Device::restore`].
+//! - **Weights in memory once.** What [`PreparedModel::compiled`] gives is also what clients of the same user share: the
+//!   driver library puts it into memory that all their workers map, and has [`Device::restore`] make the model ready from
+//!   there. A device that leaves it where it is keeps no copy of its own.
 //! - **Memory between runs.** The driver calls [`Execution::release_memory`] on executions that have not run for a
 //!   while.
 //! - **Failures** are a HAL status and a text that tells a person what was wrong, where, and what would be right.
@@ -89,8 +92,9 @@ pub trait Device: Send + Sync + Debug {
         options: &PrepareOptions<'_>,
     ) -> Result<Arc<dyn PreparedModel>, Failure>;
 
-    /// Makes a model ready to run from the compiled form that one of its prepared models gave to a compilation cache. It
-    /// is kept with the device's name and version and given back only to a device with the same, so the version names
+    /// Makes a model ready to run from the compiled form that one of its prepared models gave: to a compilation cache, or
+    /// to be shared with other workers; then `pools` lacks nothing, and the bytes are those that this device has just
+    /// given. In a cache it is kept with the device's name and version and given back only to a device with the same, so the version names
     /// everything that the form depends on: its layout, the processor's instructions. Nothing but its length and the
     /// constants' absence has to be checked for right results; but a client can make such files by itself, so no bytes
     /// may do more harm than compute something wrong. `pools` lacks what the form replaces, and is valid during the call
@@ -150,8 +154,8 @@ pub trait PreparedModel: Send + Sync + Debug {
     /// `RESOURCE_EXHAUSTED_*` without memory.
     fn new_execution(&self) -> Result<Box<dyn Execution>, Failure>;
 
-    /// What to keep of it in a compilation cache beside the model; `None` to prepare the model and all of its constants
-    /// anew each time.
+    /// What to keep of it in a compilation cache beside the model, and to share with other workers that prepare the same
+    /// model; `None` to prepare the model and all of its constants anew each time.
     fn compiled(&self) -> Option<Compiled<'_>> {
         None
     }

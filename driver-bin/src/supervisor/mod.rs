@@ -6,13 +6,19 @@
 //! the worker is killed. Workers do not depend on the supervisor once they have a client: it can be killed, and they
 //! serve on.
 //!
-//! The main thread waits for descriptors, never for a client or a worker: see `spawner` for the one thing that takes
-//! time.
+//! Workers may ask it for packed weights that another worker of the same user has: see `questions` and `weights`. It takes
+//! them for hostile: it reads messages of a fixed size, a bounded number of them, and passes on sealed memories that it
+//! never maps.
+//!
+//! The main thread waits for descriptors, never for a client or a worker: see `spawner` and `questions` for what takes
+//! time, on threads of its own.
 
 mod admission;
+mod questions;
 mod runtime_dir;
 mod signals;
 mod spawner;
+mod weights;
 mod workers;
 
 use std::collections::{HashMap, VecDeque};
@@ -37,6 +43,7 @@ pub use spawner::Invocation;
 pub(crate) use spawner::WORKER_ARGUMENT;
 
 use self::admission::{Admission, Refused, Reserve, turn_away};
+use self::questions::Listeners;
 use self::runtime_dir::{Claim, Published, RuntimeDir};
 use self::signals::Signals;
 use self::spawner::{Outcome, Spawner, Starting};
@@ -132,6 +139,8 @@ struct Supervisor {
     signals: Signals,
     spawner: SpawnerHandle,
     workers: Workers,
+    /// Those who listen to workers' questions for weights.
+    listeners: Listeners,
     waiting: VecDeque<Waiting>,
     admission: Admission,
     reserve: Reserve,
@@ -185,11 +194,13 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
     let private_dir = directory.private_dir(first)?;
     let owners_directory = options.owner.as_ref().map(|_| directory.path().to_owned());
     let (spawner, thread) = start_spawner(private_dir.stable_path(), options.invocation.clone())?;
+    let listeners = Listeners::new(options.settings.weights.clone());
     let mut supervisor = Supervisor {
         options,
         signals,
         spawner,
         workers: Workers::default(),
+        listeners,
         waiting: VecDeque::new(),
         admission: Admission::default(),
         reserve: Reserve::new(),
@@ -273,6 +284,8 @@ enum Source {
     Owner,
     Listener(usize),
     Client(i32),
+    /// A worker's first question.
+    Worker(i32),
 }
 
 impl Supervisor {
@@ -302,6 +315,7 @@ impl Supervisor {
                 match source {
                     Source::Listener(index) => self.accept(index),
                     Source::Client(pid) => self.client_is_gone(pid),
+                    Source::Worker(pid) => self.listen(pid),
                     Source::Signals | Source::Spawner | Source::Owner => {}
                 }
             }
@@ -331,6 +345,10 @@ impl Supervisor {
         {
             sources.push(Source::Client(pid));
             fds.push(service.client.as_fd());
+        }
+        for (pid, connection) in self.workers.silent() {
+            sources.push(Source::Worker(pid));
+            fds.push(connection.as_fd());
         }
         let mut polled: Vec<_> = sources
             .iter()
@@ -575,6 +593,7 @@ impl Supervisor {
             runtime_dir: old.runtime_dir.clone(),
             ..settings
         };
+        self.listeners.reconfigure(self.options.settings.weights.clone());
         // Workers without a client are replaced, so that the next client's has the new settings in full.
         self.workers.dismiss_idle();
         let execution = self.options.settings.execution.clone();
@@ -689,6 +708,16 @@ impl Supervisor {
                 self.waiting.push_front(Waiting { client, assignment });
                 return;
             }
+        }
+    }
+
+    /// Has a thread listen to a worker that asks for weights.
+    fn listen(&mut self, pid: i32) {
+        if let Some((uid, connection)) = self.workers.first_question(pid)
+            && let Err(error) = self.listeners.listen(pid, uid, connection)
+        {
+            tracing::warn!(target: tags::DRIVER, pid, %error, "nobody can listen to a worker, which shares no weights");
+            connection.shutdown();
         }
     }
 

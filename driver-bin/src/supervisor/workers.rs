@@ -23,6 +23,8 @@ pub(super) struct Worker {
     process: ReadyWorker,
     commands_sent: u32,
     service: Option<Service>,
+    /// Whether it has asked for weights, so that a thread listens to it, or none could be had.
+    has_asked: bool,
 }
 
 /// What a worker does for whom.
@@ -61,6 +63,7 @@ impl Workers {
                 process,
                 commands_sent: 1,
                 service: None,
+                has_asked: false,
             },
         );
         self.idle.push(pid);
@@ -78,6 +81,22 @@ impl Workers {
         self.by_pid
             .iter()
             .filter_map(|(&pid, worker)| worker.service.as_ref().map(|service| (pid, service)))
+    }
+
+    /// The workers that may ask for weights and have not yet, and the sockets that they ask by. Those without a client have
+    /// nothing to ask.
+    pub(super) fn silent(&self) -> impl Iterator<Item = (i32, &Connection)> {
+        self.by_pid
+            .iter()
+            .filter(|(_, worker)| worker.service.is_some() && !worker.has_asked)
+            .map(|(&pid, worker)| (pid, &worker.process.handoff))
+    }
+
+    /// A worker asks for weights for the first time: for which user, and by which socket.
+    pub(super) fn first_question(&mut self, pid: i32) -> Option<(u32, &Connection)> {
+        let worker = self.by_pid.get_mut(&pid)?;
+        worker.has_asked = true;
+        Some((worker.service.as_ref()?.uid, &worker.process.handoff))
     }
 
     pub(super) fn service_mut(&mut self, pid: i32) -> Option<&mut Service> {
@@ -115,6 +134,8 @@ impl Workers {
     pub(super) fn bury(&mut self, pid: i32, status: WaitStatus) -> Option<Burial> {
         let worker = self.by_pid.remove(&pid)?;
         self.idle.retain(|&idle| idle != pid);
+        // For whoever listens to its questions, or has got hold of its end.
+        worker.process.handoff.shutdown();
         let obituary = Obituary {
             worker_pid: u32::try_from(pid).unwrap_or_default(),
             cause: cause_of_death(status),

@@ -22,6 +22,7 @@ use super::pool::Pool;
 use super::prepared::Prepared;
 use super::table::Table;
 use super::watchdog::Watchdog;
+use super::weights::Weights;
 use crate::cores::WorkerCores;
 use crate::device::Device;
 use crate::link::WorkerConfig;
@@ -45,6 +46,7 @@ pub(crate) struct Client {
     pub(crate) memories: Arc<Memories>,
     pub(crate) bursts: Bursts,
     pub(crate) buffers: Arc<Buffers>,
+    pub(crate) weights: Arc<Weights>,
     models: Mutex<Table<Arc<Prepared>>>,
     fenced: Mutex<Table<Arc<Fenced>>>,
     fences: Mutex<Table<Fence>>,
@@ -56,7 +58,7 @@ impl Client {
         device: Arc<dyn Device>,
         config: &WorkerConfig,
         wake: &OwnedFd,
-        cores: Arc<WorkerCores>,
+        (cores, weights): (Arc<WorkerCores>, Arc<Weights>),
     ) -> Result<Client, SysError> {
         let wake = || nnhal::sys::fds::duplicate_of(wake);
         let slots = match config.execution.slots {
@@ -76,6 +78,7 @@ impl Client {
             memories: Arc::new(Memories::new(&limits)),
             bursts: Bursts::new(limits.bursts),
             buffers: Arc::new(Buffers::new(&limits)),
+            weights,
             fenced: Mutex::new(Table::new(limits.objects)),
             fences: Mutex::new(Table::new(limits.objects)),
             models: Mutex::new(Table::new(limits.objects)),

@@ -26,6 +26,7 @@ mod run;
 mod session;
 mod table;
 mod watchdog;
+mod weights;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -47,6 +48,7 @@ use nnhal::wire::{Failure, Inbox};
 use self::calls::OpenCall;
 use self::client::Client;
 use self::table::Full;
+use self::weights::Weights;
 use crate::cache::CACHE_FILES;
 use crate::cores::WorkerCores;
 use crate::daemon::{log_of_environment, start_log};
@@ -125,11 +127,12 @@ fn run(bootstrap: &OsStr, registry: &DeviceRegistry) -> Result<(), WorkerError> 
     };
     let orders = Arc::new(Orders::new(idle.config.execution.clone())?);
     listen(idle.commands, Arc::clone(&orders))?;
+    let weights = Weights::new(idle.handoff, &idle.config.weights);
     session::serve(
         Connection::from_fd(fd),
         device,
         &assignment,
-        (&idle.config, idle.cores),
+        (&idle.config, idle.cores, weights),
         &orders,
     )
 }

@@ -18,6 +18,7 @@ use super::client::Client;
 use super::memory::{ConstantPool, Memory, constant_pools};
 use super::prepared::Prepared;
 use super::run::RunLimits;
+use super::weights::Hold;
 use crate::cache::{self, CacheError, CacheHandles, Kept, KeptPools, Key};
 use crate::device::{AlignedSlice, Control, Interruption, PrepareOptions, PreparedModel};
 use crate::scheduler::Ticket;
@@ -221,11 +222,16 @@ impl Target {
 }
 
 fn key(client: &Client, token: CacheToken) -> Key<'_> {
-    let info = client.device.info();
     Key {
-        device: (&info.name, &info.version),
+        device: identity(client),
         token,
     }
+}
+
+/// Name and version of the device, which name the form of what it compiles.
+fn identity(client: &Client) -> (&str, &str) {
+    let info = client.device.info();
+    (&info.name, &info.version)
 }
 
 /// HAL `prepareModelFromCache`. Whatever is wrong with the files is found before the launch.
@@ -376,19 +382,61 @@ fn prepare(
     };
     let (device, shared) = (&client.device, Arc::clone(&model));
     let compiles = trace::span(SpanKind::Compile, 0, 0);
-    let device_model = match compiled {
-        None => device.prepare(shared, pools, &options)?,
-        Some(compiled) => device.restore(shared, pools, compiled, &options)?,
+    let (device_model, hold) = match compiled {
+        None => {
+            let own = device.prepare(Arc::clone(&shared), pools, &options)?;
+            share_weights(client, own, (shared, pools), &options)
+        }
+        Some(compiled) => {
+            let common = client
+                .weights
+                .share(identity(client), &[compiled.bytes()], control.deadline());
+            let (compiled, hold) = match common {
+                Some((common, hold)) => (common, Some(hold)),
+                None => (compiled, None),
+            };
+            (device.restore(shared, pools, compiled, &options)?, hold)
+        }
     };
     drop(compiles);
     let prepared = Prepared::new(
         model,
-        Arc::clone(&device_model),
+        (Arc::clone(&device_model), hold),
         (preference, priority),
         &client.scheduler,
         &client.watchdog,
     );
     Ok((client.add_model(prepared)?, device_model))
+}
+
+/// The same prepared model with weights in memory that other workers use too, in place of those that the device has packed
+/// just now. It stays as it is if they are not shared.
+fn share_weights(
+    client: &Client,
+    own: Arc<dyn PreparedModel>,
+    (model, pools): (Arc<ValidModel>, &dyn ConstantPools),
+    options: &PrepareOptions<'_>,
+) -> (Arc<dyn PreparedModel>, Option<Hold>) {
+    let common = own.compiled().and_then(|compiled| {
+        client
+            .weights
+            .share(identity(client), &compiled.parts, options.control.deadline())
+    });
+    let Some((common, hold)) = common else {
+        return (own, None);
+    };
+    match client.device.restore(model, pools, common, options) {
+        Ok(restored) => {
+            drop(own);
+            // Of what is free now, the heap would keep the smaller pieces.
+            nnhal::sys::heap::give_back_free();
+            (restored, Some(hold))
+        }
+        Err(failure) => {
+            tracing::info!(target: tags::COMPILATION, %failure, "the device takes no shared weights");
+            (own, None)
+        }
+    }
 }
 
 /// A model with an operation that the device does not support is refused with the device's reason. The model is valid

@@ -9,6 +9,7 @@ use nnhal::wire::Failure;
 use super::estimate::Estimate;
 use super::run::Context;
 use super::watchdog::Watchdog;
+use super::weights::Hold;
 use crate::device::PreparedModel;
 use crate::scheduler::{Scheduler, Ticket};
 
@@ -23,12 +24,14 @@ pub(crate) struct Prepared {
     scheduler: Arc<Scheduler>,
     watchdog: Arc<Watchdog>,
     free: Mutex<Vec<Context>>,
+    /// Of weights that the device model shares with other workers.
+    _weights: Option<Hold>,
 }
 
 impl Prepared {
     pub(crate) fn new(
         model: Arc<ValidModel>,
-        device_model: Arc<dyn PreparedModel>,
+        (device_model, weights): (Arc<dyn PreparedModel>, Option<Hold>),
         (preference, priority): (ExecutionPreference, Priority),
         scheduler: &Arc<Scheduler>,
         watchdog: &Arc<Watchdog>,
@@ -42,6 +45,7 @@ impl Prepared {
             scheduler: Arc::clone(scheduler),
             watchdog: Arc::clone(watchdog),
             free: Mutex::default(),
+            _weights: weights,
         }
     }
 

@@ -21,6 +21,7 @@ use super::calls::OpenCall;
 use super::client::Client;
 use super::fenced::Fenced;
 use super::watchdog::Look;
+use super::weights::Weights;
 use super::{Orders, WorkerError, copy, execute, fenced, prepare};
 use crate::cores::WorkerCores;
 use crate::device::Device;
@@ -59,14 +60,15 @@ pub(super) fn serve(
     connection: Connection,
     device: Arc<dyn Device>,
     assignment: &Assignment,
-    (config, cores): (&WorkerConfig, Arc<WorkerCores>),
+    (config, cores, weights): (&WorkerConfig, Arc<WorkerCores>, Weights),
     orders: &Orders,
 ) -> Result<(), WorkerError> {
     let mut inbox = Inbox::new();
     if !greet(&connection, &mut inbox, &device, assignment, config)? {
         return Ok(());
     }
-    let client = Arc::new(Client::new(connection, device, config, &orders.wake, cores)?);
+    let own = (cores, Arc::new(weights));
+    let client = Arc::new(Client::new(connection, device, config, &orders.wake, own)?);
     let mut session = Session {
         client,
         inbox,

@@ -1,0 +1,372 @@
+//! What workers ask about packed weights, answered.
+//!
+//! Contract: whatever a worker sends costs it its questions at most: one that sends what is no question, does not take its
+//! answers or asks too fast is listened to no more. It goes on serving its client.
+//!
+//! Each worker that asks is listened to by a thread of its own. Descriptors come with questions, and with some the mere
+//! closing waits for whoever made them, such as the server of a file system; and freeing a large memory takes its time. Who
+//! waits then is the thread of the worker that sent it.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nnhal::diag::tags;
+use nnhal::shm::{SharedMemory, ShmError};
+use nnhal::sys::socket::{Connection, SocketError};
+use nnhal::time::{Clock, Deadline, MonotonicClock};
+
+use super::weights::{Holder, Pace, SharedWeights};
+use crate::settings::WeightSettings;
+use crate::weights::{Answer, QUESTION_BYTES, Question};
+
+/// Now or not at all.
+const NOW: Deadline = Deadline::from_raw(0);
+
+/// What a thread needs that listens.
+const STACK_BYTES: usize = 128 * 1024;
+
+/// Why a worker is listened to no more.
+#[derive(Debug, thiserror::Error)]
+enum Unheard {
+    #[error("it sent {length} bytes with {fds} descriptors, which is no question")]
+    NoQuestion { length: usize, fds: usize },
+    #[error("it asks too many questions")]
+    TooFast,
+    #[error("what it offered are no weights: {0}")]
+    Offer(#[from] ShmError),
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+}
+
+/// Why nobody can listen to a worker.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ListenError {
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    #[error("failed to start a thread: {0}")]
+    Thread(std::io::Error),
+}
+
+#[derive(Debug)]
+struct Common {
+    weights: SharedWeights,
+    settings: WeightSettings,
+    /// How many workers have asked so far.
+    holders: u64,
+}
+
+/// The threads that listen to workers, and what they have in common.
+#[derive(Clone, Debug)]
+pub(super) struct Listeners(Arc<Mutex<Common>>);
+
+impl Listeners {
+    pub(super) fn new(settings: WeightSettings) -> Listeners {
+        Listeners(Arc::new(Mutex::new(Common {
+            weights: SharedWeights::default(),
+            settings,
+            holders: 0,
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Common> {
+        // It is whole between any two statements of this module.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The settings have changed.
+    pub(super) fn reconfigure(&self, settings: WeightSettings) {
+        self.lock().settings = settings;
+    }
+
+    fn new_holder(&self, uid: u32) -> Holder {
+        let mut common = self.lock();
+        common.holders += 1;
+        Holder {
+            uid,
+            number: common.holders,
+        }
+    }
+
+    /// Has a thread listen to a worker, which serves a client of this user, until it ends or says something unexpected.
+    pub(super) fn listen(&self, pid: i32, uid: u32, connection: &Connection) -> Result<(), ListenError> {
+        let connection = connection.try_clone()?;
+        let (listeners, holder) = (self.clone(), self.new_holder(uid));
+        std::thread::Builder::new()
+            .name("questions".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn(move || match listeners.answer_all(holder, &connection) {
+                Unheard::Socket(SocketError::Closed) => {}
+                reason => {
+                    tracing::warn!(target: tags::DRIVER, pid, %reason, "the worker shares no more weights");
+                }
+            })
+            .map(drop)
+            .map_err(ListenError::Thread)
+    }
+
+    /// Answers until there is a reason not to. The worker then notices that nobody listens, and prepares its models alone.
+    fn answer_all(&self, holder: Holder, connection: &Connection) -> Unheard {
+        let mut pace = Pace::default();
+        let reason = loop {
+            if let Err(reason) = self.answer_next(holder, connection, &mut pace) {
+                break reason;
+            }
+        };
+        connection.shutdown();
+        let freed = self.lock().weights.bury(holder);
+        drop(freed);
+        reason
+    }
+
+    fn answer_next(&self, holder: Holder, connection: &Connection, pace: &mut Pace) -> Result<(), Unheard> {
+        let mut bytes = [0; QUESTION_BYTES];
+        // Ends with the worker, if not before.
+        let received = connection.receive(&mut bytes, Deadline::NONE)?;
+        if !pace.allows(MonotonicClock.now()) {
+            return Err(Unheard::TooFast);
+        }
+        let no_question = Unheard::NoQuestion {
+            length: received.length,
+            fds: received.fds.len(),
+        };
+        let question = bytes.get(..received.length).and_then(Question::decode);
+        let mut fds: Vec<OwnedFd> = received.fds;
+        let (answer, memory) = match (question, fds.pop(), fds.is_empty()) {
+            (Some(Question::Get(name)), None, _) => {
+                let Common {
+                    weights, settings, ..
+                } = &mut *self.lock();
+                let (answer, fd) = weights.get(holder, &name, settings);
+                (answer, fd.map(|fd| fd.try_clone_to_owned()))
+            }
+            (Some(Question::Offer(name)), Some(fd), true) => {
+                let mut offered = Some(SharedMemory::from_sealed_fd(fd, name.size)?);
+                let Common {
+                    weights, settings, ..
+                } = &mut *self.lock();
+                let (answer, fd) = weights.offer(holder, &name, &mut offered, settings);
+                (answer, fd.map(|fd| fd.try_clone_to_owned()))
+            }
+            (Some(Question::Release(name)), None, _) => {
+                let freed = self.lock().weights.release(holder, &name);
+                drop(freed);
+                return Ok(());
+            }
+            _ => return Err(no_question),
+        };
+        // Without a descriptor to spare, the worker holds what it is not given until it ends.
+        let (answer, memory) = match memory.transpose() {
+            Ok(memory) => (answer, memory),
+            Err(_) => (Answer::Refused, None),
+        };
+        tracing::debug!(target: tags::DRIVER, uid = holder.uid, ?answer, "a question for weights");
+        let fds: Vec<_> = memory.iter().map(std::os::fd::AsFd::as_fd).collect();
+        Ok(connection.send(&answer.encode(), &fds, NOW)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsFd, BorrowedFd};
+
+    use nnhal::shm::SharedMemory;
+
+    use super::*;
+    use crate::weights::{ANSWER_BYTES, WeightsName, name_of};
+
+    const SIZE: u64 = 100;
+
+    fn listeners() -> Listeners {
+        Listeners::new(WeightSettings::default())
+    }
+
+    /// The supervisor's side of one worker's socket, and the worker's.
+    struct Talk {
+        here: Connection,
+        there: Connection,
+        pace: Pace,
+        holder: Holder,
+    }
+
+    impl Talk {
+        fn new(listeners: &Listeners) -> Talk {
+            let (here, there) = Connection::pair().unwrap();
+            Talk {
+                here,
+                there,
+                pace: Pace::default(),
+                holder: listeners.new_holder(1),
+            }
+        }
+
+        fn ask(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
+            self.there.send(bytes, fds, NOW).unwrap();
+        }
+
+        /// Answers one question, which is there.
+        fn heed(&mut self, listeners: &Listeners) -> Result<(), Unheard> {
+            listeners.answer_next(self.holder, &self.here, &mut self.pace)
+        }
+
+        fn answer(&self) -> Option<(Answer, Vec<OwnedFd>)> {
+            let mut bytes = [0; ANSWER_BYTES];
+            let received = self.there.receive(&mut bytes, NOW).ok()?;
+            Some((Answer::decode(&bytes[..received.length]).unwrap(), received.fds))
+        }
+    }
+
+    fn name() -> WeightsName {
+        name_of("weights", SIZE)
+    }
+
+    fn memory() -> SharedMemory {
+        SharedMemory::create_sealed(&[3; SIZE as usize]).unwrap()
+    }
+
+    #[test]
+    fn questions_are_answered_in_their_order() {
+        let listeners = listeners();
+        let (mut first, mut second) = (Talk::new(&listeners), Talk::new(&listeners));
+        first.ask(&Question::Get(name()).encode(), &[]);
+        first.ask(&Question::Offer(name()).encode(), &[memory().as_fd()]);
+        first.ask(&Question::Release(name()).encode(), &[]);
+        first.ask(&Question::Offer(name()).encode(), &[memory().as_fd()]);
+        (0..4).for_each(|_| first.heed(&listeners).unwrap());
+        let answers = [(); 4].map(|()| first.answer().map(|(answer, fds)| (answer, fds.len())));
+        let kept = Some((Answer::Kept, 0));
+        assert_eq!(answers, [Some((Answer::Wanted, 0)), kept, kept, None]);
+        second.ask(&Question::Get(name()).encode(), &[]);
+        second.heed(&listeners).unwrap();
+        let (answer, mut fds) = second.answer().unwrap();
+        let memory = SharedMemory::from_sealed_fd(fds.pop().unwrap(), SIZE).unwrap();
+        assert_eq!((answer, fds.len()), (Answer::Given, 0));
+        assert_eq!(memory.read_to_vec(0, SIZE).unwrap(), [3; SIZE as usize]);
+    }
+
+    #[test]
+    fn what_is_no_question_ends_the_questions_and_leaves_no_descriptor() {
+        let get = Question::Get(name()).encode();
+        let offer = Question::Offer(name()).encode();
+        let unsealed = SharedMemory::create(SIZE).unwrap();
+        let other_size = SharedMemory::create_sealed(&[3; SIZE as usize + 1]).unwrap();
+        let memory = memory();
+        let memory = memory.as_fd();
+        let cases: [(&[u8], Vec<BorrowedFd<'_>>); 9] = [
+            (&[], vec![]),
+            (&[0; QUESTION_BYTES], vec![]),
+            (&[0xFF; 4096], vec![memory; 8]),
+            (&get[..QUESTION_BYTES - 1], vec![]),
+            (&get, vec![memory]),
+            (&offer, vec![]),
+            (&offer, vec![memory, memory]),
+            (&offer, vec![unsealed.as_fd()]),
+            (&offer, vec![other_size.as_fd()]),
+        ];
+        for (bytes, fds) in cases {
+            let listeners = listeners();
+            let mut talk = Talk::new(&listeners);
+            let (reader, writer) = std::io::pipe().unwrap();
+            let mut all = fds.clone();
+            // The end of what comes with it can be seen.
+            if !fds.is_empty() {
+                all.push(writer.as_fd());
+            }
+            for fds in [fds, all] {
+                talk.ask(bytes, &fds);
+                talk.heed(&listeners).unwrap_err();
+                assert!(talk.answer().is_none(), "{bytes:?}");
+            }
+            drop((talk, writer));
+            let mut reader = std::fs::File::from(OwnedFd::from(reader));
+            assert_eq!(std::io::Read::read(&mut reader, &mut [0]).unwrap(), 0);
+        }
+    }
+
+    #[test]
+    fn worker_that_floods_is_not_listened_to_for_long() {
+        let listeners = listeners();
+        let mut talk = Talk::new(&listeners);
+        let unheard = loop {
+            talk.ask(&Question::Release(name()).encode(), &[]);
+            if let Err(unheard) = talk.heed(&listeners) {
+                break unheard;
+            }
+        };
+        assert!(matches!(unheard, Unheard::TooFast), "{unheard}");
+    }
+
+    #[test]
+    fn worker_that_takes_no_answers_keeps_nobody_waiting() {
+        let listeners = listeners();
+        let mut first = Talk::new(&listeners);
+        first.ask(&Question::Offer(name()).encode(), &[memory().as_fd()]);
+        first.heed(&listeners).unwrap();
+        let mut talk = Talk::new(&listeners);
+        let unheard = loop {
+            talk.ask(&Question::Get(name()).encode(), &[]);
+            if let Err(unheard) = talk.heed(&listeners) {
+                break unheard;
+            }
+        };
+        assert!(
+            matches!(
+                unheard,
+                Unheard::Socket(SocketError::TimedOut { .. }) | Unheard::TooFast
+            ),
+            "{unheard}"
+        );
+        // Others are served on.
+        let mut third = Talk::new(&listeners);
+        third.ask(&Question::Get(name()).encode(), &[]);
+        third.heed(&listeners).unwrap();
+        assert_eq!(third.answer().unwrap().0, Answer::Given);
+    }
+
+    #[test]
+    fn worker_that_is_not_listened_to_any_more_holds_nothing_and_notices() {
+        for ends in [true, false] {
+            let listeners = listeners();
+            let Talk {
+                here, there, holder, ..
+            } = Talk::new(&listeners);
+            let offer = Question::Offer(name()).encode();
+            there.send(&offer, &[memory().as_fd()], NOW).unwrap();
+            let there = if ends {
+                drop(there);
+                None
+            } else {
+                there.send(b"nonsense", &[], NOW).unwrap();
+                Some(there)
+            };
+            let reason = listeners.answer_all(holder, &here);
+            assert_eq!(
+                matches!(reason, Unheard::Socket(SocketError::Closed)),
+                ends,
+                "{reason}"
+            );
+            let mut other = Talk::new(&listeners);
+            other.ask(&Question::Get(name()).encode(), &[]);
+            other.heed(&listeners).unwrap();
+            assert_eq!(other.answer().unwrap().0, Answer::Wanted);
+            if let Some(there) = there {
+                let kept = there.receive(&mut [0; ANSWER_BYTES], NOW).unwrap();
+                assert_eq!(kept.length, ANSWER_BYTES);
+                let error = there.receive(&mut [0; ANSWER_BYTES], NOW).unwrap_err();
+                assert!(matches!(error, SocketError::Closed), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn settings_that_change_hold_at_once() {
+        let listeners = listeners();
+        listeners.reconfigure(WeightSettings {
+            share: false,
+            ..WeightSettings::default()
+        });
+        let mut talk = Talk::new(&listeners);
+        talk.ask(&Question::Get(name()).encode(), &[]);
+        talk.heed(&listeners).unwrap();
+        assert_eq!(talk.answer().unwrap().0, Answer::Refused);
+    }
+}
