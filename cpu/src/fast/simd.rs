@@ -16,6 +16,9 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+#[allow(unsafe_code)]
+mod neon;
 mod pair;
 mod portable;
 
@@ -46,6 +49,7 @@ pub(super) struct Rescale {
 pub(super) struct RescaleOnce {
     mantissa: [i32; WIDE],
     /// Those of odd lanes, each a lane lower.
+    #[cfg(target_arch = "x86_64")]
     odd_mantissa: [i32; WIDE],
     /// What is added to products of even lanes, then of odd lanes, if they are not negative, and if they are.
     nudges: [[[i64; LANES]; 2]; 2],
@@ -60,6 +64,7 @@ impl RescaleOnce {
         let nudge = |(_, right): (i32, i32), negative: i64| (1 << 30) + (((1 << right) / 2 - negative) << 31);
         RescaleOnce {
             mantissa,
+            #[cfg(target_arch = "x86_64")]
             odd_mantissa: std::array::from_fn(|lane| mantissa[lane | 1]),
             nudges: std::array::from_fn(|odd| {
                 std::array::from_fn(|negative| {
@@ -72,6 +77,7 @@ impl RescaleOnce {
 }
 
 /// Lanes of an array from the `first` on.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 fn lanes_from<T, const N: usize>(all: &[T], first: usize) -> &[T; N] {
     match all[first..].first_chunk() {
@@ -219,6 +225,8 @@ fn run_by<W: Work>(instructions: InstructionSet, work: W) -> W::Output {
         InstructionSet::Avx512(simd) => simd.run(work),
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx2(simd) => simd.run(work),
+        #[cfg(target_arch = "aarch64")]
+        InstructionSet::Neon => neon::Neon.run(work),
         InstructionSet::Portable => work.run(portable::Portable),
     }
 }
@@ -253,6 +261,8 @@ enum InstructionSet {
     Avx512(avx512::Avx512),
     #[cfg(target_arch = "x86_64")]
     Avx2(avx2::Avx2),
+    #[cfg(target_arch = "aarch64")]
+    Neon,
     Portable,
 }
 
@@ -263,6 +273,8 @@ impl InstructionSet {
             InstructionSet::Avx512(_) => "avx512",
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Avx2(_) => "avx2",
+            #[cfg(target_arch = "aarch64")]
+            InstructionSet::Neon => "neon",
             InstructionSet::Portable => "portable",
         }
     }
@@ -276,15 +288,17 @@ fn available() -> impl Iterator<Item = InstructionSet> {
         let avx2 = avx2::Avx2::find().map(InstructionSet::Avx2);
         avx512.into_iter().chain(avx2)
     };
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    let vectors = std::iter::once(InstructionSet::Neon);
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let vectors = std::iter::empty();
     vectors.chain([InstructionSet::Portable])
 }
 
-/// The variable of the environment that names the best instruction set to use: `avx512`, `avx2` or `portable`.
+/// The variable of the environment that names the best instruction set to use: `avx512`, `avx2`, `neon` or `portable`.
 const LIMIT: &str = "NNHAL_CPU_INSTRUCTIONS";
 
-/// The one that is used: the best that the processor has, or the best from the one on that [`LIMIT`] names.
+/// The one that is used: the one that [`LIMIT`] names, or the best that the processor has.
 #[inline]
 fn used() -> InstructionSet {
     static USED: LazyLock<InstructionSet> = LazyLock::new(|| {
@@ -295,12 +309,11 @@ fn used() -> InstructionSet {
 }
 
 fn from_limit(limit: Option<&str>) -> InstructionSet {
-    const ORDER: [&str; 3] = ["avx512", "avx2", "portable"];
-    let rank = |name: &str| ORDER.iter().position(|known| *known == name);
-    // A name that is not known limits nothing.
-    let first = limit.and_then(rank).unwrap_or(0);
-    let mut sets = available().filter(|set| rank(set.name()).is_some_and(|rank| rank >= first));
-    sets.next().unwrap_or(InstructionSet::Portable)
+    // A name that is not known limits nothing, nor does one that the processor does not have: what it has is less then.
+    let named = available().find(|set| limit == Some(set.name()));
+    named
+        .or_else(|| available().next())
+        .unwrap_or(InstructionSet::Portable)
 }
 
 /// Whether [`Columns::add_byte_products`] is one instruction of those that [`dispatch`] picks.
@@ -477,8 +490,11 @@ mod tests {
     }
 
     #[test]
-    fn nan_stays_when_cut() {
-        struct Cut;
+    fn nan_and_zeros_stay_when_cut() {
+        struct Cut {
+            value: f32,
+            range: (f32, f32),
+        }
 
         impl Work for Cut {
             type Output = [f32; LANES];
@@ -486,14 +502,17 @@ mod tests {
             #[inline(always)]
             fn run<S: Instructions>(self, simd: S) -> [f32; LANES] {
                 let simd = simd.narrow();
-                let raised = simd.at_least(simd.splat(f32::NAN), simd.splat(0.0));
+                let raised = simd.at_least(simd.splat(self.value), simd.splat(self.range.0));
                 let mut lanes = [0.0; LANES];
-                simd.store(simd.at_most(raised, simd.splat(6.0)), &mut lanes);
+                simd.store(simd.at_most(raised, simd.splat(self.range.1)), &mut lanes);
                 lanes
             }
         }
         for set in available() {
-            assert!(run_by(set, Cut)[0].is_nan(), "{}", set.name());
+            let cut = |value: f32, range: (f32, f32)| run_by(set, Cut { value, range })[0];
+            assert!(cut(f32::NAN, (0.0, 6.0)).is_nan(), "{}", set.name());
+            assert!(cut(-0.0, (0.0, 6.0)).is_sign_negative(), "{}", set.name());
+            assert!(cut(0.0, (-1.0, -0.0)).is_sign_positive(), "{}", set.name());
         }
     }
 
@@ -504,5 +523,8 @@ mod tests {
         assert_eq!(from_limit(Some("something")).name(), best);
         assert_eq!(from_limit(Some("portable")).name(), "portable");
         assert_ne!(from_limit(Some("avx2")).name(), "avx512");
+        for set in available() {
+            assert_eq!(from_limit(Some(set.name())).name(), set.name());
+        }
     }
 }
