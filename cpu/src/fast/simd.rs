@@ -3,7 +3,8 @@
 //! A kernel is written once, generic over [`Instructions`], and run by [`dispatch`], which compiles it for each instruction
 //! set and picks one by what the processor has. Using instructions beyond the build's base set is unsafe, and this module is
 //! its only place: values of [`avx2::Avx2`] and [`avx512::Avx512`] exist only where the
-//! processor has them, so whoever holds one may use them.
+//! processor has them, so whoever holds one may use them. NEON is in the base set of its architecture, but the functions for
+//! its instructions are unsafe all the same.
 //!
 //! Sixteen 8-bit results come out of sixteen 32-bit sums that stand in the order `[0, 1, 2, 3, 8, 9, 10, 11]`, then the
 //! others: the order in which interleaving two rows of 16-bit values leaves their products in two vectors of eight.
@@ -189,10 +190,10 @@ pub(super) trait Columns: Simd<WIDE> {
 pub(super) trait Instructions: Copy {
     /// Vectors of [`LANES`] lanes.
     type Narrow: Simd<LANES>;
-    /// Vectors of [`WIDE`] lanes, one register or two.
+    /// Vectors of [`WIDE`] lanes, one register or several.
     type Wide: Columns<Narrow = Self::Narrow>;
-    /// Whether a wide vector is one register, of which there are 32, instead of two of 16, and bytes are multiplied and added
-    /// by one instruction.
+    /// Whether a wide vector is one register, of which there are 32, instead of two of 16 or four of 32, and bytes are
+    /// multiplied and added by one instruction.
     const HAS_WIDE: bool;
 
     fn narrow(self) -> Self::Narrow;

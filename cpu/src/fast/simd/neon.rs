@@ -17,7 +17,7 @@ impl Neon {
     }
 }
 
-/// The registers of a narrow vector of floats.
+/// The registers of a narrow vector of floats, written out as those of [`Pair`] are.
 type Floats = [float32x4_t; 2];
 
 /// The registers of a narrow vector of integers.
@@ -58,6 +58,26 @@ fn words(vector: Integers) -> Words {
 #[inline(always)]
 fn pairs(words: Words) -> Integers {
     bytemuck::cast(words)
+}
+
+/// The first ones of pairs, and the second ones.
+#[inline(always)]
+fn apart(vector: Integers) -> Words {
+    let [low, high] = words(vector);
+    [
+        instruction!(vuzp1q_s16(low, high)),
+        instruction!(vuzp2q_s16(low, high)),
+    ]
+}
+
+#[inline(always)]
+fn add_products_of_words(sums: Integers, left: int16x8_t, right: int16x8_t) -> Integers {
+    let low_left = instruction!(vget_low_s16(left));
+    let low_right = instruction!(vget_low_s16(right));
+    [
+        instruction!(vmlal_s16(sums[0], low_left, low_right)),
+        instruction!(vmlal_high_s16(sums[1], left, right)),
+    ]
 }
 
 /// Products with a mantissa, doubled, and the upper halves of that, rounded to nearest.
@@ -106,7 +126,8 @@ impl Simd<LANES> for Neon {
 
     #[inline(always)]
     fn splat(self, value: f32) -> Floats {
-        [instruction!(vdupq_n_f32(value)); 2]
+        let register = instruction!(vdupq_n_f32(value));
+        [register, register]
     }
 
     #[inline(always)]
@@ -149,7 +170,8 @@ impl Simd<LANES> for Neon {
 
     #[inline(always)]
     fn splat_i32(self, value: i32) -> Integers {
-        [instruction!(vdupq_n_s32(value)); 2]
+        let register = instruction!(vdupq_n_s32(value));
+        [register, register]
     }
 
     #[inline(always)]
@@ -185,12 +207,11 @@ impl Simd<LANES> for Neon {
 
     #[inline(always)]
     fn add_products(self, sums: Integers, left: Integers, right: Integers) -> Integers {
-        let (left, right) = (words(left), words(right));
-        let (low_left, low_right) = (of_both!(vget_low_s16(left)), of_both!(vget_low_s16(right)));
-        let low = of_both!(vmull_s16(low_left, low_right));
-        let high = of_both!(vmull_high_s16(left, right));
-        let products = of_both!(vpaddq_s32(low, high));
-        of_both!(vaddq_s32(sums, products))
+        // What pairs begin with and what they end with apart, so that products add up without a sum across lanes. Tiles have
+        // that done once for each value and each weight.
+        let (left, right) = (apart(left), apart(right));
+        let sums = add_products_of_words(sums, left[0], right[0]);
+        add_products_of_words(sums, left[1], right[1])
     }
 
     #[inline(always)]
@@ -236,7 +257,8 @@ impl Halves for Neon {
     #[inline(always)]
     fn add_byte_products(self, sums: Integers, left: Integers, right: Integers) -> Integers {
         let (left, right): ([uint16x8_t; 2], Words) = (bytemuck::cast(left), words(right));
-        let low = [instruction!(vdupq_n_u16(0xff)); 2];
+        let low = instruction!(vdupq_n_u16(0xff));
+        let low = [low, low];
         let even_left = of_both!(vandq_u16(left, low));
         let odd_left = of_both!(vshrq_n_u16::<8>(left));
         let even_right = of_both!(vshlq_n_s16::<8>(right));

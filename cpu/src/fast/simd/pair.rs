@@ -1,8 +1,9 @@
-//! Wide vectors as two narrow ones, for instruction sets whose registers have eight lanes.
+//! Wide vectors as two narrow ones, for instruction sets whose registers have eight lanes or four.
 
 use super::{Columns, LANES, Rescale, RescaleOnce, Simd, WIDE};
 
-/// Two vectors in place of one that is twice as wide.
+/// Two vectors in place of one that is twice as wide. They are written out as `[low, high]`: what is repeated by `[half; 2]`
+/// becomes a loop, and large functions have so many then that they take minutes to compile.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair<S>(pub(super) S);
 
@@ -36,7 +37,8 @@ impl<S: Halves<Pairs = [i16; WIDE]>> Simd<WIDE> for Pair<S> {
 
     #[inline(always)]
     fn splat(self, value: f32) -> Self::F32 {
-        [self.0.splat(value); 2]
+        let half = self.0.splat(value);
+        [half, half]
     }
 
     #[inline(always)]
@@ -88,7 +90,8 @@ impl<S: Halves<Pairs = [i16; WIDE]>> Simd<WIDE> for Pair<S> {
 
     #[inline(always)]
     fn splat_i32(self, value: i32) -> Self::I32 {
-        [self.0.splat_i32(value); 2]
+        let half = self.0.splat_i32(value);
+        [half, half]
     }
 
     #[inline(always)]
