@@ -123,6 +123,7 @@ impl Simd<LANES> for Neon {
     type F32 = Floats;
     type I32 = Integers;
     type Pairs = [i16; WIDE];
+    const ONE_BY_ONE: bool = true;
 
     #[inline(always)]
     fn splat(self, value: f32) -> Floats {

@@ -34,6 +34,7 @@ impl<S: Halves<Pairs = [i16; WIDE]>> Simd<WIDE> for Pair<S> {
     type F32 = [S::F32; 2];
     type I32 = [S::I32; 2];
     type Pairs = [i16; 2 * WIDE];
+    const ONE_BY_ONE: bool = S::ONE_BY_ONE;
 
     #[inline(always)]
     fn splat(self, value: f32) -> Self::F32 {
