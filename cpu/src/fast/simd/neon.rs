@@ -123,6 +123,7 @@ impl Simd<LANES> for Neon {
     type F32 = Floats;
     type I32 = Integers;
     type Pairs = [i16; WIDE];
+    // The sums of a tile and its weights are 28 registers of 32.
     const ONE_BY_ONE: bool = true;
 
     #[inline(always)]
