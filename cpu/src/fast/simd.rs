@@ -454,7 +454,8 @@ mod tests {
             self.bytes.extend(in_order.as_flattened());
             let natural = simd.bytes_of_four::<true>(four, [0, 255], 0);
             self.bytes.extend(natural.as_flattened());
-            for columns in [some, simd.join(low, high), simd.splat_i32(70_000)] {
+            let far = [simd.join(low, high), simd.join(high, low)];
+            for columns in [some, far[0], far[1], simd.splat_i32(70_000)] {
                 for range in [[-128, 127], [-20, 30]] {
                     simd.store_bytes::<true>(columns, range.map(|end: i8| end as u8), &mut bytes);
                     self.bytes.extend(bytes);
