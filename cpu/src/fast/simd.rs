@@ -3,7 +3,8 @@
 //! A kernel is written once, generic over [`Instructions`], and run by [`dispatch`], which compiles it for each instruction
 //! set and picks one by what the processor has. Using instructions beyond the build's base set is unsafe, and this module is
 //! its only place: values of [`avx2::Avx2`] and [`avx512::Avx512`] exist only where the
-//! processor has them, so whoever holds one may use them.
+//! processor has them, so whoever holds one may use them. NEON is in the base set of its architecture, but the functions for
+//! its instructions are unsafe all the same.
 //!
 //! Sixteen 8-bit results come out of sixteen 32-bit sums that stand in the order `[0, 1, 2, 3, 8, 9, 10, 11]`, then the
 //! others: the order in which interleaving two rows of 16-bit values leaves their products in two vectors of eight.
@@ -16,6 +17,9 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+#[allow(unsafe_code)]
+mod neon;
 mod pair;
 mod portable;
 
@@ -46,6 +50,7 @@ pub(super) struct Rescale {
 pub(super) struct RescaleOnce {
     mantissa: [i32; WIDE],
     /// Those of odd lanes, each a lane lower.
+    #[cfg(target_arch = "x86_64")]
     odd_mantissa: [i32; WIDE],
     /// What is added to products of even lanes, then of odd lanes, if they are not negative, and if they are.
     nudges: [[[i64; LANES]; 2]; 2],
@@ -60,6 +65,7 @@ impl RescaleOnce {
         let nudge = |(_, right): (i32, i32), negative: i64| (1 << 30) + (((1 << right) / 2 - negative) << 31);
         RescaleOnce {
             mantissa,
+            #[cfg(target_arch = "x86_64")]
             odd_mantissa: std::array::from_fn(|lane| mantissa[lane | 1]),
             nudges: std::array::from_fn(|odd| {
                 std::array::from_fn(|negative| {
@@ -72,6 +78,7 @@ impl RescaleOnce {
 }
 
 /// Lanes of an array from the `first` on.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
 fn lanes_from<T, const N: usize>(all: &[T], first: usize) -> &[T; N] {
     match all[first..].first_chunk() {
@@ -183,10 +190,10 @@ pub(super) trait Columns: Simd<WIDE> {
 pub(super) trait Instructions: Copy {
     /// Vectors of [`LANES`] lanes.
     type Narrow: Simd<LANES>;
-    /// Vectors of [`WIDE`] lanes, one register or two.
+    /// Vectors of [`WIDE`] lanes, one register or several.
     type Wide: Columns<Narrow = Self::Narrow>;
-    /// Whether a wide vector is one register, of which there are 32, instead of two of 16, and bytes are multiplied and added
-    /// by one instruction.
+    /// Whether a wide vector is one register, of which there are 32, instead of two of 16 or four of 32, and bytes are
+    /// multiplied and added by one instruction.
     const HAS_WIDE: bool;
 
     fn narrow(self) -> Self::Narrow;
@@ -219,6 +226,8 @@ fn run_by<W: Work>(instructions: InstructionSet, work: W) -> W::Output {
         InstructionSet::Avx512(simd) => simd.run(work),
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx2(simd) => simd.run(work),
+        #[cfg(target_arch = "aarch64")]
+        InstructionSet::Neon => neon::Neon.run(work),
         InstructionSet::Portable => work.run(portable::Portable),
     }
 }
@@ -253,6 +262,8 @@ enum InstructionSet {
     Avx512(avx512::Avx512),
     #[cfg(target_arch = "x86_64")]
     Avx2(avx2::Avx2),
+    #[cfg(target_arch = "aarch64")]
+    Neon,
     Portable,
 }
 
@@ -263,6 +274,8 @@ impl InstructionSet {
             InstructionSet::Avx512(_) => "avx512",
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Avx2(_) => "avx2",
+            #[cfg(target_arch = "aarch64")]
+            InstructionSet::Neon => "neon",
             InstructionSet::Portable => "portable",
         }
     }
@@ -276,15 +289,17 @@ fn available() -> impl Iterator<Item = InstructionSet> {
         let avx2 = avx2::Avx2::find().map(InstructionSet::Avx2);
         avx512.into_iter().chain(avx2)
     };
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    let vectors = std::iter::once(InstructionSet::Neon);
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let vectors = std::iter::empty();
     vectors.chain([InstructionSet::Portable])
 }
 
-/// The variable of the environment that names the best instruction set to use: `avx512`, `avx2` or `portable`.
+/// The variable of the environment that names the best instruction set to use: `avx512`, `avx2`, `neon` or `portable`.
 const LIMIT: &str = "NNHAL_CPU_INSTRUCTIONS";
 
-/// The one that is used: the best that the processor has, or the best from the one on that [`LIMIT`] names.
+/// The one that is used: the one that [`LIMIT`] names, or the best that the processor has.
 #[inline]
 fn used() -> InstructionSet {
     static USED: LazyLock<InstructionSet> = LazyLock::new(|| {
@@ -295,12 +310,11 @@ fn used() -> InstructionSet {
 }
 
 fn from_limit(limit: Option<&str>) -> InstructionSet {
-    const ORDER: [&str; 3] = ["avx512", "avx2", "portable"];
-    let rank = |name: &str| ORDER.iter().position(|known| *known == name);
-    // A name that is not known limits nothing.
-    let first = limit.and_then(rank).unwrap_or(0);
-    let mut sets = available().filter(|set| rank(set.name()).is_some_and(|rank| rank >= first));
-    sets.next().unwrap_or(InstructionSet::Portable)
+    // A name that is not known limits nothing, nor does one that the processor does not have: what it has is less then.
+    let named = available().find(|set| limit == Some(set.name()));
+    named
+        .or_else(|| available().next())
+        .unwrap_or(InstructionSet::Portable)
 }
 
 /// Whether [`Columns::add_byte_products`] is one instruction of those that [`dispatch`] picks.
@@ -440,7 +454,8 @@ mod tests {
             self.bytes.extend(in_order.as_flattened());
             let natural = simd.bytes_of_four::<true>(four, [0, 255], 0);
             self.bytes.extend(natural.as_flattened());
-            for columns in [some, simd.join(low, high), simd.splat_i32(70_000)] {
+            let far = [simd.join(low, high), simd.join(high, low)];
+            for columns in [some, far[0], far[1], simd.splat_i32(70_000)] {
                 for range in [[-128, 127], [-20, 30]] {
                     simd.store_bytes::<true>(columns, range.map(|end: i8| end as u8), &mut bytes);
                     self.bytes.extend(bytes);
@@ -477,8 +492,11 @@ mod tests {
     }
 
     #[test]
-    fn nan_stays_when_cut() {
-        struct Cut;
+    fn nan_and_zeros_stay_when_cut() {
+        struct Cut {
+            value: f32,
+            range: (f32, f32),
+        }
 
         impl Work for Cut {
             type Output = [f32; LANES];
@@ -486,14 +504,17 @@ mod tests {
             #[inline(always)]
             fn run<S: Instructions>(self, simd: S) -> [f32; LANES] {
                 let simd = simd.narrow();
-                let raised = simd.at_least(simd.splat(f32::NAN), simd.splat(0.0));
+                let raised = simd.at_least(simd.splat(self.value), simd.splat(self.range.0));
                 let mut lanes = [0.0; LANES];
-                simd.store(simd.at_most(raised, simd.splat(6.0)), &mut lanes);
+                simd.store(simd.at_most(raised, simd.splat(self.range.1)), &mut lanes);
                 lanes
             }
         }
         for set in available() {
-            assert!(run_by(set, Cut)[0].is_nan(), "{}", set.name());
+            let cut = |value: f32, range: (f32, f32)| run_by(set, Cut { value, range })[0];
+            assert!(cut(f32::NAN, (0.0, 6.0)).is_nan(), "{}", set.name());
+            assert!(cut(-0.0, (0.0, 6.0)).is_sign_negative(), "{}", set.name());
+            assert!(cut(0.0, (-1.0, -0.0)).is_sign_positive(), "{}", set.name());
         }
     }
 
@@ -504,5 +525,8 @@ mod tests {
         assert_eq!(from_limit(Some("something")).name(), best);
         assert_eq!(from_limit(Some("portable")).name(), "portable");
         assert_ne!(from_limit(Some("avx2")).name(), "avx512");
+        for set in available() {
+            assert_eq!(from_limit(Some(set.name())).name(), set.name());
+        }
     }
 }

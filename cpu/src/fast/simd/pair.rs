@@ -1,8 +1,9 @@
-//! Wide vectors as two narrow ones, for instruction sets whose registers have eight lanes.
+//! Wide vectors as two narrow ones, for instruction sets whose registers have eight lanes or four.
 
 use super::{Columns, LANES, Rescale, RescaleOnce, Simd, WIDE};
 
-/// Two vectors in place of one that is twice as wide.
+/// Two vectors in place of one that is twice as wide. They are written out as `[low, high]`: what is repeated by `[half; 2]`
+/// becomes a loop, and large functions have so many then that they take minutes to compile.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair<S>(pub(super) S);
 
@@ -33,10 +34,12 @@ impl<S: Halves<Pairs = [i16; WIDE]>> Simd<WIDE> for Pair<S> {
     type F32 = [S::F32; 2];
     type I32 = [S::I32; 2];
     type Pairs = [i16; 2 * WIDE];
+    const ONE_BY_ONE: bool = S::ONE_BY_ONE;
 
     #[inline(always)]
     fn splat(self, value: f32) -> Self::F32 {
-        [self.0.splat(value); 2]
+        let half = self.0.splat(value);
+        [half, half]
     }
 
     #[inline(always)]
@@ -88,7 +91,8 @@ impl<S: Halves<Pairs = [i16; WIDE]>> Simd<WIDE> for Pair<S> {
 
     #[inline(always)]
     fn splat_i32(self, value: i32) -> Self::I32 {
-        [self.0.splat_i32(value); 2]
+        let half = self.0.splat_i32(value);
+        [half, half]
     }
 
     #[inline(always)]

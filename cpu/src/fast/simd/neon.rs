@@ -1,0 +1,311 @@
+//! Vectors in NEON's registers: two of four lanes for a narrow vector, four for a wide one.
+
+use std::arch::aarch64::*;
+
+use super::pair::{Halves, Pair};
+use super::{Instructions, LANES, Rescale, RescaleOnce, Simd, WIDE, Work, lanes_from};
+
+/// NEON.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Neon;
+
+impl Neon {
+    /// Runs a kernel as a function of its own: kernels for several instruction sets in one function take long to compile.
+    #[inline(never)]
+    pub(super) fn run<W: Work>(self, work: W) -> W::Output {
+        work.run(self)
+    }
+}
+
+/// The registers of a narrow vector of floats, written out as those of [`Pair`] are.
+type Floats = [float32x4_t; 2];
+
+/// The registers of a narrow vector of integers.
+type Integers = [int32x4_t; 2];
+
+/// The same, if they hold pairs.
+type Words = [int16x8_t; 2];
+
+// Every processor of this architecture has NEON, and only a build that leaves it out would not use it.
+const _: () = assert!(cfg!(target_feature = "neon"));
+
+/// An instruction that every processor has which this build runs on.
+macro_rules! instruction {
+    ($call:expr) => {{
+        // SAFETY: the instruction needs NEON and touches no memory; the build's base set has it, as the assertion above
+        // says, so the processor has it.
+        unsafe { $call }
+    }};
+}
+
+/// An instruction for both registers of narrow vectors.
+macro_rules! of_both {
+    ($name:ident $(::<$shift:literal>)? ($($vector:ident),*)) => {
+        [
+            instruction!($name$(::<$shift>)?($($vector[0]),*)),
+            instruction!($name$(::<$shift>)?($($vector[1]),*)),
+        ]
+    };
+}
+
+/// The pairs in the lanes of integers as 16-bit integers.
+#[inline(always)]
+fn words(vector: Integers) -> Words {
+    bytemuck::cast(vector)
+}
+
+/// The other way.
+#[inline(always)]
+fn pairs(words: Words) -> Integers {
+    bytemuck::cast(words)
+}
+
+/// The first ones of pairs, and the second ones.
+#[inline(always)]
+fn apart(vector: Integers) -> Words {
+    let [low, high] = words(vector);
+    [
+        instruction!(vuzp1q_s16(low, high)),
+        instruction!(vuzp2q_s16(low, high)),
+    ]
+}
+
+#[inline(always)]
+fn add_products_of_words(sums: Integers, left: int16x8_t, right: int16x8_t) -> Integers {
+    let low_left = instruction!(vget_low_s16(left));
+    let low_right = instruction!(vget_low_s16(right));
+    [
+        instruction!(vmlal_s16(sums[0], low_left, low_right)),
+        instruction!(vmlal_high_s16(sums[1], left, right)),
+    ]
+}
+
+/// Products with a mantissa, doubled, and the upper halves of that, rounded to nearest.
+///
+/// Mantissas are from 0 up to 2^31 - 1, so no product is the one that the instruction saturates, and results are above
+/// `i32::MIN`: they may be made one less.
+#[inline(always)]
+fn high_products(sums: Integers, mantissa: &[i32; WIDE], first: usize) -> Integers {
+    let mantissa = Neon.load_i32(lanes_from(mantissa, first));
+    of_both!(vqrdmulhq_s32(sums, mantissa))
+}
+
+/// By how many bits to the left [`RescaleOnce`] shifts, less than none. Its shift to the right is one less there, and the
+/// complement of that is this.
+#[inline(always)]
+fn shift_once(by: &RescaleOnce, first: usize) -> Integers {
+    let right = Neon.load_i32(lanes_from(&by.right, first));
+    of_both!(vmvnq_s32(right))
+}
+
+impl Instructions for Neon {
+    type Narrow = Neon;
+    type Wide = Pair<Neon>;
+    const HAS_WIDE: bool = false;
+
+    #[inline(always)]
+    fn narrow(self) -> Neon {
+        self
+    }
+
+    #[inline(always)]
+    fn wide(self) -> Pair<Neon> {
+        Pair(self)
+    }
+
+    #[inline(always)]
+    fn apart<W: Work>(self, work: W) -> W::Output {
+        self.run(work)
+    }
+}
+
+impl Simd<LANES> for Neon {
+    type F32 = Floats;
+    type I32 = Integers;
+    type Pairs = [i16; WIDE];
+    // The sums of a tile and its weights are 28 registers of 32.
+    const ONE_BY_ONE: bool = true;
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> Floats {
+        let register = instruction!(vdupq_n_f32(value));
+        [register, register]
+    }
+
+    #[inline(always)]
+    fn load(self, from: &[f32; LANES]) -> Floats {
+        bytemuck::cast(*from)
+    }
+
+    #[inline(always)]
+    fn store(self, vector: Floats, to: &mut [f32; LANES]) {
+        *to = bytemuck::cast(vector);
+    }
+
+    #[inline(always)]
+    fn add(self, left: Floats, right: Floats) -> Floats {
+        of_both!(vaddq_f32(left, right))
+    }
+
+    #[inline(always)]
+    fn mul(self, left: Floats, right: Floats) -> Floats {
+        of_both!(vmulq_f32(left, right))
+    }
+
+    #[inline(always)]
+    fn mul_add(self, left: Floats, right: Floats, sum: Floats) -> Floats {
+        of_both!(vfmaq_f32(sum, left, right))
+    }
+
+    // By comparison: the instructions for extremes would take 0 for more than -0, which other instruction sets do not.
+    #[inline(always)]
+    fn at_least(self, value: Floats, low: Floats) -> Floats {
+        let is_less = of_both!(vcltq_f32(value, low));
+        of_both!(vbslq_f32(is_less, low, value))
+    }
+
+    #[inline(always)]
+    fn at_most(self, value: Floats, high: Floats) -> Floats {
+        let is_more = of_both!(vcgtq_f32(value, high));
+        of_both!(vbslq_f32(is_more, high, value))
+    }
+
+    #[inline(always)]
+    fn splat_i32(self, value: i32) -> Integers {
+        let register = instruction!(vdupq_n_s32(value));
+        [register, register]
+    }
+
+    #[inline(always)]
+    fn load_i32(self, from: &[i32; LANES]) -> Integers {
+        bytemuck::cast(*from)
+    }
+
+    #[cfg(test)]
+    fn store_i32(self, vector: Integers, to: &mut [i32; LANES]) {
+        *to = bytemuck::cast(vector);
+    }
+
+    #[inline(always)]
+    fn add_i32(self, left: Integers, right: Integers) -> Integers {
+        of_both!(vaddq_s32(left, right))
+    }
+
+    #[inline(always)]
+    fn sub_i32(self, left: Integers, right: Integers) -> Integers {
+        of_both!(vsubq_s32(left, right))
+    }
+
+    #[inline(always)]
+    fn clamp_i32(self, value: Integers, low: Integers, high: Integers) -> Integers {
+        let raised = of_both!(vmaxq_s32(value, low));
+        of_both!(vminq_s32(raised, high))
+    }
+
+    #[inline(always)]
+    fn load_pairs(self, from: &[i16; WIDE]) -> Integers {
+        bytemuck::cast(*from)
+    }
+
+    #[inline(always)]
+    fn add_products(self, sums: Integers, left: Integers, right: Integers) -> Integers {
+        // What pairs begin with and what they end with apart, so that products add up without a sum across lanes. Tiles have
+        // that done once for each value and each weight.
+        let (left, right) = (apart(left), apart(right));
+        let sums = add_products_of_words(sums, left[0], right[0]);
+        add_products_of_words(sums, left[1], right[1])
+    }
+
+    #[inline(always)]
+    fn rescale(self, sums: Integers, by: &Rescale, first: usize) -> Integers {
+        let left = self.load_i32(lanes_from(&by.left, first));
+        let right = self.load_i32(lanes_from(&by.right, first));
+        let shifted = of_both!(vshlq_s32(sums, left));
+        let high = high_products(shifted, &by.mantissa, first);
+        // The instruction rounds halves up, so what is negative and shifted is one less before: away from zero.
+        let shift = of_both!(vnegq_s32(right));
+        let is_negative = of_both!(vandq_s32(high, shift));
+        let high = of_both!(vsraq_n_s32::<31>(high, is_negative));
+        of_both!(vrshlq_s32(high, shift))
+    }
+
+    // What is said in [`crate::fast::requantize`] goes the other way here: two steps round as the one does.
+    #[inline(always)]
+    fn rescale_once(self, sums: Integers, by: &RescaleOnce, first: usize) -> Integers {
+        let shift = shift_once(by, first);
+        let high = high_products(sums, &by.mantissa, first);
+        let high = of_both!(vsraq_n_s32::<31>(high, high));
+        of_both!(vrshlq_s32(high, shift))
+    }
+
+    #[inline(always)]
+    fn rescale_positive(self, sums: Integers, by: &RescaleOnce, first: usize) -> Integers {
+        let shift = shift_once(by, first);
+        let high = high_products(sums, &by.mantissa, first);
+        of_both!(vrshlq_s32(high, shift))
+    }
+}
+
+impl Halves for Neon {
+    #[inline(always)]
+    fn interleave(self, first: &[i16; WIDE], second: &[i16; WIDE]) -> [Integers; 2] {
+        let (first, second): (Words, Words) = (bytemuck::cast(*first), bytemuck::cast(*second));
+        [
+            pairs(of_both!(vzip1q_s16(first, second))),
+            pairs(of_both!(vzip2q_s16(first, second))),
+        ]
+    }
+
+    #[inline(always)]
+    fn add_byte_products(self, sums: Integers, left: Integers, right: Integers) -> Integers {
+        let (left, right): ([uint16x8_t; 2], Words) = (bytemuck::cast(left), words(right));
+        let low = instruction!(vdupq_n_u16(0xff));
+        let low = [low, low];
+        let even_left = of_both!(vandq_u16(left, low));
+        let odd_left = of_both!(vshrq_n_u16::<8>(left));
+        let even_right = of_both!(vshlq_n_s16::<8>(right));
+        let even_right = of_both!(vshrq_n_s16::<8>(even_right));
+        let odd_right = of_both!(vshrq_n_s16::<8>(right));
+        let sums = self.add_products(sums, bytemuck::cast(even_left), pairs(even_right));
+        self.add_products(sums, bytemuck::cast(odd_left), pairs(odd_right))
+    }
+
+    #[inline(always)]
+    fn load_bytes<const SIGNED: bool>(self, from: &[u8; WIDE]) -> [Integers; 2] {
+        let words: Words = if SIGNED {
+            let halves: [int8x8_t; 2] = bytemuck::cast(*from);
+            of_both!(vmovl_s8(halves))
+        } else {
+            let halves: [uint8x8_t; 2] = bytemuck::cast(*from);
+            bytemuck::cast(of_both!(vmovl_u8(halves)))
+        };
+        let low = of_both!(vget_low_s16(words));
+        [of_both!(vmovl_s16(low)), of_both!(vmovl_high_s16(words))]
+    }
+
+    #[inline(always)]
+    fn store_bytes<const SIGNED: bool>(
+        self,
+        [low, high]: [Integers; 2],
+        range: [u8; 2],
+        to: &mut [u8; WIDE],
+    ) {
+        let words = of_both!(vqmovn_s32(low));
+        let words = of_both!(vqmovn_high_s32(words, high));
+        *to = if SIGNED {
+            let least = instruction!(vdupq_n_s8(range[0] as i8));
+            let most = instruction!(vdupq_n_s8(range[1] as i8));
+            let bytes = instruction!(vqmovn_s16(words[0]));
+            let bytes = instruction!(vqmovn_high_s16(bytes, words[1]));
+            let raised = instruction!(vmaxq_s8(bytes, least));
+            bytemuck::cast(instruction!(vminq_s8(raised, most)))
+        } else {
+            let least = instruction!(vdupq_n_u8(range[0]));
+            let most = instruction!(vdupq_n_u8(range[1]));
+            let bytes = instruction!(vqmovun_s16(words[0]));
+            let bytes = instruction!(vqmovun_high_s16(bytes, words[1]));
+            let raised = instruction!(vmaxq_u8(bytes, least));
+            bytemuck::cast(instruction!(vminq_u8(raised, most)))
+        };
+    }
+}
