@@ -195,7 +195,7 @@ impl ExecutionSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WeightSettings {
-    /// Whether they are shared. Applies to workers that start afterwards.
+    /// Whether they are shared. `false` applies at once, `true` to workers that start afterwards.
     pub share: bool,
     /// How many bytes a model's packed weights must have to be shared. Applies to workers that start afterwards.
     pub min_bytes: u64,

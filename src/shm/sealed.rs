@@ -21,7 +21,8 @@ pub struct SealedBytes {
 }
 
 impl SealedBytes {
-    /// Maps sealed memory. All pages are there afterwards, at this process's expense where nobody has touched them.
+    /// Maps sealed memory. Its pages are there afterwards as far as there is memory, at this process's expense where nobody
+    /// has touched them.
     ///
     /// # Errors
     /// [`ShmError::NotSealed`] for memory that can still be changed or shrunk; what the system refuses.

@@ -17,7 +17,7 @@ pub const HUGE_PAGE: usize = 2 << 20;
 /// `MADV_COLLAPSE`, which not all C libraries name.
 const COLLAPSE: libc::c_int = 25;
 
-/// A file mapped from its start, shared, until this is dropped.
+/// A file mapped from its start until this is dropped.
 #[derive(Debug)]
 pub struct FileMapping {
     /// Holds the addresses; the file covers a part of it.
@@ -29,7 +29,7 @@ pub struct FileMapping {
 /// What a [`FileMapping`] is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Reading. All pages are there before the call returns.
+    /// Reading. Pages are there before the call returns, as far as there is memory for those that nobody has touched.
     Read,
     /// Reading and writing. Pages come when they are touched.
     Write,
@@ -55,9 +55,11 @@ impl FileMapping {
         let reserved = MmapRaw::from(reserved);
         let address = reserved.as_ptr() as usize;
         let start = address.next_multiple_of(HUGE_PAGE) - address;
-        let (protection, more_flags) = match purpose {
-            Purpose::Read => (libc::PROT_READ, libc::MAP_POPULATE),
-            Purpose::Write => (libc::PROT_READ | libc::PROT_WRITE, 0),
+        let (protection, flags) = match purpose {
+            // What is only read is never copied, so the pages are the file's; and kernels before 6.7 refuse a shared mapping
+            // of memory that is sealed against writing where the descriptor might be written.
+            Purpose::Read => (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_POPULATE),
+            Purpose::Write => (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED),
         };
         let at = reserved.as_mut_ptr().wrapping_add(start);
         // SAFETY: `length` bytes from `at` on lie within the addresses that were reserved just now, which nothing else
@@ -67,13 +69,16 @@ impl FileMapping {
                 at.cast(),
                 length,
                 protection,
-                libc::MAP_SHARED | libc::MAP_FIXED | more_flags,
+                flags | libc::MAP_FIXED,
                 file.as_fd().as_raw_fd(),
                 0,
             )
         };
         if mapped == libc::MAP_FAILED {
-            return Err(SysError::last(CALL));
+            let error = SysError::last(CALL);
+            // The kernel may have given up what was reserved before it failed, and others may have these addresses now.
+            std::mem::forget(reserved);
+            return Err(error);
         }
         Ok(FileMapping {
             reserved,

@@ -50,6 +50,17 @@ pub fn identify(socket: impl AsFd) -> Result<PeerIdentity, SysError> {
     })
 }
 
+/// The user id by which the kernel names users that have none here: in a user namespace several may be behind it.
+#[must_use]
+pub fn overflow_uid() -> u32 {
+    const USUAL: u32 = 65_534;
+    let named = std::fs::read_to_string("/proc/sys/kernel/overflowuid");
+    named
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(USUAL)
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixStream;

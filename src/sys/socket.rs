@@ -296,10 +296,23 @@ impl Connection {
     /// [`SocketError::MessageTooLong`] and [`SocketError::TooManyFds`], after which the message and its descriptors are
     /// gone and the connection should be dropped; [`SocketError::Io`].
     pub fn receive(&self, buffer: &mut [u8], deadline: Deadline) -> Result<Received, SocketError> {
+        self.receive_with(buffer, MAX_FDS, deadline)
+    }
+
+    /// The same for messages with at most so many descriptors: those of one with more are never opened in this process.
+    ///
+    /// # Errors
+    /// As [`Connection::receive`].
+    pub fn receive_with(
+        &self,
+        buffer: &mut [u8],
+        most_fds: usize,
+        deadline: Deadline,
+    ) -> Result<Received, SocketError> {
         const ACTION: &str = "receive a message";
         let mut was_reset = false;
         loop {
-            match receive_message(self.fd.as_fd(), buffer) {
+            match receive_message(self.fd.as_fd(), buffer, most_fds) {
                 Ok(message) => return message.checked(buffer.len()),
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => self.wait(PollFlags::POLLIN, deadline, ACTION)?,
@@ -465,7 +478,7 @@ impl RawMessage {
     }
 }
 
-fn receive_message(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<RawMessage, Errno> {
+fn receive_message(socket: BorrowedFd<'_>, buffer: &mut [u8], most_fds: usize) -> Result<RawMessage, Errno> {
     let mut control = ControlBuffer::new();
     let mut vector = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
@@ -476,7 +489,9 @@ fn receive_message(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<RawMessa
     header.msg_iov = &raw mut vector;
     header.msg_iovlen = 1;
     header.msg_control = control.0.as_mut_ptr().cast();
-    header.msg_controllen = size_of_val(&control.0);
+    // SAFETY: CMSG_SPACE only computes.
+    let space = unsafe { libc::CMSG_SPACE((most_fds.min(MAX_FDS) * size_of::<RawFd>()) as libc::c_uint) };
+    header.msg_controllen = (space as usize).min(size_of_val(&control.0));
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
     // SAFETY: the header points at a vector, a buffer and control space that outlive the call, exclusively borrowed
     // and with their true lengths.

@@ -24,8 +24,8 @@ const INPUTS: usize = 8192;
 const OUTPUTS: usize = 1024;
 const WEIGHTS_BYTES: u64 = (INPUTS * OUTPUTS * size_of::<f32>()) as u64;
 
-/// The user "nobody", who owns nothing else.
-const OTHER: u32 = 65534;
+/// A user who owns nothing else. Not "nobody", who stands for all that have no number here and shares nothing.
+const OTHER: u32 = 54_321;
 
 /// Names the directory of the driver's sockets to the process that is the other user.
 const DIRECTORY: &str = "NNHAL_TEST_SHARED_WEIGHTS";

@@ -334,6 +334,27 @@ pub(super) fn share(seats: &[Seat], bits: u64, work: &(dyn Fn(usize) + Sync)) {
     }
 }
 
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{ASLEEP, IDLE, Ordering, POSTED, RUNNING, Seat, VACANT};
+
+    #[test]
+    fn only_helpers_that_sleep_are_roused() {
+        for (before, after) in [
+            (ASLEEP, IDLE),
+            (IDLE, IDLE),
+            (POSTED, POSTED),
+            (RUNNING, RUNNING),
+            (VACANT, VACANT),
+        ] {
+            let seat = Seat::default();
+            seat.state.store(before, Ordering::Relaxed);
+            seat.rouse();
+            assert_eq!(seat.state.load(Ordering::Relaxed), after);
+        }
+    }
+}
+
 #[cfg(all(test, loom))]
 mod loom_tests {
     //! Every interleaving of small sessions. Run with

@@ -10,10 +10,11 @@
 //! them for hostile: it reads messages of a fixed size, a bounded number of them, and passes on sealed memories that it
 //! never maps.
 //!
-//! The main thread waits for descriptors, never for a client or a worker: see `spawner` and `questions` for what takes
+//! The main thread waits for descriptors, never for a client or a worker: see `spawner`, `questions` and `leaving` for what takes
 //! time, on threads of its own.
 
 mod admission;
+mod leaving;
 mod questions;
 mod runtime_dir;
 mod signals;
@@ -43,6 +44,7 @@ pub use spawner::Invocation;
 pub(crate) use spawner::WORKER_ARGUMENT;
 
 use self::admission::{Admission, Refused, Reserve, turn_away};
+use self::leaving::Leaving;
 use self::questions::Listeners;
 use self::runtime_dir::{Claim, Published, RuntimeDir};
 use self::signals::Signals;
@@ -141,6 +143,8 @@ struct Supervisor {
     workers: Workers,
     /// Those who listen to workers' questions for weights.
     listeners: Listeners,
+    /// The clients of workers that have ended, until what is left of them is closed.
+    leaving: Leaving,
     waiting: VecDeque<Waiting>,
     admission: Admission,
     reserve: Reserve,
@@ -201,6 +205,7 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
         spawner,
         workers: Workers::default(),
         listeners,
+        leaving: Leaving::default(),
         waiting: VecDeque::new(),
         admission: Admission::default(),
         reserve: Reserve::new(),
@@ -346,7 +351,8 @@ impl Supervisor {
             sources.push(Source::Client(pid));
             fds.push(service.client.as_fd());
         }
-        for (pid, connection) in self.workers.silent() {
+        let shares = self.options.settings.weights.share;
+        for (pid, connection) in self.workers.silent().filter(|_| shares) {
             sources.push(Source::Worker(pid));
             fds.push(connection.as_fd());
         }
@@ -566,13 +572,21 @@ impl Supervisor {
             }
             return;
         };
-        if let Some(uid) = burial.uid {
-            self.admission.leave(uid);
-        }
+        let freed = burial.holder.map(|holder| self.listeners.bury(holder));
+        self.leaving
+            .close(burial.uid, burial.place, (burial.remains, freed));
+        self.let_go();
         if matches!(status, WaitStatus::Exited(_, 0)) {
             tracing::debug!(target: tags::DRIVER, pid, "worker ended");
         } else {
             tracing::warn!(target: tags::DRIVER, pid, "{}", burial.obituary);
+        }
+    }
+
+    /// Counts out the clients that have left altogether.
+    fn let_go(&mut self) {
+        for uid in self.leaving.left() {
+            self.admission.leave(uid);
         }
     }
 
@@ -676,6 +690,9 @@ impl Supervisor {
         if admitted.is_err() {
             // The client may know of the end of a worker that has not been heard of here.
             self.reap();
+            for uid in self.leaving.left_soon(peer.uid) {
+                self.admission.leave(uid);
+            }
             admitted = self.admission.admit(&peer, &self.options.settings.clients);
         }
         if let Err(refused) = admitted {
@@ -713,11 +730,10 @@ impl Supervisor {
 
     /// Has a thread listen to a worker that asks for weights.
     fn listen(&mut self, pid: i32) {
-        if let Some((uid, connection)) = self.workers.first_question(pid)
-            && let Err(error) = self.listeners.listen(pid, uid, connection)
-        {
+        let listeners = &self.listeners;
+        let listen = |uid, place, connection: &Connection| listeners.listen((pid, uid), place, connection);
+        if let Err(error) = self.workers.first_question(pid, listen) {
             tracing::warn!(target: tags::DRIVER, pid, %error, "nobody can listen to a worker, which shares no weights");
-            connection.shutdown();
         }
     }
 

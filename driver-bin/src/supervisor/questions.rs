@@ -7,20 +7,26 @@
 //! closing waits for whoever made them, such as the server of a file system; and freeing a large memory takes its time. Who
 //! waits then is the thread of the worker that sent it.
 
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nnhal::diag::tags;
 use nnhal::shm::{SharedMemory, ShmError};
+use nnhal::sys::peer;
 use nnhal::sys::socket::{Connection, SocketError};
 use nnhal::time::{Clock, Deadline, MonotonicClock};
 
+use super::leaving::Place;
 use super::weights::{Holder, Pace, SharedWeights};
 use crate::settings::WeightSettings;
 use crate::weights::{Answer, QUESTION_BYTES, Question};
 
 /// Now or not at all.
 const NOW: Deadline = Deadline::from_raw(0);
+
+/// A question has one at most; of more the system keeps none.
+const MOST_FDS: usize = 2;
 
 /// What a thread needs that listens.
 const STACK_BYTES: usize = 128 * 1024;
@@ -45,6 +51,8 @@ pub(super) enum ListenError {
     Socket(#[from] SocketError),
     #[error("failed to start a thread: {0}")]
     Thread(std::io::Error),
+    #[error("its user has no number here, so that it may be any of several")]
+    Nobody,
 }
 
 #[derive(Debug)]
@@ -53,6 +61,10 @@ struct Common {
     settings: WeightSettings,
     /// How many workers have asked so far.
     holders: u64,
+    /// Those of them that have not ended.
+    living: HashSet<u64>,
+    /// Stands for all users that have no number here, if the driver is in a container: some of them may be different ones.
+    nobody: u32,
 }
 
 /// The threads that listen to workers, and what they have in common.
@@ -65,6 +77,8 @@ impl Listeners {
             weights: SharedWeights::default(),
             settings,
             holders: 0,
+            living: HashSet::new(),
+            nobody: peer::overflow_uid(),
         })))
     }
 
@@ -81,27 +95,59 @@ impl Listeners {
     fn new_holder(&self, uid: u32) -> Holder {
         let mut common = self.lock();
         common.holders += 1;
-        Holder {
-            uid,
-            number: common.holders,
+        let number = common.holders;
+        common.living.insert(number);
+        Holder { uid, number }
+    }
+
+    /// A worker has ended, or is listened to no more. Returns the memories that nobody holds now.
+    pub(super) fn bury(&self, holder: Holder) -> Vec<SharedMemory> {
+        let mut common = self.lock();
+        common.living.remove(&holder.number);
+        common.weights.bury(holder)
+    }
+
+    /// What there is for somebody who lives.
+    fn common_of(&self, holder: Holder) -> Result<MutexGuard<'_, Common>, Unheard> {
+        let common = self.lock();
+        if common.living.contains(&holder.number) {
+            Ok(common)
+        } else {
+            Err(SocketError::Closed.into())
         }
     }
 
-    /// Has a thread listen to a worker, which serves a client of this user, until it ends or says something unexpected.
-    pub(super) fn listen(&self, pid: i32, uid: u32, connection: &Connection) -> Result<(), ListenError> {
+    /// Has a thread listen to a worker, which serves a client of this user, until it ends or says something unexpected. The
+    /// thread has the client's place as long as it lives.
+    pub(super) fn listen(
+        &self,
+        (pid, uid): (i32, u32),
+        place: Place,
+        connection: &Connection,
+    ) -> Result<Holder, ListenError> {
+        if self.lock().nobody == uid {
+            return Err(ListenError::Nobody);
+        }
         let connection = connection.try_clone()?;
         let (listeners, holder) = (self.clone(), self.new_holder(uid));
         std::thread::Builder::new()
             .name("questions".to_owned())
             .stack_size(STACK_BYTES)
-            .spawn(move || match listeners.answer_all(holder, &connection) {
-                Unheard::Socket(SocketError::Closed) => {}
-                reason => {
-                    tracing::warn!(target: tags::DRIVER, pid, %reason, "the worker shares no more weights");
+            .spawn(move || {
+                match listeners.answer_all(holder, &connection) {
+                    Unheard::Socket(SocketError::Closed) => {}
+                    reason => {
+                        tracing::warn!(target: tags::DRIVER, pid, %reason, "the worker shares no more weights");
+                    }
                 }
+                drop(connection);
+                drop(place);
             })
-            .map(drop)
-            .map_err(ListenError::Thread)
+            .map(|_| holder)
+            .map_err(|error| {
+                drop(self.bury(holder));
+                ListenError::Thread(error)
+            })
     }
 
     /// Answers until there is a reason not to. The worker then notices that nobody listens, and prepares its models alone.
@@ -113,15 +159,14 @@ impl Listeners {
             }
         };
         connection.shutdown();
-        let freed = self.lock().weights.bury(holder);
-        drop(freed);
+        drop(self.bury(holder));
         reason
     }
 
     fn answer_next(&self, holder: Holder, connection: &Connection, pace: &mut Pace) -> Result<(), Unheard> {
         let mut bytes = [0; QUESTION_BYTES];
         // Ends with the worker, if not before.
-        let received = connection.receive(&mut bytes, Deadline::NONE)?;
+        let received = connection.receive_with(&mut bytes, MOST_FDS, Deadline::NONE)?;
         if !pace.allows(MonotonicClock.now()) {
             return Err(Unheard::TooFast);
         }
@@ -135,7 +180,7 @@ impl Listeners {
             (Some(Question::Get(name)), None, _) => {
                 let Common {
                     weights, settings, ..
-                } = &mut *self.lock();
+                } = &mut *self.common_of(holder)?;
                 let (answer, fd) = weights.get(holder, &name, settings);
                 (answer, fd.map(|fd| fd.try_clone_to_owned()))
             }
@@ -143,7 +188,7 @@ impl Listeners {
                 let mut offered = Some(SharedMemory::from_sealed_fd(fd, name.size)?);
                 let Common {
                     weights, settings, ..
-                } = &mut *self.lock();
+                } = &mut *self.common_of(holder)?;
                 let (answer, fd) = weights.offer(holder, &name, &mut offered, settings);
                 (answer, fd.map(|fd| fd.try_clone_to_owned()))
             }
@@ -178,6 +223,29 @@ mod tests {
 
     fn listeners() -> Listeners {
         Listeners::new(WeightSettings::default())
+    }
+
+    #[test]
+    fn users_that_are_all_named_alike_share_nothing() {
+        let (here, _there) = Connection::pair().unwrap();
+        let listen = |uid| listeners().listen((1, uid), Place::default(), &here);
+        assert!(matches!(listen(peer::overflow_uid()), Err(ListenError::Nobody)));
+        listen(1).unwrap();
+    }
+
+    #[test]
+    fn worker_that_has_ended_holds_nothing_whatever_it_said_before() {
+        let listeners = listeners();
+        let mut talk = Talk::new(&listeners);
+        let memory = SharedMemory::create_sealed(&[1; SIZE as usize]).unwrap();
+        let name = name_of("a", SIZE);
+        talk.ask(&Question::Offer(name).encode(), &[memory.as_fd()]);
+        assert!(listeners.bury(talk.holder).is_empty());
+        assert!(matches!(
+            talk.heed(&listeners),
+            Err(Unheard::Socket(SocketError::Closed))
+        ));
+        assert!(listeners.bury(talk.holder).is_empty());
     }
 
     /// The supervisor's side of one worker's socket, and the worker's.

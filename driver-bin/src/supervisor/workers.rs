@@ -10,7 +10,9 @@ use nnhal::sys::socket::Connection;
 use nnhal::time::{Deadline, TimePoint};
 use nnhal::wire::{self, CauseOfDeath, Message, Obituary};
 
+use super::leaving::Place;
 use super::spawner::ReadyWorker;
+use super::weights::Holder;
 use crate::link::{Assignment, Command};
 
 /// Commands that a worker may have unread before it is taken for dead. A worker reads them at once; the socket's
@@ -25,6 +27,8 @@ pub(super) struct Worker {
     service: Option<Service>,
     /// Whether it has asked for weights, so that a thread listens to it, or none could be had.
     has_asked: bool,
+    /// Who it is for those who share weights, if it has asked.
+    holder: Option<Holder>,
 }
 
 /// What a worker does for whom.
@@ -36,6 +40,7 @@ pub(super) struct Service {
     pub(super) uid: u32,
     /// When the client was seen to be gone.
     pub(super) hung_up: Option<TimePoint>,
+    place: Place,
 }
 
 /// A worker that has ended.
@@ -44,6 +49,12 @@ pub(super) struct Burial {
     pub(super) obituary: Obituary,
     /// Whose client it served.
     pub(super) uid: Option<u32>,
+    /// That client's.
+    pub(super) place: Place,
+    /// Who it was for those who share weights.
+    pub(super) holder: Option<Holder>,
+    /// Its connections, and the client's.
+    pub(super) remains: (ReadyWorker, Option<Connection>),
 }
 
 /// All workers, by process id.
@@ -64,6 +75,7 @@ impl Workers {
                 commands_sent: 1,
                 service: None,
                 has_asked: false,
+                holder: None,
             },
         );
         self.idle.push(pid);
@@ -92,11 +104,28 @@ impl Workers {
             .map(|(&pid, worker)| (pid, &worker.process.handoff))
     }
 
-    /// A worker asks for weights for the first time: for which user, and by which socket.
-    pub(super) fn first_question(&mut self, pid: i32) -> Option<(u32, &Connection)> {
-        let worker = self.by_pid.get_mut(&pid)?;
+    /// A worker asks for weights for the first time: whose client it serves, and by which socket it asks. `listen` makes it
+    /// somebody who shares weights, if it can.
+    pub(super) fn first_question<E>(
+        &mut self,
+        pid: i32,
+        listen: impl FnOnce(u32, Place, &Connection) -> Result<Holder, E>,
+    ) -> Result<(), E> {
+        let Some(worker) = self.by_pid.get_mut(&pid) else {
+            return Ok(());
+        };
         worker.has_asked = true;
-        Some((worker.service.as_ref()?.uid, &worker.process.handoff))
+        let Some(service) = &worker.service else {
+            return Ok(());
+        };
+        match listen(service.uid, service.place.clone(), &worker.process.handoff) {
+            Ok(holder) => worker.holder = Some(holder),
+            Err(error) => {
+                worker.process.handoff.shutdown();
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn service_mut(&mut self, pid: i32) -> Option<&mut Service> {
@@ -118,6 +147,7 @@ impl Workers {
                         client,
                         uid,
                         hung_up: None,
+                        place: Place::default(),
                     });
                     return Ok(());
                 }
@@ -142,13 +172,23 @@ impl Workers {
             last_words: worker.process.black_box.last_words(),
         };
         let uid = worker.service.as_ref().map(|service| service.uid);
+        let mut place = Place::default();
+        let mut client = None;
         if let Some(service) = worker.service {
             let message = Message::Obituary(obituary.clone());
             // The client may be gone, or not read: it sees the end of the connection in any case.
             let _ = wire::send(&service.client, &message, &[], Deadline::from_raw(0));
             service.client.shutdown();
+            place = service.place;
+            client = Some(service.client);
         }
-        Some(Burial { obituary, uid })
+        Some(Burial {
+            obituary,
+            uid,
+            place,
+            holder: worker.holder,
+            remains: (worker.process, client),
+        })
     }
 
     /// Sends a command to every worker.

@@ -385,7 +385,7 @@ fn prepare(
     let (device_model, hold) = match compiled {
         None => {
             let own = device.prepare(Arc::clone(&shared), pools, &options)?;
-            share_weights(client, own, (shared, pools), &options)
+            share_weights(client, own, (shared, pools), &options)?
         }
         Some(compiled) => {
             let common = client
@@ -416,25 +416,27 @@ fn share_weights(
     own: Arc<dyn PreparedModel>,
     (model, pools): (Arc<ValidModel>, &dyn ConstantPools),
     options: &PrepareOptions<'_>,
-) -> (Arc<dyn PreparedModel>, Option<Hold>) {
+) -> Result<(Arc<dyn PreparedModel>, Option<Hold>), Failure> {
     let common = own.compiled().and_then(|compiled| {
         client
             .weights
             .share(identity(client), &compiled.parts, options.control.deadline())
     });
     let Some((common, hold)) = common else {
-        return (own, None);
+        return Ok((own, None));
     };
     match client.device.restore(model, pools, common, options) {
         Ok(restored) => {
             drop(own);
             // Of what is free now, the heap would keep the smaller pieces.
             nnhal::sys::heap::give_back_free();
-            (restored, Some(hold))
+            Ok((restored, Some(hold)))
         }
         Err(failure) => {
+            // It may have been interrupted, which ends the whole preparation.
+            options.control.checkpoint()?;
             tracing::info!(target: tags::COMPILATION, %failure, "the device takes no shared weights");
-            (own, None)
+            Ok((own, None))
         }
     }
 }

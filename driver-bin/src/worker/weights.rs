@@ -131,12 +131,8 @@ impl Weights {
         if parts.length == 0 || parts.length < self.min_bytes {
             return None;
         }
-        if deadline.is_past(MonotonicClock.now().saturating_add(ANSWER_TIMEOUT)) {
-            // An answer that is not waited for would be taken for the next one.
-            return None;
-        }
         let connection = self.asked()?;
-        match self.try_share(connection, &parts, device) {
+        match self.try_share(connection, &parts, device, deadline) {
             Ok(shared) => shared,
             Err(reason) => {
                 tracing::info!(target: tags::COMPILATION, %reason, "packed weights are not shared");
@@ -161,7 +157,13 @@ impl Weights {
         connection: &Connection,
         parts: &Parts<'_>,
         device: (&str, &str),
+        deadline: Deadline,
     ) -> Result<Option<(AlignedSlice, Hold)>, NotShared> {
+        // An answer that is not waited for would be taken for the next one.
+        let is_late = || deadline.is_past(MonotonicClock.now().saturating_add(ANSWER_TIMEOUT));
+        if is_late() {
+            return Ok(None);
+        }
         let name = parts.name(device);
         let hold = || Hold {
             weights: Arc::clone(self),
@@ -173,6 +175,9 @@ impl Weights {
             Reply::Agreed => {}
         }
         let memory = SharedMemory::create_sealed_aligned(parts.parts, ALIGNMENT as u64)?;
+        if is_late() {
+            return Ok(None);
+        }
         match self.ask(connection, &Question::Offer(name), &[memory.as_fd()])? {
             // Another worker was faster.
             Reply::Given(fd) => used(fd, parts, hold()).map(Some),

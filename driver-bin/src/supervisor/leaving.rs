@@ -1,0 +1,115 @@
+//! Clients that are gone, but for closing what is left of their workers.
+//!
+//! Closing a connection closes the descriptors in its unread messages, and with some the mere closing waits for whoever
+//! made them: a socket that lingers, a file of a file system in user space. So a thread of its own does it, and as long as
+//! any thread deals with what came from a client, the client counts as one of its user's.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use nnhal::diag::tags;
+use nnhal::time::{Clock, MonotonicClock, TimePoint};
+
+/// What a thread needs that closes.
+const STACK_BYTES: usize = 64 * 1024;
+
+/// Closing what nobody holds up is over long before.
+const PROMPT: Duration = Duration::from_millis(10);
+
+/// A client's place among those of its user, taken for as long as anybody has this.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Place(Arc<()>);
+
+/// The clients whose workers have ended, and what is left of them has not.
+#[derive(Debug, Default)]
+pub(super) struct Leaving {
+    users: Vec<(u32, Weak<()>, TimePoint)>,
+}
+
+impl Leaving {
+    /// Has `remains` of a client of this user dropped by a thread; whoever else deals with them has the place too.
+    pub(super) fn close(&mut self, uid: Option<u32>, place: Place, remains: impl Send + 'static) {
+        if let Some(uid) = uid {
+            self.users
+                .push((uid, Arc::downgrade(&place.0), MonotonicClock.now()));
+        }
+        let closing = std::thread::Builder::new()
+            .name("closing".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                drop(remains);
+                drop(place);
+            });
+        // Then it has been closed here.
+        if let Err(error) = closing {
+            tracing::warn!(target: tags::DRIVER, %error, "no thread can be had to close connections");
+        }
+    }
+
+    /// The users of the clients that have left altogether since this was asked last, once for each.
+    pub(super) fn left(&mut self) -> Vec<u32> {
+        let is_gone = |(_, place, _): &mut (u32, Weak<()>, TimePoint)| place.strong_count() == 0;
+        self.users.extract_if(.., is_gone).map(|(uid, ..)| uid).collect()
+    }
+
+    /// As [`Leaving::left`], after waiting a little for clients of this user that have just begun to leave.
+    pub(super) fn left_soon(&mut self, uid: u32) -> Vec<u32> {
+        let now = MonotonicClock.now();
+        let begun = |(user, _, since): &&(u32, Weak<()>, TimePoint)| {
+            *user == uid && now.saturating_since(*since) < PROMPT
+        };
+        let newest = self.users.iter().filter(begun).map(|(.., since)| *since).max();
+        while let Some(since) = newest
+            && MonotonicClock.now().saturating_since(since) < PROMPT
+            && self
+                .users
+                .iter()
+                .any(|(user, place, _)| *user == uid && place.strong_count() > 0)
+        {
+            std::thread::yield_now();
+        }
+        self.left()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Takes as long to be dropped as the other side keeps its end.
+    struct Stuck(mpsc::Receiver<()>);
+
+    impl Drop for Stuck {
+        fn drop(&mut self) {
+            let _ = self.0.recv();
+        }
+    }
+
+    #[test]
+    fn client_counts_until_all_is_closed_and_nobody_waits_for_that() {
+        let mut leaving = Leaving::default();
+        let (held, end) = mpsc::channel();
+        leaving.close(Some(7), Place::default(), Stuck(end));
+        leaving.close(Some(8), Place::default(), ());
+        assert_eq!(leaving.left_soon(8), [8]);
+        assert_eq!(leaving.left_soon(7), []);
+        drop(held);
+        while leaving.left_soon(7) != [7] {
+            std::thread::yield_now();
+        }
+        assert_eq!(leaving.left(), []);
+    }
+
+    #[test]
+    fn place_is_taken_while_another_thread_has_it() {
+        let (mut leaving, place) = (Leaving::default(), Place::default());
+        leaving.close(Some(1), place.clone(), ());
+        assert_eq!(leaving.left_soon(1), []);
+        drop(place);
+        while leaving.left() != [1] {
+            std::thread::yield_now();
+        }
+    }
+}
