@@ -146,6 +146,13 @@ impl Listener {
         Ok(Self { fd })
     }
 
+    /// Has the connections that are accepted from now on take no descriptors before [`Connection::take_fds`]: messages with
+    /// some fail for their senders (`EPERM`), so whoever lets clients in has none of theirs to close. Returns whether the
+    /// kernel can do that, as Linux can since 6.16.
+    pub fn refuse_fds(&self) -> bool {
+        set_takes_fds(self.fd.as_fd(), false)
+    }
+
     /// The next connection, or `None` if nobody is waiting. Never blocks.
     ///
     /// # Errors
@@ -323,6 +330,12 @@ impl Connection {
         }
     }
 
+    /// Has messages to this end carry descriptors, where [`Listener::refuse_fds`] has not let them.
+    pub fn take_fds(&self) {
+        // A kernel that cannot do it has let them all the time.
+        let _ = set_takes_fds(self.fd.as_fd(), true);
+    }
+
     /// Ends the connection for both sides, whoever else holds a handle on this end.
     pub fn shutdown(&self) {
         // The only possible failure is that the connection is closed already.
@@ -350,6 +363,25 @@ impl From<Connection> for OwnedFd {
     fn from(connection: Connection) -> Self {
         connection.fd
     }
+}
+
+/// `SO_PASSRIGHTS` of Linux 6.16, which the C library does not name yet.
+const PASS_RIGHTS: libc::c_int = 83;
+
+/// Sets whether messages to a socket, or to those accepted from it, may carry descriptors; says whether the kernel can.
+fn set_takes_fds(socket: BorrowedFd<'_>, takes: bool) -> bool {
+    let value = libc::c_int::from(takes);
+    // SAFETY: the value is an int, outlives the call, and its true size is given.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            PASS_RIGHTS,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    result == 0
 }
 
 /// A socket's address. The directory may be as deep as it likes: a path that is too long for a socket address is
@@ -571,6 +603,32 @@ mod tests {
         let expected: Vec<_> = files.iter().map(inode).collect();
         let actual: Vec<_> = received.fds.iter().map(inode).collect();
         assert_eq!(actual, expected);
+    }
+
+    #[test]
+    fn descriptors_are_refused_until_they_are_taken() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let listener = Listener::bind(&path).unwrap();
+        if !listener.refuse_fds() {
+            println!("SKIPPED: this kernel cannot refuse descriptors");
+            return;
+        }
+        let client = Connection::connect(&path, soon()).unwrap();
+        let error = client.send(b"x", &[client.as_fd()], NOW).unwrap_err();
+        assert!(
+            matches!(&error, SocketError::Io { source, .. } if source.raw_os_error() == Some(libc::EPERM)),
+            "{error}"
+        );
+        client.send(b"y", &[], NOW).unwrap();
+        let server = listener.accept().unwrap().unwrap();
+        server.take_fds();
+        client.send(b"z", &[client.as_fd()], NOW).unwrap();
+        for (text, fds) in [(b"y", 0), (b"z", 1)] {
+            let mut bytes = [0; 4];
+            let received = server.receive(&mut bytes, soon()).unwrap();
+            assert_eq!((&bytes[..received.length], received.fds.len()), (&text[..], fds));
+        }
     }
 
     #[test]

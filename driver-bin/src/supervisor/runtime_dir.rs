@@ -253,6 +253,7 @@ impl RuntimeDir {
         };
         if let Some(fd) = activated {
             let listener = Listener::from_activation(fd).map_err(socket_error)?;
+            listener.refuse_fds();
             return Ok(Published {
                 listener,
                 claim,
@@ -264,6 +265,8 @@ impl RuntimeDir {
         let hidden = format!(".{name}.new");
         self.remove_stale(&hidden)?;
         let listener = Listener::bind(&self.stable_path().join(&hidden)).map_err(socket_error)?;
+        // Nobody has found it yet. Where the kernel cannot do it, those who are turned away may leave some to close.
+        listener.refuse_fds();
         let mode = if self.is_open_to_others { 0o666 } else { 0o600 };
         std::fs::set_permissions(self.stable_path().join(&hidden), Permissions::from_mode(mode))
             .map_err(|source| self.file_error("set the mode of", &hidden, source))?;

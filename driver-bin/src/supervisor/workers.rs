@@ -139,6 +139,8 @@ impl Workers {
             let Some(worker) = self.by_pid.get_mut(&pid) else {
                 continue;
             };
+            // From now on what it sends is the worker's.
+            client.take_fds();
             let fds = [std::os::fd::AsFd::as_fd(&client)];
             match wire::send(&worker.process.handoff, assignment, &fds, Deadline::from_raw(0)) {
                 Ok(()) => {
