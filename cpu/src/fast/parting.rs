@@ -46,7 +46,11 @@ pub(super) fn product(
     (rows, row_bytes): (usize, usize),
     (columns, matrix_bytes): (usize, usize),
 ) -> Grid {
-    let whole = rows_per_block(row_bytes).min(rows.max(1));
+    // A few more are not worth another pass over the matrix.
+    let whole = match rows_per_block(row_bytes) {
+        some if rows <= some + some / 4 => rows.max(1),
+        some => some,
+    };
     let grid = |rows_per_block, columns_per_block| Grid {
         rows,
         columns,
@@ -127,13 +131,14 @@ mod tests {
             let grid = product(threads, rows, matrix);
             (grid.rows_per_block, grid.columns_per_block)
         };
-        assert_eq!(blocks(2, (1, 4096), (1000, FAR)), (1, 128));
+        assert_eq!(blocks(2, (1, 4096), (1000, FAR)), (1, 256));
         assert_eq!(blocks(2, (12_544, 128), (64, NEAR)), (1_536, 64));
         assert_eq!(blocks(2, (3_136, 128), (64, NEAR)), (792, 64));
-        assert_eq!(blocks(2, (49, 4096), (1024, FAR)), (48, 128));
-        assert_eq!(blocks(1, (49, 4096), (1024, FAR)), (48, 1024));
+        assert_eq!(blocks(2, (49, 4096), (1024, FAR)), (49, 256));
+        assert_eq!(blocks(1, (49, 4096), (1024, FAR)), (49, 1024));
+        assert_eq!(blocks(1, (61, 4096), (1024, FAR)), (48, 1024));
         // As evenly with few panels.
-        assert_eq!(blocks(2, (20, 3840), (160, FAR)), (18, 80));
+        assert_eq!(blocks(2, (20, 3840), (160, FAR)), (20, 80));
         // Rows that are hardly smaller than the matrix.
         assert_eq!(blocks(2, (49, 3840), (160, 160 * 3840)), (25, 160));
     }

@@ -92,6 +92,7 @@ enum WorkerError {
 
 /// Runs a worker from its start to its end.
 pub(crate) fn main(bootstrap: &OsStr, registry: &DeviceRegistry) -> ExitCode {
+    nnhal::sys::heap::have_one();
     start_log(&log_of_environment());
     match run(bootstrap, registry) {
         Ok(()) => ExitCode::SUCCESS,
