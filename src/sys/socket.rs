@@ -306,7 +306,7 @@ impl Connection {
         self.receive_with(buffer, MAX_FDS, deadline)
     }
 
-    /// The same for messages with at most so many descriptors: those of one with more are never opened in this process.
+    /// The same for messages with at most so many descriptors: of one with more no more are opened in this process.
     ///
     /// # Errors
     /// As [`Connection::receive`].

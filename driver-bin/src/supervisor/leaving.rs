@@ -27,8 +27,15 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
-    /// Has `remains` of a client of this user dropped by a thread; whoever else deals with them has the place too.
-    pub(super) fn close(&mut self, uid: Option<u32>, place: Place, remains: impl Send + 'static) {
+    /// Has `remains` of a client of this user dropped by a thread; whoever else deals with them has the place too. It drops
+    /// `freed` afterwards, which takes its time but needs nobody.
+    pub(super) fn close(
+        &mut self,
+        uid: Option<u32>,
+        place: Place,
+        remains: impl Send + 'static,
+        freed: impl Send + 'static,
+    ) {
         if let Some(uid) = uid {
             self.users
                 .push((uid, Arc::downgrade(&place.0), MonotonicClock.now()));
@@ -39,6 +46,7 @@ impl Leaving {
             .spawn(move || {
                 drop(remains);
                 drop(place);
+                drop(freed);
             });
         // Then it has been closed here.
         if let Err(error) = closing {
@@ -52,23 +60,24 @@ impl Leaving {
         self.users.extract_if(.., is_gone).map(|(uid, ..)| uid).collect()
     }
 
-    /// As [`Leaving::left`], after waiting a little for clients of this user that have just begun to leave.
+    /// As [`Leaving::left`], after waiting a little for clients that have just begun to leave, unless one of this user has
+    /// left.
     pub(super) fn left_soon(&mut self, uid: u32) -> Vec<u32> {
-        let now = MonotonicClock.now();
-        let begun = |(user, _, since): &&(u32, Weak<()>, TimePoint)| {
-            *user == uid && now.saturating_since(*since) < PROMPT
-        };
-        let newest = self.users.iter().filter(begun).map(|(.., since)| *since).max();
-        while let Some(since) = newest
-            && MonotonicClock.now().saturating_since(since) < PROMPT
-            && self
+        loop {
+            let now = MonotonicClock.now();
+            let is_leaving = self
                 .users
                 .iter()
-                .any(|(user, place, _)| *user == uid && place.strong_count() > 0)
-        {
+                .any(|(_, place, since)| place.strong_count() > 0 && now.saturating_since(*since) < PROMPT);
+            let has_left = self
+                .users
+                .iter()
+                .any(|(user, place, _)| *user == uid && place.strong_count() == 0);
+            if has_left || !is_leaving {
+                return self.left();
+            }
             std::thread::yield_now();
         }
-        self.left()
     }
 }
 
@@ -91,8 +100,8 @@ mod tests {
     fn client_counts_until_all_is_closed_and_nobody_waits_for_that() {
         let mut leaving = Leaving::default();
         let (held, end) = mpsc::channel();
-        leaving.close(Some(7), Place::default(), Stuck(end));
-        leaving.close(Some(8), Place::default(), ());
+        leaving.close(Some(7), Place::default(), Stuck(end), ());
+        leaving.close(Some(8), Place::default(), (), ());
         assert_eq!(leaving.left_soon(8), [8]);
         assert_eq!(leaving.left_soon(7), []);
         drop(held);
@@ -105,7 +114,7 @@ mod tests {
     #[test]
     fn place_is_taken_while_another_thread_has_it() {
         let (mut leaving, place) = (Leaving::default(), Place::default());
-        leaving.close(Some(1), place.clone(), ());
+        leaving.close(Some(1), place.clone(), (), ());
         assert_eq!(leaving.left_soon(1), []);
         drop(place);
         while leaving.left() != [1] {

@@ -351,8 +351,7 @@ impl Supervisor {
             sources.push(Source::Client(pid));
             fds.push(service.client.as_fd());
         }
-        let shares = self.options.settings.weights.share;
-        for (pid, connection) in self.workers.silent().filter(|_| shares) {
+        for (pid, connection) in self.workers.silent() {
             sources.push(Source::Worker(pid));
             fds.push(connection.as_fd());
         }
@@ -574,7 +573,7 @@ impl Supervisor {
         };
         let freed = burial.holder.map(|holder| self.listeners.bury(holder));
         self.leaving
-            .close(burial.uid, burial.place, (burial.remains, freed));
+            .close(burial.uid, burial.place, burial.remains, freed);
         self.let_go();
         if matches!(status, WaitStatus::Exited(_, 0)) {
             tracing::debug!(target: tags::DRIVER, pid, "worker ended");

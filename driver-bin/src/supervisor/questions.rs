@@ -134,14 +134,17 @@ impl Listeners {
             .name("questions".to_owned())
             .stack_size(STACK_BYTES)
             .spawn(move || {
-                match listeners.answer_all(holder, &connection) {
+                let (reason, freed) = listeners.answer_all(holder, &connection);
+                drop(connection);
+                drop(place);
+                // That takes its time but needs nobody.
+                drop(freed);
+                match reason {
                     Unheard::Socket(SocketError::Closed) => {}
                     reason => {
                         tracing::warn!(target: tags::DRIVER, pid, %reason, "the worker shares no more weights");
                     }
                 }
-                drop(connection);
-                drop(place);
             })
             .map(|_| holder)
             .map_err(|error| {
@@ -150,8 +153,8 @@ impl Listeners {
             })
     }
 
-    /// Answers until there is a reason not to. The worker then notices that nobody listens, and prepares its models alone.
-    fn answer_all(&self, holder: Holder, connection: &Connection) -> Unheard {
+    /// Answers until there is a reason not to; returns it, and the memories that nobody holds then. The worker notices that nobody listens, and prepares its models alone.
+    fn answer_all(&self, holder: Holder, connection: &Connection) -> (Unheard, Vec<SharedMemory>) {
         let mut pace = Pace::default();
         let reason = loop {
             if let Err(reason) = self.answer_next(holder, connection, &mut pace) {
@@ -159,8 +162,7 @@ impl Listeners {
             }
         };
         connection.shutdown();
-        drop(self.bury(holder));
-        reason
+        (reason, self.bury(holder))
     }
 
     fn answer_next(&self, holder: Holder, connection: &Connection, pace: &mut Pace) -> Result<(), Unheard> {
@@ -406,7 +408,7 @@ mod tests {
                 there.send(b"nonsense", &[], NOW).unwrap();
                 Some(there)
             };
-            let reason = listeners.answer_all(holder, &here);
+            let (reason, _) = listeners.answer_all(holder, &here);
             assert_eq!(
                 matches!(reason, Unheard::Socket(SocketError::Closed)),
                 ends,
