@@ -114,7 +114,7 @@ pub(super) fn expect_dims(context: &dyn OperationContext, input: usize, dims: &[
     }
 }
 
-/// The same for an input that may be omitted. What may still be omitted may have any placeholder for its dimensions.
+/// The same for an input that may be omitted. What may still be omitted may have any dimensions: they say nothing.
 pub(super) fn expect_optional_dims(
     context: &dyn OperationContext,
     input: usize,

@@ -407,10 +407,10 @@ impl OperationEntry {
             let wanted = Wanted { param, variant };
             match context.input(index) {
                 Some(input) => {
-                    // An input that the request may omit may have a placeholder for its dimensions.
-                    let placeholder =
+                    // The dimensions of an input that the request may omit may say nothing.
+                    let says_nothing =
                         param.presence == Presence::Omissible && !input.shape.is_fully_specified();
-                    let known = (input.rank_known && !placeholder).then(|| input.shape.rank());
+                    let known = (input.rank_known && !says_nothing).then(|| input.shape.rank());
                     since = since.max(
                         wanted
                             .check(input.ty(), known)

@@ -37,18 +37,4 @@ mod tests {
         give_back_free();
         assert!(kept.iter().all(|byte| *byte == 7));
     }
-
-    #[test]
-    fn threads_allocate_from_one_heap_as_from_their_own() {
-        have_one();
-        let sizes = (1..100).map(|size| size * 1000);
-        let threads: Vec<_> = (0..4)
-            .map(|_| {
-                let sizes = sizes.clone();
-                std::thread::spawn(move || sizes.map(|size| vec![1_u8; size].len()).sum::<usize>())
-            })
-            .collect();
-        let sum: usize = sizes.sum();
-        assert!(threads.into_iter().all(|thread| thread.join().unwrap() == sum));
-    }
 }
