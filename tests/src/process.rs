@@ -53,6 +53,30 @@ pub fn private_bytes(pid: u32) -> u64 {
         * 1024
 }
 
+/// How many heaps the C library has made for threads of a process: each reserves 64 MiB from a multiple of that on, and uses
+/// the first of it.
+///
+/// # Panics
+///
+/// If the kernel does not say.
+#[must_use]
+pub fn thread_heaps(pid: u32) -> usize {
+    const RESERVED: u64 = 64 << 20;
+    let maps = std::fs::read_to_string(proc(pid, "maps")).expect("the memory of a process that runs");
+    let lines = maps.lines().filter_map(|line| {
+        let (range, rest) = line.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let address = |text| u64::from_str_radix(text, 16).ok();
+        Some((address(start)?, address(end)?, rest.get(..4)?))
+    });
+    let lines: Vec<_> = lines.collect();
+    let is_heap = |pair: &&[(u64, u64, &str)]| {
+        matches!(pair, [(start, used, "rw-p"), (rest, end, "---p")]
+            if start % RESERVED == 0 && used == rest && end - start == RESERVED)
+    };
+    lines.windows(2).filter(is_heap).count()
+}
+
 /// Memory of a process that no file stands behind, in bytes.
 ///
 /// # Panics

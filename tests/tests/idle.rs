@@ -4,7 +4,7 @@ use nnhal_client::{
     Arguments, BurstOptions, Device, Devices, ExecuteOptions, ExecutionPreference, ModelBuilder,
     OperationType, PrepareOptions, PreparedModel, TensorType,
 };
-use nnhal_tests::{DaemonOptions, TestDaemon, anonymous_bytes, wait_until};
+use nnhal_tests::{DaemonOptions, TestDaemon, anonymous_bytes, thread_heaps, wait_until};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 
@@ -106,6 +106,23 @@ fn idle_worker_gives_the_memory_of_its_executions_back() {
             .execute(arguments.request(), &ExecuteOptions::new())
             .unwrap();
     });
+}
+
+/// Of the heaps that the C library makes for threads, each keeps some hundred kilobytes whatever is given back.
+#[cfg(target_env = "gnu")]
+#[test]
+fn threads_of_a_worker_have_one_heap() {
+    let bench = Bench::new(SOON);
+    let mut burst = bench.prepared.burst(&BurstOptions::new()).unwrap();
+    let options = ExecuteOptions::new();
+    burst.execute(bench.arguments.request(), &options).unwrap();
+    bench
+        .prepared
+        .execute(bench.arguments.request(), &options)
+        .unwrap();
+    assert_eq!(thread_heaps(bench.worker), 0);
+    // This test runs in a thread of a process that has not asked for that.
+    assert!(thread_heaps(std::process::id()) > 0);
 }
 
 #[test]
