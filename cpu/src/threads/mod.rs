@@ -11,7 +11,8 @@
 //! - **In steady state** nothing is allocated and no lock taken. System calls are a helper's sleep and wake: a helper
 //!   looks for work for [`SPIN`] after the last, and sleeps then. It does so when its execution has ended too, without being
 //!   counted, since being woken takes as long as a good part of a small model; but hardly ever once it was in vain some times,
-//!   which is where executions are far apart or others want the processor.
+//!   which is where executions are far apart or others want the processor. One that sleeps is woken before the inputs of an
+//!   execution are copied that will probably need it, and looks for work as long.
 //! - A helper that panics takes its panic to the thread that it helped.
 
 mod blocks;
