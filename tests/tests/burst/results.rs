@@ -198,7 +198,7 @@ fn wait_ends_at_its_time_and_deadline_ends_the_execution() {
     let request = Request::new().input(&memory, 0..4).output(&memory, 4..8);
     let registered = burst.register(&request).unwrap();
     let options = ExecuteOptions::new()
-        .timeout(Duration::from_millis(50))
+        .timeout(Duration::from_millis(200))
         .wait_at_most(Duration::from_millis(1));
     let error = burst.fire(&registered, &options).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::TimedOut { .. }), "{error}");
@@ -206,7 +206,7 @@ fn wait_ends_at_its_time_and_deadline_ends_the_execution() {
     let error = burst
         .fire(
             &registered,
-            &ExecuteOptions::new().timeout(Duration::from_millis(60)),
+            &ExecuteOptions::new().timeout(Duration::from_millis(250)),
         )
         .unwrap_err();
     let missed = [
