@@ -5,8 +5,46 @@ use nnhal::hal::{OperandLifeTime, Subgraph};
 use super::declared::Declared;
 use super::program::Step;
 use super::{Interrupt, Interrupted};
-use crate::fast::Fused;
+use crate::fast::{Candidate, Fused, StripChain};
 use crate::kernel::Constant;
+
+/// Operations that are computed together.
+#[derive(Debug)]
+pub(super) enum Together {
+    /// Element-wise ones, some elements at a time.
+    Elements(Fused),
+    /// Convolutions and what follows on them, some rows of the image at a time.
+    Rows(StripChain),
+}
+
+impl Together {
+    /// How many operations these are.
+    pub(super) fn operations(&self) -> usize {
+        match self {
+            Together::Elements(fused) => fused.operations(),
+            Together::Rows(chain) => chain.operations(),
+        }
+    }
+
+    /// The operand that they compute.
+    pub(super) fn output(&self) -> u32 {
+        match self {
+            Together::Elements(fused) => fused.output(),
+            Together::Rows(chain) => chain.output(),
+        }
+    }
+
+    /// The name of what computes the first of them.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Together::Elements(_) => "f32 element-wise, with the next",
+            Together::Rows(_) => "f32 row by row, with the next",
+        }
+    }
+}
+
+/// Most operations after one that are looked at with it.
+const MOST_AHEAD: usize = 64;
 
 /// Notes with the first of operations that can be computed together that they are.
 ///
@@ -22,24 +60,41 @@ pub(super) fn fuse(
     let mut first = 0;
     while first < steps.len() {
         interrupt.check()?;
-        let fused = steps[first].elements().and_then(|elements| {
-            let alike = steps[first..]
-                .iter()
-                .take_while(|step| step.elements() == Some(elements));
-            let operations = graph.operations[first..].iter().zip(alike);
-            let declared = operations.map(|(operation, _)| Declared {
+        let operations = graph.operations[first..].iter().zip(&steps[first..]);
+        let candidates = operations.map(|(operation, step)| Candidate {
+            declared: Declared {
                 operation,
                 operands: &graph.operands,
                 constants,
-            });
-            let ends_within = |operand, count| readers.end_before(operand, first + count);
-            Fused::longest(declared, elements, ends_within)
+            },
+            layer: step.float_layer(),
+            elements: step.elements(),
         });
-        let count = fused.as_ref().map_or(1, Fused::operations);
-        steps[first].fused = fused;
+        let together = find(candidates.take(MOST_AHEAD), |operand, count| {
+            readers.end_before(operand, first + count)
+        });
+        let count = together.as_ref().map_or(1, Together::operations);
+        steps[first].together = together;
         first += count;
     }
     Ok(())
+}
+
+/// The first ones of some operations that can be computed together.
+fn find<'d>(
+    mut operations: impl Iterator<Item = Candidate<'d>>,
+    ends_within: impl Fn(u32, usize) -> bool,
+) -> Option<Together> {
+    let first = operations.next()?;
+    let elements = first.elements?;
+    let all = std::iter::once(first).chain(operations);
+    if first.layer.is_some() {
+        let all: Vec<_> = all.collect();
+        return StripChain::longest(&all, ends_within).map(Together::Rows);
+    }
+    let alike = all.take_while(|operation| operation.elements == Some(elements));
+    let declared = alike.map(|operation| operation.declared);
+    Fused::longest(declared, (elements, 2), ends_within).map(Together::Elements)
 }
 
 /// How long operands are needed.

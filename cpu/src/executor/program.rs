@@ -9,10 +9,10 @@ use nnhal::validate::ValidModel;
 use super::constants::Constants;
 use super::declared::Declared;
 use super::fixed_outputs::FixedOutputs;
-use super::fusion::fuse;
+use super::fusion::{Together, fuse};
 use super::{Interrupt, Interrupted, NeverInterrupted};
 use crate::buffer::{AlignedSlice, OutOfMemory};
-use crate::fast::{self, Fused, Packing, PackingError, PlannedStep};
+use crate::fast::{self, FloatLayer, Packing, PackingError, PlannedStep};
 use crate::kernel::{Constant, Kernel};
 use crate::kernels;
 
@@ -49,7 +49,7 @@ pub(super) struct Step {
     /// What its outputs are in every execution, if that is known.
     pub(super) fixed: Option<FixedOutputs>,
     /// With it this operation and those that follow are computed together, if everything that it reads is there.
-    pub(super) fused: Option<Fused>,
+    pub(super) together: Option<Together>,
     /// Temporaries that nothing reads after this operation.
     pub(super) releases: Vec<u32>,
 }
@@ -58,6 +58,11 @@ impl Step {
     /// The weights that it packed.
     pub(super) fn packed(&self) -> Option<&AlignedSlice> {
         self.work.planned()?.packed()
+    }
+
+    /// What it is, if it is a convolution of floats of which everything is known.
+    pub(super) fn float_layer(&self) -> Option<FloatLayer<'_>> {
+        self.work.planned()?.float_layer()
     }
 
     /// How many elements its only output has in every execution, if that is known.
@@ -217,12 +222,13 @@ impl Program {
             .into_iter()
             .flat_map(|graph| &graph.steps)
             .enumerate();
-        let fused = before.find_map(|(first, step)| {
-            let count = step.fused.as_ref()?.operations();
-            (first..first + count).contains(&operation).then_some(first)
+        let together = before.find_map(|(first, step)| {
+            let together = step.together.as_ref()?;
+            let operations = first..first + together.operations();
+            operations.contains(&operation).then_some((first, together))
         });
-        match fused {
-            Some(first) if first == operation => return "f32 element-wise, with the next",
+        match together {
+            Some((first, together)) if first == operation => return together.name(),
             Some(_) => return "with the one before",
             None => {}
         }
@@ -308,7 +314,7 @@ impl Graph {
             steps.push(Step {
                 work,
                 fixed,
-                fused: None,
+                together: None,
                 releases: Vec::new(),
             });
         }

@@ -7,10 +7,10 @@ use nnhal::ops::{OpError, ShapeRule};
 use nnhal::time::{Clock, MonotonicClock};
 
 use super::fixed_outputs::FixedOutputs;
+use super::fusion::Together;
 use super::program::{Graph, Program, Step, Work};
 use super::{ExecutionError, ObservedOperation, RunOptions};
 use crate::buffer::{AlignedBuffer, OutOfMemory, Scratch};
-use crate::fast::Fused;
 use crate::kernel::{Inputs, KernelContext, KernelError, Outputs, Value, Values, allocate, bind};
 use crate::threads::{Helpers, Profit, Team};
 
@@ -272,9 +272,9 @@ impl<'a> Runner<'a> {
                     error,
                 },
             };
-            let count = match &step.fused {
-                Some(fused) if self.fused(graph, (fused, index), frame).map_err(failed)? => {
-                    fused.operations()
+            let count = match &step.together {
+                Some(together) if self.together(graph, (together, index), frame).map_err(failed)? => {
+                    together.operations()
                 }
                 _ => {
                     self.operation((at, index), step, frame, failed)?;
@@ -332,16 +332,16 @@ impl<'a> Runner<'a> {
     }
 
     /// Computes the operations from `first` on together; says whether it did, which it does unless something is not there.
-    fn fused(
+    fn together(
         &mut self,
         graph: &Graph,
-        (fused, first): (&Fused, usize),
+        (together, first): (&Together, usize),
         frame: &mut Frame,
     ) -> Result<bool, KernelError> {
-        let last = &graph.steps[first + fused.operations() - 1];
+        let last = &graph.steps[first + together.operations() - 1];
         let (Some(fixed), Some((values, output))) = (
             &last.fixed,
-            Values::but(&mut frame.values, fused.output() as usize),
+            Values::but(&mut frame.values, together.output() as usize),
         ) else {
             return Ok(false);
         };
@@ -352,13 +352,28 @@ impl<'a> Runner<'a> {
                 .filter(|value| value.present)
                 .map(Value::bytes),
         };
-        if !fused.applies_to(bytes) {
-            return Ok(false);
+        let give = |output: &mut Value, memory: &mut Memory| {
+            fixed.give(std::slice::from_mut(output), |value, bytes| {
+                memory.reuse(&mut value.buffer, bytes)
+            })
+        };
+        match together {
+            Together::Elements(fused) if fused.applies_to(bytes) => {
+                give(output, self.memory)?;
+                Ok(fused.run(bytes, output.buffer.bytes_mut(), self.team))
+            }
+            Together::Rows(chain) => {
+                let layer = |number: usize| graph.steps[first + number].float_layer();
+                let Some(ready) = chain.ready(layer, bytes) else {
+                    return Ok(false);
+                };
+                give(output, self.memory)?;
+                let scratch = &mut self.memory.scratch;
+                ready.run(output.buffer.bytes_mut(), (scratch, self.team))?;
+                Ok(true)
+            }
+            Together::Elements(_) => Ok(false),
         }
-        fixed.give(std::slice::from_mut(output), |value, bytes| {
-            self.memory.reuse(&mut value.buffer, bytes)
-        })?;
-        Ok(fused.run(bytes, output.buffer.bytes_mut(), self.team))
     }
 
     fn compute(

@@ -58,13 +58,7 @@ pub(super) fn run_f32(
                 count: block.rows(),
             };
             let lines = match &frame {
-                Some(frame) if frame.is_image() => frame.windows(frame.of_image(input, outputs), outputs, 1),
-                Some(frame) => {
-                    frame.fill(input, outputs, (&mut *copies, 0.0), |from, to| {
-                        to.copy_from_slice(from)
-                    });
-                    frame.windows(copies, outputs, 1)
-                }
+                Some(frame) => lines_f32(frame, input, outputs, copies),
                 None => {
                     let mut gathered = Copies {
                         depth,
@@ -78,6 +72,22 @@ pub(super) fn run_f32(
         });
     }
     Ok(())
+}
+
+/// The windows of some outputs of an image, read in place or in a strip with the padding that is made in `copies`.
+pub(super) fn lines_f32<'l>(
+    frame: &Frame<'_>,
+    input: &'l [f32],
+    outputs: Outputs,
+    copies: &'l mut [f32],
+) -> Lines<'l, f32> {
+    if frame.is_image() {
+        return frame.windows(frame.of_image(input, outputs), outputs, 1);
+    }
+    frame.fill(input, outputs, (&mut *copies, 0.0), |from, to| {
+        to.copy_from_slice(from)
+    });
+    frame.windows(copies, outputs, 1)
 }
 
 /// How the outputs of an image are parted, and how windows lie in strips for each part, if they shall.
@@ -99,7 +109,7 @@ fn grid(threads: usize, rows: (usize, usize), (patches, matrix): (&Patches, usiz
 }
 
 /// What the products of all patches with a matrix of so many bytes take, which are so many times as fast as those of floats.
-fn effort(patches: &Patches, matrix: usize, times: u64) -> Effort {
+pub(super) fn effort(patches: &Patches, matrix: usize, times: u64) -> Effort {
     let outputs = patches.count() as u64 * u64::from(patches.output.channels);
     Effort {
         multiply_adds: outputs.saturating_mul(patches.depth() as u64) / (times * vector_speed()),

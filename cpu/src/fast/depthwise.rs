@@ -92,16 +92,17 @@ impl PackedDepthwise {
             let none: &mut [u8] = &mut [];
             team.for_each_block(threads, &grid, (output, none), |mut block, _| {
                 let rows = block.first_row()..block.first_row() + block.rows();
-                self.run_rows(patches, input, (rows, block.all()), range);
+                self.run_rows(patches, (input, 0), (rows, block.all()), range);
             });
         }
     }
 
-    /// Computes the rows `rows` of one image's output, which are what `output` holds.
+    /// Computes the rows `rows` of one image's output, which are what `output` holds, from the rows of its input from
+    /// `first_row` on.
     pub(super) fn run_rows(
         &self,
         patches: &Patches,
-        input: &[f32],
+        (input, first_row): (&[f32], usize),
         (rows, output): (Range<usize>, &mut [f32]),
         range: (f32, f32),
     ) {
@@ -110,6 +111,7 @@ impl PackedDepthwise {
             weights: bytemuck::cast_slice(self.weights.bytes()),
             patches,
             input,
+            first_row,
             rows,
             output,
             range,
@@ -166,6 +168,8 @@ struct Rows<'a> {
     weights: &'a [f32],
     patches: &'a Patches,
     input: &'a [f32],
+    /// Which row of the image is the first of `input`.
+    first_row: usize,
     rows: Range<usize>,
     output: &'a mut [f32],
     range: (f32, f32),
@@ -282,7 +286,7 @@ impl<'a> Rows<'a> {
     fn row_start(&self, line: &Line<'_>, row: usize) -> usize {
         let window = &self.patches.vertical;
         let y = line.y * window.stride as usize + row * window.dilation as usize - window.head as usize;
-        y * self.patches.input.width as usize * self.packed.channels
+        (y - self.first_row) * self.patches.input.width as usize * self.packed.channels
     }
 
     /// Neighbouring outputs; at an `EDGE` their windows may reach into the padding, and some of them beyond the line.

@@ -86,14 +86,35 @@ struct Instruction {
     slot: usize,
 }
 
+/// An operand from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Source {
+    operand: u32,
+    /// How many elements it has.
+    length: usize,
+    extent: Extent,
+}
+
+impl Source {
+    /// Which of its elements serve some of the result's.
+    fn serving(&self, results: Range<usize>) -> Range<usize> {
+        match self.extent {
+            Extent::Each => results,
+            Extent::One | Extent::Row(_) => 0..self.length,
+            Extent::Shorter(row) => {
+                results.start / row.padded * row.length..results.end / row.padded * row.length
+            }
+        }
+    }
+}
+
 /// Operations that are computed together.
 #[derive(Debug)]
 pub(crate) struct Fused {
     instructions: Vec<Instruction>,
     /// How many operations they are.
     operations: usize,
-    /// Operands from outside, and how many elements each has.
-    sources: Vec<(u32, usize)>,
+    sources: Vec<Source>,
     /// Which of them are rows.
     rows: Vec<usize>,
     output: u32,
@@ -102,17 +123,17 @@ pub(crate) struct Fused {
 }
 
 impl Fused {
-    /// As many of the first of `operations` as can be computed together, at least two. Each is known to give `elements`
+    /// As many of the first of `operations` as can be computed together, at least `least`. Each is known to give `elements`
     /// elements; `ends_within(operand, count)` says whether no other than the first `count` read an operand.
     pub(crate) fn longest<'d>(
         operations: impl Iterator<Item = Declared<'d>>,
-        elements: usize,
+        (elements, least): (usize, usize),
         ends_within: impl Fn(u32, usize) -> bool,
     ) -> Option<Fused> {
         let links = operations.take(MOST_OPERATIONS);
         let links = links.map_while(|operation| Link::of(&operation, elements));
         let links: Vec<Link> = links.collect();
-        (2..=links.len()).rev().find_map(|count| {
+        (least..=links.len()).rev().find_map(|count| {
             let inner = &links[..count - 1];
             let is_closed = inner.iter().all(|link| ends_within(link.output, count));
             is_closed.then(|| Fused::new(&links[..count], elements)).flatten()
@@ -179,19 +200,29 @@ impl Fused {
 
     /// The place of an operand from outside.
     fn place(&mut self, operand: u32, extent: Extent, elements: usize) -> Option<Place> {
+        let source = Source {
+            operand,
+            length: match extent {
+                Extent::Each => elements,
+                Extent::One => 1,
+                Extent::Shorter(row) => elements / row.padded * row.length,
+                Extent::Row(length) => length,
+            },
+            extent,
+        };
+        let number = number_of(&mut self.sources, source, SOURCES)?;
         match extent {
-            Extent::Each => number_of(&mut self.sources, (operand, elements), SOURCES).map(Place::Each),
-            Extent::One => number_of(&mut self.sources, (operand, 1), SOURCES).map(Place::One),
-            Extent::Shorter(row) => {
-                let source = (operand, elements / row.padded * row.length);
-                let number = number_of(&mut self.sources, source, SOURCES)?;
-                Some(Place::Shorter(number, row))
-            }
-            Extent::Row(length) => {
-                let source = number_of(&mut self.sources, (operand, length), SOURCES)?;
-                number_of(&mut self.rows, source, ROWS).map(Place::Row)
-            }
+            Extent::Each => Some(Place::Each(number)),
+            Extent::One => Some(Place::One(number)),
+            Extent::Shorter(row) => Some(Place::Shorter(number, row)),
+            Extent::Row(_) => number_of(&mut self.rows, number, ROWS).map(Place::Row),
         }
+    }
+
+    /// Whether each element of the result has its own of this operand from outside.
+    pub(super) fn passes(&self, operand: u32) -> bool {
+        let mut sources = self.sources.iter();
+        sources.any(|source| source.operand == operand && source.extent == Extent::Each)
     }
 
     /// How many operations these are.
@@ -206,7 +237,7 @@ impl Fused {
 
     /// Whether the operands from outside are there, given the bytes of those that are.
     pub(crate) fn applies_to<'v>(&self, bytes: impl Fn(u32) -> Option<&'v [u8]>) -> bool {
-        self.sources(bytes).is_some()
+        self.sources(bytes, None).is_some()
     }
 
     /// Computes the result out of the operands from outside; says whether they were there.
@@ -216,13 +247,16 @@ impl Fused {
         output: &mut [u8],
         team: &Team<'_>,
     ) -> bool {
-        let (Some(sources), Ok(output)) = (self.sources(bytes), bytemuck::try_cast_slice_mut(output)) else {
+        let (Some(sources), Ok(output)) = (
+            self.sources(bytes, None),
+            bytemuck::try_cast_slice_mut(output),
+        ) else {
             return false;
         };
         let read: usize = self
             .sources
             .iter()
-            .map(|(_, length)| length * size_of::<f32>())
+            .map(|source| source.length * size_of::<f32>())
             .sum();
         let threads = team.threads_for(effort(read + size_of_val(output)));
         let grid = parting::elements(threads, output.len(), self.block);
@@ -238,17 +272,52 @@ impl Fused {
         true
     }
 
-    fn sources<'v>(&self, bytes: impl Fn(u32) -> Option<&'v [u8]>) -> Option<[&'v [f32]; SOURCES]> {
+    /// The operands from outside, but for one that is to come with each part of the result.
+    pub(super) fn sources<'v>(
+        &self,
+        bytes: impl Fn(u32) -> Option<&'v [u8]>,
+        coming: Option<u32>,
+    ) -> Option<Sources<'v>> {
         let mut sources = [&[][..]; SOURCES];
-        for (source, (operand, length)) in sources.iter_mut().zip(&self.sources) {
-            *source = bytemuck::try_cast_slice(bytes(*operand)?).ok()?;
-            if source.len() != *length {
+        for (elements, source) in sources.iter_mut().zip(&self.sources) {
+            if coming == Some(source.operand) {
+                continue;
+            }
+            *elements = bytemuck::try_cast_slice(bytes(source.operand)?).ok()?;
+            if elements.len() != source.length {
                 return None;
             }
         }
         Some(sources)
     }
+
+    /// Computes the elements of the result from `first` on, where a row begins, out of as many of the operand that was to
+    /// come.
+    pub(super) fn run_part(
+        &self,
+        sources: &Sources<'_>,
+        (coming, values): (u32, &[f32]),
+        (first, output): (usize, &mut [f32]),
+    ) {
+        let mut parts = [&[][..]; SOURCES];
+        for ((part, elements), source) in parts.iter_mut().zip(sources).zip(&self.sources) {
+            *part = if source.operand == coming {
+                values
+            } else {
+                &elements[source.serving(first..first + output.len())]
+            };
+        }
+        dispatch(Pass {
+            fused: self,
+            sources: &parts,
+            first: 0,
+            output,
+        });
+    }
 }
+
+/// The operands from outside, by their numbers.
+pub(super) type Sources<'a> = [&'a [f32]; SOURCES];
 
 /// The number of an item in a list that it is added to, unless it is there or there are `most`.
 fn number_of<T: PartialEq>(list: &mut Vec<T>, item: T, most: usize) -> Option<usize> {
@@ -263,7 +332,7 @@ fn number_of<T: PartialEq>(list: &mut Vec<T>, item: T, most: usize) -> Option<us
 /// Has elements pass through the operations.
 struct Pass<'a> {
     fused: &'a Fused,
-    sources: &'a [&'a [f32]; SOURCES],
+    sources: &'a Sources<'a>,
     /// Which element of the result is the first of `output`. Rows begin there.
     first: usize,
     output: &'a mut [f32],
@@ -280,7 +349,7 @@ impl Elements {
 
 /// What is where when some elements pass.
 struct Stand<'a> {
-    sources: &'a [&'a [f32]; SOURCES],
+    sources: &'a Sources<'a>,
     /// Rows repeated as often as they are needed.
     rows: &'a [Elements; ROWS],
     /// The slots before the one that is written, and those behind it.

@@ -38,6 +38,7 @@ mod softmax;
 mod steps;
 #[allow(unsafe_code)]
 mod strided;
+mod strip_chain;
 mod strips;
 #[cfg(test)]
 mod testing;
@@ -52,7 +53,8 @@ pub(crate) use packing::{LAYOUT, Packing, PackingError};
 pub use peak::Peak;
 pub(crate) use recurrent::{PackedCell, TeamedCell};
 pub(crate) use simd::{Loop, instruction_set, vectorised};
-pub(crate) use steps::{has_filter, plan};
+pub(crate) use steps::{FloatLayer, has_filter, plan};
+pub(crate) use strip_chain::{Candidate, StripChain};
 
 use nnhal::hal::OperandType;
 
@@ -73,6 +75,11 @@ pub(crate) trait PlannedStep: std::fmt::Debug + Send + Sync {
 
     /// The weights that it packed.
     fn packed(&self) -> Option<&AlignedSlice> {
+        None
+    }
+
+    /// What it is, if it is a convolution of floats of which everything is known.
+    fn float_layer(&self) -> Option<FloatLayer<'_>> {
         None
     }
 

@@ -391,6 +391,21 @@ struct Layer {
     weights: Weights,
 }
 
+/// A layer of 32-bit floats of which everything is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FloatLayer<'a> {
+    pub(super) weights: FloatWeights<'a>,
+    pub(super) patches: &'a Patches,
+    /// What results are cut to.
+    pub(super) range: (f32, f32),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum FloatWeights<'a> {
+    Matrix(&'a PackedF32),
+    Depthwise(&'a depthwise::PackedDepthwise),
+}
+
 impl PlannedStep for Layer {
     fn name(&self, _: OperandType) -> &'static str {
         match self.weights {
@@ -428,6 +443,20 @@ impl PlannedStep for Layer {
 
     fn packed(&self) -> Option<&AlignedSlice> {
         Some(self.weights.packed())
+    }
+
+    fn float_layer(&self) -> Option<FloatLayer<'_>> {
+        let Known { patches, activation } = self.known.as_ref()?;
+        let weights = match &self.weights {
+            Weights::MatrixF32(weights) => FloatWeights::Matrix(weights),
+            Weights::DepthwiseF32(weights) => FloatWeights::Depthwise(weights),
+            _ => return None,
+        };
+        Some(FloatLayer {
+            weights,
+            patches,
+            range: activation.range(),
+        })
     }
 
     /// Nor is the filter in its own form needed where the fallback is not.

@@ -118,8 +118,8 @@ impl<'a, T> Blocks<'a, T> {
 
 /// Some neighbouring columns of some neighbouring rows, which nobody else has.
 ///
-/// Made only by [`Blocks::take`], for each number once, so that no two have an element in common; the whole grid is within
-/// the memory.
+/// Made only by [`Blocks::take`], for each number once, so that no two have an element in common, or by [`Block::whole`] of
+/// memory that is borrowed for it alone. The whole grid is within the memory.
 #[derive(Debug)]
 pub(crate) struct Block<'a, T> {
     memory: *mut T,
@@ -129,7 +129,18 @@ pub(crate) struct Block<'a, T> {
     lent: PhantomData<&'a mut [T]>,
 }
 
-impl<T> Block<'_, T> {
+impl<'a, T> Block<'a, T> {
+    /// All of some memory, as rows of `columns` elements: whole ones, so many as there are.
+    pub(crate) fn whole(memory: &'a mut [T], columns: usize) -> Block<'a, T> {
+        Block {
+            stride: columns,
+            rows: 0..memory.len().checked_div(columns).unwrap_or(0),
+            columns: 0..columns,
+            memory: memory.as_mut_ptr(),
+            lent: PhantomData,
+        }
+    }
+
     /// How many rows it has.
     #[inline(always)]
     pub(crate) fn rows(&self) -> usize {
@@ -242,6 +253,17 @@ mod tests {
         let mut memory = [0; 6];
         let shares = Blocks::shares(&mut memory, (2, 3));
         shares.take(End::First).unwrap().row(1);
+    }
+
+    #[test]
+    fn block_of_some_memory_has_its_whole_rows() {
+        let mut memory = [0; 7];
+        let mut block = super::Block::whole(&mut memory, 3);
+        assert_eq!((block.rows(), block.first_row(), block.columns()), (2, 0, 0..3));
+        block.row(1).fill(1);
+        block.all()[0] = 2;
+        assert_eq!(memory, [2, 0, 0, 1, 1, 1, 0]);
+        assert_eq!(super::Block::whole(&mut memory, 0).rows(), 0);
     }
 
     #[test]

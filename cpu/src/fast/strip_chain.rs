@@ -1,0 +1,474 @@
+//! Convolutions of floats that follow each other, and the element-wise operations behind them, computed some rows of the image
+//! at a time: what is between them is some rows in a strip that stays in the cache, and no tensor. Rows that the next
+//! windows see again stay in their strip, so nothing is computed twice but at the borders between threads.
+//!
+//! Worth it for large images with few channels, as at the beginning of networks: their tensors do not fit in a second-level
+//! cache, and the matrices, which pass the processor once for every few rows, do.
+
+use std::ops::Range;
+
+use nnhal::ops::padding::Window;
+
+use super::fused::{Fused, Sources};
+use super::lines::Lines;
+use super::patches::Patches;
+use super::steps::{FloatLayer, FloatWeights};
+use super::strips::{Frame, Outputs};
+use super::{convolution, depthwise, parting};
+use crate::buffer::{ALIGNMENT, OutOfMemory, Scratch};
+use crate::executor::Declared;
+use crate::threads::{Block, Effort, Grid, Team};
+
+/// Most layers of a chain.
+const MOST_LAYERS: usize = 8;
+
+/// What chains are worth it, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    /// Least of a tensor between two layers.
+    between: usize,
+    /// Least of a layer's result on which element-wise operations follow.
+    followed: usize,
+    /// Most of a matrix.
+    matrix: usize,
+    /// Most of all strips of a thread, unless there is one row of the result at a time.
+    strips: usize,
+}
+
+const LIMITS: Limits = Limits {
+    between: 512 * 1024,
+    followed: 256 * 1024,
+    matrix: 128 * 1024,
+    strips: 384 * 1024,
+};
+
+/// An operation that may be one of a chain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate<'d> {
+    pub(crate) declared: Declared<'d>,
+    pub(crate) layer: Option<FloatLayer<'d>>,
+    /// How many elements its only output has, if that is known.
+    pub(crate) elements: Option<usize>,
+}
+
+impl Candidate<'_> {
+    fn output(&self) -> Option<u32> {
+        self.declared.operation.outputs.first().copied()
+    }
+}
+
+/// Layers that are computed together.
+#[derive(Debug)]
+pub(crate) struct StripChain {
+    links: Vec<Link>,
+    /// How many operations they are.
+    operations: usize,
+    input: u32,
+    output: u32,
+    /// How many rows of the result are computed at a time.
+    step: usize,
+    /// Where in a thread's memory results are that element-wise operations follow.
+    followed: Range<usize>,
+    /// Where there the first layer's input is with its padding.
+    padded: Range<usize>,
+}
+
+/// A layer and the element-wise operations behind it.
+#[derive(Debug)]
+struct Link {
+    /// Which of the operations the layer is.
+    number: usize,
+    /// With the operand that the layer computes.
+    follows: Option<(Fused, u32)>,
+    /// Elements of a row of the result.
+    row: usize,
+    /// Rows of the result.
+    height: usize,
+    /// Where in a thread's memory the rows of the result are; nowhere for the last one.
+    strip: Range<usize>,
+}
+
+/// Which rows of an image's input some rows of its output see.
+fn seen(window: &Window, height: usize, rows: &Range<usize>) -> Range<usize> {
+    let (stride, head) = (i64::from(window.stride), i64::from(window.head));
+    let inside = |row: i64| row.clamp(0, height as i64) as usize;
+    let start = inside(rows.start as i64 * stride - head);
+    let end = inside((rows.end as i64 - 1) * stride - head + window.effective());
+    start..end.max(start)
+}
+
+/// At most how many rows of the input so many neighbouring rows of the output see.
+fn most_seen(window: &Window, height: usize, rows: usize) -> usize {
+    let seen = (rows.saturating_sub(1) as u64)
+        .saturating_mul(u64::from(window.stride))
+        .saturating_add(window.effective().unsigned_abs());
+    usize::try_from(seen).unwrap_or(usize::MAX).min(height)
+}
+
+fn matrix_bytes(layer: &FloatLayer<'_>) -> usize {
+    match layer.weights {
+        FloatWeights::Matrix(weights) => weights.packed().bytes().len(),
+        FloatWeights::Depthwise(_) => 0,
+    }
+}
+
+fn row(patches: &Patches) -> usize {
+    patches.output.width as usize * patches.output.channels as usize
+}
+
+/// Whether a layer takes its input row by row: depthwise, or single pixels.
+fn takes_rows(layer: &FloatLayer<'_>) -> bool {
+    match layer.weights {
+        FloatWeights::Matrix(_) => layer.patches.are_pixels(),
+        FloatWeights::Depthwise(_) => true,
+    }
+}
+
+impl StripChain {
+    /// As many of the first operations as are worth computing together. `ends_within(operand, count)` says whether no other
+    /// than the first `count` read an operand.
+    pub(crate) fn longest(
+        operations: &[Candidate<'_>],
+        ends_within: impl Fn(u32, usize) -> bool,
+    ) -> Option<StripChain> {
+        StripChain::within(operations, ends_within, &LIMITS)
+    }
+
+    fn within(
+        operations: &[Candidate<'_>],
+        ends_within: impl Fn(u32, usize) -> bool,
+        limits: &Limits,
+    ) -> Option<StripChain> {
+        let mut links: Vec<Link> = Vec::new();
+        let mut layers: Vec<FloatLayer<'_>> = Vec::new();
+        let (mut count, mut output) = (0, 0);
+        while let Some(operation) = operations.get(count).filter(|_| links.len() < MOST_LAYERS) {
+            let Some(layer) = operation.layer.filter(|layer| matrix_bytes(layer) <= limits.matrix) else {
+                break;
+            };
+            if let Some(before) = layers.last() {
+                let between = before.patches.image_size(&before.patches.output) * size_of::<f32>();
+                let follows = operation.declared.operation.inputs.first() == Some(&output)
+                    && before.patches.output == layer.patches.input
+                    && ends_within(output, count + 1);
+                if !(follows && takes_rows(&layer) && between >= limits.between) {
+                    break;
+                }
+            }
+            output = operation.output()?;
+            let number = count;
+            count += 1;
+            let follows = followers(&operations[number..], limits, |operand, some| {
+                ends_within(operand, number + some)
+            });
+            if let Some((fused, _)) = &follows {
+                count += fused.operations();
+                output = fused.output();
+            }
+            links.push(Link {
+                number,
+                follows,
+                row: row(layer.patches),
+                height: layer.patches.output.height as usize,
+                strip: 0..0,
+            });
+            layers.push(layer);
+        }
+        let is_one_layer = links.len() == 1 && links.iter().all(|link| link.follows.is_none());
+        if links.is_empty() || is_one_layer || layers.iter().any(|layer| layer.patches.count() == 0) {
+            return None;
+        }
+        let mut chain = StripChain {
+            links,
+            operations: count,
+            input: *operations[0].declared.operation.inputs.first()?,
+            output,
+            step: 1,
+            followed: 0..0,
+            padded: 0..0,
+        };
+        chain.choose_step(&layers, limits)?;
+        Some(chain)
+    }
+
+    /// How many operations these are.
+    pub(crate) fn operations(&self) -> usize {
+        self.operations
+    }
+
+    /// The operand that they compute.
+    pub(crate) fn output(&self) -> u32 {
+        self.output
+    }
+
+    /// As many rows at a time as strips fit for, about equally many each time.
+    fn choose_step(&mut self, layers: &[FloatLayer<'_>], limits: &Limits) -> Option<()> {
+        let height = self.links.last()?.height;
+        let mut step = 1;
+        while step < height && self.lay_out(layers, step + 1)? <= limits.strips / size_of::<f32>() {
+            step += 1;
+        }
+        self.step = height.div_ceil(height.div_ceil(step));
+        self.lay_out(layers, self.step)?;
+        Some(())
+    }
+
+    /// Places what a thread needs for `step` rows of the result at a time; how many elements that is. `None` if the first
+    /// layer's windows would not lie in a strip.
+    fn lay_out(&mut self, layers: &[FloatLayer<'_>], step: usize) -> Option<usize> {
+        let mut end = 0;
+        let mut place = |elements: usize| {
+            let start = end;
+            end = start + elements;
+            // The next begins on a line.
+            end = end.next_multiple_of(ALIGNMENT / size_of::<f32>());
+            start..start + elements
+        };
+        let mut rows = [0; MOST_LAYERS];
+        let mut most = step;
+        for (rows, layer) in rows[..layers.len()].iter_mut().zip(layers).rev() {
+            *rows = most;
+            let height = layer.patches.input.height as usize;
+            most = most_seen(&layer.patches.vertical, height, most);
+        }
+        let last = self.links.len() - 1;
+        for (link, rows) in self.links.iter_mut().zip(rows).take(last) {
+            link.strip = place(rows * link.row);
+        }
+        let followed = self.links.iter().zip(rows).filter(|(link, _)| link.follows.is_some());
+        let followed = followed.map(|(link, rows)| rows * link.row).max();
+        self.followed = place(followed.unwrap_or(0));
+        self.padded = match frame(&layers[0], rows[0]) {
+            Some(frame) if !frame.is_image() => place(frame.len(rows[0] * layers[0].patches.output.width as usize)?),
+            None if !takes_rows(&layers[0]) => return None,
+            _ => place(0),
+        };
+        // For the last one, whose rows are in the output.
+        self.links[last].strip = self.followed.start..self.followed.start;
+        Some(end)
+    }
+
+    /// Whether everything is there that they need, given the layers by their numbers among the operations and the bytes of
+    /// the operands that are there.
+    pub(crate) fn ready<'v>(
+        &self,
+        layer: impl Fn(usize) -> Option<FloatLayer<'v>>,
+        bytes: impl Fn(u32) -> Option<&'v [u8]>,
+    ) -> Option<ReadyChain<'v, '_>> {
+        let mut layers = [const { None }; MOST_LAYERS];
+        for (ready, link) in layers.iter_mut().zip(&self.links) {
+            let sources = match &link.follows {
+                Some((fused, coming)) => fused.sources(&bytes, Some(*coming))?,
+                None => Sources::default(),
+            };
+            *ready = Some((layer(link.number)?, sources));
+        }
+        let (first, _) = layers[0].as_ref()?;
+        let input: &[f32] = bytemuck::try_cast_slice(bytes(self.input)?).ok()?;
+        let patches = first.patches;
+        let whole = patches.image_size(&patches.input) * patches.input.batch as usize;
+        (input.len() == whole).then_some(ReadyChain {
+            chain: self,
+            layers,
+            input,
+        })
+    }
+}
+
+/// The element-wise operations behind the first one of `operations`, a layer, if they are worth computing with it.
+fn followers(
+    operations: &[Candidate<'_>],
+    limits: &Limits,
+    ends_within: impl Fn(u32, usize) -> bool,
+) -> Option<(Fused, u32)> {
+    let (first, after) = operations.split_first()?;
+    let elements = first.elements?;
+    if elements * size_of::<f32>() < limits.followed {
+        return None;
+    }
+    let layer = first.output()?;
+    let alike = after
+        .iter()
+        .take_while(|operation| operation.elements == Some(elements))
+        .map(|operation| operation.declared);
+    let fused = Fused::longest(alike, (elements, 1), |operand, count| {
+        ends_within(operand, count + 1)
+    })?;
+    let is_followed = fused.passes(layer) && ends_within(layer, fused.operations() + 1);
+    is_followed.then_some((fused, layer))
+}
+
+/// How the windows of a layer lie in strips for so many rows of its output, unless it takes its input as it is.
+fn frame<'a>(layer: &FloatLayer<'a>, rows: usize) -> Option<Frame<'a>> {
+    let outputs = rows * layer.patches.output.width as usize;
+    (!takes_rows(layer)).then(|| Frame::of(layer.patches, outputs)).flatten()
+}
+
+/// A chain with everything that it needs.
+pub(crate) struct ReadyChain<'v, 'c> {
+    chain: &'c StripChain,
+    /// Each with what comes from outside for the operations behind it.
+    layers: [Option<(FloatLayer<'v>, Sources<'v>)>; MOST_LAYERS],
+    input: &'v [f32],
+}
+
+impl ReadyChain<'_, '_> {
+    /// Computes the result.
+    pub(crate) fn run(
+        &self,
+        output: &mut [u8],
+        (scratch, team): (&mut Scratch, &Team<'_>),
+    ) -> Result<(), OutOfMemory> {
+        let (Some(last), Some((first, _)), Ok(output)) = (
+            self.chain.links.last(),
+            &self.layers[0],
+            bytemuck::try_cast_slice_mut::<u8, f32>(output),
+        ) else {
+            return Ok(());
+        };
+        let threads = team.threads_for(self.effort());
+        let grid = Grid {
+            rows: last.height,
+            columns: last.row,
+            rows_per_block: parting::rows(threads, last.height, last.row).rows_per_block,
+            columns_per_block: last.row,
+        };
+        let threads = threads.min(grid.blocks().max(1));
+        let memory = scratch.shares::<f32>(threads, self.chain.padded.end)?;
+        let input = self.input.chunks_exact(first.patches.image_size(&first.patches.input));
+        let images = input.zip(output.chunks_exact_mut(last.row * last.height));
+        for (number, (input, output)) in images.enumerate() {
+            team.for_each_block(threads, &grid, (output, &mut *memory), |mut block, memory| {
+                let rows = block.first_row()..block.first_row() + block.rows();
+                self.rows((number, input), (rows, block.all()), memory);
+            });
+        }
+        Ok(())
+    }
+
+    fn effort(&self) -> Effort {
+        let mut all = Effort::default();
+        for (layer, _) in self.layers.iter().flatten() {
+            let each = match layer.weights {
+                FloatWeights::Matrix(_) => convolution::effort(layer.patches, matrix_bytes(layer), 1),
+                FloatWeights::Depthwise(_) => depthwise::effort(layer.patches),
+            };
+            all.multiply_adds = all.multiply_adds.saturating_add(each.multiply_adds);
+            all.bytes = all.bytes.saturating_add(each.bytes);
+        }
+        all
+    }
+
+    /// Computes some rows of the result of an image.
+    fn rows(
+        &self,
+        (image, input): (usize, &[f32]),
+        (rows, output): (Range<usize>, &mut [f32]),
+        memory: &mut [f32],
+    ) {
+        let chain = self.chain;
+        let last = chain.links.len() - 1;
+        let row = chain.links[last].row;
+        let mut held = [const { 0..0 }; MOST_LAYERS];
+        let steps = rows.clone().step_by(chain.step);
+        for (from, output) in steps.zip(output.chunks_mut(chain.step * row)) {
+            // By layer: which rows are to be computed for the step.
+            let mut new = [const { 0..0 }; MOST_LAYERS];
+            new[last] = from..from + output.len() / row;
+            for at in (0..last).rev() {
+                if let Some((next, _)) = self.layers[at + 1].as_ref().filter(|_| !new[at + 1].is_empty()) {
+                    let link = &chain.links[at];
+                    let seen = seen(&next.patches.vertical, link.height, &new[at + 1]);
+                    new[at] = advance((&mut memory[link.strip.clone()], link.row), &mut held[at], seen);
+                }
+            }
+            for (at, new) in new.iter().enumerate().filter(|(_, new)| !new.is_empty()) {
+                let (before, memory) = memory.split_at_mut(chain.links[at].strip.start);
+                let source = match at.checked_sub(1) {
+                    None => (input, 0),
+                    Some(at) => (&before[chain.links[at].strip.clone()], held[at].start),
+                };
+                let (strip, memory) = memory.split_at_mut(chain.links[at].strip.len());
+                let target = if at == last {
+                    &mut *output
+                } else {
+                    &mut strip[(new.start - held[at].start) * chain.links[at].row..]
+                };
+                self.layer((at, image), source, (new, target), memory);
+            }
+        }
+    }
+
+    /// Computes rows `new` of a layer's output, and what follows on them, from its input, of which the first row is given.
+    /// `memory` is what is behind the layer's strip.
+    fn layer(
+        &self,
+        (at, image): (usize, usize),
+        source: (&[f32], usize),
+        (new, target): (&Range<usize>, &mut [f32]),
+        memory: &mut [f32],
+    ) {
+        let (chain, link) = (self.chain, &self.chain.links[at]);
+        let Some((layer, sources)) = &self.layers[at] else {
+            return;
+        };
+        let target = &mut target[..new.len() * link.row];
+        let memory = &mut memory[chain.followed.start - link.strip.end..];
+        let (results, padded) = memory.split_at_mut(chain.padded.start - chain.followed.start);
+        match &link.follows {
+            None => compute(layer, source, (new, target), padded),
+            Some((fused, coming)) => {
+                let results = &mut results[..target.len()];
+                compute(layer, source, (new, results), padded);
+                let first = (image * link.height + new.start) * link.row;
+                fused.run_part(sources, (*coming, results), (first, target));
+            }
+        }
+    }
+}
+
+/// Has a strip hold the rows that are seen, of which it keeps those that it has; returns the others. Rows that are seen never
+/// go back.
+fn advance((strip, row): (&mut [f32], usize), held: &mut Range<usize>, seen: Range<usize>) -> Range<usize> {
+    let kept = if held.contains(&seen.start) {
+        seen.start..held.end
+    } else {
+        seen.start..seen.start
+    };
+    if !kept.is_empty() && kept.start > held.start {
+        strip.copy_within((kept.start - held.start) * row..(kept.end - held.start) * row, 0);
+    }
+    *held = seen.start..seen.end.max(kept.end);
+    kept.end..held.end
+}
+
+/// Computes rows `new` of a layer's output from its input, whose first row is given.
+fn compute(
+    layer: &FloatLayer<'_>,
+    (input, first_row): (&[f32], usize),
+    (new, output): (&Range<usize>, &mut [f32]),
+    padded: &mut [f32],
+) {
+    let (patches, range) = (layer.patches, layer.range);
+    let weights = match layer.weights {
+        FloatWeights::Depthwise(weights) => {
+            return weights.run_rows(patches, (input, first_row), (new.clone(), output), range);
+        }
+        FloatWeights::Matrix(weights) => weights,
+    };
+    let width = patches.output.width as usize;
+    let outputs = Outputs {
+        first: new.start * width,
+        count: new.len() * width,
+    };
+    let depth = weights.depth();
+    let lines = match frame(layer, new.len()) {
+        Some(frame) => convolution::lines_f32(&frame, input, outputs, padded),
+        None => {
+            let pixels = &input[(outputs.first - first_row * width) * depth..];
+            Lines::of_rows(pixels, outputs.count, (depth, depth))
+        }
+    };
+    let output = Block::whole(output, patches.output.channels as usize);
+    weights.multiply(lines, output, range);
+}
