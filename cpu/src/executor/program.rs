@@ -204,39 +204,48 @@ impl Program {
     /// What computes an operation, for people to read: the name of a step that was made for it, or of the reference kernel.
     #[must_use]
     pub fn kernel_name(&self, graph: SubgraphIndex, operation: usize) -> &'static str {
-        let (number, subgraph) = match graph {
-            SubgraphIndex::Main => (0, Some(&self.model.model().main)),
-            SubgraphIndex::Referenced(index) => (index + 1, self.model.model().referenced.get(index)),
+        let Some((subgraph, steps)) = self.steps(graph) else {
+            return fast::REFERENCE;
         };
-        let step = self
-            .graphs
-            .get(number)
-            .and_then(|graph| graph.steps.get(operation));
-        let input = subgraph.and_then(|subgraph| {
+        match self.computed_with(graph, operation) {
+            first if first < operation => return "with the one before",
+            first => {
+                if let Some(together) = steps.get(first).and_then(|step| step.together.as_ref()) {
+                    return together.name();
+                }
+            }
+        }
+        let input = || {
             let first = *subgraph.operations.get(operation)?.inputs.first()?;
             Some(subgraph.operands.get(first as usize)?.operand_type)
-        });
-        let mut before = self
-            .graphs
-            .get(number)
-            .into_iter()
-            .flat_map(|graph| &graph.steps)
-            .enumerate();
-        let together = before.find_map(|(first, step)| {
-            let together = step.together.as_ref()?;
-            let operations = first..first + together.operations();
-            operations.contains(&operation).then_some((first, together))
-        });
-        match together {
-            Some((first, together)) if first == operation => return together.name(),
-            Some(_) => return "with the one before",
-            None => {}
-        }
-        match step.map(|step| &step.work) {
-            Some(Work::Planned { step, .. }) => input.map_or(fast::REFERENCE, |input| step.name(input)),
+        };
+        match steps.get(operation).map(|step| &step.work) {
+            Some(Work::Planned { step, .. }) => input().map_or(fast::REFERENCE, |input| step.name(input)),
             Some(Work::If | Work::While) => "control flow",
             Some(Work::Compute { .. }) | None => fast::REFERENCE,
         }
+    }
+
+    /// The first of the operations that an operation is computed together with, if everything that they read is there: itself if
+    /// it is computed alone, or is the first.
+    #[must_use]
+    pub fn computed_with(&self, graph: SubgraphIndex, operation: usize) -> usize {
+        let steps = self.steps(graph).map_or(&[][..], |(_, steps)| steps);
+        let mut before = steps[..steps.len().min(operation)].iter().enumerate().rev();
+        // The nearest before it that is the first of some is of those which contain it, or of others.
+        let nearest = before.find_map(|(first, step)| Some((first, step.together.as_ref()?.operations())));
+        nearest
+            .filter(|(first, count)| operation < first + count)
+            .map_or(operation, |(first, _)| first)
+    }
+
+    fn steps(&self, graph: SubgraphIndex) -> Option<(&Subgraph, &[Step])> {
+        let model = self.model.model();
+        let (number, subgraph) = match graph {
+            SubgraphIndex::Main => (0, &model.main),
+            SubgraphIndex::Referenced(index) => (index + 1, model.referenced.get(index)?),
+        };
+        Some((subgraph, &self.graphs.get(number)?.steps))
     }
 
     /// Why an operation cannot be run here, or `None` if it can. For IF and WHILE this speaks of the operation

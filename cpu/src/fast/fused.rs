@@ -247,10 +247,8 @@ impl Fused {
         output: &mut [u8],
         team: &Team<'_>,
     ) -> bool {
-        let (Some(sources), Ok(output)) = (
-            self.sources(bytes, None),
-            bytemuck::try_cast_slice_mut(output),
-        ) else {
+        let (Some(sources), Ok(output)) = (self.sources(bytes, None), bytemuck::try_cast_slice_mut(output))
+        else {
             return false;
         };
         let read: usize = self

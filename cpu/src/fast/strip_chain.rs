@@ -37,9 +37,9 @@ struct Limits {
 
 const LIMITS: Limits = Limits {
     between: 512 * 1024,
-    followed: 256 * 1024,
+    followed: 512 * 1024,
     matrix: 128 * 1024,
-    strips: 384 * 1024,
+    strips: 768 * 1024,
 };
 
 /// An operation that may be one of a chain.
@@ -143,7 +143,10 @@ impl StripChain {
         let mut layers: Vec<FloatLayer<'_>> = Vec::new();
         let (mut count, mut output) = (0, 0);
         while let Some(operation) = operations.get(count).filter(|_| links.len() < MOST_LAYERS) {
-            let Some(layer) = operation.layer.filter(|layer| matrix_bytes(layer) <= limits.matrix) else {
+            let Some(layer) = operation
+                .layer
+                .filter(|layer| matrix_bytes(layer) <= limits.matrix)
+            else {
                 break;
             };
             if let Some(before) = layers.last() {
@@ -235,11 +238,17 @@ impl StripChain {
         for (link, rows) in self.links.iter_mut().zip(rows).take(last) {
             link.strip = place(rows * link.row);
         }
-        let followed = self.links.iter().zip(rows).filter(|(link, _)| link.follows.is_some());
+        let followed = self
+            .links
+            .iter()
+            .zip(rows)
+            .filter(|(link, _)| link.follows.is_some());
         let followed = followed.map(|(link, rows)| rows * link.row).max();
         self.followed = place(followed.unwrap_or(0));
         self.padded = match frame(&layers[0], rows[0]) {
-            Some(frame) if !frame.is_image() => place(frame.len(rows[0] * layers[0].patches.output.width as usize)?),
+            Some(frame) if !frame.is_image() => {
+                place(frame.len(rows[0] * layers[0].patches.output.width as usize)?)
+            }
             None if !takes_rows(&layers[0]) => return None,
             _ => place(0),
         };
@@ -301,7 +310,9 @@ fn followers(
 /// How the windows of a layer lie in strips for so many rows of its output, unless it takes its input as it is.
 fn frame<'a>(layer: &FloatLayer<'a>, rows: usize) -> Option<Frame<'a>> {
     let outputs = rows * layer.patches.output.width as usize;
-    (!takes_rows(layer)).then(|| Frame::of(layer.patches, outputs)).flatten()
+    (!takes_rows(layer))
+        .then(|| Frame::of(layer.patches, outputs))
+        .flatten()
 }
 
 /// A chain with everything that it needs.
@@ -335,7 +346,9 @@ impl ReadyChain<'_, '_> {
         };
         let threads = threads.min(grid.blocks().max(1));
         let memory = scratch.shares::<f32>(threads, self.chain.padded.end)?;
-        let input = self.input.chunks_exact(first.patches.image_size(&first.patches.input));
+        let input = self
+            .input
+            .chunks_exact(first.patches.image_size(&first.patches.input));
         let images = input.zip(output.chunks_exact_mut(last.row * last.height));
         for (number, (input, output)) in images.enumerate() {
             team.for_each_block(threads, &grid, (output, &mut *memory), |mut block, memory| {
@@ -472,3 +485,7 @@ fn compute(
     let output = Block::whole(output, patches.output.channels as usize);
     weights.multiply(lines, output, range);
 }
+
+#[cfg(test)]
+#[path = "strip_chain_tests.rs"]
+mod tests;

@@ -46,8 +46,8 @@ struct Row {
     time_us: f64,
     /// Of the time of all operations.
     share: f64,
-    /// Thousands of millions of operations on numbers in a second, a product and its sum being two; none for operations
-    /// that are not made of products.
+    /// Thousands of millions of operations on numbers in a second, a product and its sum being two, of all that are computed
+    /// with this one; none for operations that are not made of products, and for those that are computed with one before.
     giga_per_second: Option<f64>,
     /// Of the peak of as many threads.
     share_of_peak: Option<f64>,
@@ -104,9 +104,13 @@ pub(super) fn run(
         .collect();
     let total_us: f64 = medians.iter().sum();
     let rows = main.operations.iter().zip(&medians).enumerate();
+    let with = |index| program.computed_with(SubgraphIndex::Main, index);
     let operations = rows.map(|(index, (operation, &time_us))| {
-        let giga_per_second =
-            products(main, operation).map(|products| 2.0 * products as f64 / (time_us * 1000.0).max(1e-3));
+        let together = (index..main.operations.len()).take_while(|other| with(*other) == index);
+        let giga_per_second = together
+            .filter_map(|other| products(main, &main.operations[other]))
+            .reduce(u64::saturating_add)
+            .map(|products| 2.0 * products as f64 / (time_us * 1000.0).max(1e-3));
         let is_float = first_type(main, operation).is_none_or(|ty| ty == OperandType::TENSOR_FLOAT32);
         let most = if is_float { peak.float } else { peak.byte } * threads as f64;
         Row {
