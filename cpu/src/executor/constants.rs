@@ -3,7 +3,9 @@
 //! Constants are copied into aligned memory. Filters that are nothing but filters wait until it is known whether the
 //! steps that packed them read them in their own form again; those that nothing reads are not copied at all.
 
-use nnhal::hal::{ConstantPools, Model, Shape, Subgraph};
+use std::collections::BTreeMap;
+
+use nnhal::hal::{ConstantPools, Model, Operation, Shape, Subgraph};
 
 use super::Interrupt;
 use super::program::{KernelSet, ProgramError};
@@ -14,12 +16,22 @@ use crate::kernel::Constant;
 /// Smaller filters are copied at once: they are no burden, and they may be parameters that shape rules look at.
 const LEAST_BYTES: usize = 4097;
 
+/// Most bytes of what operations on constants compute: what is beyond is computed in each execution, whose memory is given
+/// back.
+const MOST_FOLDED_BYTES: usize = 256 << 20;
+
 /// The constants of a graph, and the filters that wait.
 pub(super) struct Constants<'a> {
     /// By operand. Filters that wait have their shapes, and no bytes.
     pub(super) values: Vec<Option<Constant>>,
     /// In the order of the operands.
     waiting: Vec<Waiting<'a>>,
+    /// By operand, whether every operation that reads it takes it for its filter.
+    only_filters: Vec<bool>,
+    /// Results of operations on constants, by operand: whether executions read them.
+    folded: BTreeMap<u32, bool>,
+    /// How many bytes those have.
+    folded_bytes: usize,
 }
 
 struct Waiting<'a> {
@@ -45,6 +57,9 @@ impl<'a> Constants<'a> {
         let mut constants = Constants {
             values: Vec::with_capacity(graph.operands.len()),
             waiting: Vec::new(),
+            only_filters,
+            folded: BTreeMap::new(),
+            folded_bytes: 0,
         };
         for (at, operand) in graph.operands.iter().enumerate() {
             if !operand.lifetime.is_constant() {
@@ -52,7 +67,7 @@ impl<'a> Constants<'a> {
                 continue;
             }
             let bytes = model.constant_bytes(operand, pools);
-            let waits = only_filters[at] && operand.location.length as usize >= LEAST_BYTES;
+            let waits = constants.only_filters[at] && operand.location.length as usize >= LEAST_BYTES;
             let copied = if waits && (bytes.is_some() || matches!(packing, Packing::Kept(_))) {
                 constants.waiting.push(Waiting {
                     operand: at as u32,
@@ -81,10 +96,31 @@ impl<'a> Constants<'a> {
         constant.map_or(&[], |constant| constant.bytes.bytes())
     }
 
+    /// How many bytes results of operations on constants may have.
+    pub(super) fn room(&self) -> usize {
+        MOST_FOLDED_BYTES.saturating_sub(self.folded_bytes)
+    }
+
+    /// Adds what an operation on constants computes: constants from now on.
+    pub(super) fn add_folded(&mut self, operation: &Operation, results: Vec<Constant>) {
+        for (&operand, result) in operation.outputs.iter().zip(results) {
+            if let Some(value) = self.values.get_mut(operand as usize) {
+                self.folded_bytes = self.folded_bytes.saturating_add(result.bytes.capacity());
+                *value = Some(result);
+                let is_filter = self.only_filters[operand as usize];
+                self.folded.insert(operand, !is_filter);
+            }
+        }
+    }
+
     /// Notes by what an operation is computed whose second input is `operand`.
     pub(super) fn note_reader(&mut self, operand: u32, step: Option<&dyn PlannedStep>) {
+        let is_read = !step.is_some_and(PlannedStep::replaces_filter);
         if let Some(at) = self.position(operand) {
-            self.waiting[at].is_read |= !step.is_some_and(PlannedStep::replaces_filter);
+            self.waiting[at].is_read |= is_read;
+        }
+        if let Some(folded) = self.folded.get_mut(&operand) {
+            *folded |= is_read;
         }
     }
 
@@ -95,9 +131,29 @@ impl<'a> Constants<'a> {
             .ok()
     }
 
-    /// Copies the filters that are read after all. Returns all constants, and the operands of those that were replaced.
-    pub(super) fn finish(mut self) -> Result<(Vec<Option<Constant>>, Vec<u32>), ProgramError> {
+    /// Copies the filters that are read after all, and lets go of what executions do not read, by `read` and what was noted.
+    /// Returns all constants, and the operands of those that were replaced.
+    pub(super) fn finish(
+        mut self,
+        read: impl Iterator<Item = u32>,
+    ) -> Result<(Vec<Option<Constant>>, Vec<u32>), ProgramError> {
         let mut replaced = Vec::new();
+        if !self.folded.is_empty() {
+            let mut is_read = vec![false; self.values.len()];
+            for operand in read {
+                if let Some(is_read) = is_read.get_mut(operand as usize) {
+                    *is_read = *self.folded.get(&operand).unwrap_or(&true);
+                }
+            }
+            let unread = self
+                .values
+                .iter_mut()
+                .zip(is_read)
+                .filter(|(_, is_read)| !is_read);
+            for constant in unread.filter_map(|(value, _)| value.as_mut()) {
+                constant.bytes = AlignedBuffer::new();
+            }
+        }
         for waiting in self.waiting {
             if !waiting.is_read {
                 replaced.push(waiting.operand);

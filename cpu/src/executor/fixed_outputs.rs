@@ -64,6 +64,15 @@ impl FixedOutputs {
         }
     }
 
+    /// The same where one operand is needed in place of another.
+    pub(super) fn reading(&self, other: u32, operand: u32) -> FixedOutputs {
+        let replaced = |at: &u32| if *at == other { operand } else { *at };
+        FixedOutputs {
+            outputs: self.outputs.clone(),
+            needed: self.needed.iter().map(replaced).collect(),
+        }
+    }
+
     /// Whether this execution is as declared.
     #[inline]
     pub(super) fn apply_to(&self, values: Values<'_>) -> bool {

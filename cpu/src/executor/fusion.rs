@@ -3,6 +3,7 @@
 use nnhal::hal::{OperandLifeTime, Subgraph};
 
 use super::declared::Declared;
+use super::padded::PaddedConvolution;
 use super::program::Step;
 use super::{Interrupt, Interrupted};
 use crate::fast::{Candidate, Fused, StripChain};
@@ -15,6 +16,8 @@ pub(super) enum Together {
     Elements(Fused),
     /// Convolutions and what follows on them, some rows of the image at a time.
     Rows(StripChain),
+    /// PAD and a convolution.
+    Padded(PaddedConvolution),
 }
 
 impl Together {
@@ -23,6 +26,7 @@ impl Together {
         match self {
             Together::Elements(fused) => fused.operations(),
             Together::Rows(chain) => chain.operations(),
+            Together::Padded(_) => 2,
         }
     }
 
@@ -31,6 +35,7 @@ impl Together {
         match self {
             Together::Elements(fused) => fused.output(),
             Together::Rows(chain) => chain.output(),
+            Together::Padded(convolution) => convolution.output(),
         }
     }
 
@@ -39,6 +44,7 @@ impl Together {
         match self {
             Together::Elements(_) => "f32 element-wise, with the next",
             Together::Rows(_) => "f32 row by row, with the next",
+            Together::Padded(_) => "as padding of the next",
         }
     }
 }
@@ -61,17 +67,22 @@ pub(super) fn fuse(
     while first < steps.len() {
         interrupt.check()?;
         let operations = graph.operations[first..].iter().zip(&steps[first..]);
-        let candidates = operations.map(|(operation, step)| Candidate {
-            declared: Declared {
-                operation,
-                operands: &graph.operands,
-                constants,
-            },
-            layer: step.float_layer(),
-            elements: step.elements(),
+        let declared = |operation| Declared {
+            operation,
+            operands: &graph.operands,
+            constants,
+        };
+        let ends_within = |operand, count| readers.end_before(operand, first + count);
+        let padded = operations.clone().nth(1).and_then(|convolution| {
+            PaddedConvolution::of(&declared(&graph.operations[first]), convolution, ends_within)
         });
-        let together = find(candidates.take(MOST_AHEAD), |operand, count| {
-            readers.end_before(operand, first + count)
+        let together = padded.map(Together::Padded).or_else(|| {
+            let candidates = operations.map(|(operation, step)| Candidate {
+                declared: declared(operation),
+                layer: step.float_layer(),
+                elements: step.elements(),
+            });
+            find(candidates.take(MOST_AHEAD), ends_within)
         });
         let count = together.as_ref().map_or(1, Together::operations);
         steps[first].together = together;

@@ -10,7 +10,9 @@ mod constants;
 mod control_flow;
 mod declared;
 mod fixed_outputs;
+mod folding;
 mod fusion;
+mod padded;
 mod program;
 mod run;
 

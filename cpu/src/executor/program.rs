@@ -9,6 +9,7 @@ use nnhal::validate::ValidModel;
 use super::constants::Constants;
 use super::declared::Declared;
 use super::fixed_outputs::FixedOutputs;
+use super::folding::fold;
 use super::fusion::{Together, fuse};
 use super::{Interrupt, Interrupted, NeverInterrupted};
 use crate::buffer::{AlignedSlice, OutOfMemory};
@@ -55,9 +56,27 @@ pub(super) struct Step {
 }
 
 impl Step {
+    fn new(work: Work) -> Step {
+        Step {
+            work,
+            fixed: None,
+            together: None,
+            releases: Vec::new(),
+        }
+    }
+
+    fn is_folded(&self) -> bool {
+        matches!(self.work, Work::Folded)
+    }
+
     /// The weights that it packed.
     pub(super) fn packed(&self) -> Option<&AlignedSlice> {
         self.work.planned()?.packed()
+    }
+
+    /// The step that was made for it.
+    pub(super) fn planned(&self) -> Option<&dyn PlannedStep> {
+        self.work.planned()
     }
 
     /// What it is, if it is a convolution of floats of which everything is known.
@@ -75,7 +94,7 @@ impl Work {
     fn planned(&self) -> Option<&dyn PlannedStep> {
         match self {
             Work::Planned { step, .. } => Some(&**step),
-            Work::Compute { .. } | Work::If | Work::While => None,
+            Work::Compute { .. } | Work::If | Work::While | Work::Folded => None,
         }
     }
 }
@@ -93,6 +112,8 @@ pub(super) enum Work {
     },
     If,
     While,
+    /// Done once, when the program was made: its outputs are constants.
+    Folded,
 }
 
 /// Why a model cannot be made ready.
@@ -189,7 +210,13 @@ impl Program {
             .subgraphs()
             .map(|(at, graph)| {
                 let constants = Constants::new((model.model(), graph), pools, (kernels, packing), interrupt)?;
-                Graph::new((at, graph), constants, (kernels, &mut *packing), interrupt)
+                let relaxed = model.model().relax_computation_float32_to_float16;
+                Graph::new(
+                    (at, graph, relaxed),
+                    constants,
+                    (kernels, &mut *packing),
+                    interrupt,
+                )
             })
             .collect::<Result<_, _>>()?;
         Ok(Program { model, graphs })
@@ -222,6 +249,7 @@ impl Program {
         match steps.get(operation).map(|step| &step.work) {
             Some(Work::Planned { step, .. }) => input().map_or(fast::REFERENCE, |input| step.name(input)),
             Some(Work::If | Work::While) => "control flow",
+            Some(Work::Folded) => "constant, computed beforehand",
             Some(Work::Compute { .. }) | None => fast::REFERENCE,
         }
     }
@@ -267,7 +295,7 @@ impl Program {
 
 impl Graph {
     fn new(
-        (at, graph): (SubgraphIndex, &Subgraph),
+        (at, graph, relaxed): (SubgraphIndex, &Subgraph, bool),
         mut constants: Constants<'_>,
         (kernel_set, packing): (KernelSet, &mut Packing),
         interrupt: &dyn Interrupt,
@@ -281,6 +309,13 @@ impl Graph {
                 operands: &graph.operands,
                 constants: &constants.values,
             };
+            if kernel_set == KernelSet::Fast
+                && let Some(results) = fold(&declared, constants.room(), relaxed, interrupt)?
+            {
+                constants.add_folded(operation, results);
+                steps.push(Step::new(Work::Folded));
+                continue;
+            }
             let work = match operation.operation_type {
                 OperationType::IF => Work::If,
                 OperationType::WHILE => Work::While,
@@ -315,23 +350,24 @@ impl Graph {
                 Work::Compute { shape, .. } | Work::Planned { shape, .. } => {
                     FixedOutputs::of(&declared, shape)
                 }
-                Work::If | Work::While => None,
+                Work::If | Work::While | Work::Folded => None,
             };
             if let Some(filter) = filter {
                 constants.note_reader(filter, work.planned());
             }
             steps.push(Step {
-                work,
                 fixed,
-                together: None,
-                releases: Vec::new(),
+                ..Step::new(work)
             });
         }
         release_after_last_reader(graph, &mut steps);
         if kernel_set == KernelSet::Fast {
             fuse(graph, &constants.values, &mut steps, interrupt)?;
         }
-        let (constants, replaced) = constants.finish()?;
+        let executed = graph.operations.iter().zip(&steps);
+        let executed = executed.filter(|(_, step)| !step.is_folded());
+        let read = executed.flat_map(|(operation, _)| operation.inputs.iter().copied());
+        let (constants, replaced) = constants.finish(read)?;
         Ok(Graph {
             constants,
             steps,

@@ -273,7 +273,7 @@ impl<'a> Runner<'a> {
                 },
             };
             let count = match &step.together {
-                Some(together) if self.together(graph, (together, index), frame).map_err(failed)? => {
+                Some(together) if self.together((at, index), together, frame).map_err(failed)? => {
                     together.operations()
                 }
                 _ => {
@@ -328,16 +328,18 @@ impl<'a> Runner<'a> {
             }
             Work::If => self.run_if(at, index, frame),
             Work::While => self.run_while(at, index, frame),
+            Work::Folded => Ok(()),
         }
     }
 
     /// Computes the operations from `first` on together; says whether it did, which it does unless something is not there.
     fn together(
         &mut self,
-        graph: &Graph,
-        (together, first): (&Together, usize),
+        (at, first): (SubgraphIndex, usize),
+        together: &Together,
         frame: &mut Frame,
     ) -> Result<bool, KernelError> {
+        let (_, graph) = self.subgraph(at);
         let last = &graph.steps[first + together.operations() - 1];
         let (Some(fixed), Some((values, output))) = (
             &last.fixed,
@@ -371,6 +373,20 @@ impl<'a> Runner<'a> {
                 let scratch = &mut self.memory.scratch;
                 ready.run(output.buffer.bytes_mut(), (scratch, self.team))?;
                 Ok(true)
+            }
+            Together::Padded(convolution) => {
+                let Work::Planned { step, shape } = &last.work else {
+                    return Ok(false);
+                };
+                let applies = convolution.outputs().apply_to(values);
+                if applies {
+                    let sizes = (*shape, Some(convolution.outputs()));
+                    let run =
+                        |context: &mut KernelContext<'_>| step.run_padded(context, convolution.around());
+                    let output = std::slice::from_mut(output);
+                    self.compute_into(at, convolution.operation(), &run, sizes, values, output)?;
+                }
+                Ok(applies)
             }
             Together::Elements(_) => Ok(false),
         }

@@ -50,13 +50,15 @@ pub(crate) use exponential::{logistic_of_each, tanh_of_each};
 pub(crate) use fused::Fused;
 pub(crate) use matrix_vector::add_products;
 pub(crate) use packing::{LAYOUT, Packing, PackingError};
+pub(crate) use patches::Around;
 pub use peak::Peak;
 pub(crate) use recurrent::{PackedCell, TeamedCell};
 pub(crate) use simd::{Loop, instruction_set, vectorised};
-pub(crate) use steps::{FloatLayer, has_filter, plan};
+pub(crate) use steps::{FloatLayer, has_filter, packs, plan};
 pub(crate) use strip_chain::{Candidate, StripChain};
 
 use nnhal::hal::OperandType;
+use nnhal::ops::OpError;
 
 use crate::buffer::AlignedSlice;
 use crate::kernel::{KernelContext, KernelError};
@@ -81,6 +83,17 @@ pub(crate) trait PlannedStep: std::fmt::Debug + Send + Sync {
     /// What it is, if it is a convolution of floats of which everything is known.
     fn float_layer(&self) -> Option<FloatLayer<'_>> {
         None
+    }
+
+    /// Whether it can put this around its input itself.
+    fn takes_padding(&self, _: &Around) -> bool {
+        false
+    }
+
+    /// Computes the operation from what is to be padded, in place of its first input. Only for what it
+    /// [takes](PlannedStep::takes_padding).
+    fn run_padded(&self, _: &mut KernelContext<'_>, _: &Around) -> Result<(), KernelError> {
+        Err(OpError::input(0, "is not padded by this operation").into())
     }
 
     /// Whether it reads its second input, a constant, in no execution.

@@ -15,7 +15,43 @@ pub(super) struct Patches {
     pub(super) horizontal: Window,
 }
 
+/// An image, and how many zeros are before and behind it in each direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Around {
+    pub(crate) vertical: [i32; 2],
+    pub(crate) horizontal: [i32; 2],
+    pub(crate) height: u32,
+    pub(crate) width: u32,
+}
+
 impl Patches {
+    /// The same patches where what is around this image is their padding. `None` if it is not the image that they are of with
+    /// that around it, or if windows would lie in the padding as a whole.
+    pub(super) fn behind_padding(&self, around: &Around) -> Option<Patches> {
+        let shrunk = |window: &Window, [before, behind]: [i32; 2], extents: [u32; 2]| {
+            let [padded, extent] = extents.map(i64::from);
+            let is_its = extent + i64::from(before) + i64::from(behind) == padded;
+            let window = Window {
+                head: window.head.checked_add(before)?,
+                tail: window.tail.checked_add(behind)?,
+                ..*window
+            };
+            let most = i64::from(window.head.max(window.tail));
+            (is_its && most < window.effective()).then_some(window)
+        };
+        let (height, width) = (self.input.height, self.input.width);
+        Some(Patches {
+            vertical: shrunk(&self.vertical, around.vertical, [height, around.height])?,
+            horizontal: shrunk(&self.horizontal, around.horizontal, [width, around.width])?,
+            input: Extents {
+                height: around.height,
+                width: around.width,
+                ..self.input
+            },
+            ..*self
+        })
+    }
+
     pub(super) fn new(geometry: &WindowGeometry) -> Patches {
         Patches {
             input: geometry.input,

@@ -295,6 +295,19 @@ impl RecurrentStep {
     }
 }
 
+/// Whether operations of this type have cells, whose weights are packed.
+pub(super) fn has_cells(operation: OperationType) -> bool {
+    matches!(
+        operation,
+        OperationType::LSTM
+            | OperationType::UNIDIRECTIONAL_SEQUENCE_LSTM
+            | OperationType::BIDIRECTIONAL_SEQUENCE_LSTM
+            | OperationType::RNN
+            | OperationType::UNIDIRECTIONAL_SEQUENCE_RNN
+            | OperationType::BIDIRECTIONAL_SEQUENCE_RNN
+    )
+}
+
 /// The weights of an operation's cells, and what computes with them.
 fn weights<'a>(declared: &Declared<'a>) -> Option<(Run, Vec<Weights<'a>>)> {
     let lstm_cells: &[CellInputs] = match declared.operation.operation_type {

@@ -2,7 +2,7 @@
 
 use nnhal::hal::{Operand, OperandType, OperationType};
 use nnhal::ops::windows::{WindowArguments, WindowGeometry};
-use nnhal::ops::{self, OperationContext, ShapeIssue};
+use nnhal::ops::{self, OpError, OperationContext, ShapeIssue};
 
 use super::arg::ArgStep;
 use super::elementwise::{Binary, BinaryStep, Unary, UnaryStep};
@@ -11,7 +11,7 @@ use super::matmul::PackedF32;
 use super::matmul_bytes::{FOUR, PackedBytes, ZeroPoints};
 use super::matmul_quantized::{Extents, PackedI16};
 use super::packing::{Packing, PackingError};
-use super::patches::Patches;
+use super::patches::{Around, Patches};
 use super::pooling::PoolingStep;
 use super::quantization::QuantizationStep;
 use super::recurrent::RecurrentStep;
@@ -64,6 +64,11 @@ pub(crate) fn plan(
 /// Whether an operation is one whose second input is a filter that [`plan`] packs if it is constant.
 pub(crate) fn has_filter(operation: OperationType) -> bool {
     Kind::of(operation).is_some()
+}
+
+/// Whether [`plan`] packs weights of operations of this type.
+pub(crate) fn packs(operation: OperationType) -> bool {
+    has_filter(operation) || super::recurrent::has_cells(operation)
 }
 
 /// What every execution of a convolution would work out anew, where all of it follows from the model and the packed
@@ -459,6 +464,17 @@ impl PlannedStep for Layer {
         })
     }
 
+    fn takes_padding(&self, around: &Around) -> bool {
+        self.padded(around).is_some()
+    }
+
+    fn run_padded(&self, context: &mut KernelContext<'_>, around: &Around) -> Result<(), KernelError> {
+        let (patches, activation) = self
+            .padded(around)
+            .ok_or_else(|| OpError::input(0, "cannot be padded so by this operation"))?;
+        self.run_on(context, &patches, activation)
+    }
+
     /// Nor is the filter in its own form needed where the fallback is not.
     fn replaces_filter(&self) -> bool {
         self.known.is_some() || self.kind == Kind::FullyConnected
@@ -466,6 +482,14 @@ impl PlannedStep for Layer {
 }
 
 impl Layer {
+    /// What it computes where its input is padded so.
+    fn padded(&self, around: &Around) -> Option<(Patches, Activation)> {
+        let Known { patches, activation } = self.known.as_ref()?;
+        let patches = patches.behind_padding(around)?;
+        let is_served = self.weights.serve(&patches) && patches.count() > 0;
+        is_served.then_some((patches, *activation))
+    }
+
     /// A fully connected layer is a convolution of single pixels.
     fn run_fully_connected(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         let output = context.outputs.tensor(0)?.shape;

@@ -1,0 +1,332 @@
+//! PAD before a convolution, as padding of the convolution: what is padded is no tensor.
+
+use nnhal::hal::{Operand, OperandType, Operation, OperationType};
+use nnhal::ops::OperationContext;
+
+use super::declared::Declared;
+use super::fixed_outputs::FixedOutputs;
+use super::program::Step;
+use crate::fast::Around;
+
+/// A convolution that pads its input itself.
+#[derive(Debug)]
+pub(super) struct PaddedConvolution {
+    /// With the input of PAD in place of its own.
+    operation: Operation,
+    around: Around,
+    outputs: FixedOutputs,
+}
+
+impl PaddedConvolution {
+    /// Two operations that follow each other, if they are PAD and a convolution, which `step` computes. `ends_within(operand,
+    /// count)` says whether no other than the first `count` read an operand.
+    pub(super) fn of(
+        pad: &Declared<'_>,
+        (convolution, step): (&Operation, &Step),
+        ends_within: impl Fn(u32, usize) -> bool,
+    ) -> Option<PaddedConvolution> {
+        let (around, input) = around(pad)?;
+        let padded = *pad.operation.outputs.first()?;
+        let reads = &convolution.inputs;
+        let is_only_input = reads.iter().filter(|operand| **operand == padded).count() == 1;
+        let follows = reads.first() == Some(&padded) && is_only_input && ends_within(padded, 2);
+        if !(follows && step.planned()?.takes_padding(&around)) {
+            return None;
+        }
+        let mut operation = convolution.clone();
+        operation.inputs[0] = input;
+        Some(PaddedConvolution {
+            outputs: step.fixed.as_ref()?.reading(padded, input),
+            operation,
+            around,
+        })
+    }
+
+    /// The operand that it computes.
+    pub(super) fn output(&self) -> u32 {
+        self.operation.outputs[0]
+    }
+
+    pub(super) fn operation(&self) -> &Operation {
+        &self.operation
+    }
+
+    pub(super) fn around(&self) -> &Around {
+        &self.around
+    }
+
+    pub(super) fn outputs(&self) -> &FixedOutputs {
+        &self.outputs
+    }
+}
+
+/// What a PAD of images puts around them, and its input; `None` for other paddings, and where not everything is known.
+fn around(pad: &Declared<'_>) -> Option<(Around, u32)> {
+    if pad.operation.operation_type != OperationType::PAD {
+        return None;
+    }
+    let operand = |at: Option<&u32>| pad.operands.get(*at? as usize);
+    let input = *pad.operation.inputs.first()?;
+    let (from, to) = (operand(Some(&input))?, operand(pad.operation.outputs.first())?);
+    let shape = pad.input(0).filter(|input| input.shape_known)?.shape;
+    let &[_, height, width, _] = shape.dims() else {
+        return None;
+    };
+    let paddings: &[i32] = bytemuck::try_cast_slice(pad.input(1)?.bytes?).ok()?;
+    let &[0, 0, top, bottom, left, right, 0, 0] = paddings else {
+        return None;
+    };
+    let is_none_negative = [top, bottom, left, right].iter().all(|padding| *padding >= 0);
+    (is_none_negative && holds_the_same(from, to)).then_some((
+        Around {
+            vertical: [top, bottom],
+            horizontal: [left, right],
+            height,
+            width,
+        },
+        input,
+    ))
+}
+
+/// Whether the values of two operands mean the same, zero included.
+fn holds_the_same(one: &Operand, other: &Operand) -> bool {
+    let is_taken = matches!(
+        one.operand_type,
+        OperandType::TENSOR_FLOAT32
+            | OperandType::TENSOR_QUANT8_ASYMM
+            | OperandType::TENSOR_QUANT8_ASYMM_SIGNED
+    );
+    is_taken
+        && one.operand_type == other.operand_type
+        && one.scale == other.scale
+        && one.zero_point == other.zero_point
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use nnhal::hal::{
+        DataLocation, Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape,
+        Subgraph, SubgraphIndex,
+    };
+    use nnhal::validate::ValidModel;
+
+    use crate::{Execution, KernelSet, Program, RunOptions};
+
+    const HEIGHT: u32 = 6;
+    const WIDTH: u32 = 9;
+    const CHANNELS: u32 = 20;
+
+    /// A convolution behind PAD.
+    #[derive(Clone, Copy)]
+    struct Case {
+        ty: OperandType,
+        convolution: OperationType,
+        paddings: [i32; 8],
+        /// The square filter's, and the stride.
+        filter: [u32; 2],
+        /// Whether the output of PAD is one of the model.
+        is_output: bool,
+    }
+
+    const CASE: Case = Case {
+        ty: OperandType::TENSOR_FLOAT32,
+        convolution: OperationType::CONV_2D,
+        paddings: [0, 0, 1, 2, 0, 1, 0, 0],
+        filter: [3, 2],
+        is_output: false,
+    };
+
+    impl Case {
+        fn tensor(&self, dims: &[u32]) -> Operand {
+            let operand = Operand::new(self.ty, dims);
+            match self.ty {
+                OperandType::TENSOR_FLOAT32 => operand,
+                _ => operand.with_quantization(0.5, 7),
+            }
+        }
+
+        fn model(&self) -> Model {
+            use OperandLifeTime::{SubgraphInput, SubgraphOutput, TemporaryVariable};
+            let mut model = Model::default();
+            let mut constant = |mut operand: Operand, bytes: &[u8]| {
+                operand.lifetime = OperandLifeTime::ConstantCopy;
+                operand.number_of_consumers = 1;
+                operand.location = DataLocation {
+                    pool_index: 0,
+                    offset: model.operand_values.len() as u32,
+                    length: bytes.len() as u32,
+                };
+                model.operand_values.extend(bytes);
+                operand
+            };
+            let [filter, stride] = self.filter;
+            let is_depthwise = self.convolution == OperationType::DEPTHWISE_CONV_2D;
+            let weight_dims = if is_depthwise {
+                [1, filter, filter, CHANNELS]
+            } else {
+                [CHANNELS, filter, filter, CHANNELS]
+            };
+            let count = weight_dims.iter().product::<u32>();
+            let bytes: Vec<u8> = (0..count).map(|at| (at * 31 % 17) as u8).collect();
+            let is_float = self.ty == OperandType::TENSOR_FLOAT32;
+            let weights = if is_float {
+                let floats: Vec<f32> = bytes.iter().map(|byte| f32::from(*byte) - 8.0).collect();
+                constant(self.tensor(&weight_dims), bytemuck::cast_slice(&floats))
+            } else {
+                constant(self.tensor(&weight_dims), &bytes)
+            };
+            let bias = if is_float {
+                Operand::new(OperandType::TENSOR_FLOAT32, &[CHANNELS])
+            } else {
+                Operand::new(OperandType::TENSOR_INT32, &[CHANNELS]).with_quantization(0.25, 0)
+            };
+            let bias = constant(bias, &[0; 4 * CHANNELS as usize]);
+            let paddings = Operand::new(OperandType::TENSOR_INT32, &[4, 2]);
+            let paddings = constant(paddings, bytemuck::cast_slice(&self.paddings));
+            // VALID, strides, one output for each channel, no activation.
+            let stride = stride as i32;
+            let scalars = if is_depthwise {
+                vec![2, stride, stride, 1, 0]
+            } else {
+                vec![2, stride, stride, 0]
+            };
+            let scalars = scalars
+                .iter()
+                .map(|value: &i32| constant(Operand::new(OperandType::INT32, &[]), &value.to_ne_bytes()));
+            let scalars: Vec<_> = scalars.collect();
+            let [_, _, top, bottom, left, right, front, back] = self.paddings.map(|padding| padding as u32);
+            let padded = [
+                1,
+                HEIGHT + top + bottom,
+                WIDTH + left + right,
+                CHANNELS + front + back,
+            ];
+            let extent = |padded: u32| (padded - filter) / stride as u32 + 1;
+            let mut operands = vec![
+                self.tensor(&[1, HEIGHT, WIDTH, CHANNELS])
+                    .with_lifetime(SubgraphInput),
+                paddings,
+                self.tensor(&padded).with_lifetime(if self.is_output {
+                    SubgraphOutput
+                } else {
+                    TemporaryVariable
+                }),
+                weights,
+                bias,
+            ];
+            operands[0].number_of_consumers = 1;
+            operands[2].number_of_consumers = 1;
+            operands.extend(scalars);
+            let result = operands.len() as u32;
+            let mut last = self.tensor(&[1, extent(padded[1]), extent(padded[2]), CHANNELS]);
+            last.scale *= 900.0;
+            operands.push(last.with_lifetime(SubgraphOutput));
+            model.main = Subgraph {
+                operations: vec![
+                    Operation {
+                        operation_type: OperationType::PAD,
+                        inputs: vec![0, 1],
+                        outputs: vec![2],
+                    },
+                    Operation {
+                        operation_type: self.convolution,
+                        inputs: (2..result).collect(),
+                        outputs: vec![result],
+                    },
+                ],
+                operands,
+                input_indexes: vec![0],
+                output_indexes: if self.is_output {
+                    vec![2, result]
+                } else {
+                    vec![result]
+                },
+            };
+            model
+        }
+
+        /// The result, and whether PAD is no operation of its own.
+        fn run(&self, kernels: KernelSet) -> (Vec<Vec<u8>>, bool) {
+            let valid = ValidModel::new(Arc::new(self.model()), &NoPools, &[]).unwrap();
+            let program = Arc::new(Program::with_kernels(Arc::new(valid), &NoPools, kernels).unwrap());
+            let mut execution = Execution::new(Arc::clone(&program));
+            let input = execution
+                .input(0, Shape::new(&[1, HEIGHT, WIDTH, CHANNELS]).unwrap())
+                .unwrap();
+            if self.ty == OperandType::TENSOR_FLOAT32 {
+                for (at, value) in input.chunks_exact_mut(4).enumerate() {
+                    value.copy_from_slice(&((at * 7 % 23) as f32 - 9.0).to_ne_bytes());
+                }
+            } else {
+                for (at, value) in input.iter_mut().enumerate() {
+                    *value = (at * 7 % 251) as u8;
+                }
+            }
+            execution.run(&RunOptions::default()).unwrap();
+            let outputs = 0..program.model().model().main.output_indexes.len();
+            let bytes = outputs.map(|at| execution.output(at).unwrap().1.to_vec());
+            (
+                bytes.collect(),
+                program.computed_with(SubgraphIndex::Main, 1) == 0,
+            )
+        }
+
+        fn assert_folded(&self, is_folded: bool) {
+            let (expected, _) = self.run(KernelSet::Reference);
+            let (found, folded) = self.run(KernelSet::Fast);
+            assert_eq!(folded, is_folded);
+            assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn convolutions_pad_their_inputs_themselves() {
+        for ty in [
+            OperandType::TENSOR_FLOAT32,
+            OperandType::TENSOR_QUANT8_ASYMM,
+            OperandType::TENSOR_QUANT8_ASYMM_SIGNED,
+        ] {
+            for convolution in [OperationType::CONV_2D, OperationType::DEPTHWISE_CONV_2D] {
+                for paddings in [
+                    [0, 0, 1, 2, 0, 1, 0, 0],
+                    [0, 0, 0, 1, 0, 1, 0, 0],
+                    [0, 0, 2, 0, 2, 2, 0, 0],
+                ] {
+                    for filter in [[3, 1], [3, 2], [5, 2]] {
+                        Case {
+                            ty,
+                            convolution,
+                            paddings,
+                            filter,
+                            ..CASE
+                        }
+                        .assert_folded(true);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_padding_of_a_convolution_is_left_as_it_is() {
+        CASE.assert_folded(true);
+        Case {
+            is_output: true,
+            ..CASE
+        }
+        .assert_folded(false);
+        // A window in the padding as a whole.
+        Case {
+            paddings: [0, 0, 3, 0, 0, 0, 0, 0],
+            ..CASE
+        }
+        .assert_folded(false);
+        Case {
+            filter: [1, 1],
+            ..CASE
+        }
+        .assert_folded(false);
+    }
+}
