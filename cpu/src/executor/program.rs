@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{ConstantPools, ErrorStatus, OperandLifeTime, OperationType, Subgraph, SubgraphIndex};
+use nnhal::hal::{
+    ConstantPools, ErrorStatus, OperandLifeTime, Operation, OperationType, Subgraph, SubgraphIndex,
+};
 use nnhal::ops::{self, ShapeRule};
 use nnhal::validate::ValidModel;
 
@@ -53,6 +55,8 @@ pub(super) struct Step {
     pub(super) together: Option<Together>,
     /// Temporaries that nothing reads after this operation.
     pub(super) releases: Vec<u32>,
+    /// Whether its output may have its input's memory, which nothing else reads: it gives a tensor another shape.
+    pub(super) renames: bool,
 }
 
 impl Step {
@@ -62,6 +66,7 @@ impl Step {
             fixed: None,
             together: None,
             releases: Vec::new(),
+            renames: false,
         }
     }
 
@@ -246,6 +251,9 @@ impl Program {
             let first = *subgraph.operations.get(operation)?.inputs.first()?;
             Some(subgraph.operands.get(first as usize)?.operand_type)
         };
+        if steps.get(operation).is_some_and(|step| step.renames) {
+            return "another shape in the same memory";
+        }
         match steps.get(operation).map(|step| &step.work) {
             Some(Work::Planned { step, .. }) => input().map_or(fast::REFERENCE, |input| step.name(input)),
             Some(Work::If | Work::While) => "control flow",
@@ -361,6 +369,9 @@ impl Graph {
             });
         }
         release_after_last_reader(graph, &mut steps);
+        for (operation, step) in graph.operations.iter().zip(&mut steps) {
+            step.renames = kernel_set == KernelSet::Fast && renames(graph, operation, step);
+        }
         if kernel_set == KernelSet::Fast {
             fuse(graph, &constants.values, &mut steps, interrupt)?;
         }
@@ -374,6 +385,21 @@ impl Graph {
             replaced,
         })
     }
+}
+
+/// Whether an operation does nothing but give a temporary, which it is the last to read, another shape that is known.
+fn renames(graph: &Subgraph, operation: &Operation, step: &Step) -> bool {
+    let is_another_shape = matches!(
+        operation.operation_type,
+        OperationType::RESHAPE | OperationType::SQUEEZE | OperationType::EXPAND_DIMS
+    );
+    let (Some(input), &[output]) = (operation.inputs.first(), &operation.outputs[..]) else {
+        return false;
+    };
+    let operand = |at: u32| graph.operands.get(at as usize);
+    let is_temporary =
+        operand(output).is_some_and(|operand| operand.lifetime == OperandLifeTime::TemporaryVariable);
+    is_another_shape && is_temporary && step.fixed.is_some() && step.releases.contains(input)
 }
 
 /// Notes with each step the temporaries that nothing reads after it.

@@ -276,6 +276,13 @@ impl<'a> Runner<'a> {
                 Some(together) if self.together((at, index), together, frame).map_err(failed)? => {
                     together.operations()
                 }
+                _ if step.renames
+                    && self
+                        .rename(operation, step, frame)
+                        .map_err(|error| failed(error.into()))? =>
+                {
+                    1
+                }
                 _ => {
                     self.operation((at, index), step, frame, failed)?;
                     1
@@ -330,6 +337,25 @@ impl<'a> Runner<'a> {
             Work::While => self.run_while(at, index, frame),
             Work::Folded => Ok(()),
         }
+    }
+
+    /// Gives the memory of an operation's input to its output; says whether it did, which it does unless the input is not as
+    /// declared.
+    fn rename(&mut self, operation: &Operation, step: &Step, frame: &mut Frame) -> Result<bool, OutOfMemory> {
+        let (input, output) = (operation.inputs[0] as usize, operation.outputs[0] as usize);
+        let fixed = step.fixed.as_ref();
+        let Some(fixed) = fixed.filter(|fixed| fixed.apply_to(Values::all(&frame.values))) else {
+            return Ok(false);
+        };
+        if frame.values[input].shared.is_some() {
+            return Ok(false);
+        }
+        let memory = std::mem::take(&mut frame.values[input].buffer);
+        let value = &mut frame.values[output];
+        self.memory
+            .give_back(std::mem::replace(&mut value.buffer, memory));
+        fixed.give(std::slice::from_mut(value), |_, _| {})?;
+        Ok(true)
     }
 
     /// Computes the operations from `first` on together; says whether it did, which it does unless something is not there.
@@ -513,11 +539,12 @@ mod tests {
 
     use nnhal::hal::{
         Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape, Subgraph,
+        SubgraphIndex,
     };
     use nnhal::validate::ValidModel;
 
     use super::{Execution, Program};
-    use crate::{AlignedBuffer, RunOptions};
+    use crate::{AlignedBuffer, KernelSet, RunOptions};
 
     /// `(x + x) + x` over a tensor of unknown length.
     fn triple() -> Arc<Program> {
@@ -665,5 +692,59 @@ mod tests {
             error.to_string(),
             "operation 0 (ADD) of the main graph: input 0: is omitted but not optional"
         );
+    }
+
+    /// `-(x)` as another shape, whose `NEG` is the result.
+    fn negated_twice() -> Arc<ValidModel> {
+        use OperandLifeTime::{ConstantCopy, SubgraphInput, SubgraphOutput, TemporaryVariable};
+        let float = OperandType::TENSOR_FLOAT32;
+        let operand = |ty, dims: &[u32], lifetime, consumers| {
+            let mut operand = Operand::new(ty, dims).with_lifetime(lifetime);
+            operand.number_of_consumers = consumers;
+            operand
+        };
+        let mut shape = operand(OperandType::TENSOR_INT32, &[1], ConstantCopy, 1);
+        shape.location.length = 4;
+        let operation = |operation_type, inputs: &[u32], output| Operation {
+            operation_type,
+            inputs: inputs.to_vec(),
+            outputs: vec![output],
+        };
+        let model = Model {
+            main: Subgraph {
+                operands: vec![
+                    operand(float, &[2, 3], SubgraphInput, 1),
+                    shape,
+                    operand(float, &[2, 3], TemporaryVariable, 1),
+                    operand(float, &[6], TemporaryVariable, 1),
+                    operand(float, &[6], SubgraphOutput, 0),
+                ],
+                operations: vec![
+                    operation(OperationType::NEG, &[0], 2),
+                    operation(OperationType::RESHAPE, &[2, 1], 3),
+                    operation(OperationType::NEG, &[3], 4),
+                ],
+                input_indexes: vec![0],
+                output_indexes: vec![4],
+            },
+            operand_values: 6_i32.to_ne_bytes().to_vec(),
+            ..Model::default()
+        };
+        Arc::new(ValidModel::new(Arc::new(model), &NoPools, &[]).unwrap())
+    }
+
+    #[test]
+    fn another_shape_is_in_the_same_memory() {
+        let program = Program::with_kernels(negated_twice(), &NoPools, KernelSet::Fast).unwrap();
+        let name = program.kernel_name(SubgraphIndex::Main, 1);
+        assert_eq!(name, "another shape in the same memory");
+        let mut execution = Execution::new(Arc::new(program));
+        for values in [[1.0_f32, -2.0, 3.0, 4.0, 5.0, 6.0], [0.5; 6], [-1.0; 6]] {
+            let input = execution.input(0, Shape::new(&[2, 3]).unwrap()).unwrap();
+            input.copy_from_slice(bytemuck::cast_slice(&values));
+            execution.run(&RunOptions::default()).unwrap();
+            let (shape, output) = execution.output(0).unwrap();
+            assert_eq!((shape.dims(), output), (&[6][..], bytemuck::cast_slice(&values)));
+        }
     }
 }
