@@ -4,6 +4,10 @@
 //! of every temporary found. An [`Execution`] holds the memory of one run at a time and is used again and again:
 //! once its buffers have grown to what the model needs, running allocates nothing. Buffers of temporaries go back to
 //! a pool after their last reader.
+//!
+//! With the fast kernels the graph is rewritten on the way: operations on constants alone are computed once (`folding`),
+//! PAD becomes a convolution's padding (`padded`), operations that follow each other are computed together (`fusion`), and
+//! tensors that only get another shape stay where they are.
 
 mod compiled;
 mod constants;

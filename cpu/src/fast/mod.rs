@@ -1,5 +1,8 @@
 //! Fast kernels: operations whose weights are constant become steps made when the model is prepared.
 //!
+//! Some operations that follow each other are computed together: element-wise ones ([`Fused`]), and convolutions some rows of
+//! the image at a time ([`StripChain`]).
+//!
 //! A step holds its weights packed for the inner loops of [`tile`] and everything else that can be worked out ahead;
 //! running it allocates nothing once scratch memory has grown. What has no step is left to the reference kernels,
 //! operation by operation, within the same program. Loops are written once over the vectors of [`simd`]. Results: float sums are taken in another order than the
