@@ -375,6 +375,6 @@ mod tests {
             4_954_416_915_776_117_319
         };
         assert_eq!((fast::LAYOUT, sums), (7, [5_305_636_182_905_620_312, of_bytes]));
-        assert!(compiled_form().starts_with("layout 6 for "));
+        assert!(compiled_form().starts_with("layout 7 for "));
     }
 }

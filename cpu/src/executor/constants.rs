@@ -1,7 +1,8 @@
 //! The constants of a graph while it is made ready.
 //!
 //! Constants are copied into aligned memory. Filters that are nothing but filters wait until it is known whether the
-//! steps that packed them read them in their own form again; those that nothing reads are not copied at all.
+//! steps that packed them read them in their own form again; those that nothing reads are not copied at all. What operations
+//! on constants alone compute is constant, too; where there is such, those that only they read are let go.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +17,10 @@ use crate::kernel::Constant;
 /// Smaller filters are copied at once: they are no burden, and they may be parameters that shape rules look at.
 const LEAST_BYTES: usize = 4097;
 
-/// Most bytes of what operations on constants compute: what is beyond is computed in each execution, whose memory is given
-/// back.
-const MOST_FOLDED_BYTES: usize = 256 << 20;
+/// Most bytes of what operations on the constants of a graph compute, for each of theirs, beside some. What is beyond is
+/// computed in each execution, whose memory is given back: small constants can be repeated to any size.
+const MOST_FOLDED_PER_BYTE: usize = 4;
+const SOME_FOLDED_BYTES: usize = 4096;
 
 /// The constants of a graph, and the filters that wait.
 pub(super) struct Constants<'a> {
@@ -30,8 +32,8 @@ pub(super) struct Constants<'a> {
     only_filters: Vec<bool>,
     /// Results of operations on constants, by operand: whether executions read them.
     folded: BTreeMap<u32, bool>,
-    /// How many bytes those have.
-    folded_bytes: usize,
+    /// How many bytes more those may have.
+    room: usize,
 }
 
 struct Waiting<'a> {
@@ -59,7 +61,7 @@ impl<'a> Constants<'a> {
             waiting: Vec::new(),
             only_filters,
             folded: BTreeMap::new(),
-            folded_bytes: 0,
+            room: SOME_FOLDED_BYTES,
         };
         for (at, operand) in graph.operands.iter().enumerate() {
             if !operand.lifetime.is_constant() {
@@ -67,6 +69,8 @@ impl<'a> Constants<'a> {
                 continue;
             }
             let bytes = model.constant_bytes(operand, pools);
+            let room = MOST_FOLDED_PER_BYTE.saturating_mul(operand.location.length as usize);
+            constants.room = constants.room.saturating_add(room);
             let waits = constants.only_filters[at] && operand.location.length as usize >= LEAST_BYTES;
             let copied = if waits && (bytes.is_some() || matches!(packing, Packing::Kept(_))) {
                 constants.waiting.push(Waiting {
@@ -98,14 +102,14 @@ impl<'a> Constants<'a> {
 
     /// How many bytes results of operations on constants may have.
     pub(super) fn room(&self) -> usize {
-        MOST_FOLDED_BYTES.saturating_sub(self.folded_bytes)
+        self.room
     }
 
     /// Adds what an operation on constants computes: constants from now on.
     pub(super) fn add_folded(&mut self, operation: &Operation, results: Vec<Constant>) {
         for (&operand, result) in operation.outputs.iter().zip(results) {
             if let Some(value) = self.values.get_mut(operand as usize) {
-                self.folded_bytes = self.folded_bytes.saturating_add(result.bytes.capacity());
+                self.room = self.room.saturating_sub(result.bytes.bytes().len());
                 *value = Some(result);
                 let is_filter = self.only_filters[operand as usize];
                 self.folded.insert(operand, !is_filter);

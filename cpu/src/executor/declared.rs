@@ -32,16 +32,21 @@ impl OperationContext for Declared<'_> {
         if operand.lifetime == OperandLifeTime::NoValue {
             return None;
         }
-        let constant = self.constants.get(at)?.as_ref();
-        let bytes = constant.map(|constant| constant.bytes.bytes());
-        info(operand, bytes)
+        match self.constants.get(at)? {
+            // Of what was computed beforehand the model need not declare the shape.
+            Some(constant) => Some(OperandInfo {
+                operand,
+                shape: constant.shape,
+                rank_known: true,
+                shape_known: true,
+                bytes: Some(constant.bytes.bytes()),
+            }),
+            None => info(operand),
+        }
     }
 
     fn output(&self, index: usize) -> Option<OperandInfo<'_>> {
-        info(
-            self.operands.get(*self.operation.outputs.get(index)? as usize)?,
-            None,
-        )
+        info(self.operands.get(*self.operation.outputs.get(index)? as usize)?)
     }
 
     fn executing(&self) -> bool {
@@ -50,15 +55,15 @@ impl OperationContext for Declared<'_> {
     }
 }
 
-fn info<'a>(operand: &'a Operand, bytes: Option<&'a [u8]>) -> Option<OperandInfo<'a>> {
+fn info(operand: &Operand) -> Option<OperandInfo<'_>> {
     let shape = Shape::new(&operand.dimensions).ok()?;
-    let is_exact = bytes.is_some() || !operand.operand_type.is_tensor();
-    let rank_known = is_exact || shape.rank() > 0;
+    let is_scalar = !operand.operand_type.is_tensor();
+    let rank_known = is_scalar || shape.rank() > 0;
     Some(OperandInfo {
         operand,
         shape,
         rank_known,
-        shape_known: is_exact || (rank_known && shape.is_fully_specified()),
-        bytes,
+        shape_known: is_scalar || (rank_known && shape.is_fully_specified()),
+        bytes: None,
     })
 }

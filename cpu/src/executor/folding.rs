@@ -256,6 +256,174 @@ mod tests {
         }
     }
 
+    /// An operation on a constant of these dimensions, whose result has none that are declared, and the one behind it that
+    /// `then` gives.
+    fn two_operations(
+        (operation, dims, paddings): (OperationType, &[u32], &[i32]),
+        then: impl FnOnce(&mut Vec<Operand>, &mut Model, u32) -> Operation,
+    ) -> Arc<ValidModel> {
+        let mut model = Model::default();
+        let mut operands = Vec::new();
+        let count = dims.iter().product::<u32>();
+        let values: Vec<f32> = (0..count).map(|at| at as f32 + 1.0).collect();
+        let float = OperandType::TENSOR_FLOAT32;
+        let shape = Operand::new(float, dims);
+        let mut inputs = vec![constant(
+            (&mut operands, &mut model),
+            shape,
+            bytemuck::cast_slice(&values),
+        )];
+        if !paddings.is_empty() {
+            let shape = Operand::new(OperandType::TENSOR_INT32, &[dims.len() as u32, 2]);
+            let paddings = bytemuck::cast_slice(paddings);
+            inputs.push(constant((&mut operands, &mut model), shape, paddings));
+        }
+        let undeclared = vec![0; dims.len()];
+        let mut result = Operand::new(float, &undeclared).with_lifetime(OperandLifeTime::TemporaryVariable);
+        result.number_of_consumers = 1;
+        operands.push(result);
+        let result = operands.len() as u32 - 1;
+        let second = then(&mut operands, &mut model, result);
+        let is_input = |at: &u32| operands[*at as usize].lifetime == OperandLifeTime::SubgraphInput;
+        model.main = Subgraph {
+            input_indexes: (0..operands.len() as u32).filter(is_input).collect(),
+            output_indexes: second.outputs.clone(),
+            operations: vec![
+                Operation {
+                    operation_type: operation,
+                    inputs,
+                    outputs: vec![result],
+                },
+                second,
+            ],
+            operands,
+        };
+        Arc::new(ValidModel::new(Arc::new(model), &NoPools, &[]).unwrap())
+    }
+
+    fn constant(
+        (operands, model): (&mut Vec<Operand>, &mut Model),
+        mut operand: Operand,
+        bytes: &[u8],
+    ) -> u32 {
+        operand.lifetime = OperandLifeTime::ConstantCopy;
+        operand.number_of_consumers = 1;
+        operand.location = DataLocation {
+            pool_index: 0,
+            offset: model.operand_values.len() as u32,
+            length: bytes.len() as u32,
+        };
+        model.operand_values.extend(bytes);
+        operands.push(operand);
+        operands.len() as u32 - 1
+    }
+
+    /// The output of a model, given its only input if it has one.
+    fn output(model: &Arc<ValidModel>, kernels: KernelSet, input: &[f32]) -> Vec<f32> {
+        let program = Program::with_kernels(Arc::clone(model), &NoPools, kernels).unwrap();
+        let mut execution = Execution::new(Arc::new(program));
+        let main = &model.model().main;
+        if let Some(at) = main.input_indexes.first() {
+            let shape = Shape::new(&main.operands[*at as usize].dimensions).unwrap();
+            let bytes = execution.input(0, shape).unwrap();
+            bytes.copy_from_slice(bytemuck::cast_slice(input));
+        }
+        execution.run(&RunOptions::default()).unwrap();
+        bytemuck::cast_slice(execution.output(0).unwrap().1).to_vec()
+    }
+
+    #[test]
+    fn shapes_of_what_is_computed_beforehand_are_its_own() {
+        let negation = (OperationType::NEG, &[4, 3][..], &[][..]);
+        let model = two_operations(negation, |operands, model, result| {
+            let float = OperandType::TENSOR_FLOAT32;
+            let mut input = Operand::new(float, &[2, 3]).with_lifetime(OperandLifeTime::SubgraphInput);
+            input.number_of_consumers = 1;
+            operands.push(input);
+            let input = operands.len() as u32 - 1;
+            let axis = Operand::new(OperandType::INT32, &[]);
+            let axis = constant((operands, model), axis, &0_i32.to_ne_bytes());
+            operands.push(Operand::new(float, &[0, 3]).with_lifetime(OperandLifeTime::SubgraphOutput));
+            Operation {
+                operation_type: OperationType::CONCATENATION,
+                inputs: vec![input, result, axis],
+                outputs: vec![operands.len() as u32 - 1],
+            }
+        });
+        let exact = output(&model, KernelSet::Reference, &[0.5; 6]);
+        assert_eq!(output(&model, KernelSet::Fast, &[0.5; 6]), exact);
+        assert_eq!(exact.len(), 18);
+    }
+
+    #[test]
+    fn convolution_behind_a_pad_that_is_computed_beforehand_reads_its_result() {
+        let pad = (
+            OperationType::PAD,
+            &[1, 4, 4, 2][..],
+            &[0, 0, 1, 1, 1, 1, 0, 0][..],
+        );
+        let model = two_operations(pad, |operands, model, result| {
+            let float = OperandType::TENSOR_FLOAT32;
+            let values: Vec<f32> = (0..3 * 3 * 3 * 2).map(|at| at as f32 * 0.25).collect();
+            let filter = Operand::new(float, &[3, 3, 3, 2]);
+            let mut inputs = vec![
+                result,
+                constant((operands, model), filter, bytemuck::cast_slice(&values)),
+                constant((operands, model), Operand::new(float, &[3]), &[0; 12]),
+            ];
+            for value in [2_i32, 1, 1, 0] {
+                let scalar = Operand::new(OperandType::INT32, &[]);
+                inputs.push(constant((operands, model), scalar, &value.to_ne_bytes()));
+            }
+            let result = Operand::new(float, &[1, 4, 4, 3]);
+            operands.push(result.with_lifetime(OperandLifeTime::SubgraphOutput));
+            Operation {
+                operation_type: OperationType::CONV_2D,
+                inputs,
+                outputs: vec![operands.len() as u32 - 1],
+            }
+        });
+        let exact = output(&model, KernelSet::Reference, &[]);
+        assert_eq!(output(&model, KernelSet::Fast, &[]), exact);
+        assert!(exact.iter().any(|value| *value != 0.0));
+    }
+
+    #[test]
+    fn what_is_beyond_the_room_is_computed_in_each_execution() {
+        let mut network = model(false);
+        let mut operands = std::mem::take(&mut network.main.operands);
+        // What is doubled is given another shape, for which there is no room left.
+        let doubled = 4;
+        let whole = EXTENT * EXTENT;
+        let shape = Operand::new(OperandType::TENSOR_INT32, &[1]);
+        let shape = constant((&mut operands, &mut network), shape, &whole.to_ne_bytes());
+        operands[doubled as usize].number_of_consumers += 1;
+        let flat = Operand::new(OperandType::TENSOR_FLOAT32, &[whole]);
+        let mut temporary = flat.clone().with_lifetime(OperandLifeTime::TemporaryVariable);
+        temporary.number_of_consumers = 1;
+        operands.push(temporary);
+        operands.push(flat.with_lifetime(OperandLifeTime::SubgraphOutput));
+        let main = &mut network.main;
+        main.operands = operands;
+        for (operation_type, inputs, output) in [
+            (OperationType::RESHAPE, vec![doubled, shape], shape + 1),
+            (OperationType::NEG, vec![shape + 1], shape + 2),
+        ] {
+            main.operations.push(Operation {
+                operation_type,
+                inputs,
+                outputs: vec![output],
+            });
+        }
+        main.output_indexes.insert(0, shape + 2);
+        let model = Arc::new(ValidModel::new(Arc::new(network), &NoPools, &[]).unwrap());
+        let (expected, _) = run(&model, KernelSet::Reference);
+        let (found, program) = run(&model, KernelSet::Fast);
+        assert_eq!(found, expected);
+        let names = [1, 3].map(|at| program.kernel_name(SubgraphIndex::Main, at));
+        assert_eq!(names, ["constant, computed beforehand", "reference"]);
+    }
+
     #[test]
     fn programs_are_restored_with_what_is_computed_beforehand() {
         let model = Arc::new(ValidModel::new(Arc::new(model(false)), &NoPools, &[]).unwrap());

@@ -73,7 +73,9 @@ pub(super) fn fuse(
             constants,
         };
         let ends_within = |operand, count| readers.end_before(operand, first + count);
-        let padded = operations.clone().nth(1).and_then(|convolution| {
+        // What was computed beforehand reads nothing any more.
+        let next = operations.clone().nth(1).filter(|_| !steps[first].is_folded());
+        let padded = next.and_then(|convolution| {
             PaddedConvolution::of(&declared(&graph.operations[first]), convolution, ends_within)
         });
         let together = padded.map(Together::Padded).or_else(|| {

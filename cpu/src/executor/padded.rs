@@ -126,6 +126,7 @@ mod tests {
         paddings: [i32; 8],
         /// The square filter's, and the stride.
         filter: [u32; 2],
+        dilation: u32,
         /// Whether the output of PAD is one of the model.
         is_output: bool,
     }
@@ -135,6 +136,7 @@ mod tests {
         convolution: OperationType::CONV_2D,
         paddings: [0, 0, 1, 2, 0, 1, 0, 0],
         filter: [3, 2],
+        dilation: 1,
         is_output: false,
     };
 
@@ -166,7 +168,8 @@ mod tests {
             let weight_dims = if is_depthwise {
                 [1, filter, filter, CHANNELS]
             } else {
-                [CHANNELS, filter, filter, CHANNELS]
+                let [.., front, back] = self.paddings.map(|padding| padding as u32);
+                [CHANNELS, filter, filter, CHANNELS + front + back]
             };
             let count = weight_dims.iter().product::<u32>();
             let bytes: Vec<u8> = (0..count).map(|at| (at * 31 % 17) as u8).collect();
@@ -184,30 +187,32 @@ mod tests {
             };
             let bias = constant(bias, &[0; 4 * CHANNELS as usize]);
             let paddings = Operand::new(OperandType::TENSOR_INT32, &[4, 2]);
-            let paddings = constant(paddings, bytemuck::cast_slice(&self.paddings));
-            // VALID, strides, one output for each channel, no activation.
-            let stride = stride as i32;
-            let scalars = if is_depthwise {
-                vec![2, stride, stride, 1, 0]
-            } else {
-                vec![2, stride, stride, 0]
-            };
-            let scalars = scalars
-                .iter()
-                .map(|value: &i32| constant(Operand::new(OperandType::INT32, &[]), &value.to_ne_bytes()));
-            let scalars: Vec<_> = scalars.collect();
-            let [_, _, top, bottom, left, right, front, back] = self.paddings.map(|padding| padding as u32);
+            let around = constant(paddings, bytemuck::cast_slice(&self.paddings));
+            // VALID, strides, one output for each channel, no activation; not NCHW, dilations.
+            let mut scalar =
+                |value: u32| constant(Operand::new(OperandType::INT32, &[]), &value.to_ne_bytes());
+            let mut scalars: Vec<_> = [2, stride, stride].map(&mut scalar).into();
+            if is_depthwise {
+                scalars.push(scalar(1));
+            }
+            scalars.push(scalar(0));
+            let dilations = [self.dilation; 2].map(scalar);
+            scalars.push(constant(Operand::new(OperandType::BOOL, &[]), &[0]));
+            scalars.extend(dilations);
+            let paddings = self.paddings.map(|padding| padding as u32);
+            let [before, behind, top, bottom, left, right, front, back] = paddings;
             let padded = [
-                1,
+                1 + before + behind,
                 HEIGHT + top + bottom,
                 WIDTH + left + right,
                 CHANNELS + front + back,
             ];
-            let extent = |padded: u32| (padded - filter) / stride as u32 + 1;
+            let effective = (filter - 1) * self.dilation + 1;
+            let extent = |padded: u32| (padded - effective) / stride + 1;
             let mut operands = vec![
                 self.tensor(&[1, HEIGHT, WIDTH, CHANNELS])
                     .with_lifetime(SubgraphInput),
-                paddings,
+                around,
                 self.tensor(&padded).with_lifetime(if self.is_output {
                     SubgraphOutput
                 } else {
@@ -220,7 +225,7 @@ mod tests {
             operands[2].number_of_consumers = 1;
             operands.extend(scalars);
             let result = operands.len() as u32;
-            let mut last = self.tensor(&[1, extent(padded[1]), extent(padded[2]), CHANNELS]);
+            let mut last = self.tensor(&[padded[0], extent(padded[1]), extent(padded[2]), CHANNELS]);
             last.scale *= 900.0;
             operands.push(last.with_lifetime(SubgraphOutput));
             model.main = Subgraph {
@@ -269,7 +274,7 @@ mod tests {
             let bytes = outputs.map(|at| execution.output(at).unwrap().1.to_vec());
             (
                 bytes.collect(),
-                program.computed_with(SubgraphIndex::Main, 1) == 0,
+                program.computed_with(SubgraphIndex::Main, 1) == Some(0),
             )
         }
 
@@ -317,7 +322,18 @@ mod tests {
             ..CASE
         }
         .assert_folded(false);
-        // A window in the padding as a whole.
+        // Other axes, and a window in the padding as a whole.
+        for axis in [0, 1, 6, 7] {
+            let mut paddings = CASE.paddings;
+            paddings[axis] = 1;
+            Case { paddings, ..CASE }.assert_folded(false);
+        }
+        Case {
+            paddings: [0, 0, 3, 0, 0, 0, 0, 0],
+            dilation: 2,
+            ..CASE
+        }
+        .assert_folded(true);
         Case {
             paddings: [0, 0, 3, 0, 0, 0, 0, 0],
             ..CASE

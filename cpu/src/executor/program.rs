@@ -70,7 +70,8 @@ impl Step {
         }
     }
 
-    fn is_folded(&self) -> bool {
+    /// Whether it was computed beforehand.
+    pub(super) fn is_folded(&self) -> bool {
         matches!(self.work, Work::Folded)
     }
 
@@ -239,13 +240,14 @@ impl Program {
         let Some((subgraph, steps)) = self.steps(graph) else {
             return fast::REFERENCE;
         };
-        match self.computed_with(graph, operation) {
-            first if first < operation => return "with the one before",
-            first => {
-                if let Some(together) = steps.get(first).and_then(|step| step.together.as_ref()) {
-                    return together.name();
-                }
-            }
+        let Some(first) = self.computed_with(graph, operation) else {
+            return "constant, computed beforehand";
+        };
+        if first < operation {
+            return "with the one before";
+        }
+        if let Some(together) = steps.get(first).and_then(|step| step.together.as_ref()) {
+            return together.name();
         }
         let input = || {
             let first = *subgraph.operations.get(operation)?.inputs.first()?;
@@ -257,22 +259,23 @@ impl Program {
         match steps.get(operation).map(|step| &step.work) {
             Some(Work::Planned { step, .. }) => input().map_or(fast::REFERENCE, |input| step.name(input)),
             Some(Work::If | Work::While) => "control flow",
-            Some(Work::Folded) => "constant, computed beforehand",
-            Some(Work::Compute { .. }) | None => fast::REFERENCE,
+            Some(Work::Compute { .. } | Work::Folded) | None => fast::REFERENCE,
         }
     }
 
     /// The first of the operations that an operation is computed together with, if everything that they read is there: itself if
-    /// it is computed alone, or is the first.
+    /// it is computed alone, or is the first. `None` if it was computed beforehand.
     #[must_use]
-    pub fn computed_with(&self, graph: SubgraphIndex, operation: usize) -> usize {
+    pub fn computed_with(&self, graph: SubgraphIndex, operation: usize) -> Option<usize> {
         let steps = self.steps(graph).map_or(&[][..], |(_, steps)| steps);
+        if steps.get(operation).is_some_and(Step::is_folded) {
+            return None;
+        }
         let mut before = steps[..steps.len().min(operation)].iter().enumerate().rev();
         // The nearest before it that is the first of some is of those which contain it, or of others.
         let nearest = before.find_map(|(first, step)| Some((first, step.together.as_ref()?.operations())));
-        nearest
-            .filter(|(first, count)| operation < first + count)
-            .map_or(operation, |(first, _)| first)
+        let with = nearest.filter(|(first, count)| operation < first + count);
+        Some(with.map_or(operation, |(first, _)| first))
     }
 
     fn steps(&self, graph: SubgraphIndex) -> Option<(&Subgraph, &[Step])> {
@@ -370,7 +373,8 @@ impl Graph {
         }
         release_after_last_reader(graph, &mut steps);
         for (operation, step) in graph.operations.iter().zip(&mut steps) {
-            step.renames = kernel_set == KernelSet::Fast && renames(graph, operation, step);
+            step.renames =
+                kernel_set == KernelSet::Fast && renames((graph, &constants.values), operation, step);
         }
         if kernel_set == KernelSet::Fast {
             fuse(graph, &constants.values, &mut steps, interrupt)?;
@@ -388,7 +392,7 @@ impl Graph {
 }
 
 /// Whether an operation does nothing but give a temporary, which it is the last to read, another shape that is known.
-fn renames(graph: &Subgraph, operation: &Operation, step: &Step) -> bool {
+fn renames((graph, constants): (&Subgraph, &[Option<Constant>]), operation: &Operation, step: &Step) -> bool {
     let is_another_shape = matches!(
         operation.operation_type,
         OperationType::RESHAPE | OperationType::SQUEEZE | OperationType::EXPAND_DIMS
@@ -399,7 +403,8 @@ fn renames(graph: &Subgraph, operation: &Operation, step: &Step) -> bool {
     let operand = |at: u32| graph.operands.get(at as usize);
     let is_temporary =
         operand(output).is_some_and(|operand| operand.lifetime == OperandLifeTime::TemporaryVariable);
-    is_another_shape && is_temporary && step.fixed.is_some() && step.releases.contains(input)
+    let is_constant = constants.get(*input as usize).is_none_or(Option::is_some);
+    is_another_shape && is_temporary && !is_constant && step.fixed.is_some() && step.releases.contains(input)
 }
 
 /// Notes with each step the temporaries that nothing reads after it.

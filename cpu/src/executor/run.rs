@@ -397,8 +397,8 @@ impl<'a> Runner<'a> {
                 };
                 give(output, self.memory)?;
                 let scratch = &mut self.memory.scratch;
-                ready.run(output.buffer.bytes_mut(), (scratch, self.team))?;
-                Ok(true)
+                let interrupt = self.options.interrupt;
+                ready.run(output.buffer.bytes_mut(), (scratch, self.team), interrupt)
             }
             Together::Padded(convolution) => {
                 let Work::Planned { step, shape } = &last.work else {

@@ -191,9 +191,10 @@ impl Work for Rows<'_> {
         match self.packed.channels {
             0 => {}
             1..LANES => self.of_few_channels(simd.narrow()),
-            LANES..WIDE => self.of_groups::<_, LANES, 8>(simd.narrow()),
-            _ if S::HAS_WIDE && self.is_for_tiles_of_eight() => self.of_groups::<_, WIDE, 8>(simd.wide()),
-            _ => self.of_groups::<_, WIDE, 4>(simd.wide()),
+            LANES..WIDE => self.of_groups::<_, LANES, 8, false>(simd.narrow()),
+            _ if !S::HAS_WIDE => self.of_groups::<_, WIDE, 4, false>(simd.wide()),
+            _ if self.is_for_tiles_of_eight() => self.of_groups::<_, WIDE, 8, true>(simd.wide()),
+            _ => self.of_groups::<_, WIDE, 4, true>(simd.wide()),
         }
     }
 }
@@ -214,13 +215,15 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// For groups of `N` channels, of which `O` neighbouring outputs are summed side by side: as many sums as leave
-    /// registers for weights.
+    /// For groups of `N` channels, of which `O` neighbouring outputs of a row, or of `TWO` rows, are summed side by side: as
+    /// many sums as leave registers for weights.
     #[inline(always)]
-    fn of_groups<V: Simd<N>, const N: usize, const O: usize>(mut self, simd: V) {
+    fn of_groups<V: Simd<N>, const N: usize, const O: usize, const TWO: bool>(mut self, simd: V) {
         let (vertical, horizontal) = (self.patches.vertical, self.patches.horizontal);
         let is_dense = vertical.dilation == 1 && horizontal.dilation == 1;
         match (vertical.filter, horizontal.filter, horizontal.stride) {
+            (3, 3, 1) if TWO && is_dense && vertical.stride == 1 => self.filtered_by_two::<V, N, O, 3>(simd),
+            (5, 5, 1) if TWO && is_dense && vertical.stride == 1 => self.filtered_by_two::<V, N, O, 5>(simd),
             (3, 3, 1) if is_dense => self.filtered::<V, N, O, 3, 1>(simd),
             (3, 3, 2) if is_dense => self.filtered::<V, N, O, 3, 2>(simd),
             (5, 5, 1) if is_dense => self.filtered::<V, N, O, 5, 1>(simd),
@@ -243,22 +246,82 @@ impl<'a> Rows<'a> {
         &mut self,
         simd: V,
     ) {
-        let width = self.patches.output.width as usize;
-        let inside = whole_windows(&self.patches.horizontal, width, self.patches.input.width);
+        let inside = self.whole_windows();
         for (y, output) in self.take_lines() {
-            let mut line = self.line(y, output);
-            let mut x = 0;
-            while x < width {
-                // The last ones, some of them for the second time, if there are not so many left.
-                let first = x.min(width.saturating_sub(O));
-                if inside.start <= first && first + O <= inside.end {
-                    self.outputs::<V, N, O, K, STRIDE, false>(simd, &mut line, first);
-                } else {
-                    self.outputs::<V, N, O, K, STRIDE, true>(simd, &mut line, first);
-                }
-                x += O;
+            let line = self.line(y, output);
+            self.filtered_line::<V, N, O, K, STRIDE>(simd, &inside, line);
+        }
+    }
+
+    #[inline(always)]
+    fn filtered_line<V: Simd<N>, const N: usize, const O: usize, const K: usize, const STRIDE: usize>(
+        &self,
+        simd: V,
+        inside: &Range<usize>,
+        mut line: Line<'_>,
+    ) {
+        let width = self.patches.output.width as usize;
+        let mut x = 0;
+        while x < width {
+            // The last ones, some of them for the second time, if there are not so many left.
+            let first = x.min(width.saturating_sub(O));
+            if inside.start <= first && first + O <= inside.end {
+                self.outputs::<V, N, O, K, STRIDE, false>(simd, &mut line, first);
+            } else {
+                self.outputs::<V, N, O, K, STRIDE, true>(simd, &mut line, first);
+            }
+            x += O;
+        }
+    }
+
+    /// The same with stride 1, two rows at a time where all rows of their windows are inside: most rows of the input are loaded
+    /// once for both.
+    #[inline(always)]
+    fn filtered_by_two<V: Simd<N>, const N: usize, const O: usize, const K: usize>(&mut self, simd: V) {
+        let width = self.patches.output.width as usize;
+        let inside = self.whole_windows();
+        let mut output = std::mem::take(&mut self.output);
+        let mut y = self.rows.start;
+        while y < self.rows.end {
+            let line = width * self.packed.channels;
+            let (first, rest) = output.split_at_mut(line);
+            let upper = self.line(y, first);
+            if y + 1 < self.rows.end && upper.rows == (0..K) && self.rows_inside(y + 1) == (0..K) {
+                let (second, rest) = rest.split_at_mut(line);
+                let lines = [upper.output, second];
+                self.filtered_lines::<V, N, O, K>(simd, &inside, (y, lines));
+                (y, output) = (y + 2, rest);
+            } else {
+                self.filtered_line::<V, N, O, K, 1>(simd, &inside, upper);
+                (y, output) = (y + 1, rest);
             }
         }
+    }
+
+    #[inline(always)]
+    fn filtered_lines<V: Simd<N>, const N: usize, const O: usize, const K: usize>(
+        &self,
+        simd: V,
+        inside: &Range<usize>,
+        (y, mut lines): (usize, [&mut [f32]; 2]),
+    ) {
+        let width = self.patches.output.width as usize;
+        let mut x = 0;
+        while x < width {
+            let first = x.min(width.saturating_sub(O));
+            if inside.start <= first && first + O <= inside.end {
+                self.outputs_of_two::<V, N, O, K, false>(simd, (y, &mut lines), first);
+            } else {
+                self.outputs_of_two::<V, N, O, K, true>(simd, (y, &mut lines), first);
+            }
+            x += O;
+        }
+    }
+
+    /// The outputs of a row whose windows are inside the input from left to right.
+    fn whole_windows(&self) -> Range<usize> {
+        let width = self.patches.output.width as usize;
+        whole_windows(&self.patches.horizontal, width, self.patches.input.width)
     }
 
     /// Whether few outputs of a row are computed twice eight at a time.
@@ -277,15 +340,21 @@ impl<'a> Rows<'a> {
 
     #[inline(always)]
     fn line<'o>(&self, y: usize, output: &'o mut [f32]) -> Line<'o> {
-        let rows = taps_inside(&self.patches.vertical, y, self.patches.input.height);
+        let rows = self.rows_inside(y);
         Line { y, rows, output }
+    }
+
+    /// The filter's rows that are inside for a row of outputs.
+    #[inline(always)]
+    fn rows_inside(&self, y: usize) -> Range<usize> {
+        taps_inside(&self.patches.vertical, y, self.patches.input.height)
     }
 
     /// Where a row of the input starts which a row of the filter sees.
     #[inline(always)]
-    fn row_start(&self, line: &Line<'_>, row: usize) -> usize {
+    fn row_start(&self, y: usize, row: usize) -> usize {
         let window = &self.patches.vertical;
-        let y = line.y * window.stride as usize + row * window.dilation as usize - window.head as usize;
+        let y = y * window.stride as usize + row * window.dilation as usize - window.head as usize;
         (y - self.first_row) * self.patches.input.width as usize * self.packed.channels
     }
 
@@ -305,10 +374,7 @@ impl<'a> Rows<'a> {
         x: usize,
     ) {
         let channels = self.packed.channels;
-        let (head, left) = (self.patches.horizontal.head as usize, x * STRIDE);
-        let width = self.patches.input.width as usize;
-        // What is inside of the columns that the windows see.
-        let columns = head.saturating_sub(left)..(head + width).saturating_sub(left);
+        let columns = self.columns(x * STRIDE);
         let stored = self.patches.output.width as usize - x;
         let (weights, biases) = self.groups::<N>();
         for (group, bias) in biases.iter().enumerate() {
@@ -316,13 +382,7 @@ impl<'a> Rows<'a> {
             let first = first_channel(group, N, channels);
             let mut sums = [simd.load(bias); O];
             for row in line.rows.clone() {
-                let start = self.row_start(line, row);
-                let seen = Seen {
-                    pixels: &self.input[start + first..start + width * channels],
-                    channels,
-                    columns: columns.clone(),
-                    corner: left.wrapping_sub(head).wrapping_mul(channels),
-                };
+                let seen = self.seen(self.row_start(line.y, row) + first, first, &columns);
                 let weights = &weights[row * K..][..K];
                 let mut taps = [simd.splat(0.0); K];
                 for_each_constant!(tap in [0 1 2 3 4] {
@@ -341,6 +401,76 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// Neighbouring outputs of the rows `y` and `y + 1`, whose windows are inside from top to bottom.
+    #[inline(always)]
+    fn outputs_of_two<V: Simd<N>, const N: usize, const O: usize, const K: usize, const EDGE: bool>(
+        &self,
+        simd: V,
+        (y, lines): (usize, &mut [&mut [f32]; 2]),
+        x: usize,
+    ) {
+        let channels = self.packed.channels;
+        let columns = self.columns(x);
+        let stored = self.patches.output.width as usize - x;
+        let (weights, biases) = self.groups::<N>();
+        let start = self.row_start(y, 0);
+        let line = self.patches.input.width as usize * channels;
+        for (group, bias) in biases.iter().enumerate() {
+            let weights = &weights[group * K * K..][..K * K];
+            let first = first_channel(group, N, channels);
+            let mut upper = [simd.load(bias); O];
+            let mut lower = upper;
+            for_each_constant!(row in [0 1 2 3 4 5] {
+                if row <= K {
+                    let seen = self.seen(start + row * line + first, first, &columns);
+                    let mut taps = [[simd.splat(0.0); K]; 2];
+                    for_each_constant!(tap in [0 1 2 3 4] {
+                        if tap < K {
+                            if row < K {
+                                taps[0][tap] = simd.load(&weights[row * K + tap]);
+                            }
+                            if row > 0 {
+                                taps[1][tap] = simd.load(&weights[(row - 1) * K + tap]);
+                            }
+                        }
+                    });
+                    let rows = (row < K, row > 0);
+                    accumulate_two::<V, N, O, K, EDGE>(simd, &seen, &taps, rows, (&mut upper, &mut lower));
+                }
+            });
+            for_each_constant!(output in [0 1 2 3 4 5 6 7] {
+                if output < O && (!EDGE || output < stored) {
+                    let at = (x + output) * channels + first;
+                    self.store::<V, N>(simd, upper[output], &mut lines[0][at..]);
+                    self.store::<V, N>(simd, lower[output], &mut lines[1][at..]);
+                }
+            });
+        }
+    }
+
+    /// What neighbouring windows see from a column of the padded input on.
+    #[inline(always)]
+    fn columns(&self, left: usize) -> SeenColumns {
+        let head = self.patches.horizontal.head as usize;
+        let width = self.patches.input.width as usize;
+        SeenColumns {
+            inside: head.saturating_sub(left)..(head + width).saturating_sub(left),
+            corner: left.wrapping_sub(head).wrapping_mul(self.packed.channels),
+        }
+    }
+
+    /// What they see of the row of the input in which this channel of the first pixel is at `start`.
+    #[inline(always)]
+    fn seen(&self, start: usize, channel: usize, columns: &SeenColumns) -> Seen<'a> {
+        let channels = self.packed.channels;
+        let row = self.patches.input.width as usize * channels;
+        Seen {
+            pixels: &self.input[start..start + row - channel],
+            channels,
+            columns: columns.clone(),
+        }
+    }
+
     /// One output, whose window may reach into the padding.
     #[inline(always)]
     fn output<V: Simd<N>, const N: usize>(&self, simd: V, line: &mut Line<'_>, x: usize) {
@@ -356,7 +486,7 @@ impl<'a> Rows<'a> {
             let mut sum = simd.load(bias);
             let rows = if taps.is_empty() { 0..0 } else { line.rows.clone() };
             for row in rows {
-                let mut at = self.row_start(line, row) + self.column_start(x, &taps) + first;
+                let mut at = self.row_start(line.y, row) + self.column_start(x, &taps) + first;
                 for weights in &weights[row * across..][taps.clone()] {
                     let values = simd.load(first_lanes(&self.input[at..]));
                     sum = simd.mul_add(values, simd.load(weights), sum);
@@ -378,7 +508,7 @@ impl<'a> Rows<'a> {
         let mut sum = simd.load(&biases[0]);
         let rows = if taps.is_empty() { 0..0 } else { line.rows.clone() };
         for row in rows {
-            let mut at = self.row_start(line, row) + self.column_start(x, &taps);
+            let mut at = self.row_start(line.y, row) + self.column_start(x, &taps);
             for weights in &weights[row * window.filter as usize..][taps.clone()] {
                 let mut lanes = [0.0; LANES];
                 for (lane, value) in lanes.iter_mut().zip(&self.input[at..at + channels]) {
@@ -416,15 +546,21 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// The columns of the input that neighbouring outputs see.
+#[derive(Clone)]
+struct SeenColumns {
+    /// Which of them are inside.
+    inside: Range<usize>,
+    /// Where the first of them would be; modulo 2^64 if it is in the padding.
+    corner: usize,
+}
+
 /// A row of the input that neighbouring outputs see.
 struct Seen<'a> {
     /// Its values from the first channel of a group on.
     pixels: &'a [f32],
     channels: usize,
-    /// Which of the columns that the windows see are inside.
-    columns: Range<usize>,
-    /// Where the first of them would be; modulo 2^64 if it is in the padding.
-    corner: usize,
+    columns: SeenColumns,
 }
 
 /// Adds the products of a row of the filter with the pixels that neighbouring outputs see.
@@ -447,15 +583,15 @@ fn accumulate<
         None
     } else {
         Some(Strided::<_, N>::new(
-            &seen.pixels[seen.corner..],
+            &seen.pixels[seen.columns.corner..],
             (count, seen.channels),
         ))
     };
     for_each_constant!(column in [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18] {
-        if column < count && (!EDGE || seen.columns.contains(&column)) {
+        if column < count && (!EDGE || seen.columns.inside.contains(&column)) {
             let values = match &inside {
                 Some(inside) => inside.at(column),
-                None => first_lanes(&seen.pixels[seen.corner.wrapping_add(column * seen.channels)..]),
+                None => first_lanes(&seen.pixels[seen.columns.corner.wrapping_add(column * seen.channels)..]),
             };
             let values = simd.load(values);
             for_each_constant!(tap in [0 1 2 3 4] {
@@ -463,6 +599,47 @@ fn accumulate<
                     let (output, between) = ((column - tap) / STRIDE, (column - tap) % STRIDE);
                     if between == 0 && output < O {
                         sums[output] = simd.mul_add(values, weights[tap], sums[output]);
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Adds the products of two rows of the filter with the pixels that neighbouring outputs of two rows see, stride 1; `rows` says
+/// for which of them there is one.
+#[inline(always)]
+fn accumulate_two<V: Simd<N>, const N: usize, const O: usize, const K: usize, const EDGE: bool>(
+    simd: V,
+    seen: &Seen<'_>,
+    weights: &[[V::F32; K]; 2],
+    rows: (bool, bool),
+    (upper, lower): (&mut [V::F32; O], &mut [V::F32; O]),
+) {
+    let count = O - 1 + K;
+    let inside = if EDGE {
+        None
+    } else {
+        Some(Strided::<_, N>::new(
+            &seen.pixels[seen.columns.corner..],
+            (count, seen.channels),
+        ))
+    };
+    for_each_constant!(column in [0 1 2 3 4 5 6 7 8 9 10 11] {
+        if column < count && (!EDGE || seen.columns.inside.contains(&column)) {
+            let values = match &inside {
+                Some(inside) => inside.at(column),
+                None => first_lanes(&seen.pixels[seen.columns.corner.wrapping_add(column * seen.channels)..]),
+            };
+            let values = simd.load(values);
+            for_each_constant!(tap in [0 1 2 3 4] {
+                if tap < K && tap <= column && column - tap < O {
+                    let output = column - tap;
+                    if rows.0 {
+                        upper[output] = simd.mul_add(values, weights[0][tap], upper[output]);
+                    }
+                    if rows.1 {
+                        lower[output] = simd.mul_add(values, weights[1][tap], lower[output]);
                     }
                 }
             });

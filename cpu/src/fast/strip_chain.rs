@@ -15,8 +15,9 @@ use super::patches::Patches;
 use super::steps::{FloatLayer, FloatWeights};
 use super::strips::{Frame, Outputs};
 use super::{convolution, depthwise, parting};
-use crate::buffer::{ALIGNMENT, OutOfMemory, Scratch};
-use crate::executor::Declared;
+use crate::buffer::{ALIGNMENT, Scratch};
+use crate::executor::{Declared, Interrupt};
+use crate::kernel::KernelError;
 use crate::threads::{Block, Effort, Grid, Team};
 
 /// Most layers of a chain.
@@ -31,15 +32,26 @@ struct Limits {
     followed: usize,
     /// Most of a matrix.
     matrix: usize,
-    /// Most of all strips of a thread, unless there is one row of the result at a time.
+    /// Most of all strips of a thread.
     strips: usize,
+    /// The same for more rows at a time than [`FEW_ROWS`].
+    strips_of_many: usize,
+    /// Least rows of the result: with fewer there is little between those that are computed at a time and all, and among
+    /// threads.
+    rows: usize,
 }
+
+/// Fewer rows at a time cost more than strips that fill much of a second-level cache: what is done once for each step weighs
+/// more.
+const FEW_ROWS: usize = 4;
 
 const LIMITS: Limits = Limits {
     between: 512 * 1024,
     followed: 512 * 1024,
     matrix: 128 * 1024,
     strips: 768 * 1024,
+    strips_of_many: 128 * 1024,
+    rows: 16,
 };
 
 /// An operation that may be one of a chain.
@@ -205,15 +217,43 @@ impl StripChain {
     }
 
     /// As many rows at a time as strips fit for, about equally many each time.
+    ///
+    /// `None` if there are too few rows for that.
     fn choose_step(&mut self, layers: &[FloatLayer<'_>], limits: &Limits) -> Option<()> {
         let height = self.links.last()?.height;
-        let mut step = 1;
-        while step < height && self.lay_out(layers, step + 1)? <= limits.strips / size_of::<f32>() {
-            step += 1;
+        if height < limits.rows {
+            return None;
         }
-        self.step = height.div_ceil(height.div_ceil(step));
+        let few = self.most_rows(layers, FEW_ROWS.min(height), limits.strips)?;
+        let many = self
+            .most_rows(layers, height, limits.strips_of_many)
+            .unwrap_or(few);
+        self.step = height.div_ceil(height.div_ceil(few.max(many)));
         self.lay_out(layers, self.step)?;
         Some(())
+    }
+
+    /// How many rows of the result can be computed at a time, up to `most`, with strips of no more than so many bytes; `None` if
+    /// not even one.
+    fn most_rows(&mut self, layers: &[FloatLayer<'_>], most: usize, bytes: usize) -> Option<usize> {
+        let mut fits = |step: usize| {
+            let elements = self.lay_out(layers, step);
+            elements.is_some_and(|elements| elements <= bytes / size_of::<f32>())
+        };
+        if !fits(1) {
+            return None;
+        }
+        // More rows never need less.
+        let (mut fitting, mut unfit) = (1, most + 1);
+        while fitting + 1 < unfit {
+            let step = fitting.midpoint(unfit);
+            if fits(step) {
+                fitting = step;
+            } else {
+                unfit = step;
+            }
+        }
+        Some(fitting)
     }
 
     /// Places what a thread needs for `step` rows of the result at a time; how many elements that is. `None` if the first
@@ -324,18 +364,20 @@ pub(crate) struct ReadyChain<'v, 'c> {
 }
 
 impl ReadyChain<'_, '_> {
-    /// Computes the result.
+    /// Computes the result; says whether it did, which it does unless the memory is not that of floats. `interrupt` is asked
+    /// before each image.
     pub(crate) fn run(
         &self,
         output: &mut [u8],
         (scratch, team): (&mut Scratch, &Team<'_>),
-    ) -> Result<(), OutOfMemory> {
+        interrupt: &dyn Interrupt,
+    ) -> Result<bool, KernelError> {
         let (Some(last), Some((first, _)), Ok(output)) = (
             self.chain.links.last(),
             &self.layers[0],
             bytemuck::try_cast_slice_mut::<u8, f32>(output),
         ) else {
-            return Ok(());
+            return Ok(false);
         };
         let threads = team.threads_for(self.effort());
         let grid = Grid {
@@ -351,12 +393,13 @@ impl ReadyChain<'_, '_> {
             .chunks_exact(first.patches.image_size(&first.patches.input));
         let images = input.zip(output.chunks_exact_mut(last.row * last.height));
         for (number, (input, output)) in images.enumerate() {
+            interrupt.check()?;
             team.for_each_block(threads, &grid, (output, &mut *memory), |mut block, memory| {
                 let rows = block.first_row()..block.first_row() + block.rows();
                 self.rows((number, input), (rows, block.all()), memory);
             });
         }
-        Ok(())
+        Ok(true)
     }
 
     fn effort(&self) -> Effort {

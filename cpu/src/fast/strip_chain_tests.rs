@@ -137,13 +137,17 @@ impl Network {
     /// Runs it with these outputs, by one thread and three, twice; returns them and the names of what computes its
     /// operations.
     fn run(&self, outputs: &[u32]) -> (Vec<Vec<u8>>, Vec<&'static str>) {
+        self.run_by(KernelSet::Fast, outputs)
+    }
+
+    fn run_by(&self, kernels: KernelSet, outputs: &[u32]) -> (Vec<Vec<u8>>, Vec<&'static str>) {
         let mut model = self.model.clone();
         for &output in outputs {
             model.main.operands[output as usize].lifetime = OperandLifeTime::SubgraphOutput;
         }
         model.main.output_indexes = outputs.to_vec();
         let valid = Arc::new(ValidModel::new(Arc::new(model), &NoPools, &[]).unwrap());
-        let program = Arc::new(Program::with_kernels(valid, &NoPools, KernelSet::Fast).unwrap());
+        let program = Arc::new(Program::with_kernels(valid, &NoPools, kernels).unwrap());
         let mut execution = Execution::new(Arc::clone(&program));
         let (helpers, cores) = (Helpers::new(2), OwnCores::new(3));
         let threads = [Threads::ALONE, Threads::new(&helpers, &cores, 3)];
@@ -183,6 +187,12 @@ impl Network {
         let (alone, names) = self.run(&all);
         assert!(!names.contains(&OTHERS), "{names:?}");
         assert!(together[0] == alone[last]);
+        let (exact, _) = self.run_by(KernelSet::Reference, &all[last..]);
+        let [found, exact]: [&[f32]; 2] = [&together[0], &exact[0]].map(|bytes| bytemuck::cast_slice(bytes));
+        for (found, exact) in found.iter().zip(exact) {
+            let most = 1e-3 + exact.abs() * 1e-4;
+            assert!((found - exact).abs() <= most, "{found} in place of {exact}");
+        }
     }
 }
 
@@ -251,6 +261,16 @@ fn small_images_and_large_matrices_are_left_to_the_layers() {
         let (_, names) = network.run(&[last]);
         assert!(!names.contains(&OTHERS), "{names:?}");
     }
+}
+
+#[test]
+fn networks_along_one_axis_are_left_to_the_layers() {
+    let mut network = Network::new([1, 8, 4096, 8], 1);
+    let first = network.pixels(0, 16);
+    let second = network.prelu(first);
+    let last = network.depthwise(second, 3, 1);
+    let (_, names) = network.run(&[last]);
+    assert!(!names.contains(&OTHERS), "{names:?}");
 }
 
 #[test]

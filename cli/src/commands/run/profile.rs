@@ -106,7 +106,7 @@ pub(super) fn run(
     let rows = main.operations.iter().zip(&medians).enumerate();
     let with = |index| program.computed_with(SubgraphIndex::Main, index);
     let operations = rows.map(|(index, (operation, &time_us))| {
-        let together = (index..main.operations.len()).take_while(|other| with(*other) == index);
+        let together = (index..main.operations.len()).take_while(|other| with(*other) == Some(index));
         let giga_per_second = together
             .filter_map(|other| products(main, &main.operations[other]))
             .reduce(u64::saturating_add)
