@@ -6,7 +6,9 @@
 use super::lines::{Lines, Parts, Walk, rows_of_next_tall_tile, rows_of_next_tile};
 use super::packing::{Packing, PackingError};
 use super::simd::{Instructions, LANES, Simd, WIDE, Work, dispatch};
-use super::tile::{COLUMNS, HALF_ROWS, PANELS, ROWS, add_f32, for_each_constant, start_f32, store_f32};
+use super::tile::{
+    COLUMNS, HALF_ROWS, PANELS, ROWS, add_f32, add_f32_and_half, for_each_constant, start_f32, store_f32,
+};
 use crate::buffer::AlignedSlice;
 use crate::threads::Block;
 
@@ -139,6 +141,9 @@ impl Work for Multiply<'_> {
                 self.tall_tiles(wide, panel);
                 panel += 2;
             }
+            if panel < whole && vectors % 2 == 1 {
+                return self.tall_tiles_and_half(simd, panel);
+            }
             while panel < whole {
                 self.tall_tiles_of_one(wide, panel);
                 panel += 1;
@@ -248,6 +253,23 @@ impl<'a> Multiply<'a> {
         }
     }
 
+    /// The last panel and the half one behind it.
+    #[inline(always)]
+    fn tall_tiles_and_half<S: Instructions>(&mut self, simd: S, panel: usize) {
+        let mut walk = self.lines.walk();
+        let panels = (self.panels::<WIDE, 1>(panel), self.panels::<LANES, 1>(panel + 1));
+        loop {
+            match self.lines.left(&walk) {
+                0 => return,
+                12.. => self.tile_and_half::<S, 12>(simd, &panels, &mut walk),
+                8.. => self.tile_and_half::<S, 8>(simd, &panels, &mut walk),
+                4.. => self.tile_and_half::<S, 4>(simd, &panels, &mut walk),
+                2.. => self.tile_and_half::<S, 2>(simd, &panels, &mut walk),
+                _ => self.tile_and_half::<S, 1>(simd, &panels, &mut walk),
+            }
+        }
+    }
+
     #[inline(always)]
     fn half_panel<S: Instructions>(&mut self, simd: S, panel: usize) {
         let mut walk = self.lines.walk();
@@ -275,6 +297,37 @@ impl<'a> Multiply<'a> {
             multiply: self,
             panels,
             walk,
+        });
+    }
+
+    /// Computes the tile of the next rows with a panel and half a one: each value of a row is there for both.
+    #[inline(always)]
+    fn tile_and_half<S: Instructions, const R: usize>(
+        &mut self,
+        simd: S,
+        (panel, half): &(Panels<'_, WIDE, 1>, Panels<'_, LANES, 1>),
+        walk: &mut Walk,
+    ) {
+        let run = self.lines.take(walk, R);
+        let mut sums = start_f32::<S::Wide, WIDE, R, 1>(simd.wide(), panel.bias);
+        let mut halves = start_f32::<S::Narrow, LANES, R, 1>(simd.narrow(), half.bias);
+        let Parts { rows, taps, length } = self.lines.parts;
+        let ([mut wide], [mut narrow]) = (panel.weights, half.weights);
+        for row in 0..rows.0 {
+            for tap in 0..taps.0 {
+                let part = self.lines.part(&run, row * rows.1 + tap * taps.1);
+                add_f32_and_half::<S, R>(simd, part, (wide, narrow), (&mut sums, &mut halves));
+                (wide, narrow) = (&wide[length..], &narrow[length..]);
+            }
+        }
+        for_each_constant!(row in [0 1 2 3 4 5 6 7 8 9 10 11] {
+            if row < R {
+                let line = &mut self.output.row(run.row + row)[panel.column..];
+                let (whole, rest) = line.split_at_mut(WIDE);
+                store_f32::<S::Wide, WIDE>(simd.wide(), sums[row][0], self.range, whole);
+                let width = rest.len().min(LANES);
+                store_f32::<S::Narrow, LANES>(simd.narrow(), halves[row][0], self.range, &mut rest[..width]);
+            }
         });
     }
 
@@ -386,6 +439,8 @@ mod tests {
             (3, 2, 3),
             (9, 1, 24),
             (2, 1, 33),
+            (31, 7, 21),
+            (26, 3, 56),
         ] {
             let left: Vec<f32> = (0..rows * depth).map(|at| at as f32 % 7.0 - 3.0).collect();
             let weight = |column: usize, at: usize| ((column * 3 + at * 5) % 11) as f32 - 5.0;

@@ -1,7 +1,7 @@
 //! The innermost loops of matrix products: tiles of a few rows and [`COLUMNS`] columns of each panel, or half of that,
 //! whose sums stay in registers along the whole common dimension. Half panels are narrow vectors.
 
-use super::simd::{Columns, Simd, WIDE};
+use super::simd::{Columns, Instructions, LANES, Simd, WIDE};
 use super::strided::Rows;
 
 /// Repeats a block with each number: loops over registers must not stay loops.
@@ -86,6 +86,33 @@ pub(super) fn add_f32<V: Simd<N>, const N: usize, const R: usize, const P: usize
         );
     }
     *given = sums;
+}
+
+/// The same with a panel and half a one.
+#[inline(always)]
+pub(super) fn add_f32_and_half<S: Instructions, const R: usize>(
+    simd: S,
+    rows: Rows<'_, f32>,
+    (panel, half): (&[[f32; WIDE]], &[[f32; LANES]]),
+    given: (
+        &mut Sums<<S::Wide as Simd<WIDE>>::F32, R, 1>,
+        &mut Sums<<S::Narrow as Simd<LANES>>::F32, R, 1>,
+    ),
+) {
+    let (wide, narrow) = (simd.wide(), simd.narrow());
+    let (mut sums, mut halves) = (*given.0, *given.1);
+    let depth = rows.length();
+    let ([panel], [half]) = (first_of_each([panel], depth), first_of_each([half], depth));
+    for at in 0..depth {
+        let weights = wide.load(nth(panel, at));
+        let half_weights = narrow.load(nth(half, at));
+        for row in 0..R {
+            let value = rows.value(row, at);
+            sums[row][0] = wide.mul_add(wide.splat(value), weights, sums[row][0]);
+            halves[row][0] = narrow.mul_add(narrow.splat(value), half_weights, halves[row][0]);
+        }
+    }
+    (*given.0, *given.1) = (sums, halves);
 }
 
 /// Adds the products of one value of each row.
