@@ -28,6 +28,12 @@ pub(super) const PANELS: usize = 4;
 /// The sums of a tile of panels, `[row][panel]`.
 pub(super) type Sums<V, const R: usize, const P: usize> = [[V; P]; R];
 
+/// Those of one panel.
+type WideSums<S, const R: usize> = Sums<<<S as Instructions>::Wide as Simd<WIDE>>::F32, R, 1>;
+
+/// Those of half a panel.
+type NarrowSums<S, const R: usize> = Sums<<<S as Instructions>::Narrow as Simd<LANES>>::F32, R, 1>;
+
 /// Sums that start from the biases of the panels' columns.
 #[inline(always)]
 pub(super) fn start_f32<V: Simd<N>, const N: usize, const R: usize, const P: usize>(
@@ -94,10 +100,7 @@ pub(super) fn add_f32_and_half<S: Instructions, const R: usize>(
     simd: S,
     rows: Rows<'_, f32>,
     (panel, half): (&[[f32; WIDE]], &[[f32; LANES]]),
-    given: (
-        &mut Sums<<S::Wide as Simd<WIDE>>::F32, R, 1>,
-        &mut Sums<<S::Narrow as Simd<LANES>>::F32, R, 1>,
-    ),
+    given: (&mut WideSums<S, R>, &mut NarrowSums<S, R>),
 ) {
     let (wide, narrow) = (simd.wide(), simd.narrow());
     let (mut sums, mut halves) = (*given.0, *given.1);
