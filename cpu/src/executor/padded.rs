@@ -6,14 +6,14 @@ use nnhal::ops::OperationContext;
 use super::declared::Declared;
 use super::fixed_outputs::FixedOutputs;
 use super::program::Step;
-use crate::fast::Around;
+use crate::fast::{Around, Patches};
 
 /// A convolution that pads its input itself.
 #[derive(Debug)]
 pub(super) struct PaddedConvolution {
     /// With the input of PAD in place of its own.
     operation: Operation,
-    around: Around,
+    patches: Patches,
     outputs: FixedOutputs,
 }
 
@@ -30,15 +30,16 @@ impl PaddedConvolution {
         let reads = &convolution.inputs;
         let is_only_input = reads.iter().filter(|operand| **operand == padded).count() == 1;
         let follows = reads.first() == Some(&padded) && is_only_input && ends_within(padded, 2);
-        if !(follows && step.planned()?.takes_padding(&around)) {
+        if !follows {
             return None;
         }
+        let patches = step.planned()?.behind_padding(&around)?;
         let mut operation = convolution.clone();
         operation.inputs[0] = input;
         Some(PaddedConvolution {
             outputs: step.fixed.as_ref()?.reading(padded, input),
             operation,
-            around,
+            patches,
         })
     }
 
@@ -51,8 +52,8 @@ impl PaddedConvolution {
         &self.operation
     }
 
-    pub(super) fn around(&self) -> &Around {
-        &self.around
+    pub(super) fn patches(&self) -> &Patches {
+        &self.patches
     }
 
     pub(super) fn outputs(&self) -> &FixedOutputs {

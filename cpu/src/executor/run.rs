@@ -408,7 +408,7 @@ impl<'a> Runner<'a> {
                 if applies {
                     let sizes = (*shape, Some(convolution.outputs()));
                     let run =
-                        |context: &mut KernelContext<'_>| step.run_padded(context, convolution.around());
+                        |context: &mut KernelContext<'_>| step.run_padded(context, convolution.patches());
                     let output = std::slice::from_mut(output);
                     self.compute_into(at, convolution.operation(), &run, sizes, values, output)?;
                 }

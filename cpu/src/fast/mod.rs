@@ -53,7 +53,7 @@ pub(crate) use exponential::{logistic_of_each, tanh_of_each};
 pub(crate) use fused::Fused;
 pub(crate) use matrix_vector::add_products;
 pub(crate) use packing::{LAYOUT, Packing, PackingError};
-pub(crate) use patches::Around;
+pub(crate) use patches::{Around, Patches};
 pub use peak::Peak;
 pub(crate) use recurrent::{PackedCell, TeamedCell};
 pub(crate) use simd::{Loop, instruction_set, vectorised};
@@ -88,14 +88,14 @@ pub(crate) trait PlannedStep: std::fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether it can put this around its input itself.
-    fn takes_padding(&self, _: &Around) -> bool {
-        false
+    /// The windows over the image, if it can put what is around it there itself.
+    fn behind_padding(&self, _: &Around) -> Option<Patches> {
+        None
     }
 
-    /// Computes the operation from what is to be padded, in place of its first input. Only for what it
-    /// [takes](PlannedStep::takes_padding).
-    fn run_padded(&self, _: &mut KernelContext<'_>, _: &Around) -> Result<(), KernelError> {
+    /// Computes the operation from what is to be padded, in place of its first input, with what
+    /// [`PlannedStep::behind_padding`] gave.
+    fn run_padded(&self, _: &mut KernelContext<'_>, _: &Patches) -> Result<(), KernelError> {
         Err(OpError::input(0, "is not padded by this operation").into())
     }
 

@@ -8,7 +8,7 @@ use nnhal::ops::windows::WindowGeometry;
 
 /// Where the patches of a convolution over NHWC images lie.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patches {
+pub(crate) struct Patches {
     pub(super) input: Extents,
     pub(super) output: Extents,
     pub(super) vertical: Window,

@@ -464,15 +464,16 @@ impl PlannedStep for Layer {
         })
     }
 
-    fn takes_padding(&self, around: &Around) -> bool {
-        self.padded(around).is_some()
+    fn behind_padding(&self, around: &Around) -> Option<Patches> {
+        let patches = self.known.as_ref()?.patches.behind_padding(around)?;
+        (self.weights.serve(&patches) && patches.count() > 0).then_some(patches)
     }
 
-    fn run_padded(&self, context: &mut KernelContext<'_>, around: &Around) -> Result<(), KernelError> {
-        let (patches, activation) = self
-            .padded(around)
-            .ok_or_else(|| OpError::input(0, "cannot be padded so by this operation"))?;
-        self.run_on(context, &patches, activation)
+    fn run_padded(&self, context: &mut KernelContext<'_>, patches: &Patches) -> Result<(), KernelError> {
+        match &self.known {
+            Some(Known { activation, .. }) => self.run_on(context, patches, *activation),
+            None => Err(OpError::input(0, "is not padded by this operation").into()),
+        }
     }
 
     /// Nor is the filter in its own form needed where the fallback is not.
@@ -482,14 +483,6 @@ impl PlannedStep for Layer {
 }
 
 impl Layer {
-    /// What it computes where its input is padded so.
-    fn padded(&self, around: &Around) -> Option<(Patches, Activation)> {
-        let Known { patches, activation } = self.known.as_ref()?;
-        let patches = patches.behind_padding(around)?;
-        let is_served = self.weights.serve(&patches) && patches.count() > 0;
-        is_served.then_some((patches, *activation))
-    }
-
     /// A fully connected layer is a convolution of single pixels.
     fn run_fully_connected(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         let output = context.outputs.tensor(0)?.shape;

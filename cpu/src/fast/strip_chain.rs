@@ -18,41 +18,31 @@ use super::{convolution, depthwise, parting};
 use crate::buffer::{ALIGNMENT, Scratch};
 use crate::executor::{Declared, Interrupt};
 use crate::kernel::KernelError;
-use crate::threads::{Block, Effort, Grid, Team};
+use crate::threads::{Block, Effort, Team};
 
 /// Most layers of a chain.
 const MOST_LAYERS: usize = 8;
 
-/// What chains are worth it, in bytes.
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    /// Least of a tensor between two layers.
-    between: usize,
-    /// Least of a layer's result on which element-wise operations follow.
-    followed: usize,
-    /// Most of a matrix.
-    matrix: usize,
-    /// Most of all strips of a thread.
-    strips: usize,
-    /// The same for more rows at a time than [`FEW_ROWS`].
-    strips_of_many: usize,
-    /// Least rows of the result: with fewer there is little between those that are computed at a time and all, and among
-    /// threads.
-    rows: usize,
-}
+/// Least bytes of a tensor between two layers, and of a result on which element-wise operations follow: smaller ones stay near
+/// without being parted.
+const LEAST_BYTES: usize = 512 * 1024;
+
+/// Most bytes of a layer's matrix.
+const MOST_MATRIX_BYTES: usize = 128 * 1024;
+
+/// Least rows of the result: with fewer there is little between those that are computed at a time and all, and among
+/// threads.
+const LEAST_ROWS: usize = 16;
+
+/// Most bytes of a thread's strips.
+const STRIPS_BYTES: usize = 768 * 1024;
+
+/// The same for more rows at a time than [`FEW_ROWS`].
+const STRIPS_OF_MANY_BYTES: usize = 128 * 1024;
 
 /// Fewer rows at a time cost more than strips that fill much of a second-level cache: what is done once for each step weighs
 /// more.
 const FEW_ROWS: usize = 4;
-
-const LIMITS: Limits = Limits {
-    between: 512 * 1024,
-    followed: 512 * 1024,
-    matrix: 128 * 1024,
-    strips: 768 * 1024,
-    strips_of_many: 128 * 1024,
-    rows: 16,
-};
 
 /// An operation that may be one of a chain.
 #[derive(Clone, Copy, Debug)]
@@ -143,21 +133,13 @@ impl StripChain {
         operations: &[Candidate<'_>],
         ends_within: impl Fn(u32, usize) -> bool,
     ) -> Option<StripChain> {
-        StripChain::within(operations, ends_within, &LIMITS)
-    }
-
-    fn within(
-        operations: &[Candidate<'_>],
-        ends_within: impl Fn(u32, usize) -> bool,
-        limits: &Limits,
-    ) -> Option<StripChain> {
         let mut links: Vec<Link> = Vec::new();
         let mut layers: Vec<FloatLayer<'_>> = Vec::new();
         let (mut count, mut output) = (0, 0);
         while let Some(operation) = operations.get(count).filter(|_| links.len() < MOST_LAYERS) {
             let Some(layer) = operation
                 .layer
-                .filter(|layer| matrix_bytes(layer) <= limits.matrix)
+                .filter(|layer| matrix_bytes(layer) <= MOST_MATRIX_BYTES)
             else {
                 break;
             };
@@ -166,14 +148,14 @@ impl StripChain {
                 let follows = operation.declared.operation.inputs.first() == Some(&output)
                     && before.patches.output == layer.patches.input
                     && ends_within(output, count + 1);
-                if !(follows && takes_rows(&layer) && between >= limits.between) {
+                if !(follows && takes_rows(&layer) && between >= LEAST_BYTES) {
                     break;
                 }
             }
             output = operation.output()?;
             let number = count;
             count += 1;
-            let follows = followers(&operations[number..], limits, |operand, some| {
+            let follows = followers(&operations[number..], |operand, some| {
                 ends_within(operand, number + some)
             });
             if let Some((fused, _)) = &follows {
@@ -202,7 +184,7 @@ impl StripChain {
             followed: 0..0,
             padded: 0..0,
         };
-        chain.choose_step(&layers, limits)?;
+        chain.choose_step(&layers)?;
         Some(chain)
     }
 
@@ -216,17 +198,15 @@ impl StripChain {
         self.output
     }
 
-    /// As many rows at a time as strips fit for, about equally many each time.
-    ///
-    /// `None` if there are too few rows for that.
-    fn choose_step(&mut self, layers: &[FloatLayer<'_>], limits: &Limits) -> Option<()> {
+    /// As many rows at a time as strips fit for, about equally many each time. `None` if there are too few rows for that.
+    fn choose_step(&mut self, layers: &[FloatLayer<'_>]) -> Option<()> {
         let height = self.links.last()?.height;
-        if height < limits.rows {
+        if height < LEAST_ROWS {
             return None;
         }
-        let few = self.most_rows(layers, FEW_ROWS.min(height), limits.strips)?;
+        let few = self.most_rows(layers, FEW_ROWS.min(height), STRIPS_BYTES)?;
         let many = self
-            .most_rows(layers, height, limits.strips_of_many)
+            .most_rows(layers, height, STRIPS_OF_MANY_BYTES)
             .unwrap_or(few);
         self.step = height.div_ceil(height.div_ceil(few.max(many)));
         self.lay_out(layers, self.step)?;
@@ -325,14 +305,10 @@ impl StripChain {
 }
 
 /// The element-wise operations behind the first one of `operations`, a layer, if they are worth computing with it.
-fn followers(
-    operations: &[Candidate<'_>],
-    limits: &Limits,
-    ends_within: impl Fn(u32, usize) -> bool,
-) -> Option<(Fused, u32)> {
+fn followers(operations: &[Candidate<'_>], ends_within: impl Fn(u32, usize) -> bool) -> Option<(Fused, u32)> {
     let (first, after) = operations.split_first()?;
     let elements = first.elements?;
-    if elements * size_of::<f32>() < limits.followed {
+    if elements * size_of::<f32>() < LEAST_BYTES {
         return None;
     }
     let layer = first.output()?;
@@ -380,12 +356,7 @@ impl ReadyChain<'_, '_> {
             return Ok(false);
         };
         let threads = team.threads_for(self.effort());
-        let grid = Grid {
-            rows: last.height,
-            columns: last.row,
-            rows_per_block: parting::rows(threads, last.height, last.row).rows_per_block,
-            columns_per_block: last.row,
-        };
+        let grid = parting::rows(threads, last.height, last.row);
         let threads = threads.min(grid.blocks().max(1));
         let memory = scratch.shares::<f32>(threads, self.chain.padded.end)?;
         let input = self
