@@ -10,6 +10,8 @@ pub mod executor;
 mod fast;
 pub mod kernel;
 pub mod kernels;
+#[cfg(test)]
+mod test_graph;
 pub mod threads;
 
 pub use buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};

@@ -124,97 +124,50 @@ mod tests {
     use std::sync::Arc;
 
     use half::f16;
-    use nnhal::hal::{
-        DataLocation, Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape,
-        Subgraph, SubgraphIndex,
-    };
+    use nnhal::hal::{NoPools, Operand, OperandType, OperationType, Shape, SubgraphIndex};
     use nnhal::validate::ValidModel;
 
+    use crate::test_graph::TestGraph;
     use crate::{Execution, KernelSet, Program, RunOptions};
 
     const EXTENT: u32 = 40;
 
-    /// FULLY_CONNECTED with weights that are cast from 16-bit floats, doubled, and, if they are `read` otherwise too, added to
-    /// the result of a second one.
-    fn model(is_read: bool) -> Model {
-        use OperandLifeTime::{ConstantCopy, SubgraphInput, SubgraphOutput, TemporaryVariable};
-        let mut model = Model::default();
-        let mut operands = Vec::new();
-        let mut push = |ty, dims: &[u32], lifetime, bytes: &[u8], consumers| {
-            let mut operand = Operand::new(ty, dims).with_lifetime(lifetime);
-            operand.number_of_consumers = consumers;
-            if lifetime == ConstantCopy {
-                operand.location = DataLocation {
-                    pool_index: 0,
-                    offset: model.operand_values.len() as u32,
-                    length: bytes.len() as u32,
-                };
-                model.operand_values.extend(bytes);
-            }
-            operands.push(operand);
-            operands.len() as u32 - 1
-        };
-        let float = OperandType::TENSOR_FLOAT32;
+    fn float(dims: &[u32]) -> Operand {
+        Operand::new(OperandType::TENSOR_FLOAT32, dims)
+    }
+
+    /// FULLY_CONNECTED with weights that are cast from 16-bit floats, and doubled; with those and the result.
+    fn doubled_weights() -> (TestGraph, [u32; 2]) {
         let square = [EXTENT, EXTENT];
         let halves: Vec<f16> = (0..EXTENT * EXTENT)
             .map(|at| f16::from_f32((at * 31 % 23) as f32 - 11.0))
             .collect();
-        let input = push(float, &square, SubgraphInput, &[], 1);
-        let half = push(
-            OperandType::TENSOR_FLOAT16,
-            &square,
-            ConstantCopy,
-            bytemuck::cast_slice(&halves),
-            1,
-        );
-        let cast = push(float, &square, TemporaryVariable, &[], 2);
-        let none = push(
-            OperandType::INT32,
-            &[],
-            ConstantCopy,
-            &[0; 4],
-            if is_read { 3 } else { 2 },
-        );
-        let doubled = push(
-            float,
-            &square,
-            TemporaryVariable,
-            &[],
-            if is_read { 2 } else { 1 },
-        );
-        let bias = push(float, &[EXTENT], ConstantCopy, &[0; 4 * EXTENT as usize], 1);
-        let lifetime = if is_read {
-            TemporaryVariable
-        } else {
-            SubgraphOutput
-        };
-        let product = push(float, &square, lifetime, &[], u32::from(is_read));
-        let operation = |operation_type, inputs: &[u32], output| Operation {
-            operation_type,
-            inputs: inputs.to_vec(),
-            outputs: vec![output],
-        };
-        let mut operations = vec![
-            operation(OperationType::CAST, &[half], cast),
-            operation(OperationType::ADD, &[cast, cast, none], doubled),
-            operation(
-                OperationType::FULLY_CONNECTED,
-                &[input, doubled, bias, none],
-                product,
-            ),
-        ];
-        let mut last = product;
-        if is_read {
-            last = push(float, &square, SubgraphOutput, &[], 0);
-            operations.push(operation(OperationType::ADD, &[product, doubled, none], last));
+        let mut graph = TestGraph::default();
+        let input = graph.input(float(&square));
+        let half = Operand::new(OperandType::TENSOR_FLOAT16, &square);
+        let half = graph.constant(half, bytemuck::cast_slice(&halves));
+        let cast = graph.operation(OperationType::CAST, &[half], float(&square));
+        let none = graph.scalar(0);
+        let doubled = graph.operation(OperationType::ADD, &[cast, cast, none], float(&square));
+        let bias = graph.constant(float(&[EXTENT]), &[0; 4 * EXTENT as usize]);
+        let inputs = [input, doubled, bias, none];
+        let product = graph.operation(OperationType::FULLY_CONNECTED, &inputs, float(&square));
+        (graph, [doubled, product])
+    }
+
+    /// The same; if the weights are `read` otherwise too, they are added to the result.
+    fn model(is_read: bool) -> Arc<ValidModel> {
+        let (mut graph, [doubled, product]) = doubled_weights();
+        if !is_read {
+            return graph.valid(&[product]);
         }
-        model.main = Subgraph {
-            operands,
-            operations,
-            input_indexes: vec![input],
-            output_indexes: vec![last],
-        };
-        model
+        let none = graph.scalar(0);
+        let sum = graph.operation(
+            OperationType::ADD,
+            &[product, doubled, none],
+            float(&[EXTENT, EXTENT]),
+        );
+        graph.valid(&[sum])
     }
 
     fn run(model: &Arc<ValidModel>, kernels: KernelSet) -> (Vec<u8>, Program) {
@@ -235,7 +188,7 @@ mod tests {
     #[test]
     fn operations_on_constants_are_computed_beforehand() {
         for is_read in [false, true] {
-            let model = Arc::new(ValidModel::new(Arc::new(model(is_read)), &NoPools, &[]).unwrap());
+            let model = model(is_read);
             let (expected, reference) = run(&model, KernelSet::Reference);
             let (found, program) = run(&model, KernelSet::Fast);
             assert_eq!(found, expected);
@@ -256,66 +209,17 @@ mod tests {
         }
     }
 
-    /// An operation on a constant of these dimensions, whose result has none that are declared, and the one behind it that
-    /// `then` gives.
-    fn two_operations(
-        (operation, dims, paddings): (OperationType, &[u32], &[i32]),
-        then: impl FnOnce(&mut Vec<Operand>, &mut Model, u32) -> Operation,
-    ) -> Arc<ValidModel> {
-        let mut model = Model::default();
-        let mut operands = Vec::new();
-        let count = dims.iter().product::<u32>();
-        let values: Vec<f32> = (0..count).map(|at| at as f32 + 1.0).collect();
-        let float = OperandType::TENSOR_FLOAT32;
-        let shape = Operand::new(float, dims);
-        let mut inputs = vec![constant(
-            (&mut operands, &mut model),
-            shape,
-            bytemuck::cast_slice(&values),
-        )];
+    /// An operation on a constant of these dimensions, whose result has none that are declared.
+    fn on_constant(graph: &mut TestGraph, operation: OperationType, dims: &[u32], paddings: &[i32]) -> u32 {
+        let values: Vec<f32> = (0..dims.iter().product())
+            .map(|at: u32| at as f32 + 1.0)
+            .collect();
+        let mut inputs = vec![graph.constant(float(dims), bytemuck::cast_slice(&values))];
         if !paddings.is_empty() {
             let shape = Operand::new(OperandType::TENSOR_INT32, &[dims.len() as u32, 2]);
-            let paddings = bytemuck::cast_slice(paddings);
-            inputs.push(constant((&mut operands, &mut model), shape, paddings));
+            inputs.push(graph.constant(shape, bytemuck::cast_slice(paddings)));
         }
-        let undeclared = vec![0; dims.len()];
-        let mut result = Operand::new(float, &undeclared).with_lifetime(OperandLifeTime::TemporaryVariable);
-        result.number_of_consumers = 1;
-        operands.push(result);
-        let result = operands.len() as u32 - 1;
-        let second = then(&mut operands, &mut model, result);
-        let is_input = |at: &u32| operands[*at as usize].lifetime == OperandLifeTime::SubgraphInput;
-        model.main = Subgraph {
-            input_indexes: (0..operands.len() as u32).filter(is_input).collect(),
-            output_indexes: second.outputs.clone(),
-            operations: vec![
-                Operation {
-                    operation_type: operation,
-                    inputs,
-                    outputs: vec![result],
-                },
-                second,
-            ],
-            operands,
-        };
-        Arc::new(ValidModel::new(Arc::new(model), &NoPools, &[]).unwrap())
-    }
-
-    fn constant(
-        (operands, model): (&mut Vec<Operand>, &mut Model),
-        mut operand: Operand,
-        bytes: &[u8],
-    ) -> u32 {
-        operand.lifetime = OperandLifeTime::ConstantCopy;
-        operand.number_of_consumers = 1;
-        operand.location = DataLocation {
-            pool_index: 0,
-            offset: model.operand_values.len() as u32,
-            length: bytes.len() as u32,
-        };
-        model.operand_values.extend(bytes);
-        operands.push(operand);
-        operands.len() as u32 - 1
+        graph.operation(operation, &inputs, float(&vec![0; dims.len()]))
     }
 
     /// The output of a model, given its only input if it has one.
@@ -334,22 +238,16 @@ mod tests {
 
     #[test]
     fn shapes_of_what_is_computed_beforehand_are_its_own() {
-        let negation = (OperationType::NEG, &[4, 3][..], &[][..]);
-        let model = two_operations(negation, |operands, model, result| {
-            let float = OperandType::TENSOR_FLOAT32;
-            let mut input = Operand::new(float, &[2, 3]).with_lifetime(OperandLifeTime::SubgraphInput);
-            input.number_of_consumers = 1;
-            operands.push(input);
-            let input = operands.len() as u32 - 1;
-            let axis = Operand::new(OperandType::INT32, &[]);
-            let axis = constant((operands, model), axis, &0_i32.to_ne_bytes());
-            operands.push(Operand::new(float, &[0, 3]).with_lifetime(OperandLifeTime::SubgraphOutput));
-            Operation {
-                operation_type: OperationType::CONCATENATION,
-                inputs: vec![input, result, axis],
-                outputs: vec![operands.len() as u32 - 1],
-            }
-        });
+        let mut graph = TestGraph::default();
+        let input = graph.input(float(&[2, 3]));
+        let negated = on_constant(&mut graph, OperationType::NEG, &[4, 3], &[]);
+        let axis = graph.scalar(0);
+        let all = graph.operation(
+            OperationType::CONCATENATION,
+            &[input, negated, axis],
+            float(&[0, 3]),
+        );
+        let model = graph.valid(&[all]);
         let exact = output(&model, KernelSet::Reference, &[0.5; 6]);
         assert_eq!(output(&model, KernelSet::Fast, &[0.5; 6]), exact);
         assert_eq!(exact.len(), 18);
@@ -357,32 +255,16 @@ mod tests {
 
     #[test]
     fn convolution_behind_a_pad_that_is_computed_beforehand_reads_its_result() {
-        let pad = (
-            OperationType::PAD,
-            &[1, 4, 4, 2][..],
-            &[0, 0, 1, 1, 1, 1, 0, 0][..],
-        );
-        let model = two_operations(pad, |operands, model, result| {
-            let float = OperandType::TENSOR_FLOAT32;
-            let values: Vec<f32> = (0..3 * 3 * 3 * 2).map(|at| at as f32 * 0.25).collect();
-            let filter = Operand::new(float, &[3, 3, 3, 2]);
-            let mut inputs = vec![
-                result,
-                constant((operands, model), filter, bytemuck::cast_slice(&values)),
-                constant((operands, model), Operand::new(float, &[3]), &[0; 12]),
-            ];
-            for value in [2_i32, 1, 1, 0] {
-                let scalar = Operand::new(OperandType::INT32, &[]);
-                inputs.push(constant((operands, model), scalar, &value.to_ne_bytes()));
-            }
-            let result = Operand::new(float, &[1, 4, 4, 3]);
-            operands.push(result.with_lifetime(OperandLifeTime::SubgraphOutput));
-            Operation {
-                operation_type: OperationType::CONV_2D,
-                inputs,
-                outputs: vec![operands.len() as u32 - 1],
-            }
-        });
+        let mut graph = TestGraph::default();
+        let paddings = [0, 0, 1, 1, 1, 1, 0, 0];
+        let padded = on_constant(&mut graph, OperationType::PAD, &[1, 4, 4, 2], &paddings);
+        let values: Vec<f32> = (0..3 * 3 * 3 * 2).map(|at| at as f32 * 0.25).collect();
+        let filter = graph.constant(float(&[3, 3, 3, 2]), bytemuck::cast_slice(&values));
+        let bias = graph.constant(float(&[3]), &[0; 12]);
+        let scalars = [2, 1, 1, 0].map(|value| graph.scalar(value));
+        let inputs = [&[padded, filter, bias][..], &scalars].concat();
+        let result = graph.operation(OperationType::CONV_2D, &inputs, float(&[1, 4, 4, 3]));
+        let model = graph.valid(&[result]);
         let exact = output(&model, KernelSet::Reference, &[]);
         assert_eq!(output(&model, KernelSet::Fast, &[]), exact);
         assert!(exact.iter().any(|value| *value != 0.0));
@@ -390,33 +272,14 @@ mod tests {
 
     #[test]
     fn what_is_beyond_the_room_is_computed_in_each_execution() {
-        let mut network = model(false);
-        let mut operands = std::mem::take(&mut network.main.operands);
+        let (mut graph, [doubled, product]) = doubled_weights();
         // What is doubled is given another shape, for which there is no room left.
-        let doubled = 4;
         let whole = EXTENT * EXTENT;
         let shape = Operand::new(OperandType::TENSOR_INT32, &[1]);
-        let shape = constant((&mut operands, &mut network), shape, &whole.to_ne_bytes());
-        operands[doubled as usize].number_of_consumers += 1;
-        let flat = Operand::new(OperandType::TENSOR_FLOAT32, &[whole]);
-        let mut temporary = flat.clone().with_lifetime(OperandLifeTime::TemporaryVariable);
-        temporary.number_of_consumers = 1;
-        operands.push(temporary);
-        operands.push(flat.with_lifetime(OperandLifeTime::SubgraphOutput));
-        let main = &mut network.main;
-        main.operands = operands;
-        for (operation_type, inputs, output) in [
-            (OperationType::RESHAPE, vec![doubled, shape], shape + 1),
-            (OperationType::NEG, vec![shape + 1], shape + 2),
-        ] {
-            main.operations.push(Operation {
-                operation_type,
-                inputs,
-                outputs: vec![output],
-            });
-        }
-        main.output_indexes.insert(0, shape + 2);
-        let model = Arc::new(ValidModel::new(Arc::new(network), &NoPools, &[]).unwrap());
+        let shape = graph.constant(shape, &whole.to_ne_bytes());
+        let flat = graph.operation(OperationType::RESHAPE, &[doubled, shape], float(&[whole]));
+        let negated = graph.operation(OperationType::NEG, &[flat], float(&[whole]));
+        let model = graph.valid(&[negated, product]);
         let (expected, _) = run(&model, KernelSet::Reference);
         let (found, program) = run(&model, KernelSet::Fast);
         assert_eq!(found, expected);
@@ -426,7 +289,7 @@ mod tests {
 
     #[test]
     fn programs_are_restored_with_what_is_computed_beforehand() {
-        let model = Arc::new(ValidModel::new(Arc::new(model(false)), &NoPools, &[]).unwrap());
+        let model = model(false);
         let (expected, program) = run(&model, KernelSet::Fast);
         let kept = program.compiled().unwrap();
         assert!(kept.replaced.is_empty(), "no constant of the model is a filter");

@@ -107,12 +107,10 @@ fn holds_the_same(one: &Operand, other: &Operand) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use nnhal::hal::{
-        DataLocation, Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape,
-        Subgraph, SubgraphIndex,
-    };
+    use nnhal::hal::{NoPools, Operand, OperandType, OperationType, Shape, SubgraphIndex};
     use nnhal::validate::ValidModel;
 
+    use crate::test_graph::TestGraph;
     use crate::{Execution, KernelSet, Program, RunOptions};
 
     const HEIGHT: u32 = 6;
@@ -150,113 +148,64 @@ mod tests {
             }
         }
 
-        fn model(&self) -> Model {
-            use OperandLifeTime::{SubgraphInput, SubgraphOutput, TemporaryVariable};
-            let mut model = Model::default();
-            let mut constant = |mut operand: Operand, bytes: &[u8]| {
-                operand.lifetime = OperandLifeTime::ConstantCopy;
-                operand.number_of_consumers = 1;
-                operand.location = DataLocation {
-                    pool_index: 0,
-                    offset: model.operand_values.len() as u32,
-                    length: bytes.len() as u32,
-                };
-                model.operand_values.extend(bytes);
-                operand
-            };
+        fn model(&self) -> Arc<ValidModel> {
+            let mut graph = TestGraph::default();
             let [filter, stride] = self.filter;
-            let is_depthwise = self.convolution == OperationType::DEPTHWISE_CONV_2D;
-            let weight_dims = if is_depthwise {
-                [1, filter, filter, CHANNELS]
-            } else {
-                let [.., front, back] = self.paddings.map(|padding| padding as u32);
-                [CHANNELS, filter, filter, CHANNELS + front + back]
-            };
-            let count = weight_dims.iter().product::<u32>();
-            let bytes: Vec<u8> = (0..count).map(|at| (at * 31 % 17) as u8).collect();
-            let is_float = self.ty == OperandType::TENSOR_FLOAT32;
-            let weights = if is_float {
-                let floats: Vec<f32> = bytes.iter().map(|byte| f32::from(*byte) - 8.0).collect();
-                constant(self.tensor(&weight_dims), bytemuck::cast_slice(&floats))
-            } else {
-                constant(self.tensor(&weight_dims), &bytes)
-            };
-            let bias = if is_float {
-                Operand::new(OperandType::TENSOR_FLOAT32, &[CHANNELS])
-            } else {
-                Operand::new(OperandType::TENSOR_INT32, &[CHANNELS]).with_quantization(0.25, 0)
-            };
-            let bias = constant(bias, &[0; 4 * CHANNELS as usize]);
-            let paddings = Operand::new(OperandType::TENSOR_INT32, &[4, 2]);
-            let around = constant(paddings, bytemuck::cast_slice(&self.paddings));
-            // VALID, strides, one output for each channel, no activation; not NCHW, dilations.
-            let mut scalar =
-                |value: u32| constant(Operand::new(OperandType::INT32, &[]), &value.to_ne_bytes());
-            let mut scalars: Vec<_> = [2, stride, stride].map(&mut scalar).into();
-            if is_depthwise {
-                scalars.push(scalar(1));
-            }
-            scalars.push(scalar(0));
-            let dilations = [self.dilation; 2].map(scalar);
-            scalars.push(constant(Operand::new(OperandType::BOOL, &[]), &[0]));
-            scalars.extend(dilations);
-            let paddings = self.paddings.map(|padding| padding as u32);
-            let [before, behind, top, bottom, left, right, front, back] = paddings;
+            let around = self.paddings.map(|padding| padding as u32);
+            let [before, behind, top, bottom, left, right, front, back] = around;
             let padded = [
                 1 + before + behind,
                 HEIGHT + top + bottom,
                 WIDTH + left + right,
                 CHANNELS + front + back,
             ];
+            let input = graph.input(self.tensor(&[1, HEIGHT, WIDTH, CHANNELS]));
+            let paddings = Operand::new(OperandType::TENSOR_INT32, &[4, 2]);
+            let paddings = graph.constant(paddings, bytemuck::cast_slice(&self.paddings));
+            let image = graph.operation(OperationType::PAD, &[input, paddings], self.tensor(&padded));
+            let is_depthwise = self.convolution == OperationType::DEPTHWISE_CONV_2D;
+            let weight_dims = if is_depthwise {
+                [1, filter, filter, CHANNELS]
+            } else {
+                [CHANNELS, filter, filter, padded[3]]
+            };
+            let count = weight_dims.iter().product::<u32>();
+            let bytes: Vec<u8> = (0..count).map(|at| (at * 31 % 17) as u8).collect();
+            let floats: Vec<f32> = bytes.iter().map(|byte| f32::from(*byte) - 8.0).collect();
+            let is_float = self.ty == OperandType::TENSOR_FLOAT32;
+            let (values, bias) = if is_float {
+                let bias = Operand::new(OperandType::TENSOR_FLOAT32, &[CHANNELS]);
+                (bytemuck::cast_slice(&floats), bias)
+            } else {
+                let bias = Operand::new(OperandType::TENSOR_INT32, &[CHANNELS]);
+                (&bytes[..], bias.with_quantization(0.25, 0))
+            };
+            let weights = graph.constant(self.tensor(&weight_dims), values);
+            let bias = graph.constant(bias, &[0; 4 * CHANNELS as usize]);
+            // VALID, strides, one output for each channel, no activation; not NCHW, dilations.
+            let mut inputs = vec![image, weights, bias];
+            inputs.extend([2, stride as i32, stride as i32].map(|value| graph.scalar(value)));
+            if is_depthwise {
+                inputs.push(graph.scalar(1));
+            }
+            inputs.push(graph.scalar(0));
+            inputs.push(graph.constant(Operand::new(OperandType::BOOL, &[]), &[0]));
+            inputs.extend([self.dilation as i32; 2].map(|value| graph.scalar(value)));
             let effective = (filter - 1) * self.dilation + 1;
             let extent = |padded: u32| (padded - effective) / stride + 1;
-            let mut operands = vec![
-                self.tensor(&[1, HEIGHT, WIDTH, CHANNELS])
-                    .with_lifetime(SubgraphInput),
-                around,
-                self.tensor(&padded).with_lifetime(if self.is_output {
-                    SubgraphOutput
-                } else {
-                    TemporaryVariable
-                }),
-                weights,
-                bias,
-            ];
-            operands[0].number_of_consumers = 1;
-            operands[2].number_of_consumers = 1;
-            operands.extend(scalars);
-            let result = operands.len() as u32;
-            let mut last = self.tensor(&[padded[0], extent(padded[1]), extent(padded[2]), CHANNELS]);
-            last.scale *= 900.0;
-            operands.push(last.with_lifetime(SubgraphOutput));
-            model.main = Subgraph {
-                operations: vec![
-                    Operation {
-                        operation_type: OperationType::PAD,
-                        inputs: vec![0, 1],
-                        outputs: vec![2],
-                    },
-                    Operation {
-                        operation_type: self.convolution,
-                        inputs: (2..result).collect(),
-                        outputs: vec![result],
-                    },
-                ],
-                operands,
-                input_indexes: vec![0],
-                output_indexes: if self.is_output {
-                    vec![2, result]
-                } else {
-                    vec![result]
-                },
-            };
-            model
+            let mut result = self.tensor(&[padded[0], extent(padded[1]), extent(padded[2]), CHANNELS]);
+            result.scale *= 900.0;
+            let result = graph.operation(self.convolution, &inputs, result);
+            if self.is_output {
+                graph.valid(&[image, result])
+            } else {
+                graph.valid(&[result])
+            }
         }
 
         /// The result, and whether PAD is no operation of its own.
         fn run(&self, kernels: KernelSet) -> (Vec<Vec<u8>>, bool) {
-            let valid = ValidModel::new(Arc::new(self.model()), &NoPools, &[]).unwrap();
-            let program = Arc::new(Program::with_kernels(Arc::new(valid), &NoPools, kernels).unwrap());
+            let program = Arc::new(Program::with_kernels(self.model(), &NoPools, kernels).unwrap());
             let mut execution = Execution::new(Arc::clone(&program));
             let input = execution
                 .input(0, Shape::new(&[1, HEIGHT, WIDTH, CHANNELS]).unwrap())

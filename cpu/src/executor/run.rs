@@ -544,6 +544,7 @@ mod tests {
     use nnhal::validate::ValidModel;
 
     use super::{Execution, Program};
+    use crate::test_graph::TestGraph;
     use crate::{AlignedBuffer, KernelSet, RunOptions};
 
     /// `(x + x) + x` over a tensor of unknown length.
@@ -696,41 +697,15 @@ mod tests {
 
     /// `-(x)` as another shape, whose `NEG` is the result.
     fn negated_twice() -> Arc<ValidModel> {
-        use OperandLifeTime::{ConstantCopy, SubgraphInput, SubgraphOutput, TemporaryVariable};
-        let float = OperandType::TENSOR_FLOAT32;
-        let operand = |ty, dims: &[u32], lifetime, consumers| {
-            let mut operand = Operand::new(ty, dims).with_lifetime(lifetime);
-            operand.number_of_consumers = consumers;
-            operand
-        };
-        let mut shape = operand(OperandType::TENSOR_INT32, &[1], ConstantCopy, 1);
-        shape.location.length = 4;
-        let operation = |operation_type, inputs: &[u32], output| Operation {
-            operation_type,
-            inputs: inputs.to_vec(),
-            outputs: vec![output],
-        };
-        let model = Model {
-            main: Subgraph {
-                operands: vec![
-                    operand(float, &[2, 3], SubgraphInput, 1),
-                    shape,
-                    operand(float, &[2, 3], TemporaryVariable, 1),
-                    operand(float, &[6], TemporaryVariable, 1),
-                    operand(float, &[6], SubgraphOutput, 0),
-                ],
-                operations: vec![
-                    operation(OperationType::NEG, &[0], 2),
-                    operation(OperationType::RESHAPE, &[2, 1], 3),
-                    operation(OperationType::NEG, &[3], 4),
-                ],
-                input_indexes: vec![0],
-                output_indexes: vec![4],
-            },
-            operand_values: 6_i32.to_ne_bytes().to_vec(),
-            ..Model::default()
-        };
-        Arc::new(ValidModel::new(Arc::new(model), &NoPools, &[]).unwrap())
+        let float = |dims: &[u32]| Operand::new(OperandType::TENSOR_FLOAT32, dims);
+        let mut graph = TestGraph::default();
+        let input = graph.input(float(&[2, 3]));
+        let shape = Operand::new(OperandType::TENSOR_INT32, &[1]);
+        let shape = graph.constant(shape, &6_i32.to_ne_bytes());
+        let negated = graph.operation(OperationType::NEG, &[input], float(&[2, 3]));
+        let flat = graph.operation(OperationType::RESHAPE, &[negated, shape], float(&[6]));
+        let output = graph.operation(OperationType::NEG, &[flat], float(&[6]));
+        graph.valid(&[output])
     }
 
     #[test]

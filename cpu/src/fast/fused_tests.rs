@@ -2,53 +2,28 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{
-    DataLocation, Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType as O,
-    Shape, SubgraphIndex,
-};
-use nnhal::validate::ValidModel;
+use nnhal::hal::{NoPools, Operand, OperandType, OperationType as O, Shape, SubgraphIndex};
 
+use crate::test_graph::TestGraph;
 use crate::{Execution, Helpers, KernelSet, OwnCores, Program, RunOptions, Threads};
 
 /// A graph of element-wise operations on one input.
 struct Chain {
-    model: Model,
+    graph: TestGraph,
     dims: [u32; 2],
 }
 
 impl Chain {
     /// Its input is operand 0.
     fn new(dims: [u32; 2]) -> Chain {
-        let mut chain = Chain {
-            model: Model::default(),
-            dims,
-        };
-        chain.push(&dims, OperandLifeTime::SubgraphInput);
-        chain.model.main.input_indexes = vec![0];
-        chain
-    }
-
-    fn push(&mut self, dims: &[u32], lifetime: OperandLifeTime) -> u32 {
-        let operand = Operand::new(OperandType::TENSOR_FLOAT32, dims).with_lifetime(lifetime);
-        self.model.main.operands.push(operand);
-        self.model.main.operands.len() as u32 - 1
-    }
-
-    fn constant(&mut self, mut operand: Operand, bytes: &[u8]) -> u32 {
-        operand.lifetime = OperandLifeTime::ConstantCopy;
-        operand.location = DataLocation {
-            pool_index: 0,
-            offset: self.model.operand_values.len() as u32,
-            length: bytes.len() as u32,
-        };
-        self.model.operand_values.extend(bytes);
-        self.model.main.operands.push(operand);
-        self.model.main.operands.len() as u32 - 1
+        let mut graph = TestGraph::default();
+        graph.input(Operand::new(OperandType::TENSOR_FLOAT32, &dims));
+        Chain { graph, dims }
     }
 
     fn floats(&mut self, values: &[f32]) -> u32 {
         let operand = Operand::new(OperandType::TENSOR_FLOAT32, &[values.len() as u32]);
-        self.constant(operand, bytemuck::cast_slice(values))
+        self.graph.constant(operand, bytemuck::cast_slice(values))
     }
 
     /// A constant of so many elements.
@@ -57,13 +32,13 @@ impl Chain {
             .map(|at| at as f32 % 9.0 - 4.0)
             .collect();
         let operand = Operand::new(OperandType::TENSOR_FLOAT32, dims);
-        self.constant(operand, bytemuck::cast_slice(&values))
+        self.graph.constant(operand, bytemuck::cast_slice(&values))
     }
 
     /// Pads to the present dimensions.
     fn pad(&mut self, input: u32, paddings: [i32; 4]) -> u32 {
         let operand = Operand::new(OperandType::TENSOR_INT32, &[2, 2]);
-        let paddings = self.constant(operand, bytemuck::cast_slice(&paddings));
+        let paddings = self.graph.constant(operand, bytemuck::cast_slice(&paddings));
         self.operation(O::PAD, &[input, paddings])
     }
 
@@ -71,20 +46,10 @@ impl Chain {
     fn operation(&mut self, operation_type: O, inputs: &[u32]) -> u32 {
         let mut inputs = inputs.to_vec();
         if matches!(operation_type, O::ADD | O::SUB | O::MUL | O::DIV) {
-            let none = Operand::new(OperandType::INT32, &[]);
-            inputs.push(self.constant(none, &0_i32.to_ne_bytes()));
+            inputs.push(self.graph.scalar(0));
         }
-        for &input in &inputs {
-            self.model.main.operands[input as usize].number_of_consumers += 1;
-        }
-        let dims = self.dims;
-        let output = self.push(&dims, OperandLifeTime::TemporaryVariable);
-        self.model.main.operations.push(Operation {
-            operation_type,
-            inputs,
-            outputs: vec![output],
-        });
-        output
+        let output = Operand::new(OperandType::TENSOR_FLOAT32, &self.dims);
+        self.graph.operation(operation_type, &inputs, output)
     }
 
     /// Scales by a row and rounds to nearest, ties away from zero.
@@ -101,24 +66,20 @@ impl Chain {
         self.operation(O::SUB, &halves)
     }
 
-    fn program(&mut self, outputs: &[u32], kernels: KernelSet) -> Arc<Program> {
-        self.model.main.output_indexes = outputs.to_vec();
-        for &output in outputs {
-            self.model.main.operands[output as usize].lifetime = OperandLifeTime::SubgraphOutput;
-        }
-        let valid = ValidModel::new(Arc::new(self.model.clone()), &NoPools, &[]).unwrap();
-        Arc::new(Program::with_kernels(Arc::new(valid), &NoPools, kernels).unwrap())
+    fn program(&self, outputs: &[u32], kernels: KernelSet) -> Arc<Program> {
+        let valid = self.graph.valid(outputs);
+        Arc::new(Program::with_kernels(valid, &NoPools, kernels).unwrap())
     }
 
     /// Checks that the results are those of the reference, and returns how the operations are computed.
-    fn assert_alike(&mut self, outputs: &[u32]) -> Vec<&'static str> {
+    fn assert_alike(&self, outputs: &[u32]) -> Vec<&'static str> {
         let programs = [KernelSet::Fast, KernelSet::Reference].map(|set| self.program(outputs, set));
         let (helpers, cores) = (Helpers::new(2), OwnCores::new(3));
         let threads = [Threads::ALONE, Threads::new(&helpers, &cores, 3)];
         let [found, exact] = programs.clone().map(|program| {
             let mut execution = Execution::new(program);
             let results = threads.map(|threads| {
-                let dims = &self.model.main.operands[0].dimensions;
+                let dims = &self.graph.model.main.operands[0].dimensions;
                 let input = execution.input(0, Shape::new(dims).unwrap()).unwrap();
                 for (at, value) in input.chunks_exact_mut(4).enumerate() {
                     let float = ((at * 7919) % 2003) as f32 * 0.25 - 250.0;
@@ -136,7 +97,7 @@ impl Chain {
             results
         });
         assert_eq!(found, exact);
-        let operations = 0..self.model.main.operations.len();
+        let operations = 0..self.graph.model.main.operations.len();
         operations
             .map(|at| programs[0].kernel_name(SubgraphIndex::Main, at))
             .collect()

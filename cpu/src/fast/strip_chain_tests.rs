@@ -2,19 +2,16 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{
-    DataLocation, Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType as O,
-    Shape, SubgraphIndex,
-};
+use nnhal::hal::{NoPools, Operand, OperandType, OperationType as O, Shape, SubgraphIndex};
 use nnhal::ops::padding::Window;
-use nnhal::validate::ValidModel;
 
 use super::{advance, most_seen, seen};
+use crate::test_graph::TestGraph;
 use crate::{Execution, Helpers, KernelSet, OwnCores, Program, RunOptions, Threads};
 
 /// A graph of convolutions on one image, all of the same padding.
 struct Network {
-    model: Model,
+    graph: TestGraph,
     /// 1 for SAME, 2 for VALID.
     padding: i32,
 }
@@ -22,36 +19,14 @@ struct Network {
 impl Network {
     /// Its input is operand 0.
     fn new(dims: [u32; 4], padding: i32) -> Network {
-        let mut network = Network {
-            model: Model::default(),
-            padding,
-        };
-        network.tensor(dims, OperandLifeTime::SubgraphInput);
-        network.model.main.input_indexes = vec![0];
-        network
-    }
-
-    fn tensor(&mut self, dims: [u32; 4], lifetime: OperandLifeTime) -> u32 {
-        let operand = Operand::new(OperandType::TENSOR_FLOAT32, &dims).with_lifetime(lifetime);
-        self.model.main.operands.push(operand);
-        self.model.main.operands.len() as u32 - 1
+        let mut graph = TestGraph::default();
+        graph.input(Operand::new(OperandType::TENSOR_FLOAT32, &dims));
+        Network { graph, padding }
     }
 
     fn dims(&self, operand: u32) -> [u32; 4] {
-        let dimensions = &self.model.main.operands[operand as usize].dimensions;
+        let dimensions = &self.graph.model.main.operands[operand as usize].dimensions;
         dimensions[..].try_into().unwrap()
-    }
-
-    fn constant(&mut self, mut operand: Operand, bytes: &[u8]) -> u32 {
-        operand.lifetime = OperandLifeTime::ConstantCopy;
-        operand.location = DataLocation {
-            pool_index: 0,
-            offset: self.model.operand_values.len() as u32,
-            length: bytes.len() as u32,
-        };
-        self.model.operand_values.extend(bytes);
-        self.model.main.operands.push(operand);
-        self.model.main.operands.len() as u32 - 1
     }
 
     fn floats(&mut self, dims: &[u32]) -> u32 {
@@ -60,25 +35,17 @@ impl Network {
             .map(|at| ((at * 7919) % 211) as f32 / 64.0 - 1.5)
             .collect();
         let operand = Operand::new(OperandType::TENSOR_FLOAT32, dims);
-        self.constant(operand, bytemuck::cast_slice(&values))
+        self.graph.constant(operand, bytemuck::cast_slice(&values))
     }
 
     fn scalar(&mut self, value: i32) -> u32 {
-        self.constant(Operand::new(OperandType::INT32, &[]), &value.to_ne_bytes())
+        self.graph.scalar(value)
     }
 
     /// One more operation; returns the operand of these dimensions that it computes.
     fn operation(&mut self, operation_type: O, inputs: &[u32], dims: [u32; 4]) -> u32 {
-        for &input in inputs {
-            self.model.main.operands[input as usize].number_of_consumers += 1;
-        }
-        let output = self.tensor(dims, OperandLifeTime::TemporaryVariable);
-        self.model.main.operations.push(Operation {
-            operation_type,
-            inputs: inputs.to_vec(),
-            outputs: vec![output],
-        });
-        output
+        let output = Operand::new(OperandType::TENSOR_FLOAT32, &dims);
+        self.graph.operation(operation_type, inputs, output)
     }
 
     fn extent(&self, input: u32, filter: u32, stride: u32) -> u32 {
@@ -124,7 +91,7 @@ impl Network {
         let [batch, height, width, depth] = self.dims(input);
         let paddings: [i32; 8] = [0, 0, 0, 0, 0, 0, 0, (channels - depth) as i32];
         let operand = Operand::new(OperandType::TENSOR_INT32, &[4, 2]);
-        let paddings = self.constant(operand, bytemuck::cast_slice(&paddings));
+        let paddings = self.graph.constant(operand, bytemuck::cast_slice(&paddings));
         self.operation(O::PAD, &[input, paddings], [batch, height, width, channels])
     }
 
@@ -141,12 +108,7 @@ impl Network {
     }
 
     fn run_by(&self, kernels: KernelSet, outputs: &[u32]) -> (Vec<Vec<u8>>, Vec<&'static str>) {
-        let mut model = self.model.clone();
-        for &output in outputs {
-            model.main.operands[output as usize].lifetime = OperandLifeTime::SubgraphOutput;
-        }
-        model.main.output_indexes = outputs.to_vec();
-        let valid = Arc::new(ValidModel::new(Arc::new(model), &NoPools, &[]).unwrap());
+        let valid = self.graph.valid(outputs);
         let program = Arc::new(Program::with_kernels(valid, &NoPools, kernels).unwrap());
         let mut execution = Execution::new(Arc::clone(&program));
         let (helpers, cores) = (Helpers::new(2), OwnCores::new(3));
@@ -166,15 +128,16 @@ impl Network {
             (0..outputs.len()).map(output).collect::<Vec<_>>()
         });
         assert!(results == again && results == parted);
-        let operations = 0..self.model.main.operations.len();
+        let operations = 0..self.graph.model.main.operations.len();
         let names = operations.map(|at| program.kernel_name(SubgraphIndex::Main, at));
         (results, names.collect())
     }
 
     /// Asserts that all operations are computed together, with the same results as each alone.
     fn assert_together(&self) {
-        let last = self.model.main.operations.len() - 1;
+        let last = self.graph.model.main.operations.len() - 1;
         let outputs = self
+            .graph
             .model
             .main
             .operations
