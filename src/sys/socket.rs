@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::PollFlags;
-use nix::sys::socket::sockopt::SendTimeout;
+use nix::sys::socket::sockopt::{self, SendTimeout};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, accept4, bind, connect, getsockopt, listen,
     setsockopt, socket, socketpair,
@@ -127,7 +127,6 @@ impl Listener {
     ///
     /// [`SocketError::Io`] if the descriptor is not a listening `SOCK_SEQPACKET` Unix socket.
     pub fn from_activation(fd: OwnedFd) -> Result<Self, SocketError> {
-        use nix::sys::socket::sockopt;
         let kind = getsockopt(&fd, sockopt::SockType)
             .map_err(|errno| SocketError::io("read the kind of the activated socket", errno))?;
         let listens = getsockopt(&fd, sockopt::AcceptConn)
@@ -342,6 +341,27 @@ impl Connection {
         let _ = nix::sys::socket::shutdown(self.fd.as_raw_fd(), nix::sys::socket::Shutdown::Both);
     }
 
+    /// Ends the connection as [`Connection::shutdown`] does, and gives up what nobody has read of what came, here and now:
+    /// descriptors whose closing waits for somebody keep this thread waiting, and nobody who closes this end later, such
+    /// as a process that is just being started and has a copy of it.
+    pub fn discard_unread(&self) {
+        self.shutdown();
+        // With it every message announces ancillary data, for which there is no room: by that an empty one differs from
+        // the end.
+        if let Err(errno) = setsockopt(&self.fd, sockopt::PassCred, &true) {
+            debug_assert!(false, "a Unix socket passes credentials: {errno}");
+        }
+        let mut was_reset = false;
+        loop {
+            match receive_message(self.fd.as_fd(), &mut [0], 0) {
+                Ok(message) if message.is_end() => return,
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(Errno::ECONNRESET) if !was_reset => was_reset = true,
+                Err(_) => return,
+            }
+        }
+    }
+
     fn wait(&self, events: PollFlags, deadline: Deadline, action: &'static str) -> Result<(), SocketError> {
         let ready =
             poll::one(&self.fd, events, deadline).map_err(|error| SocketError::io(action, error.errno))?;
@@ -494,6 +514,29 @@ mod tests {
             let mut bytes = [0; 4];
             let received = server.receive(&mut bytes, soon()).unwrap();
             assert_eq!((&bytes[..received.length], received.fds.len()), (&text[..], fds));
+        }
+    }
+
+    #[test]
+    fn discarding_what_is_unread_closes_its_descriptors_whoever_else_has_the_end() {
+        for closes in [false, true] {
+            let (left, right) = Connection::pair().unwrap();
+            let (reader, writer) = std::io::pipe().unwrap();
+            left.send(b"x", &[writer.as_fd()], NOW).unwrap();
+            left.send(b"", &[], NOW).unwrap();
+            left.send(b"", &[writer.as_fd(); 2], NOW).unwrap();
+            left.send(&[1; 100], &[writer.as_fd(); MAX_FDS], NOW).unwrap();
+            drop(writer);
+            // What this side has sent, and nobody has read, resets the connection where the other is closed.
+            right.send(b"y", &[], NOW).unwrap();
+            let left = (!closes).then_some(left);
+            let _copy = right.try_clone().unwrap();
+            right.discard_unread();
+            assert!(is_released(&mut File::from(OwnedFd::from(reader))));
+            if let Some(left) = left {
+                assert!(matches!(left.send(b"x", &[], NOW), Err(SocketError::Closed)));
+                assert_eq!(left.receive(&mut [0; 4], NOW).unwrap().length, 1);
+            }
         }
     }
 

@@ -388,8 +388,10 @@ impl Supervisor {
             .starting
             .since()
             .map(|since| after(since, workers.start_timeout_ms));
-        let lingering = self.workers.serving().filter_map(|(_, service)| service.hung_up);
-        let linger = lingering
+        let linger = self
+            .workers
+            .serving()
+            .filter_map(|(_, service)| service.lingers_since())
             .map(|since| after(since, workers.linger_timeout_ms))
             .min();
         let drain = match self.phase {
@@ -423,7 +425,7 @@ impl Supervisor {
         }
         let lingering = |service: &workers::Service| {
             service
-                .hung_up
+                .lingers_since()
                 .is_some_and(|since| has_passed(since, workers.linger_timeout_ms))
         };
         let overdue: Vec<_> = self
@@ -436,7 +438,11 @@ impl Supervisor {
             tracing::warn!(target: tags::DRIVER, pid, "the worker outlived its client");
             self.workers.kill(pid);
         }
-        if matches!(self.phase, Phase::Draining { until } if until.is_past(now)) {
+        if let Phase::Draining { until } = &mut self.phase
+            && until.is_past(now)
+        {
+            // Once: what is left is to wait for their ends.
+            *until = Deadline::NONE;
             self.workers.kill_all();
             self.spawner.starting.kill();
         }

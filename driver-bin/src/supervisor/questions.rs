@@ -135,6 +135,7 @@ impl Listeners {
             .stack_size(STACK_BYTES)
             .spawn(move || {
                 let (reason, freed) = listeners.answer_all(holder, &connection);
+                connection.discard_unread();
                 drop(connection);
                 drop(place);
                 // That takes its time but needs nobody.

@@ -77,6 +77,8 @@ struct Current {
     pidfd: OwnedFd,
     bootstrap: PathBuf,
     since: TimePoint,
+    /// Whether it has been killed, and its end is only to be waited for.
+    is_killed: bool,
 }
 
 impl Starting {
@@ -85,14 +87,17 @@ impl Starting {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Since when a worker has been starting, if one is.
+    /// Since when a worker has been starting, if one is that has not been killed.
     pub(super) fn since(&self) -> Option<TimePoint> {
-        self.lock().as_ref().map(|current| current.since)
+        let current = self.lock();
+        let current = current.as_ref().filter(|current| !current.is_killed)?;
+        Some(current.since)
     }
 
     /// Kills the worker that is starting. Its death ends the wait in its turn.
     pub(super) fn kill(&self) {
-        if let Some(current) = self.lock().as_ref() {
+        if let Some(current) = self.lock().as_mut() {
+            current.is_killed = true;
             // It may have ended by itself.
             let _ = pidfd::send_signal(&current.pidfd, Signal::SIGKILL);
         }
@@ -226,6 +231,7 @@ impl Spawner {
             pidfd: other,
             bootstrap,
             since: MonotonicClock.now(),
+            is_killed: false,
         });
         Ok((
             server,

@@ -31,6 +31,16 @@ pub(super) struct Worker {
     holder: Option<Holder>,
 }
 
+impl Worker {
+    fn kill(&mut self) {
+        // It may have ended by itself.
+        let _ = pidfd::send_signal(&self.process.pidfd, Signal::SIGKILL);
+        if let Some(service) = &mut self.service {
+            service.is_killed = true;
+        }
+    }
+}
+
 /// What a worker does for whom.
 #[derive(Debug)]
 pub(super) struct Service {
@@ -40,7 +50,16 @@ pub(super) struct Service {
     pub(super) uid: u32,
     /// When the client was seen to be gone.
     pub(super) hung_up: Option<TimePoint>,
+    /// Whether the worker has been killed, and its end is only to be waited for.
+    is_killed: bool,
     place: Place,
+}
+
+impl Service {
+    /// Since when the worker has outlived its client without having been killed for it.
+    pub(super) fn lingers_since(&self) -> Option<TimePoint> {
+        self.hung_up.filter(|_| !self.is_killed)
+    }
 }
 
 /// A worker that has ended.
@@ -54,7 +73,25 @@ pub(super) struct Burial {
     /// Who it was for those who share weights.
     pub(super) holder: Option<Holder>,
     /// Its connections, and the client's.
-    pub(super) remains: (ReadyWorker, Option<Connection>),
+    pub(super) remains: Remains,
+}
+
+/// What is left of a worker and its client. Dropping it closes what they left unread, which may take long.
+#[derive(Debug)]
+pub(super) struct Remains {
+    process: ReadyWorker,
+    client: Option<Connection>,
+}
+
+impl Drop for Remains {
+    fn drop(&mut self) {
+        // A worker that is being started at the moment has copies of both until it runs its own program, and would
+        // otherwise be the one who closes them last.
+        self.process.handoff.discard_unread();
+        if let Some(client) = &self.client {
+            client.discard_unread();
+        }
+    }
 }
 
 /// All workers, by process id.
@@ -149,6 +186,7 @@ impl Workers {
                         client,
                         uid,
                         hung_up: None,
+                        is_killed: false,
                         place: Place::default(),
                     });
                     return Ok(());
@@ -189,7 +227,10 @@ impl Workers {
             uid,
             place,
             holder: worker.holder,
-            remains: (worker.process, client),
+            remains: Remains {
+                process: worker.process,
+                client,
+            },
         })
     }
 
@@ -207,16 +248,15 @@ impl Workers {
     }
 
     /// Kills one worker.
-    pub(super) fn kill(&self, pid: i32) {
-        if let Some(worker) = self.by_pid.get(&pid) {
-            // It may have ended by itself.
-            let _ = pidfd::send_signal(&worker.process.pidfd, Signal::SIGKILL);
+    pub(super) fn kill(&mut self, pid: i32) {
+        if let Some(worker) = self.by_pid.get_mut(&pid) {
+            worker.kill();
         }
     }
 
     /// Kills every worker.
-    pub(super) fn kill_all(&self) {
-        self.by_pid.keys().for_each(|&pid| self.kill(pid));
+    pub(super) fn kill_all(&mut self) {
+        self.by_pid.values_mut().for_each(Worker::kill);
     }
 
     /// Ends the workers that serve nobody: a closed handoff is their order to end.

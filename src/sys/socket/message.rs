@@ -80,6 +80,11 @@ pub(super) struct RawMessage {
 }
 
 impl RawMessage {
+    /// Whether it is the end of the connection instead, on a socket that passes credentials and has no room for them.
+    pub(super) fn is_end(&self) -> bool {
+        self.length == 0 && self.flags & libc::MSG_CTRUNC == 0
+    }
+
     /// The message, if it is whole.
     pub(super) fn checked(self, limit: usize) -> Result<Received, SocketError> {
         if self.flags & libc::MSG_CTRUNC != 0 {
