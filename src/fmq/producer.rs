@@ -8,6 +8,7 @@ use super::layout::{AWAKE, Cell, PAYLOAD_BYTES, PAYLOAD_WORDS, SLEEPING, sequenc
 use super::memory::RingMemory;
 use super::parked::Parked;
 use super::sync::{Ordering, fence};
+use crate::sys::cpu;
 use crate::time::{Clock, MonotonicClock};
 
 /// Sends packets. Dropping it closes the ring.
@@ -70,6 +71,7 @@ impl Producer {
         let cell = self.ring.cell(self.position);
         fill(cell, first);
         cell.sequence.store(word, Ordering::Release);
+        hand_over(cell);
         self.position += cells as u64;
         Ok(())
     }
@@ -193,6 +195,7 @@ impl Producer {
             let cell = self.ring.cell(position);
             fill(cell, chunk);
             cell.sequence.store(sequence_word(position, 0), Ordering::Relaxed);
+            hand_over(cell);
         }
     }
 }
@@ -201,6 +204,12 @@ impl Drop for Producer {
     fn drop(&mut self) {
         close_ring(&self.ring);
     }
+}
+
+/// Brings a cell closer to the consumer.
+#[inline(always)]
+fn hand_over(cell: &Cell) {
+    cpu::demote(std::ptr::from_ref(cell).cast(), size_of::<Cell>());
 }
 
 /// Stores at most [`PAYLOAD_BYTES`] bytes as a cell's payload, zeros after them.

@@ -1,4 +1,4 @@
-//! What a waiting loop says to the processor.
+//! What the processor is told of a program's intents.
 
 /// Tells the processor that this is a waiting loop (`pause` on x86, `isb` on aarch64).
 ///
@@ -7,4 +7,56 @@
 #[inline(always)]
 pub fn relax() {
     core::hint::spin_loop();
+}
+
+/// Bytes of a cache line.
+pub const LINE_BYTES: usize = 64;
+
+/// Tells the processor that what has just been written at `start` is for another processor to read: `cldemote` for each
+/// cache line on x86-64, nothing elsewhere.
+///
+/// Intel's processors since Sapphire Rapids move the lines into the cache that all cores share, from where the reader has
+/// them sooner than out of the writer's own; all others take the instruction for none. It is a hint that cannot fail,
+/// wherever `start` points.
+#[inline(always)]
+pub fn demote(start: *const u8, length: usize) {
+    for line in lines(start, length) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: the instruction reads and writes nothing and raises no fault, whatever the address.
+        unsafe {
+            core::arch::asm!("cldemote [{}]", in(reg) line, options(nostack, preserves_flags));
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = line;
+    }
+}
+
+/// The addresses of the cache lines that so many bytes from `start` on are in.
+#[inline(always)]
+fn lines(start: *const u8, length: usize) -> impl Iterator<Item = usize> {
+    let first = start.addr() & !(LINE_BYTES - 1);
+    (first..start.addr().saturating_add(length)).step_by(LINE_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn demoting_changes_nothing_wherever_it_points() {
+        let bytes = [7_u8; 3 * LINE_BYTES];
+        demote(&raw const bytes[5], 2 * LINE_BYTES);
+        assert_eq!(bytes, [7; 3 * LINE_BYTES]);
+        demote(std::ptr::null(), LINE_BYTES);
+        demote(usize::MAX as *const u8, LINE_BYTES);
+    }
+
+    #[test]
+    fn lines_are_those_that_the_bytes_are_in() {
+        let lines = |start: usize, length| lines(start as *const u8, length).collect::<Vec<_>>();
+        assert!(lines(128, 0).is_empty());
+        assert_eq!(lines(128, 64), [128]);
+        assert_eq!(lines(130, 63), [128, 192]);
+        assert_eq!(lines(191, 1), [128]);
+    }
 }
