@@ -172,6 +172,16 @@ impl AlignedBuffer {
         Ok(())
     }
 
+    /// Has the system give all pages now that it otherwise gives when they are used first.
+    pub fn touch(&mut self) {
+        if let Memory::Pages(pages) = &self.memory {
+            // A system that cannot gives them when they are used.
+            let _ = pages
+                .map
+                .advise_range(Advice::PopulateWrite, pages.start, pages.length);
+        }
+    }
+
     /// Bytes that the buffer can hold without allocating.
     #[must_use]
     pub fn capacity(&self) -> usize {

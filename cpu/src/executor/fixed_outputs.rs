@@ -64,6 +64,11 @@ impl FixedOutputs {
         }
     }
 
+    /// How many bytes each output takes.
+    pub(super) fn sizes(&self) -> impl Iterator<Item = usize> {
+        self.outputs.iter().map(|(_, bytes)| *bytes)
+    }
+
     /// The same where one operand is needed in place of another.
     pub(super) fn reading(&self, other: u32, operand: u32) -> FixedOutputs {
         let replaced = |at: &u32| if *at == other { operand } else { *at };

@@ -3,7 +3,7 @@
 //! A [`Program`] is made once from a model: constants copied into aligned memory, kernels looked up, the last reader
 //! of every temporary found. An [`Execution`] holds the memory of one run at a time and is used again and again:
 //! once its buffers have grown to what the model needs, running allocates nothing. Buffers of temporaries go back to
-//! a pool after their last reader.
+//! a pool after their last reader; those of declared sizes can be taken before the first run (`reserve`).
 //!
 //! With the fast kernels the graph is rewritten on the way: operations on constants alone are computed once (`folding`),
 //! PAD becomes a convolution's padding (`padded`), operations that follow each other are computed together (`fusion`), and
@@ -18,6 +18,7 @@ mod folding;
 mod fusion;
 mod padded;
 mod program;
+mod reserve;
 mod run;
 
 pub(crate) use declared::Declared;

@@ -57,7 +57,7 @@ impl Frame {
 
 impl Memory {
     /// Gives an empty buffer memory from the pool: the smallest one that holds `bytes`, else the largest there is.
-    fn reuse(&mut self, buffer: &mut AlignedBuffer, bytes: usize) {
+    pub(super) fn reuse(&mut self, buffer: &mut AlignedBuffer, bytes: usize) {
         if buffer.capacity() >= bytes || self.free.is_empty() {
             return;
         }
@@ -77,10 +77,15 @@ impl Memory {
         }
     }
 
-    fn give_back(&mut self, buffer: AlignedBuffer) {
+    pub(super) fn give_back(&mut self, buffer: AlignedBuffer) {
         if buffer.capacity() > 0 {
             self.free.push(buffer);
         }
+    }
+
+    /// The buffers of the pool.
+    pub(super) fn free(&mut self) -> impl Iterator<Item = &mut AlignedBuffer> {
+        self.free.iter_mut()
     }
 }
 
@@ -103,6 +108,23 @@ impl Execution {
     #[must_use]
     pub fn program(&self) -> &Arc<Program> {
         &self.program
+    }
+
+    /// The values of the main graph and what frames share.
+    pub(super) fn parts(&mut self) -> (&mut Frame, &mut Memory) {
+        (&mut self.frame, &mut self.memory)
+    }
+
+    /// How many bytes the values of the main graph and the pool have.
+    #[cfg(test)]
+    pub(super) fn bytes(&mut self) -> usize {
+        let values: usize = self
+            .frame
+            .values
+            .iter()
+            .map(|value| value.buffer.capacity())
+            .sum();
+        values + self.memory.free().map(|buffer| buffer.capacity()).sum::<usize>()
     }
 
     /// Gives input `index` this shape and returns its memory, to be filled before [`Execution::run`].

@@ -42,7 +42,7 @@ struct Runner {
     memories: Arc<Memories>,
     device_buffers: Arc<Buffers>,
     context: Context,
-    /// Whether anything has run since the context last gave its memory back.
+    /// Whether the context may have memory to give back.
     holds_memory: bool,
     pools: Vec<Option<Arc<Memory>>>,
     buffers: RequestBuffers,
@@ -66,7 +66,7 @@ impl Server {
                 memories: Arc::clone(&client.memories),
                 device_buffers: Arc::clone(&client.buffers),
                 context,
-                holds_memory: false,
+                holds_memory: true,
                 pools: Vec::new(),
                 buffers: RequestBuffers::default(),
             },
