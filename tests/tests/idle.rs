@@ -69,9 +69,9 @@ impl Bench {
         assert!(last.iter().all(|value| *value == 3.0));
     }
 
-    /// Has executions made until they are seen to hold memory, waits until it is given back, and executes once more.
-    fn expect_memory_to_come_and_go(&mut self, mut execute: impl FnMut(&Arguments)) {
-        let before = self.memory();
+    /// Has executions made until they are seen to hold memory beside what there was `before`, waits until it is given back, and
+    /// executes once more.
+    fn expect_memory_to_come_and_go(&mut self, before: u64, mut execute: impl FnMut(&Arguments)) {
         for _ in 0..2 {
             wait_until("an execution holds memory", || {
                 execute(&self.arguments);
@@ -89,8 +89,9 @@ const SOON: &str = "[execution]\nidle_release_ms = 50\n";
 #[test]
 fn idle_burst_gives_its_memory_back() {
     let mut bench = Bench::new(SOON);
+    let before = bench.memory();
     let mut burst = bench.prepared.burst(&BurstOptions::new()).unwrap();
-    bench.expect_memory_to_come_and_go(|arguments| {
+    bench.expect_memory_to_come_and_go(before, |arguments| {
         burst
             .execute(arguments.request(), &ExecuteOptions::new())
             .unwrap();
@@ -98,10 +99,23 @@ fn idle_burst_gives_its_memory_back() {
 }
 
 #[test]
+fn burst_that_is_not_used_has_memory_for_a_while() {
+    let bench = Bench::new(SOON);
+    let before = bench.memory();
+    let mut bursts = Vec::new();
+    wait_until("a burst holds memory before it is used", || {
+        bursts.push(bench.prepared.burst(&BurstOptions::new()).unwrap());
+        bench.memory() >= before + HELD - SLACK
+    });
+    wait_until("the memory is given back", || bench.memory() <= before + SLACK);
+}
+
+#[test]
 fn idle_worker_gives_the_memory_of_its_executions_back() {
     let mut bench = Bench::new(SOON);
     let prepared = bench.prepared.clone();
-    bench.expect_memory_to_come_and_go(|arguments| {
+    let before = bench.memory();
+    bench.expect_memory_to_come_and_go(before, |arguments| {
         prepared
             .execute(arguments.request(), &ExecuteOptions::new())
             .unwrap();
