@@ -195,7 +195,7 @@ impl Memory {
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let _access = self.begin(Access::ReadWrite)?;
         self.bytes()?
-            .write_at(offset, bytes)
+            .write_for_peer(offset, bytes)
             .map_err(Error::memory("write shared memory"))
     }
 

@@ -62,6 +62,14 @@ impl TestGraph {
         output
     }
 
+    /// One more result of the last operation.
+    pub(crate) fn another_output(&mut self, output: Operand) -> u32 {
+        let output = self.push(output, OperandLifeTime::TemporaryVariable);
+        let last = self.model.main.operations.last_mut();
+        last.expect("an operation").outputs.push(output);
+        output
+    }
+
     /// The model with these outputs.
     pub(crate) fn valid(&self, outputs: &[u32]) -> Arc<ValidModel> {
         let mut model = self.model.clone();

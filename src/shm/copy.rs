@@ -11,8 +11,6 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-use crate::sys::cpu;
-
 const WORD: usize = size_of::<u64>();
 
 /// From this length on the string instruction is faster than the loop of words.
@@ -79,9 +77,6 @@ pub(super) unsafe fn into_shared(to: *mut u8, bytes: &[u8]) {
         // SAFETY: as for the first bytes.
         unsafe { store_byte(last_start.wrapping_add(index), byte) };
     }
-    // Of a longer copy, the first lines are on their way to the reader when the last are written; handing over 64 lines at
-    // once made round trips a sixth longer.
-    cpu::demote(to, bytes.len());
 }
 
 /// # Safety

@@ -10,7 +10,7 @@ pub fn relax() {
 }
 
 /// Bytes of a cache line.
-pub const LINE_BYTES: usize = 64;
+const LINE_BYTES: usize = 64;
 
 /// Tells the processor that what has just been written at `start` is for another processor to read: `cldemote` for each
 /// cache line on x86-64, nothing elsewhere.
@@ -22,8 +22,9 @@ pub const LINE_BYTES: usize = 64;
 pub fn demote(start: *const u8, length: usize) {
     for line in lines(start, length) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: the instruction reads and writes nothing and raises no fault, whatever the address.
+        // SAFETY: the instruction changes nothing but where a line is cached and raises no fault, whatever the address.
         unsafe {
+            // Without `nomem`, so that what has been written is written before.
             core::arch::asm!("cldemote [{}]", in(reg) line, options(nostack, preserves_flags));
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
@@ -35,7 +36,11 @@ pub fn demote(start: *const u8, length: usize) {
 #[inline(always)]
 fn lines(start: *const u8, length: usize) -> impl Iterator<Item = usize> {
     let first = start.addr() & !(LINE_BYTES - 1);
-    (first..start.addr().saturating_add(length)).step_by(LINE_BYTES)
+    let end = match length {
+        0 => first,
+        length => start.addr().saturating_add(length),
+    };
+    (first..end).step_by(LINE_BYTES)
 }
 
 #[cfg(test)]
@@ -54,7 +59,8 @@ mod tests {
     #[test]
     fn lines_are_those_that_the_bytes_are_in() {
         let lines = |start: usize, length| lines(start as *const u8, length).collect::<Vec<_>>();
-        assert!(lines(128, 0).is_empty());
+        assert!(lines(128, 0).is_empty() && lines(130, 0).is_empty());
+        assert_eq!(lines(usize::MAX - 1, 64), [usize::MAX - 63]);
         assert_eq!(lines(128, 64), [128]);
         assert_eq!(lines(130, 63), [128, 192]);
         assert_eq!(lines(191, 1), [128]);

@@ -2,8 +2,9 @@
 //!
 //! Contract: a message arrives whole or not at all (`SOCK_SEQPACKET`). Whatever the peer sends, [`Connection::receive`]
 //! never leaves a descriptor behind: a message that is too long or carries too many descriptors is an error, and every
-//! descriptor that came with it is closed. No call blocks beyond the deadline it was given, no call raises `SIGPIPE`,
-//! and signals do not cut a wait short. Nothing here looks at the bytes of a message.
+//! descriptor that came with it is closed. No call blocks beyond the deadline it was given, but for
+//! [`Connection::discard_unread`], which closes what others have sent; no call raises `SIGPIPE`, and signals do not cut a
+//! wait short. Nothing here looks at the bytes of a message.
 
 mod message;
 

@@ -57,20 +57,11 @@ impl Frame {
 
 impl Memory {
     /// Gives an empty buffer memory from the pool: the smallest one that holds `bytes`, else the largest there is.
-    pub(super) fn reuse(&mut self, buffer: &mut AlignedBuffer, bytes: usize) {
+    fn reuse(&mut self, buffer: &mut AlignedBuffer, bytes: usize) {
         if buffer.capacity() >= bytes || self.free.is_empty() {
             return;
         }
-        let key = |free: &AlignedBuffer| {
-            let capacity = free.capacity();
-            if capacity >= bytes {
-                (0, capacity)
-            } else {
-                (1, usize::MAX - capacity)
-            }
-        };
-        let best = (0..self.free.len()).min_by_key(|at| key(&self.free[*at]));
-        if let Some(at) = best {
+        if let Some(at) = smallest_that_holds(bytes, self.free.iter().map(AlignedBuffer::capacity)) {
             let taken = self.free.swap_remove(at);
             let given_up = std::mem::replace(buffer, taken);
             self.give_back(given_up);
@@ -82,11 +73,18 @@ impl Memory {
             self.free.push(buffer);
         }
     }
+}
 
-    /// The buffers of the pool.
-    pub(super) fn free(&mut self) -> impl Iterator<Item = &mut AlignedBuffer> {
-        self.free.iter_mut()
-    }
+/// Which of these capacities is the smallest that holds `bytes`, else the largest there is.
+pub(super) fn smallest_that_holds(bytes: usize, capacities: impl Iterator<Item = usize>) -> Option<usize> {
+    let key = |(_, capacity): &(usize, usize)| {
+        if *capacity >= bytes {
+            (0, *capacity)
+        } else {
+            (1, usize::MAX - capacity)
+        }
+    };
+    capacities.enumerate().min_by_key(key).map(|(at, _)| at)
 }
 
 impl Execution {
@@ -117,14 +115,20 @@ impl Execution {
 
     /// How many bytes the values of the main graph and the pool have.
     #[cfg(test)]
-    pub(super) fn bytes(&mut self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let values: usize = self
             .frame
             .values
             .iter()
             .map(|value| value.buffer.capacity())
             .sum();
-        values + self.memory.free().map(|buffer| buffer.capacity()).sum::<usize>()
+        values
+            + self
+                .memory
+                .free
+                .iter()
+                .map(AlignedBuffer::capacity)
+                .sum::<usize>()
     }
 
     /// Gives input `index` this shape and returns its memory, to be filled before [`Execution::run`].

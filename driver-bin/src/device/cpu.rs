@@ -5,7 +5,6 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nnhal::diag::tags;
 use nnhal::diag::trace::{SpanKind, Tracer};
 use nnhal::hal::{
     ConstantPools, DeviceInfo, DeviceType, ExecutionPreference, HalVersion, OperandType, Operation, Shape,
@@ -278,13 +277,8 @@ struct CpuModel {
 
 impl PreparedModel for CpuModel {
     fn new_execution(&self) -> Result<Box<dyn Execution>, Failure> {
-        let mut execution = nnhal_cpu::Execution::new(Arc::clone(&self.program));
-        // What cannot be had now may be there when it runs, which says so if not.
-        if let Err(error) = execution.reserve() {
-            tracing::debug!(target: tags::EXECUTION, %error, "an execution takes its memory when it runs");
-        }
         Ok(Box::new(CpuExecution {
-            execution,
+            execution: nnhal_cpu::Execution::new(Arc::clone(&self.program)),
             spare: Vec::new(),
             helpers: Arc::clone(&self.helpers),
             most_threads: self.most_threads,
@@ -379,6 +373,10 @@ impl Execution for CpuExecution {
 
     fn output(&self, index: usize) -> Option<(Shape, &[u8])> {
         self.execution.output(index)
+    }
+
+    fn reserve_memory(&mut self) {
+        self.execution.reserve();
     }
 
     fn release_memory(&mut self) {

@@ -230,6 +230,9 @@ pub trait Execution: Send + Debug {
     /// Dimensions and bytes of output `index` after a run that succeeded.
     fn output(&self, index: usize) -> Option<(Shape, &[u8])>;
 
-    /// Gives back what the next run can allocate again.
+    /// Takes what memory the first run is known to need, before there are inputs, on the thread that will run it.
+    fn reserve_memory(&mut self) {}
+
+    /// Gives back what the next run can allocate again. May come before any run.
     fn release_memory(&mut self);
 }

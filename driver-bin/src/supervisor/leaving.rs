@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use nnhal::diag::tags;
+use nnhal::sys::socket::Connection;
 use nnhal::time::{Clock, MonotonicClock, TimePoint};
 
 /// What a thread needs that closes.
@@ -19,6 +20,19 @@ const PROMPT: Duration = Duration::from_millis(10);
 /// A client's place among those of its user, taken for as long as anybody has this.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place(Arc<()>);
+
+/// The connection of a client that is gone or turned away. Dropping it closes what has not been read, which may take long.
+///
+/// A worker that is being started at the moment has a copy of the connection until it runs its own program, and would
+/// otherwise be the one who closes it last.
+#[derive(Debug)]
+pub(super) struct Leftover(pub(super) Connection);
+
+impl Drop for Leftover {
+    fn drop(&mut self) {
+        self.0.discard_unread();
+    }
+}
 
 /// The clients whose workers have ended, and what is left of them has not.
 #[derive(Debug, Default)]

@@ -44,7 +44,7 @@ pub use spawner::Invocation;
 pub(crate) use spawner::WORKER_ARGUMENT;
 
 use self::admission::{Admission, Refused, Reserve, turn_away};
-use self::leaving::Leaving;
+use self::leaving::{Leaving, Leftover, Place};
 use self::questions::Listeners;
 use self::runtime_dir::{Claim, Published, RuntimeDir};
 use self::signals::Signals;
@@ -133,6 +133,8 @@ enum Phase {
     /// No new clients; workers finish what they do until then.
     Draining {
         until: Deadline,
+        /// Whether that is past: workers are killed.
+        is_over: bool,
     },
 }
 
@@ -395,7 +397,7 @@ impl Supervisor {
             .map(|since| after(since, workers.linger_timeout_ms))
             .min();
         let drain = match self.phase {
-            Phase::Draining { until } => Some(until),
+            Phase::Draining { until, is_over } => (!is_over).then_some(until),
             _ => None,
         };
         let accept = self.accept_again.map(Deadline::at);
@@ -438,13 +440,11 @@ impl Supervisor {
             tracing::warn!(target: tags::DRIVER, pid, "the worker outlived its client");
             self.workers.kill(pid);
         }
-        if let Phase::Draining { until } = &mut self.phase
+        if let Phase::Draining { until, is_over } = &mut self.phase
             && until.is_past(now)
+            && !std::mem::replace(is_over, true)
         {
-            // Once: what is left is to wait for their ends.
-            *until = Deadline::NONE;
-            self.workers.kill_all();
-            self.spawner.starting.kill();
+            self.kill_all();
         }
         if self.accept_again.is_some_and(|point| point <= now) {
             self.accept_again = None;
@@ -508,8 +508,11 @@ impl Supervisor {
         if self.spawner.open == 0 {
             self.unclaimed.clear();
         }
-        if matches!(self.phase, Phase::Draining { .. }) {
-            self.workers.dismiss_idle();
+        match self.phase {
+            // Those that were being started when all others were killed.
+            Phase::Draining { is_over: true, .. } => self.kill_all(),
+            Phase::Draining { .. } => self.workers.dismiss_idle(),
+            Phase::Starting { .. } | Phase::Serving { .. } => {}
         }
         Ok(())
     }
@@ -546,11 +549,20 @@ impl Supervisor {
             self.reload();
         }
         if raised.terminate {
-            if matches!(self.phase, Phase::Draining { .. }) {
-                self.workers.kill_all();
+            match &mut self.phase {
+                Phase::Draining { is_over, .. } => {
+                    *is_over = true;
+                    self.kill_all();
+                }
+                Phase::Starting { .. } | Phase::Serving { .. } => self.drain(),
             }
-            self.drain();
         }
+    }
+
+    /// Ends a drain that has taken too long, or that nobody wants to wait for.
+    fn kill_all(&mut self) {
+        self.workers.kill_all();
+        self.spawner.starting.kill();
     }
 
     fn reap(&mut self) {
@@ -632,6 +644,7 @@ impl Supervisor {
         // Dropping what was published takes the sockets away.
         self.phase = Phase::Draining {
             until: Deadline::after(MonotonicClock.now(), limit),
+            is_over: false,
         };
         let refused = Refused {
             refusal: Refusal::ShuttingDown,
@@ -646,8 +659,11 @@ impl Supervisor {
 
     fn turn_away_first(&mut self, refused: &Refused) {
         if let Some(waiting) = self.waiting.pop_front() {
-            self.admission.leave(waiting.assignment.client.uid);
             turn_away(&waiting.client, refused);
+            // A worker may have been about to get it, so that it may have sent descriptors.
+            let uid = Some(waiting.assignment.client.uid);
+            self.leaving
+                .close(uid, Place::default(), Leftover(waiting.client), ());
         }
     }
 

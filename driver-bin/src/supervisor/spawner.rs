@@ -48,8 +48,8 @@ const SERVICE_VARIABLES: [&str; 5] = [
 pub(super) struct ReadyWorker {
     pub(super) pid: i32,
     pub(super) pidfd: OwnedFd,
-    /// Its place on the board of who computes, given up when this is dropped: before what may take long to close.
-    pub(super) _cores: Option<Slot>,
+    /// Its place on the board of who computes, given up when this is dropped.
+    pub(super) cores: Option<Slot>,
     /// By which a client is handed over.
     pub(super) handoff: Connection,
     pub(super) commands: IpcSender<Command>,
@@ -162,7 +162,7 @@ impl Spawner {
                     handoff,
                     commands,
                     black_box,
-                    _cores: cores,
+                    cores,
                 })
             }
             Err(reason) => {

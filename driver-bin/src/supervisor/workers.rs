@@ -10,7 +10,7 @@ use nnhal::sys::socket::Connection;
 use nnhal::time::{Deadline, TimePoint};
 use nnhal::wire::{self, CauseOfDeath, Message, Obituary};
 
-use super::leaving::Place;
+use super::leaving::{Leftover, Place};
 use super::spawner::ReadyWorker;
 use super::weights::Holder;
 use crate::link::{Assignment, Command};
@@ -73,24 +73,16 @@ pub(super) struct Burial {
     /// Who it was for those who share weights.
     pub(super) holder: Option<Holder>,
     /// Its connections, and the client's.
-    pub(super) remains: Remains,
+    pub(super) remains: (LeftWorker, Option<Leftover>),
 }
 
-/// What is left of a worker and its client. Dropping it closes what they left unread, which may take long.
+/// A worker that has ended. Dropping it closes what it has left unread, which may take long, as [`Leftover`] does.
 #[derive(Debug)]
-pub(super) struct Remains {
-    process: ReadyWorker,
-    client: Option<Connection>,
-}
+pub(super) struct LeftWorker(ReadyWorker);
 
-impl Drop for Remains {
+impl Drop for LeftWorker {
     fn drop(&mut self) {
-        // A worker that is being started at the moment has copies of both until it runs its own program, and would
-        // otherwise be the one who closes them last.
-        self.process.handoff.discard_unread();
-        if let Some(client) = &self.client {
-            client.discard_unread();
-        }
+        self.0.handoff.discard_unread();
     }
 }
 
@@ -202,7 +194,9 @@ impl Workers {
 
     /// Forgets a worker that has ended, and tells its client how.
     pub(super) fn bury(&mut self, pid: i32, status: WaitStatus) -> Option<Burial> {
-        let worker = self.by_pid.remove(&pid)?;
+        let mut worker = self.by_pid.remove(&pid)?;
+        // Now, not with what may take long to close.
+        drop(worker.process.cores.take());
         self.idle.retain(|&idle| idle != pid);
         // For whoever listens to its questions, or has got hold of its end.
         worker.process.handoff.shutdown();
@@ -220,17 +214,14 @@ impl Workers {
             let _ = wire::send(&service.client, &message, &[], Deadline::from_raw(0));
             service.client.shutdown();
             place = service.place;
-            client = Some(service.client);
+            client = Some(Leftover(service.client));
         }
         Some(Burial {
             obituary,
             uid,
             place,
             holder: worker.holder,
-            remains: Remains {
-                process: worker.process,
-                client,
-            },
+            remains: (LeftWorker(worker.process), client),
         })
     }
 

@@ -150,6 +150,11 @@ impl Context {
         &self.outputs
     }
 
+    /// Takes memory for the first run, as far as the device knows what that needs.
+    pub(crate) fn reserve_memory(&mut self) {
+        self.execution.reserve_memory();
+    }
+
     /// Gives back the memory that the next run would need anyway.
     pub(crate) fn release_memory(&mut self) {
         self.execution.release_memory();
@@ -377,7 +382,7 @@ fn write_output(
     let _access = memory.begin(Access::ReadWrite)?;
     memory
         .slice()?
-        .write_at(offset, bytes)
+        .write_for_peer(offset, bytes)
         .map_err(|error| copy_failure(Direction::Output, index, pool, &error))
 }
 
