@@ -80,10 +80,9 @@ fn worker_of_a_model_for_low_power_does_not_look_for_the_next_request() {
         ExecutionPreference::FastSingleAnswer,
         ExecutionPreference::SustainedSpeed,
     ] {
-        let polled = effort(preference);
-        assert!(
-            polled > 4 * slept,
-            "{preference:?}: {polled} ns, low power {slept} ns"
-        );
+        // Nobody looks while others want the processors.
+        wait_until("a worker looks for the next request", || {
+            effort(preference) > 4 * slept
+        });
     }
 }

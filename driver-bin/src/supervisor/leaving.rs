@@ -14,9 +14,6 @@ use nnhal::time::{Clock, MonotonicClock, TimePoint};
 /// What a thread needs that closes.
 const STACK_BYTES: usize = 64 * 1024;
 
-/// Closing what nobody holds up is over long before.
-const PROMPT: Duration = Duration::from_millis(10);
-
 /// A client's place among those of its user, taken for as long as anybody has this.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place(Arc<()>);
@@ -74,24 +71,12 @@ impl Leaving {
         self.users.extract_if(.., is_gone).map(|(uid, ..)| uid).collect()
     }
 
-    /// As [`Leaving::left`], after waiting a little for clients that have just begun to leave, unless one of this user has
-    /// left.
-    pub(super) fn left_soon(&mut self, uid: u32) -> Vec<u32> {
-        loop {
-            let now = MonotonicClock.now();
-            let is_leaving = self
-                .users
-                .iter()
-                .any(|(_, place, since)| place.strong_count() > 0 && now.saturating_since(*since) < PROMPT);
-            let has_left = self
-                .users
-                .iter()
-                .any(|(user, place, _)| *user == uid && place.strong_count() == 0);
-            if has_left || !is_leaving {
-                return self.left();
-            }
-            std::thread::yield_now();
-        }
+    /// Whether anybody has begun to leave less than so long ago, or has left and has not been counted out.
+    pub(super) fn is_anybody_leaving(&self, within: Duration) -> bool {
+        let now = MonotonicClock.now();
+        self.users
+            .iter()
+            .any(|(_, place, since)| place.strong_count() == 0 || now.saturating_since(*since) < within)
     }
 }
 
@@ -116,22 +101,22 @@ mod tests {
         let (held, end) = mpsc::channel();
         leaving.close(Some(7), Place::default(), Stuck(end), ());
         leaving.close(Some(8), Place::default(), (), ());
-        while leaving.left_soon(8) != [8] {
+        while leaving.left() != [8] {
             std::thread::yield_now();
         }
-        assert_eq!(leaving.left_soon(7), []);
+        assert!(leaving.is_anybody_leaving(Duration::MAX) && !leaving.is_anybody_leaving(Duration::ZERO));
         drop(held);
-        while leaving.left_soon(7) != [7] {
+        while leaving.left() != [7] {
             std::thread::yield_now();
         }
-        assert_eq!(leaving.left(), []);
+        assert!(!leaving.is_anybody_leaving(Duration::MAX));
     }
 
     #[test]
     fn place_is_taken_while_another_thread_has_it() {
         let (mut leaving, place) = (Leaving::default(), Place::default());
         leaving.close(Some(1), place.clone(), (), ());
-        assert_eq!(leaving.left_soon(1), []);
+        assert_eq!(leaving.left(), []);
         drop(place);
         while leaving.left() != [1] {
             std::thread::yield_now();

@@ -14,6 +14,8 @@
 //! time, on threads of its own.
 
 mod admission;
+mod applicants;
+mod intake;
 mod leaving;
 mod questions;
 mod runtime_dir;
@@ -34,7 +36,7 @@ use nix::sys::resource::Resource;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nnhal::diag::tags;
 use nnhal::sys::socket::Connection;
-use nnhal::sys::{eventfd, peer, poll, rlimit};
+use nnhal::sys::{eventfd, poll, rlimit};
 use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
 use nnhal::wire::handshake::Refusal;
 
@@ -43,8 +45,9 @@ pub use spawner::Invocation;
 
 pub(crate) use spawner::WORKER_ARGUMENT;
 
-use self::admission::{Admission, Refused, Reserve, turn_away};
-use self::leaving::{Leaving, Leftover, Place};
+use self::admission::{Admission, Refused, Reserve};
+use self::applicants::Applicants;
+use self::leaving::Leaving;
 use self::questions::Listeners;
 use self::runtime_dir::{Claim, Published, RuntimeDir};
 use self::signals::Signals;
@@ -52,7 +55,7 @@ use self::spawner::{Outcome, Spawner, Starting};
 use self::workers::Workers;
 use crate::cores::Board;
 use crate::device::DeviceRegistry;
-use crate::link::{Assignment, ClientIdentity, Command, WorkerConfig};
+use crate::link::{Assignment, Command, WorkerConfig};
 use crate::settings::{Settings, SettingsError, WorkerSettings};
 
 /// How a driver is run.
@@ -148,6 +151,8 @@ struct Supervisor {
     /// The clients of workers that have ended, until what is left of them is closed.
     leaving: Leaving,
     waiting: VecDeque<Waiting>,
+    /// Those who wait to be let in.
+    applicants: Applicants,
     admission: Admission,
     reserve: Reserve,
     /// Deaths of processes that the spawner has not told of yet.
@@ -168,12 +173,6 @@ struct SpawnerHandle {
     /// Whether the last order failed: then none is placed but for a client that waits.
     has_failed: bool,
 }
-
-/// How many connections are accepted before anything else is looked at.
-const ACCEPTS_AT_ONCE: usize = 64;
-
-/// How long to wait after an accept that failed for want of resources.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Runs a driver until it is told to end.
 ///
@@ -209,6 +208,7 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
         listeners,
         leaving: Leaving::default(),
         waiting: VecDeque::new(),
+        applicants: Applicants::default(),
         admission: Admission::default(),
         reserve: Reserve::new(),
         unclaimed: HashMap::new(),
@@ -318,7 +318,9 @@ impl Supervisor {
                 self.options.owner = None;
                 self.drain();
             }
-            for source in ready {
+            self.admit_applicants();
+            // Those who go before those who come, for whom there may be no other place.
+            for source in ready.into_iter().rev() {
                 match source {
                     Source::Listener(index) => self.accept(index),
                     Source::Client(pid) => self.client_is_gone(pid),
@@ -401,7 +403,7 @@ impl Supervisor {
             _ => None,
         };
         let accept = self.accept_again.map(Deadline::at);
-        [start, linger, drain, accept]
+        [start, linger, drain, accept, self.applicants.look_again()]
             .into_iter()
             .flatten()
             .min()
@@ -653,90 +655,9 @@ impl Supervisor {
         while !self.waiting.is_empty() {
             self.turn_away_first(&refused);
         }
+        self.turn_away_applicants(&refused);
         self.workers.dismiss_idle();
         self.workers.command(|| Command::Drain);
-    }
-
-    fn turn_away_first(&mut self, refused: &Refused) {
-        if let Some(waiting) = self.waiting.pop_front() {
-            turn_away(&waiting.client, refused);
-            // A worker may have been about to get it, so that it may have sent descriptors.
-            let uid = Some(waiting.assignment.client.uid);
-            self.leaving
-                .close(uid, Place::default(), Leftover(waiting.client), ());
-        }
-    }
-
-    fn accept(&mut self, index: usize) {
-        for _ in 0..ACCEPTS_AT_ONCE {
-            let Phase::Serving { published } = &self.phase else {
-                return;
-            };
-            let Some(published) = published.get(index) else {
-                return;
-            };
-            let device = published.device().to_owned();
-            match published.listener.accept() {
-                Ok(Some(client)) => self.welcome(client, device),
-                Ok(None) => return,
-                Err(error) => {
-                    tracing::warn!(target: tags::DRIVER, %error, "cannot accept");
-                    self.reserve.release();
-                    let refused = Refused {
-                        refusal: Refusal::Busy,
-                        reason: "the driver has no descriptors left".to_owned(),
-                    };
-                    match published.listener.accept() {
-                        Ok(Some(client)) => turn_away(&client, &refused),
-                        // Until a descriptor is free nothing can be done; trying on would only burn time.
-                        _ => self.accept_again = Some(MonotonicClock.now().saturating_add(ACCEPT_PAUSE)),
-                    }
-                    self.reserve.refill();
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Lets a client in, or turns it away.
-    fn welcome(&mut self, client: Connection, device: String) {
-        let peer = match peer::identify(&client) {
-            Ok(peer) => peer,
-            Err(error) => {
-                tracing::warn!(target: tags::DRIVER, %error, "cannot tell who connects");
-                return;
-            }
-        };
-        let mut admitted = self.admission.admit(&peer, &self.options.settings.clients);
-        if admitted.is_err() {
-            // The client may know of the end of a worker that has not been heard of here.
-            self.reap();
-            for uid in self.leaving.left_soon(peer.uid) {
-                self.admission.leave(uid);
-            }
-            admitted = self.admission.admit(&peer, &self.options.settings.clients);
-        }
-        if let Err(refused) = admitted {
-            tracing::info!(
-                target: tags::DRIVER, uid = peer.uid,
-                pid = peer.pid,
-                reason = refused.reason,
-                "client turned away"
-            );
-            turn_away(&client, &refused);
-            return;
-        }
-        tracing::debug!(target: tags::DRIVER, uid = peer.uid, pid = peer.pid, device, "client");
-        let assignment = Assignment {
-            device,
-            supervisor_pid: std::process::id(),
-            client: ClientIdentity {
-                uid: peer.uid,
-                gid: peer.gid,
-                pid: peer.pid,
-            },
-        };
-        self.waiting.push_back(Waiting { client, assignment });
     }
 
     /// Hands clients that wait to workers that do.

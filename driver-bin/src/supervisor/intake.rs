@@ -1,0 +1,168 @@
+//! Letting clients in.
+
+use std::time::Duration;
+
+use nnhal::diag::tags;
+use nnhal::sys::peer;
+use nnhal::sys::socket::Connection;
+use nnhal::time::{Clock, MonotonicClock};
+use nnhal::wire::handshake::Refusal;
+
+use super::admission::{Refused, turn_away};
+use super::applicants::{Applicant, PATIENCE};
+use super::leaving::{Leftover, Place};
+use super::workers::Service;
+use super::{Phase, Supervisor, Waiting};
+use crate::link::{Assignment, ClientIdentity};
+
+/// How many connections are accepted before anything else is looked at.
+const ACCEPTS_AT_ONCE: usize = 64;
+
+/// How long to wait after an accept that failed for want of resources.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+impl Supervisor {
+    /// Lets in who has connected to a device's socket.
+    pub(super) fn accept(&mut self, index: usize) {
+        for _ in 0..ACCEPTS_AT_ONCE {
+            let Phase::Serving { published } = &self.phase else {
+                return;
+            };
+            let Some(published) = published.get(index) else {
+                return;
+            };
+            let device = published.device().to_owned();
+            match published.listener.accept() {
+                Ok(Some(client)) => self.welcome(client, device),
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::warn!(target: tags::DRIVER, %error, "cannot accept");
+                    self.reserve.release();
+                    let refused = Refused {
+                        refusal: Refusal::Busy,
+                        reason: "the driver has no descriptors left".to_owned(),
+                    };
+                    match published.listener.accept() {
+                        Ok(Some(client)) => turn_away(&client, &refused),
+                        // Until a descriptor is free nothing can be done; trying on would only burn time.
+                        _ => self.accept_again = Some(MonotonicClock.now().saturating_add(ACCEPT_PAUSE)),
+                    }
+                    self.reserve.refill();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Lets a client in, or turns it away.
+    fn welcome(&mut self, client: Connection, device: String) {
+        let peer = match peer::identify(&client) {
+            Ok(peer) => peer,
+            Err(error) => {
+                tracing::warn!(target: tags::DRIVER, %error, "cannot tell who connects");
+                return;
+            }
+        };
+        let applicant = Applicant { client, device, peer };
+        let mut admitted = self.admit(&applicant);
+        if admitted.is_err() {
+            // The client may know of the end of a worker that has not been heard of here.
+            self.reap();
+            self.let_go();
+            admitted = self.admit(&applicant);
+        }
+        match admitted {
+            Ok(()) => self.let_in(applicant),
+            Err(refused) if self.may_become_free(&refused) => {
+                if let Err(applicant) = self.applicants.add(applicant) {
+                    refuse(&applicant, &refused);
+                }
+            }
+            Err(refused) => refuse(&applicant, &refused),
+        }
+    }
+
+    fn admit(&mut self, applicant: &Applicant) -> Result<(), Refused> {
+        self.admission
+            .admit(&applicant.peer, &self.options.settings.clients)
+    }
+
+    /// Whether a client that is refused now may have a place soon.
+    fn may_become_free(&self, refused: &Refused) -> bool {
+        let now = MonotonicClock.now();
+        let has_just_hung_up = |service: &Service| {
+            service
+                .hung_up
+                .is_some_and(|since| now.saturating_since(since) < PATIENCE)
+        };
+        refused.refusal == Refusal::Busy
+            && (self.leaving.is_anybody_leaving(PATIENCE)
+                || self
+                    .workers
+                    .serving()
+                    .any(|(_, service)| has_just_hung_up(service)))
+    }
+
+    /// Lets in those who have waited for a place and have one now, and turns away those who have waited for long enough.
+    pub(super) fn admit_applicants(&mut self) {
+        let applicants = self.applicants.take();
+        if applicants.is_empty() {
+            return;
+        }
+        self.let_go();
+        for (applicant, until) in applicants {
+            match self.admit(&applicant) {
+                Ok(()) => self.let_in(applicant),
+                Err(refused) if !until.is_past(MonotonicClock.now()) && self.may_become_free(&refused) => {
+                    self.applicants.keep(applicant, until);
+                }
+                Err(refused) => refuse(&applicant, &refused),
+            }
+        }
+    }
+
+    /// Has a client that is admitted wait for a worker.
+    fn let_in(&mut self, applicant: Applicant) {
+        let Applicant { client, device, peer } = applicant;
+        tracing::debug!(target: tags::DRIVER, uid = peer.uid, pid = peer.pid, device, "client");
+        let assignment = Assignment {
+            device,
+            supervisor_pid: std::process::id(),
+            client: ClientIdentity {
+                uid: peer.uid,
+                gid: peer.gid,
+                pid: peer.pid,
+            },
+        };
+        self.waiting.push_back(Waiting { client, assignment });
+    }
+
+    /// Turns away the first client that waits for a worker.
+    pub(super) fn turn_away_first(&mut self, refused: &Refused) {
+        if let Some(waiting) = self.waiting.pop_front() {
+            turn_away(&waiting.client, refused);
+            // A worker may have been about to get it, so that it may have sent descriptors.
+            let uid = Some(waiting.assignment.client.uid);
+            self.leaving
+                .close(uid, Place::default(), Leftover(waiting.client), ());
+        }
+    }
+
+    /// Turns away all who have waited for a place.
+    pub(super) fn turn_away_applicants(&mut self, refused: &Refused) {
+        for (applicant, _) in self.applicants.take() {
+            refuse(&applicant, refused);
+        }
+    }
+}
+
+/// Turns away a client that is not admitted.
+fn refuse(applicant: &Applicant, refused: &Refused) {
+    tracing::info!(
+        target: tags::DRIVER, uid = applicant.peer.uid,
+        pid = applicant.peer.pid,
+        reason = refused.reason,
+        "client turned away"
+    );
+    turn_away(&applicant.client, refused);
+}
