@@ -149,7 +149,7 @@ fn greet(socket: &socket::Connection, path: &Path, deadline: Deadline) -> Result
         })
     };
     match socket.send(&handshake::hello(VERSIONS), &[], deadline) {
-        // Whoever is turned away is told why at once, and the socket closes before it is asked.
+        // Whoever is turned away may be told why, and the socket be closed, before it says anything.
         Ok(()) | Err(SocketError::Closed) => {}
         Err(error) => return Err(failed(error)),
     }

@@ -16,8 +16,8 @@ use crate::kernel::Value;
 /// More is not taken before a run shows that it is needed.
 const MOST_BYTES: usize = 256 << 20;
 
-/// Longer graphs are left to their runs, which can be interrupted.
-const MOST_OPERATIONS: usize = 4096;
+/// Graphs with more results are left to their runs, which can be interrupted.
+const MOST_RESULTS: usize = 4096;
 
 /// How often the values are gone through: memory that was too small for a later value has been exchanged for larger, so that
 /// the next time an earlier one may find other memory.
@@ -25,12 +25,15 @@ const ROUNDS: usize = 2;
 
 impl Execution {
     /// Takes the memory that operations of the main graph need for their results, as far as the model declares how much that
-    /// is. Runs take the rest, and what cannot be had now or is more than 256 MiB. Does nothing after the first input.
+    /// is: all of it, unless that is more than 256 MiB or for more than 4096 results. Runs take the rest. Does nothing after the
+    /// first input.
     pub fn reserve(&mut self) {
         let program = Arc::clone(self.program());
         let (frame, memory) = self.parts();
         let is_new = |value: &Value| !value.present && value.buffer.capacity() == 0;
-        if program.graphs[0].steps.len() > MOST_OPERATIONS || !frame.values.iter().all(is_new) {
+        let operations = &program.model.model().main.operations;
+        let results: usize = operations.iter().map(|operation| operation.outputs.len()).sum();
+        if results > MOST_RESULTS || !frame.values.iter().all(is_new) {
             return;
         }
         let mut rehearsal = Rehearsal {

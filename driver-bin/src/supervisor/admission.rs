@@ -52,6 +52,12 @@ impl Admission {
         Ok(())
     }
 
+    /// Whether this user has as many clients as one may.
+    pub(super) fn has_all(&self, uid: u32, settings: &ClientSettings) -> bool {
+        let count = self.by_user.get(&uid).copied().unwrap_or_default();
+        count >= settings.max_per_user
+    }
+
     /// One client of this user is gone.
     pub(super) fn leave(&mut self, uid: u32) {
         if let Some(count) = self.by_user.get_mut(&uid) {
@@ -130,6 +136,7 @@ mod tests {
             admission.admit(&peer(9), &settings).unwrap_err().refusal,
             Refusal::Busy
         );
+        assert!(admission.has_all(7, &settings) && !admission.has_all(8, &settings));
         admission.leave(7);
         admission.admit(&peer(9), &settings).unwrap();
         [7, 8, 9, 9].into_iter().for_each(|uid| admission.leave(uid));

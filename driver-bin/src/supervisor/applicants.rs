@@ -1,7 +1,7 @@
 //! Clients for which there is no place yet, while another client is about to give one up.
 //!
 //! A program that starts when another has just ended knows of that end before all that the other one left is closed. It is not
-//! turned away for that, and nobody is kept waiting for it.
+//! turned away for that, and nobody else is kept waiting for it. How many wait is bounded: others are turned away at once.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use nnhal::sys::socket::Connection;
 use nnhal::time::{Clock, Deadline, MonotonicClock};
 
 /// How long a client waits for a place. Closing what nobody holds up is over long before.
-pub(super) const PATIENCE: Duration = Duration::from_millis(200);
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether there is one.
 const PAUSE: Duration = Duration::from_millis(1);

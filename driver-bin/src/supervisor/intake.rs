@@ -64,16 +64,10 @@ impl Supervisor {
             }
         };
         let applicant = Applicant { client, device, peer };
-        let mut admitted = self.admit(&applicant);
-        if admitted.is_err() {
-            // The client may know of the end of a worker that has not been heard of here.
-            self.reap();
-            self.let_go();
-            admitted = self.admit(&applicant);
-        }
-        match admitted {
+        match self.admit(&applicant) {
             Ok(()) => self.let_in(applicant),
-            Err(refused) if self.may_become_free(&refused) => {
+            // It may know of an end that has not been heard of here.
+            Err(refused) if refused.refusal == Refusal::Busy => {
                 if let Err(applicant) = self.applicants.add(applicant) {
                     refuse(&applicant, &refused);
                 }
@@ -87,20 +81,19 @@ impl Supervisor {
             .admit(&applicant.peer, &self.options.settings.clients)
     }
 
-    /// Whether a client that is refused now may have a place soon.
-    fn may_become_free(&self, refused: &Refused) -> bool {
+    /// Whether a client that is refused now may have a place soon: somebody goes, of the same user if that one has as many as
+    /// it may.
+    fn may_become_free(&self, applicant: &Applicant) -> bool {
         let now = MonotonicClock.now();
-        let has_just_hung_up = |service: &Service| {
-            service
-                .hung_up
-                .is_some_and(|since| now.saturating_since(since) < PATIENCE)
+        let uid = applicant.peer.uid;
+        let is_full = self.admission.has_all(uid, &self.options.settings.clients);
+        let is_just_going = |service: &Service| {
+            let helps = !is_full || service.uid == uid;
+            let has_just = |since| now.saturating_since(since) < PATIENCE;
+            helps && service.hung_up.is_some_and(has_just)
         };
-        refused.refusal == Refusal::Busy
-            && (self.leaving.is_anybody_leaving(PATIENCE)
-                || self
-                    .workers
-                    .serving()
-                    .any(|(_, service)| has_just_hung_up(service)))
+        self.leaving.is_anybody_leaving(PATIENCE, is_full.then_some(uid))
+            || self.workers.serving().any(|(_, service)| is_just_going(service))
     }
 
     /// Lets in those who have waited for a place and have one now, and turns away those who have waited for long enough.
@@ -109,11 +102,12 @@ impl Supervisor {
         if applicants.is_empty() {
             return;
         }
+        self.reap();
         self.let_go();
         for (applicant, until) in applicants {
             match self.admit(&applicant) {
                 Ok(()) => self.let_in(applicant),
-                Err(refused) if !until.is_past(MonotonicClock.now()) && self.may_become_free(&refused) => {
+                Err(_) if !until.is_past(MonotonicClock.now()) && self.may_become_free(&applicant) => {
                     self.applicants.keep(applicant, until);
                 }
                 Err(refused) => refuse(&applicant, &refused),

@@ -71,12 +71,14 @@ impl Leaving {
         self.users.extract_if(.., is_gone).map(|(uid, ..)| uid).collect()
     }
 
-    /// Whether anybody has begun to leave less than so long ago, or has left and has not been counted out.
-    pub(super) fn is_anybody_leaving(&self, within: Duration) -> bool {
+    /// Whether anybody, of this user if one is given, has begun to leave less than so long ago, or has left and has not been
+    /// counted out.
+    pub(super) fn is_anybody_leaving(&self, within: Duration, of: Option<u32>) -> bool {
         let now = MonotonicClock.now();
-        self.users
-            .iter()
-            .any(|(_, place, since)| place.strong_count() == 0 || now.saturating_since(*since) < within)
+        self.users.iter().any(|(uid, place, since)| {
+            let is_leaving = place.strong_count() == 0 || now.saturating_since(*since) < within;
+            is_leaving && of.is_none_or(|of| of == *uid)
+        })
     }
 }
 
@@ -104,12 +106,19 @@ mod tests {
         while leaving.left() != [8] {
             std::thread::yield_now();
         }
-        assert!(leaving.is_anybody_leaving(Duration::MAX) && !leaving.is_anybody_leaving(Duration::ZERO));
+        for (within, of, expected) in [
+            (Duration::MAX, None, true),
+            (Duration::MAX, Some(7), true),
+            (Duration::MAX, Some(8), false),
+            (Duration::ZERO, None, false),
+        ] {
+            assert_eq!(leaving.is_anybody_leaving(within, of), expected, "{of:?}");
+        }
         drop(held);
         while leaving.left() != [7] {
             std::thread::yield_now();
         }
-        assert!(!leaving.is_anybody_leaving(Duration::MAX));
+        assert!(!leaving.is_anybody_leaving(Duration::MAX, None));
     }
 
     #[test]

@@ -318,14 +318,18 @@ impl Supervisor {
                 self.options.owner = None;
                 self.drain();
             }
-            self.admit_applicants();
-            // Those who go before those who come, for whom there may be no other place.
-            for source in ready.into_iter().rev() {
+            for &source in &ready {
                 match source {
-                    Source::Listener(index) => self.accept(index),
                     Source::Client(pid) => self.client_is_gone(pid),
                     Source::Worker(pid) => self.listen(pid),
-                    Source::Signals | Source::Spawner | Source::Owner => {}
+                    Source::Signals | Source::Spawner | Source::Owner | Source::Listener(_) => {}
+                }
+            }
+            // Those who come after those who go, whose places they may need.
+            self.admit_applicants();
+            for source in ready {
+                if let Source::Listener(index) = source {
+                    self.accept(index);
                 }
             }
             self.hand_over();

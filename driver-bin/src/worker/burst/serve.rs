@@ -77,7 +77,9 @@ impl Server {
     /// Serves requests until the burst ends.
     pub(super) fn serve(&mut self) {
         // On this thread, so that nobody waits for it but the first request.
-        self.runner.context.reserve_memory();
+        if !self.end.consumer.is_closed() {
+            self.runner.context.reserve_memory();
+        }
         loop {
             match self.receive() {
                 Ok(()) => {}
