@@ -153,37 +153,32 @@ fn sigterm_ends_the_driver_with_all_its_workers_and_files() {
     );
 }
 
-/// Tells a driver to end while a model is prepared on a device that hangs, then does as `hurried` says; waits for its end.
-fn expect_end_in_spite_of_a_device_that_hangs(drain_timeout_ms: u32, hurried: impl FnOnce(&TestDaemon)) {
-    let settings = format!(
-        "[workers]\ndrain_timeout_ms = {drain_timeout_ms}\n[execution]\nhang_limit_ms = 0\n\
-         [device.nnhal-empty]\nprepare = \"hang\"\n"
-    );
+/// Tells a driver to end while a worker is stopped, which cannot end by itself, then does as `hurried` says; waits for its end.
+fn expect_end_in_spite_of_a_stopped_worker(drain_timeout_ms: u32, hurried: impl FnOnce(&TestDaemon)) {
+    let settings = format!("[workers]\ndrain_timeout_ms = {drain_timeout_ms}\n");
     let options = DaemonOptions {
-        devices: vec!["nnhal-empty".into()],
         log: Some("info".into()),
         ..DaemonOptions::with_settings(&settings)
     };
     let mut daemon = TestDaemon::start(EXE, &options);
-    let mut client = RawClient::connect(&daemon.runtime_dir(), "nnhal-empty");
-    client
-        .send(Call::PrepareModel(Box::new(add_model(1))), &[])
-        .unwrap();
+    let client = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
+    let worker = client.welcome.worker_pid;
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(worker.cast_signed()), Signal::SIGSTOP).unwrap();
     daemon.signal(Signal::SIGTERM);
     daemon.wait_for_log("ending");
     hurried(&daemon);
     assert!(daemon.wait().success());
-    assert!(!is_alive(client.welcome.worker_pid));
+    assert!(!is_alive(worker));
 }
 
 #[test]
 fn drain_that_takes_too_long_is_cut_short() {
-    expect_end_in_spite_of_a_device_that_hangs(50, |_| {});
+    expect_end_in_spite_of_a_stopped_worker(50, |_| {});
 }
 
 #[test]
 fn second_sigterm_waits_for_nobody() {
-    expect_end_in_spite_of_a_device_that_hangs(600_000, |daemon| daemon.signal(Signal::SIGTERM));
+    expect_end_in_spite_of_a_stopped_worker(600_000, |daemon| daemon.signal(Signal::SIGTERM));
 }
 
 #[test]
