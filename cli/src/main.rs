@@ -37,6 +37,8 @@ use arguments::{Arguments, Command};
 use error::Error;
 
 fn main() -> ExitCode {
+    // For what is computed in this process: it is nobody else's.
+    nnhal_cpu::permit_tiles();
     let result = match Arguments::parse().command {
         // A driver sets up its own log, and its exit codes are its own.
         Command::Driver(arguments) => return commands::driver::run(arguments),

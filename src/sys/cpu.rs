@@ -43,6 +43,44 @@ fn lines(start: *const u8, length: usize) -> impl Iterator<Item = usize> {
     (first..end).step_by(LINE_BYTES)
 }
 
+/// Of `arch_prctl`: which parts of the processor's state the process may use, and asking for one more. `asm/prctl.h`.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const ARCH_GET_XCOMP_PERM: libc::c_int = 0x1022;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const ARCH_REQ_XCOMP_PERM: libc::c_int = 0x1023;
+
+/// The number of the part that AMX's tiles are, of 8 KiB.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const TILE_DATA: libc::c_ulong = 18;
+
+/// Asks the kernel for the tiles of AMX, for all threads of this process and those that they start; says whether they may be
+/// used. `false` on processors and kernels without them (Linux has them since 5.16).
+///
+/// From then on the kernel refuses alternative signal stacks of less than some 11 KiB (what `AT_MINSIGSTKSZ` says is enough),
+/// so this is for programs that know which threads they have, not for libraries.
+pub fn permit_tiles() -> bool {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: the call takes two numbers and changes nothing but what the kernel saves of this process's threads.
+    unsafe {
+        libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA);
+    }
+    may_use_tiles()
+}
+
+/// Whether this process may use AMX's tiles: [`permit_tiles`] has asked for them and the kernel agreed.
+#[must_use]
+pub fn may_use_tiles() -> bool {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        let mut permitted: u64 = 0;
+        // SAFETY: the kernel writes eight bytes to `permitted`, which lives for the call.
+        let done = unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_GET_XCOMP_PERM, &raw mut permitted) };
+        done == 0 && permitted & (1 << TILE_DATA) != 0
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +92,12 @@ mod tests {
         assert_eq!(bytes, [7; 3 * LINE_BYTES]);
         demote(std::ptr::null(), LINE_BYTES);
         demote(usize::MAX as *const u8, LINE_BYTES);
+    }
+
+    #[test]
+    fn tiles_are_permitted_once_they_are_asked_for() {
+        let permitted = permit_tiles();
+        assert_eq!(may_use_tiles(), permitted);
     }
 
     #[test]

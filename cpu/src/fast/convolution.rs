@@ -5,8 +5,8 @@
 
 use nnhal::hal::OperandType;
 
+use super::float_matrix::FloatMatrix;
 use super::lines::Lines;
-use super::matmul::PackedF32;
 use super::matmul_bytes::PackedBytes;
 use super::matmul_quantized::PackedI16;
 use super::parting;
@@ -20,7 +20,7 @@ use crate::threads::{Effort, Grid, Team};
 
 /// A convolution of 32-bit floats.
 pub(super) fn run_f32(
-    weights: &PackedF32,
+    weights: &FloatMatrix,
     patches: &Patches,
     input: &[f32],
     (output, range): (&mut [f32], (f32, f32)),
@@ -28,18 +28,19 @@ pub(super) fn run_f32(
 ) -> Result<(), OutOfMemory> {
     let depth = weights.depth();
     let matrix = size_of_val(weights.packed().bytes());
-    let threads = team.threads_for(effort(patches, matrix, 1));
+    let threads = team.threads_for(effort(patches, matrix, weights.times_as_fast()));
     if patches.are_pixels() {
         let grid = grid(
             threads,
             (patches.count(), depth * size_of::<f32>()),
             (patches, matrix),
         );
-        let none: &mut [u8] = &mut [];
-        team.for_each_block(threads, &grid, (output, none), |block, _| {
+        let threads = threads.min(grid.blocks().max(1));
+        let memory = scratch.shares::<f32>(threads, weights.scratch(grid.rows_per_block))?;
+        team.for_each_block(threads, &grid, (output, memory), |block, memory| {
             let first = block.first_row();
             let lines = Lines::of_rows(&input[first * depth..], block.rows(), (depth, depth));
-            weights.multiply(lines, block, range);
+            weights.multiply(lines, memory, block, range);
         });
         return Ok(());
     }
@@ -50,9 +51,12 @@ pub(super) fn run_f32(
         Some(frame) => frame.len(grid.rows_per_block).unwrap_or(usize::MAX),
         None => grid.rows_per_block * depth,
     };
-    let copies = scratch.shares::<f32>(threads, length)?;
+    let own = weights.scratch(grid.rows_per_block);
+    let length = length.checked_add(own).ok_or(OutOfMemory { bytes: usize::MAX })?;
+    let memory = scratch.shares::<f32>(threads, length)?;
     for (input, output) in patches.images(input, output) {
-        team.for_each_block(threads, &grid, (output, &mut *copies), |block, copies| {
+        team.for_each_block(threads, &grid, (output, &mut *memory), |block, memory| {
+            let (own, copies) = memory.split_at_mut(own);
             let outputs = Outputs {
                 first: block.first_row(),
                 count: block.rows(),
@@ -68,7 +72,7 @@ pub(super) fn run_f32(
                     Lines::of_rows(copies, outputs.count, (depth, depth))
                 }
             };
-            weights.multiply(lines, block, range);
+            weights.multiply(lines, own, block, range);
         });
     }
     Ok(())

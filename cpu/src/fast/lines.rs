@@ -59,6 +59,17 @@ impl<'a, T> Lines<'a, T> {
         }
     }
 
+    /// At a row that there is, or behind the last one.
+    #[inline(always)]
+    pub(super) fn walk_from(&self, row: usize) -> Walk {
+        let x = self.first + row;
+        Walk {
+            row,
+            x: x % self.width,
+            line: x / self.width * self.line,
+        }
+    }
+
     /// How many rows are left in the line where a walk is; 0 at the end.
     #[inline(always)]
     pub(super) fn left(&self, walk: &Walk) -> usize {
@@ -90,6 +101,30 @@ impl<'a, T> Lines<'a, T> {
     {
         let values = &self.values[run.start + offset..];
         Rows::new(values, (run.count, self.step), self.parts.length)
+    }
+
+    /// Whether rows lie side by side where they are.
+    #[inline(always)]
+    pub(super) fn are_whole(&self) -> bool {
+        (self.parts.rows.0, self.parts.taps.0) == (1, 1)
+    }
+
+    /// The values of a run's first row side by side in `copy`, which has room for as many.
+    #[inline(always)]
+    pub(super) fn whole<'v>(&self, run: &Run, copy: &'v mut [T]) -> Rows<'v, T>
+    where
+        T: Copy,
+    {
+        let Parts { rows, taps, length } = self.parts;
+        let mut parts = copy.chunks_exact_mut(length);
+        for row in 0..rows.0 {
+            for (tap, to) in (0..taps.0).zip(&mut parts) {
+                let offset = run.start + row * rows.1 + tap * taps.1;
+                to.copy_from_slice(&self.values[offset..][..length]);
+            }
+        }
+        let length = copy.len();
+        Rows::new(copy, (1, length), length)
     }
 }
 

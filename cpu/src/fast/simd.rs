@@ -13,6 +13,9 @@
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
+pub(super) mod amx;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
@@ -223,6 +226,8 @@ pub(super) fn dispatch<W: Work>(work: W) -> W::Output {
 fn run_by<W: Work>(instructions: InstructionSet, work: W) -> W::Output {
     match instructions {
         #[cfg(target_arch = "x86_64")]
+        InstructionSet::Amx(amx) => amx.vectors().run(work),
+        #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx512(simd) => simd.run(work),
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx2(simd) => simd.run(work),
@@ -258,6 +263,9 @@ pub(crate) fn vectorised(work: impl Loop) {
 /// The instruction sets that there are kernels for, with the right to use them.
 #[derive(Clone, Copy, Debug)]
 enum InstructionSet {
+    /// AVX-512, and tiles for what is worth it.
+    #[cfg(target_arch = "x86_64")]
+    Amx(amx::Amx),
     #[cfg(target_arch = "x86_64")]
     Avx512(avx512::Avx512),
     #[cfg(target_arch = "x86_64")]
@@ -270,6 +278,8 @@ enum InstructionSet {
 impl InstructionSet {
     fn name(self) -> &'static str {
         match self {
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Amx(_) => "amx",
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Avx512(_) => "avx512",
             #[cfg(target_arch = "x86_64")]
@@ -285,9 +295,10 @@ impl InstructionSet {
 fn available() -> impl Iterator<Item = InstructionSet> {
     #[cfg(target_arch = "x86_64")]
     let vectors = {
+        let amx = amx::Amx::find().map(InstructionSet::Amx);
         let avx512 = avx512::Avx512::find().map(InstructionSet::Avx512);
         let avx2 = avx2::Avx2::find().map(InstructionSet::Avx2);
-        avx512.into_iter().chain(avx2)
+        amx.into_iter().chain(avx512).chain(avx2)
     };
     #[cfg(target_arch = "aarch64")]
     let vectors = std::iter::once(InstructionSet::Neon);
@@ -296,13 +307,15 @@ fn available() -> impl Iterator<Item = InstructionSet> {
     vectors.chain([InstructionSet::Portable])
 }
 
-/// The variable of the environment that names the best instruction set to use: `avx512`, `avx2`, `neon` or `portable`.
+/// The variable of the environment that names the best instruction set to use: `amx`, `avx512`, `avx2`, `neon` or `portable`.
 const LIMIT: &str = "NNHAL_CPU_INSTRUCTIONS";
 
 /// The one that is used: the one that [`LIMIT`] names, or the best that the processor has.
 #[inline]
 fn used() -> InstructionSet {
     static USED: LazyLock<InstructionSet> = LazyLock::new(|| {
+        #[cfg(test)]
+        permit_tiles();
         let limit = std::env::var(LIMIT).ok();
         from_limit(limit.as_deref())
     });
@@ -331,6 +344,22 @@ pub(super) fn multiplies_bytes() -> bool {
     }
 
     dispatch(Ask)
+}
+
+/// Has the device `nnhal-cpu` use AMX's tiles in this process, if the processor and the kernel have them: for programs that
+/// call this before anything is prepared for that device. From then on the kernel refuses alternative signal stacks that have
+/// no room for tiles, so no library should. See [`nnhal::sys::cpu::permit_tiles`].
+pub fn permit_tiles() {
+    nnhal::sys::cpu::permit_tiles();
+}
+
+/// The tiles that there are beside the instructions that [`dispatch`] picks.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn tiles() -> Option<amx::Amx> {
+    match used() {
+        InstructionSet::Amx(amx) => Some(amx),
+        _ => None,
+    }
 }
 
 /// The name of the instructions that [`dispatch`] picks.

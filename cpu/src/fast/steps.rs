@@ -7,7 +7,7 @@ use nnhal::ops::{self, OpError, OperationContext, ShapeIssue};
 use super::arg::ArgStep;
 use super::elementwise::{Binary, BinaryStep, Unary, UnaryStep};
 use super::extremum::ExtremumStep;
-use super::matmul::PackedF32;
+use super::float_matrix::FloatMatrix;
 use super::matmul_bytes::{FOUR, PackedBytes, ZeroPoints};
 use super::matmul_quantized::{Extents, PackedI16};
 use super::packing::{Packing, PackingError};
@@ -210,6 +210,22 @@ impl<'a> ConstantLayer<'a> {
         self.input.dimensions.get(3) == Some(&1)
     }
 
+    /// How many outputs there are of each channel, if the model says so, and how many values of what they see lie side by
+    /// side: those of a filter's row.
+    fn rows(&self, (columns, depth): (usize, usize)) -> (Option<usize>, usize) {
+        let mut extents = self.output.dimensions.iter();
+        let elements = extents.try_fold(1_usize, |all, extent| all.checked_mul(*extent as usize));
+        let rows = elements.filter(|elements| *elements > 0);
+        let parts = match self.kind {
+            Kind::FullyConnected => 1,
+            _ => self.filter.1.shape.dim(1) as usize,
+        };
+        (
+            rows.map(|elements| elements / columns.max(1)),
+            depth / parts.max(1),
+        )
+    }
+
     fn pack(&self, packing: &mut Packing) -> Result<Option<Weights>, PackingError> {
         let sizes = self.sizes();
         if self.bias.bytes.bytes().len() != sizes.0 * size_of::<f32>() || sizes.1 == 0 {
@@ -237,7 +253,8 @@ impl<'a> ConstantLayer<'a> {
         let bias: &[f32] = bytemuck::cast_slice(self.bias.bytes.bytes());
         let bias = |column: usize| bias[column];
         Ok(match self.kind {
-            Kind::Depthwise if self.sees_one_channel() => Weights::MatrixF32(PackedF32::new(
+            Kind::Depthwise if self.sees_one_channel() => Weights::MatrixF32(FloatMatrix::new(
+                self.rows(sizes),
                 sizes,
                 packing,
                 |column, at| weights[at * columns + column],
@@ -249,7 +266,8 @@ impl<'a> ConstantLayer<'a> {
                 |tap, channel| weights[tap * columns + channel],
                 bias,
             )?),
-            _ => Weights::MatrixF32(PackedF32::new(
+            _ => Weights::MatrixF32(FloatMatrix::new(
+                self.rows(sizes),
                 sizes,
                 packing,
                 |column, at| weights[column * depth + at],
@@ -351,7 +369,7 @@ impl<'a> ConstantLayer<'a> {
 
 #[derive(Debug)]
 enum Weights {
-    MatrixF32(PackedF32),
+    MatrixF32(FloatMatrix),
     MatrixQ8(PackedI16),
     BytesQ8(PackedBytes),
     DepthwiseF32(depthwise::PackedDepthwise),
@@ -407,7 +425,7 @@ pub(crate) struct FloatLayer<'a> {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FloatWeights<'a> {
-    Matrix(&'a PackedF32),
+    Matrix(&'a FloatMatrix),
     Depthwise(&'a depthwise::PackedDepthwise),
 }
 

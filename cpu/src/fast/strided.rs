@@ -80,10 +80,26 @@ impl<'a, T: Copy> Rows<'a, T> {
         }
     }
 
+    /// How many there are.
+    #[inline(always)]
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
     /// Values of each row.
     #[inline(always)]
     pub(super) fn length(&self) -> usize {
         self.length
+    }
+
+    /// The values of a row.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[inline(always)]
+    pub(super) fn row(&self, row: usize) -> &'a [T] {
+        assert!(row < self.count, "row {row} of {}", self.count);
+        &self.values[row * self.apart..][..self.length]
     }
 
     /// A value of a row.

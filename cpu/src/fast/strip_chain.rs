@@ -73,6 +73,8 @@ pub(crate) struct StripChain {
     followed: Range<usize>,
     /// Where there the first layer's input is with its padding.
     padded: Range<usize>,
+    /// What matrices take to be multiplied.
+    multiplied: Range<usize>,
 }
 
 /// A layer and the element-wise operations behind it.
@@ -183,6 +185,7 @@ impl StripChain {
             step: 1,
             followed: 0..0,
             padded: 0..0,
+            multiplied: 0..0,
         };
         chain.choose_step(&layers)?;
         Some(chain)
@@ -272,6 +275,11 @@ impl StripChain {
             None if !takes_rows(&layers[0]) => return None,
             _ => place(0),
         };
+        let needs = layers.iter().zip(rows).map(|(layer, rows)| match layer.weights {
+            FloatWeights::Matrix(weights) => weights.scratch(rows * layer.patches.output.width as usize),
+            FloatWeights::Depthwise(_) => 0,
+        });
+        self.multiplied = place(needs.max().unwrap_or(0));
         // For the last one, whose rows are in the output.
         self.links[last].strip = self.followed.start..self.followed.start;
         Some(end)
@@ -358,7 +366,7 @@ impl ReadyChain<'_, '_> {
         let threads = team.threads_for(self.effort());
         let grid = parting::rows(threads, last.height, last.row);
         let threads = threads.min(grid.blocks().max(1));
-        let memory = scratch.shares::<f32>(threads, self.chain.padded.end)?;
+        let memory = scratch.shares::<f32>(threads, self.chain.multiplied.end)?;
         let input = self
             .input
             .chunks_exact(first.patches.image_size(&first.patches.input));
@@ -377,7 +385,9 @@ impl ReadyChain<'_, '_> {
         let mut all = Effort::default();
         for (layer, _) in self.layers.iter().flatten() {
             let each = match layer.weights {
-                FloatWeights::Matrix(_) => convolution::effort(layer.patches, matrix_bytes(layer), 1),
+                FloatWeights::Matrix(weights) => {
+                    convolution::effort(layer.patches, matrix_bytes(layer), weights.times_as_fast())
+                }
                 FloatWeights::Depthwise(_) => depthwise::effort(layer.patches),
             };
             all.multiply_adds = all.multiply_adds.saturating_add(each.multiply_adds);
@@ -441,12 +451,14 @@ impl ReadyChain<'_, '_> {
         };
         let target = &mut target[..new.len() * link.row];
         let memory = &mut memory[chain.followed.start - link.strip.end..];
-        let (results, padded) = memory.split_at_mut(chain.padded.start - chain.followed.start);
+        let (results, memory) = memory.split_at_mut(chain.padded.start - chain.followed.start);
+        let (padded, multiplied) = memory.split_at_mut(chain.multiplied.start - chain.padded.start);
+        let memory = (padded, multiplied);
         match &link.follows {
-            None => compute(layer, source, (new, target), padded),
+            None => compute(layer, source, (new, target), memory),
             Some((fused, coming)) => {
                 let results = &mut results[..target.len()];
-                compute(layer, source, (new, results), padded);
+                compute(layer, source, (new, results), memory);
                 let first = (image * link.height + new.start) * link.row;
                 fused.run_part(sources, (*coming, results), (first, target));
             }
@@ -474,7 +486,7 @@ fn compute(
     layer: &FloatLayer<'_>,
     (input, first_row): (&[f32], usize),
     (new, output): (&Range<usize>, &mut [f32]),
-    padded: &mut [f32],
+    (padded, multiplied): (&mut [f32], &mut [f32]),
 ) {
     let (patches, range) = (layer.patches, layer.range);
     let weights = match layer.weights {
@@ -497,7 +509,7 @@ fn compute(
         }
     };
     let output = Block::whole(output, patches.output.channels as usize);
-    weights.multiply(lines, output, range);
+    weights.multiply(lines, multiplied, output, range);
 }
 
 #[cfg(test)]

@@ -61,6 +61,9 @@ fn create(
             "device {name} has no option {key:?}"
         )));
     }
+    if kernels == KernelSet::Fast {
+        nnhal_cpu::permit_tiles();
+    }
     Ok(Arc::new(CpuDevice {
         info: info(name, kernels)?,
         kernels,

@@ -1,0 +1,95 @@
+//! A constant matrix of 32-bit floats, packed for what multiplies it fastest on this processor.
+
+use super::lines::Lines;
+use super::matmul::PackedF32;
+#[cfg(target_arch = "x86_64")]
+use super::matmul_tiles::PackedThirds;
+use super::packing::{Packing, PackingError};
+use crate::buffer::AlignedSlice;
+use crate::threads::Block;
+
+/// A packed matrix with a bias for each column.
+#[derive(Debug)]
+pub(super) enum FloatMatrix {
+    /// For vectors.
+    Panels(PackedF32),
+    /// For tiles.
+    #[cfg(target_arch = "x86_64")]
+    Thirds(PackedThirds),
+}
+
+impl FloatMatrix {
+    /// Packs `columns` columns of `depth` values each; `value(column, at)` gives them. `rows` is how many rows are to be
+    /// multiplied, if that is known, and how many of their values lie side by side: which form is the fastest depends on
+    /// it.
+    pub(super) fn new(
+        rows: (Option<usize>, usize),
+        sizes: (usize, usize),
+        packing: &mut Packing,
+        value: impl Fn(usize, usize) -> f32,
+        bias: impl Fn(usize) -> f32,
+    ) -> Result<FloatMatrix, PackingError> {
+        #[cfg(target_arch = "x86_64")]
+        if let (Some(amx), (Some(rows), part)) = (super::simd::tiles(), rows)
+            && PackedThirds::pays(rows, sizes, part)
+        {
+            return PackedThirds::new(amx, sizes, packing, value, bias).map(FloatMatrix::Thirds);
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = rows;
+        PackedF32::new(sizes, packing, value, bias).map(FloatMatrix::Panels)
+    }
+
+    /// The packed columns.
+    pub(super) fn packed(&self) -> &AlignedSlice {
+        match self {
+            FloatMatrix::Panels(matrix) => matrix.packed(),
+            #[cfg(target_arch = "x86_64")]
+            FloatMatrix::Thirds(matrix) => matrix.packed(),
+        }
+    }
+
+    /// Values along the common dimension.
+    pub(super) fn depth(&self) -> usize {
+        match self {
+            FloatMatrix::Panels(matrix) => matrix.depth(),
+            #[cfg(target_arch = "x86_64")]
+            FloatMatrix::Thirds(matrix) => matrix.depth(),
+        }
+    }
+
+    /// How many times as fast as by vectors it is multiplied.
+    pub(super) fn times_as_fast(&self) -> u64 {
+        match self {
+            FloatMatrix::Panels(_) => 1,
+            #[cfg(target_arch = "x86_64")]
+            FloatMatrix::Thirds(_) => 2,
+        }
+    }
+
+    /// How many floats of memory multiplying so many rows takes; a multiple of a cache line.
+    pub(super) fn scratch(&self, rows: usize) -> usize {
+        match self {
+            FloatMatrix::Panels(_) => 0,
+            #[cfg(target_arch = "x86_64")]
+            FloatMatrix::Thirds(matrix) => matrix.scratch(rows),
+        }
+    }
+
+    /// Multiplies rows with the columns that `output` has and cuts the results to a range. `scratch` is memory of
+    /// [`FloatMatrix::scratch`] for that many rows or more, best aligned to cache lines.
+    pub(super) fn multiply(
+        &self,
+        lines: Lines<'_, f32>,
+        scratch: &mut [f32],
+        output: Block<'_, f32>,
+        range: (f32, f32),
+    ) {
+        match self {
+            FloatMatrix::Panels(matrix) => matrix.multiply(lines, output, range),
+            #[cfg(target_arch = "x86_64")]
+            FloatMatrix::Thirds(matrix) => matrix.multiply(lines, scratch, output, range),
+        }
+        let _ = scratch;
+    }
+}
