@@ -52,7 +52,7 @@ fn pack_block(amx: Amx, columns: usize, values: impl Fn(usize, &mut [f32; DEEP])
         let mut line = [0.0; DEEP];
         values(column, &mut line);
         amx.part_rows(Rows::new(&line, (1, DEEP), DEEP), column, &mut rows);
-        if line.iter().any(|value| !(value.abs() < LEAST_UNPARTED)) {
+        if !line.iter().all(|value| value.abs() < LEAST_UNPARTED) {
             for (at, value) in line.iter().enumerate() {
                 let parts = cut_parts(*value);
                 for (tile, part) in rows[0].iter_mut().zip(parts) {
@@ -340,8 +340,8 @@ impl Multiply<'_> {
         let (low, high) = (simd.splat(self.range.0), simd.splat(self.range.1));
         let zero = simd.splat(0.0);
         let mut bias = [zero; P];
-        for panel in 0..P {
-            bias[panel] = simd.load(&self.packed.bias.as_chunks().0[place.panel + panel]);
+        for (panel, bias) in bias.iter_mut().enumerate() {
+            *bias = simd.load(&self.packed.bias.as_chunks().0[place.panel + panel]);
         }
         // 0 times what is not finite is NaN. One for each panel of every other row: sums wait for each other.
         let mut finite = [[zero; P]; 2];
@@ -471,6 +471,23 @@ mod tests {
                     "{rows} {depth} {columns}: {row} {column} is {result}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn large_matrices_are_multiplied_with_many_rows_at_a_time() {
+        let (rows, depth, columns) = (150, 520, 710);
+        let left: Vec<f32> = (0..rows * depth).map(some).collect();
+        let weight = |column: usize, at: usize| some(column * 3 + at * 7);
+        let lines = Lines::of_rows(&left, rows, (depth, depth));
+        let Some(output) = multiply(lines, (columns, depth), &weight, ALL) else {
+            return;
+        };
+        for (at, result) in output.iter().enumerate().step_by(37) {
+            let (row, column) = (at / columns, at % columns);
+            let product = |at: usize| f64::from(left[row * depth + at]) * f64::from(weight(column, at));
+            let terms = (0..depth).map(product);
+            assert!(is_near(*result, terms.chain([f64::from(column as f32 / 3.0)])));
         }
     }
 

@@ -17,7 +17,7 @@ const ROUNDS: usize = 200;
 /// two operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
-    /// Of 32-bit floats.
+    /// Of 32-bit floats, by vectors or by tiles.
     pub float: f64,
     /// Of 8-bit values, widened to 16 bits where no instruction multiplies bytes.
     pub byte: f64,
@@ -31,7 +31,7 @@ impl Peak {
         let seed = std::hint::black_box(1.0_f32);
         let pairs = std::hint::black_box(0x0001_0003);
         Peak {
-            float: rate(2, || dispatch(Floats(seed))),
+            float: rate(2, || dispatch(Floats(seed))).max(rate_of_tiles(seed)),
             byte: rate(4, || dispatch(Pairs(pairs))),
         }
     }
@@ -39,14 +39,51 @@ impl Peak {
 
 /// Thousands of millions of operations in a second, of so many in each lane; `work` says how many lanes it has.
 fn rate(in_lane: usize, work: impl Fn() -> usize) -> f64 {
-    let mut lanes = 0;
+    rate_of(|| SUMS * STEPS * work() * in_lane)
+}
+
+/// The same of work that says how many operations it was.
+fn rate_of(work: impl Fn() -> usize) -> f64 {
+    let mut operations = 0;
     let mut time = || {
         let started = Instant::now();
-        lanes = std::hint::black_box(work());
+        operations = std::hint::black_box(work());
         started.elapsed()
     };
     let least = (0..ROUNDS).map(|_| time()).min().unwrap_or(Duration::MAX);
-    (SUMS * STEPS * lanes * in_lane) as f64 / least.as_secs_f64().max(1e-9) / 1e9
+    operations as f64 / least.as_secs_f64().max(1e-9) / 1e9
+}
+
+/// That of products of floats by tiles, of which each takes several; 0 where there are none.
+#[cfg(target_arch = "x86_64")]
+fn rate_of_tiles(seed: f32) -> f64 {
+    use super::simd::amx::{DEEP, SIDE, Thirds, TileSums};
+    use super::strided::Rows;
+
+    const BLOCKS: usize = 4;
+    let Some(amx) = super::simd::tiles() else {
+        return 0.0;
+    };
+    let mut parts: [Thirds; BLOCKS] = [[[[0; DEEP]; SIDE]; 3]; BLOCKS];
+    let values: Vec<f32> = (0..SIDE * BLOCKS * DEEP)
+        .map(|at| seed / (at + 1) as f32)
+        .collect();
+    let rows = Rows::new(&values, (SIDE, BLOCKS * DEEP), BLOCKS * DEEP);
+    amx.part_rows(rows, 0, &mut parts);
+    let shaped = amx.shape(SIDE);
+    rate_of(|| {
+        let mut sums = TileSums([[[0.0; SIDE]; 2]; 2 * SIDE]);
+        for _ in 0..STEPS / SIDE {
+            shaped.sum_thirds::<2, 2, false>([&parts; 2], [&parts; 2], &parts, &mut sums);
+        }
+        std::hint::black_box(&sums);
+        STEPS / SIDE * BLOCKS * 2 * (2 * SIDE) * (2 * SIDE) * DEEP
+    })
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn rate_of_tiles(_: f32) -> f64 {
+    0.0
 }
 
 /// Sums of products of floats.

@@ -8,9 +8,10 @@
 use std::arch::asm;
 use std::arch::x86_64::{
     __cpuid_count, __m512, __m512i, __mmask16, _mm512_add_epi32, _mm512_and_si512, _mm512_castps_si512,
-    _mm512_castsi512_ps, _mm512_loadu_ps, _mm512_maskz_loadu_ps, _mm512_permutex2var_epi16,
-    _mm512_set1_epi32, _mm512_storeu_si512, _mm512_sub_ps,
+    _mm512_castsi512_ps, _mm512_maskz_loadu_ps, _mm512_permutex2var_epi16, _mm512_set1_epi32,
+    _mm512_storeu_si512, _mm512_sub_ps,
 };
+use std::cell::Cell;
 use std::marker::PhantomData;
 
 use super::super::strided::Rows;
@@ -76,9 +77,11 @@ impl Amx {
     /// Has tiles on the left of products, and sums, be of this many rows, at most [`SIDE`].
     ///
     /// # Panics
-    /// If there are none or more of them.
+    /// If there are none or more of them, or this thread's tiles have a shape.
     pub(in crate::fast) fn shape(self, rows: usize) -> Shaped {
         assert!((1..=SIDE).contains(&rows), "tiles of {rows} rows");
+        let was = ARE_SHAPED.replace(true);
+        assert!(!was, "tiles are given one shape at a time");
         let mut shapes = Shapes {
             palette: 1,
             start_row: 0,
@@ -125,11 +128,7 @@ impl Amx {
             tiles.len()
         );
         // SAFETY: `self` exists, so the processor has AVX-512 with BW.
-        unsafe {
-            for row in 0..count {
-                part_row(rows.row(row), first + row, tiles);
-            }
-        }
+        unsafe { part_each_row(rows, first, tiles) }
     }
 }
 
@@ -146,26 +145,36 @@ const UPPER_HALVES: [i16; DEEP] = {
 
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
+fn part_each_row(rows: Rows<'_, f32>, first: usize, tiles: &mut [Thirds]) {
+    for row in 0..rows.count() {
+        part_row(rows.row(row), first + row, tiles);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw")]
+#[inline]
 fn part_row(values: &[f32], row: usize, tiles: &mut [Thirds]) {
     let (whole, rest) = values.as_chunks::<DEEP>();
     for (values, tiles) in whole.iter().zip(&mut *tiles) {
         let (low, high) = values.split_at(SIDE);
-        // SAFETY: both halves are of sixteen values.
-        let halves = unsafe { [_mm512_loadu_ps(low.as_ptr()), _mm512_loadu_ps(high.as_ptr())] };
-        part(halves, row, tiles);
+        part([first_lanes(low), first_lanes(high)], row, tiles);
     }
     if let Some(tiles) = tiles.get_mut(whole.len()) {
         let (low, high) = rest.split_at(rest.len().min(SIDE));
-        let lanes = |half: &[f32]| ((1_u32 << half.len()) - 1) as __mmask16;
-        // SAFETY: no more values are loaded than there are in each half, at most sixteen.
-        let halves = unsafe {
-            [
-                _mm512_maskz_loadu_ps(lanes(low), low.as_ptr()),
-                _mm512_maskz_loadu_ps(lanes(high), high.as_ptr()),
-            ]
-        };
-        part(halves, row, tiles);
+        part([first_lanes(low), first_lanes(high)], row, tiles);
     }
+}
+
+/// A vector of at most sixteen values, with zeros behind them.
+#[target_feature(enable = "avx512f,avx512bw")]
+#[inline]
+fn first_lanes(values: &[f32]) -> __m512 {
+    if let Some(whole) = values.first_chunk::<SIDE>() {
+        return bytemuck::cast(*whole);
+    }
+    let lanes = ((1_u32 << values.len()) - 1) as __mmask16;
+    // SAFETY: no more values are loaded than there are.
+    unsafe { _mm512_maskz_loadu_ps(lanes, values.as_ptr()) }
 }
 
 /// Parts the values of one row of some tiles.
@@ -200,6 +209,11 @@ fn store_upper(values: [__m512; 2], to: &mut [u16; DEEP]) {
     unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), halves) };
 }
 
+thread_local! {
+    /// Whether there is a [`Shaped`] of this thread.
+    static ARE_SHAPED: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Tiles whose shapes are set, on the thread that has done so. They are given back in the end: what is in them would be saved
 /// with each switch to another thread.
 pub(in crate::fast) struct Shaped {
@@ -208,7 +222,8 @@ pub(in crate::fast) struct Shaped {
 
 impl Drop for Shaped {
     fn drop(&mut self) {
-        // SAFETY: `self` exists, so the processor has the instruction; nobody's tiles but `self`'s end.
+        // SAFETY: `self` exists, so the processor has the instruction; it is the only one of its thread, so nobody else's
+        // tiles end.
         unsafe {
             asm!(
                 "tilerelease",
@@ -217,6 +232,7 @@ impl Drop for Shaped {
                 options(nostack, preserves_flags, nomem)
             );
         }
+        ARE_SHAPED.set(false);
     }
 }
 
@@ -489,5 +505,46 @@ impl Shaped {
                 sums
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::simd::tiles;
+    use super::{DEEP, Rows, SIDE, Thirds};
+
+    #[test]
+    fn parts_are_the_values() {
+        let Some(amx) = tiles() else { return };
+        let values: Vec<f32> = (0..3 * 45).map(|at| (at as f32 - 60.0) / 7.0).collect();
+        let mut parts: [Thirds; 2] = [[[[7; DEEP]; SIDE]; 3]; 2];
+        amx.part_rows(Rows::new(&values, (3, 45), 45), 13, &mut parts);
+        let whole = |tile: &Thirds, row: usize, at: usize| -> f32 {
+            let part = |third: usize| f32::from_bits(u32::from(tile[third][row][at]) << 16);
+            part(0) + part(1) + part(2)
+        };
+        for row in 0..3 {
+            for at in 0..2 * DEEP {
+                let expected = if at < 45 { values[row * 45 + at] } else { 0.0 };
+                assert_eq!(whole(&parts[at / DEEP], 13 + row, at % DEEP), expected);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "one shape at a time")]
+    fn tiles_have_one_shape_at_a_time() {
+        let Some(amx) = tiles() else {
+            panic!("no tiles, nor one shape at a time")
+        };
+        let _first = amx.shape(3);
+        let _second = amx.shape(4);
+    }
+
+    #[test]
+    fn tiles_have_a_shape_after_another() {
+        let Some(amx) = tiles() else { return };
+        drop(amx.shape(16));
+        drop(amx.shape(1));
     }
 }
