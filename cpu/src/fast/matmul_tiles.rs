@@ -4,8 +4,9 @@
 //! A float of 24 bits is the sum of three of eight bits. Of the nine products of the parts of two values six are summed, in
 //! 32-bit floats; the other three are less than the last bit of the whole product. So sums are as exact as those of floats,
 //! and rounded otherwise (Henry, Tang, Heinecke: Leveraging the bfloat16 Artificial Intelligence Datatype For
-//! Higher-Precision Computations, 2019). Values of less than 2^-110 lose some of their bits, and sums of less than
-//! 2^-126 become 0. Where a sum is not finite, it is taken again value by value: the parts of an infinity are not its sum.
+//! Higher-Precision Computations, 2019). Denormal parts, and products of parts below 2^-126, are taken for 0: sums are off by
+//! up to some 2^-126 for each product, so that those below about 2^-100 lose digits. Where a sum is not finite, it is taken
+//! again value by value: the parts of an infinity are not its sum.
 
 use super::lines::Lines;
 use super::packing::{Packing, PackingError};
@@ -323,7 +324,7 @@ impl Multiply<'_> {
             None => shaped.sum_thirds::<M, P, false>(rows, panels, panels[0], sums),
         }
         if !self.store::<V, M, P>(simd, place, sums) {
-            self.sum_exactly::<M, P>(place, sums);
+            self.mend::<M, P>(place, sums);
             self.store::<V, M, P>(simd, place, sums);
         }
     }
@@ -375,20 +376,31 @@ impl Multiply<'_> {
         lanes == [0.0; WIDE]
     }
 
-    /// The sums of the same tiles value by value.
-    #[inline(never)]
-    fn sum_exactly<const M: usize, const P: usize>(&mut self, place: Place, sums: &mut TileSums) {
-        *sums = TileSums([[[0.0; SIDE]; 2]; 2 * SIDE]);
+    /// Takes those of the sums value by value that are not finite, or not with their biases. The others stay: whatever is
+    /// computed together with it, a sum is the same.
+    #[inline(always)]
+    fn mend<const M: usize, const P: usize>(&mut self, place: Place, sums: &mut TileSums) {
         for tile in 0..M {
             let mut walk = self.lines.walk_from(self.first_row(place.tile + tile));
             for row in 0..self.rows {
                 let run = self.lines.take(&mut walk, 1);
-                let values = self.lines.whole(&run, self.row).row(0);
                 for panel in 0..P {
-                    let blocks = self.packed.panel(place.panel + panel);
                     let sums = &mut sums.0[tile * SIDE + row][panel];
-                    for (values, block) in values.chunks(DEEP).zip(blocks) {
-                        add_exactly(values, block, sums);
+                    let number = place.panel + panel;
+                    let bias: &[f32; SIDE] = &self.packed.bias.as_chunks().0[number];
+                    let is_finite = |(sum, bias): (&f32, &f32)| (sum + bias).is_finite();
+                    if sums.iter().zip(bias).all(is_finite) {
+                        continue;
+                    }
+                    let values = self.lines.whole(&run, self.row).row(0);
+                    let mut exact = [0.0; SIDE];
+                    for (values, block) in values.chunks(DEEP).zip(self.packed.panel(number)) {
+                        add_products(values, block, &mut exact);
+                    }
+                    for ((sum, bias), exact) in sums.iter_mut().zip(bias).zip(exact) {
+                        if !(*sum + bias).is_finite() {
+                            *sum = exact;
+                        }
                     }
                 }
             }
@@ -396,13 +408,20 @@ impl Multiply<'_> {
     }
 }
 
-/// Adds the products of values with those of each column.
+/// Adds the products of values with those of each column, whose parts are put together again.
 #[inline(always)]
-fn add_exactly(values: &[f32], block: &Thirds, sums: &mut [f32; SIDE]) {
-    for (at, value) in values.iter().enumerate() {
-        for (column, sum) in sums.iter_mut().enumerate() {
-            let part = |third: usize| whole(block[third][at / 2][2 * column + at % 2]);
-            *sum += value * (part(0) + part(1) + part(2));
+fn add_products(values: &[f32], block: &Thirds, sums: &mut [f32; SIDE]) {
+    const UPPER: u32 = 0xffff_0000;
+    for (pair, values) in values.chunks(2).enumerate() {
+        let parts: [[u32; SIDE]; 3] = block.map(|tile| bytemuck::cast(tile[pair]));
+        for (at, value) in values.iter().enumerate() {
+            for (column, sum) in sums.iter_mut().enumerate() {
+                let part = |third: usize| {
+                    let pair = parts[third][column];
+                    f32::from_bits(if at == 0 { pair << 16 } else { pair & UPPER })
+                };
+                *sum += value * (part(0) + part(1) + part(2));
+            }
         }
     }
 }
@@ -412,8 +431,7 @@ mod tests {
     use super::super::lines::Parts;
     use super::super::simd::tiles;
     use super::{Lines, PackedThirds, Packing, cut_parts, whole};
-    use crate::fast::testing::each_block;
-    use crate::threads::Block;
+    use crate::threads::{Block, Grid, Team, Threads};
 
     const ALL: (f32, f32) = (f32::NEG_INFINITY, f32::INFINITY);
 
@@ -494,24 +512,44 @@ mod tests {
     #[test]
     fn blocks_of_rows_and_columns_are_those_of_the_whole() {
         let Some(amx) = tiles() else { return };
-        let (rows, depth, columns) = (45, 50, 56);
-        let left: Vec<f32> = (0..rows * depth).map(some).collect();
-        let weight = |column: usize, at: usize| some(column * 5 + at * 3);
-        let bias = |column: usize| column as f32;
+        let (rows, depth, columns) = (45, 50, 155);
+        let mut left: Vec<f32> = (0..rows * depth).map(some).collect();
+        left[30 * depth + 4] = f32::NAN;
+        left[44 * depth] = f32::INFINITY;
+        let weight = |column: usize, at: usize| {
+            if (column, at) == (100, 3) {
+                f32::NEG_INFINITY
+            } else {
+                some(column * 5 + at * 3)
+            }
+        };
+        let bias = |column: usize| if column == 7 { f32::INFINITY } else { column as f32 };
         let packed = PackedThirds::new(amx, (columns, depth), &mut Packing::Now, weight, bias).unwrap();
-        let mut output = vec![0.0; rows * columns];
-        each_block(&mut output, (rows, columns), |block| {
-            let count = block.rows();
-            let mut scratch = vec![0.0; packed.scratch(count)];
-            let lines = Lines::of_rows(&left[block.first_row() * depth..], count, (depth, depth));
-            packed.multiply(lines, &mut scratch, block, (-3.0, 40.0));
-        });
-        for (at, result) in output.iter().enumerate() {
-            let (row, column) = (at / columns, at % columns);
-            let product = |at: usize| f64::from(left[row * depth + at]) * f64::from(weight(column, at));
-            let exact = (0..depth).map(product).sum::<f64>() + column as f64;
-            assert!((f64::from(*result) - exact.clamp(-3.0, 40.0)).abs() < 1e-2);
+        let by = |rows_per_block, columns_per_block| {
+            let grid = Grid {
+                rows,
+                columns,
+                rows_per_block,
+                columns_per_block,
+            };
+            let mut output = vec![0.0_f32; rows * columns];
+            let none: &mut [u8] = &mut [];
+            let team = Team::new(Threads::ALONE, 0);
+            team.for_each_block(1, &grid, (&mut output, none), |block, _| {
+                let count = block.rows();
+                let mut scratch = vec![f32::NAN; packed.scratch(count)];
+                let lines = Lines::of_rows(&left[block.first_row() * depth..], count, (depth, depth));
+                packed.multiply(lines, &mut scratch, block, (-3.0, 40.0));
+            });
+            output.iter().map(|value| value.to_bits()).collect::<Vec<_>>()
+        };
+        let whole = by(rows, columns);
+        for (some_rows, some_columns) in [(45, 48), (45, 16), (31, 160), (7, 80), (1, 32), (16, 48)] {
+            assert!(by(some_rows, some_columns) == whole, "{some_rows} {some_columns}");
         }
+        let value = |row: usize, column: usize| f32::from_bits(whole[row * columns + column]);
+        assert!(value(30, 0).is_nan() && value(44, 9).abs() <= 40.0);
+        assert_eq!((value(3, 7), value(0, 100).abs() <= 40.0), (40.0, true));
     }
 
     #[test]
@@ -590,6 +628,18 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// If this fails, weights are packed otherwise than before: count [`crate::fast::LAYOUT`] up and write the new sum here.
+    #[test]
+    fn thirds_are_laid_out_as_their_version_says() {
+        let Some(amx) = tiles() else { return };
+        let weight = |column: usize, at: usize| some(column * 5 + at * 3) / 3.0;
+        let packed = PackedThirds::new(amx, (50, 70), &mut Packing::Now, weight, |_| 0.0).unwrap();
+        // FNV-1a.
+        let fold = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        let sum = packed.packed().bytes().iter().fold(0xcbf2_9ce4_8422_2325, fold);
+        assert_eq!((crate::fast::LAYOUT, sum), (8, 3_130_225_182_345_980_154));
     }
 
     #[test]

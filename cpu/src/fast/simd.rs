@@ -2,7 +2,7 @@
 //!
 //! A kernel is written once, generic over [`Instructions`], and run by [`dispatch`], which compiles it for each instruction
 //! set and picks one by what the processor has. Using instructions beyond the build's base set is unsafe, and this module is
-//! its only place: values of [`avx2::Avx2`] and [`avx512::Avx512`] exist only where the
+//! its only place: values of [`avx2::Avx2`], [`avx512::Avx512`] and `amx::Amx` exist only where the
 //! processor has them, so whoever holds one may use them. NEON is in the base set of its architecture, but the functions for
 //! its instructions are unsafe all the same.
 //!
@@ -293,6 +293,8 @@ impl InstructionSet {
 
 /// Those that the processor has, the best first.
 fn available() -> impl Iterator<Item = InstructionSet> {
+    #[cfg(test)]
+    permit_tiles();
     #[cfg(target_arch = "x86_64")]
     let vectors = {
         let amx = amx::Amx::find().map(InstructionSet::Amx);
@@ -314,8 +316,6 @@ const LIMIT: &str = "NNHAL_CPU_INSTRUCTIONS";
 #[inline]
 fn used() -> InstructionSet {
     static USED: LazyLock<InstructionSet> = LazyLock::new(|| {
-        #[cfg(test)]
-        permit_tiles();
         let limit = std::env::var(LIMIT).ok();
         from_limit(limit.as_deref())
     });
@@ -350,7 +350,12 @@ pub(super) fn multiplies_bytes() -> bool {
 /// call this before anything is prepared for that device. From then on the kernel refuses alternative signal stacks that have
 /// no room for tiles, so no library should. See [`nnhal::sys::cpu::permit_tiles`].
 pub fn permit_tiles() {
-    nnhal::sys::cpu::permit_tiles();
+    // Not for processes that are told to use less.
+    const LESS: [&str; 3] = ["avx512", "avx2", "portable"];
+    let is_less = std::env::var(LIMIT).is_ok_and(|limit| LESS.contains(&limit.as_str()));
+    if !is_less {
+        nnhal::sys::cpu::permit_tiles();
+    }
 }
 
 /// The tiles that there are beside the instructions that [`dispatch`] picks.

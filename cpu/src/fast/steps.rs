@@ -212,7 +212,7 @@ impl<'a> ConstantLayer<'a> {
 
     /// How many outputs there are of each channel, if the model says so, and how many values of what they see lie side by
     /// side: those of a filter's row.
-    fn rows(&self, (columns, depth): (usize, usize)) -> (Option<usize>, usize) {
+    fn rows_and_run(&self, (columns, depth): (usize, usize)) -> (Option<usize>, usize) {
         let mut extents = self.output.dimensions.iter();
         let elements = extents.try_fold(1_usize, |all, extent| all.checked_mul(*extent as usize));
         let rows = elements.filter(|elements| *elements > 0);
@@ -254,7 +254,7 @@ impl<'a> ConstantLayer<'a> {
         let bias = |column: usize| bias[column];
         Ok(match self.kind {
             Kind::Depthwise if self.sees_one_channel() => Weights::MatrixF32(FloatMatrix::new(
-                self.rows(sizes),
+                self.rows_and_run(sizes),
                 sizes,
                 packing,
                 |column, at| weights[at * columns + column],
@@ -267,7 +267,7 @@ impl<'a> ConstantLayer<'a> {
                 bias,
             )?),
             _ => Weights::MatrixF32(FloatMatrix::new(
-                self.rows(sizes),
+                self.rows_and_run(sizes),
                 sizes,
                 packing,
                 |column, at| weights[column * depth + at],
@@ -431,8 +431,8 @@ pub(super) enum FloatWeights<'a> {
 
 impl PlannedStep for Layer {
     fn name(&self, _: OperandType) -> &'static str {
-        match self.weights {
-            Weights::MatrixF32(_) => "f32 matrix product",
+        match &self.weights {
+            Weights::MatrixF32(weights) => weights.name(),
             Weights::MatrixQ8(_) | Weights::BytesQ8(_) => "8-bit matrix product",
             Weights::DepthwiseF32(_) => "f32 depthwise",
             Weights::DepthwiseQ8(_) | Weights::DepthwiseBytes(_) => "8-bit depthwise",

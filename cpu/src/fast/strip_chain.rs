@@ -109,6 +109,7 @@ fn most_seen(window: &Window, height: usize, rows: usize) -> usize {
     usize::try_from(seen).unwrap_or(usize::MAX).min(height)
 }
 
+/// As they are packed: for tiles half as many again, and what is then too large for a chain is faster by itself, too.
 fn matrix_bytes(layer: &FloatLayer<'_>) -> usize {
     match layer.weights {
         FloatWeights::Matrix(weights) => weights.packed().bytes().len(),

@@ -185,6 +185,18 @@ fn first_layer_may_be_depthwise_and_images_many() {
 }
 
 #[test]
+fn layers_with_many_channels_are_computed_together_as_alone() {
+    for padding in [1, 2] {
+        let mut network = Network::new([1, 131, 67, 50], padding);
+        let first = network.depthwise(0, 3, 1);
+        let second = network.pixels(first, 83);
+        let third = network.depthwise(second, 3, 2);
+        network.pixels(third, 64);
+        network.assert_together();
+    }
+}
+
+#[test]
 fn element_wise_operations_follow_row_by_row() {
     let mut network = Network::new([2, 68, 64, 32], 1);
     let first = network.depthwise(0, 5, 1);

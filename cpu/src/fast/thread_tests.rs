@@ -124,6 +124,9 @@ fn convolutions_are_the_same_by_any_number_of_threads() {
         ([1, 7, 7, 960], 1, 160),
         ([1, 14, 14, 384], 1, 96),
         ([1, 56, 56, 24], 1, 96),
+        // By tiles where there are any: windows of several rows, and deep and narrow.
+        ([1, 33, 35, 24], 3, 65),
+        ([2, 19, 21, 131], 1, 80),
     ] {
         for ty in TYPES {
             expect_same_bits(&format!("{ty} {image:?}"), || {

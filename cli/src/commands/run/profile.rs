@@ -23,14 +23,19 @@ const WARM_UP: u32 = 3;
 /// Fewest calls that are looked at.
 const LEAST_CALLS: u32 = 20;
 
+/// How the names of kernels end that multiply floats by tiles.
+const BY_TILES: &str = "by tiles";
+
 #[derive(Debug, Serialize)]
 struct Report {
     model: PathBuf,
     device: &'static str,
     threads: u16,
     calls: u32,
-    /// What one thread reaches where nothing but products are summed: 32-bit floats, and 8-bit values.
+    /// What one thread reaches where nothing but products are summed: 32-bit floats, by vectors and by tiles (0 where there are
+    /// none), and 8-bit values.
     peak_gflops: f64,
+    peak_tiles_gflops: f64,
     peak_gops: f64,
     /// All operations, one after the other.
     total_us: f64,
@@ -112,11 +117,17 @@ pub(super) fn run(
             .reduce(u64::saturating_add)
             .map(|products| 2.0 * products as f64 / (time_us * 1000.0).max(1e-3));
         let is_float = first_type(main, operation).is_none_or(|ty| ty == OperandType::TENSOR_FLOAT32);
-        let most = if is_float { peak.float } else { peak.byte } * threads as f64;
+        let kernel = program.kernel_name(SubgraphIndex::Main, index);
+        let most = match is_float {
+            true if kernel.ends_with(BY_TILES) => peak.tiles,
+            true => peak.float,
+            false => peak.byte,
+        };
+        let most = most * threads as f64;
         Row {
             index,
             operation: operation.operation_type.to_string(),
-            kernel: program.kernel_name(SubgraphIndex::Main, index),
+            kernel,
             time_us,
             share: time_us / total_us.max(f64::MIN_POSITIVE),
             giga_per_second,
@@ -130,6 +141,7 @@ pub(super) fn run(
         threads: arguments.threads,
         calls: calls * inputs.len() as u32,
         peak_gflops: peak.float,
+        peak_tiles_gflops: peak.tiles,
         peak_gops: peak.byte,
         total_us,
         operations: operations.collect(),
@@ -216,10 +228,14 @@ fn bytes(graph: &Subgraph, operation: &Operation) -> Option<u64> {
 
 fn print(report: &Report) -> Result<(), Error> {
     let mut out = std::io::stdout().lock();
+    let tiles = match report.peak_tiles_gflops {
+        0.0 => String::new(),
+        tiles => format!(", {tiles:.1} by tiles"),
+    };
     writeln!(
         out,
-        "{} in this process, {} threads, medians of {} calls; one thread reaches {:.1} GFLOP/s, and {:.1} GOP/s of 8-bit \
-         values",
+        "{} in this process, {} threads, medians of {} calls; one thread reaches {:.1} GFLOP/s{tiles}, and {:.1} GOP/s of \
+         8-bit values",
         report.device, report.threads, report.calls, report.peak_gflops, report.peak_gops
     )?;
     writeln!(

@@ -41,7 +41,7 @@ const SUMS_STRIDE: usize = 2 * SIDE * size_of::<f32>();
 /// Bytes from a row of a tile in memory to the next.
 const STRIDE: usize = DEEP * size_of::<u16>();
 
-/// Tiles with products of bfloat16 values and of bytes, beside AVX-512. There is a value only where the processor has them
+/// Tiles with products of bfloat16 values, beside AVX-512. There is a value only where the processor has them
 /// and the kernel lets this process use them.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::fast) struct Amx(Avx512);
@@ -62,8 +62,7 @@ impl Amx {
         const FEATURES: u32 = 7;
         const BF16: u32 = 1 << 22;
         const TILES: u32 = 1 << 24;
-        const BYTES: u32 = 1 << 25;
-        let needed = BF16 | TILES | BYTES;
+        let needed = BF16 | TILES;
         let avx512 = Avx512::find()?;
         let has_all = __cpuid_count(FEATURES, 0).edx & needed == needed;
         (has_all && nnhal::sys::cpu::may_use_tiles()).then_some(Amx(avx512))
@@ -114,8 +113,8 @@ impl Amx {
     /// each of `tiles`; zeros fill up the last one.
     ///
     /// A value is the sum of its parts: each is what is left rounded to bfloat16, and 24 bits are three times eight. Not so
-    /// for infinities, NaNs and what is rounded to an infinity, of which the last part is NaN, and for what is so small
-    /// that the last part is denormal, which products take for 0.
+    /// for infinities, NaNs and what is rounded to an infinity, of which the last part is NaN, and for what is below 2^-103,
+    /// of which the last part may be denormal, which products take for 0.
     ///
     /// # Panics
     /// If tiles do not have such rows, or there are too few of them or too many.
@@ -250,6 +249,7 @@ macro_rules! sum_blocks {
             count,
         } = $blocks;
         let sums: &mut TileSums = $sums;
+        let (sums, more_sums) = sums.0.split_at_mut(SIDE);
         // SAFETY: the loop reads as many blocks of 3 KiB at each pointer as there are, and each of the stores behind it writes
         // at most sixteen rows of 64 bytes to a quarter of the sums; all live for the call. Prefetching raises no
         // fault, wherever it points. The caller's `Shaped` exists, so the shapes are set.
@@ -280,8 +280,8 @@ macro_rules! sum_blocks {
                 left = inout(reg) panels[0] => _,
                 right = inout(reg) panels[1] => _,
                 ahead = inout(reg) ahead => _,
-                sums = in(reg) sums.0.as_mut_ptr(),
-                more_sums = in(reg) sums.0[SIDE..].as_mut_ptr(),
+                sums = in(reg) sums.as_mut_ptr(),
+                more_sums = in(reg) more_sums.as_mut_ptr(),
                 out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                 out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
                 options(nostack)
