@@ -2,6 +2,8 @@ use super::*;
 
 const MAX: Duration = Duration::from_micros(50);
 
+// Tests of polling take their permit themselves, whatever number of threads poll in other tests beside them.
+
 fn policy() -> WaitPolicy {
     let settings = WaitSettings::Adaptive { max_window: MAX };
     WaitPolicy::with_rates(settings, PollRates::of(1, 40, 2))
@@ -221,6 +223,7 @@ fn single_processor_never_polls() {
 fn polling_covers_the_window_and_no_more() {
     let policy = WaitPolicy::with_rates(WaitSettings::Fixed { window: MAX }, PollRates::of(1, 40, 2));
     let mut spin = policy.start();
+    spin.permit = SpinPermit::take(u32::MAX);
     while spin.next() {}
     while spin.next_stretch(STRETCH_NANOS) {
         while spin.next() {}
@@ -314,6 +317,7 @@ fn offers_go_on_where_windows_are_hardly_longer_than_the_first_polls() {
     policy.give_way.take();
     policy.set_eager_polls();
     let mut spin = policy.start();
+    spin.permit = SpinPermit::take(u32::MAX);
     policy.begin_long_wait(&mut spin);
     assert!(policy.next_stretch(&mut spin));
 }

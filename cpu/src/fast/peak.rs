@@ -26,7 +26,7 @@ pub struct Peak {
 }
 
 impl Peak {
-    /// Measures this processor, in a few milliseconds.
+    /// Measures this processor, in some ten milliseconds.
     #[must_use]
     pub fn measure() -> Peak {
         // Values that the compiler knows nothing of.
@@ -62,22 +62,29 @@ fn rate_of(work: impl Fn() -> usize) -> f64 {
 fn rate_of_tiles(seed: f32) -> f64 {
     use super::simd::amx::{DEEP, SIDE, Thirds, TileSums};
     use super::strided::Rows;
+    use crate::buffer::AlignedBuffer;
 
     const BLOCKS: usize = 4;
     let Some(amx) = super::simd::tiles() else {
         return 0.0;
     };
-    let mut parts: [Thirds; BLOCKS] = [[[[0; DEEP]; SIDE]; 3]; BLOCKS];
+    // Aligned, as what kernels load is.
+    let mut buffer = AlignedBuffer::new();
+    if buffer.resize(BLOCKS * size_of::<Thirds>()).is_err() {
+        return 0.0;
+    }
+    let parts: &mut [Thirds] = bytemuck::cast_slice_mut(buffer.bytes_mut());
     let values: Vec<f32> = (0..SIDE * BLOCKS * DEEP)
         .map(|at| seed / (at + 1) as f32)
         .collect();
     let rows = Rows::new(&values, (SIDE, BLOCKS * DEEP), BLOCKS * DEEP);
-    amx.part_rows(rows, 0, &mut parts);
+    amx.part_rows(rows, 0, parts);
+    let parts = &*parts;
     let shaped = amx.shape(SIDE);
     rate_of(|| {
         let mut sums = TileSums([[[0.0; SIDE]; 2]; 2 * SIDE]);
         for _ in 0..STEPS / SIDE {
-            shaped.sum_thirds::<2, 2, false>([&parts; 2], [&parts; 2], &parts, &mut sums);
+            shaped.sum_thirds::<2, 2, false>([parts; 2], [parts; 2], parts, &mut sums);
         }
         std::hint::black_box(&sums);
         STEPS / SIDE * BLOCKS * 2 * (2 * SIDE) * (2 * SIDE) * DEEP
@@ -197,6 +204,11 @@ mod tests {
     fn peaks_are_positive_and_of_this_century() {
         let peak = Peak::measure();
         assert!(peak.float > 0.0 && peak.float < 10_000.0, "{peak:?}");
+        let has_tiles = super::super::simd::instruction_set() == "amx";
+        assert!(
+            has_tiles == (peak.tiles > 0.0) && peak.tiles < 100_000.0,
+            "{peak:?}"
+        );
         assert!(peak.byte > 0.0 && peak.byte < 100_000.0, "{peak:?}");
     }
 }

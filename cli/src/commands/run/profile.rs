@@ -54,7 +54,8 @@ struct Row {
     /// Thousands of millions of operations on numbers in a second, a product and its sum being two, of all that are computed
     /// with this one; none for operations that are not made of products, and for those that are computed with one before.
     giga_per_second: Option<f64>,
-    /// Of the peak of as many threads.
+    /// Of the peak of as many threads: by tiles where the kernel's name says so, by vectors elsewhere, also where layers are
+    /// computed together of which some are multiplied by tiles.
     share_of_peak: Option<f64>,
     /// Of inputs, constants included, and outputs; none if the model does not know their dimensions.
     bytes: Option<u64>,
