@@ -79,6 +79,8 @@ impl FloatMatrix {
 
     /// How many floats of memory multiplying so many rows takes; a multiple of a cache line.
     pub(super) fn scratch(&self, rows: usize) -> usize {
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = rows;
         match self {
             FloatMatrix::Panels(_) => 0,
             #[cfg(target_arch = "x86_64")]
@@ -95,11 +97,12 @@ impl FloatMatrix {
         output: Block<'_, f32>,
         range: (f32, f32),
     ) {
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = scratch;
         match self {
             FloatMatrix::Panels(matrix) => matrix.multiply(lines, output, range),
             #[cfg(target_arch = "x86_64")]
             FloatMatrix::Thirds(matrix) => matrix.multiply(lines, scratch, output, range),
         }
-        let _ = scratch;
     }
 }

@@ -60,6 +60,7 @@ impl<'a, T> Lines<'a, T> {
     }
 
     /// At a row that there is, or behind the last one.
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn walk_from(&self, row: usize) -> Walk {
         let x = self.first + row;
@@ -104,12 +105,14 @@ impl<'a, T> Lines<'a, T> {
     }
 
     /// Whether rows lie side by side where they are.
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn are_whole(&self) -> bool {
         (self.parts.rows.0, self.parts.taps.0) == (1, 1)
     }
 
     /// The values of a run's first row side by side in `copy`, which has room for as many.
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn whole<'v>(&self, run: &Run, copy: &'v mut [T]) -> Rows<'v, T>
     where

@@ -81,6 +81,7 @@ impl<'a, T: Copy> Rows<'a, T> {
     }
 
     /// How many there are.
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn count(&self) -> usize {
         self.count
@@ -96,6 +97,7 @@ impl<'a, T: Copy> Rows<'a, T> {
     ///
     /// # Panics
     /// If there is no such row.
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn row(&self, row: usize) -> &'a [T] {
         assert!(row < self.count, "row {row} of {}", self.count);
