@@ -439,7 +439,7 @@ mod tests {
         ((at * 7919 + 13) % 1009) as f32 / 77.0 - 6.3
     }
 
-    /// Multiplies all rows, in blocks of every kind if there are many; `None` where there are no tiles.
+    /// Multiplies all rows as one block; `None` where there are no tiles.
     fn multiply(
         lines: Lines<'_, f32>,
         (columns, depth): (usize, usize),
@@ -455,7 +455,7 @@ mod tests {
         Some(output)
     }
 
-    /// What sums of floats are rounded to at worst, of values that there are and their number.
+    /// Whether a sum is off by no more than two roundings of the sum of its terms' magnitudes.
     fn is_near(result: f32, terms: impl Iterator<Item = f64> + Clone) -> bool {
         let exact: f64 = terms.clone().sum();
         let magnitude: f64 = terms.map(f64::abs).sum();
