@@ -41,8 +41,9 @@ pub const WORTH_HELPERS: u64 = 50;
 /// has to fetch what it needs of it for the next operation from the first one's cache. In microseconds.
 pub const WORTH_PARTING: u64 = 1;
 
-/// How long a helper looks for the next operation before it sleeps.
-pub const SPIN: Duration = Duration::from_micros(50);
+/// How long a helper looks for the next operation before it sleeps: about as long as being woken in a virtual machine holds
+/// its leader and it up together, with what both then find no more in their caches.
+pub const SPIN: Duration = Duration::from_micros(150);
 
 /// Most helpers of a process.
 pub const MAX_HELPERS: usize = 63;
