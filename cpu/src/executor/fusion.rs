@@ -6,7 +6,7 @@ use super::declared::Declared;
 use super::padded::PaddedConvolution;
 use super::program::Step;
 use super::{Interrupt, Interrupted};
-use crate::fast::{Candidate, Fused, StripChain};
+use crate::fast::{Candidate, Fused, Offset, StripChain};
 use crate::kernel::Constant;
 
 /// Operations that are computed together.
@@ -18,6 +18,8 @@ pub(super) enum Together {
     Rows(StripChain),
     /// PAD and a convolution.
     Padded(PaddedConvolution),
+    /// DEQUANTIZE and QUANTIZE.
+    Offset(Offset),
 }
 
 impl Together {
@@ -26,7 +28,7 @@ impl Together {
         match self {
             Together::Elements(fused) => fused.operations(),
             Together::Rows(chain) => chain.operations(),
-            Together::Padded(_) => 2,
+            Together::Padded(_) | Together::Offset(_) => 2,
         }
     }
 
@@ -36,6 +38,7 @@ impl Together {
             Together::Elements(fused) => fused.output(),
             Together::Rows(chain) => chain.output(),
             Together::Padded(convolution) => convolution.output(),
+            Together::Offset(offset) => offset.output(),
         }
     }
 
@@ -45,6 +48,7 @@ impl Together {
             Together::Elements(_) => "f32 element-wise, with the next",
             Together::Rows(_) => "f32 row by row, with the next",
             Together::Padded(_) => "as padding of the next",
+            Together::Offset(_) => "8-bit offset, with the next",
         }
     }
 }
@@ -78,7 +82,14 @@ pub(super) fn fuse(
         let padded = next.and_then(|convolution| {
             PaddedConvolution::of(&declared(&graph.operations[first]), convolution, ends_within)
         });
-        let together = padded.map(Together::Padded).or_else(|| {
+        let offset = next.and_then(|(second, step)| {
+            let (first, second) = (declared(&graph.operations[first]), declared(second));
+            Offset::of(&first, &second, step.elements()?, |operand| {
+                ends_within(operand, 2)
+            })
+        });
+        let whole = padded.map(Together::Padded);
+        let together = whole.or(offset.map(Together::Offset)).or_else(|| {
             let candidates = operations.map(|(operation, step)| Candidate {
                 declared: declared(operation),
                 layer: step.float_layer(),

@@ -440,6 +440,14 @@ impl<'a> Runner<'a> {
                 }
                 Ok(applies)
             }
+            Together::Offset(offset) => {
+                let Some(input) = bytes(offset.input()).filter(|input| offset.applies_to(input)) else {
+                    return Ok(false);
+                };
+                give(output, self.memory)?;
+                offset.run((input, output.buffer.bytes_mut()), self.team);
+                Ok(true)
+            }
             Together::Elements(_) => Ok(false),
         }
     }

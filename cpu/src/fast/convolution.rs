@@ -7,7 +7,7 @@ use nnhal::hal::OperandType;
 
 use super::float_matrix::FloatMatrix;
 use super::lines::Lines;
-use super::matmul_bytes::PackedBytes;
+use super::matmul_bytes::{PackedBytes, RowLayout};
 use super::matmul_quantized::PackedI16;
 use super::parting;
 use super::patches::{Patches, Sink};
@@ -234,15 +234,15 @@ pub(super) fn run_bytes<T: Quant8>(
 ) -> Result<(), OutOfMemory> {
     let (depth, is_signed) = (weights.depth(), T::LEAST < 0);
     let matrix = size_of_val(weights.packed().bytes());
-    let threads = team.threads_for(effort(patches, matrix, 2));
+    let threads = team.threads_for(effort(patches, matrix, weights.times_as_fast()));
     let grid = grid(threads, (patches.count(), depth), (patches, matrix));
     let threads = threads.min(grid.blocks().max(1));
-    let in_place = patches.are_pixels() && !is_signed;
+    let layout = weights.layout(grid.rows_per_block, patches.are_pixels() && !is_signed);
     // In whole numbers of the terms that are behind them.
-    let copies = if in_place {
+    let copies = if layout.in_place {
         0
     } else {
-        (grid.rows_per_block * depth).div_ceil(size_of::<i32>())
+        (grid.rows_per_block * layout.apart).div_ceil(size_of::<i32>())
     };
     let length = copies + grid.rows_per_block;
     let memory = scratch.shares::<i32>(threads, length)?;
@@ -250,20 +250,22 @@ pub(super) fn run_bytes<T: Quant8>(
     team.for_each_block(threads, &grid, (output, memory), |block, memory| {
         let (first, count) = (block.first_row(), block.rows());
         let (copied, terms) = memory[..length].split_at_mut(copies);
-        let rows: &[u8] = if in_place {
+        let rows: &[u8] = if layout.in_place {
             &bytemuck::cast_slice(input)[first * depth..]
         } else {
-            let copied: &mut [u8] = bytemuck::cast_slice_mut(copied);
+            let copied: &mut [u8] = &mut bytemuck::cast_slice_mut(copied)[..count * layout.apart];
             dispatch(Unsigned {
+                weights,
                 patches,
                 input,
                 zero: input_zero as u8 ^ sign_bit::<T>(),
                 outputs: Outputs { first, count },
                 copied: &mut *copied,
+                layout,
             });
             copied
         };
-        weights.multiply(rows, terms, block, (stored, is_signed));
+        weights.multiply((rows, layout), terms, block, (stored, is_signed));
     });
     Ok(())
 }
@@ -273,14 +275,16 @@ pub(super) fn sign_bit<T: Quant8>() -> u8 {
     if T::LEAST < 0 { 0x80 } else { 0 }
 }
 
-/// Gathers patches of 8-bit values as unsigned ones, one behind the other.
+/// Gathers patches of 8-bit values as unsigned ones, each with zeros behind it up to the next.
 struct Unsigned<'a, T> {
+    weights: &'a PackedBytes,
     patches: &'a Patches,
     input: &'a [T],
     /// What padding holds.
     zero: u8,
     outputs: Outputs,
     copied: &'a mut [u8],
+    layout: RowLayout,
 }
 
 impl<T: Quant8> Work for Unsigned<'_, T> {
@@ -292,7 +296,15 @@ impl<T: Quant8> Work for Unsigned<'_, T> {
         let Outputs { first, count } = self.outputs;
         if self.patches.are_pixels() {
             let pixels = &self.input[first * depth..][..count * depth];
-            return self.pixels(0, 0, pixels);
+            let to = (self.copied, self.layout);
+            return self
+                .weights
+                .copy_rows(bytemuck::cast_slice(pixels), sign_bit::<T>(), to);
+        }
+        if depth < self.layout.apart {
+            for patch in self.copied.chunks_exact_mut(self.layout.apart) {
+                patch[depth..].fill(0);
+            }
         }
         let (patches, input) = (self.patches, self.input);
         patches.gather(input, first, count, &mut self);
@@ -302,7 +314,7 @@ impl<T: Quant8> Work for Unsigned<'_, T> {
 impl<T: Quant8> Sink<T> for Unsigned<'_, T> {
     #[inline(always)]
     fn pixels(&mut self, number: usize, offset: usize, pixels: &[T]) {
-        let start = number * self.patches.depth() + offset;
+        let start = number * self.layout.apart + offset;
         let to = &mut self.copied[start..start + pixels.len()];
         for (to, pixel) in to.iter_mut().zip(bytemuck::cast_slice::<T, u8>(pixels)) {
             *to = pixel ^ sign_bit::<T>();
@@ -311,7 +323,7 @@ impl<T: Quant8> Sink<T> for Unsigned<'_, T> {
 
     #[inline(always)]
     fn padding(&mut self, number: usize, offset: usize, length: usize) {
-        let start = number * self.patches.depth() + offset;
+        let start = number * self.layout.apart + offset;
         self.copied[start..start + length].fill(self.zero);
     }
 }

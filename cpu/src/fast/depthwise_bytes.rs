@@ -17,8 +17,8 @@ use super::depthwise::effort;
 use super::packing::{Packing, PackingError};
 use super::parting;
 use super::patches::Patches;
-use super::requantize::{QuantizedOutput, once_in_natural_order};
-use super::simd::{Columns, Instructions, RescaleOnce, Work, dispatch};
+use super::requantize::{QuantizedOutput, once_in_natural_order, rescale_once};
+use super::simd::{ByteForm, Columns, Instructions, RescaleOnce, Work, dispatch};
 use super::strided::Strided;
 use super::tile::{COLUMNS, for_each_constant};
 use crate::buffer::{AlignedSlice, OutOfMemory, Scratch};
@@ -265,7 +265,8 @@ impl PackedDepthwise {
                     line,
                     zero,
                     flip,
-                    stored: stored.as_unsigned(flip != 0),
+                    cuts_negative: stored.cuts_negative(),
+                    form: stored.form(flip != 0),
                 });
             });
         }
@@ -375,8 +376,9 @@ struct Rows<'a> {
     zero: u8,
     /// What makes values unsigned.
     flip: u8,
-    /// Where unsigned results are.
-    stored: QuantizedOutput,
+    /// Whether results below real 0 are cut.
+    cuts_negative: bool,
+    form: ByteForm,
 }
 
 impl Work for Rows<'_> {
@@ -384,7 +386,7 @@ impl Work for Rows<'_> {
 
     #[inline(always)]
     fn run<S: Instructions>(self, simd: S) {
-        if self.stored.cuts_negative() {
+        if self.cuts_negative {
             self.rows::<S::Wide, true>(simd.wide());
         } else {
             self.rows::<S::Wide, false>(simd.wide());
@@ -539,7 +541,7 @@ impl Rows<'_> {
                     }
                 }
                 let to = &mut self.output[output + from * channels + channel..];
-                store::<V, CUT, O>(simd, (&sums, &group.by, &self.stored), self.flip, (to, channels));
+                store::<V, CUT, O>(simd, (&sums, &group.by, &self.form), (to, channels));
                 at += O;
             }
         }
@@ -604,21 +606,20 @@ fn accumulate<V: Columns, const O: usize, const K: usize, const STRIDE: usize>(
 #[inline(always)]
 fn store<V: Columns, const CUT: bool, const O: usize>(
     simd: V,
-    (sums, by, stored): (&[V::I32; O], &RescaleOnce, &QuantizedOutput),
-    flip: u8,
+    (sums, by, form): (&[V::I32; O], &RescaleOnce, &ByteForm),
     (to, apart): (&mut [u8], usize),
 ) {
     let mut columns = [simd.splat_i32(0); MOST_OUTPUTS];
     for_each_constant!(output in [0 1 2 3 4 5 6 7] {
         if output < O {
-            columns[output] = stored.columns::<V, CUT>(simd, sums[output], by);
+            columns[output] = rescale_once::<V, CUT>(simd, sums[output], by);
         }
     });
     let mut lines = to.chunks_mut(apart);
     for_each_constant!(four in [0 1] {
         if four * FOUR < O {
             let columns = columns.as_chunks::<FOUR>().0[four];
-            let bytes = simd.bytes_of_four::<true>(columns, stored.range(), flip);
+            let bytes = simd.bytes_of_four::<true>(columns, form);
             for_each_constant!(which in [0 1 2 3] {
                 if four * FOUR + which < O
                     && let Some(line) = lines.next()

@@ -8,10 +8,16 @@
 //! exact modulo 2^32, as sums are elsewhere.
 
 use super::lines::{Lines, Walk, rows_of_next_tall_tile};
+#[cfg(target_arch = "x86_64")]
+use super::matmul_byte_tiles as tiles;
 use super::packing::{Packing, PackingError};
 use super::quantized_tile::{MOST_ROWS, store_tile};
 use super::requantize::{QuantizedOutput, Requantization};
-use super::simd::{COLUMN_ORDER, Columns, Instructions, Work, dispatch};
+#[cfg(target_arch = "x86_64")]
+use super::simd::amx::Amx;
+use super::simd::{ByteForm, COLUMN_ORDER, Columns, Instructions, Work, dispatch};
+#[cfg(target_arch = "x86_64")]
+use super::strided::Rows;
 use super::tile::{COLUMNS, add_bytes, start_i32};
 use crate::buffer::AlignedSlice;
 use crate::kernels::fixed_point::Multiplier;
@@ -35,6 +41,9 @@ pub(super) struct PackedBytes {
     requantization: Vec<Requantization>,
     /// The weights' zero point as they are packed.
     weight_zero: i32,
+    /// What multiplies many rows, instead of vectors.
+    #[cfg(target_arch = "x86_64")]
+    tiles: Option<Amx>,
 }
 
 /// The sum of each lane's weights.
@@ -59,10 +68,24 @@ pub(super) struct ZeroPoints {
     pub(super) weight: i32,
 }
 
+/// How rows lie for a product.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowLayout {
+    /// Bytes from a row to the next.
+    pub(super) apart: usize,
+    /// Whether they are taken from where they are.
+    pub(super) in_place: bool,
+    /// Whether tiles multiply them, if there are enough.
+    #[cfg(target_arch = "x86_64")]
+    by_tiles: bool,
+}
+
 impl PackedBytes {
     /// Packs a matrix of so many columns of `depth` values, four times some number; `weight(column, at)` gives them as signed
-    /// bytes, `bias(column)` what sums start from, `multiplier(column)` what scales them.
+    /// bytes, `bias(column)` what sums start from, `multiplier(column)` what scales them. `rows` is how many rows are to be
+    /// multiplied, if that is known.
     pub(super) fn new(
+        rows: Option<usize>,
         (columns, depth): (usize, usize),
         zeros: ZeroPoints,
         packing: &mut Packing,
@@ -76,8 +99,17 @@ impl PackedBytes {
             let column = lane / COLUMNS * COLUMNS + COLUMN_ORDER[lane % COLUMNS];
             column.min(columns.saturating_sub(1))
         };
-        let packed = packing.part(panels * COLUMNS * depth, |bytes| {
-            for (number, panel) in bytes.chunks_mut((COLUMNS * depth).max(1)).enumerate() {
+        #[cfg(target_arch = "x86_64")]
+        let amx =
+            super::simd::tiles().filter(|_| tiles::suit((columns, depth)) && rows.is_none_or(tiles::pay));
+        #[cfg(target_arch = "x86_64")]
+        let behind = amx.map_or(0, |_| tiles::behind(depth));
+        #[cfg(not(target_arch = "x86_64"))]
+        let (behind, _) = (0, rows);
+        let size = panels * COLUMNS * depth;
+        let packed = packing.part(size + behind, |bytes| {
+            let panels = bytes[..size].chunks_mut((COLUMNS * depth).max(1));
+            for (number, panel) in panels.enumerate() {
                 for lane in 0..COLUMNS {
                     let column = column_of(number * COLUMNS + lane);
                     for at in 0..depth {
@@ -93,7 +125,7 @@ impl PackedBytes {
             bias.wrapping_sub(zeros.value.wrapping_mul(sum))
                 .wrapping_add(zeros_product)
         };
-        let bias = lane_sums(packed.bytes(), panels, depth)
+        let bias = lane_sums(&packed.bytes()[..size], panels, depth)
             .into_iter()
             .enumerate()
             .map(with_zeros)
@@ -109,7 +141,68 @@ impl PackedBytes {
             bias,
             requantization: (0..panels).map(requantization).collect(),
             weight_zero: zeros.weight,
+            #[cfg(target_arch = "x86_64")]
+            tiles: amx,
         })
+    }
+
+    /// What multiplies it, for people to read.
+    pub(super) fn name(&self) -> &'static str {
+        #[cfg(target_arch = "x86_64")]
+        if self.tiles.is_some() {
+            return "8-bit matrix product by tiles";
+        }
+        "8-bit matrix product"
+    }
+
+    /// How many times as fast as floats it is taken to be multiplied.
+    pub(super) fn times_as_fast(&self) -> u64 {
+        #[cfg(target_arch = "x86_64")]
+        if self.tiles.is_some() {
+            return 3;
+        }
+        2
+    }
+
+    /// How rows are to lie for their product, of which so many are multiplied at a time; `can_stay` says whether unsigned rows lie
+    /// one behind the other already.
+    pub(super) fn layout(&self, rows: usize, can_stay: bool) -> RowLayout {
+        #[cfg(target_arch = "x86_64")]
+        let by_tiles = self.tiles.is_some() && tiles::pay(rows);
+        #[cfg(target_arch = "x86_64")]
+        let apart = if by_tiles {
+            tiles::filled(self.depth)
+        } else {
+            self.depth
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let (apart, _) = (self.depth, rows);
+        RowLayout {
+            apart,
+            in_place: can_stay && apart == self.depth,
+            #[cfg(target_arch = "x86_64")]
+            by_tiles,
+        }
+    }
+
+    /// Copies rows that lie one behind the other as they are to lie; bits of `flip` are exchanged in every value.
+    #[inline(always)]
+    pub(super) fn copy_rows(&self, rows: &[u8], flip: u8, (to, layout): (&mut [u8], RowLayout)) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(amx) = self.tiles
+            && layout.apart > self.depth
+        {
+            let count = to.len() / layout.apart;
+            if count > 0 {
+                let rows = Rows::new(rows, (count, self.depth), self.depth);
+                amx.copy_rows(rows, flip, &mut to[..count * layout.apart]);
+            }
+            return;
+        }
+        debug_assert_eq!(layout.apart, self.depth);
+        for (to, value) in to.iter_mut().zip(rows) {
+            *to = *value ^ flip;
+        }
     }
 
     /// The packed columns.
@@ -122,22 +215,50 @@ impl PackedBytes {
         self.depth
     }
 
-    /// Multiplies rows of unsigned bytes with the columns that `output` has; `row_terms` is memory for a number of each row.
+    /// Multiplies rows of unsigned bytes with the columns that `output` has. Rows lie as [`PackedBytes::layout`] says of so
+    /// many or more, with zeros behind each; `row_terms` is memory for a number of each row.
     pub(super) fn multiply(
         &self,
-        rows: &[u8],
+        (rows, layout): (&[u8], RowLayout),
         row_terms: &mut [i32],
         output: Block<'_, u8>,
         (stored, is_signed): (QuantizedOutput, bool),
     ) {
         let count = output.rows();
-        let lines = Lines::of_rows(rows, count, (self.depth, self.depth));
+        let lines = Lines::of_rows(rows, count, (self.depth, layout.apart));
+        let row_terms = &mut row_terms[..count];
+        if self.weight_zero != 0 {
+            dispatch(SumRows {
+                rows,
+                sizes: (layout.apart, self.depth),
+                zero: self.weight_zero,
+                terms: &mut *row_terms,
+            });
+        }
+        let row_terms: &[i32] = if self.weight_zero == 0 { &[] } else { row_terms };
+        #[cfg(target_arch = "x86_64")]
+        if let Some(amx) = self.tiles
+            && layout.by_tiles
+            && tiles::pay(count)
+        {
+            return amx.run(tiles::Multiply {
+                packed: self,
+                amx,
+                rows,
+                terms: row_terms,
+                output,
+                stored,
+                form: stored.form(is_signed),
+                is_signed,
+            });
+        }
         let multiply = Multiply {
             packed: self,
             lines,
-            row_terms: &mut row_terms[..count],
+            row_terms,
             output,
             stored,
+            form: stored.form(is_signed),
         };
         if is_signed {
             dispatch(Signed::<true>(multiply));
@@ -153,14 +274,68 @@ impl PackedBytes {
         let bias = &self.bias[number * COLUMNS..][..COLUMNS];
         (bytemuck::cast_slice(panel), &bias.as_chunks().0[0])
     }
+
+    /// The bytes of a panel and all behind it.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(super) fn tiles_from(&self, number: usize) -> &[u8] {
+        &self.panels.bytes()[number * COLUMNS * self.depth..]
+    }
+
+    /// What is added to sums of some neighbouring panels.
+    ///
+    /// # Panics
+    /// If there are no such panels.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(super) fn bias_of<const P: usize>(&self, first: usize) -> &[[i32; COLUMNS]; P] {
+        match self.bias.as_chunks().0[first..].first_chunk() {
+            Some(panels) => panels,
+            None => unreachable!("panels that a matrix has"),
+        }
+    }
+
+    /// What scales them.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(super) fn requantization_of<const P: usize>(&self, first: usize) -> &[Requantization] {
+        &self.requantization[first..][..P]
+    }
+}
+
+/// Works out what is the same for all columns of a row.
+struct SumRows<'a> {
+    rows: &'a [u8],
+    /// Bytes from a row to the next, and of a row.
+    sizes: (usize, usize),
+    zero: i32,
+    terms: &'a mut [i32],
+}
+
+impl Work for SumRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Instructions>(self, _: S) {
+        let (apart, depth) = self.sizes;
+        for (term, row) in self.terms.iter_mut().zip(self.rows.chunks(apart)) {
+            let sum = row[..depth]
+                .iter()
+                .map(|value| i32::from(*value))
+                .fold(0, i32::wrapping_add);
+            *term = self.zero.wrapping_mul(sum).wrapping_neg();
+        }
+    }
 }
 
 struct Multiply<'a> {
     packed: &'a PackedBytes,
     lines: Lines<'a, u8>,
-    row_terms: &'a mut [i32],
+    /// What is added to all columns of a row; empty if that is 0.
+    row_terms: &'a [i32],
     output: Block<'a, u8>,
     stored: QuantizedOutput,
+    form: ByteForm,
 }
 
 struct Signed<'a, const SIGNED: bool>(Multiply<'a>);
@@ -177,7 +352,6 @@ impl<const SIGNED: bool> Work for Signed<'_, SIGNED> {
 impl Multiply<'_> {
     #[inline(always)]
     fn run<V: Columns, const SIGNED: bool>(mut self, simd: V) {
-        self.sum_rows();
         let columns = self.output.columns();
         let whole = columns.end.div_ceil(COLUMNS);
         let mut panel = columns.start / COLUMNS;
@@ -193,26 +367,6 @@ impl Multiply<'_> {
         }
         if panel < whole {
             self.tiles_of_one::<V, SIGNED>(simd, panel);
-        }
-    }
-
-    /// Works out what is the same for all columns of a row.
-    #[inline(always)]
-    fn sum_rows(&mut self) {
-        let (zero, depth) = (self.packed.weight_zero, self.packed.depth);
-        if zero == 0 {
-            return self.row_terms.fill(0);
-        }
-        for (term, row) in self
-            .row_terms
-            .iter_mut()
-            .zip(self.lines.values.chunks_exact(depth))
-        {
-            let sum = row
-                .iter()
-                .map(|value| i32::from(*value))
-                .fold(0, i32::wrapping_add);
-            *term = zero.wrapping_mul(sum).wrapping_neg();
         }
     }
 
@@ -263,18 +417,19 @@ impl Multiply<'_> {
             (weights[panel], bias[panel]) = self.packed.panel::<V>(first + panel);
         }
         let mut sums = start_i32::<V, COLUMNS, R, P>(simd, bias);
-        let terms = &self.row_terms[run.row..][..R];
-        for (sums, term) in sums.iter_mut().zip(terms) {
-            let term = simd.splat_i32(*term);
-            for sum in sums {
-                *sum = simd.add_i32(*sum, term);
+        if let Some(terms) = self.row_terms.get(run.row..run.row + R) {
+            for (sums, term) in sums.iter_mut().zip(terms) {
+                let term = simd.splat_i32(*term);
+                for sum in sums {
+                    *sum = simd.add_i32(*sum, term);
+                }
             }
         }
         add_bytes::<V, R, P>(simd, self.lines.part(&run, 0), weights, &mut sums);
         let column = first * COLUMNS - self.output.columns().start;
         let requantization = &self.packed.requantization[first..][..P];
         let place = (&mut self.output, run.row, column);
-        store_tile::<V, SIGNED, R, P>(simd, &sums, (requantization, &self.stored), place);
+        store_tile::<V, SIGNED, R, P>(simd, &sums, (requantization, &self.stored, &self.form), place);
     }
 }
 
@@ -286,8 +441,20 @@ mod tests {
 
     #[test]
     fn products_of_bytes_are_exact() {
-        for (rows, depth, columns) in [(9, 8, 17), (1, 12, 300), (19, 4, 24), (13, 64, 8), (3, 20, 33)] {
-            for zeros in [[128, 0], [3, -7], [255, 127]] {
+        for (rows, depth, columns) in [
+            (9, 8, 17),
+            (1, 12, 300),
+            (19, 4, 24),
+            (13, 64, 8),
+            (3, 20, 33),
+            (40, 128, 57),
+            (33, 200, 40),
+            (17, 192, 80),
+            (16, 132, 49),
+            (70, 320, 24),
+            (49, 256, 161),
+        ] {
+            for zeros in [[128, 0], [3, -7], [200, 0], [255, 127]] {
                 let [value_zero, weight_zero] = zeros;
                 let value = |row: usize, at: usize| ((row * 31 + at * 17 + 5) % 256) as u8;
                 let weight = |column: usize, at: usize| ((column * 13 + at * 29) % 256) as u8 as i8;
@@ -298,6 +465,7 @@ mod tests {
                     weight: weight_zero,
                 };
                 let packed = PackedBytes::new(
+                    Some(rows),
                     (columns, depth),
                     zeros,
                     &mut Packing::Now,
@@ -307,7 +475,7 @@ mod tests {
                 )
                 .unwrap();
                 let values: Vec<u8> = (0..rows * depth)
-                    .map(|at| value(at / depth, at % depth))
+                    .map(|at| value(at / depth, at % depth) ^ 0x80)
                     .collect();
                 let stored = QuantizedOutput {
                     zero_point: 4,
@@ -316,9 +484,13 @@ mod tests {
                 };
                 let mut output = vec![0; rows * columns];
                 each_block(&mut output, (rows, columns), |block| {
-                    let first = block.first_row();
+                    let (first, count) = (block.first_row(), block.rows());
                     let mut terms = vec![0; rows];
-                    packed.multiply(&values[first * depth..], &mut terms, block, (stored, true));
+                    let rows = &values[first * depth..][..count * depth];
+                    let layout = packed.layout(count, false);
+                    let mut copy = vec![0; count * layout.apart];
+                    packed.copy_rows(rows, 0x80, (&mut copy, layout));
+                    packed.multiply((&copy, layout), &mut terms, block, (stored, true));
                 });
                 for row in 0..rows {
                     for column in 0..columns {

@@ -5,7 +5,7 @@ use super::lines::{Lines, Parts, Run, Walk, rows_of_next_tall_tile};
 use super::packing::{Packing, PackingError};
 use super::quantized_tile::{MOST_ROWS, store_tile};
 use super::requantize::{QuantizedOutput, Requantization};
-use super::simd::{COLUMN_ORDER, Columns, Instructions, LANES, Simd, WIDE, Work, dispatch};
+use super::simd::{ByteForm, COLUMN_ORDER, Columns, Instructions, LANES, Simd, WIDE, Work, dispatch};
 use super::tile::{COLUMNS, HALF_ROWS, PANELS, Sums, add_i16, for_each_constant, start_i32};
 use crate::buffer::AlignedSlice;
 use crate::kernels::fixed_point::Multiplier;
@@ -119,6 +119,7 @@ impl PackedI16 {
                 lines,
                 output,
                 stored,
+                form: stored.form(true),
             });
         } else {
             dispatch(Multiply::<false> {
@@ -126,6 +127,7 @@ impl PackedI16 {
                 lines,
                 output,
                 stored,
+                form: stored.form(false),
             });
         }
     }
@@ -166,6 +168,7 @@ struct Multiply<'a, const SIGNED: bool> {
     lines: Lines<'a, i16>,
     output: Block<'a, u8>,
     stored: QuantizedOutput,
+    form: ByteForm,
 }
 
 impl<const SIGNED: bool> Work for Multiply<'_, SIGNED> {
@@ -322,7 +325,7 @@ impl<const SIGNED: bool> Multiply<'_, SIGNED> {
         let column = first * COLUMNS - self.output.columns().start;
         let requantization = &self.packed.requantization[first..][..P];
         let place = (&mut self.output, run.row, column);
-        store_tile::<V, SIGNED, R, P>(simd, &sums, (requantization, &self.stored), place);
+        store_tile::<V, SIGNED, R, P>(simd, &sums, (requantization, &self.stored, &self.form), place);
     }
 
     /// The same for the half of a panel.

@@ -21,11 +21,14 @@ mod float_matrix;
 mod fused;
 mod lines;
 mod matmul;
+#[cfg(target_arch = "x86_64")]
+mod matmul_byte_tiles;
 mod matmul_bytes;
 mod matmul_quantized;
 #[cfg(target_arch = "x86_64")]
 mod matmul_tiles;
 mod matrix_vector;
+mod offset;
 mod packing;
 mod parting;
 mod patches;
@@ -55,6 +58,7 @@ mod tile;
 pub(crate) use exponential::{logistic_of_each, tanh_of_each};
 pub(crate) use fused::Fused;
 pub(crate) use matrix_vector::add_products;
+pub(crate) use offset::Offset;
 pub(crate) use packing::{LAYOUT, Packing, PackingError};
 pub(crate) use patches::{Around, Patches};
 pub use peak::Peak;

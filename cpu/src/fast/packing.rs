@@ -6,7 +6,7 @@ use crate::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
 /// [`super::matmul_quantized`], [`super::matmul_bytes`], [`super::recurrent`], [`super::depthwise`], [`super::depthwise_quantized`] or
 /// [`super::depthwise_bytes`] pack, which of the weights are constants that are computed beforehand, or the order of the
 /// parts, counts it up: programs that were kept in the old form are then not taken for the new one.
-pub(crate) const LAYOUT: u32 = 8;
+pub(crate) const LAYOUT: u32 = 9;
 
 /// Why weights are not packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

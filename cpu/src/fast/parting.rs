@@ -78,9 +78,11 @@ pub(super) fn product(
     if is_tall && matrix_bytes / MATRIX_PER_ROWS <= rows.saturating_mul(row_bytes) {
         return grid(rows.div_ceil(threads).min(whole), columns);
     }
-    // One row or two take several panels at once.
+    // One row or two take several panels at once, others two if all threads have as many.
     let at_once = if rows <= 2 && panels >= PANELS * threads {
         PANELS
+    } else if panels.is_multiple_of(2 * threads) {
+        2
     } else {
         1
     };
@@ -137,8 +139,9 @@ mod tests {
         assert_eq!(blocks(2, (49, 4096), (1024, FAR)), (49, 256));
         assert_eq!(blocks(1, (49, 4096), (1024, FAR)), (49, 1024));
         assert_eq!(blocks(1, (61, 4096), (1024, FAR)), (48, 1024));
-        // As evenly with few panels.
+        // As evenly with few panels, and in pairs of them if that is even.
         assert_eq!(blocks(2, (20, 3840), (160, FAR)), (20, 80));
+        assert_eq!(blocks(2, (20, 3840), (320, FAR)), (20, 160));
         // Rows that are hardly smaller than the matrix.
         assert_eq!(blocks(2, (49, 3840), (160, 160 * 3840)), (25, 160));
     }

@@ -21,8 +21,10 @@ pub struct Peak {
     pub float: f64,
     /// Of 32-bit floats, by tiles; 0 where there are none.
     pub tiles: f64,
-    /// Of 8-bit values, widened to 16 bits where no instruction multiplies bytes.
+    /// Of 8-bit values, by vectors, widened to 16 bits where no instruction multiplies bytes.
     pub byte: f64,
+    /// Of 8-bit values, by tiles; 0 where there are none.
+    pub byte_tiles: f64,
 }
 
 impl Peak {
@@ -36,6 +38,7 @@ impl Peak {
             float: rate(2, || dispatch(Floats(seed))),
             tiles: rate_of_tiles(seed),
             byte: rate(4, || dispatch(Pairs(pairs))),
+            byte_tiles: rate_of_byte_tiles(pairs),
         }
     }
 }
@@ -93,6 +96,43 @@ fn rate_of_tiles(seed: f32) -> f64 {
 
 #[cfg(not(target_arch = "x86_64"))]
 fn rate_of_tiles(_: f32) -> f64 {
+    0.0
+}
+
+/// The same of bytes.
+#[cfg(target_arch = "x86_64")]
+fn rate_of_byte_tiles(seed: i32) -> f64 {
+    use super::simd::amx::SIDE;
+    use super::simd::amx_bytes::{ByteSums, DEEP_BYTES, TILE_BYTES};
+    use super::strided::Rows;
+    use crate::buffer::AlignedBuffer;
+
+    const BLOCKS: usize = 4;
+    let Some(amx) = super::simd::tiles() else {
+        return 0.0;
+    };
+    let mut buffer = AlignedBuffer::new();
+    if buffer.resize(BLOCKS * TILE_BYTES).is_err() {
+        return 0.0;
+    }
+    for (at, byte) in buffer.bytes_mut().iter_mut().enumerate() {
+        *byte = (at as i32).wrapping_mul(seed) as u8;
+    }
+    let bytes = buffer.bytes();
+    let rows = Rows::new(bytes, (SIDE, BLOCKS * DEEP_BYTES), BLOCKS * DEEP_BYTES);
+    let shaped = amx.shape(SIDE);
+    rate_of(|| {
+        let mut sums = ByteSums([[[0; SIDE]; 2]; 2 * SIDE]);
+        for _ in 0..STEPS / SIDE {
+            shaped.sum_bytes::<2, 2>([rows; 2], [bytes; 2], &mut sums);
+        }
+        std::hint::black_box(&sums);
+        STEPS / SIDE * BLOCKS * 2 * (2 * SIDE) * (2 * SIDE) * DEEP_BYTES
+    })
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn rate_of_byte_tiles(_: i32) -> f64 {
     0.0
 }
 
@@ -207,6 +247,10 @@ mod tests {
         let has_tiles = super::super::simd::instruction_set() == "amx";
         assert!(
             has_tiles == (peak.tiles > 0.0) && peak.tiles < 100_000.0,
+            "{peak:?}"
+        );
+        assert!(
+            has_tiles == (peak.byte_tiles > 0.0) && peak.byte_tiles < 100_000.0,
             "{peak:?}"
         );
         assert!(peak.byte > 0.0 && peak.byte < 100_000.0, "{peak:?}");

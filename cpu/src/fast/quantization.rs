@@ -2,11 +2,15 @@
 
 use nnhal::hal::{OperandType as T, OperationType};
 
+use super::elementwise::effort;
+use super::parting;
 use super::rounding::low_bits;
 use super::simd::{Instructions, Work, dispatch};
+use super::tile::COLUMNS;
 use super::{PlannedStep, REFERENCE};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::element::Quant8;
+use crate::threads::Team;
 
 /// A change between 32-bit floats and 8-bit values.
 #[derive(Debug)]
@@ -46,10 +50,9 @@ impl PlannedStep for QuantizationStep {
 fn to_8_bits<Q: Quant8>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let output = context.outputs.tensor(0)?;
     let steps = Steps::of::<Q>(output.scale(), output.zero_point());
-    dispatch(Convert {
-        input: context.inputs.data::<f32>(0)?,
-        output: output.into_data::<Q>()?,
-        convert: move |value: f32| Q::saturate(steps.nearest(value)),
+    let (input, output) = (context.inputs.data::<f32>(0)?, output.into_data::<Q>()?);
+    convert((input, output), context.team, move |value: f32| {
+        Q::saturate(steps.nearest(value))
     });
     Ok(())
 }
@@ -60,7 +63,7 @@ const BELOW_HALF: f32 = 0.5_f32.next_down();
 /// What [`quantize`](crate::kernels::fixed_point::quantize) does, in a form that takes few instructions: values are cut
 /// to the range of the type before they are rounded, so that neither rounding nor conversion meets large ones.
 #[derive(Clone, Copy, Debug)]
-struct Steps {
+pub(super) struct Steps {
     scale: f32,
     zero_point: i32,
     /// How many steps the least and the largest value of the type lie from the zero point.
@@ -69,7 +72,7 @@ struct Steps {
 
 impl Steps {
     /// Those of a type, to which the zero point belongs.
-    fn of<Q: Quant8>(scale: f32, zero_point: i32) -> Steps {
+    pub(super) fn of<Q: Quant8>(scale: f32, zero_point: i32) -> Steps {
         let range = [Q::LEAST, Q::MOST].map(|bound| (bound - zero_point) as f32);
         Steps {
             scale,
@@ -80,7 +83,7 @@ impl Steps {
 
     /// The step nearest to a value, ties away from zero. NaN is at the zero point.
     #[inline(always)]
-    fn nearest(&self, value: f32) -> i32 {
+    pub(super) fn nearest(&self, value: f32) -> i32 {
         let [least, most] = self.range;
         let steps = value / self.scale;
         let steps = if steps.is_nan() { 0.0 } else { steps };
@@ -94,13 +97,37 @@ impl Steps {
 
 fn from_8_bits<Q: Quant8>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let input = context.inputs.tensor(0)?;
-    let (scale, zero_point) = (input.scale(), input.zero_point());
-    dispatch(Convert {
-        input: input.data::<Q>()?,
-        output: context.outputs.data::<f32>(0)?,
-        convert: move |value: Q| (value.to_i32() - zero_point) as f32 * scale,
+    let form = (input.scale(), input.zero_point());
+    let (input, output) = (input.data::<Q>()?, context.outputs.data::<f32>(0)?);
+    convert((input, output), context.team, move |value: Q| {
+        real(value.to_i32(), form)
     });
     Ok(())
+}
+
+/// What a value of this scale and zero point stands for.
+#[inline(always)]
+pub(super) fn real(value: i32, (scale, zero_point): (f32, i32)) -> f32 {
+    (value - zero_point) as f32 * scale
+}
+
+/// Converts each value.
+pub(super) fn convert<A: Copy + Sync, B: Send>(
+    (input, output): (&[A], &mut [B]),
+    team: &Team<'_>,
+    convert: impl Fn(A) -> B + Copy + Sync,
+) {
+    // Dividing takes a few times as long as moving.
+    let threads = team.threads_for(effort(2 * (size_of_val(input) + size_of_val(output))));
+    let grid = parting::elements(threads, output.len(), COLUMNS);
+    let none: &mut [u8] = &mut [];
+    team.for_each_block(threads, &grid, (output, none), |mut block, _| {
+        dispatch(Convert {
+            input: &input[block.columns()],
+            output: block.all(),
+            convert,
+        });
+    });
 }
 
 struct Convert<'a, A, B, F> {

@@ -1,13 +1,16 @@
 //! ADD and SUB of 8-bit values of the same shape, to the same bits as the reference: inputs shifted left by 20 bits,
 //! rescaled to twice the larger input scale, summed, rescaled to the output.
+//!
+//! The input with the larger scale is rescaled by a half: it is shifted by a bit less, exactly. The others' multipliers are less
+//! than that, mostly, so that one step is enough for each.
 
 use nnhal::hal::OperandType;
 
 use super::elementwise::effort;
 use super::parting;
-use super::requantize::{QuantizedOutput, Requantization};
-use super::simd::{Columns, Instructions, Work, dispatch};
-use super::tile::COLUMNS;
+use super::requantize::{QuantizedOutput, Requantization, once_in_natural_order};
+use super::simd::{ByteForm, Columns, Instructions, RescaleOnce, Work, dispatch};
+use super::tile::{COLUMNS, for_each_constant};
 use crate::kernel::{Tensor, TensorMut};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::fixed_point::Multiplier;
@@ -25,6 +28,39 @@ pub(super) struct QuantizedSum {
     subtracts: bool,
     output: Requantization,
     stored: QuantizedOutput,
+    /// The same for many values at once, if one step is enough for each of them.
+    once: Option<Once>,
+}
+
+/// What scales values where one step is enough.
+#[derive(Debug)]
+struct Once {
+    inputs: [Input; 2],
+    output: RescaleOnce,
+    form: ByteForm,
+}
+
+/// What scales an input: a half if nothing else.
+#[derive(Debug)]
+struct Input(Option<RescaleOnce>);
+
+impl Input {
+    /// What scales values that are shifted by [`SUM_SHIFT`]; `None` if one step is not enough.
+    fn new(by: Multiplier) -> Option<Input> {
+        if by == Multiplier::new(0.5) {
+            return Some(Input(None));
+        }
+        once_in_natural_order([by; COLUMNS]).map(|by| Input(Some(by)))
+    }
+
+    /// Scales values.
+    #[inline(always)]
+    fn scale<V: Columns>(&self, simd: V, values: V::I32) -> V::I32 {
+        match &self.0 {
+            None => simd.shift_left(values, SUM_SHIFT - 1),
+            Some(by) => simd.rescale_once(simd.shift_left(values, SUM_SHIFT), by, 0),
+        }
+    }
 }
 
 impl QuantizedSum {
@@ -42,21 +78,29 @@ impl QuantizedSum {
         let (scale, zero_point) = (output.scale(), output.zero_point());
         let (low, high) = activation.quantized_range(scale, zero_point, least, most);
         // The multiplier is at most 1/2, so that the shift is the only one to the left.
-        let input = |scale: f64| {
-            Requantization::with_shift([Multiplier::new(scale / twice_the_larger); COLUMNS], SUM_SHIFT)
+        let [left_by, right_by] =
+            [left_scale, right_scale].map(|scale| Multiplier::new(scale / twice_the_larger));
+        let by = Multiplier::new(twice_the_larger / (f64::from(1 << SUM_SHIFT) * f64::from(scale)));
+        let stored = QuantizedOutput {
+            zero_point,
+            low,
+            high,
         };
-        let by = twice_the_larger / (f64::from(1 << SUM_SHIFT) * f64::from(scale));
+        let once = || {
+            Some(Once {
+                inputs: [Input::new(left_by)?, Input::new(right_by)?],
+                output: once_in_natural_order([by; COLUMNS])?,
+                form: stored.form(is_signed),
+            })
+        };
         QuantizedSum {
             is_signed,
             zero_points: [left.zero_point(), right.zero_point()],
-            inputs: [input(left_scale), input(right_scale)],
+            inputs: [left_by, right_by].map(|by| Requantization::with_shift([by; COLUMNS], SUM_SHIFT)),
             subtracts,
-            output: Requantization::new([Multiplier::new(by); COLUMNS]),
-            stored: QuantizedOutput {
-                zero_point,
-                low,
-                high,
-            },
+            output: Requantization::new([by; COLUMNS]),
+            once: once(),
+            stored,
         }
     }
 }
@@ -102,9 +146,19 @@ impl<const SIGNED: bool> Work for Sum<'_, SIGNED> {
     fn run<S: Instructions>(self, simd: S) {
         let simd = simd.wide();
         let sum = self.sum;
-        let (lefts, left_rest) = self.left.as_chunks::<COLUMNS>();
-        let (rights, right_rest) = self.right.as_chunks::<COLUMNS>();
-        let (outputs, output_rest) = self.output.as_chunks_mut::<COLUMNS>();
+        let (mut left, mut right, mut output) = (self.left, self.right, self.output);
+        if let Some(once) = &sum.once {
+            let (lefts, rights) = (left.as_chunks::<AT_ONCE>().0, right.as_chunks::<AT_ONCE>().0);
+            let (outputs, rest) = output.as_chunks_mut::<AT_ONCE>();
+            for ((left, right), output) in lefts.iter().zip(rights).zip(&mut *outputs) {
+                four_times::<S::Wide, SIGNED>(simd, (sum, once), (left, right), output);
+            }
+            let done = outputs.len() * AT_ONCE;
+            (left, right, output) = (&left[done..], &right[done..], rest);
+        }
+        let (lefts, left_rest) = left.as_chunks::<COLUMNS>();
+        let (rights, right_rest) = right.as_chunks::<COLUMNS>();
+        let (outputs, output_rest) = output.as_chunks_mut::<COLUMNS>();
         for ((left, right), output) in lefts.iter().zip(rights).zip(outputs) {
             columns::<S::Wide, SIGNED>(simd, sum, left, right, output);
         }
@@ -117,6 +171,35 @@ impl<const SIGNED: bool> Work for Sum<'_, SIGNED> {
             columns::<S::Wide, SIGNED>(simd, sum, &pad(left_rest), &pad(right_rest), output_rest);
         }
     }
+}
+
+/// Elements that are added at once where one step is enough for each.
+const AT_ONCE: usize = 4 * COLUMNS;
+
+#[inline(always)]
+fn four_times<V: Columns, const SIGNED: bool>(
+    simd: V,
+    (sum, once): (&QuantizedSum, &Once),
+    (left, right): (&[u8; AT_ONCE], &[u8; AT_ONCE]),
+    output: &mut [u8; AT_ONCE],
+) {
+    let (left, right) = (left.as_chunks::<COLUMNS>().0, right.as_chunks::<COLUMNS>().0);
+    let zeros = sum.zero_points.map(|zero| simd.splat_i32(zero));
+    let mut columns = [simd.splat_i32(0); 4];
+    for_each_constant!(at in [0 1 2 3] {
+        let left = simd.sub_i32(simd.load_bytes::<SIGNED>(&left[at]), zeros[0]);
+        let right = simd.sub_i32(simd.load_bytes::<SIGNED>(&right[at]), zeros[1]);
+        let left = once.inputs[0].scale(simd, left);
+        let right = once.inputs[1].scale(simd, right);
+        let total = if sum.subtracts {
+            simd.sub_i32(left, right)
+        } else {
+            simd.add_i32(left, right)
+        };
+        columns[at] = simd.rescale_once(total, &once.output, 0);
+    });
+    let bytes = simd.bytes_of_four::<false>(columns, &once.form);
+    output.copy_from_slice(bytes.as_flattened());
 }
 
 #[inline(always)]
@@ -139,4 +222,65 @@ fn columns<V: Columns, const SIGNED: bool>(
         simd.add_i32(left, right)
     };
     sum.output.store::<V, SIGNED>(simd, total, &sum.stored, output);
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::{Operand, OperandType, OperationType};
+
+    use crate::kernels::testing::OneOperation;
+    use crate::{KernelSet, RunOptions};
+
+    /// The sums, or differences, of all pairs of bytes, and of some more that do not fill a vector.
+    fn all_pairs(
+        operation: OperationType,
+        ty: OperandType,
+        scales: [f32; 3],
+        activation: i32,
+        kernels: KernelSet,
+    ) -> Vec<u8> {
+        let left: Vec<u8> = (0..65_536 + 70).map(|at: u32| (at >> 8) as u8).collect();
+        let right: Vec<u8> = (0..65_536 + 70).map(|at: u32| at as u8).collect();
+        let operand = |scale: f32, zero_point: i32| {
+            let mut operand = Operand::new(ty, &[left.len() as u32]);
+            (operand.scale, operand.zero_point) = (scale, zero_point);
+            operand
+        };
+        OneOperation::new(operation)
+            .operand(operand(scales[0], 3), &left)
+            .operand(operand(scales[1], 120), &right)
+            .i32(activation)
+            .output_operand(operand(scales[2], 7))
+            .run_by(kernels, &RunOptions::default())
+            .unwrap()
+            .remove(0)
+            .bytes
+    }
+
+    #[test]
+    fn all_pairs_have_the_sums_and_differences_of_the_reference() {
+        // Equal ones, a power of two and any number between them, one step that is not enough for the output and for an input.
+        let scales = [
+            [0.5, 0.5, 1.0],
+            [0.25, 0.5, 0.7],
+            [0.037, 0.029, 0.05],
+            [1.3, 0.000_3, 1.1],
+            [0.1, 0.09, 1e-8],
+            [1.0, 0.999_999_9, 2.0],
+        ];
+        for (at, scales) in scales.into_iter().enumerate() {
+            for ty in [
+                OperandType::TENSOR_QUANT8_ASYMM,
+                OperandType::TENSOR_QUANT8_ASYMM_SIGNED,
+            ] {
+                for operation in [OperationType::ADD, OperationType::SUB] {
+                    let by = |kernels| all_pairs(operation, ty, scales, at as i32 % 2, kernels);
+                    assert!(
+                        by(KernelSet::Fast) == by(KernelSet::Reference),
+                        "{operation} of {ty} {scales:?}"
+                    );
+                }
+            }
+        }
+    }
 }

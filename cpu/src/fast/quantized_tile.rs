@@ -1,7 +1,7 @@
 //! The end of a tile of 8-bit products: its sums, scaled and stored.
 
-use super::requantize::{QuantizedOutput, Requantization};
-use super::simd::{Columns, RescaleOnce};
+use super::requantize::{QuantizedOutput, Requantization, rescale_once, store_some};
+use super::simd::{ByteForm, Columns, RescaleOnce};
 use super::tile::{COLUMNS, Sums, for_each_constant};
 use crate::threads::Block;
 
@@ -18,22 +18,24 @@ fn all_once<const P: usize>(panels: &[Requantization]) -> Option<[&RescaleOnce; 
     Some(all)
 }
 
-/// Stores the sums of rows from `top` on and of whole panels from `column` of the output on, each scaled as its panel says.
+/// Stores the sums of rows from `top` on and of whole panels from `column` of the output on, each scaled as its panel says;
+/// `form` is that of `stored`.
 #[inline(always)]
 pub(super) fn store_tile<V: Columns, const SIGNED: bool, const R: usize, const P: usize>(
     simd: V,
     sums: &Sums<V::I32, R, P>,
-    (requantization, stored): (&[Requantization], &QuantizedOutput),
+    (requantization, stored, form): (&[Requantization], &QuantizedOutput, &ByteForm),
     (output, top, column): (&mut Block<'_, u8>, usize, usize),
 ) {
     const { assert!(R <= MOST_ROWS) };
-    let is_whole = output.columns().len() - column >= P * COLUMNS;
-    if let Some(by) = all_once::<P>(requantization).filter(|_| is_whole) {
+    if let Some(by) = all_once::<P>(requantization) {
+        let is_whole = output.columns().len() - column >= P * COLUMNS;
         let place = (output, top, column);
-        if stored.cuts_negative() {
-            store_whole::<V, SIGNED, true, R, P>(simd, sums, (&by, stored), place);
-        } else {
-            store_whole::<V, SIGNED, false, R, P>(simd, sums, (&by, stored), place);
+        match (stored.cuts_negative(), is_whole) {
+            (true, true) => store_once::<V, true, true, R, P>(simd, sums, (&by, form), place),
+            (true, false) => store_once::<V, true, false, R, P>(simd, sums, (&by, form), place),
+            (false, true) => store_once::<V, false, true, R, P>(simd, sums, (&by, form), place),
+            (false, false) => store_once::<V, false, false, R, P>(simd, sums, (&by, form), place),
         }
         return;
     }
@@ -51,17 +53,15 @@ pub(super) fn store_tile<V: Columns, const SIGNED: bool, const R: usize, const P
     });
 }
 
-/// The same of panels that are there with all their columns, in one step; `CUT` where results below real 0 are cut.
+/// The same in one step; `CUT` where results below real 0 are cut, `WHOLE` if panels are there with all their columns.
 #[inline(always)]
-fn store_whole<V: Columns, const SIGNED: bool, const CUT: bool, const R: usize, const P: usize>(
+fn store_once<V: Columns, const CUT: bool, const WHOLE: bool, const R: usize, const P: usize>(
     simd: V,
     sums: &Sums<V::I32, R, P>,
-    (by, stored): (&[&RescaleOnce; P], &QuantizedOutput),
+    (by, form): (&[&RescaleOnce; P], &ByteForm),
     (output, top, column): (&mut Block<'_, u8>, usize, usize),
 ) {
     const { assert!(R * P <= 16) };
-    let stored = stored.as_unsigned(SIGNED);
-    let flip = if SIGNED { 0x80 } else { 0 };
     // Without loops, so that sums stay in registers.
     for_each_constant!(four in [0 1 2 3] {
         if four * 4 < R * P {
@@ -69,15 +69,20 @@ fn store_whole<V: Columns, const SIGNED: bool, const CUT: bool, const R: usize, 
             for_each_constant!(which in [0 1 2 3] {
                 let at = four * 4 + which;
                 if at < R * P {
-                    columns[which] = stored.columns::<V, CUT>(simd, sums[at / P][at % P], by[at % P]);
+                    columns[which] = rescale_once::<V, CUT>(simd, sums[at / P][at % P], by[at % P]);
                 }
             });
-            let bytes = simd.bytes_of_four::<false>(columns, stored.range(), flip);
+            let bytes = simd.bytes_of_four::<false>(columns, form);
             for_each_constant!(which in [0 1 2 3] {
                 let at = four * 4 + which;
                 if at < R * P {
-                    let line = &mut output.row(top + at / P)[column..][..P * COLUMNS];
-                    line[at % P * COLUMNS..][..COLUMNS].copy_from_slice(&bytes[which]);
+                    let line = &mut output.row(top + at / P)[column..];
+                    if WHOLE {
+                        let line = &mut line[..P * COLUMNS];
+                        line[at % P * COLUMNS..][..COLUMNS].copy_from_slice(&bytes[which]);
+                    } else {
+                        store_some(&bytes[which], &mut line[at % P * COLUMNS..]);
+                    }
                 }
             });
         }

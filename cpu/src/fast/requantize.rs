@@ -7,7 +7,7 @@
 //! together are `floor((a * b + 2^30 + (2^(s-1) - n) * 2^31) / 2^(31+s))`: one sum of 64 bits and one shift. A negative
 //! `a` can have an `h` of 0, for which either `n` gives 0.
 
-use super::simd::{COLUMN_ORDER, Columns, LANES, Rescale, RescaleOnce, Simd};
+use super::simd::{ByteForm, COLUMN_ORDER, Columns, LANES, Rescale, RescaleOnce, Simd};
 use super::tile::COLUMNS;
 use crate::kernels::fixed_point::Multiplier;
 
@@ -97,7 +97,7 @@ impl Requantization {
         store_some(&whole, to);
     }
 
-    /// What [`QuantizedOutput::columns`] takes, if one step is enough.
+    /// What [`rescale_once`] takes, if one step is enough.
     #[inline(always)]
     pub(super) fn once(&self) -> Option<&RescaleOnce> {
         self.once.as_ref()
@@ -137,23 +137,17 @@ impl Requantization {
     }
 }
 
-impl QuantizedOutput {
-    /// Sums as output values that are not yet cut to 8 bits; `CUT` where results below real 0 are cut.
-    #[inline(always)]
-    pub(super) fn columns<V: Columns, const CUT: bool>(
-        &self,
-        simd: V,
-        sums: V::I32,
-        by: &RescaleOnce,
-    ) -> V::I32 {
-        let scaled = if CUT {
-            simd.rescale_positive(sums, by, 0)
-        } else {
-            simd.rescale_once(sums, by, 0)
-        };
-        simd.add_i32(scaled, simd.splat_i32(self.zero_point))
+/// Sums in output steps, in one step; `CUT` where results below real 0 are cut.
+#[inline(always)]
+pub(super) fn rescale_once<V: Columns, const CUT: bool>(simd: V, sums: V::I32, by: &RescaleOnce) -> V::I32 {
+    if CUT {
+        simd.rescale_positive(sums, by, 0)
+    } else {
+        simd.rescale_once(sums, by, 0)
     }
+}
 
+impl QuantizedOutput {
     /// The ends of the range as bytes.
     #[inline(always)]
     pub(super) fn range(&self) -> [u8; 2] {
@@ -166,24 +160,23 @@ impl QuantizedOutput {
         self.low >= self.zero_point
     }
 
-    /// The same for results that are stored as unsigned, 128 higher if they are signed.
-    pub(super) fn as_unsigned(&self, is_signed: bool) -> QuantizedOutput {
-        let up = if is_signed { 128 } else { 0 };
-        QuantizedOutput {
-            zero_point: self.zero_point + up,
-            low: self.low + up,
-            high: self.high + up,
-        }
+    /// What output steps from real 0 become, of which the zero point is one of the values.
+    pub(super) fn form(&self, is_signed: bool) -> ByteForm {
+        let (up, flip) = if is_signed { (128, 0x80) } else { (0, 0) };
+        let unsigned = |value: i32| (value + up).clamp(0, 255) as u8;
+        let range = [self.low, self.high].map(unsigned);
+        ByteForm::new(unsigned(self.zero_point), range, flip)
     }
 }
 
-/// Stores as many columns as `to` takes.
+/// Stores as many columns as `to` takes, of sixteen.
 #[inline(always)]
-fn store_some(whole: &[u8; COLUMNS], to: &mut [u8]) {
-    // The usual length without the call that copies any number of bytes.
-    match <&mut [u8; LANES]>::try_from(&mut *to) {
-        Ok(to) => to.copy_from_slice(&whole[..LANES]),
-        Err(_) => to.copy_from_slice(&whole[..to.len()]),
+pub(super) fn store_some(whole: &[u8; COLUMNS], to: &mut [u8]) {
+    // The usual lengths without the call that copies any number of bytes.
+    match to.len() {
+        COLUMNS.. => to[..COLUMNS].copy_from_slice(whole),
+        LANES => to.copy_from_slice(&whole[..LANES]),
+        length => to.copy_from_slice(&whole[..length]),
     }
 }
 
@@ -233,7 +226,8 @@ mod tests {
 
     #[test]
     fn columns_are_rounded_as_single_values_are() {
-        let reals = [1e-9, 0.000_37, 0.25, 0.499_999_9, 0.5, 0.999_999, 1.0, 3.7];
+        // The last two shift large sums beyond 32 bits.
+        let reals = [1e-9, 0.000_37, 0.25, 0.499_999_9, 0.5, 0.999_999, 3.7, 1e4];
         let multipliers = std::array::from_fn(|at| Multiplier::new(reals[at % 8] / 3.0));
         assert!(Requantization::new(multipliers).once.is_none());
         expect_single_values(multipliers, sums());

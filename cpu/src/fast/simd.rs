@@ -16,6 +16,9 @@
 pub(super) mod amx;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
+pub(super) mod amx_bytes;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
@@ -80,6 +83,32 @@ impl RescaleOnce {
     }
 }
 
+/// What 8-bit values are made of output steps from real 0, in every lane: the zero point is added, the sum is cut to unsigned
+/// bytes and to a range, and then some bits are turned over, which makes signed values of them or none.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(super) struct ByteForm {
+    zero_point: [i16; 2 * WIDE],
+    least: [u8; 4 * WIDE],
+    most: [u8; 4 * WIDE],
+    flip: [u8; 4 * WIDE],
+    /// Whether the range is less than all bytes.
+    is_narrow: bool,
+}
+
+impl ByteForm {
+    /// With this zero point, range and flip, before the flip all of them.
+    pub(super) fn new(zero_point: u8, [least, most]: [u8; 2], flip: u8) -> ByteForm {
+        ByteForm {
+            zero_point: [zero_point.into(); 2 * WIDE],
+            least: [least; 4 * WIDE],
+            most: [most; 4 * WIDE],
+            flip: [flip; 4 * WIDE],
+            is_narrow: [least, most] != [0, u8::MAX],
+        }
+    }
+}
+
 /// Lanes of an array from the `first` on.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[inline(always)]
@@ -121,6 +150,8 @@ pub(super) trait Simd<const N: usize>: Copy {
     fn store_i32(self, vector: Self::I32, to: &mut [i32; N]);
     fn add_i32(self, left: Self::I32, right: Self::I32) -> Self::I32;
     fn sub_i32(self, left: Self::I32, right: Self::I32) -> Self::I32;
+    /// `value` times `2^bits`, less than `2^32`.
+    fn shift_left(self, value: Self::I32, bits: i32) -> Self::I32;
     /// `value` cut to `low..=high`.
     fn clamp_i32(self, value: Self::I32, low: Self::I32, high: Self::I32) -> Self::I32;
     /// Pairs of 16-bit integers.
@@ -163,18 +194,14 @@ pub(super) trait Columns: Simd<WIDE> {
             }
         }
     }
-    /// Four times sixteen columns, in natural order or in [`COLUMN_ORDER`], cut to 8 unsigned bits and to a range, with the bits
-    /// `flip` turned over then.
+    /// Four times sixteen columns of output steps from real 0, in natural order or in [`COLUMN_ORDER`], in a form of 8 bits.
     #[inline(always)]
-    fn bytes_of_four<const NATURAL: bool>(
-        self,
-        columns: [Self::I32; 4],
-        range: [u8; 2],
-        flip: u8,
-    ) -> [[u8; WIDE]; 4] {
+    fn bytes_of_four<const NATURAL: bool>(self, columns: [Self::I32; 4], form: &ByteForm) -> [[u8; WIDE]; 4] {
         let mut all = [[0; WIDE]; 4];
+        let zero_point = self.splat_i32(form.zero_point[0].into());
+        let (range, flip) = ([form.least[0], form.most[0]], form.flip[0]);
         for (columns, to) in columns.into_iter().zip(&mut all) {
-            self.store_bytes::<false>(columns, range, to);
+            self.store_bytes::<false>(self.add_i32(columns, zero_point), range, to);
             if NATURAL {
                 let bytes = *to;
                 for (to, column) in to.iter_mut().zip(COLUMN_ORDER) {
@@ -376,8 +403,8 @@ pub(crate) fn instruction_set() -> &'static str {
 mod tests {
     use super::portable::Portable;
     use super::{
-        Columns, InstructionSet, Instructions, LANES, Rescale, RescaleOnce, Simd, WIDE, Work, available,
-        from_limit, run_by,
+        ByteForm, Columns, InstructionSet, Instructions, LANES, Rescale, RescaleOnce, Simd, WIDE, Work,
+        available, from_limit, run_by,
     };
 
     /// Every function of an instruction set on some values, and what comes out.
@@ -426,7 +453,7 @@ mod tests {
             let sums = simd.load_i32(&std::array::from_fn(|lane| (lane as i32 - 3) * 1_234_567));
             let by = Rescale {
                 mantissa: [0x5234_5678; WIDE],
-                left: std::array::from_fn(|lane| i32::from(lane % 8 == 4)),
+                left: std::array::from_fn(|lane| [0, 0, 0, 0, 1, 9, 0, 31][lane % 8]),
                 right: SHIFTS,
                 mask: SHIFTS.map(|shift| ((1_u32 << shift) - 1) as i32),
             };
@@ -443,6 +470,7 @@ mod tests {
             let cut = simd.clamp_i32(scaled, simd.splat_i32(-100), simd.splat_i32(100));
             keep(simd.add_i32(cut, cut));
             keep(simd.sub_i32(cut, scaled));
+            keep(simd.shift_left(cut, 19));
         }
 
         #[inline(always)]
@@ -484,10 +512,16 @@ mod tests {
                 simd.splat_i32(70_000),
                 simd.splat_i32(9),
             ];
-            let in_order = simd.bytes_of_four::<false>(four, [3, 156], 0x80);
-            self.bytes.extend(in_order.as_flattened());
-            let natural = simd.bytes_of_four::<true>(four, [0, 255], 0);
-            self.bytes.extend(natural.as_flattened());
+            for form in [
+                ByteForm::new(5, [3, 156], 0x80),
+                ByteForm::new(0, [0, 255], 0),
+                ByteForm::new(200, [0, 254], 0x80),
+            ] {
+                let in_order = simd.bytes_of_four::<false>(four, &form);
+                self.bytes.extend(in_order.as_flattened());
+                let natural = simd.bytes_of_four::<true>(four, &form);
+                self.bytes.extend(natural.as_flattened());
+            }
             let far = [simd.join(low, high), simd.join(high, low)];
             for columns in [some, far[0], far[1], simd.splat_i32(70_000)] {
                 for range in [[-128, 127], [-20, 30]] {

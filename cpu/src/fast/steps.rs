@@ -318,7 +318,8 @@ impl<'a> ConstantLayer<'a> {
                 weight: filter.zero_point - by,
             };
             let weight = |column: usize, at: usize| (bytes[column * depth + at] ^ bit) as i8;
-            let packed = PackedBytes::new(sizes, zeros, packing, weight, bias, multiplier)?;
+            let (rows, _) = self.rows_and_run(sizes);
+            let packed = PackedBytes::new(rows, sizes, zeros, packing, weight, bias, multiplier)?;
             return Ok(Weights::BytesQ8(packed));
         }
         let ends = if flips(filter.operand_type) {
@@ -433,7 +434,8 @@ impl PlannedStep for Layer {
     fn name(&self, _: OperandType) -> &'static str {
         match &self.weights {
             Weights::MatrixF32(weights) => weights.name(),
-            Weights::MatrixQ8(_) | Weights::BytesQ8(_) => "8-bit matrix product",
+            Weights::MatrixQ8(_) => "8-bit matrix product",
+            Weights::BytesQ8(weights) => weights.name(),
             Weights::DepthwiseF32(_) => "f32 depthwise",
             Weights::DepthwiseQ8(_) | Weights::DepthwiseBytes(_) => "8-bit depthwise",
         }

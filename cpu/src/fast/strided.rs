@@ -87,6 +87,20 @@ impl<'a, T: Copy> Rows<'a, T> {
         self.count
     }
 
+    /// Values from a row's start to the next one's.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(super) fn apart(&self) -> usize {
+        self.apart
+    }
+
+    /// Where the first row starts.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(super) fn start(&self) -> *const T {
+        self.values.as_ptr()
+    }
+
     /// Values of each row.
     #[inline(always)]
     pub(super) fn length(&self) -> usize {

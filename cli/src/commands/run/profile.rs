@@ -23,7 +23,7 @@ const WARM_UP: u32 = 3;
 /// Fewest calls that are looked at.
 const LEAST_CALLS: u32 = 20;
 
-/// How the names of kernels end that multiply floats by tiles.
+/// How the names of kernels end that multiply by tiles.
 const BY_TILES: &str = "by tiles";
 
 #[derive(Debug, Serialize)]
@@ -33,10 +33,11 @@ struct Report {
     threads: u16,
     calls: u32,
     /// What one thread reaches where nothing but products are summed: 32-bit floats, by vectors and by tiles (0 where there are
-    /// none), and 8-bit values.
+    /// none), and 8-bit values likewise.
     peak_gflops: f64,
     peak_tiles_gflops: f64,
     peak_gops: f64,
+    peak_tiles_gops: f64,
     /// All operations, one after the other.
     total_us: f64,
     operations: Vec<Row>,
@@ -119,10 +120,11 @@ pub(super) fn run(
             .map(|products| 2.0 * products as f64 / (time_us * 1000.0).max(1e-3));
         let is_float = first_type(main, operation).is_none_or(|ty| ty == OperandType::TENSOR_FLOAT32);
         let kernel = program.kernel_name(SubgraphIndex::Main, index);
-        let most = match is_float {
-            true if kernel.ends_with(BY_TILES) => peak.tiles,
-            true => peak.float,
-            false => peak.byte,
+        let most = match (is_float, kernel.ends_with(BY_TILES)) {
+            (true, true) => peak.tiles,
+            (true, false) => peak.float,
+            (false, true) => peak.byte_tiles,
+            (false, false) => peak.byte,
         };
         let most = most * threads as f64;
         Row {
@@ -144,6 +146,7 @@ pub(super) fn run(
         peak_gflops: peak.float,
         peak_tiles_gflops: peak.tiles,
         peak_gops: peak.byte,
+        peak_tiles_gops: peak.byte_tiles,
         total_us,
         operations: operations.collect(),
     };
@@ -229,14 +232,18 @@ fn bytes(graph: &Subgraph, operation: &Operation) -> Option<u64> {
 
 fn print(report: &Report) -> Result<(), Error> {
     let mut out = std::io::stdout().lock();
-    let tiles = match report.peak_tiles_gflops {
+    let by_tiles = |peak: f64| match peak {
         0.0 => String::new(),
-        tiles => format!(", {tiles:.1} by tiles"),
+        peak => format!(" ({peak:.1} by tiles)"),
     };
+    let (tiles, byte_tiles) = (
+        by_tiles(report.peak_tiles_gflops),
+        by_tiles(report.peak_tiles_gops),
+    );
     writeln!(
         out,
-        "{} in this process, {} threads, medians of {} calls; one thread reaches {:.1} GFLOP/s{tiles}, and {:.1} GOP/s of \
-         8-bit values",
+        "{} in this process, {} threads, medians of {} calls; one thread reaches {:.1} GFLOP/s{tiles}, and {:.1} GOP/s{byte_tiles} \
+         of 8-bit values",
         report.device, report.threads, report.calls, report.peak_gflops, report.peak_gops
     )?;
     writeln!(

@@ -15,6 +15,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 
 use super::super::strided::Rows;
+use super::Work;
 use super::avx512::Avx512;
 
 /// Rows of a tile, and columns of a tile of 32-bit sums.
@@ -41,7 +42,7 @@ const SUMS_STRIDE: usize = 2 * SIDE * size_of::<f32>();
 /// Bytes from a row of a tile in memory to the next.
 const STRIDE: usize = DEEP * size_of::<u16>();
 
-/// Tiles with products of bfloat16 values, beside AVX-512. There is a value only where the processor has them
+/// Tiles with products of bfloat16 values and of bytes, beside AVX-512. There is a value only where the processor has them
 /// and the kernel lets this process use them.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::fast) struct Amx(Avx512);
@@ -62,7 +63,8 @@ impl Amx {
         const FEATURES: u32 = 7;
         const BF16: u32 = 1 << 22;
         const TILES: u32 = 1 << 24;
-        let needed = BF16 | TILES;
+        const INT8: u32 = 1 << 25;
+        let needed = BF16 | TILES | INT8;
         let avx512 = Avx512::find()?;
         let has_all = __cpuid_count(FEATURES, 0).edx & needed == needed;
         (has_all && nnhal::sys::cpu::may_use_tiles()).then_some(Amx(avx512))
@@ -71,6 +73,12 @@ impl Amx {
     /// The vectors beside them.
     pub(super) fn vectors(self) -> Avx512 {
         self.0
+    }
+
+    /// Runs a kernel with them, compiled for no others.
+    #[inline]
+    pub(in crate::fast) fn run<W: Work>(self, work: W) -> W::Output {
+        self.0.run(work)
     }
 
     /// Has tiles on the left of products, and sums, be of this many rows, at most [`SIDE`].
@@ -105,6 +113,7 @@ impl Amx {
             );
         }
         Shaped {
+            rows,
             of_this_thread: PhantomData,
         }
     }
@@ -216,6 +225,8 @@ thread_local! {
 /// Tiles whose shapes are set, on the thread that has done so. They are given back in the end: what is in them would be saved
 /// with each switch to another thread.
 pub(in crate::fast) struct Shaped {
+    /// Rows of tiles on the left, and of sums.
+    rows: usize,
     of_this_thread: PhantomData<*const ()>,
 }
 
@@ -404,6 +415,12 @@ impl Blocks {
 }
 
 impl Shaped {
+    /// Rows of tiles on the left of products, and of sums.
+    #[inline]
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
     /// Sums the products of one or two tiles of rows with one or two panels of columns. If there are two of each
     /// and `AHEAD`, as many blocks from `ahead` on come to the second-level cache meanwhile, which takes time of its own.
     ///

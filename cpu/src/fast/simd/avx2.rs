@@ -106,6 +106,19 @@ impl Instructions for Avx2 {
     }
 }
 
+impl Avx2 {
+    /// Sums shifted left; where that loses bits, the end of the range that they are nearest to.
+    #[inline(always)]
+    fn shifted(self, sums: __m256i, left: __m256i) -> __m256i {
+        let shifted = instruction!(_mm256_sllv_epi32(sums, left));
+        let back = instruction!(_mm256_srav_epi32(shifted, left));
+        let is_kept = instruction!(_mm256_cmpeq_epi32(back, sums));
+        let sign = instruction!(_mm256_srai_epi32::<31>(sums));
+        let end = instruction!(_mm256_xor_si256(sign, _mm256_set1_epi32(i32::MAX)));
+        instruction!(_mm256_blendv_epi8(end, shifted, is_kept))
+    }
+}
+
 impl Simd<LANES> for Avx2 {
     type F32 = __m256;
     type I32 = __m256i;
@@ -178,6 +191,11 @@ impl Simd<LANES> for Avx2 {
     }
 
     #[inline(always)]
+    fn shift_left(self, value: __m256i, bits: i32) -> __m256i {
+        instruction!(_mm256_sllv_epi32(value, _mm256_set1_epi32(bits)))
+    }
+
+    #[inline(always)]
     fn clamp_i32(self, value: __m256i, low: __m256i, high: __m256i) -> __m256i {
         let raised = instruction!(_mm256_max_epi32(value, low));
         instruction!(_mm256_min_epi32(raised, high))
@@ -198,10 +216,7 @@ impl Simd<LANES> for Avx2 {
     fn rescale(self, sums: __m256i, by: &Rescale, first: usize) -> __m256i {
         let mantissa = self.load_i32(lanes_from(&by.mantissa, first));
         let mask = self.load_i32(lanes_from(&by.mask, first));
-        let shifted = instruction!(_mm256_sllv_epi32(
-            sums,
-            self.load_i32(lanes_from(&by.left, first))
-        ));
+        let shifted = self.shifted(sums, self.load_i32(lanes_from(&by.left, first)));
         // Products of even lanes, then of odd lanes, in 64 bits; both rounded, and their bits from 31 on taken.
         let nudge = instruction!(_mm256_set1_epi64x(1 << 30));
         let even = instruction!(_mm256_mul_epi32(shifted, mantissa));

@@ -4,7 +4,9 @@
 use std::arch::x86_64::*;
 
 use super::avx2::Avx2;
-use super::{COLUMN_ORDER, Columns, Instructions, LANES, Rescale, RescaleOnce, Simd, WIDE, Work, lanes_from};
+use super::{
+    ByteForm, COLUMN_ORDER, Columns, Instructions, LANES, Rescale, RescaleOnce, Simd, WIDE, Work, lanes_from,
+};
 
 /// AVX-512 F, BW, DQ, VL and VNNI, as processors have from Ice Lake and Zen 4 on, with AVX2 and FMA. There is a value only
 /// where the processor has them.
@@ -68,6 +70,17 @@ const ACROSS_IN_ORDER: [i32; WIDE] = [0, 8, 4, 12, 1, 9, 5, 13, 2, 10, 6, 14, 3,
 const ODD: __mmask16 = 0b1010_1010_1010_1010;
 
 impl Avx512 {
+    /// Sums shifted left; where that loses bits, the end of the range that they are nearest to.
+    #[inline(always)]
+    fn shifted(self, sums: __m512i, left: __m512i) -> __m512i {
+        let shifted = instruction!(_mm512_sllv_epi32(sums, left));
+        let back = instruction!(_mm512_srav_epi32(shifted, left));
+        let is_lost = instruction!(_mm512_cmpneq_epi32_mask(back, sums));
+        let sign = instruction!(_mm512_srai_epi32::<31>(sums));
+        let end = instruction!(_mm512_xor_si512(sign, _mm512_set1_epi32(i32::MAX)));
+        instruction!(_mm512_mask_mov_epi32(shifted, is_lost, end))
+    }
+
     /// The product with what rounds it added: the second where it is negative.
     #[inline(always)]
     fn nudged(self, product: __m512i, nudges: &[[i64; LANES]; 2]) -> __m512i {
@@ -93,9 +106,9 @@ impl Avx512 {
     #[inline(always)]
     fn high(self, even: __m512i, odd: __m512i, by: &RescaleOnce, first: usize) -> __m512i {
         let right = self.load_i32(lanes_from(&by.right, first));
-        let even = instruction!(_mm512_srli_epi64::<32>(even));
-        let high = instruction!(_mm512_mask_blend_epi32(ODD, even, odd));
-        instruction!(_mm512_srav_epi32(high, right))
+        let (even, odd) = instruction!((_mm512_castsi512_ps(even), _mm512_castsi512_ps(odd)));
+        let high = instruction!(_mm512_mask_movehdup_ps(odd, !ODD, even));
+        instruction!(_mm512_srav_epi32(_mm512_castps_si512(high), right))
     }
 }
 
@@ -193,6 +206,11 @@ impl Simd<WIDE> for Avx512 {
     }
 
     #[inline(always)]
+    fn shift_left(self, value: __m512i, bits: i32) -> __m512i {
+        instruction!(_mm512_sllv_epi32(value, _mm512_set1_epi32(bits)))
+    }
+
+    #[inline(always)]
     fn clamp_i32(self, value: __m512i, low: __m512i, high: __m512i) -> __m512i {
         let raised = instruction!(_mm512_max_epi32(value, low));
         instruction!(_mm512_min_epi32(raised, high))
@@ -214,7 +232,7 @@ impl Simd<WIDE> for Avx512 {
         let left = self.load_i32(lanes_from(&by.left, first));
         let right = self.load_i32(lanes_from(&by.right, first));
         let mask = self.load_i32(lanes_from(&by.mask, first));
-        let shifted = instruction!(_mm512_sllv_epi32(sums, left));
+        let shifted = self.shifted(sums, left);
         // Products of even lanes, then of odd lanes, in 64 bits; both rounded, and their bits from 31 on taken.
         let nudge = instruction!(_mm512_set1_epi64(1 << 30));
         let even = instruction!(_mm512_mul_epi32(shifted, mantissa));
@@ -336,23 +354,22 @@ impl Columns for Avx512 {
     }
 
     #[inline(always)]
-    fn bytes_of_four<const NATURAL: bool>(
-        self,
-        columns: [__m512i; 4],
-        range: [u8; 2],
-        flip: u8,
-    ) -> [[u8; WIDE]; 4] {
-        let least = instruction!(_mm512_set1_epi8(range[0] as i8));
-        let most = instruction!(_mm512_set1_epi8(range[1] as i8));
-        let flip = instruction!(_mm512_set1_epi8(flip as i8));
+    fn bytes_of_four<const NATURAL: bool>(self, columns: [__m512i; 4], form: &ByteForm) -> [[u8; WIDE]; 4] {
+        // Packing cuts to 16 bits, and so does the sum, from which the nearest byte is the same.
+        let zero_point = bytemuck::cast(form.zero_point);
         let first = instruction!(_mm512_packs_epi32(columns[0], columns[1]));
         let second = instruction!(_mm512_packs_epi32(columns[2], columns[3]));
-        let bytes = instruction!(_mm512_packus_epi16(first, second));
-        let raised = instruction!(_mm512_max_epu8(bytes, least));
-        let cut = instruction!(_mm512_xor_si512(_mm512_min_epu8(raised, most), flip));
+        let first = instruction!(_mm512_adds_epi16(first, zero_point));
+        let second = instruction!(_mm512_adds_epi16(second, zero_point));
+        let mut bytes = instruction!(_mm512_packus_epi16(first, second));
+        if form.is_narrow {
+            bytes = instruction!(_mm512_max_epu8(bytes, bytemuck::cast(form.least)));
+            bytes = instruction!(_mm512_min_epu8(bytes, bytemuck::cast(form.most)));
+        }
         // Packing works within groups of sixteen bytes likewise.
         let order: __m512i = bytemuck::cast(if NATURAL { ACROSS } else { ACROSS_IN_ORDER });
-        let ordered = instruction!(_mm512_permutexvar_epi32(order, cut));
+        let ordered = instruction!(_mm512_permutexvar_epi32(order, bytes));
+        let ordered = instruction!(_mm512_xor_si512(ordered, bytemuck::cast(form.flip)));
         [
             bytemuck::cast(instruction!(_mm512_extracti32x4_epi32::<0>(ordered))),
             bytemuck::cast(instruction!(_mm512_extracti32x4_epi32::<1>(ordered))),

@@ -197,6 +197,12 @@ impl Simd<LANES> for Neon {
     }
 
     #[inline(always)]
+    fn shift_left(self, value: Integers, bits: i32) -> Integers {
+        let bits = self.splat_i32(bits);
+        of_both!(vshlq_s32(value, bits))
+    }
+
+    #[inline(always)]
     fn clamp_i32(self, value: Integers, low: Integers, high: Integers) -> Integers {
         let raised = of_both!(vmaxq_s32(value, low));
         of_both!(vminq_s32(raised, high))
@@ -220,7 +226,7 @@ impl Simd<LANES> for Neon {
     fn rescale(self, sums: Integers, by: &Rescale, first: usize) -> Integers {
         let left = self.load_i32(lanes_from(&by.left, first));
         let right = self.load_i32(lanes_from(&by.right, first));
-        let shifted = of_both!(vshlq_s32(sums, left));
+        let shifted = of_both!(vqshlq_s32(sums, left));
         let high = high_products(shifted, &by.mantissa, first);
         // The instruction rounds halves up, so what is negative and shifted is one less before: away from zero.
         let shift = of_both!(vnegq_s32(right));

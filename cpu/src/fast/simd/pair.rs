@@ -125,6 +125,11 @@ impl<S: Halves<Pairs = [i16; WIDE]>> Simd<WIDE> for Pair<S> {
     }
 
     #[inline(always)]
+    fn shift_left(self, value: Self::I32, bits: i32) -> Self::I32 {
+        value.map(|half| self.0.shift_left(half, bits))
+    }
+
+    #[inline(always)]
     fn clamp_i32(self, value: Self::I32, low: Self::I32, high: Self::I32) -> Self::I32 {
         [
             self.0.clamp_i32(value[0], low[0], high[0]),

@@ -112,6 +112,11 @@ impl Simd<LANES> for Portable {
     }
 
     #[inline(always)]
+    fn shift_left(self, value: Self::I32, bits: i32) -> Self::I32 {
+        value.map(|lane| lane << bits)
+    }
+
+    #[inline(always)]
     fn clamp_i32(self, value: Self::I32, low: Self::I32, high: Self::I32) -> Self::I32 {
         zip(zip(value, low, i32::max), high, i32::min)
     }
@@ -134,8 +139,9 @@ impl Simd<LANES> for Portable {
     fn rescale(self, sums: Self::I32, by: &Rescale, first: usize) -> Self::I32 {
         std::array::from_fn(|lane| {
             let at = first + lane;
-            let shifted = sums[lane].wrapping_shl(by.left[at] as u32);
-            let product = i64::from(shifted) * i64::from(by.mantissa[at]) + (1 << 30);
+            let shifted = i64::from(sums[lane]) << by.left[at];
+            let shifted = shifted.clamp(i32::MIN.into(), i32::MAX.into());
+            let product = shifted * i64::from(by.mantissa[at]) + (1 << 30);
             let high = (product as u64 >> 31) as i32;
             let threshold = (by.mask[at] >> 1) + i32::from(high < 0);
             (high >> by.right[at]) + i32::from(high & by.mask[at] > threshold)

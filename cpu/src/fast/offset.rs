@@ -1,0 +1,179 @@
+//! DEQUANTIZE and QUANTIZE that follow each other and together only add a number to 8-bit values, as where a network of signed
+//! values is given unsigned ones of the same scale.
+
+use nnhal::hal::{OperandType as T, OperationType};
+
+use super::quantization::{Steps, convert, real};
+use crate::executor::Declared;
+use crate::kernels::element::Quant8;
+use crate::threads::Team;
+
+/// Two operations that add a number.
+#[derive(Debug)]
+pub(crate) struct Offset {
+    input: u32,
+    output: u32,
+    /// The types of both.
+    types: [T; 2],
+    elements: usize,
+    /// What is added; results beyond the type's range are its ends.
+    by: i32,
+}
+
+impl Offset {
+    /// These two operations, if that is what they do to so many elements; `ends_within(operand)` says whether no others read an
+    /// operand.
+    pub(crate) fn of(
+        first: &Declared<'_>,
+        second: &Declared<'_>,
+        elements: usize,
+        ends_within: impl Fn(u32) -> bool,
+    ) -> Option<Offset> {
+        let types = [first, second].map(|declared| declared.operation.operation_type);
+        if types != [OperationType::DEQUANTIZE, OperationType::QUANTIZE] {
+            return None;
+        }
+        let (&input, &between) = (first.operation.inputs.first()?, first.operation.outputs.first()?);
+        let output = *second.operation.outputs.first()?;
+        let [from, float, to] = [input, between, output].map(|operand| first.operands.get(operand as usize));
+        let (from, float, to) = (from?, float?, to?);
+        let follows = second.operation.inputs.first() == Some(&between) && ends_within(between);
+        if !follows || float.operand_type != T::TENSOR_FLOAT32 {
+            return None;
+        }
+        let by = to.zero_point.checked_sub(from.zero_point)?;
+        let of = |operand: &nnhal::hal::Operand| (operand.scale, operand.zero_point);
+        let adds = match (from.operand_type, to.operand_type) {
+            (T::TENSOR_QUANT8_ASYMM, T::TENSOR_QUANT8_ASYMM) => adds::<u8, u8>(of(from), of(to), by),
+            (T::TENSOR_QUANT8_ASYMM, T::TENSOR_QUANT8_ASYMM_SIGNED) => adds::<u8, i8>(of(from), of(to), by),
+            (T::TENSOR_QUANT8_ASYMM_SIGNED, T::TENSOR_QUANT8_ASYMM) => adds::<i8, u8>(of(from), of(to), by),
+            (T::TENSOR_QUANT8_ASYMM_SIGNED, T::TENSOR_QUANT8_ASYMM_SIGNED) => {
+                adds::<i8, i8>(of(from), of(to), by)
+            }
+            _ => false,
+        };
+        adds.then_some(Offset {
+            input,
+            output,
+            types: [from.operand_type, to.operand_type],
+            elements,
+            by,
+        })
+    }
+
+    /// The operand that they compute.
+    pub(crate) fn output(&self) -> u32 {
+        self.output
+    }
+
+    /// The operand that they compute it of.
+    pub(crate) fn input(&self) -> u32 {
+        self.input
+    }
+
+    /// Whether the input is there as it was declared.
+    pub(crate) fn applies_to(&self, input: &[u8]) -> bool {
+        input.len() == self.elements
+    }
+
+    /// Computes both.
+    pub(crate) fn run(&self, both: (&[u8], &mut [u8]), team: &Team<'_>) {
+        match self.types {
+            [T::TENSOR_QUANT8_ASYMM, T::TENSOR_QUANT8_ASYMM] => self.add::<u8, u8>(both, team),
+            [T::TENSOR_QUANT8_ASYMM, _] => self.add::<u8, i8>(both, team),
+            [_, T::TENSOR_QUANT8_ASYMM] => self.add::<i8, u8>(both, team),
+            _ => self.add::<i8, i8>(both, team),
+        }
+    }
+
+    fn add<A: Quant8, B: Quant8>(&self, (input, output): (&[u8], &mut [u8]), team: &Team<'_>) {
+        let by = self.by;
+        let (input, output) = (
+            bytemuck::cast_slice::<_, A>(input),
+            bytemuck::cast_slice_mut::<_, B>(output),
+        );
+        convert((input, output), team, move |value: A| {
+            B::saturate(value.to_i32() + by)
+        });
+    }
+}
+
+/// Whether every value with one scale and zero point, in the type with the other ones, is the value and this number.
+fn adds<A: Quant8, B: Quant8>(from: (f32, i32), to: (f32, i32), by: i32) -> bool {
+    let steps = Steps::of::<B>(to.0, to.1);
+    (A::LEAST..=A::MOST).all(|value| {
+        let exact = B::saturate(steps.nearest(real(value, from)));
+        B::saturate(value + by).to_i32() == exact.to_i32()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use nnhal::hal::{NoPools, Operand, OperandType as T, OperationType as O, Shape, SubgraphIndex};
+
+    use crate::test_graph::TestGraph;
+    use crate::{Execution, KernelSet, Program, RunOptions};
+
+    const OFFSET: &str = "8-bit offset, with the next";
+
+    fn operand(ty: T, (scale, zero_point): (f32, i32)) -> Operand {
+        let mut operand = Operand::new(ty, &[256]);
+        (operand.scale, operand.zero_point) = (scale, zero_point);
+        operand
+    }
+
+    /// DEQUANTIZE and QUANTIZE of every byte, beside the reference; returns what computes the first. With `is_read` what is between
+    /// them is a result, too.
+    fn computed_by(types: [T; 2], from: (f32, i32), to: (f32, i32), is_read: bool) -> &'static str {
+        let mut graph = TestGraph::default();
+        let input = graph.input(operand(types[0], from));
+        let between = graph.operation(O::DEQUANTIZE, &[input], Operand::new(T::TENSOR_FLOAT32, &[256]));
+        let output = graph.operation(O::QUANTIZE, &[between], operand(types[1], to));
+        let outputs = if is_read {
+            vec![output, between]
+        } else {
+            vec![output]
+        };
+        let [found, exact] = [KernelSet::Fast, KernelSet::Reference].map(|set| {
+            let program = Program::with_kernels(graph.valid(&outputs), &NoPools, set).unwrap();
+            let program = Arc::new(program);
+            let mut execution = Execution::new(Arc::clone(&program));
+            let values = execution.input(0, Shape::new(&[256]).unwrap()).unwrap();
+            for (value, to) in (0..=255).zip(values) {
+                *to = value;
+            }
+            execution.run(&RunOptions::default()).unwrap();
+            let bytes = execution.output(0).unwrap().1.to_vec();
+            (bytes, program.kernel_name(SubgraphIndex::Main, 0))
+        });
+        assert!(found.0 == exact.0, "{types:?} {from:?} {to:?}");
+        found.1
+    }
+
+    #[test]
+    fn equal_scales_are_an_offset_in_every_pair_of_types() {
+        let [unsigned, signed] = [T::TENSOR_QUANT8_ASYMM, T::TENSOR_QUANT8_ASYMM_SIGNED];
+        for scale in [0.007_812_5, 0.037, 1e-6, 300.0] {
+            for (types, zeros) in [
+                ([unsigned, signed], [128, 0]),
+                ([unsigned, signed], [127, 40]),
+                ([signed, unsigned], [-128, 0]),
+                ([unsigned, unsigned], [3, 250]),
+                ([signed, signed], [100, -128]),
+            ] {
+                let [from, to] = zeros.map(|zero| (scale, zero));
+                assert_eq!(computed_by(types, from, to, false), OFFSET);
+            }
+        }
+    }
+
+    #[test]
+    fn other_scales_and_results_between_are_not() {
+        let types = [T::TENSOR_QUANT8_ASYMM, T::TENSOR_QUANT8_ASYMM_SIGNED];
+        assert_ne!(computed_by(types, (0.5, 128), (0.25, 0), false), OFFSET);
+        assert_ne!(computed_by(types, (0.5, 128), (0.51, 0), false), OFFSET);
+        assert_ne!(computed_by(types, (0.5, 128), (0.5, 0), true), OFFSET);
+    }
+}
