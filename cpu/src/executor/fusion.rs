@@ -83,10 +83,11 @@ pub(super) fn fuse(
             PaddedConvolution::of(&declared(&graph.operations[first]), convolution, ends_within)
         });
         let offset = next.and_then(|(second, step)| {
+            let elements = steps[first]
+                .elements()
+                .filter(|all| step.elements() == Some(*all))?;
             let (first, second) = (declared(&graph.operations[first]), declared(second));
-            Offset::of(&first, &second, step.elements()?, |operand| {
-                ends_within(operand, 2)
-            })
+            Offset::of(&first, &second, elements, |operand| ends_within(operand, 2))
         });
         let whole = padded.map(Together::Padded);
         let together = whole.or(offset.map(Together::Offset)).or_else(|| {

@@ -231,3 +231,140 @@ impl Parts<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::{Operand, OperandType, OperationType};
+
+    use super::super::matmul_bytes::{PackedBytes, ZeroPoints};
+    use super::super::packing::Packing;
+    use super::super::simd::tiles;
+    use crate::kernels::fixed_point::Multiplier;
+    use crate::kernels::testing::OneOperation;
+    use crate::{Helpers, KernelSet, OwnCores, RunOptions, Threads};
+
+    /// A convolution of single pixels: the image, how far apart they are, and the output's extents.
+    struct Pixels {
+        image: [u32; 4],
+        stride: i32,
+        output: [u32; 4],
+    }
+
+    impl Pixels {
+        fn operation(&self, ty: OperandType) -> OneOperation {
+            let operand = |dims: &[u32], scale: f32, zero_point: i32| {
+                let mut operand = Operand::new(ty, dims);
+                (operand.scale, operand.zero_point) = (scale, zero_point);
+                operand
+            };
+            let bytes = |dims: &[u32], by: u32| -> Vec<u8> {
+                (0..dims.iter().product())
+                    .map(|at: u32| (at.wrapping_mul(by) >> 24) as u8)
+                    .collect()
+            };
+            let (depth, channels) = (self.image[3], self.output[3]);
+            let filter = [channels, 1, 1, depth];
+            let mut bias = Operand::new(OperandType::TENSOR_INT32, &[channels]);
+            bias.scale = 0.25;
+            let biases: Vec<i32> = (0..channels as i32).map(|at| at * 31 - 500).collect();
+            let one = OneOperation::new(OperationType::CONV_2D)
+                .operand(operand(&self.image, 0.5, 3), &bytes(&self.image, 2_654_435_761))
+                .operand(operand(&filter, 0.5, 9), &bytes(&filter, 2_246_822_519))
+                .operand(bias, &biases);
+            let (valid, zero_point) = (
+                2,
+                if ty == OperandType::TENSOR_QUANT8_ASYMM {
+                    100
+                } else {
+                    -1
+                },
+            );
+            [valid, self.stride, self.stride, 0]
+                .into_iter()
+                .fold(one, OneOperation::i32)
+                .with_constants()
+                .output_operand(operand(&self.output, 400.0, zero_point))
+        }
+    }
+
+    #[test]
+    fn convolutions_of_single_pixels_are_those_of_the_reference() {
+        let cases = [
+            // Gathered, and filled up with zeros.
+            Pixels {
+                image: [2, 17, 13, 136],
+                stride: 2,
+                output: [2, 9, 7, 96],
+            },
+            // Copied, or where they are.
+            Pixels {
+                image: [2, 13, 9, 128],
+                stride: 1,
+                output: [2, 13, 9, 90],
+            },
+            Pixels {
+                image: [1, 5, 7, 260],
+                stride: 1,
+                output: [1, 5, 7, 72],
+            },
+        ];
+        let (helpers, cores) = (Helpers::new(2), OwnCores::new(3));
+        for case in cases {
+            for ty in [
+                OperandType::TENSOR_QUANT8_ASYMM,
+                OperandType::TENSOR_QUANT8_ASYMM_SIGNED,
+            ] {
+                let by = |kernels, threads| {
+                    let options = RunOptions {
+                        threads,
+                        ..RunOptions::default()
+                    };
+                    let output = case.operation(ty).run_by(kernels, &options).unwrap().remove(0);
+                    output.bytes
+                };
+                let exact = by(KernelSet::Reference, Threads::ALONE);
+                assert!(
+                    by(KernelSet::Fast, Threads::ALONE) == exact,
+                    "{ty} {:?}",
+                    case.image
+                );
+                let several = Threads::new(&helpers, &cores, 3);
+                assert!(by(KernelSet::Fast, several) == exact, "{ty} {:?}", case.image);
+            }
+        }
+    }
+
+    /// If this fails, weights are packed otherwise than before: count [`crate::fast::LAYOUT`] up and write the new sum here.
+    #[test]
+    fn bytes_are_laid_out_as_their_version_says() {
+        if tiles().is_none() {
+            return;
+        }
+        let zeros = ZeroPoints { value: 3, weight: 0 };
+        let weight = |column: usize, at: usize| (column * 13 + at * 29) as u8 as i8;
+        let sizes = [(49, 132), (48, 124), (20, 200)].map(|(columns, depth)| {
+            let multiplier = |_| Multiplier::new(0.01);
+            let packed = PackedBytes::new(
+                Some(16),
+                (columns, depth),
+                zeros,
+                &mut Packing::Now,
+                weight,
+                |_| 0,
+                multiplier,
+            )
+            .unwrap();
+            // FNV-1a.
+            let fold = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            let bytes = packed.packed().bytes();
+            (bytes.len(), bytes.iter().fold(0xcbf2_9ce4_8422_2325, fold))
+        });
+        // Filled up behind the last panel only where tiles multiply them.
+        let expected = [
+            (9408, 7_559_158_905_290_807_717),
+            (5952, 12_619_086_404_486_025_989),
+            (6400, 18_289_722_253_235_564_453),
+        ];
+        assert_eq!((crate::fast::LAYOUT, sizes), (9, expected));
+    }
+}

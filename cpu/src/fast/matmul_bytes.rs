@@ -146,7 +146,7 @@ impl PackedBytes {
         })
     }
 
-    /// What multiplies it, for people to read.
+    /// What multiplies it, for people to read; fewer rows than are worth tiles, vectors.
     pub(super) fn name(&self) -> &'static str {
         #[cfg(target_arch = "x86_64")]
         if self.tiles.is_some() {
@@ -155,7 +155,7 @@ impl PackedBytes {
         "8-bit matrix product"
     }
 
-    /// How many times as fast as floats it is taken to be multiplied.
+    /// How many times as fast as floats by vectors it is taken to be multiplied.
     pub(super) fn times_as_fast(&self) -> u64 {
         #[cfg(target_arch = "x86_64")]
         if self.tiles.is_some() {
@@ -438,6 +438,21 @@ mod tests {
     use super::{PackedBytes, Packing, QuantizedOutput, ZeroPoints};
     use crate::fast::testing::each_block;
     use crate::kernels::fixed_point::Multiplier;
+    use crate::threads::Block;
+
+    /// Multiplies signed rows, copied as if they were some of so many.
+    fn multiply_copied(
+        packed: &PackedBytes,
+        values: &[u8],
+        (count, of): (usize, usize),
+        block: Block<'_, u8>,
+        stored: QuantizedOutput,
+    ) {
+        let layout = packed.layout(of, false);
+        let mut copy = vec![9; count * layout.apart];
+        packed.copy_rows(&values[..count * packed.depth()], 0x80, (&mut copy, layout));
+        packed.multiply((&copy, layout), &mut vec![0; count], block, (stored, true));
+    }
 
     #[test]
     fn products_of_bytes_are_exact() {
@@ -482,18 +497,9 @@ mod tests {
                     low: -100,
                     high: 127,
                 };
-                let mut output = vec![0; rows * columns];
-                each_block(&mut output, (rows, columns), |block| {
-                    let (first, count) = (block.first_row(), block.rows());
-                    let mut terms = vec![0; rows];
-                    let rows = &values[first * depth..][..count * depth];
-                    let layout = packed.layout(count, false);
-                    let mut copy = vec![0; count * layout.apart];
-                    packed.copy_rows(rows, 0x80, (&mut copy, layout));
-                    packed.multiply((&copy, layout), &mut terms, block, (stored, true));
-                });
-                for row in 0..rows {
-                    for column in 0..columns {
+                let expect_exact = |output: &[u8], how: &str| {
+                    for (at, found) in output.iter().enumerate() {
+                        let (row, column) = (at / columns, at % columns);
                         let sum: i32 = (0..depth)
                             .map(|at| {
                                 (i32::from(value(row, at)) - value_zero)
@@ -502,11 +508,34 @@ mod tests {
                             .sum();
                         let exact = multiplier(column).apply(sum + bias(column)) + 4;
                         assert_eq!(
-                            output[row * columns + column] as i8,
+                            *found as i8,
                             exact.clamp(-100, 127) as i8,
-                            "{rows} {depth} {columns} {zeros:?}"
+                            "{how}: {rows} {depth} {columns} {zeros:?}"
                         );
                     }
+                };
+                let mut output = vec![0; rows * columns];
+                each_block(&mut output, (rows, columns), |block| {
+                    let (first, count) = (block.first_row(), block.rows());
+                    multiply_copied(&packed, &values[first * depth..], (count, count), block, stored);
+                });
+                expect_exact(&output, "blocks of columns");
+                output.fill(0);
+                // The last ones of blocks of rows, which lie as those of more do.
+                for first in (0..rows).step_by(15) {
+                    let count = (rows - first).min(15);
+                    let output = &mut output[first * columns..][..count * columns];
+                    let block = Block::whole(output, columns);
+                    multiply_copied(&packed, &values[first * depth..], (count, rows), block, stored);
+                }
+                expect_exact(&output, "blocks of rows");
+                let unsigned: Vec<u8> = values.iter().map(|value| value ^ 0x80).collect();
+                let layout = packed.layout(rows, true);
+                if layout.in_place {
+                    output.fill(0);
+                    let block = Block::whole(&mut output, columns);
+                    packed.multiply((&unsigned, layout), &mut vec![0; rows], block, (stored, true));
+                    expect_exact(&output, "in place");
                 }
             }
         }

@@ -21,7 +21,7 @@ pub(crate) struct Offset {
 }
 
 impl Offset {
-    /// These two operations, if that is what they do to so many elements; `ends_within(operand)` says whether no others read an
+    /// These two operations, if that is what they do, each known to give so many elements; `ends_within(operand)` says whether no others read an
     /// operand.
     pub(crate) fn of(
         first: &Declared<'_>,
@@ -71,7 +71,7 @@ impl Offset {
         self.input
     }
 
-    /// Whether the input is there as it was declared.
+    /// Whether the input has as many elements as each result.
     pub(crate) fn applies_to(&self, input: &[u8]) -> bool {
         input.len() == self.elements
     }
@@ -166,6 +166,27 @@ mod tests {
                 let [from, to] = zeros.map(|zero| (scale, zero));
                 assert_eq!(computed_by(types, from, to, false), OFFSET);
             }
+        }
+    }
+
+    #[test]
+    fn an_input_of_open_shape_is_refused_as_by_the_reference() {
+        for kernels in [KernelSet::Fast, KernelSet::Reference] {
+            let mut graph = TestGraph::default();
+            let mut input = operand(T::TENSOR_QUANT8_ASYMM, (0.5, 128));
+            input.dimensions = vec![0, 0];
+            let input = graph.input(input);
+            let dims = vec![1, 256];
+            let between = graph.operation(O::DEQUANTIZE, &[input], Operand::new(T::TENSOR_FLOAT32, &dims));
+            let mut output = operand(T::TENSOR_QUANT8_ASYMM_SIGNED, (0.5, 0));
+            output.dimensions = dims;
+            let output = graph.operation(O::QUANTIZE, &[between], output);
+            let program = Program::with_kernels(graph.valid(&[output]), &NoPools, kernels).unwrap();
+            let mut execution = Execution::new(Arc::new(program));
+            execution.input(0, Shape::new(&[16, 16]).unwrap()).unwrap();
+            assert!(execution.run(&RunOptions::default()).is_err(), "{kernels:?}");
+            execution.input(0, Shape::new(&[1, 256]).unwrap()).unwrap();
+            execution.run(&RunOptions::default()).unwrap();
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
 
 /// Version of the layouts that weights are packed in. Whoever changes what [`super::matmul`], `super::matmul_tiles`,
-/// [`super::matmul_quantized`], [`super::matmul_bytes`], [`super::recurrent`], [`super::depthwise`], [`super::depthwise_quantized`] or
+/// [`super::matmul_quantized`], [`super::matmul_bytes`], `super::matmul_byte_tiles`, [`super::recurrent`], [`super::depthwise`], [`super::depthwise_quantized`] or
 /// [`super::depthwise_bytes`] pack, which of the weights are constants that are computed beforehand, or the order of the
 /// parts, counts it up: programs that were kept in the old form are then not taken for the new one.
 pub(crate) const LAYOUT: u32 = 9;

@@ -259,13 +259,14 @@ mod tests {
 
     #[test]
     fn all_pairs_have_the_sums_and_differences_of_the_reference() {
-        // Equal ones, a power of two and any number between them, one step that is not enough for the output and for an input.
+        // Equal ones, a power of two and any number between them, and one step that is not enough for the output or for an input.
         let scales = [
             [0.5, 0.5, 1.0],
             [0.25, 0.5, 0.7],
             [0.037, 0.029, 0.05],
             [1.3, 0.000_3, 1.1],
             [0.1, 0.09, 1e-8],
+            [1.0, 1e-11, 1.1],
             [1.0, 0.999_999_9, 2.0],
         ];
         for (at, scales) in scales.into_iter().enumerate() {

@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn columns_are_rounded_as_single_values_are() {
-        // The last two shift large sums beyond 32 bits.
+        // The last one shifts large sums beyond 32 bits.
         let reals = [1e-9, 0.000_37, 0.25, 0.499_999_9, 0.5, 0.999_999, 3.7, 1e4];
         let multipliers = std::array::from_fn(|at| Multiplier::new(reals[at % 8] / 3.0));
         assert!(Requantization::new(multipliers).once.is_none());

@@ -93,6 +93,7 @@ pub(super) struct ByteForm {
     most: [u8; 4 * WIDE],
     flip: [u8; 4 * WIDE],
     /// Whether the range is less than all bytes.
+    #[cfg(target_arch = "x86_64")]
     is_narrow: bool,
 }
 
@@ -104,6 +105,7 @@ impl ByteForm {
             least: [least; 4 * WIDE],
             most: [most; 4 * WIDE],
             flip: [flip; 4 * WIDE],
+            #[cfg(target_arch = "x86_64")]
             is_narrow: [least, most] != [0, u8::MAX],
         }
     }
@@ -150,7 +152,7 @@ pub(super) trait Simd<const N: usize>: Copy {
     fn store_i32(self, vector: Self::I32, to: &mut [i32; N]);
     fn add_i32(self, left: Self::I32, right: Self::I32) -> Self::I32;
     fn sub_i32(self, left: Self::I32, right: Self::I32) -> Self::I32;
-    /// `value` times `2^bits`, less than `2^32`.
+    /// `value` times `2^bits`, which fits 32 bits.
     fn shift_left(self, value: Self::I32, bits: i32) -> Self::I32;
     /// `value` cut to `low..=high`.
     fn clamp_i32(self, value: Self::I32, low: Self::I32, high: Self::I32) -> Self::I32;
@@ -253,7 +255,7 @@ pub(super) fn dispatch<W: Work>(work: W) -> W::Output {
 fn run_by<W: Work>(instructions: InstructionSet, work: W) -> W::Output {
     match instructions {
         #[cfg(target_arch = "x86_64")]
-        InstructionSet::Amx(amx) => amx.vectors().run(work),
+        InstructionSet::Amx(amx) => amx.run(work),
         #[cfg(target_arch = "x86_64")]
         InstructionSet::Avx512(simd) => simd.run(work),
         #[cfg(target_arch = "x86_64")]

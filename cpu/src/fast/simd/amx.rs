@@ -70,12 +70,7 @@ impl Amx {
         (has_all && nnhal::sys::cpu::may_use_tiles()).then_some(Amx(avx512))
     }
 
-    /// The vectors beside them.
-    pub(super) fn vectors(self) -> Avx512 {
-        self.0
-    }
-
-    /// Runs a kernel with them, compiled for no others.
+    /// Runs a kernel compiled for the vectors beside them.
     #[inline]
     pub(in crate::fast) fn run<W: Work>(self, work: W) -> W::Output {
         self.0.run(work)
