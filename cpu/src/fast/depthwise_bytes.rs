@@ -17,7 +17,7 @@ use super::depthwise::effort;
 use super::packing::{Packing, PackingError};
 use super::parting;
 use super::patches::Patches;
-use super::requantize::{QuantizedOutput, once_in_natural_order, rescale_once};
+use super::requantize::{OfPanels, QuantizedOutput, once_in_natural_order, rescale_once};
 use super::simd::{ByteForm, Columns, Instructions, RescaleOnce, Work, dispatch};
 use super::strided::Strided;
 use super::tile::{COLUMNS, for_each_constant};
@@ -78,16 +78,18 @@ impl Layer {
         let fits_twice = least >= 2 * i32::from(i8::MIN) && most <= 2 * i32::from(i8::MAX);
         self.channels >= COLUMNS
             && fits_twice
-            && (0..self.groups()).all(|group| self.once(group, &multiplier).is_some())
+            && (0..self.groups())
+                .all(|group| once_in_natural_order(self.multipliers(group, &multiplier)).is_some())
     }
 
     fn groups(&self) -> usize {
         self.channels.div_ceil(COLUMNS)
     }
 
-    fn once(&self, group: usize, multiplier: impl Fn(usize) -> Multiplier) -> Option<RescaleOnce> {
+    /// Those of a group's channels.
+    fn multipliers(&self, group: usize, multiplier: impl Fn(usize) -> Multiplier) -> [Multiplier; COLUMNS] {
         let first = first_channel(group, self.channels);
-        once_in_natural_order(std::array::from_fn(|lane| multiplier(first + lane)))
+        std::array::from_fn(|lane| multiplier(first + lane))
     }
 
     /// How many weights of eight bits each weight is made of.
@@ -122,6 +124,8 @@ pub(super) struct PackedDepthwise {
     /// By group, part, four and column.
     weights: AlignedSlice,
     groups: Vec<Group>,
+    /// By group.
+    by: OfPanels<RescaleOnce>,
 }
 
 /// What sixteen channels need beside their weights.
@@ -129,7 +133,6 @@ pub(super) struct PackedDepthwise {
 struct Group {
     /// With what is known of the zero points.
     bias: [i32; COLUMNS],
-    by: RescaleOnce,
     /// How many parts have weights other than 0.
     parts: usize,
 }
@@ -172,9 +175,6 @@ impl PackedDepthwise {
         let packed: &[Weights] = bytemuck::cast_slice(weights.bytes());
         let mut groups = Vec::with_capacity(layer.groups());
         for (group, packed) in packed.chunks_exact((parts * of_part).max(1)).enumerate() {
-            let Some(by) = layer.once(group, &multiplier) else {
-                unreachable!("layers are looked at before they are packed");
-            };
             let first = first_channel(group, layer.channels);
             let needs = |part: &[Weights]| part.iter().any(|weights| *weights != [[0; FOUR]; COLUMNS]);
             let is_second_needed = packed.chunks_exact(of_part).nth(1).is_some_and(needs);
@@ -186,11 +186,16 @@ impl PackedDepthwise {
                         .fold(0, i32::wrapping_add);
                     bias(first + lane).wrapping_sub(layer.value_zero.wrapping_mul(sum))
                 }),
-                by,
                 parts: if is_second_needed { 2 } else { 1 },
             });
         }
+        let once = |multipliers| match once_in_natural_order(multipliers) {
+            Some(by) => by,
+            None => unreachable!("layers are looked at before they are packed"),
+        };
+        let multipliers = |group| layer.multipliers(group, &multiplier);
         Ok(PackedDepthwise {
+            by: OfPanels::new(layer.groups(), multipliers, once),
             layer,
             weights,
             groups,
@@ -525,6 +530,7 @@ impl Rows<'_> {
         let output = (row * plan.patches.output.width as usize + first) * channels;
         for (number, group) in plan.packed.groups.iter().enumerate() {
             let weights = &weights[number * of_group..][..group.parts * fours * taps];
+            let by = plan.packed.by.of(number);
             let channel = first_channel(number, channels);
             let mut at = 0;
             while at < plan.chunk {
@@ -541,7 +547,7 @@ impl Rows<'_> {
                     }
                 }
                 let to = &mut self.output[output + from * channels + channel..];
-                store::<V, CUT, O>(simd, (&sums, &group.by, &self.form), (to, channels));
+                store::<V, CUT, O>(simd, (&sums, by, &self.form), (to, channels));
                 at += O;
             }
         }

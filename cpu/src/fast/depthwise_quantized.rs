@@ -14,7 +14,7 @@ use super::matmul::rows_per_block;
 use super::packing::{Packing, PackingError};
 use super::parting;
 use super::patches::Patches;
-use super::requantize::{QuantizedOutput, Requantization, in_order};
+use super::requantize::{OfPanels, QuantizedOutput, Requantization, in_order};
 use super::simd::{COLUMN_ORDER, Columns, Instructions, LANES, Work, dispatch};
 use super::strided::Strided;
 use super::tile::{COLUMNS, for_each_constant};
@@ -66,7 +66,7 @@ pub(super) struct PackedDepthwise {
     /// By group.
     bias: Vec<[i32; COLUMNS]>,
     /// By group.
-    requantization: Vec<Requantization>,
+    requantization: OfPanels<Requantization>,
 }
 
 /// The first channel of a group.
@@ -120,11 +120,11 @@ impl PackedDepthwise {
             bias: (0..groups)
                 .map(|group| in_order(std::array::from_fn(|lane| bias(clamped(group, lane)))))
                 .collect(),
-            requantization: (0..groups)
-                .map(|group| {
-                    Requantization::new(std::array::from_fn(|lane| multiplier(clamped(group, lane))))
-                })
-                .collect(),
+            requantization: OfPanels::new(
+                groups,
+                |group| std::array::from_fn(|lane| multiplier(clamped(group, lane))),
+                Requantization::new,
+            ),
         })
     }
 
@@ -431,7 +431,7 @@ impl Image<'_> {
                 }
             }
         }
-        let requantization = &packed.requantization[place.group];
+        let requantization = packed.requantization.of(place.group);
         let lanes = runs.lanes.min(COLUMNS);
         for_each_constant!(output in [0 1 2 3 4 5] {
             if output < O {

@@ -227,7 +227,7 @@ impl Parts<'_> {
                 }
             }
             let place = (&mut *output, first + start, column);
-            store_tile::<V, SIGNED, R, P>(simd, &sums, (requantization, stored, form), place);
+            store_tile::<V, SIGNED, R, P>(simd, &sums, (&requantization, stored, form), place);
         }
     }
 }

@@ -12,7 +12,7 @@ use super::lines::{Lines, Walk, rows_of_next_tall_tile};
 use super::matmul_byte_tiles as tiles;
 use super::packing::{Packing, PackingError};
 use super::quantized_tile::{MOST_ROWS, store_tile};
-use super::requantize::{QuantizedOutput, Requantization};
+use super::requantize::{OfPanels, QuantizedOutput, Requantization};
 #[cfg(target_arch = "x86_64")]
 use super::simd::amx::Amx;
 use super::simd::{ByteForm, COLUMN_ORDER, Columns, Instructions, Work, dispatch};
@@ -38,7 +38,7 @@ pub(super) struct PackedBytes {
     /// By lane; with what is known of the zero points.
     bias: Vec<i32>,
     /// By panel.
-    requantization: Vec<Requantization>,
+    requantization: OfPanels<Requantization>,
     /// The weights' zero point as they are packed.
     weight_zero: i32,
     /// What multiplies many rows, instead of vectors.
@@ -130,16 +130,16 @@ impl PackedBytes {
             .enumerate()
             .map(with_zeros)
             .collect();
-        let requantization = |panel: usize| {
-            Requantization::new(std::array::from_fn(|column| {
+        let multipliers = |panel: usize| {
+            std::array::from_fn(|column| {
                 multiplier((panel * COLUMNS + column).min(columns.saturating_sub(1)))
-            }))
+            })
         };
         Ok(PackedBytes {
             depth,
             panels: packed,
             bias,
-            requantization: (0..panels).map(requantization).collect(),
+            requantization: OfPanels::new(panels, multipliers, Requantization::new),
             weight_zero: zeros.weight,
             #[cfg(target_arch = "x86_64")]
             tiles: amx,
@@ -298,8 +298,8 @@ impl PackedBytes {
     /// What scales them.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    pub(super) fn requantization_of<const P: usize>(&self, first: usize) -> &[Requantization] {
-        &self.requantization[first..][..P]
+    pub(super) fn requantization_of<const P: usize>(&self, first: usize) -> [&Requantization; P] {
+        self.requantization.of_some(first)
     }
 }
 
@@ -427,9 +427,9 @@ impl Multiply<'_> {
         }
         add_bytes::<V, R, P>(simd, self.lines.part(&run, 0), weights, &mut sums);
         let column = first * COLUMNS - self.output.columns().start;
-        let requantization = &self.packed.requantization[first..][..P];
+        let requantization = self.packed.requantization.of_some(first);
         let place = (&mut self.output, run.row, column);
-        store_tile::<V, SIGNED, R, P>(simd, &sums, (requantization, &self.stored, &self.form), place);
+        store_tile::<V, SIGNED, R, P>(simd, &sums, (&requantization, &self.stored, &self.form), place);
     }
 }
 

@@ -4,7 +4,7 @@
 use super::lines::{Lines, Parts, Run, Walk, rows_of_next_tall_tile};
 use super::packing::{Packing, PackingError};
 use super::quantized_tile::{MOST_ROWS, store_tile};
-use super::requantize::{QuantizedOutput, Requantization};
+use super::requantize::{OfPanels, QuantizedOutput, Requantization};
 use super::simd::{ByteForm, COLUMN_ORDER, Columns, Instructions, LANES, Simd, WIDE, Work, dispatch};
 use super::tile::{COLUMNS, HALF_ROWS, PANELS, Sums, add_i16, for_each_constant, start_i32};
 use crate::buffer::AlignedSlice;
@@ -38,7 +38,7 @@ pub(super) struct PackedI16 {
     /// By lane.
     bias: Vec<i32>,
     /// By panel.
-    requantization: Vec<Requantization>,
+    requantization: OfPanels<Requantization>,
 }
 
 impl PackedI16 {
@@ -76,18 +76,17 @@ impl PackedI16 {
                 bias((number * COLUMNS + column_of(lane, width)).min(last))
             })
             .collect();
-        let requantization = (0..vectors.div_ceil(2))
-            .map(|number| {
-                let width = (vectors * LANES - number * COLUMNS).min(COLUMNS);
-                // What is put in order again: for a half panel the natural one.
-                let mut multipliers = [multiplier(last); COLUMNS];
-                for lane in 0..width {
-                    let column = number * COLUMNS + column_of(lane, width);
-                    multipliers[COLUMN_ORDER[lane]] = multiplier(column.min(last));
-                }
-                Requantization::new(multipliers)
-            })
-            .collect();
+        let multipliers = |number: usize| {
+            let width = (vectors * LANES - number * COLUMNS).min(COLUMNS);
+            // What is put in order again: for a half panel the natural one.
+            let mut multipliers = [multiplier(last); COLUMNS];
+            for lane in 0..width {
+                let column = number * COLUMNS + column_of(lane, width);
+                multipliers[COLUMN_ORDER[lane]] = multiplier(column.min(last));
+            }
+            multipliers
+        };
+        let requantization = OfPanels::new(vectors.div_ceil(2), multipliers, Requantization::new);
         Ok(PackedI16 {
             pairs,
             panels,
@@ -323,9 +322,9 @@ impl<const SIGNED: bool> Multiply<'_, SIGNED> {
         let run = self.lines.take(walk, R);
         let sums = self.sums::<V, WIDE, R, P>(simd, &run, first);
         let column = first * COLUMNS - self.output.columns().start;
-        let requantization = &self.packed.requantization[first..][..P];
+        let requantization = self.packed.requantization.of_some(first);
         let place = (&mut self.output, run.row, column);
-        store_tile::<V, SIGNED, R, P>(simd, &sums, (requantization, &self.stored, &self.form), place);
+        store_tile::<V, SIGNED, R, P>(simd, &sums, (&requantization, &self.stored, &self.form), place);
     }
 
     /// The same for the half of a panel.
@@ -334,7 +333,7 @@ impl<const SIGNED: bool> Multiply<'_, SIGNED> {
         let run = self.lines.take(walk, R);
         let sums = self.sums::<V::Narrow, LANES, R, 1>(simd.1, &run, panel);
         let column = panel * COLUMNS - self.output.columns().start;
-        let requantization = &self.packed.requantization[panel];
+        let requantization = self.packed.requantization.of(panel);
         for_each_constant!(row in [0 1 2 3 4 5 6 7] {
             if row < R {
                 let line = &mut self.output.row(run.row + row)[column..];

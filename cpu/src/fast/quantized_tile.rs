@@ -10,7 +10,7 @@ pub(super) const MOST_ROWS: usize = 8;
 
 /// What scales the sums of some panels, if one step is enough for each.
 #[inline(always)]
-fn all_once<const P: usize>(panels: &[Requantization]) -> Option<[&RescaleOnce; P]> {
+fn all_once<'r, const P: usize>(panels: &[&'r Requantization; P]) -> Option<[&'r RescaleOnce; P]> {
     let mut all = [panels[0].once()?; P];
     for panel in 1..P {
         all[panel] = panels[panel].once()?;
@@ -24,7 +24,7 @@ fn all_once<const P: usize>(panels: &[Requantization]) -> Option<[&RescaleOnce; 
 pub(super) fn store_tile<V: Columns, const SIGNED: bool, const R: usize, const P: usize>(
     simd: V,
     sums: &Sums<V::I32, R, P>,
-    (requantization, stored, form): (&[Requantization], &QuantizedOutput, &ByteForm),
+    (requantization, stored, form): (&[&Requantization; P], &QuantizedOutput, &ByteForm),
     (output, top, column): (&mut Block<'_, u8>, usize, usize),
 ) {
     const { assert!(R <= MOST_ROWS) };

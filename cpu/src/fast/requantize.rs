@@ -24,10 +24,48 @@ pub(super) struct QuantizedOutput {
 
 /// The multipliers of sixteen neighbouring columns, in [`COLUMN_ORDER`].
 #[derive(Clone, Debug)]
-pub(super) struct Requantization {
-    by: Rescale,
-    /// The same in one step, where all multipliers are below 1/2, as they are in most layers.
-    once: Option<RescaleOnce>,
+pub(super) enum Requantization {
+    /// In one step, where all multipliers are below 1/2, as they are in most layers.
+    Once(RescaleOnce),
+    Steps(Rescale),
+}
+
+/// Something for each of some panels of sixteen columns, or one for all where their multipliers are the same.
+#[derive(Debug)]
+pub(super) struct OfPanels<T> {
+    each: Vec<T>,
+    /// From one panel's to the next one's: 1, or 0 if there is one for all.
+    step: usize,
+}
+
+impl<T> OfPanels<T> {
+    /// What `make` makes of the multipliers of each of so many panels.
+    pub(super) fn new(
+        panels: usize,
+        multipliers: impl Fn(usize) -> [Multiplier; COLUMNS],
+        make: impl Fn([Multiplier; COLUMNS]) -> T,
+    ) -> OfPanels<T> {
+        let first = (panels > 0).then(|| multipliers(0)[0]);
+        let is_first = |panel: usize| multipliers(panel).iter().all(|by| Some(*by) == first);
+        let are_same = (0..panels).all(is_first);
+        let made = if are_same { panels.min(1) } else { panels };
+        OfPanels {
+            each: (0..made).map(|panel| make(multipliers(panel))).collect(),
+            step: usize::from(!are_same),
+        }
+    }
+
+    /// That of a panel.
+    #[inline(always)]
+    pub(super) fn of(&self, panel: usize) -> &T {
+        &self.each[panel * self.step]
+    }
+
+    /// Those of some neighbouring panels.
+    #[inline(always)]
+    pub(super) fn of_some<const P: usize>(&self, first: usize) -> [&T; P] {
+        std::array::from_fn(|panel| self.of(first + panel))
+    }
 }
 
 /// Values of sixteen columns in [`COLUMN_ORDER`].
@@ -58,24 +96,26 @@ impl Requantization {
 
     /// The same of sums that are shifted left by so many bits before.
     pub(super) fn with_shift(multipliers: [Multiplier; COLUMNS], shift: i32) -> Requantization {
-        let mask = |multiplier: Multiplier| ((1_u32 << right(multiplier)) - 1) as i32;
-        let is_once = shift == 0 && multipliers.iter().all(is_small);
-        let pairs = multipliers.map(|multiplier| (multiplier.mantissa, right(multiplier)));
-        Requantization {
-            once: is_once.then(|| RescaleOnce::new(in_order(pairs))),
-            by: Rescale {
-                mantissa: in_order(multipliers.map(|multiplier| multiplier.mantissa)),
-                left: in_order(multipliers.map(|multiplier| multiplier.exponent.max(0) + shift)),
-                right: in_order(multipliers.map(right)),
-                mask: in_order(multipliers.map(mask)),
-            },
+        if shift == 0 && multipliers.iter().all(is_small) {
+            let pairs = multipliers.map(|multiplier| (multiplier.mantissa, right(multiplier)));
+            return Requantization::Once(RescaleOnce::new(in_order(pairs)));
         }
+        let mask = |multiplier: Multiplier| ((1_u32 << right(multiplier)) - 1) as i32;
+        Requantization::Steps(Rescale {
+            mantissa: in_order(multipliers.map(|multiplier| multiplier.mantissa)),
+            left: in_order(multipliers.map(|multiplier| multiplier.exponent.max(0) + shift)),
+            right: in_order(multipliers.map(right)),
+            mask: in_order(multipliers.map(mask)),
+        })
     }
 
     /// Sums in output steps: of all columns, or of the lanes of the first half.
     #[inline(always)]
     pub(super) fn rescale<V: Simd<N>, const N: usize>(&self, simd: V, sums: V::I32) -> V::I32 {
-        simd.rescale(sums, &self.by, 0)
+        match self {
+            Requantization::Once(by) => simd.rescale_once(sums, by, 0),
+            Requantization::Steps(by) => simd.rescale(sums, by, 0),
+        }
     }
 
     /// Turns sums into output values and stores as many as `to` takes.
@@ -100,7 +140,10 @@ impl Requantization {
     /// What [`rescale_once`] takes, if one step is enough.
     #[inline(always)]
     pub(super) fn once(&self) -> Option<&RescaleOnce> {
-        self.once.as_ref()
+        match self {
+            Requantization::Once(by) => Some(by),
+            Requantization::Steps(_) => None,
+        }
     }
 
     /// As [`Requantization::store`] of the lanes of the first half, which are taken for eight neighbouring columns in natural order.
@@ -126,13 +169,13 @@ impl Requantization {
     #[inline(always)]
     fn columns<V: Simd<N>, const N: usize>(&self, simd: V, sums: V::I32, output: &QuantizedOutput) -> V::I32 {
         let zero_point = simd.splat_i32(output.zero_point);
-        if let Some(once) = &self.once {
-            return simd.add_i32(simd.rescale_once(sums, once, 0), zero_point);
+        let scaled = self.rescale(simd, sums);
+        if let Requantization::Once(_) = self {
+            return simd.add_i32(scaled, zero_point);
         }
         // Cut before the zero point is added, so that the sum cannot overflow.
         let low = simd.splat_i32(output.low - output.zero_point);
         let high = simd.splat_i32(output.high - output.zero_point);
-        let scaled = simd.rescale(sums, &self.by, 0);
         simd.add_i32(simd.clamp_i32(scaled, low, high), zero_point)
     }
 }
@@ -182,7 +225,7 @@ pub(super) fn store_some(whole: &[u8; COLUMNS], to: &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{QuantizedOutput, Requantization, in_order};
+    use super::{OfPanels, QuantizedOutput, Requantization, in_order};
     use crate::fast::simd::{Instructions, Simd, Work, dispatch};
     use crate::kernels::fixed_point::Multiplier;
 
@@ -229,8 +272,27 @@ mod tests {
         // The last one shifts large sums beyond 32 bits.
         let reals = [1e-9, 0.000_37, 0.25, 0.499_999_9, 0.5, 0.999_999, 3.7, 1e4];
         let multipliers = std::array::from_fn(|at| Multiplier::new(reals[at % 8] / 3.0));
-        assert!(Requantization::new(multipliers).once.is_none());
+        assert!(Requantization::new(multipliers).once().is_none());
         expect_single_values(multipliers, sums());
+    }
+
+    #[test]
+    fn panels_of_the_same_multiplier_have_one_in_common() {
+        let multiplier = |at: usize| Multiplier::new(0.001 * (at + 1) as f64);
+        let made = |panels, of: &dyn Fn(usize, usize) -> usize| {
+            let multipliers = |panel| std::array::from_fn(|lane| multiplier(of(panel, lane)));
+            OfPanels::new(panels, multipliers, |multipliers| multipliers[15])
+        };
+        let same = made(5, &|_, _| 3);
+        assert_eq!((same.each.len(), same.of_some::<2>(3)), (1, [&multiplier(3); 2]));
+        let by_panel = made(5, &|panel, _| panel);
+        assert_eq!(by_panel.of_some::<2>(3), [&multiplier(3), &multiplier(4)]);
+        let by_lane = made(1, &|_, lane| lane);
+        assert_eq!((by_lane.each.len(), by_lane.of(0)), (1, &multiplier(15)));
+        // Only the last one is another one.
+        let last = made(3, &|panel, lane| panel / 2 * (lane / 15));
+        assert_eq!((last.each.len(), last.of(2)), (3, &multiplier(1)));
+        assert!(made(0, &|_, _| 0).each.is_empty());
     }
 
     #[test]
@@ -264,7 +326,7 @@ mod tests {
         ];
         for turn in 0..16 {
             let multipliers = std::array::from_fn(|at| Multiplier::new(reals[(at + turn) % 16]));
-            assert!(Requantization::new(multipliers).once.is_some());
+            assert!(Requantization::new(multipliers).once().is_some());
             expect_single_values(multipliers, sums().chain(ends));
         }
     }
