@@ -128,7 +128,7 @@ pub(super) struct PackedDepthwise {
     by: OfPanels<RescaleOnce>,
 }
 
-/// What sixteen channels need beside their weights.
+/// What sixteen channels need beside their weights and multipliers.
 #[derive(Debug)]
 struct Group {
     /// With what is known of the zero points.

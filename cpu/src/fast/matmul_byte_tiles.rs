@@ -241,7 +241,7 @@ mod tests {
     use super::super::simd::tiles;
     use crate::kernels::fixed_point::Multiplier;
     use crate::kernels::testing::OneOperation;
-    use crate::{Helpers, KernelSet, OwnCores, RunOptions, Threads};
+    use crate::{KernelSet, RunOptions};
 
     /// A convolution of single pixels: the image, how far apart they are, and the output's extents.
     struct Pixels {
@@ -267,9 +267,18 @@ mod tests {
             let mut bias = Operand::new(OperandType::TENSOR_INT32, &[channels]);
             bias.scale = 0.25;
             let biases: Vec<i32> = (0..channels as i32).map(|at| at * 31 - 500).collect();
+            // Near what stands in the middle of each type, so that results do not all saturate.
+            let middle = if ty == OperandType::TENSOR_QUANT8_ASYMM {
+                128
+            } else {
+                0
+            };
             let one = OneOperation::new(OperationType::CONV_2D)
-                .operand(operand(&self.image, 0.5, 3), &bytes(&self.image, 2_654_435_761))
-                .operand(operand(&filter, 0.5, 9), &bytes(&filter, 2_246_822_519))
+                .operand(
+                    operand(&self.image, 0.5, middle + 3),
+                    &bytes(&self.image, 2_654_435_761),
+                )
+                .operand(operand(&filter, 0.5, middle + 9), &bytes(&filter, 2_246_822_519))
                 .operand(bias, &biases);
             let (valid, zero_point) = (
                 2,
@@ -308,28 +317,19 @@ mod tests {
                 output: [1, 5, 7, 72],
             },
         ];
-        let (helpers, cores) = (Helpers::new(2), OwnCores::new(3));
         for case in cases {
             for ty in [
                 OperandType::TENSOR_QUANT8_ASYMM,
                 OperandType::TENSOR_QUANT8_ASYMM_SIGNED,
             ] {
-                let by = |kernels, threads| {
-                    let options = RunOptions {
-                        threads,
-                        ..RunOptions::default()
-                    };
-                    let output = case.operation(ty).run_by(kernels, &options).unwrap().remove(0);
-                    output.bytes
+                let by = |kernels| {
+                    let output = case.operation(ty).run_by(kernels, &RunOptions::default());
+                    output.unwrap().remove(0).bytes
                 };
-                let exact = by(KernelSet::Reference, Threads::ALONE);
-                assert!(
-                    by(KernelSet::Fast, Threads::ALONE) == exact,
-                    "{ty} {:?}",
-                    case.image
-                );
-                let several = Threads::new(&helpers, &cores, 3);
-                assert!(by(KernelSet::Fast, several) == exact, "{ty} {:?}", case.image);
+                let exact = by(KernelSet::Reference);
+                let ends = exact.iter().filter(|byte| [0, 127, 128, 255].contains(*byte));
+                assert!(ends.count() * 4 < exact.len(), "most results are not cut");
+                assert!(by(KernelSet::Fast) == exact, "{ty} {:?}", case.image);
             }
         }
     }

@@ -25,7 +25,7 @@ pub(super) struct QuantizedOutput {
 /// The multipliers of sixteen neighbouring columns, in [`COLUMN_ORDER`].
 #[derive(Clone, Debug)]
 pub(super) enum Requantization {
-    /// In one step, where all multipliers are below 1/2, as they are in most layers.
+    /// In one step, where all multipliers are below 1/2 but none is 0, as in most layers, and sums are not shifted before.
     Once(RescaleOnce),
     Steps(Rescale),
 }

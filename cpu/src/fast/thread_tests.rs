@@ -70,7 +70,11 @@ fn operand(ty: OperandType, dims: &[u32]) -> Operand {
     let mut operand = Operand::new(ty, dims);
     if ty != OperandType::TENSOR_FLOAT32 {
         operand.scale = 0.5;
-        operand.zero_point = 3;
+        operand.zero_point = if ty == OperandType::TENSOR_QUANT8_ASYMM {
+            131
+        } else {
+            3
+        };
     }
     operand
 }
