@@ -89,8 +89,8 @@ pub(super) fn fuse(
             let (first, second) = (declared(&graph.operations[first]), declared(second));
             Offset::of(&first, &second, elements, |operand| ends_within(operand, 2))
         });
-        let whole = padded.map(Together::Padded);
-        let together = whole.or(offset.map(Together::Offset)).or_else(|| {
+        let pair = padded.map(Together::Padded).or(offset.map(Together::Offset));
+        let together = pair.or_else(|| {
             let candidates = operations.map(|(operation, step)| Candidate {
                 declared: declared(operation),
                 layer: step.float_layer(),

@@ -75,9 +75,6 @@ pub(super) struct RowLayout {
     pub(super) apart: usize,
     /// Whether they are taken from where they are.
     pub(super) in_place: bool,
-    /// Whether tiles multiply them, if there are enough.
-    #[cfg(target_arch = "x86_64")]
-    by_tiles: bool,
 }
 
 impl PackedBytes {
@@ -168,20 +165,15 @@ impl PackedBytes {
     /// one behind the other already.
     pub(super) fn layout(&self, rows: usize, can_stay: bool) -> RowLayout {
         #[cfg(target_arch = "x86_64")]
-        let by_tiles = self.tiles.is_some() && tiles::pay(rows);
-        #[cfg(target_arch = "x86_64")]
-        let apart = if by_tiles {
-            tiles::filled(self.depth)
-        } else {
-            self.depth
+        let apart = match self.tiles {
+            Some(_) if tiles::pay(rows) => tiles::filled(self.depth),
+            _ => self.depth,
         };
         #[cfg(not(target_arch = "x86_64"))]
         let (apart, _) = (self.depth, rows);
         RowLayout {
             apart,
             in_place: can_stay && apart == self.depth,
-            #[cfg(target_arch = "x86_64")]
-            by_tiles,
         }
     }
 
@@ -238,7 +230,7 @@ impl PackedBytes {
         let row_terms: &[i32] = if self.weight_zero == 0 { &[] } else { row_terms };
         #[cfg(target_arch = "x86_64")]
         if let Some(amx) = self.tiles
-            && layout.by_tiles
+            && layout.apart == tiles::filled(self.depth)
             && tiles::pay(count)
         {
             return amx.run(tiles::Multiply {

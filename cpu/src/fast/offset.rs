@@ -21,8 +21,8 @@ pub(crate) struct Offset {
 }
 
 impl Offset {
-    /// These two operations, if that is what they do, each known to give so many elements; `ends_within(operand)` says whether no others read an
-    /// operand.
+    /// These two operations, if that is what they do, each known to give so many elements; `ends_within(operand)` says whether no
+    /// others read an operand.
     pub(crate) fn of(
         first: &Declared<'_>,
         second: &Declared<'_>,

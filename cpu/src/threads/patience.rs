@@ -34,8 +34,7 @@ impl Patience {
 
 /// Learns whether the helper of an execution that has ended should look for the work of the next before it sleeps.
 ///
-/// Being woken takes as long as a helper looks, so this costs no more than twice what would have been best, if the
-/// next execution is a while away; and nothing where it always is.
+/// Where the next execution is a while away this costs what looking does, and nothing where it always is.
 #[derive(Debug, Default)]
 pub(super) struct Lingering {
     /// How often in a row it was in vain, up to [`IN_VAIN`].
