@@ -186,6 +186,7 @@ pub(crate) struct Values<'a> {
 
 impl<'a> Values<'a> {
     /// All of them.
+    #[inline]
     pub(crate) fn all(values: &'a [Value]) -> Values<'a> {
         Values {
             before: values,

@@ -295,6 +295,14 @@ impl Ticket {
         Ok(())
     }
 
+    /// Whether work that ends here may keep its slot for its next piece: it has not been cancelled, and nobody has been
+    /// seen waiting. This is a look without a fence, so who holds a slot in this way must leave it before long.
+    #[inline]
+    pub(crate) fn may_stay(&self) -> bool {
+        self.scheduler.waiting.load(Ordering::Relaxed) == 0
+            && !self.state.is_cancelled.load(Ordering::Relaxed)
+    }
+
     /// Gives the slot back.
     pub(crate) fn leave(&self) {
         self.state.advance(1);
@@ -490,6 +498,23 @@ mod tests {
         assert!(bench.entered.1.try_recv().is_err());
         runner.leave();
         other.join().unwrap();
+    }
+
+    #[test]
+    fn work_stays_in_its_slot_unless_somebody_waits_or_it_was_cancelled() {
+        let bench = Bench::new();
+        let runner = bench.ticket(Priority::High);
+        runner.enter(Deadline::NONE).unwrap();
+        assert!(runner.may_stay());
+        let other = bench.queue("other", Priority::Low);
+        assert!(!runner.may_stay());
+        runner.leave();
+        assert_eq!(bench.order(1), ["other"]);
+        other.join().unwrap();
+        runner.enter(Deadline::NONE).unwrap();
+        runner.observer().cancel();
+        assert!(!runner.may_stay());
+        runner.leave();
     }
 
     #[test]

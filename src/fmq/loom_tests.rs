@@ -119,6 +119,26 @@ fn pushed_packets_are_announced_by_one_notify() {
 }
 
 #[test]
+fn series_of_packets_needs_a_fence_behind_the_last_alone() {
+    model(|| {
+        let (mut producer, mut consumer, _closer) = ring(2);
+        let sender = thread::spawn(move || {
+            producer.push(&packet_of(1, 1)).unwrap();
+            producer.notify_sleeper();
+            producer.push(&packet_of(2, 1)).unwrap();
+            producer.notify();
+            producer
+        });
+        let mut packet = consumer.new_packet();
+        for expected in [1, 2] {
+            consumer.receive(&mut packet, Deadline::NONE).unwrap();
+            assert_eq!(words(&packet), [expected]);
+        }
+        drop(sender.join().unwrap());
+    });
+}
+
+#[test]
 fn closer_in_another_thread_ends_a_sleep() {
     model(|| {
         let (_producer, mut consumer, closer) = ring(1);

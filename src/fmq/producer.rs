@@ -54,7 +54,7 @@ impl Producer {
     }
 
     /// Sends one packet without looking whether the consumer sleeps; [`Producer::notify`] must follow the last of a
-    /// series.
+    /// series, and [`Producer::notify_sleeper`] should follow the others.
     ///
     /// # Errors
     /// [`SendError`]; nothing has been sent then.
@@ -76,15 +76,21 @@ impl Producer {
         Ok(())
     }
 
+    /// Wakes the consumer if it is seen asleep. One that is falling asleep just now may not be, which takes no fence to
+    /// look for; [`Producer::notify`] must follow before long.
+    #[inline]
+    pub fn notify_sleeper(&self) {
+        if self.ring.control().doorbell.sleeper.load(Ordering::Relaxed) == SLEEPING {
+            self.wake();
+        }
+    }
+
     /// Wakes the consumer if it sleeps.
     #[inline]
     pub fn notify(&self) {
-        let doorbell = &self.ring.control().doorbell;
         // Orders the commit before the look at the sleeper; the consumer has the mirror image of it.
         fence(Ordering::SeqCst);
-        if doorbell.sleeper.load(Ordering::Relaxed) == SLEEPING {
-            self.wake();
-        }
+        self.notify_sleeper();
     }
 
     #[cold]
@@ -97,6 +103,14 @@ impl Producer {
         doorbell.rung_at.store(rung_at, Ordering::Relaxed);
         doorbell.sleeper.store(AWAKE, Ordering::Relaxed);
         self.ring.wake();
+    }
+
+    /// Has the cell of the next packet taken from the consumer's cache while this side does something else. It pays where
+    /// the consumer does not poll for that packet yet.
+    #[inline]
+    pub fn prefetch(&self) {
+        let cell = self.ring.cell(self.position);
+        cpu::prefetch_to_write(std::ptr::from_ref(cell).cast(), size_of::<Cell>());
     }
 
     /// The position in the stream after what was sent last, to be given to [`Producer::release`] once it has been

@@ -3,15 +3,16 @@
 //! Why this is sound: a plain read or `memcpy` of bytes that someone else writes at the same time is a data race, and
 //! the compiler may assume there is none: it may read a byte twice and find two values. Relaxed atomic loads and
 //! stores are allowed to race, and each yields one value. So the shared side is accessed by relaxed atomics only, in
-//! aligned 8-byte words with single bytes at the ends; the private side, which nobody else can reach, by ordinary
+//! aligned 8-byte words with half a word and single bytes at the ends; the private side, which nobody else can reach, by ordinary
 //! accesses. A copy may mix old and new bytes of a peer that writes meanwhile; it never is anything but bytes.
 //!
 //! Long copies on x86-64 use `rep movsb` instead, at the speed of memory: the compiler sees an opaque block that reads
 //! or writes those bytes once, in an unspecified order, which is what a run of relaxed byte-wise atomics does.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 const WORD: usize = size_of::<u64>();
+const HALF: usize = size_of::<u32>();
 
 /// From this length on the string instruction is faster than the loop of words.
 #[cfg(target_arch = "x86_64")]
@@ -42,9 +43,17 @@ pub(super) unsafe fn out_of_shared(from: *const u8, out: &mut [u8]) {
         // SAFETY: the word lies within the caller's range and `head` has brought it to its alignment.
         *word = unsafe { load_word(word_start.wrapping_add(index * WORD)) }.to_ne_bytes();
     }
-    for (index, byte) in last.iter_mut().enumerate() {
+    // The values of most types are four bytes: read as such they reach whoever loads them from `out` at once, while
+    // processors take long to put together what was stored byte by byte.
+    let (halves, single) = last.as_chunks_mut::<HALF>();
+    for half in halves.iter_mut() {
+        // SAFETY: there is one at most, within the caller's range, where an aligned word would start.
+        *half = unsafe { load_half(last_start) }.to_ne_bytes();
+    }
+    let single_start = last_start.wrapping_add(halves.len() * HALF);
+    for (index, byte) in single.iter_mut().enumerate() {
         // SAFETY: as for the first bytes.
-        *byte = unsafe { load_byte(last_start.wrapping_add(index)) };
+        *byte = unsafe { load_byte(single_start.wrapping_add(index)) };
     }
 }
 
@@ -73,9 +82,15 @@ pub(super) unsafe fn into_shared(to: *mut u8, bytes: &[u8]) {
         // SAFETY: the word lies within the caller's range and `head` has brought it to its alignment.
         unsafe { store_word(word_start.wrapping_add(index * WORD), u64::from_ne_bytes(word)) };
     }
-    for (index, &byte) in last.iter().enumerate() {
+    let (halves, single) = last.as_chunks::<HALF>();
+    for &half in halves {
+        // SAFETY: there is one at most, within the caller's range, where an aligned word would start.
+        unsafe { store_half(last_start, u32::from_ne_bytes(half)) };
+    }
+    let single_start = last_start.wrapping_add(halves.len() * HALF);
+    for (index, &byte) in single.iter().enumerate() {
         // SAFETY: as for the first bytes.
-        unsafe { store_byte(last_start.wrapping_add(index), byte) };
+        unsafe { store_byte(single_start.wrapping_add(index), byte) };
     }
 }
 
@@ -85,6 +100,14 @@ pub(super) unsafe fn into_shared(to: *mut u8, bytes: &[u8]) {
 unsafe fn load_byte(at: *const u8) -> u8 {
     // SAFETY: the caller vouches for the byte; a relaxed load of it is allowed on read-only memory.
     unsafe { AtomicU8::from_ptr(at.cast_mut()) }.load(Relaxed)
+}
+
+/// # Safety
+/// The 4 bytes must be aligned and mapped for reading.
+#[inline(always)]
+unsafe fn load_half(at: *const u8) -> u32 {
+    // SAFETY: the caller vouches for the bytes; a relaxed load of them is allowed on read-only memory.
+    unsafe { AtomicU32::from_ptr(at.cast_mut().cast()) }.load(Relaxed)
 }
 
 /// # Safety
@@ -101,6 +124,14 @@ unsafe fn load_word(at: *const u8) -> u64 {
 unsafe fn store_byte(at: *mut u8, byte: u8) {
     // SAFETY: the caller vouches for the byte.
     unsafe { AtomicU8::from_ptr(at) }.store(byte, Relaxed);
+}
+
+/// # Safety
+/// The 4 bytes must be aligned and mapped for writing.
+#[inline(always)]
+unsafe fn store_half(at: *mut u8, half: u32) {
+    // SAFETY: the caller vouches for the bytes.
+    unsafe { AtomicU32::from_ptr(at.cast()) }.store(half, Relaxed);
 }
 
 /// # Safety

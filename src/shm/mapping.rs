@@ -135,6 +135,7 @@ impl Mapping {
     }
 
     /// All of the mapped memory.
+    #[inline]
     pub fn as_slice(&self) -> SharedSlice<'_> {
         // SAFETY: the region is mapped for reading, and for writing if access says so, for as long as `self` lives,
         // which the slice's lifetime is bound to; no reference to its bytes exists unless the memory is immutable.
@@ -145,6 +146,7 @@ impl Mapping {
     ///
     /// # Errors
     /// [`ShmError::OutOfBounds`], also where the sum overflows.
+    #[inline]
     pub fn slice(&self, offset: u64, length: u64) -> Result<SharedSlice<'_>, ShmError> {
         self.as_slice().slice(offset, length)
     }

@@ -262,6 +262,7 @@ impl From<SharedMemory> for OwnedFd {
 }
 
 /// Checks that `length` bytes from `offset` lie within `size` bytes.
+#[inline]
 pub(super) fn check_range(offset: u64, length: u64, size: u64) -> Result<(), ShmError> {
     match offset.checked_add(length) {
         Some(end) if end <= size => Ok(()),

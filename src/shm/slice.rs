@@ -11,6 +11,9 @@ use crate::sys::cpu;
 /// handing over 64 lines at once made round trips a sixth longer.
 const HANDED_OVER_BYTES: usize = 1024;
 
+/// Of more bytes, writing the first gives the processor time enough to fetch the others.
+const PREFETCHED_BYTES: usize = 256;
+
 /// Bytes of shared memory, which can be copied out of and into but not borrowed.
 ///
 /// What a copy yields while the peer writes is some mix of old and new bytes, each of which the peer chose: check
@@ -32,6 +35,7 @@ impl<'a> SharedSlice<'a> {
     /// # Safety
     /// For all of `'a`, `length` bytes from `start` must be mapped for reading, and for writing if `access` says so,
     /// and no `&mut` to them may exist, nor `&` unless they never change.
+    #[inline]
     pub(super) unsafe fn new(start: *mut u8, length: usize, access: Access) -> Self {
         Self {
             start,
@@ -42,6 +46,7 @@ impl<'a> SharedSlice<'a> {
     }
 
     /// Length in bytes; may be 0.
+    #[inline]
     pub fn len(&self) -> u64 {
         self.length as u64
     }
@@ -60,6 +65,7 @@ impl<'a> SharedSlice<'a> {
     ///
     /// # Errors
     /// [`ShmError::OutOfBounds`], also where the sum overflows.
+    #[inline]
     pub fn slice(&self, offset: u64, length: u64) -> Result<SharedSlice<'a>, ShmError> {
         let start = self.at(offset, length)?;
         Ok(Self {
@@ -74,6 +80,7 @@ impl<'a> SharedSlice<'a> {
     ///
     /// # Errors
     /// [`ShmError::OutOfBounds`]; nothing is copied then.
+    #[inline]
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), ShmError> {
         let from = self.at(offset, out.len() as u64)?;
         // SAFETY: `at` has checked that out.len() bytes from `from` lie in the region, which is readable by the
@@ -86,6 +93,7 @@ impl<'a> SharedSlice<'a> {
     ///
     /// # Errors
     /// [`ShmError::OutOfBounds`], [`ShmError::ReadOnly`]; nothing is copied then.
+    #[inline]
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), ShmError> {
         let to = self.at_writable(offset, bytes.len() as u64)?;
         // SAFETY: `at_writable` has checked that bytes.len() bytes from `to` lie in the region and that it is
@@ -98,12 +106,24 @@ impl<'a> SharedSlice<'a> {
     ///
     /// # Errors
     /// As [`SharedSlice::write_at`].
+    #[inline]
     pub fn write_for_peer(&self, offset: u64, bytes: &[u8]) -> Result<(), ShmError> {
         self.write_at(offset, bytes)?;
         if bytes.len() < HANDED_OVER_BYTES {
             cpu::demote(self.at(offset, bytes.len() as u64)?, bytes.len());
         }
         Ok(())
+    }
+
+    /// Has the place of so few bytes taken from other processors' caches, while this one computes what is to be written there
+    /// by [`SharedSlice::write_for_peer`].
+    #[inline]
+    pub fn prefetch_to_write(&self, offset: u64, length: usize) {
+        if length <= PREFETCHED_BYTES
+            && let Ok(at) = self.at_writable(offset, length as u64)
+        {
+            cpu::prefetch_to_write(at, length);
+        }
     }
 
     /// Sets every byte to zero.
@@ -135,12 +155,14 @@ impl<'a> SharedSlice<'a> {
         Ok(unsafe { AtomicU32::from_ptr(at.cast()) })
     }
 
+    #[inline]
     fn at(&self, offset: u64, length: u64) -> Result<*mut u8, ShmError> {
         check_range(offset, length, self.len())?;
         // The offset is at most the length, which is a usize.
         Ok(self.start.wrapping_add(offset as usize))
     }
 
+    #[inline]
     fn at_writable(&self, offset: u64, length: u64) -> Result<*mut u8, ShmError> {
         if self.access != Access::ReadWrite {
             return Err(ShmError::ReadOnly);

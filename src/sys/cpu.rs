@@ -32,6 +32,26 @@ pub fn demote(start: *const u8, length: usize) {
     }
 }
 
+/// Tells the processor that what is at `start` is about to be written: each of its cache lines is taken from the processors
+/// that have it, while this one goes on. It is a hint that cannot fail, wherever `start` points.
+#[inline(always)]
+pub fn prefetch_to_write(start: *const u8, length: usize) {
+    for line in lines(start, length) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: the instruction changes nothing but where a line is cached and raises no fault, whatever the address.
+        unsafe {
+            core::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags));
+        }
+        #[cfg(all(target_arch = "aarch64", not(miri)))]
+        // SAFETY: as above.
+        unsafe {
+            core::arch::asm!("prfm pstl1keep, [{}]", in(reg) line, options(nostack, preserves_flags));
+        }
+        #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
+        let _ = line;
+    }
+}
+
 /// The addresses of the cache lines that so many bytes from `start` on are in.
 #[inline(always)]
 fn lines(start: *const u8, length: usize) -> impl Iterator<Item = usize> {
@@ -86,12 +106,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn demoting_changes_nothing_wherever_it_points() {
-        let bytes = [7_u8; 3 * LINE_BYTES];
-        demote(&raw const bytes[5], 2 * LINE_BYTES);
-        assert_eq!(bytes, [7; 3 * LINE_BYTES]);
-        demote(std::ptr::null(), LINE_BYTES);
-        demote(usize::MAX as *const u8, LINE_BYTES);
+    fn hints_change_nothing_wherever_they_point() {
+        for hint in [demote, prefetch_to_write] {
+            let bytes = [7_u8; 3 * LINE_BYTES];
+            hint(&raw const bytes[5], 2 * LINE_BYTES);
+            assert_eq!(bytes, [7; 3 * LINE_BYTES]);
+            hint(std::ptr::null(), LINE_BYTES);
+            hint(usize::MAX as *const u8, LINE_BYTES);
+        }
     }
 
     #[test]

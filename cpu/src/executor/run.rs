@@ -135,6 +135,7 @@ impl Execution {
     ///
     /// # Errors
     /// The shape contradicts the model, or there is not enough memory.
+    #[inline]
     pub fn input(&mut self, index: usize, shape: Shape) -> Result<&mut [u8], ExecutionError> {
         let main = &self.program.model.model().main;
         let at = input_operand(main, index)?;
@@ -162,6 +163,7 @@ impl Execution {
     }
 
     /// Computes the outputs from the inputs given before.
+    #[inline]
     pub fn run(&mut self, options: &RunOptions<'_>) -> Result<(), ExecutionError> {
         let (threads, timed) = self.profit.begin(options.threads, self.partable);
         let team = Team::new(threads, self.partable);
@@ -452,6 +454,7 @@ impl<'a> Runner<'a> {
         }
     }
 
+    #[inline]
     fn compute(
         &mut self,
         at_graph: SubgraphIndex,
@@ -483,6 +486,7 @@ impl<'a> Runner<'a> {
         result
     }
 
+    #[inline(always)]
     fn compute_into(
         &mut self,
         at: SubgraphIndex,
@@ -494,7 +498,8 @@ impl<'a> Runner<'a> {
     ) -> Result<(), KernelError> {
         let (subgraph, graph) = self.subgraph(at);
         let operands = &subgraph.operands;
-        let inputs = Inputs {
+        // Made where they are used: copying them takes longer than making them.
+        let inputs = || Inputs {
             operation,
             operands,
             constants: &graph.constants,
@@ -508,7 +513,7 @@ impl<'a> Runner<'a> {
             let mut shapes = std::mem::take(&mut self.memory.shapes);
             shapes.clear();
             shapes.resize(outputs.len(), Shape::SCALAR);
-            let inferred = rule(&inputs, &mut shapes);
+            let inferred = rule(&inputs(), &mut shapes);
             let sized = inferred.map_err(KernelError::from).and_then(|()| {
                 for (number, (value, shape)) in outputs.iter_mut().zip(&shapes).enumerate() {
                     let operand = &operands[operation.outputs[number] as usize];
@@ -528,7 +533,7 @@ impl<'a> Runner<'a> {
             outputs.iter_mut().for_each(|value| value.present = false);
         }
         let mut context = KernelContext {
-            inputs,
+            inputs: inputs(),
             outputs: Outputs {
                 operation,
                 operands,

@@ -174,6 +174,7 @@ impl BinaryStep {
     }
 
     /// Combines elements of the same place, in blocks of a multiple of `unit` elements.
+    #[inline(always)]
     fn combine(
         &self,
         team: &Team<'_>,

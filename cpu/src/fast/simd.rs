@@ -245,13 +245,13 @@ pub(super) trait Work {
 }
 
 /// Runs a kernel with the best instructions that the processor has.
-#[inline]
+#[inline(always)]
 pub(super) fn dispatch<W: Work>(work: W) -> W::Output {
     run_by(used(), work)
 }
 
 /// Runs a kernel with these instructions.
-#[inline]
+#[inline(always)]
 fn run_by<W: Work>(instructions: InstructionSet, work: W) -> W::Output {
     match instructions {
         #[cfg(target_arch = "x86_64")]

@@ -53,6 +53,7 @@ impl Default for Profit {
 impl Profit {
     /// What the next execution computes with, of what it may compute with: all of it or its own thread. `expected` is about
     /// how many microseconds one thread takes for operations that can be parted.
+    #[inline]
     pub(crate) fn begin<'a>(&self, threads: Threads<'a>, expected: u64) -> (Threads<'a>, Timed) {
         if threads.most() == 1 || !(WORTH_HELPERS..DOUBTFUL).contains(&expected) {
             return (threads, Timed(None));

@@ -128,6 +128,7 @@ impl Job {
             buffers: &self.buffers,
             limits,
             measure_since,
+            keeps_slot: false,
         });
         let result = execution_result(&context, outcome);
         self.prepared.give_back(context);

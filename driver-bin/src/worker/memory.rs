@@ -93,6 +93,7 @@ impl Memory {
     }
 
     /// The memory, mapped.
+    #[inline]
     pub(crate) fn slice(&self) -> Result<SharedSlice<'_>, Failure> {
         self.mapping()?
             .slice(self.base, self.size)
@@ -100,27 +101,32 @@ impl Memory {
     }
 
     /// To be called before the memory is read, and written if `access` says so; see [`Mapping::begin`].
+    #[inline]
     pub(crate) fn begin(&self, access: Access) -> Result<OngoingAccess<'_>, Failure> {
         self.mapping()?
             .begin(access)
             .map_err(|error| mapping_failure(&error, self.size))
     }
 
+    #[inline]
     fn mapping(&self) -> Result<&Mapping, Failure> {
-        Ok(match self.mapping.get() {
-            Some(mapping) => mapping,
-            None => {
-                let access = if self.is_writable {
-                    Access::ReadWrite
-                } else {
-                    Access::ReadOnly
-                };
-                let mapping = Mapping::new(&self.shared, access)
-                    .map_err(|error| mapping_failure(&error, self.shared.size()))?;
-                // If another thread was first, its mapping is as good.
-                self.mapping.get_or_init(|| mapping)
-            }
-        })
+        match self.mapping.get() {
+            Some(mapping) => Ok(mapping),
+            None => self.map(),
+        }
+    }
+
+    #[cold]
+    fn map(&self) -> Result<&Mapping, Failure> {
+        let access = if self.is_writable {
+            Access::ReadWrite
+        } else {
+            Access::ReadOnly
+        };
+        let mapping = Mapping::new(&self.shared, access)
+            .map_err(|error| mapping_failure(&error, self.shared.size()))?;
+        // If another thread was first, its mapping is as good.
+        Ok(self.mapping.get_or_init(|| mapping))
     }
 
     /// The bytes in place, if nobody can ever change them.

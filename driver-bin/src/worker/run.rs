@@ -24,6 +24,8 @@ use crate::trace;
 pub(crate) struct Context {
     execution: Box<dyn Execution>,
     ticket: Ticket,
+    /// Whether the last run has kept its slot for the next.
+    holds_slot: bool,
     watchdog: Arc<Watchdog>,
     estimate: Arc<Estimate>,
     /// What the last run found of its outputs.
@@ -41,8 +43,7 @@ pub(crate) struct FoundOutput {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Run<'a> {
     pub(crate) request: &'a ValidRequest,
-    /// By pool of the request; none for pools that are device buffers.
-    pub(crate) pools: &'a [Option<Arc<Memory>>],
+    pub(crate) pools: &'a dyn Pools,
     /// Pools that are part of a packet.
     pub(crate) inline: Option<&'a InlineBytes>,
     /// Those of its arguments that are device buffers.
@@ -50,6 +51,20 @@ pub(crate) struct Run<'a> {
     pub(crate) limits: RunLimits,
     /// Since when the driver has known of the request, if the run is to be measured.
     pub(crate) measure_since: Option<Stopwatch>,
+    /// Whether the context keeps its slot until the next run or [`Context::leave_slot`], which must come before long.
+    pub(crate) keeps_slot: bool,
+}
+
+/// The memories of a request.
+pub(crate) trait Pools: std::fmt::Debug {
+    /// The memory of this pool; none for pools that are device buffers, and for bytes in packets.
+    fn memory(&self, pool: u32) -> Option<&Memory>;
+}
+
+impl Pools for Vec<Option<Arc<Memory>>> {
+    fn memory(&self, pool: u32) -> Option<&Memory> {
+        self.get(pool as usize)?.as_deref()
+    }
 }
 
 /// The bytes of arguments that travel inside a burst's packets.
@@ -135,6 +150,7 @@ impl Context {
         Context {
             execution,
             ticket,
+            holds_slot: false,
             watchdog: Arc::clone(watchdog),
             estimate: Arc::clone(estimate),
             outputs: Vec::new(),
@@ -185,17 +201,38 @@ impl Context {
     }
 
     fn run_when_free(&mut self, run: &Run<'_>) -> Result<Option<Duration>, Failure> {
-        check_writable(run)?;
+        prepare_outputs(run)?;
         if !run.limits.deadline.is_none() {
             self.estimate.check(MonotonicClock.now(), &run.limits)?;
         }
-        let waits = trace::span(SpanKind::QueueWait, 0, 0);
-        self.ticket.enter(run.limits.deadline)?;
-        drop(waits);
+        self.take_slot(run.limits.deadline)?;
         self.watchdog.work_starts();
         let outcome = self.run_in_slot(run);
-        self.ticket.leave();
+        if !run.keeps_slot {
+            self.leave_slot();
+        }
         outcome
+    }
+
+    /// Takes a slot, or goes on with the one that the last run has kept if nobody waits for it.
+    fn take_slot(&mut self, deadline: Deadline) -> Result<(), Failure> {
+        if self.holds_slot && self.ticket.may_stay() {
+            return Ok(());
+        }
+        self.leave_slot();
+        let waits = trace::span(SpanKind::QueueWait, 0, 0);
+        self.ticket.enter(deadline)?;
+        drop(waits);
+        self.holds_slot = true;
+        Ok(())
+    }
+
+    /// Gives back the slot that the last run has kept, if it has.
+    pub(crate) fn leave_slot(&mut self) {
+        if self.holds_slot {
+            self.holds_slot = false;
+            self.ticket.leave();
+        }
     }
 
     /// Returns the time on the device, if the run is measured.
@@ -317,6 +354,12 @@ impl Context {
     }
 }
 
+impl Drop for Context {
+    fn drop(&mut self) {
+        self.leave_slot();
+    }
+}
+
 /// The result of a run as a message has it.
 pub(crate) fn execution_result(context: &Context, outcome: Result<Timing, Failure>) -> ExecutionResult {
     let output_shapes = context
@@ -340,19 +383,24 @@ fn micros(duration: Duration) -> u64 {
 }
 
 fn memory_of<'a>(run: &Run<'a>, pool: u32) -> Result<&'a Memory, Failure> {
-    let memory = run.pools.get(pool as usize).and_then(Option::as_deref);
+    let memory = run.pools.memory(pool);
     memory.ok_or_else(|| Failure::invalid_argument(format!("pool {pool} of the request is no memory")))
 }
 
-fn check_writable(run: &Run<'_>) -> Result<(), Failure> {
+/// Checks that outputs can be written, and has the places of small ones fetched while they are computed.
+fn prepare_outputs(run: &Run<'_>) -> Result<(), Failure> {
     for (index, plan) in run.request.outputs().iter().enumerate() {
-        let ArgumentPlan::Memory { pool, .. } = *plan else {
+        let ArgumentPlan::Memory {
+            pool, offset, length, ..
+        } = *plan
+        else {
             continue;
         };
         if run.inline.is_some_and(|inline| inline.output_pool == Some(pool)) {
             continue;
         }
-        if !memory_of(run, pool)?.is_writable() {
+        let memory = memory_of(run, pool)?;
+        if !memory.is_writable() {
             return Err(Failure::invalid_argument(format!(
                 "output {index} is in pool {pool}, which is shared for reading only"
             ))
@@ -361,6 +409,8 @@ fn check_writable(run: &Run<'_>) -> Result<(), Failure> {
                 ..Place::default()
             }));
         }
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        memory.slice()?.prefetch_to_write(offset, length);
     }
     Ok(())
 }

@@ -97,10 +97,15 @@ impl Raw {
         (self.end, self.rings) = (end, rings);
     }
 
-    /// Sends what is in `buffer` and returns the sequence and status of the answer, with its text. A failure has
-    /// no timing, and no shapes unless they say how much room an output needs.
+    /// Sends what is in `buffer` and returns the sequence and status of the answer, with its text.
     fn exchange(&mut self) -> (u32, ErrorStatus, String) {
         self.end.producer.send(&self.buffer).unwrap();
+        self.receive()
+    }
+
+    /// The sequence and status of the next answer, with its text. A failure has no timing, and no shapes unless they say
+    /// how much room an output needs.
+    fn receive(&mut self) -> (u32, ErrorStatus, String) {
         let mut packet = self.end.consumer.new_packet();
         self.end.consumer.receive(&mut packet, soon()).unwrap();
         let mut body = ResultBody::default();
@@ -405,6 +410,43 @@ fn r03_freeing_memory_of_a_live_burst_is_harmless() {
     let (memory, _mapping) = shared_floats(&[1.0; 12]);
     raw.memory = raw.client.register(&memory);
     raw.expect_success();
+}
+
+#[test]
+fn memory_freed_while_requests_for_it_are_queued_is_gone_behind_them() {
+    const QUEUED: u32 = 8;
+    let daemon = start();
+    let mut raw = Raw::open(&daemon);
+    for round in 1..50 {
+        encode_register(
+            &mut raw.buffer,
+            round,
+            0,
+            &raw.request,
+            &[Pool::Memory(raw.memory)],
+        );
+        assert_eq!(raw.exchange(), (round, ErrorStatus::None, String::new()));
+        for sequence in 1..=QUEUED {
+            encode_fire(&mut raw.buffer, &header(sequence), 0, &[]);
+            raw.end.producer.send(&raw.buffer).unwrap();
+        }
+        let object = Object::Memory(raw.memory);
+        assert_eq!(raw.client.call(Call::Release { object }, &[]), Ok(Reply::Done));
+        for sequence in 1..=QUEUED {
+            match raw.receive() {
+                (answered, ErrorStatus::None, _) => assert_eq!(answered, sequence),
+                (answered, ErrorStatus::InvalidArgument, detail) => {
+                    assert_eq!(answered, sequence);
+                    assert!(detail.contains("was freed"), "{detail}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        encode_fire(&mut raw.buffer, &header(9), 0, &[]);
+        raw.expect_refusal(9, "was freed");
+        let (memory, _mapping) = shared_floats(&[1.0; 12]);
+        raw.memory = raw.client.register(&memory);
+    }
 }
 
 #[test]

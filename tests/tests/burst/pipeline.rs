@@ -1,10 +1,14 @@
 //! Several executions of one burst under way at once.
 
+use std::time::Duration;
+
 use nnhal_client::{
     Burst, BurstOptions, ErrorKind, ExecuteOptions, MAX_IN_FLIGHT, Memory, RegisteredRequest, Request,
 };
 
-use crate::common::{REFERENCE, open, prepare, start};
+use nnhal_tests::{DaemonOptions, TestDaemon};
+
+use crate::common::{EXE, REFERENCE, open, prepare, start};
 
 const VALUES: usize = 4;
 const BYTES: u64 = 4 * VALUES as u64;
@@ -104,6 +108,49 @@ fn one_thread_looks_after_several_bursts() {
         }
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn bursts_with_queued_requests_let_each_other_have_the_only_slot() {
+    const EXECUTIONS: u64 = 5_000;
+    let options = DaemonOptions::with_settings("[execution]\nslots = 1\n");
+    let daemon = TestDaemon::start(EXE, &options);
+    let prepared = prepare(&open(&daemon, REFERENCE), VALUES as u32);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let mut burst = prepared.burst(&BurstOptions::new().in_flight(16)).unwrap();
+            let lanes = Lanes::new(&mut burst, 16);
+            scope.spawn(move || {
+                let options = ExecuteOptions::new();
+                let mut taken = 0;
+                for request in lanes.requests.iter().cycle().take(EXECUTIONS as usize) {
+                    if burst.in_flight() == 16 {
+                        let finished = burst.next_finished(&options).unwrap().unwrap();
+                        finished.result.unwrap();
+                        taken += 1;
+                    }
+                    burst.submit(request, &options).unwrap();
+                }
+                while let Some(finished) = burst.next_finished(&options).unwrap() {
+                    finished.result.unwrap();
+                    taken += 1;
+                }
+                assert_eq!(taken, EXECUTIONS);
+            });
+        }
+        // Executions of other forms get their turn, too.
+        let memory = Memory::new(2 * BYTES).unwrap();
+        let request = Request::new()
+            .input(&memory, 0..BYTES)
+            .output(&memory, BYTES..2 * BYTES);
+        for _ in 0..20 {
+            prepared.execute(&request, &options_within_a_minute()).unwrap();
+        }
+    });
+}
+
+fn options_within_a_minute() -> ExecuteOptions {
+    ExecuteOptions::new().wait_at_most(Duration::from_secs(60))
 }
 
 #[test]

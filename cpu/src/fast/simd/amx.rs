@@ -71,7 +71,7 @@ impl Amx {
     }
 
     /// Runs a kernel compiled for the vectors beside them.
-    #[inline]
+    #[inline(always)]
     pub(in crate::fast) fn run<W: Work>(self, work: W) -> W::Output {
         self.0.run(work)
     }

@@ -25,7 +25,7 @@ impl Avx512 {
     }
 
     /// Runs a kernel compiled for all of them.
-    #[inline]
+    #[inline(always)]
     pub(super) fn run<W: Work>(self, work: W) -> W::Output {
         #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
         fn compiled<W: Work>(work: W, simd: Avx512) -> W::Output {

@@ -1,15 +1,15 @@
 //! A request spelled out and checked, ready to be run again and again.
 
 use std::cell::RefCell;
-use std::sync::{Arc, Weak};
 
 use nnhal::burst::{Pool, RequestBody};
 use nnhal::hal::{Request, RequestPool, Shape};
 use nnhal::validate::{ArgumentPlan, ValidRequest};
-use nnhal::wire::{Failure, MemoryHandle, Place};
+use nnhal::wire::{Failure, Place};
 
+use super::memories::{KnownMemories, KnownMemory};
 use crate::worker::buffer::WeakBuffers;
-use crate::worker::memory::{Memories, Memory};
+use crate::worker::memory::Memories;
 use crate::worker::prepared::Prepared;
 use crate::worker::run::InlineBytes;
 
@@ -21,7 +21,7 @@ const MAX_INLINE_BYTES: u32 = 64 * 1024;
 pub(super) struct Layout {
     pub(super) request: ValidRequest,
     pub(super) inline: InlineBytes,
-    memories: Vec<Option<(MemoryHandle, Weak<Memory>)>>,
+    pub(super) memories: Vec<Option<KnownMemory>>,
     /// Those of its arguments that are device buffers.
     pub(super) buffers: WeakBuffers,
     /// Whether the client knows all output shapes beforehand.
@@ -93,7 +93,7 @@ impl Layout {
             Pool::Memory(handle) => {
                 let memory = known.get(handle, memories)?;
                 let size = memory.size();
-                self.memories.push(Some((handle, Arc::downgrade(&memory))));
+                self.memories.push(Some(KnownMemory::new(handle, &memory)));
                 Ok(RequestPool::Memory { size })
             }
             Pool::Buffer(token) => {
@@ -116,33 +116,6 @@ impl Layout {
             }
         }
     }
-
-    /// Puts the memories, which must all be there still, into `pools`.
-    pub(super) fn pools_into(&self, pools: &mut Vec<Option<Arc<Memory>>>) -> Result<(), Failure> {
-        pools.clear();
-        for (index, memory) in self.memories.iter().enumerate() {
-            let alive = match memory {
-                None => None,
-                Some((handle, memory)) => Some(alive(memory).ok_or_else(|| {
-                    Failure::invalid_argument(format!(
-                        "memory {} of generation {} was freed; register the request anew",
-                        handle.0.index, handle.0.generation
-                    ))
-                    .at(Place {
-                        pool: u32::try_from(index).ok(),
-                        ..Place::default()
-                    })
-                })?),
-            };
-            pools.push(alive);
-        }
-        Ok(())
-    }
-}
-
-/// The memory, unless the client gave it up; other calls may hold it a moment longer.
-fn alive(memory: &Weak<Memory>) -> Option<Arc<Memory>> {
-    memory.upgrade().filter(|memory| !memory.is_freed())
 }
 
 fn is_fixed(plan: &ArgumentPlan, is_tensor: bool) -> bool {
@@ -150,31 +123,6 @@ fn is_fixed(plan: &ArgumentPlan, is_tensor: bool) -> bool {
     match plan {
         ArgumentPlan::Omitted => true,
         ArgumentPlan::Memory { shape, .. } | ArgumentPlan::Token { shape, .. } => known(shape),
-    }
-}
-
-/// Memories that the burst has met, so that general requests need not ask for them under a lock each time.
-#[derive(Debug, Default)]
-pub(super) struct KnownMemories {
-    known: Vec<(MemoryHandle, Weak<Memory>)>,
-}
-
-/// Most memories that are kept in mind; beyond that the oldest is looked up anew.
-const MAX_KNOWN: usize = 256;
-
-impl KnownMemories {
-    fn get(&mut self, handle: MemoryHandle, memories: &Memories) -> Result<Arc<Memory>, Failure> {
-        let met = self.known.iter().find(|(known, _)| *known == handle);
-        if let Some(memory) = met.and_then(|(_, memory)| alive(memory)) {
-            return Ok(memory);
-        }
-        let memory = memories.get(handle)?;
-        self.known.retain(|(_, memory)| memory.strong_count() > 0);
-        if self.known.len() >= MAX_KNOWN {
-            self.known.remove(0);
-        }
-        self.known.push((handle, Arc::downgrade(&memory)));
-        Ok(memory)
     }
 }
 

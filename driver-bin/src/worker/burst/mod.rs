@@ -7,6 +7,8 @@
 //! burst goes on. A ring that the client corrupted ends the burst.
 
 mod layout;
+mod memories;
+mod series;
 mod serve;
 
 use std::os::fd::OwnedFd;

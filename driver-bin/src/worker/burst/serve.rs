@@ -13,12 +13,14 @@ use nnhal::hal::{ErrorStatus, MeasureTiming, OutputShape, Timing};
 use nnhal::time::{Deadline, Stopwatch};
 use nnhal::wire::Failure;
 
-use super::layout::{KnownMemories, Layout};
+use super::layout::Layout;
+use super::memories::{HeldMemories, KnownMemories};
+use super::series::SeriesPolicy;
 use crate::trace;
 use crate::worker::buffer::{Buffers, RequestBuffers};
 use crate::worker::client::Client;
 use crate::worker::idle::IdleRelease;
-use crate::worker::memory::{Memories, Memory};
+use crate::worker::memory::Memories;
 use crate::worker::prepared::Prepared;
 use crate::worker::run::{Context, Run, RunLimits};
 
@@ -33,6 +35,7 @@ pub(super) struct Server {
     registered: Vec<Option<Box<Layout>>>,
     known: KnownMemories,
     runner: Runner,
+    series: SeriesPolicy,
     idle_release: Arc<IdleRelease>,
 }
 
@@ -44,7 +47,7 @@ struct Runner {
     context: Context,
     /// Whether the context may have memory to give back.
     holds_memory: bool,
-    pools: Vec<Option<Arc<Memory>>>,
+    held: HeldMemories,
     buffers: RequestBuffers,
 }
 
@@ -67,9 +70,10 @@ impl Server {
                 device_buffers: Arc::clone(&client.buffers),
                 context,
                 holds_memory: true,
-                pools: Vec::new(),
+                held: HeldMemories::default(),
                 buffers: RequestBuffers::default(),
             },
+            series: SeriesPolicy::default(),
             idle_release: Arc::clone(&client.idle_release),
         })
     }
@@ -90,16 +94,38 @@ impl Server {
                     return self.end.closer.close();
                 }
             }
-            let serves = trace::span(SpanKind::BurstRequest, 0, 0);
-            self.answer();
-            drop(serves);
-            if let Err(error) = self.send() {
+            if let Err(error) = self.serve_series() {
                 if error != SendError::Closed {
                     tracing::warn!(target: tags::DRIVER, %error, "a burst ends");
                 }
                 return self.end.closer.close();
             }
         }
+    }
+
+    /// Carries out the request that was received, and those that are behind it already.
+    ///
+    /// Between them the slot and the memories are kept and nobody is looked for who falls asleep just then: each of that
+    /// takes locked instructions, which wait until the other processor has given up the lines of the results.
+    fn serve_series(&mut self) -> Result<(), SendError> {
+        let mut series = self.series.start();
+        loop {
+            let serves = trace::span(SpanKind::BurstRequest, 0, 0);
+            self.answer();
+            drop(serves);
+            self.push()?;
+            // What else the ring says is for the next wait to find.
+            if !series.may_go_on() || self.end.consumer.try_receive(&mut self.packet) != Ok(true) {
+                break;
+            }
+            self.end.producer.notify_sleeper();
+            self.end.producer.prefetch();
+            series.go_on();
+        }
+        self.end.producer.notify();
+        self.runner.rest();
+        self.series.end(&series);
+        Ok(())
     }
 
     /// Waits for the next packet. A burst that has waited for long gives back the memory of its execution, unless its
@@ -117,9 +143,9 @@ impl Server {
         self.end.consumer.receive(&mut self.packet, Deadline::NONE)
     }
 
-    /// Sends the reply; one that the whole ring cannot hold becomes a failure that says so.
-    fn send(&mut self) -> Result<(), SendError> {
-        match self.end.producer.send(&self.reply) {
+    /// Sends the reply without looking for a sleeper; one that the whole ring cannot hold becomes a failure that says so.
+    fn push(&mut self) -> Result<(), SendError> {
+        match self.end.producer.push(&self.reply) {
             Err(SendError::TooLong { length, capacity }) => {
                 let sequence = sequence_of(self.packet.bytes());
                 // Short enough for a ring of one cell.
@@ -131,7 +157,7 @@ impl Server {
                     &[],
                     &detail,
                 );
-                self.end.producer.send(&self.reply)
+                self.end.producer.push(&self.reply)
             }
             other => other,
         }
@@ -227,28 +253,33 @@ impl Runner {
             .inline
             .receive(inline)
             .and_then(|()| limits.check_not_past())
-            .and_then(|()| layout.pools_into(&mut self.pools))
             .and_then(|()| layout.buffers.upgrade_into(&mut self.buffers))
-            .and_then(|()| {
+            .and_then(|()| self.held.hold(&layout.memories))
+            .and_then(|pools| {
                 self.context.run(&Run {
                     request: &layout.request,
-                    pools: &self.pools,
+                    pools: &pools,
                     inline: Some(&layout.inline),
                     buffers: &self.buffers,
                     limits,
                     measure_since,
+                    keeps_slot: true,
                 })
             });
         if outcome.is_err() {
             layout.buffers.invalidate_outputs();
         }
-        // What the client frees meanwhile must go.
-        self.pools.clear();
         self.buffers.clear();
         match outcome {
             Ok(timing) => self.succeed(layout, header.sequence, timing, reply),
             Err(failure) => self.fail(header.sequence, &failure, reply),
         }
+    }
+
+    /// Gives back what is kept between requests that follow each other at once.
+    fn rest(&mut self) {
+        self.context.leave_slot();
+        self.held.release();
     }
 
     fn release_memory(&mut self) {

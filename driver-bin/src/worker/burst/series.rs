@@ -1,0 +1,145 @@
+//! How many requests that are queued behind each other a burst carries out in one go.
+
+use std::time::Duration;
+
+use nnhal::time::Stopwatch;
+
+/// The most requests of a series.
+const LONGEST: u32 = 16;
+
+/// How long a series may take: others may wait for its slot, and for memory that it holds, until it ends, and a client that
+/// has fallen asleep at an unlucky moment for its next result.
+const PATIENCE: Duration = Duration::from_micros(20);
+
+/// After how many requests, each by itself, a second one in a series is tried again.
+const AGAIN_AFTER: u32 = 256;
+
+/// Learns how many requests of a burst make a series that is short enough.
+#[derive(Debug)]
+pub(super) struct SeriesPolicy {
+    limit: u32,
+    /// Series of one request, since the limit has been 1.
+    singles: u32,
+}
+
+impl Default for SeriesPolicy {
+    fn default() -> SeriesPolicy {
+        SeriesPolicy { limit: 2, singles: 0 }
+    }
+}
+
+/// A series that has begun.
+#[derive(Debug)]
+pub(super) struct Series {
+    length: u32,
+    limit: u32,
+    /// Since its second request; one that stays alone reads no clock.
+    since: Option<Stopwatch>,
+}
+
+impl SeriesPolicy {
+    /// The first request of a series.
+    #[inline]
+    pub(super) fn start(&self) -> Series {
+        Series {
+            length: 1,
+            limit: self.limit,
+            since: None,
+        }
+    }
+
+    /// A series has ended.
+    #[inline]
+    pub(super) fn end(&mut self, series: &Series) {
+        match series.since {
+            Some(since) => self.learn(series, since.elapsed()),
+            None if self.limit == 1 => self.count_single(),
+            None => {}
+        }
+    }
+
+    fn learn(&mut self, series: &Series, elapsed: Duration) {
+        if elapsed > PATIENCE {
+            self.limit = (series.limit / 2).max(1);
+        } else if series.length == series.limit {
+            self.limit = (series.limit * 2).min(LONGEST);
+        }
+    }
+
+    fn count_single(&mut self) {
+        self.singles += 1;
+        if self.singles == AGAIN_AFTER {
+            *self = SeriesPolicy::default();
+        }
+    }
+}
+
+impl Series {
+    /// Whether another request may follow in this series.
+    #[inline]
+    pub(super) fn may_go_on(&self) -> bool {
+        self.length < self.limit
+    }
+
+    /// Another request follows.
+    #[inline]
+    pub(super) fn go_on(&mut self) {
+        self.length += 1;
+        if self.since.is_none() {
+            self.since = Some(Stopwatch::start());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Duration = Duration::from_micros(2);
+    const LONG: Duration = Duration::from_millis(1);
+
+    /// A series as long as may be, which took so long from its second request on; returns its length.
+    fn run(policy: &mut SeriesPolicy, took: Duration) -> u32 {
+        let mut series = policy.start();
+        while series.may_go_on() {
+            series.go_on();
+        }
+        match series.since {
+            Some(_) => policy.learn(&series, took),
+            None => policy.end(&series),
+        }
+        series.length
+    }
+
+    #[test]
+    fn series_of_short_requests_grow() {
+        let mut policy = SeriesPolicy::default();
+        let lengths: Vec<u32> = (0..6).map(|_| run(&mut policy, SHORT)).collect();
+        assert_eq!(lengths, [2, 4, 8, 16, 16, 16]);
+    }
+
+    #[test]
+    fn series_that_took_too_long_get_shorter() {
+        let mut policy = SeriesPolicy::default();
+        let grown: u32 = (0..4).map(|_| run(&mut policy, SHORT)).sum();
+        let lengths: Vec<u32> = (0..6).map(|_| run(&mut policy, LONG)).collect();
+        assert_eq!((grown, lengths), (2 + 4 + 8 + 16, vec![16, 8, 4, 2, 1, 1]));
+    }
+
+    #[test]
+    fn long_requests_stay_alone_but_for_a_try_now_and_then() {
+        let mut policy = SeriesPolicy::default();
+        let lengths: Vec<u32> = (0..3 * AGAIN_AFTER).map(|_| run(&mut policy, LONG)).collect();
+        assert_eq!(lengths.iter().filter(|length| **length > 1).count(), 3);
+    }
+
+    #[test]
+    fn requests_that_come_one_by_one_change_nothing() {
+        let mut policy = SeriesPolicy::default();
+        for _ in 0..2 * AGAIN_AFTER {
+            let series = policy.start();
+            policy.end(&series);
+        }
+        assert_eq!(run(&mut policy, SHORT), 2);
+    }
+}
