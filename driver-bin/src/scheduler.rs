@@ -5,7 +5,8 @@
 //! priority, then by age; work that runs lets work of higher priority go first at its next checkpoint, keeping its
 //! thread and its memory, and goes on later. Work that has waited counts as one priority higher for each
 //! [`AGEING`]; once let in because of that, it may keep its slot for at least [`QUANTUM`], so that low priority
-//! makes progress however much else there is.
+//! makes progress however much else there is. Work that ends may stay in its slot for its next piece ([`Ticket::stay`])
+//! as long as nobody waits.
 //!
 //! While nobody waits, entering, leaving and checkpoints are a few atomic operations: no lock, no clock, no system
 //! call.
@@ -295,12 +296,17 @@ impl Ticket {
         Ok(())
     }
 
-    /// Whether work that ends here may keep its slot for its next piece: it has not been cancelled, and nobody has been
-    /// seen waiting. This is a look without a fence, so who holds a slot in this way must leave it before long.
+    /// Goes on with the next piece of work in the slot that it has, as if it had left and entered; `false`, and nothing
+    /// done, if somebody is seen waiting or the work was cancelled. This looks without a fence, so who stays must leave
+    /// before long all the same.
     #[inline]
-    pub(crate) fn may_stay(&self) -> bool {
-        self.scheduler.waiting.load(Ordering::Relaxed) == 0
-            && !self.state.is_cancelled.load(Ordering::Relaxed)
+    pub(crate) fn stay(&self) -> bool {
+        let may_stay = self.scheduler.waiting.load(Ordering::Relaxed) == 0
+            && !self.state.is_cancelled.load(Ordering::Relaxed);
+        if may_stay {
+            self.state.advance(2);
+        }
+        may_stay
     }
 
     /// Gives the slot back.
@@ -505,15 +511,19 @@ mod tests {
         let bench = Bench::new();
         let runner = bench.ticket(Priority::High);
         runner.enter(Deadline::NONE).unwrap();
-        assert!(runner.may_stay());
+        let before = runner.observer().progress().unwrap();
+        assert!(runner.stay());
+        // Pieces of work that follow each other are not one that hangs.
+        let after = runner.observer().progress().unwrap();
+        assert!(after.is_running && after.count > before.count);
         let other = bench.queue("other", Priority::Low);
-        assert!(!runner.may_stay());
+        assert!(!runner.stay());
         runner.leave();
         assert_eq!(bench.order(1), ["other"]);
         other.join().unwrap();
         runner.enter(Deadline::NONE).unwrap();
         runner.observer().cancel();
-        assert!(!runner.may_stay());
+        assert!(!runner.stay());
         runner.leave();
     }
 

@@ -76,21 +76,23 @@ impl Producer {
         Ok(())
     }
 
-    /// Wakes the consumer if it is seen asleep. One that is falling asleep just now may not be, which takes no fence to
-    /// look for; [`Producer::notify`] must follow before long.
+    /// Wakes the consumer if it is seen asleep, and says whether it was. One that is falling asleep just now is seen only
+    /// after a fence; [`Producer::notify`] must follow before long.
     #[inline]
-    pub fn notify_sleeper(&self) {
-        if self.ring.control().doorbell.sleeper.load(Ordering::Relaxed) == SLEEPING {
+    pub fn notify_sleeper(&self) -> bool {
+        let is_asleep = self.ring.control().doorbell.sleeper.load(Ordering::Relaxed) == SLEEPING;
+        if is_asleep {
             self.wake();
         }
+        is_asleep
     }
 
-    /// Wakes the consumer if it sleeps.
+    /// Wakes the consumer if it sleeps, and says whether it did.
     #[inline]
-    pub fn notify(&self) {
+    pub fn notify(&self) -> bool {
         // Orders the commit before the look at the sleeper; the consumer has the mirror image of it.
         fence(Ordering::SeqCst);
-        self.notify_sleeper();
+        self.notify_sleeper()
     }
 
     #[cold]

@@ -3,7 +3,8 @@
 //! Why this is sound: a plain read or `memcpy` of bytes that someone else writes at the same time is a data race, and
 //! the compiler may assume there is none: it may read a byte twice and find two values. Relaxed atomic loads and
 //! stores are allowed to race, and each yields one value. So the shared side is accessed by relaxed atomics only, in
-//! aligned 8-byte words with half a word and single bytes at the ends; the private side, which nobody else can reach, by ordinary
+//! aligned 8-byte words with half words and single bytes at the ends (the values of most types are four bytes: copied as
+//! such they reach whoever loads them at once, while processors take long to put together what was stored byte by byte); the private side, which nobody else can reach, by ordinary
 //! accesses. A copy may mix old and new bytes of a peer that writes meanwhile; it never is anything but bytes.
 //!
 //! Long copies on x86-64 use `rep movsb` instead, at the speed of memory: the compiler sees an opaque block that reads
@@ -30,30 +31,36 @@ pub(super) unsafe fn out_of_shared(from: *const u8, out: &mut [u8]) {
         unsafe { string_copy(from, out.as_mut_ptr(), out.len()) };
         return;
     }
-    let head = from.align_offset(WORD).min(out.len());
-    let (first, rest) = out.split_at_mut(head);
-    let (words, last) = rest.as_chunks_mut::<WORD>();
-    let word_start = from.wrapping_add(head);
-    let last_start = word_start.wrapping_add(words.len() * WORD);
-    for (index, byte) in first.iter_mut().enumerate() {
-        // SAFETY: index < out.len(), so the byte is within the caller's range.
-        *byte = unsafe { load_byte(from.wrapping_add(index)) };
+    let mut at = from;
+    let (first, half) = unaligned(from, out.len());
+    let (first, rest) = out.split_at_mut(first);
+    for byte in first {
+        // SAFETY: it is one of the caller's bytes, as is all below: the parts of `out` follow each other, and `at` with them.
+        *byte = unsafe { load_byte(at) };
+        at = at.wrapping_add(1);
     }
-    for (index, word) in words.iter_mut().enumerate() {
-        // SAFETY: the word lies within the caller's range and `head` has brought it to its alignment.
-        *word = unsafe { load_word(word_start.wrapping_add(index * WORD)) }.to_ne_bytes();
+    let (half, rest) = rest.split_at_mut(half);
+    for half in half.as_chunks_mut::<HALF>().0 {
+        // SAFETY: as above; the bytes before have brought it to its alignment.
+        *half = unsafe { load_half(at) }.to_ne_bytes();
+        at = at.wrapping_add(HALF);
     }
-    // The values of most types are four bytes: read as such they reach whoever loads them from `out` at once, while
-    // processors take long to put together what was stored byte by byte.
-    let (halves, single) = last.as_chunks_mut::<HALF>();
-    for half in halves.iter_mut() {
-        // SAFETY: there is one at most, within the caller's range, where an aligned word would start.
-        *half = unsafe { load_half(last_start) }.to_ne_bytes();
+    let (words, rest) = rest.as_chunks_mut::<WORD>();
+    for word in words {
+        // SAFETY: as above.
+        *word = unsafe { load_word(at) }.to_ne_bytes();
+        at = at.wrapping_add(WORD);
     }
-    let single_start = last_start.wrapping_add(halves.len() * HALF);
-    for (index, byte) in single.iter_mut().enumerate() {
-        // SAFETY: as for the first bytes.
-        *byte = unsafe { load_byte(single_start.wrapping_add(index)) };
+    let (half, last) = rest.as_chunks_mut::<HALF>();
+    for half in half {
+        // SAFETY: as above; only words are before it, or so few bytes that there is none.
+        *half = unsafe { load_half(at) }.to_ne_bytes();
+        at = at.wrapping_add(HALF);
+    }
+    for byte in last {
+        // SAFETY: as above.
+        *byte = unsafe { load_byte(at) };
+        at = at.wrapping_add(1);
     }
 }
 
@@ -69,29 +76,53 @@ pub(super) unsafe fn into_shared(to: *mut u8, bytes: &[u8]) {
         unsafe { string_copy(bytes.as_ptr(), to, bytes.len()) };
         return;
     }
-    let head = to.align_offset(WORD).min(bytes.len());
-    let (first, rest) = bytes.split_at(head);
-    let (words, last) = rest.as_chunks::<WORD>();
-    let word_start = to.wrapping_add(head);
-    let last_start = word_start.wrapping_add(words.len() * WORD);
-    for (index, &byte) in first.iter().enumerate() {
-        // SAFETY: index < bytes.len(), so the byte is within the caller's range.
-        unsafe { store_byte(to.wrapping_add(index), byte) };
+    let mut at = to;
+    let (first, half) = unaligned(to, bytes.len());
+    let (first, rest) = bytes.split_at(first);
+    for &byte in first {
+        // SAFETY: it is one of the caller's bytes, as is all below: the parts of `bytes` follow each other, and `at` with
+        // them.
+        unsafe { store_byte(at, byte) };
+        at = at.wrapping_add(1);
     }
-    for (index, &word) in words.iter().enumerate() {
-        // SAFETY: the word lies within the caller's range and `head` has brought it to its alignment.
-        unsafe { store_word(word_start.wrapping_add(index * WORD), u64::from_ne_bytes(word)) };
+    let (half, rest) = rest.split_at(half);
+    for &half in half.as_chunks::<HALF>().0 {
+        // SAFETY: as above; the bytes before have brought it to its alignment.
+        unsafe { store_half(at, u32::from_ne_bytes(half)) };
+        at = at.wrapping_add(HALF);
     }
-    let (halves, single) = last.as_chunks::<HALF>();
-    for &half in halves {
-        // SAFETY: there is one at most, within the caller's range, where an aligned word would start.
-        unsafe { store_half(last_start, u32::from_ne_bytes(half)) };
+    let (words, rest) = rest.as_chunks::<WORD>();
+    for &word in words {
+        // SAFETY: as above.
+        unsafe { store_word(at, u64::from_ne_bytes(word)) };
+        at = at.wrapping_add(WORD);
     }
-    let single_start = last_start.wrapping_add(halves.len() * HALF);
-    for (index, &byte) in single.iter().enumerate() {
-        // SAFETY: as for the first bytes.
-        unsafe { store_byte(single_start.wrapping_add(index), byte) };
+    let (half, last) = rest.as_chunks::<HALF>();
+    for &half in half {
+        // SAFETY: as above; only words are before it, or so few bytes that there is none.
+        unsafe { store_half(at, u32::from_ne_bytes(half)) };
+        at = at.wrapping_add(HALF);
     }
+    for &byte in last {
+        // SAFETY: as above.
+        unsafe { store_byte(at, byte) };
+        at = at.wrapping_add(1);
+    }
+}
+
+/// Of `length` bytes from `start` on: how many single ones, and how many of half a word, are in front of the first aligned
+/// word. If there is none, the halves and bytes behind it are all the rest: then what begins there is aligned for the
+/// halves, or shorter than one.
+#[inline(always)]
+fn unaligned(start: *const u8, length: usize) -> (usize, usize) {
+    let first = start.align_offset(HALF).min(length);
+    let is_between = !start.wrapping_add(first).addr().is_multiple_of(WORD);
+    let half = if is_between && length - first >= HALF {
+        HALF
+    } else {
+        0
+    };
+    (first, half)
 }
 
 /// # Safety
@@ -163,6 +194,31 @@ unsafe fn string_copy(from: *const u8, to: *mut u8, length: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_length_is_copied_from_and_to_every_alignment() {
+        let source: Vec<u8> = (1..=64).collect();
+        let shared: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(0)).collect();
+        let start: *mut u8 = shared.as_ptr().cast_mut().cast();
+        for offset in 0..24 {
+            for length in 0..=40 {
+                shared.iter().for_each(|word| word.store(0, Relaxed));
+                let at = start.wrapping_add(offset);
+                let mut all = [0_u8; 64];
+                let mut out = vec![0; length];
+                // SAFETY: the words are 64 bytes, at least `offset + length`, and only accessed atomically.
+                unsafe {
+                    into_shared(at, &source[..length]);
+                    out_of_shared(at, &mut out);
+                    out_of_shared(start, &mut all);
+                }
+                assert_eq!(out, source[..length]);
+                let mut expected = [0; 64];
+                expected[offset..][..length].copy_from_slice(&source[..length]);
+                assert_eq!(all, expected, "{length} bytes at {offset}");
+            }
+        }
+    }
 
     #[test]
     fn copy_races_with_a_writer_and_yields_only_bytes_it_wrote() {

@@ -12,7 +12,7 @@ use crate::sys::cpu;
 const HANDED_OVER_BYTES: usize = 1024;
 
 /// Of more bytes, writing the first gives the processor time enough to fetch the others.
-const PREFETCHED_BYTES: usize = 256;
+const PREFETCHED_BYTES: u64 = 256;
 
 /// Bytes of shared memory, which can be copied out of and into but not borrowed.
 ///
@@ -118,11 +118,11 @@ impl<'a> SharedSlice<'a> {
     /// Has the place of so few bytes taken from other processors' caches, while this one computes what is to be written there
     /// by [`SharedSlice::write_for_peer`].
     #[inline]
-    pub fn prefetch_to_write(&self, offset: u64, length: usize) {
+    pub fn prefetch_to_write(&self, offset: u64, length: u64) {
         if length <= PREFETCHED_BYTES
-            && let Ok(at) = self.at_writable(offset, length as u64)
+            && let Ok(at) = self.at_writable(offset, length)
         {
-            cpu::prefetch_to_write(at, length);
+            cpu::prefetch_to_write(at, length as usize);
         }
     }
 

@@ -81,7 +81,9 @@ impl Subject {
         };
         Subject {
             worker: device.worker().pid,
-            burst: prepared.burst(&BurstOptions::new().wait(wait)).unwrap(),
+            burst: prepared
+                .burst(&BurstOptions::new().wait(wait).in_flight(2))
+                .unwrap(),
             prepared,
             memory: Memory::new(8).unwrap(),
         }
@@ -112,6 +114,14 @@ impl Subject {
                 1 => {
                     self.memory.write(0, &[value]).unwrap();
                     self.burst.fire(registered, &timed).unwrap();
+                }
+                2 => {
+                    self.memory.write(0, &[value]).unwrap();
+                    self.burst.submit(registered, &options).unwrap();
+                    self.burst.submit(registered, &options).unwrap();
+                    while let Some(finished) = self.burst.next_finished(&options).unwrap() {
+                        finished.result.unwrap();
+                    }
                 }
                 _ => {
                     let mut sum = [0.0_f32];

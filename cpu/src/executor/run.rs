@@ -486,6 +486,7 @@ impl<'a> Runner<'a> {
         result
     }
 
+    // Always inlined, as the structures on the way to the kernel would be copied right after they were made.
     #[inline(always)]
     fn compute_into(
         &mut self,

@@ -174,6 +174,7 @@ impl BinaryStep {
     }
 
     /// Combines elements of the same place, in blocks of a multiple of `unit` elements.
+    // Always inlined for the reason that `dispatch` is.
     #[inline(always)]
     fn combine(
         &self,

@@ -244,7 +244,9 @@ pub(super) trait Work {
     fn run<S: Instructions>(self, simd: S) -> Self::Output;
 }
 
-/// Runs a kernel with the best instructions that the processor has.
+/// Runs a kernel with the best instructions that the processor has. Always inlined, down to the function that is compiled for
+/// them, so that the kernel's arguments are stored once: what is copied right after its parts were stored makes a processor
+/// wait until they have left the store buffer.
 #[inline(always)]
 pub(super) fn dispatch<W: Work>(work: W) -> W::Output {
     run_by(used(), work)
@@ -262,7 +264,7 @@ fn run_by<W: Work>(instructions: InstructionSet, work: W) -> W::Output {
         InstructionSet::Avx2(simd) => simd.run(work),
         #[cfg(target_arch = "aarch64")]
         InstructionSet::Neon => neon::Neon.run(work),
-        InstructionSet::Portable => work.run(portable::Portable),
+        InstructionSet::Portable => portable::Portable.run(work),
     }
 }
 

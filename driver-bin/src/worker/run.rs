@@ -24,7 +24,7 @@ use crate::trace;
 pub(crate) struct Context {
     execution: Box<dyn Execution>,
     ticket: Ticket,
-    /// Whether the last run has kept its slot for the next.
+    /// Whether the ticket has a slot: while work runs, and after it if that kept the slot for the next.
     holds_slot: bool,
     watchdog: Arc<Watchdog>,
     estimate: Arc<Estimate>,
@@ -201,7 +201,7 @@ impl Context {
     }
 
     fn run_when_free(&mut self, run: &Run<'_>) -> Result<Option<Duration>, Failure> {
-        prepare_outputs(run)?;
+        check_writable(run)?;
         if !run.limits.deadline.is_none() {
             self.estimate.check(MonotonicClock.now(), &run.limits)?;
         }
@@ -216,7 +216,7 @@ impl Context {
 
     /// Takes a slot, or goes on with the one that the last run has kept if nobody waits for it.
     fn take_slot(&mut self, deadline: Deadline) -> Result<(), Failure> {
-        if self.holds_slot && self.ticket.may_stay() {
+        if self.holds_slot && self.ticket.stay() {
             return Ok(());
         }
         self.leave_slot();
@@ -292,8 +292,21 @@ impl Context {
             }
         }
         for (index, plan) in run.request.outputs().iter().enumerate() {
-            if let ArgumentPlan::Memory { shape, .. } | ArgumentPlan::Token { shape, .. } = *plan {
-                self.execution.expect_output(index, shape);
+            match *plan {
+                ArgumentPlan::Omitted => {}
+                ArgumentPlan::Memory {
+                    shape,
+                    pool,
+                    offset,
+                    length,
+                } => {
+                    self.execution.expect_output(index, shape);
+                    // Its place is fetched while it is computed.
+                    if let Some(memory) = run.pools.memory(pool) {
+                        memory.slice()?.prefetch_to_write(offset, length);
+                    }
+                }
+                ArgumentPlan::Token { shape, .. } => self.execution.expect_output(index, shape),
             }
         }
         Ok(())
@@ -387,20 +400,15 @@ fn memory_of<'a>(run: &Run<'a>, pool: u32) -> Result<&'a Memory, Failure> {
     memory.ok_or_else(|| Failure::invalid_argument(format!("pool {pool} of the request is no memory")))
 }
 
-/// Checks that outputs can be written, and has the places of small ones fetched while they are computed.
-fn prepare_outputs(run: &Run<'_>) -> Result<(), Failure> {
+fn check_writable(run: &Run<'_>) -> Result<(), Failure> {
     for (index, plan) in run.request.outputs().iter().enumerate() {
-        let ArgumentPlan::Memory {
-            pool, offset, length, ..
-        } = *plan
-        else {
+        let ArgumentPlan::Memory { pool, .. } = *plan else {
             continue;
         };
         if run.inline.is_some_and(|inline| inline.output_pool == Some(pool)) {
             continue;
         }
-        let memory = memory_of(run, pool)?;
-        if !memory.is_writable() {
+        if !memory_of(run, pool)?.is_writable() {
             return Err(Failure::invalid_argument(format!(
                 "output {index} is in pool {pool}, which is shared for reading only"
             ))
@@ -409,8 +417,6 @@ fn prepare_outputs(run: &Run<'_>) -> Result<(), Failure> {
                 ..Place::default()
             }));
         }
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        memory.slice()?.prefetch_to_write(offset, length);
     }
     Ok(())
 }

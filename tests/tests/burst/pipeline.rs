@@ -5,7 +5,6 @@ use std::time::Duration;
 use nnhal_client::{
     Burst, BurstOptions, ErrorKind, ExecuteOptions, MAX_IN_FLIGHT, Memory, RegisteredRequest, Request,
 };
-
 use nnhal_tests::{DaemonOptions, TestDaemon};
 
 use crate::common::{EXE, REFERENCE, open, prepare, start};
@@ -121,7 +120,7 @@ fn bursts_with_queued_requests_let_each_other_have_the_only_slot() {
             let mut burst = prepared.burst(&BurstOptions::new().in_flight(16)).unwrap();
             let lanes = Lanes::new(&mut burst, 16);
             scope.spawn(move || {
-                let options = ExecuteOptions::new();
+                let options = options_within_a_minute();
                 let mut taken = 0;
                 for request in lanes.requests.iter().cycle().take(EXECUTIONS as usize) {
                     if burst.in_flight() == 16 {

@@ -19,6 +19,14 @@ fn halves(lane: i32) -> [i32; 2] {
     pair.map(i32::from)
 }
 
+impl Portable {
+    /// Runs a kernel as a function of its own, apart from those for what the processor is more likely to have.
+    #[inline(never)]
+    pub(super) fn run<W: Work>(self, work: W) -> W::Output {
+        work.run(self)
+    }
+}
+
 impl Instructions for Portable {
     type Narrow = Portable;
     type Wide = Pair<Portable>;

@@ -76,7 +76,7 @@ pub(super) struct RequestMemories<'a> {
     by_pool: &'a [Option<KnownMemory>],
 }
 
-/// Most memories that are held for the requests of a series; those of one request are held however many they are.
+/// With more memories than these a request begins anew, so that they do not gather and are found quickly.
 const MAX_HELD: usize = 16;
 
 impl HeldMemories {
@@ -110,11 +110,10 @@ impl HeldMemories {
         held.is_some_and(|held| known.is(held) && !held.is_freed())
     }
 
-    /// Holds the memory if it is still there.
-    #[cold]
+    /// Holds the memory if it is still there. One behind the first [`MAX_HELD`] is held twice sooner than looked for.
     fn add(&mut self, known: &KnownMemory) -> bool {
         let Some(memory) = known.alive() else { return false };
-        let place = self.held.iter().position(|held| known.is(held));
+        let place = self.held.iter().take(MAX_HELD).position(|held| known.is(held));
         known.place.set(place.unwrap_or(self.held.len()));
         if place.is_none() {
             self.held.push(memory);
@@ -146,4 +145,103 @@ fn freed(pool: usize, handle: MemoryHandle) -> Failure {
         pool: u32::try_from(pool).ok(),
         ..Place::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::shm::SharedMemory;
+    use nnhal::wire::MemoryDescription;
+
+    use super::*;
+    use crate::settings::Limits;
+
+    /// Memories of 1, 2, 3 and so on bytes.
+    fn memories(count: u64) -> (Memories, Vec<MemoryHandle>) {
+        let memories = Memories::new(&Limits::default());
+        let handles = (1..=count)
+            .map(|size| {
+                let description = MemoryDescription {
+                    name: "ashmem".into(),
+                    fds: 1,
+                    size,
+                    offset: 0,
+                    protection: 3,
+                };
+                let fd = SharedMemory::create(size).unwrap().into();
+                memories.register(&description, vec![fd]).unwrap()
+            })
+            .collect();
+        (memories, handles)
+    }
+
+    /// What a request remembers that names these memories.
+    fn request(memories: &Memories, handles: &[MemoryHandle]) -> Vec<Option<KnownMemory>> {
+        let known = |handle: &MemoryHandle| {
+            let memory = memories.get(*handle).unwrap();
+            Some(KnownMemory::new(*handle, &memory))
+        };
+        handles.iter().map(known).collect()
+    }
+
+    fn sizes(held: &mut HeldMemories, request: &[Option<KnownMemory>]) -> Vec<u64> {
+        let found = held.hold(request).unwrap();
+        let pools = 0..u32::try_from(request.len()).unwrap();
+        pools.map(|pool| found.memory(pool).unwrap().size()).collect()
+    }
+
+    #[test]
+    fn each_pool_has_its_memory_in_whatever_order_requests_name_them() {
+        let (memories, handles) = memories(3);
+        let [a, b, c] = handles[..] else { unreachable!() };
+        let mut held = HeldMemories::default();
+        let requests =
+            [vec![a, b], vec![b, a], vec![c, c, a], vec![b]].map(|names| request(&memories, &names));
+        let expected = [vec![1, 2], vec![2, 1], vec![3, 3, 1], vec![2]];
+        for order in [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]] {
+            for number in order {
+                assert_eq!(sizes(&mut held, &requests[number]), expected[number]);
+            }
+            held.release();
+        }
+    }
+
+    #[test]
+    fn pools_that_are_no_memory_have_none() {
+        let (memories, handles) = memories(1);
+        let mut known = request(&memories, &handles);
+        known.insert(0, None);
+        let mut held = HeldMemories::default();
+        let found = held.hold(&known).unwrap();
+        assert!(found.memory(0).is_none() && found.memory(2).is_none());
+        assert_eq!(found.memory(1).unwrap().size(), 1);
+    }
+
+    #[test]
+    fn any_number_of_memories_is_held() {
+        let (memories, handles) = memories(40);
+        let (many, one) = (request(&memories, &handles), request(&memories, &handles[7..8]));
+        let mut held = HeldMemories::default();
+        for _ in 0..2 {
+            assert_eq!(sizes(&mut held, &many), (1..=40).collect::<Vec<u64>>());
+            assert_eq!(sizes(&mut held, &one), [8]);
+        }
+    }
+
+    #[test]
+    fn memory_that_is_freed_is_refused_at_once_and_gone_after_the_series() {
+        let (memories, handles) = memories(2);
+        let known = request(&memories, &handles);
+        let weak = Arc::downgrade(&memories.get(handles[1]).unwrap());
+        let mut held = HeldMemories::default();
+        assert_eq!(sizes(&mut held, &known), [1, 2]);
+        memories.remove(handles[1]).unwrap();
+        let failure = held.hold(&known).unwrap_err();
+        assert!(failure.detail.contains("was freed"), "{}", failure.detail);
+        assert!(weak.strong_count() > 0);
+        // Another request goes on with what is there.
+        assert_eq!(sizes(&mut held, &known[..1]), [1]);
+        held.release();
+        assert_eq!(weak.strong_count(), 0);
+        assert!(held.hold(&known).is_err());
+    }
 }

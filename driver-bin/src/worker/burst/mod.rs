@@ -2,7 +2,8 @@
 //!
 //! Contract: one thread owns both ends of the ring and one execution of the prepared model. While requests keep coming
 //! it neither allocates, locks nor makes a system call: registered requests are validated once, memories are kept as
-//! weak references, which a memory that the client frees leaves dead at once, and everything else is used again. What
+//! weak references, so that what the client frees goes as soon as the series of requests that may use it has ended, and everything
+//! else is used again. What
 //! arrives is decoded by [`nnhal::burst`], which trusts nothing; a packet that means nothing is answered, and the
 //! burst goes on. A ring that the client corrupted ends the burst.
 

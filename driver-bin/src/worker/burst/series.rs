@@ -7,9 +7,13 @@ use nnhal::time::Stopwatch;
 /// The most requests of a series.
 const LONGEST: u32 = 16;
 
-/// How long a series may take: others may wait for its slot, and for memory that it holds, until it ends, and a client that
-/// has fallen asleep at an unlucky moment for its next result.
+/// How long a series may take: memory that the client frees is there until it ends, and a client that has fallen asleep at an
+/// unlucky moment waits for its next result. This is looked at behind some of its requests, as reading the clock takes a
+/// good part of what the shortest ones do; a long request in an otherwise short series is found then.
 const PATIENCE: Duration = Duration::from_micros(20);
+
+/// Behind every how many requests of a series its time is looked at.
+const LOOKS_EVERY: u32 = 4;
 
 /// After how many requests, each by itself, a second one in a series is tried again.
 const AGAIN_AFTER: u32 = 256;
@@ -61,7 +65,7 @@ impl SeriesPolicy {
     fn learn(&mut self, series: &Series, elapsed: Duration) {
         if elapsed > PATIENCE {
             self.limit = (series.limit / 2).max(1);
-        } else if series.length == series.limit {
+        } else if series.length == series.limit && 2 * elapsed <= PATIENCE {
             self.limit = (series.limit * 2).min(LONGEST);
         }
     }
@@ -78,7 +82,11 @@ impl Series {
     /// Whether another request may follow in this series.
     #[inline]
     pub(super) fn may_go_on(&self) -> bool {
-        self.length < self.limit
+        self.length < self.limit && !(self.length.is_multiple_of(LOOKS_EVERY) && self.takes_too_long())
+    }
+
+    fn takes_too_long(&self) -> bool {
+        self.since.is_some_and(|since| since.elapsed() > PATIENCE)
     }
 
     /// Another request follows.

@@ -15,7 +15,7 @@ use nnhal::wire::Failure;
 
 use super::layout::Layout;
 use super::memories::{HeldMemories, KnownMemories};
-use super::series::SeriesPolicy;
+use super::series::{Series, SeriesPolicy};
 use crate::trace;
 use crate::worker::buffer::{Buffers, RequestBuffers};
 use crate::worker::client::Client;
@@ -36,6 +36,8 @@ pub(super) struct Server {
     known: KnownMemories,
     runner: Runner,
     series: SeriesPolicy,
+    /// Whether the client was asleep when a result of the last series came.
+    client_slept: bool,
     idle_release: Arc<IdleRelease>,
 }
 
@@ -74,6 +76,7 @@ impl Server {
                 buffers: RequestBuffers::default(),
             },
             series: SeriesPolicy::default(),
+            client_slept: false,
             idle_release: Arc::clone(&client.idle_release),
         })
     }
@@ -106,9 +109,18 @@ impl Server {
     /// Carries out the request that was received, and those that are behind it already.
     ///
     /// Between them the slot and the memories are kept and nobody is looked for who falls asleep just then: each of that
-    /// takes locked instructions, which wait until the other processor has given up the lines of the results.
+    /// takes locked instructions, which wait until the other processor has given up the lines of the results. For a client
+    /// that was found asleep lately it is done all the same, since it will fall asleep behind each result.
     fn serve_series(&mut self) -> Result<(), SendError> {
         let mut series = self.series.start();
+        let outcome = self.serve_queued(&mut series);
+        self.runner.rest();
+        self.series.end(&series);
+        outcome
+    }
+
+    fn serve_queued(&mut self, series: &mut Series) -> Result<(), SendError> {
+        let client_slept = std::mem::take(&mut self.client_slept);
         loop {
             let serves = trace::span(SpanKind::BurstRequest, 0, 0);
             self.answer();
@@ -118,13 +130,15 @@ impl Server {
             if !series.may_go_on() || self.end.consumer.try_receive(&mut self.packet) != Ok(true) {
                 break;
             }
-            self.end.producer.notify_sleeper();
+            self.client_slept |= if client_slept {
+                self.end.producer.notify()
+            } else {
+                self.end.producer.notify_sleeper()
+            };
             self.end.producer.prefetch();
             series.go_on();
         }
-        self.end.producer.notify();
-        self.runner.rest();
-        self.series.end(&series);
+        self.client_slept |= self.end.producer.notify();
         Ok(())
     }
 
@@ -165,7 +179,12 @@ impl Server {
 
     /// Carries the received packet out and leaves the result in `reply`.
     fn answer(&mut self) {
-        let request = match decode_request(self.packet.bytes(), &mut self.body) {
+        let request = decode_request(self.packet.bytes(), &mut self.body);
+        if !matches!(request, Ok(RequestPacket::Fire { .. })) {
+            // Only what is short keeps others from the slot.
+            self.runner.rest();
+        }
+        let request = match request {
             Ok(request) => request,
             Err(error) => {
                 let sequence = sequence_of(self.packet.bytes());
@@ -253,9 +272,9 @@ impl Runner {
             .inline
             .receive(inline)
             .and_then(|()| limits.check_not_past())
-            .and_then(|()| layout.buffers.upgrade_into(&mut self.buffers))
             .and_then(|()| self.held.hold(&layout.memories))
             .and_then(|pools| {
+                layout.buffers.upgrade_into(&mut self.buffers)?;
                 self.context.run(&Run {
                     request: &layout.request,
                     pools: &pools,
