@@ -207,11 +207,11 @@ mod tests {
                 let mut all = [0_u8; 64];
                 let mut out = vec![0; length];
                 // SAFETY: the words are 64 bytes, at least `offset + length`, and only accessed atomically.
-                unsafe {
-                    into_shared(at, &source[..length]);
-                    out_of_shared(at, &mut out);
-                    out_of_shared(start, &mut all);
-                }
+                unsafe { into_shared(at, &source[..length]) };
+                // SAFETY: as above.
+                unsafe { out_of_shared(at, &mut out) };
+                // SAFETY: as above.
+                unsafe { out_of_shared(start, &mut all) };
                 assert_eq!(out, source[..length]);
                 let mut expected = [0; 64];
                 expected[offset..][..length].copy_from_slice(&source[..length]);
