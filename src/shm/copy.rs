@@ -4,8 +4,8 @@
 //! the compiler may assume there is none: it may read a byte twice and find two values. Relaxed atomic loads and
 //! stores are allowed to race, and each yields one value. So the shared side is accessed by relaxed atomics only, in
 //! aligned 8-byte words with half words and single bytes at the ends (the values of most types are four bytes: copied as
-//! such they reach whoever loads them at once, while processors take long to put together what was stored byte by byte); the private side, which nobody else can reach, by ordinary
-//! accesses. A copy may mix old and new bytes of a peer that writes meanwhile; it never is anything but bytes.
+//! such they reach whoever loads them at once, while processors take long to put together what was stored byte by byte);
+//! the private side, which nobody else can reach, by ordinary accesses. A copy may mix old and new bytes of a peer that writes meanwhile; it never is anything but bytes.
 //!
 //! Long copies on x86-64 use `rep movsb` instead, at the speed of memory: the compiler sees an opaque block that reads
 //! or writes those bytes once, in an unspecified order, which is what a run of relaxed byte-wise atomics does.

@@ -27,7 +27,8 @@ pub(crate) struct Memory {
     size: u64,
     is_writable: bool,
     mapping: OnceLock<Mapping>,
-    /// Whether the client gave it up. Whoever still uses it then keeps it a moment longer.
+    /// Whether the client gave it up. Whoever still uses it then keeps it until that is done, a burst until its
+    /// series of requests is.
     is_freed: AtomicBool,
 }
 
