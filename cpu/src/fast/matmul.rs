@@ -94,6 +94,33 @@ struct Multiply<'a> {
     range: (f32, f32),
 }
 
+/// How many of the panels that are left the next tiles take, where registers hold the sums of two dozen vectors. A value of a
+/// row is brought into a register for every so many products, so four panels take fewer instructions for each than two, and
+/// rows pass the processor half as often; three and two, or three and three, are better than four and what would be left.
+#[inline(always)]
+fn panels_of_next_tile(left: usize, is_half_behind: bool) -> usize {
+    match left {
+        5 if !is_half_behind => 3,
+        6 => 3,
+        _ => left.min(4),
+    }
+}
+
+/// Tiles of some panels, of each of these numbers of rows, the greatest first, until no rows are left.
+macro_rules! tall_tiles {
+    ($multiply:ident, $simd:ident, ($first:ident, $panels:literal), [$most:literal $($fewer:literal)*]) => {{
+        let panels = $multiply.panels::<WIDE, $panels>($first);
+        let mut walk = $multiply.lines.walk();
+        loop {
+            match rows_of_next_tall_tile($multiply.lines.left(&walk), $most) {
+                $most => $multiply.tile::<V, WIDE, $most, $panels>($simd, &panels, &mut walk),
+                $($fewer => $multiply.tile::<V, WIDE, $fewer, $panels>($simd, &panels, &mut walk),)*
+                _ => return,
+            }
+        }
+    }};
+}
+
 /// Panels that are multiplied with one tile of rows after the other.
 #[derive(Clone, Copy)]
 struct Panels<'a, const N: usize, const P: usize> {
@@ -137,16 +164,13 @@ impl Work for Multiply<'_> {
             _ => {}
         }
         if S::HAS_WIDE {
-            while panel + 2 <= whole {
-                self.tall_tiles(wide, panel);
-                panel += 2;
-            }
-            if panel < whole && vectors % 2 == 1 {
-                return self.tall_tiles_and_half(simd, panel);
-            }
             while panel < whole {
-                self.tall_tiles_of_one(wide, panel);
-                panel += 1;
+                let count = panels_of_next_tile(whole - panel, vectors % 2 == 1);
+                if count == 1 && vectors % 2 == 1 {
+                    return self.tall_tiles_and_half(simd, panel);
+                }
+                self.tall_tiles(wide, (panel, count));
+                panel += count;
             }
         }
         while panel < whole {
@@ -212,44 +236,14 @@ impl<'a> Multiply<'a> {
         });
     }
 
-    /// Two panels in tiles for twice as many registers.
+    /// Some panels in tiles for twice as many registers.
     #[inline(always)]
-    fn tall_tiles<V: Simd<WIDE>>(&mut self, simd: V, panel: usize) {
-        let mut walk = self.lines.walk();
-        let panels = self.panels::<WIDE, 2>(panel);
-        loop {
-            match rows_of_next_tall_tile(self.lines.left(&walk), 12) {
-                0 => return,
-                12 => self.tile::<V, WIDE, 12, 2>(simd, &panels, &mut walk),
-                11 => self.tile::<V, WIDE, 11, 2>(simd, &panels, &mut walk),
-                10 => self.tile::<V, WIDE, 10, 2>(simd, &panels, &mut walk),
-                9 => self.tile::<V, WIDE, 9, 2>(simd, &panels, &mut walk),
-                8 => self.tile::<V, WIDE, 8, 2>(simd, &panels, &mut walk),
-                7 => self.tile::<V, WIDE, 7, 2>(simd, &panels, &mut walk),
-                6 => self.tile::<V, WIDE, 6, 2>(simd, &panels, &mut walk),
-                5 => self.tile::<V, WIDE, 5, 2>(simd, &panels, &mut walk),
-                4 => self.tile::<V, WIDE, 4, 2>(simd, &panels, &mut walk),
-                3 => self.tile::<V, WIDE, 3, 2>(simd, &panels, &mut walk),
-                2 => self.tile::<V, WIDE, 2, 2>(simd, &panels, &mut walk),
-                _ => self.tile::<V, WIDE, 1, 2>(simd, &panels, &mut walk),
-            }
-        }
-    }
-
-    /// The last panel likewise.
-    #[inline(always)]
-    fn tall_tiles_of_one<V: Simd<WIDE>>(&mut self, simd: V, panel: usize) {
-        let mut walk = self.lines.walk();
-        let panels = self.panels::<WIDE, 1>(panel);
-        loop {
-            match self.lines.left(&walk) {
-                0 => return,
-                12.. => self.tile::<V, WIDE, 12, 1>(simd, &panels, &mut walk),
-                8.. => self.tile::<V, WIDE, 8, 1>(simd, &panels, &mut walk),
-                4.. => self.tile::<V, WIDE, 4, 1>(simd, &panels, &mut walk),
-                2.. => self.tile::<V, WIDE, 2, 1>(simd, &panels, &mut walk),
-                _ => self.tile::<V, WIDE, 1, 1>(simd, &panels, &mut walk),
-            }
+    fn tall_tiles<V: Simd<WIDE>>(&mut self, simd: V, (panel, count): (usize, usize)) {
+        match count {
+            4 => tall_tiles!(self, simd, (panel, 4), [6 5 4 3 2 1]),
+            3 => tall_tiles!(self, simd, (panel, 3), [8 7 6 5 4 3 2 1]),
+            2 => tall_tiles!(self, simd, (panel, 2), [12 11 10 9 8 7 6 5 4 3 2 1]),
+            _ => tall_tiles!(self, simd, (panel, 1), [8 7 6 5 4 3 2 1]),
         }
     }
 
@@ -425,8 +419,9 @@ impl<const R: usize> Work for HalfTiles<'_, '_, R> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Lines, PackedF32, Packing};
+    use super::{Lines, PackedF32, Packing, Parts};
     use crate::fast::testing::each_block;
+    use crate::threads::Block;
 
     #[test]
     fn odd_sizes_have_no_remainder_trouble() {
@@ -441,6 +436,9 @@ mod tests {
             (2, 1, 33),
             (31, 7, 21),
             (26, 3, 56),
+            (31, 200, 64),
+            (40, 301, 137),
+            (70, 500, 19),
         ] {
             let left: Vec<f32> = (0..rows * depth).map(|at| at as f32 % 7.0 - 3.0).collect();
             let weight = |column: usize, at: usize| ((column * 3 + at * 5) % 11) as f32 - 5.0;
@@ -460,6 +458,45 @@ mod tests {
                         .sum();
                     let exact = (sum + column as f32).clamp(-20.0, 40.0);
                     assert_eq!(output[row * columns + column], exact, "{rows} {depth} {columns}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn long_patches_of_an_image_are_multiplied_where_they_are() {
+        let (width, channels, columns, out) = (13, 50, 70, 11);
+        let image: Vec<f32> = (0..width * width * channels)
+            .map(|at| at as f32 % 7.0 - 3.0)
+            .collect();
+        let weight = |column: usize, at: usize| ((column * 3 + at * 5) % 11) as f32 - 5.0;
+        let depth = 9 * channels;
+        let packed = PackedF32::new((columns, depth), &mut Packing::Now, weight, |_| 1.0).unwrap();
+        for (taps, length) in [((1, 0), 3 * channels), ((3, channels), channels)] {
+            let patches = Lines {
+                values: &image,
+                count: out * out,
+                first: 0,
+                width: out,
+                step: channels,
+                line: width * channels,
+                parts: Parts {
+                    rows: (3, width * channels),
+                    taps,
+                    length,
+                },
+            };
+            let mut output = vec![0.0; out * out * columns];
+            let block = Block::whole(&mut output, columns);
+            packed.multiply(patches, block, (-1000.0, 3000.0));
+            for row in 0..out * out {
+                let start = (row / out * width + row % out) * channels;
+                let value =
+                    |at: usize| image[start + at / (3 * channels) * width * channels + at % (3 * channels)];
+                for column in 0..columns {
+                    let sum: f32 = (0..depth).map(|at| value(at) * weight(column, at)).sum();
+                    let exact = (sum + 1.0).clamp(-1000.0, 3000.0);
+                    assert_eq!(output[row * columns + column], exact, "{row} {column} {length}");
                 }
             }
         }

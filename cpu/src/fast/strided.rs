@@ -107,11 +107,23 @@ impl<'a, T: Copy> Rows<'a, T> {
         self.length
     }
 
+    /// The values of each of the first rows.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[inline(always)]
+    pub(super) fn each<const R: usize>(&self) -> [&'a [T]; R] {
+        let mut rows = [&[][..]; R];
+        for (number, row) in rows.iter_mut().enumerate() {
+            *row = self.row(number);
+        }
+        rows
+    }
+
     /// The values of a row.
     ///
     /// # Panics
     /// If there is no such row.
-    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn row(&self, row: usize) -> &'a [T] {
         assert!(row < self.count, "row {row} of {}", self.count);

@@ -22,6 +22,8 @@ pub(super) const ROWS: usize = 6;
 pub(super) const HALF_ROWS: usize = 8;
 /// Columns of a panel.
 pub(super) const COLUMNS: usize = WIDE;
+/// The most rows of which registers hold where each is, so that no place is computed from its number.
+const MOST_POINTERS: usize = 8;
 /// Panels of a tile with a single row, which alone would wait for each sum.
 pub(super) const PANELS: usize = 4;
 
@@ -62,6 +64,16 @@ pub(super) fn add_f32<V: Simd<N>, const N: usize, const R: usize, const P: usize
     let mut sums = *given;
     let depth = rows.length();
     let panels = first_of_each(panels, depth);
+    if V::ONE_BY_ONE && R <= MOST_POINTERS {
+        let rows = rows.each::<R>();
+        for at in 0..depth {
+            let values = |row: usize| *nth(rows[row], at);
+            let weights = |panel: usize| nth(panels[panel], at);
+            add_one::<V, N, R, P>(simd, values, weights, &mut sums);
+        }
+        *given = sums;
+        return;
+    }
     if V::ONE_BY_ONE {
         for at in 0..depth {
             let values = |row| rows.value(row, at);
