@@ -392,16 +392,16 @@ impl Work for Rows<'_> {
     #[inline(always)]
     fn run<S: Instructions>(self, simd: S) {
         if self.cuts_negative {
-            self.rows::<S::Wide, true>(simd.wide());
+            self.rows::<S, true>(simd);
         } else {
-            self.rows::<S::Wide, false>(simd.wide());
+            self.rows::<S, false>(simd);
         }
     }
 }
 
 impl Rows<'_> {
     #[inline(always)]
-    fn rows<V: Columns, const CUT: bool>(mut self, simd: V) {
+    fn rows<S: Instructions, const CUT: bool>(mut self, simd: S) {
         let plan = self.plan;
         let width = plan.patches.output.width as usize;
         let mut at = 0;
@@ -410,11 +410,11 @@ impl Rows<'_> {
             let first = at.min(width - plan.chunk);
             for y in self.rows.clone() {
                 if plan.is_across {
-                    self.lay_out_line(simd, y, first);
+                    self.lay_out_line(simd.wide(), y, first);
                 } else {
-                    self.lay_out(simd, y, first);
+                    self.lay_out(simd.wide(), y, first);
                 }
-                self.chunk::<V, CUT>(simd, y - self.rows.start, first);
+                self.chunk::<S, CUT>(simd, y - self.rows.start, first);
             }
             at += plan.chunk;
         }
@@ -489,12 +489,15 @@ impl Rows<'_> {
 
     /// Computes the outputs of a chunk.
     #[inline(always)]
-    fn chunk<V: Columns, const CUT: bool>(&mut self, simd: V, row: usize, first: usize) {
+    fn chunk<S: Instructions, const CUT: bool>(&mut self, simd: S, row: usize, first: usize) {
+        let simd = simd.wide();
         match self.plan.tile {
-            8 => self.tiles::<V, CUT, 8>(simd, row, first),
-            7 => self.tiles::<V, CUT, 7>(simd, row, first),
-            4 => self.tiles::<V, CUT, 4>(simd, row, first),
-            _ => self.tiles::<V, CUT, 1>(simd, row, first),
+            // Where no instruction multiplies bytes nothing is packed for this. Tiles would be megabytes of code there.
+            _ if !S::HAS_WIDE => self.groups::<_, CUT, 1, 1, 1>(simd, row, first),
+            8 => self.tiles::<_, CUT, 8>(simd, row, first),
+            7 => self.tiles::<_, CUT, 7>(simd, row, first),
+            4 => self.tiles::<_, CUT, 4>(simd, row, first),
+            _ => self.tiles::<_, CUT, 1>(simd, row, first),
         }
     }
 

@@ -67,7 +67,8 @@ impl FloatMatrix {
         }
     }
 
-    /// How many times as fast as by vectors it is taken to be multiplied. More than what is measured (about 1.4), so that
+    /// How many times as fast as by vectors it is taken to be multiplied. More than was measured (about 1.4, less by the vectors of
+    /// four panels), so that
     /// helpers are asked for only where they pay.
     pub(super) fn times_as_fast(&self) -> u64 {
         match self {

@@ -3,7 +3,9 @@
 //! Columns are padded to whole panels, or half a one at the end, so that the inner loop has no remainder; rows come in
 //! blocks that stay in the second-level cache while every panel of the matrix passes over them.
 
-use super::lines::{Lines, Parts, Walk, rows_of_next_tall_tile, rows_of_next_tile};
+use super::lines::{
+    Lines, Parts, Walk, for_each_tall_tile, panels_of_next_tile, rows_of_next_tall_tile, rows_of_next_tile,
+};
 use super::packing::{Packing, PackingError};
 use super::simd::{Instructions, LANES, Simd, WIDE, Work, dispatch};
 use super::tile::{
@@ -94,33 +96,6 @@ struct Multiply<'a> {
     range: (f32, f32),
 }
 
-/// How many of the panels that are left the next tiles take, where registers hold the sums of two dozen vectors. A value of a
-/// row is brought into a register for every so many products, so four panels take fewer instructions for each than two, and
-/// rows pass the processor half as often; three and two, or three and three, are better than four and what would be left.
-#[inline(always)]
-fn panels_of_next_tile(left: usize, is_half_behind: bool) -> usize {
-    match left {
-        5 if !is_half_behind => 3,
-        6 => 3,
-        _ => left.min(4),
-    }
-}
-
-/// Tiles of some panels, of each of these numbers of rows, the greatest first, until no rows are left.
-macro_rules! tall_tiles {
-    ($multiply:ident, $simd:ident, ($first:ident, $panels:literal), [$most:literal $($fewer:literal)*]) => {{
-        let panels = $multiply.panels::<WIDE, $panels>($first);
-        let mut walk = $multiply.lines.walk();
-        loop {
-            match rows_of_next_tall_tile($multiply.lines.left(&walk), $most) {
-                $most => $multiply.tile::<V, WIDE, $most, $panels>($simd, &panels, &mut walk),
-                $($fewer => $multiply.tile::<V, WIDE, $fewer, $panels>($simd, &panels, &mut walk),)*
-                _ => return,
-            }
-        }
-    }};
-}
-
 /// Panels that are multiplied with one tile of rows after the other.
 #[derive(Clone, Copy)]
 struct Panels<'a, const N: usize, const P: usize> {
@@ -152,11 +127,8 @@ impl Work for Multiply<'_> {
                 }
             }
             (2, 2) => {
-                while S::HAS_WIDE && panel + PANELS <= whole {
-                    self.few_rows::<S::Wide, 2, PANELS>(wide, panel);
-                    panel += PANELS;
-                }
-                while panel + 2 <= whole {
+                // Where registers are many, as other rows.
+                while !S::HAS_WIDE && panel + 2 <= whole {
                     self.few_rows::<S::Wide, 2, 2>(wide, panel);
                     panel += 2;
                 }
@@ -240,10 +212,30 @@ impl<'a> Multiply<'a> {
     #[inline(always)]
     fn tall_tiles<V: Simd<WIDE>>(&mut self, simd: V, (panel, count): (usize, usize)) {
         match count {
-            4 => tall_tiles!(self, simd, (panel, 4), [6 5 4 3 2 1]),
-            3 => tall_tiles!(self, simd, (panel, 3), [8 7 6 5 4 3 2 1]),
-            2 => tall_tiles!(self, simd, (panel, 2), [12 11 10 9 8 7 6 5 4 3 2 1]),
-            _ => tall_tiles!(self, simd, (panel, 1), [8 7 6 5 4 3 2 1]),
+            4 => {
+                let panels = self.panels::<WIDE, 4>(panel);
+                for_each_tall_tile!((R, walk) in self.lines, [6 5 4 3 2 1] {
+                    self.tile::<V, WIDE, R, 4>(simd, &panels, &mut walk);
+                });
+            }
+            3 => {
+                let panels = self.panels::<WIDE, 3>(panel);
+                for_each_tall_tile!((R, walk) in self.lines, [8 7 6 5 4 3 2 1] {
+                    self.tile::<V, WIDE, R, 3>(simd, &panels, &mut walk);
+                });
+            }
+            2 => {
+                let panels = self.panels::<WIDE, 2>(panel);
+                for_each_tall_tile!((R, walk) in self.lines, [12 11 10 9 8 7 6 5 4 3 2 1] {
+                    self.tile::<V, WIDE, R, 2>(simd, &panels, &mut walk);
+                });
+            }
+            _ => {
+                let panels = self.panels::<WIDE, 1>(panel);
+                for_each_tall_tile!((R, walk) in self.lines, [8 7 6 5 4 3 2 1] {
+                    self.tile::<V, WIDE, R, 1>(simd, &panels, &mut walk);
+                });
+            }
         }
     }
 
@@ -419,7 +411,7 @@ impl<const R: usize> Work for HalfTiles<'_, '_, R> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Lines, PackedF32, Packing, Parts};
+    use super::{COLUMNS, Lines, PackedF32, Packing, Parts};
     use crate::fast::testing::each_block;
     use crate::threads::Block;
 
@@ -437,34 +429,59 @@ mod tests {
             (31, 7, 21),
             (26, 3, 56),
             (31, 200, 64),
-            (40, 301, 137),
-            (70, 500, 19),
+            (40, 300, 137),
+            (70, 501, 19),
         ] {
-            let left: Vec<f32> = (0..rows * depth).map(|at| at as f32 % 7.0 - 3.0).collect();
-            let weight = |column: usize, at: usize| ((column * 3 + at * 5) % 11) as f32 - 5.0;
-            let packed = PackedF32::new((columns, depth), &mut Packing::Now, weight, |column| {
-                column as f32
-            })
-            .unwrap();
-            let mut output = vec![0.0; rows * columns];
-            let all = Lines::of_rows(&left, rows, (depth, depth));
-            each_block(&mut output, (rows, columns), |block| {
-                packed.multiply(all, block, (-20.0, 40.0));
-            });
-            for row in 0..rows {
-                for column in 0..columns {
-                    let sum: f32 = (0..depth)
-                        .map(|at| left[row * depth + at] * weight(column, at))
-                        .sum();
-                    let exact = (sum + column as f32).clamp(-20.0, 40.0);
-                    assert_eq!(output[row * columns + column], exact, "{rows} {depth} {columns}");
-                }
+            for range in [(-20.0, 40.0), (f32::NEG_INFINITY, f32::INFINITY)] {
+                expect_exact((rows, depth, columns), range, |packed, all, output| {
+                    each_block(output, (rows, columns), |block| {
+                        packed.multiply(all, block, range)
+                    });
+                });
             }
         }
     }
 
     #[test]
-    fn long_patches_of_an_image_are_multiplied_where_they_are() {
+    fn any_number_of_panels_is_multiplied_once() {
+        let range = (f32::NEG_INFINITY, f32::INFINITY);
+        for panels in 1..=10 {
+            for more in [0, 5, 13] {
+                for rows in [1, 2, 3, 13, 25] {
+                    let columns = panels * COLUMNS + more;
+                    expect_exact((rows, 5, columns), range, |packed, all, output| {
+                        packed.multiply(all, Block::whole(output, columns), range);
+                    });
+                }
+            }
+        }
+    }
+
+    /// Multiplies rows that are all others, with columns that are, and compares with what there should be.
+    fn expect_exact(
+        (rows, depth, columns): (usize, usize, usize),
+        (low, high): (f32, f32),
+        multiply: impl Fn(&PackedF32, Lines<'_, f32>, &mut [f32]),
+    ) {
+        let value = |row: usize, at: usize| ((row * 31 + at * 17) % 101) as f32 - 50.0;
+        let left: Vec<f32> = (0..rows * depth)
+            .map(|at| value(at / depth, at % depth))
+            .collect();
+        let weight = |column: usize, at: usize| ((column * 3 + at * 5) % 11) as f32 - 5.0;
+        let bias = |column: usize| (column % 17) as f32 - 8.0;
+        let packed = PackedF32::new((columns, depth), &mut Packing::Now, weight, bias).unwrap();
+        let mut output = vec![f32::NAN; rows * columns];
+        multiply(&packed, Lines::of_rows(&left, rows, (depth, depth)), &mut output);
+        for (at, found) in output.iter().enumerate() {
+            let (row, column) = (at / columns, at % columns);
+            let sum: f32 = (0..depth).map(|at| value(row, at) * weight(column, at)).sum();
+            let exact = (sum + bias(column)).clamp(low, high);
+            assert_eq!(*found, exact, "{row} of {rows}, {depth}, {column} of {columns}");
+        }
+    }
+
+    #[test]
+    fn patches_are_multiplied_where_they_are() {
         let (width, channels, columns, out) = (13, 50, 70, 11);
         let image: Vec<f32> = (0..width * width * channels)
             .map(|at| at as f32 % 7.0 - 3.0)
@@ -486,16 +503,16 @@ mod tests {
                     length,
                 },
             };
-            let mut output = vec![0.0; out * out * columns];
+            let mut output = vec![f32::NAN; out * out * columns];
             let block = Block::whole(&mut output, columns);
-            packed.multiply(patches, block, (-1000.0, 3000.0));
+            packed.multiply(patches, block, (-20.0, 30.0));
             for row in 0..out * out {
                 let start = (row / out * width + row % out) * channels;
                 let value =
                     |at: usize| image[start + at / (3 * channels) * width * channels + at % (3 * channels)];
                 for column in 0..columns {
                     let sum: f32 = (0..depth).map(|at| value(at) * weight(column, at)).sum();
-                    let exact = (sum + 1.0).clamp(-1000.0, 3000.0);
+                    let exact = (sum + 1.0).clamp(-20.0, 30.0);
                     assert_eq!(output[row * columns + column], exact, "{row} {column} {length}");
                 }
             }

@@ -55,7 +55,6 @@ pub(super) struct Multiply<'a> {
     pub(super) stored: QuantizedOutput,
     /// That of `stored`.
     pub(super) form: ByteForm,
-    pub(super) is_signed: bool,
 }
 
 /// Some neighbouring tiles of rows, and some neighbouring panels.
@@ -86,11 +85,7 @@ impl Work for Multiply<'_> {
             multiply: self,
         };
         let simd = simd.wide();
-        if work.multiply.is_signed {
-            work.run::<S::Wide, true>(simd, &shaped);
-        } else {
-            work.run::<S::Wide, false>(simd, &shaped);
-        }
+        work.run(simd, &shaped);
     }
 }
 
@@ -106,14 +101,14 @@ struct Parts<'a> {
 
 impl Parts<'_> {
     #[inline(always)]
-    fn run<V: Columns, const SIGNED: bool>(mut self, simd: V, shaped: &Shaped) {
+    fn run<V: Columns>(mut self, simd: V, shaped: &Shaped) {
         let mut sums = [ByteSums([[[0; SIDE]; 2]; 2 * SIDE]); AT_ONCE];
         let mut places = [Place::default(); AT_ONCE];
         let mut count = 0;
         for tile in (0..self.tiles).step_by(2) {
             for panel in self.panels.clone().step_by(2) {
                 if count == AT_ONCE {
-                    self.store::<V, SIGNED>(simd, &places, &sums);
+                    self.store(simd, &places, &sums);
                     count = 0;
                 }
                 places[count] = Place {
@@ -126,7 +121,7 @@ impl Parts<'_> {
                 count += 1;
             }
         }
-        self.store::<V, SIGNED>(simd, &places[..count], &sums);
+        self.store(simd, &places[..count], &sums);
     }
 
     fn first_row(&self, tile: usize) -> usize {
@@ -168,15 +163,15 @@ impl Parts<'_> {
     }
 
     #[inline(always)]
-    fn store<V: Columns, const SIGNED: bool>(&mut self, simd: V, places: &[Place], sums: &[ByteSums]) {
+    fn store<V: Columns>(&mut self, simd: V, places: &[Place], sums: &[ByteSums]) {
         for (place, sums) in places.iter().zip(sums) {
             for number in 0..place.tiles {
                 let first = self.first_row(place.tile + number);
                 let sums = &sums.0[number * SIDE..][..self.rows];
                 if place.panels == 2 {
-                    self.store_rows::<V, SIGNED, 4, 2>(simd, first, place.panel, sums);
+                    self.store_rows::<V, 4, 2>(simd, first, place.panel, sums);
                 } else {
-                    self.store_rows::<V, SIGNED, 4, 1>(simd, first, place.panel, sums);
+                    self.store_rows::<V, 4, 1>(simd, first, place.panel, sums);
                 }
             }
         }
@@ -185,7 +180,7 @@ impl Parts<'_> {
     /// Stores sums `R` rows at a time, of which there are no fewer: the last ones begin before those before them end if
     /// they do not come out even.
     #[inline(always)]
-    fn store_rows<V: Columns, const SIGNED: bool, const R: usize, const P: usize>(
+    fn store_rows<V: Columns, const R: usize, const P: usize>(
         &mut self,
         simd: V,
         first: usize,
@@ -227,7 +222,7 @@ impl Parts<'_> {
                 }
             }
             let place = (&mut *output, first + start, column);
-            store_tile::<V, SIGNED, R, P>(simd, &sums, (&requantization, stored, form), place);
+            store_tile::<V, R, P>(simd, &sums, (&requantization, stored, form), place);
         }
     }
 }

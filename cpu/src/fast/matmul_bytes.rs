@@ -7,11 +7,11 @@
 //! first and the third is known when the model is prepared, and the third is the same for all columns of a row. Everything is
 //! exact modulo 2^32, as sums are elsewhere.
 
-use super::lines::{Lines, Walk, rows_of_next_tall_tile};
+use super::lines::{Lines, Walk, for_each_tall_tile, rows_of_next_tall_tile};
 #[cfg(target_arch = "x86_64")]
 use super::matmul_byte_tiles as tiles;
 use super::packing::{Packing, PackingError};
-use super::quantized_tile::{MOST_ROWS, store_tile};
+use super::quantized_tile::store_tile;
 use super::requantize::{OfPanels, QuantizedOutput, Requantization};
 #[cfg(target_arch = "x86_64")]
 use super::simd::amx::Amx;
@@ -26,7 +26,7 @@ use crate::threads::Block;
 /// Values that are multiplied at once.
 pub(super) const FOUR: usize = 4;
 
-/// How many panels a tile with a single row has; others have two.
+/// How many panels a tile with a single row has.
 const MANY_PANELS: usize = 8;
 
 /// A constant matrix of 8-bit integers, with what turns a sum into an output value.
@@ -241,7 +241,6 @@ impl PackedBytes {
                 output,
                 stored,
                 form: stored.form(is_signed),
-                is_signed,
             });
         }
         let multiply = Multiply {
@@ -252,11 +251,7 @@ impl PackedBytes {
             stored,
             form: stored.form(is_signed),
         };
-        if is_signed {
-            dispatch(Signed::<true>(multiply));
-        } else {
-            dispatch(Signed::<false>(multiply));
-        }
+        dispatch(multiply);
     }
 
     #[inline(always)]
@@ -330,78 +325,54 @@ struct Multiply<'a> {
     form: ByteForm,
 }
 
-struct Signed<'a, const SIGNED: bool>(Multiply<'a>);
-
-impl<const SIGNED: bool> Work for Signed<'_, SIGNED> {
+impl Work for Multiply<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Instructions>(self, simd: S) {
-        self.0.run::<S::Wide, SIGNED>(simd.wide());
+    fn run<S: Instructions>(mut self, simd: S) {
+        let simd = simd.wide();
+        let columns = self.output.columns();
+        let whole = columns.end.div_ceil(COLUMNS);
+        let mut panel = columns.start / COLUMNS;
+        if !S::HAS_WIDE {
+            // Where no instruction multiplies bytes nothing is packed for this. Larger tiles would be much code there.
+            for panel in panel..whole {
+                for_each_tall_tile!((R, walk) in self.lines, [1] {
+                    self.tile::<_, R, 1>(simd, &mut walk, panel);
+                });
+            }
+            return;
+        }
+        if self.lines.count == 1 {
+            while panel + MANY_PANELS <= whole {
+                self.tile::<_, 1, MANY_PANELS>(simd, &mut self.lines.walk(), panel);
+                panel += MANY_PANELS;
+            }
+        }
+        while panel < whole {
+            let count = (whole - panel).min(2);
+            self.tiles(simd, (panel, count));
+            panel += count;
+        }
     }
 }
 
 impl Multiply<'_> {
+    /// Some panels with all rows.
     #[inline(always)]
-    fn run<V: Columns, const SIGNED: bool>(mut self, simd: V) {
-        let columns = self.output.columns();
-        let whole = columns.end.div_ceil(COLUMNS);
-        let mut panel = columns.start / COLUMNS;
-        if self.lines.count == 1 {
-            while panel + MANY_PANELS <= whole {
-                self.tile::<V, SIGNED, 1, MANY_PANELS>(simd, &mut self.lines.walk(), panel);
-                panel += MANY_PANELS;
-            }
-        }
-        while panel + 2 <= whole {
-            self.tiles::<V, SIGNED>(simd, panel);
-            panel += 2;
-        }
-        if panel < whole {
-            self.tiles_of_one::<V, SIGNED>(simd, panel);
+    fn tiles<V: Columns>(&mut self, simd: V, (panel, count): (usize, usize)) {
+        match count {
+            2 => for_each_tall_tile!((R, walk) in self.lines, [8 7 6 5 4 3 2 1] {
+                self.tile::<V, R, 2>(simd, &mut walk, panel);
+            }),
+            _ => for_each_tall_tile!((R, walk) in self.lines, [8 7 6 5 4 3 2 1] {
+                self.tile::<V, R, 1>(simd, &mut walk, panel);
+            }),
         }
     }
 
     #[inline(always)]
-    fn tiles<V: Columns, const SIGNED: bool>(&mut self, simd: V, panel: usize) {
-        let mut walk = self.lines.walk();
-        loop {
-            match rows_of_next_tall_tile(self.lines.left(&walk), MOST_ROWS) {
-                0 => return,
-                8 => self.tile::<V, SIGNED, 8, 2>(simd, &mut walk, panel),
-                7 => self.tile::<V, SIGNED, 7, 2>(simd, &mut walk, panel),
-                6 => self.tile::<V, SIGNED, 6, 2>(simd, &mut walk, panel),
-                5 => self.tile::<V, SIGNED, 5, 2>(simd, &mut walk, panel),
-                4 => self.tile::<V, SIGNED, 4, 2>(simd, &mut walk, panel),
-                3 => self.tile::<V, SIGNED, 3, 2>(simd, &mut walk, panel),
-                2 => self.tile::<V, SIGNED, 2, 2>(simd, &mut walk, panel),
-                _ => self.tile::<V, SIGNED, 1, 2>(simd, &mut walk, panel),
-            }
-        }
-    }
-
-    /// The last panel likewise.
-    #[inline(always)]
-    fn tiles_of_one<V: Columns, const SIGNED: bool>(&mut self, simd: V, panel: usize) {
-        let mut walk = self.lines.walk();
-        loop {
-            match self.lines.left(&walk) {
-                0 => return,
-                8.. => self.tile::<V, SIGNED, 8, 1>(simd, &mut walk, panel),
-                4.. => self.tile::<V, SIGNED, 4, 1>(simd, &mut walk, panel),
-                2.. => self.tile::<V, SIGNED, 2, 1>(simd, &mut walk, panel),
-                _ => self.tile::<V, SIGNED, 1, 1>(simd, &mut walk, panel),
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn tile<V: Columns, const SIGNED: bool, const R: usize, const P: usize>(
-        &mut self,
-        simd: V,
-        walk: &mut Walk,
-        first: usize,
-    ) {
+    fn tile<V: Columns, const R: usize, const P: usize>(&mut self, simd: V, walk: &mut Walk, first: usize) {
         let run = self.lines.take(walk, R);
         let mut weights = [&[][..]; P];
         let mut bias = [&[0; COLUMNS]; P];
@@ -421,7 +392,7 @@ impl Multiply<'_> {
         let column = first * COLUMNS - self.output.columns().start;
         let requantization = self.packed.requantization.of_some(first);
         let place = (&mut self.output, run.row, column);
-        store_tile::<V, SIGNED, R, P>(simd, &sums, (&requantization, &self.stored, &self.form), place);
+        store_tile::<V, R, P>(simd, &sums, (&requantization, &self.stored, &self.form), place);
     }
 }
 

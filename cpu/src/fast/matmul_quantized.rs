@@ -1,9 +1,9 @@
 //! Exact products of many rows with a constant matrix of 8-bit integers, which is packed when the model is prepared: as
 //! [`super::matmul`] does, with pairs of 16-bit integers.
 
-use super::lines::{Lines, Parts, Run, Walk, rows_of_next_tall_tile};
+use super::lines::{Lines, Parts, Run, Walk, for_each_tall_tile, rows_of_next_tall_tile};
 use super::packing::{Packing, PackingError};
-use super::quantized_tile::{MOST_ROWS, store_tile};
+use super::quantized_tile::store_tile;
 use super::requantize::{OfPanels, QuantizedOutput, Requantization};
 use super::simd::{ByteForm, COLUMN_ORDER, Columns, Instructions, LANES, Simd, WIDE, Work, dispatch};
 use super::tile::{COLUMNS, HALF_ROWS, PANELS, Sums, add_i16, for_each_constant, start_i32};
@@ -112,23 +112,13 @@ impl PackedI16 {
         output: Block<'_, u8>,
         (stored, is_signed): (QuantizedOutput, bool),
     ) {
-        if is_signed {
-            dispatch(Multiply::<true> {
-                packed: self,
-                lines,
-                output,
-                stored,
-                form: stored.form(true),
-            });
-        } else {
-            dispatch(Multiply::<false> {
-                packed: self,
-                lines,
-                output,
-                stored,
-                form: stored.form(false),
-            });
-        }
+        dispatch(Multiply {
+            packed: self,
+            lines,
+            output,
+            stored,
+            form: stored.form(is_signed),
+        });
     }
 
     /// A panel, or the half of one for narrow vectors: for each pair a vector; and its biases.
@@ -162,7 +152,7 @@ fn tile_rows(left: usize) -> usize {
     }
 }
 
-struct Multiply<'a, const SIGNED: bool> {
+struct Multiply<'a> {
     packed: &'a PackedI16,
     lines: Lines<'a, i16>,
     output: Block<'a, u8>,
@@ -170,7 +160,7 @@ struct Multiply<'a, const SIGNED: bool> {
     form: ByteForm,
 }
 
-impl<const SIGNED: bool> Work for Multiply<'_, SIGNED> {
+impl Work for Multiply<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -191,13 +181,10 @@ impl<const SIGNED: bool> Work for Multiply<'_, SIGNED> {
             }
         }
         if S::HAS_WIDE {
-            while panel + 2 <= whole {
-                self.tall_tiles(wide, panel);
-                panel += 2;
-            }
             while panel < whole {
-                self.tall_tiles_of_one(wide, panel);
-                panel += 1;
+                let count = (whole - panel).min(2);
+                self.tall_tiles(wide, (panel, count));
+                panel += count;
             }
         }
         while panel < whole {
@@ -210,7 +197,7 @@ impl<const SIGNED: bool> Work for Multiply<'_, SIGNED> {
     }
 }
 
-impl<const SIGNED: bool> Multiply<'_, SIGNED> {
+impl Multiply<'_> {
     #[inline(always)]
     fn whole_panel<S: Instructions>(&mut self, simd: S, panel: usize) {
         let mut walk = self.lines.walk();
@@ -229,45 +216,24 @@ impl<const SIGNED: bool> Multiply<'_, SIGNED> {
     /// Computes the tiles of this many rows that come next.
     #[inline(always)]
     fn tiles_apart<S: Instructions, const R: usize>(&mut self, simd: S, walk: &mut Walk, panel: usize) {
-        simd.apart(Tiles::<SIGNED, R> {
+        simd.apart(Tiles::<R> {
             multiply: self,
             panel,
             walk,
         });
     }
 
-    /// Two panels in tiles for instructions that multiply and add at once, with twice as many registers: even if what the
+    /// Some panels in tiles for instructions that multiply and add at once, with twice as many registers: even if what the
     /// rows hold is loaded for all of them beforehand, none is short.
     #[inline(always)]
-    fn tall_tiles<V: Columns>(&mut self, simd: V, panel: usize) {
-        let mut walk = self.lines.walk();
-        loop {
-            match rows_of_next_tall_tile(self.lines.left(&walk), MOST_ROWS) {
-                0 => return,
-                8 => self.wide_tile::<V, 8, 2>(simd, &mut walk, panel),
-                7 => self.wide_tile::<V, 7, 2>(simd, &mut walk, panel),
-                6 => self.wide_tile::<V, 6, 2>(simd, &mut walk, panel),
-                5 => self.wide_tile::<V, 5, 2>(simd, &mut walk, panel),
-                4 => self.wide_tile::<V, 4, 2>(simd, &mut walk, panel),
-                3 => self.wide_tile::<V, 3, 2>(simd, &mut walk, panel),
-                2 => self.wide_tile::<V, 2, 2>(simd, &mut walk, panel),
-                _ => self.wide_tile::<V, 1, 2>(simd, &mut walk, panel),
-            }
-        }
-    }
-
-    /// The last panel likewise.
-    #[inline(always)]
-    fn tall_tiles_of_one<V: Columns>(&mut self, simd: V, panel: usize) {
-        let mut walk = self.lines.walk();
-        loop {
-            match self.lines.left(&walk) {
-                0 => return,
-                8.. => self.wide_tile::<V, 8, 1>(simd, &mut walk, panel),
-                4.. => self.wide_tile::<V, 4, 1>(simd, &mut walk, panel),
-                2.. => self.wide_tile::<V, 2, 1>(simd, &mut walk, panel),
-                _ => self.wide_tile::<V, 1, 1>(simd, &mut walk, panel),
-            }
+    fn tall_tiles<V: Columns>(&mut self, simd: V, (panel, count): (usize, usize)) {
+        match count {
+            2 => for_each_tall_tile!((R, walk) in self.lines, [8 7 6 5 4 3 2 1] {
+                self.wide_tile::<V, R, 2>(simd, &mut walk, panel);
+            }),
+            _ => for_each_tall_tile!((R, walk) in self.lines, [8 7 6 5 4 3 2 1] {
+                self.wide_tile::<V, R, 1>(simd, &mut walk, panel);
+            }),
         }
     }
 
@@ -324,7 +290,7 @@ impl<const SIGNED: bool> Multiply<'_, SIGNED> {
         let column = first * COLUMNS - self.output.columns().start;
         let requantization = self.packed.requantization.of_some(first);
         let place = (&mut self.output, run.row, column);
-        store_tile::<V, SIGNED, R, P>(simd, &sums, (&requantization, &self.stored, &self.form), place);
+        store_tile::<V, R, P>(simd, &sums, (&requantization, &self.stored, &self.form), place);
     }
 
     /// The same for the half of a panel.
@@ -339,20 +305,24 @@ impl<const SIGNED: bool> Multiply<'_, SIGNED> {
                 let line = &mut self.output.row(run.row + row)[column..];
                 let width = line.len().min(LANES);
                 let to = &mut line[..width];
-                requantization.store_half::<V, SIGNED>(simd, sums[row][0], &self.stored, to);
+                if self.form.is_signed() {
+                    requantization.store_half::<V, true>(simd, sums[row][0], &self.stored, to);
+                } else {
+                    requantization.store_half::<V, false>(simd, sums[row][0], &self.stored, to);
+                }
             }
         });
     }
 }
 
 /// The tiles of `R` rows that come next, with one panel.
-struct Tiles<'t, 'a, const SIGNED: bool, const R: usize> {
-    multiply: &'t mut Multiply<'a, SIGNED>,
+struct Tiles<'t, 'a, const R: usize> {
+    multiply: &'t mut Multiply<'a>,
     panel: usize,
     walk: &'t mut Walk,
 }
 
-impl<const SIGNED: bool, const R: usize> Work for Tiles<'_, '_, SIGNED, R> {
+impl<const R: usize> Work for Tiles<'_, '_, R> {
     type Output = ();
 
     #[inline(always)]

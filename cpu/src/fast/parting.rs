@@ -22,7 +22,7 @@ const NEAR_BYTES: usize = 256 * 1024;
 /// it is.
 const MATRIX_PER_ROWS: usize = 8;
 
-/// Blocks of more rows have whole tall tiles.
+/// Blocks of more rows have whole tall tiles, but those of three panels.
 const MANY_ROWS: usize = 16 * ROWS;
 
 /// How many of `units` that take equally long a block has, at least `least` if there are as many: for each thread as many
@@ -78,7 +78,7 @@ pub(super) fn product(
     if is_tall && matrix_bytes / MATRIX_PER_ROWS <= rows.saturating_mul(row_bytes) {
         return grid(rows.div_ceil(threads).min(whole), columns);
     }
-    // One row or two take several panels at once, others two if all threads have as many.
+    // One row or two take several panels at once, others two at least if all threads have as many.
     let at_once = if rows <= 2 && panels >= PANELS * threads {
         PANELS
     } else if panels.is_multiple_of(2 * threads) {

@@ -5,8 +5,8 @@ use super::simd::{ByteForm, Columns, RescaleOnce};
 use super::tile::{COLUMNS, Sums, for_each_constant};
 use crate::threads::Block;
 
-/// Most rows of a tile.
-pub(super) const MOST_ROWS: usize = 8;
+/// Most sums of a tile.
+const MOST_SUMS: usize = 16;
 
 /// What scales the sums of some panels, if one step is enough for each.
 #[inline(always)]
@@ -21,13 +21,13 @@ fn all_once<'r, const P: usize>(panels: &[&'r Requantization; P]) -> Option<[&'r
 /// Stores the sums of rows from `top` on and of whole panels from `column` of the output on, each scaled as its panel says;
 /// `form` is that of `stored`.
 #[inline(always)]
-pub(super) fn store_tile<V: Columns, const SIGNED: bool, const R: usize, const P: usize>(
+pub(super) fn store_tile<V: Columns, const R: usize, const P: usize>(
     simd: V,
     sums: &Sums<V::I32, R, P>,
     (requantization, stored, form): (&[&Requantization; P], &QuantizedOutput, &ByteForm),
     (output, top, column): (&mut Block<'_, u8>, usize, usize),
 ) {
-    const { assert!(R <= MOST_ROWS) };
+    const { assert!(R * P <= MOST_SUMS) };
     if let Some(by) = all_once::<P>(requantization) {
         let is_whole = output.columns().len() - column >= P * COLUMNS;
         let place = (output, top, column);
@@ -39,18 +39,24 @@ pub(super) fn store_tile<V: Columns, const SIGNED: bool, const R: usize, const P
         }
         return;
     }
-    // Row by row without a loop, so that sums stay in registers.
-    for_each_constant!(row in [0 1 2 3 4 5 6 7] {
-        if row < R {
-            let line = &mut output.row(top + row)[column..];
-            for panel in 0..P {
-                let line = &mut line[panel * COLUMNS..];
-                let width = line.len().min(COLUMNS);
-                let to = &mut line[..width];
-                requantization[panel].store::<V, SIGNED>(simd, sums[row][panel], stored, to);
-            }
+    // Rare, so a loop, which is less code; it has the sums in memory of their own, so that those given stay in registers.
+    let mut lanes = [[[0; COLUMNS]; P]; R];
+    for_each_constant!(at in [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15] {
+        if at < R * P {
+            simd.store_i32(sums[at / P][at % P], &mut lanes[at / P][at % P]);
         }
     });
+    for (row, lanes) in lanes.iter().enumerate() {
+        let line = &mut output.row(top + row)[column..];
+        for ((lanes, requantization), to) in lanes.iter().zip(requantization).zip(line.chunks_mut(COLUMNS)) {
+            let sums = simd.load_i32(lanes);
+            if form.is_signed() {
+                requantization.store::<V, true>(simd, sums, stored, to);
+            } else {
+                requantization.store::<V, false>(simd, sums, stored, to);
+            }
+        }
+    }
 }
 
 /// The same in one step; `CUT` where results below real 0 are cut, `WHOLE` if panels are there with all their columns.
@@ -61,7 +67,7 @@ fn store_once<V: Columns, const CUT: bool, const WHOLE: bool, const R: usize, co
     (by, form): (&[&RescaleOnce; P], &ByteForm),
     (output, top, column): (&mut Block<'_, u8>, usize, usize),
 ) {
-    const { assert!(R * P <= 16) };
+    const { assert!(R * P <= MOST_SUMS) };
     // Without loops, so that sums stay in registers.
     for_each_constant!(four in [0 1 2 3] {
         if four * 4 < R * P {

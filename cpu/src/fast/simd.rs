@@ -109,6 +109,12 @@ impl ByteForm {
             is_narrow: [least, most] != [0, u8::MAX],
         }
     }
+
+    /// Whether values are signed.
+    #[inline(always)]
+    pub(super) fn is_signed(&self) -> bool {
+        self.flip[0] != 0
+    }
 }
 
 /// Lanes of an array from the `first` on.
@@ -148,7 +154,6 @@ pub(super) trait Simd<const N: usize>: Copy {
 
     fn splat_i32(self, value: i32) -> Self::I32;
     fn load_i32(self, from: &[i32; N]) -> Self::I32;
-    #[cfg(test)]
     fn store_i32(self, vector: Self::I32, to: &mut [i32; N]);
     fn add_i32(self, left: Self::I32, right: Self::I32) -> Self::I32;
     fn sub_i32(self, left: Self::I32, right: Self::I32) -> Self::I32;

@@ -1,7 +1,8 @@
 //! Neighbouring values at places that are equally far apart, as those of neighbouring pixels are.
 //!
 //! Convolutions load from a dozen such places for a few products each, so that checking each place takes as long as the
-//! products, and remembering each more registers than there are. Here all are checked at once, and none again.
+//! products, and remembering each more registers than there are. Here all are checked at once, and none again. Where they are
+//! few enough to be remembered, there are the rows themselves ([`Rows::each`]).
 
 /// The first `N` values at each of some places.
 #[derive(Clone, Copy, Debug)]
@@ -113,9 +114,13 @@ impl<'a, T: Copy> Rows<'a, T> {
     /// If there are fewer.
     #[inline(always)]
     pub(super) fn each<const R: usize>(&self) -> [&'a [T]; R] {
+        assert!(R <= self.count, "{R} rows of {}", self.count);
         let mut rows = [&[][..]; R];
         for (number, row) in rows.iter_mut().enumerate() {
-            *row = self.row(number);
+            let start = number * self.apart;
+            // SAFETY: `number` is at most `count - 1`, and `new` has seen that there are at least `(count - 1) * apart + length`
+            // values, without an overflow.
+            *row = unsafe { self.values.get_unchecked(start..start + self.length) };
         }
         rows
     }
@@ -124,6 +129,7 @@ impl<'a, T: Copy> Rows<'a, T> {
     ///
     /// # Panics
     /// If there is no such row.
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn row(&self, row: usize) -> &'a [T] {
         assert!(row < self.count, "row {row} of {}", self.count);
@@ -156,20 +162,6 @@ impl<'a, T: Copy> Rows<'a, T> {
         );
         // SAFETY: as for `value`, since `2 * pair + 1` is less than `length`.
         unsafe { *self.values.get_unchecked(row * self.apart + 2 * pair + at) }
-    }
-
-    /// Four values of a row: those from four times `at` on.
-    ///
-    /// # Panics
-    /// If there are none.
-    #[inline(always)]
-    pub(super) fn four(&self, row: usize, at: usize) -> [T; 4] {
-        assert!(row < self.count && at < self.length / 4, "four {at} of row {row}");
-        let start = row * self.apart + 4 * at;
-        // SAFETY: as for `value`, and `4 * at + 3` is less than `length`.
-        let first = unsafe { self.values.as_ptr().add(start) };
-        // SAFETY: so there are four values from there on.
-        unsafe { *first.cast::<[T; 4]>() }
     }
 
     /// Two values of a row: the first two or the last two, by `at`, of those from four times `four` on.
@@ -270,19 +262,17 @@ mod tests {
     }
 
     #[test]
-    fn rows_have_their_values_by_fours() {
+    fn each_row_has_all_its_values() {
         let values: Vec<u8> = (0..30).collect();
         let rows = Rows::new(&values, (3, 11), 8);
-        assert_eq!(
-            (rows.four(0, 1), rows.four(2, 1)),
-            ([4, 5, 6, 7], [26, 27, 28, 29])
-        );
+        assert_eq!(rows.each::<2>(), [&values[..8], &values[11..19]]);
+        assert_eq!(rows.each::<3>()[2], &values[22..]);
     }
 
     #[test]
-    #[should_panic(expected = "four 2 of row 0")]
-    fn rows_end_by_fours() {
-        let _ = Rows::new(&[0_u8; 30], (1, 11), 11).four(0, 2);
+    #[should_panic(expected = "3 rows of 2")]
+    fn there_are_no_more_rows_than_counted() {
+        let _ = Rows::new(&[0_u8; 30], (2, 10), 10).each::<3>();
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(super) const HALF_ROWS: usize = 8;
 pub(super) const COLUMNS: usize = WIDE;
 /// The most rows of which registers hold where each is, so that no place is computed from its number.
 const MOST_POINTERS: usize = 8;
-/// Panels of a tile with a single row, which alone would wait for each sum.
+/// Panels of a tile with a single row, which with one panel would wait for each sum.
 pub(super) const PANELS: usize = 4;
 
 /// The sums of a tile of panels, `[row][panel]`.
@@ -51,7 +51,8 @@ pub(super) fn start_f32<V: Simd<N>, const N: usize, const R: usize, const P: usi
 }
 
 /// Adds `rows * panels`: for each value of a row, panels have a vector. Two values at a time unless
-/// [`Simd::ONE_BY_ONE`] tells why not, so that counting takes less of what the processor decodes, which hyperthreads share.
+/// [`Simd::ONE_BY_ONE`] tells why not, so that counting takes less of what the processor decodes, which hyperthreads share. Few
+/// rows are taken by where each is, more by how far apart they are.
 #[inline(always)]
 pub(super) fn add_f32<V: Simd<N>, const N: usize, const R: usize, const P: usize>(
     simd: V,
@@ -178,8 +179,12 @@ pub(super) fn add_i16<V: Simd<N>, const N: usize, const R: usize, const P: usize
     let depth = rows.length() / 2;
     let panels = first_of_each(panels, depth);
     if V::ONE_BY_ONE {
+        let mut twos = [&[][..]; R];
+        for (twos, row) in twos.iter_mut().zip(rows.each::<R>()) {
+            *twos = &row.as_chunks::<2>().0[..depth];
+        }
         for at in 0..depth {
-            let pairs = |row| rows.pair(row, at);
+            let pairs = |row: usize| *nth(twos[row], at);
             let weights = |panel: usize| nth(panels[panel], at);
             add_pair::<V, N, R, P>(simd, pairs, weights, &mut sums);
         }
@@ -239,17 +244,21 @@ pub(super) fn add_bytes<V: Columns, const R: usize, const P: usize>(
     let mut sums = *given;
     let depth = rows.length() / 4;
     let panels = first_of_each(panels, depth);
+    let mut fours = [&[][..]; R];
+    for (fours, row) in fours.iter_mut().zip(rows.each::<R>()) {
+        *fours = &row.as_chunks::<4>().0[..depth];
+    }
     for at in 0..depth {
-        add_four::<V, R, P>(simd, &rows, panels, at, &mut sums);
+        add_four::<V, R, P>(simd, fours, panels, at, &mut sums);
     }
     *given = sums;
 }
 
-/// Adds the products of four bytes of each row.
+/// Adds the products of the four bytes of each row at a place.
 #[inline(always)]
 fn add_four<V: Columns, const R: usize, const P: usize>(
     simd: V,
-    rows: &Rows<'_, u8>,
+    rows: [&[[u8; 4]]; R],
     panels: [&[V::Pairs]; P],
     at: usize,
     sums: &mut Sums<V::I32, R, P>,
@@ -259,7 +268,7 @@ fn add_four<V: Columns, const R: usize, const P: usize>(
         weights[panel] = simd.load_pairs(&panels[panel][at]);
     }
     for (row, sums) in sums.iter_mut().enumerate() {
-        let four = simd.splat_i32(bytemuck::cast(rows.four(row, at)));
+        let four = simd.splat_i32(bytemuck::cast(*nth(rows[row], at)));
         for panel in 0..P {
             sums[panel] = simd.add_byte_products(sums[panel], four, weights[panel]);
         }

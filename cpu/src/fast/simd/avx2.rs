@@ -175,7 +175,6 @@ impl Simd<LANES> for Avx2 {
         bytemuck::cast(*from)
     }
 
-    #[cfg(test)]
     fn store_i32(self, vector: __m256i, to: &mut [i32; LANES]) {
         *to = bytemuck::cast(vector);
     }

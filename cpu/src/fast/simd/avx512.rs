@@ -190,7 +190,6 @@ impl Simd<WIDE> for Avx512 {
         bytemuck::cast(*from)
     }
 
-    #[cfg(test)]
     fn store_i32(self, vector: __m512i, to: &mut [i32; WIDE]) {
         *to = bytemuck::cast(vector);
     }

@@ -181,7 +181,6 @@ impl Simd<LANES> for Neon {
         bytemuck::cast(*from)
     }
 
-    #[cfg(test)]
     fn store_i32(self, vector: Integers, to: &mut [i32; LANES]) {
         *to = bytemuck::cast(vector);
     }

@@ -101,7 +101,6 @@ impl<S: Halves<Pairs = [i16; WIDE]>> Simd<WIDE> for Pair<S> {
         [self.0.load_i32(low), self.0.load_i32(high)]
     }
 
-    #[cfg(test)]
     fn store_i32(self, vector: Self::I32, to: &mut [i32; WIDE]) {
         let [low, high] = halves_mut(to);
         self.0.store_i32(vector[0], low);

@@ -104,7 +104,6 @@ impl Simd<LANES> for Portable {
         *from
     }
 
-    #[cfg(test)]
     fn store_i32(self, vector: Self::I32, to: &mut [i32; LANES]) {
         *to = vector;
     }
