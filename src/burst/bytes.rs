@@ -111,10 +111,12 @@ impl<'a> Reader<'a> {
     }
 }
 
+#[inline]
 pub(super) fn put_u32(buffer: &mut Vec<u8>, value: u32) {
     buffer.extend_from_slice(&value.to_le_bytes());
 }
 
+#[inline]
 pub(super) fn put_u64(buffer: &mut Vec<u8>, value: u64) {
     buffer.extend_from_slice(&value.to_le_bytes());
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::closer::close_ring;
 use super::error::{Misbehaviour, SendError};
-use super::layout::{AWAKE, Cell, PAYLOAD_BYTES, PAYLOAD_WORDS, SLEEPING, sequence_word};
+use super::layout::{AWAKE, Cell, PAYLOAD_BYTES, SLEEPING, sequence_word};
 use super::memory::RingMemory;
 use super::parked::Parked;
 use super::sync::{Ordering, fence};
@@ -228,16 +228,33 @@ fn hand_over(cell: &Cell) {
     cpu::demote(std::ptr::from_ref(cell).cast(), size_of::<Cell>());
 }
 
-/// Stores at most [`PAYLOAD_BYTES`] bytes as a cell's payload, zeros after them.
+/// Stores at most [`PAYLOAD_BYTES`] bytes as a cell's payload, zeros after them. They are read by words, as packets are mostly
+/// written: the processor hands on at once what is read as it was stored.
 #[inline(always)]
 fn fill(cell: &Cell, bytes: &[u8]) {
-    let mut words = [0_u64; PAYLOAD_BYTES / 8];
-    match bytes.first_chunk::<PAYLOAD_BYTES>() {
-        // Its length known, the copy is a few instructions instead of a call.
-        Some(whole) => bytemuck::bytes_of_mut(&mut words).copy_from_slice(whole),
-        None => bytemuck::bytes_of_mut(&mut words)[..bytes.len()].copy_from_slice(bytes),
+    let (words, rest) = bytes.as_chunks::<{ size_of::<u64>() }>();
+    for (number, slot) in cell.payload.iter().enumerate() {
+        let word = match words.get(number) {
+            Some(word) => u64::from_ne_bytes(*word),
+            None if number == words.len() => last_word(rest),
+            None => 0,
+        };
+        slot.store(word, Ordering::Relaxed);
     }
-    for (slot, word) in cell.payload.iter().zip(&words[..PAYLOAD_WORDS]) {
-        slot.store(*word, Ordering::Relaxed);
-    }
+}
+
+/// Fewer than eight bytes as a word, zeros after them.
+#[inline(always)]
+fn last_word(bytes: &[u8]) -> u64 {
+    let word = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .rev()
+            .fold(0, |word, byte| word << 8 | u64::from(*byte))
+    };
+    let value = match bytes.split_first_chunk() {
+        Some((half, rest)) => u64::from(u32::from_le_bytes(*half)) | word(rest) << 32,
+        None => word(bytes),
+    };
+    value.to_le()
 }

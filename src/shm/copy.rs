@@ -25,6 +25,14 @@ const STRING_COPY_MIN: usize = 1024;
 /// That many bytes from `from` must be mapped for reading, and no `&mut` to them may exist.
 #[inline]
 pub(super) unsafe fn out_of_shared(from: *const u8, out: &mut [u8]) {
+    if let Ok(half) = <&mut [u8; HALF]>::try_from(&mut *out)
+        && from.addr().is_multiple_of(HALF)
+    {
+        // One value of most types, for which the loops below are long.
+        // SAFETY: these are the caller's bytes, and aligned.
+        *half = unsafe { load_half(from) }.to_ne_bytes();
+        return;
+    }
     #[cfg(target_arch = "x86_64")]
     if out.len() >= STRING_COPY_MIN {
         // SAFETY: `out` is writable for its length; the caller vouches for `from`.
@@ -70,6 +78,13 @@ pub(super) unsafe fn out_of_shared(from: *const u8, out: &mut [u8]) {
 /// `bytes.len()` bytes from `to` must be mapped for writing, and no reference to them may exist.
 #[inline]
 pub(super) unsafe fn into_shared(to: *mut u8, bytes: &[u8]) {
+    if let Ok(half) = <[u8; HALF]>::try_from(bytes)
+        && to.addr().is_multiple_of(HALF)
+    {
+        // SAFETY: these are the caller's bytes, and aligned.
+        unsafe { store_half(to, u32::from_ne_bytes(half)) };
+        return;
+    }
     #[cfg(target_arch = "x86_64")]
     if bytes.len() >= STRING_COPY_MIN {
         // SAFETY: `bytes` is readable for its length; the caller vouches for `to`.

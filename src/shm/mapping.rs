@@ -35,13 +35,29 @@ pub struct OngoingAccess<'a> {
     dma_buf: Option<(&'a OwnedFd, bool)>,
 }
 
+impl<'a> OngoingAccess<'a> {
+    #[cold]
+    fn begin(fd: &'a OwnedFd, writes: bool) -> Result<OngoingAccess<'a>, ShmError> {
+        dma_buf::begin_access(fd, writes)?;
+        Ok(OngoingAccess {
+            dma_buf: Some((fd, writes)),
+        })
+    }
+}
+
 impl Drop for OngoingAccess<'_> {
+    #[inline]
     fn drop(&mut self) {
         if let Some((fd, writes)) = self.dma_buf {
-            // It was begun by the same call; an exporter that does not let it end has nobody to tell.
-            let _ = dma_buf::end_access(fd, writes);
+            end(fd, writes);
         }
     }
+}
+
+#[cold]
+fn end(fd: &OwnedFd, writes: bool) {
+    // It was begun by the same call; an exporter that does not let it end has nobody to tell.
+    let _ = dma_buf::end_access(fd, writes);
 }
 
 impl Mapping {
@@ -117,11 +133,7 @@ impl Mapping {
         let Some(fd) = &self.dma_buf else {
             return Ok(OngoingAccess { dma_buf: None });
         };
-        let writes = access == Access::ReadWrite;
-        dma_buf::begin_access(fd, writes)?;
-        Ok(OngoingAccess {
-            dma_buf: Some((fd, writes)),
-        })
+        OngoingAccess::begin(fd, access == Access::ReadWrite)
     }
 
     /// Size in bytes, never 0.

@@ -106,7 +106,8 @@ impl<'a> SharedSlice<'a> {
     ///
     /// # Errors
     /// As [`SharedSlice::write_at`].
-    #[inline]
+    // Always inlined, for an error that is handed on through memory makes who looks at it wait.
+    #[inline(always)]
     pub fn write_for_peer(&self, offset: u64, bytes: &[u8]) -> Result<(), ShmError> {
         self.write_at(offset, bytes)?;
         if bytes.len() < HANDED_OVER_BYTES {

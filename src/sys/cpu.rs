@@ -61,7 +61,8 @@ fn lines(start: *const u8, length: usize) -> impl Iterator<Item = usize> {
         0 => first,
         length => start.addr().saturating_add(length),
     };
-    (first..end).step_by(LINE_BYTES)
+    let count = (end - first).div_ceil(LINE_BYTES);
+    (0..count).map(move |line| first.wrapping_add(line * LINE_BYTES))
 }
 
 /// Of `arch_prctl`: which parts of the processor's state the process may use, and asking for one more. `asm/prctl.h`.

@@ -117,6 +117,8 @@ impl Tracer {
 
     /// Begins a span that ends when the guard is dropped.
     #[must_use = "the span ends when this is dropped"]
+    // Cold, like the other end: where spans cost nothing is where nobody traces.
+    #[cold]
     pub fn span(&self, kind: SpanKind, subject: u64, detail: u64) -> Guard<'_> {
         Guard {
             tracer: self,
@@ -211,6 +213,7 @@ pub struct Guard<'a> {
 }
 
 impl Drop for Guard<'_> {
+    #[cold]
     fn drop(&mut self) {
         self.tracer
             .record_since(self.start, self.kind, self.subject, self.detail);
