@@ -221,7 +221,7 @@ impl InProcessModel {
                 .execution
                 .output(index)
                 .ok_or_else(|| Failure::general(format!("output {index} was not computed")))?;
-            if !agrees(&given, &shape) {
+            if !agrees(&given, shape) {
                 return Err(Failure::general(format!(
                     "output {index} has dimensions {shape:?}, the request gives {given:?}"
                 )));

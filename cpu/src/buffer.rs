@@ -161,14 +161,21 @@ impl AlignedBuffer {
 
     /// Sets the length. New bytes are zero when the buffer grows beyond what it ever held; others keep old values.
     /// Allocates only beyond [`AlignedBuffer::capacity`].
+    #[inline]
     pub fn resize(&mut self, length: usize) -> Result<(), OutOfMemory> {
         if length > self.capacity() {
-            self.reserve(length)?;
-            if let Memory::Lines(lines) = &mut self.memory {
-                lines.resize(length.div_ceil(ALIGNMENT), Line([0; ALIGNMENT]));
-            }
+            self.grow(length)?;
         }
         self.length = length;
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn grow(&mut self, length: usize) -> Result<(), OutOfMemory> {
+        self.reserve(length)?;
+        if let Memory::Lines(lines) = &mut self.memory {
+            lines.resize(length.div_ceil(ALIGNMENT), Line([0; ALIGNMENT]));
+        }
         Ok(())
     }
 

@@ -57,6 +57,7 @@ pub struct Value {
 impl Value {
     /// Its bytes.
     #[must_use]
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.shared
             .as_deref()
@@ -254,7 +255,7 @@ impl<'a> Inputs<'a> {
     }
 
     /// The bytes of the input with this number, if it is there.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn bytes(&self, index: usize) -> Option<&'a [u8]> {
         let at = *self.operation.inputs.get(index)? as usize;
         if let Some(constant) = self.constants.get(at)? {

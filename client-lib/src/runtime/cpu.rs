@@ -220,7 +220,7 @@ fn collect(
         let (shape, bytes) = execution
             .output(index)
             .ok_or_else(|| RuntimeError::failed(format!("output {index} was not computed")))?;
-        expect_dimensions(index, &given, &shape)?;
+        expect_dimensions(index, &given, shape)?;
         let is_sufficient = bytes.len() as u64 <= length;
         if !is_sufficient {
             short.get_or_insert_with(|| {

@@ -14,6 +14,7 @@ use super::run::{Frame, Runner, copy_value};
 use crate::kernel::{Inputs, KernelError, Value, Values, allowed_size};
 
 impl Runner<'_> {
+    #[inline(never)]
     pub(super) fn run_if(
         &mut self,
         at: SubgraphIndex,
@@ -57,6 +58,7 @@ impl Runner<'_> {
         result
     }
 
+    #[inline(never)]
     pub(super) fn run_while(
         &mut self,
         at: SubgraphIndex,

@@ -1,10 +1,11 @@
 //! One run of a program.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use nnhal::hal::{MAX_RANK, Operation, Shape, Subgraph, SubgraphIndex};
 use nnhal::ops::{OpError, ShapeRule};
-use nnhal::time::{Clock, MonotonicClock};
+use nnhal::time::{Clock, MonotonicClock, TimePoint};
 
 use super::fixed_outputs::FixedOutputs;
 use super::fusion::Together;
@@ -18,6 +19,10 @@ use crate::threads::{Helpers, Profit, Team};
 #[derive(Debug)]
 pub struct Execution {
     program: Arc<Program>,
+    /// The operands that are the main graph's inputs and outputs, at hand: those of small models are looked up as fast as they
+    /// are computed.
+    inputs: Box<[u32]>,
+    outputs: Box<[u32]>,
     frame: Frame,
     memory: Memory,
     /// How many microseconds the operations of the last run that can be parted take one thread, about.
@@ -26,6 +31,8 @@ pub struct Execution {
     profit: Profit,
     /// How many the last run had.
     helpers: usize,
+    /// Whether an input reads memory of somebody else's.
+    borrows: bool,
 }
 
 /// The values of one graph while it runs.
@@ -91,14 +98,17 @@ impl Execution {
     /// An execution of `program` with no memory yet.
     #[must_use]
     pub fn new(program: Arc<Program>) -> Execution {
-        let frame = Frame::new(&program.model.model().main);
+        let main = &program.model.model().main;
         Execution {
+            inputs: main.input_indexes.clone().into(),
+            outputs: main.output_indexes.clone().into(),
+            frame: Frame::new(main),
             program,
-            frame,
             memory: Memory::default(),
             partable: 0,
             profit: Profit::default(),
             helpers: 0,
+            borrows: false,
         }
     }
 
@@ -137,11 +147,11 @@ impl Execution {
     /// The shape contradicts the model, or there is not enough memory.
     #[inline]
     pub fn input(&mut self, index: usize, shape: Shape) -> Result<&mut [u8], ExecutionError> {
-        let main = &self.program.model.model().main;
-        let at = input_operand(main, index)?;
+        let at = self.input_operand(index)?;
         let value = &mut self.frame.values[at];
         // The shape of the last execution was allowed then.
         if !(value.present && value.shared.is_none() && value.shape == shape) {
+            let main = &self.program.model.model().main;
             allocate(value, &main.operands[at], shape).map_err(|error| match error {
                 KernelError::OutOfMemory(source) => ExecutionError::InputMemory { index, source },
                 error => ExecutionError::Input {
@@ -155,7 +165,7 @@ impl Execution {
 
     /// Leaves input `index` out.
     pub fn omit_input(&mut self, index: usize) -> Result<(), ExecutionError> {
-        let at = input_operand(&self.program.model.model().main, index)?;
+        let at = self.input_operand(index)?;
         let value = &mut self.frame.values[at];
         value.present = false;
         value.shared = None;
@@ -177,7 +187,9 @@ impl Execution {
         self.partable = team.partable();
         self.helpers = team.helpers();
         self.profit.end(&timed, outcome.is_ok());
-        self.let_go_of_shared();
+        if std::mem::take(&mut self.borrows) {
+            self.let_go_of_shared();
+        }
         outcome
     }
 
@@ -191,7 +203,7 @@ impl Execution {
 
     /// Memory that others lent for the run is theirs again.
     fn let_go_of_shared(&mut self) {
-        for &at in &self.program.model.model().main.input_indexes {
+        for &at in &self.inputs {
             let value = &mut self.frame.values[at as usize];
             if value.shared.take().is_some() {
                 value.present = false;
@@ -201,10 +213,11 @@ impl Execution {
 
     /// Shape and bytes of output `index` after a run that succeeded.
     #[must_use]
-    pub fn output(&self, index: usize) -> Option<(Shape, &[u8])> {
-        let at = *self.program.model.model().main.output_indexes.get(index)? as usize;
+    #[inline]
+    pub fn output(&self, index: usize) -> Option<(&Shape, &[u8])> {
+        let at = *self.outputs.get(index)? as usize;
         let value = self.frame.values.get(at).filter(|value| value.present)?;
-        Some((value.shape, value.bytes()))
+        Some((&value.shape, value.bytes()))
     }
 
     /// Gives input `index` this shape and reads its value in place, from memory that nobody writes any more.
@@ -217,9 +230,10 @@ impl Execution {
         shape: Shape,
         memory: Arc<AlignedBuffer>,
     ) -> Result<(), ExecutionError> {
+        let at = self.input_operand(index)?;
         let main = &self.program.model.model().main;
-        let at = input_operand(main, index)?;
         let value = &mut self.frame.values[at];
+        self.borrows = true;
         bind(value, &main.operands[at], shape, memory).map_err(|error| ExecutionError::Input {
             index,
             message: error.to_string(),
@@ -229,8 +243,8 @@ impl Execution {
     /// Exchanges the memory of output `index` after a run that succeeded for other memory, which the next run uses.
     /// Returns whether there is such an output; [`Execution::output`] has nothing for it afterwards.
     pub fn exchange_output(&mut self, index: usize, memory: &mut AlignedBuffer) -> bool {
-        let outputs = &self.program.model.model().main.output_indexes;
-        let value = outputs
+        let value = self
+            .outputs
             .get(index)
             .and_then(|at| self.frame.values.get_mut(*at as usize));
         let Some(value) = value.filter(|value| value.present && value.shared.is_none()) else {
@@ -246,23 +260,22 @@ impl Execution {
         self.frame = Frame::new(&self.program.model.model().main);
         self.memory = Memory::default();
     }
+
+    #[inline]
+    fn input_operand(&self, index: usize) -> Result<usize, ExecutionError> {
+        let at = self.inputs.get(index).map(|at| *at as usize);
+        at.ok_or_else(|| ExecutionError::Input {
+            index,
+            message: format!("the model has {} inputs", self.inputs.len()),
+        })
+    }
 }
 
-fn input_operand(main: &Subgraph, index: usize) -> Result<usize, ExecutionError> {
-    main.input_indexes
-        .get(index)
-        .map(|at| *at as usize)
-        .ok_or_else(|| ExecutionError::Input {
-            index,
-            message: format!("the model has {} inputs", main.input_indexes.len()),
-        })
-}
+/// A graph as the model has it, and as it is computed.
+type Graphs<'g> = (&'g Subgraph, &'g Graph);
 
 /// How large an operation's outputs are: by the rule, unless it is known beforehand.
 type Sizes<'k> = (ShapeRule, Option<&'k FixedOutputs>);
-
-/// What computes an operation.
-type Compute<'k> = &'k dyn Fn(&mut KernelContext<'_>) -> Result<(), KernelError>;
 
 /// A run in progress.
 pub(super) struct Runner<'a> {
@@ -273,7 +286,7 @@ pub(super) struct Runner<'a> {
 }
 
 impl<'a> Runner<'a> {
-    pub(super) fn subgraph(&self, at: SubgraphIndex) -> (&'a Subgraph, &'a Graph) {
+    pub(super) fn subgraph(&self, at: SubgraphIndex) -> Graphs<'a> {
         let model = self.program.model.model();
         match at {
             SubgraphIndex::Main => (&model.main, &self.program.graphs[0]),
@@ -287,19 +300,8 @@ impl<'a> Runner<'a> {
         let mut index = 0;
         while let (Some(operation), Some(step)) = (subgraph.operations.get(index), graph.steps.get(index)) {
             self.options.interrupt.check()?;
-            let observed = self
-                .options
-                .observer
-                .map(|observer| (observer, MonotonicClock.now()));
-            let failed = |error| match error {
-                KernelError::Interrupted(interrupted) => ExecutionError::Interrupted(interrupted),
-                error => ExecutionError::Operation {
-                    graph: at,
-                    index,
-                    operation: operation.operation_type,
-                    error,
-                },
-            };
+            let started = self.options.observer.map(|_| MonotonicClock.now());
+            let failed = |error| failed((at, index), operation, error);
             let count = match &step.together {
                 Some(together) if self.together((at, index), together, frame).map_err(failed)? => {
                     together.operations()
@@ -312,28 +314,16 @@ impl<'a> Runner<'a> {
                     1
                 }
                 _ => {
-                    self.operation((at, index), step, frame, failed)?;
+                    self.operation((at, index), (subgraph, graph), frame, failed)?;
                     1
                 }
             };
-            if let Some((observer, started)) = observed {
-                let ended = MonotonicClock.now();
-                for number in index..index + count {
-                    observer.operation_ended(&ObservedOperation {
-                        graph: at,
-                        index: number,
-                        operation: subgraph.operations[number].operation_type,
-                        started: if number == index { started } else { ended },
-                        ended,
-                    });
-                }
+            if let Some(started) = started {
+                self.tell(at, index..index + count, started);
             }
             for step in &graph.steps[index..index + count] {
-                for &operand in &step.releases {
-                    let value = &mut frame.values[operand as usize];
-                    value.present = false;
-                    value.shared = None;
-                    self.memory.give_back(std::mem::take(&mut value.buffer));
+                if !step.releases.is_empty() {
+                    self.release(step, frame);
                 }
             }
             index += count;
@@ -341,24 +331,58 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
+    /// Tells the observer of operations that were computed together.
+    #[cold]
+    fn tell(&self, at: SubgraphIndex, operations: Range<usize>, started: TimePoint) {
+        let Some(observer) = self.options.observer else {
+            return;
+        };
+        let (subgraph, _) = self.subgraph(at);
+        let ended = MonotonicClock.now();
+        for number in operations.clone() {
+            observer.operation_ended(&ObservedOperation {
+                graph: at,
+                index: number,
+                operation: subgraph.operations[number].operation_type,
+                started: if number == operations.start {
+                    started
+                } else {
+                    ended
+                },
+                ended,
+            });
+        }
+    }
+
+    /// Gives back the memory of the operands that this step is the last to read.
+    fn release(&mut self, step: &Step, frame: &mut Frame) {
+        for &operand in &step.releases {
+            let value = &mut frame.values[operand as usize];
+            value.present = false;
+            value.shared = None;
+            self.memory.give_back(std::mem::take(&mut value.buffer));
+        }
+    }
+
     /// Runs one operation.
     #[inline]
     fn operation(
         &mut self,
         (at, index): (SubgraphIndex, usize),
-        step: &Step,
+        graphs @ (subgraph, graph): Graphs<'_>,
         frame: &mut Frame,
         failed: impl Fn(KernelError) -> ExecutionError,
     ) -> Result<(), ExecutionError> {
-        let operation = &self.subgraph(at).0.operations[index];
+        let (operation, step) = (&subgraph.operations[index], &graph.steps[index]);
         match &step.work {
             Work::Compute { kernel, shape } => {
                 let sizes = (*shape, step.fixed.as_ref());
-                self.compute(at, operation, kernel, sizes, frame).map_err(failed)
+                self.compute(graphs, operation, kernel, sizes, frame)
+                    .map_err(failed)
             }
             Work::Planned { step: plan, shape } => {
                 let sizes = (*shape, step.fixed.as_ref());
-                self.compute(at, operation, &|context| plan.run(context), sizes, frame)
+                self.compute(graphs, operation, |context| plan.run(context), sizes, frame)
                     .map_err(failed)
             }
             Work::If => self.run_if(at, index, frame),
@@ -369,6 +393,9 @@ impl<'a> Runner<'a> {
 
     /// Gives the memory of an operation's input to its output; says whether it did, which it does unless the input is not as
     /// declared.
+    // Not inlined, as is all that most operations of small models are without: a caller that has it all inside saves and
+    // prepares more than such an operation takes.
+    #[inline(never)]
     fn rename(&mut self, operation: &Operation, step: &Step, frame: &mut Frame) -> Result<bool, OutOfMemory> {
         let (input, output) = (operation.inputs[0] as usize, operation.outputs[0] as usize);
         let fixed = step.fixed.as_ref();
@@ -387,13 +414,14 @@ impl<'a> Runner<'a> {
     }
 
     /// Computes the operations from `first` on together; says whether it did, which it does unless something is not there.
+    #[inline(never)]
     fn together(
         &mut self,
         (at, first): (SubgraphIndex, usize),
         together: &Together,
         frame: &mut Frame,
     ) -> Result<bool, KernelError> {
-        let (_, graph) = self.subgraph(at);
+        let graphs @ (_, graph) = self.subgraph(at);
         let last = &graph.steps[first + together.operations() - 1];
         let (Some(fixed), Some((values, output))) = (
             &last.fixed,
@@ -438,7 +466,7 @@ impl<'a> Runner<'a> {
                     let run =
                         |context: &mut KernelContext<'_>| step.run_padded(context, convolution.patches());
                     let output = std::slice::from_mut(output);
-                    self.compute_into(at, convolution.operation(), &run, sizes, values, output)?;
+                    self.compute_into(graphs, convolution.operation(), run, sizes, values, output)?;
                 }
                 Ok(applies)
             }
@@ -457,9 +485,9 @@ impl<'a> Runner<'a> {
     #[inline]
     fn compute(
         &mut self,
-        at_graph: SubgraphIndex,
+        graphs: Graphs<'_>,
         operation: &Operation,
-        kernel: Compute<'_>,
+        kernel: impl Fn(&mut KernelContext<'_>) -> Result<(), KernelError>,
         sizes: Sizes<'_>,
         frame: &mut Frame,
     ) -> Result<(), KernelError> {
@@ -467,8 +495,21 @@ impl<'a> Runner<'a> {
             && let Some((inputs, output)) = Values::but(&mut frame.values, at as usize)
         {
             let outputs = std::slice::from_mut(output);
-            return self.compute_into(at_graph, operation, kernel, sizes, inputs, outputs);
+            return self.compute_into(graphs, operation, kernel, sizes, inputs, outputs);
         }
+        self.compute_several(graphs, operation, &kernel, sizes, frame)
+    }
+
+    /// The same for an operation that has not one output.
+    #[inline(never)]
+    fn compute_several(
+        &mut self,
+        graphs: Graphs<'_>,
+        operation: &Operation,
+        kernel: &dyn Fn(&mut KernelContext<'_>) -> Result<(), KernelError>,
+        sizes: Sizes<'_>,
+        frame: &mut Frame,
+    ) -> Result<(), KernelError> {
         // Several are taken out of the frame, so that inputs and outputs can be borrowed side by side.
         let mut outputs = std::mem::take(&mut self.memory.outputs);
         outputs.extend(
@@ -478,7 +519,7 @@ impl<'a> Runner<'a> {
                 .map(|at| std::mem::take(&mut frame.values[*at as usize])),
         );
         let inputs = Values::all(&frame.values);
-        let result = self.compute_into(at_graph, operation, kernel, sizes, inputs, &mut outputs);
+        let result = self.compute_into(graphs, operation, kernel, sizes, inputs, &mut outputs);
         for (at, value) in operation.outputs.iter().zip(outputs.drain(..)) {
             frame.values[*at as usize] = value;
         }
@@ -490,14 +531,13 @@ impl<'a> Runner<'a> {
     #[inline(always)]
     fn compute_into(
         &mut self,
-        at: SubgraphIndex,
+        (subgraph, graph): Graphs<'_>,
         operation: &Operation,
-        kernel: Compute<'_>,
+        kernel: impl Fn(&mut KernelContext<'_>) -> Result<(), KernelError>,
         (shape, fixed): Sizes<'_>,
         values: Values<'_>,
         outputs: &mut [Value],
     ) -> Result<(), KernelError> {
-        let (subgraph, graph) = self.subgraph(at);
         let operands = &subgraph.operands;
         // Made where they are used: copying them takes longer than making them.
         let inputs = || Inputs {
@@ -511,24 +551,12 @@ impl<'a> Runner<'a> {
                 self.memory.reuse(&mut value.buffer, bytes)
             })?;
         } else if let ShapeRule::Infer(rule) = shape {
-            let mut shapes = std::mem::take(&mut self.memory.shapes);
+            let inputs = inputs();
+            let shapes = &mut self.memory.shapes;
             shapes.clear();
             shapes.resize(outputs.len(), Shape::SCALAR);
-            let inferred = rule(&inputs(), &mut shapes);
-            let sized = inferred.map_err(KernelError::from).and_then(|()| {
-                for (number, (value, shape)) in outputs.iter_mut().zip(&shapes).enumerate() {
-                    let operand = &operands[operation.outputs[number] as usize];
-                    let bytes = shape.byte_size(operand.operand_type.element_size()).unwrap_or(0);
-                    self.memory.reuse(&mut value.buffer, bytes);
-                    allocate(value, operand, *shape).map_err(|error| match error {
-                        KernelError::Operation(error) => OpError::output(number, error.message).into(),
-                        other => other,
-                    })?;
-                }
-                Ok(())
-            });
-            self.memory.shapes = shapes;
-            sized?;
+            rule(&inputs, shapes)?;
+            self.allocate_inferred(&inputs, outputs)?;
         } else {
             // The kernel sizes them; buffers left from an earlier run are used again.
             outputs.iter_mut().for_each(|value| value.present = false);
@@ -547,10 +575,48 @@ impl<'a> Runner<'a> {
         };
         kernel(&mut context)?;
         match context.outputs.values.iter().position(|value| !value.present) {
-            Some(number) => Err(OpError::output(number, "was not written").into()),
+            Some(number) => Err(not_written(number)),
             None => Ok(()),
         }
     }
+
+    /// Gives the outputs of an operation the shapes that its rule has inferred, and memory.
+    #[inline(never)]
+    fn allocate_inferred(&mut self, inputs: &Inputs<'_>, outputs: &mut [Value]) -> Result<(), KernelError> {
+        for (number, value) in outputs.iter_mut().enumerate() {
+            let operand = &inputs.operands[inputs.operation.outputs[number] as usize];
+            let shape = self.memory.shapes[number];
+            let bytes = shape.byte_size(operand.operand_type.element_size()).unwrap_or(0);
+            self.memory.reuse(&mut value.buffer, bytes);
+            allocate(value, operand, shape).map_err(|error| match error {
+                KernelError::Operation(error) => OpError::output(number, error.message).into(),
+                other => other,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn failed(
+    (graph, index): (SubgraphIndex, usize),
+    operation: &Operation,
+    error: KernelError,
+) -> ExecutionError {
+    match error {
+        KernelError::Interrupted(interrupted) => ExecutionError::Interrupted(interrupted),
+        error => ExecutionError::Operation {
+            graph,
+            index,
+            operation: operation.operation_type,
+            error,
+        },
+    }
+}
+
+#[cold]
+fn not_written(output: usize) -> KernelError {
+    OpError::output(output, "was not written").into()
 }
 
 /// Copies an operand's value, shape included, from one frame's operand to another's.
@@ -679,7 +745,7 @@ mod tests {
             .copy_from_slice(bytemuck::cast_slice(input));
         execution.run(&RunOptions::default()).unwrap();
         let (found, bytes) = execution.output(0).unwrap();
-        assert_eq!(found, shape);
+        assert_eq!(*found, shape);
         bytemuck::cast_slice(bytes).to_vec()
     }
 

@@ -7,7 +7,7 @@ use nnhal::ops::OperationContext;
 
 use super::parting;
 use super::quantized_sum::{self, QuantizedSum};
-use super::simd::{Instructions, Work, dispatch};
+use super::simd::{Instructions, LANES, Work, dispatch};
 use super::tile::COLUMNS;
 use super::{PlannedStep, REFERENCE};
 use crate::executor::Declared;
@@ -45,6 +45,24 @@ impl Binary {
 
     fn has_activation(self) -> bool {
         matches!(self, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div)
+    }
+
+    /// The result of two values before it is cut. Always inlined, so that a loop in which `self` is known has no choice in it.
+    #[inline(always)]
+    fn combine(self, left: f32, right: f32) -> f32 {
+        match self {
+            Binary::Add => left + right,
+            Binary::Sub => left - right,
+            Binary::Mul => left * right,
+            Binary::Div => left / right,
+            // As the reference, also of a NaN: the largest is then the right one, the smallest the left one.
+            Binary::Maximum if left > right => left,
+            Binary::Maximum => right,
+            Binary::Minimum if left > right => right,
+            Binary::Minimum => left,
+            Binary::Prelu if left >= 0.0 => left,
+            Binary::Prelu => right * left,
+        }
     }
 }
 
@@ -163,6 +181,9 @@ impl BinaryStep {
         let Ok(data) = bytemuck::try_cast_slice_mut(output) else {
             return false;
         };
+        if data.len() < LANES {
+            return self.combine_few((left, right), data, range);
+        }
         let (Some(left), Some(right)) = (
             Left::without_walk(left, data.len()),
             Right::without_walk(right, data.len()),
@@ -170,6 +191,25 @@ impl BinaryStep {
             return false;
         };
         self.combine(context.team, (left, right), (data, COLUMNS), range);
+        true
+    }
+
+    /// The same for few elements, one by one: calling what is compiled for vectors takes longer than these do.
+    #[inline]
+    fn combine_few(
+        &self,
+        (left, right): (&[f32], &[f32]),
+        results: &mut [f32],
+        (low, high): (f32, f32),
+    ) -> bool {
+        let serves = |data: &[f32]| data.len() == results.len() || data.len() == 1;
+        if !serves(left) || !serves(right) {
+            return false;
+        }
+        for (number, result) in results.iter_mut().enumerate() {
+            let of = |data: &[f32]| data[if data.len() == 1 { 0 } else { number }];
+            *result = cut(self.binary.combine(of(left), of(right)), low, high);
+        }
         true
     }
 
@@ -305,10 +345,9 @@ impl Work for Combine<'_> {
     fn run<S: Instructions>(mut self, _: S) {
         let (low, high) = self.range;
         match self.binary {
-            // As the reference, also of a NaN: the largest is then the right one, the smallest the left one.
-            Binary::Maximum => self.each(|left, right| if left > right { left } else { right }),
-            Binary::Minimum => self.each(|left, right| if left > right { right } else { left }),
-            Binary::Prelu => self.each(|value, slope| if value >= 0.0 { value } else { slope * value }),
+            Binary::Maximum => self.each(|left, right| Binary::Maximum.combine(left, right)),
+            Binary::Minimum => self.each(|left, right| Binary::Minimum.combine(left, right)),
+            Binary::Prelu => self.each(|value, slope| Binary::Prelu.combine(value, slope)),
             _ if self.range == Activation::None.range() => self.arithmetic(|value| value),
             _ => self.arithmetic(|value| cut(value, low, high)),
         }
@@ -320,10 +359,10 @@ impl Combine<'_> {
     #[inline(always)]
     fn arithmetic(&mut self, cut: impl Fn(f32) -> f32) {
         match self.binary {
-            Binary::Sub => self.each(|left, right| cut(left - right)),
-            Binary::Mul => self.each(|left, right| cut(left * right)),
-            Binary::Div => self.each(|left, right| cut(left / right)),
-            _ => self.each(|left, right| cut(left + right)),
+            Binary::Sub => self.each(|left, right| cut(Binary::Sub.combine(left, right))),
+            Binary::Mul => self.each(|left, right| cut(Binary::Mul.combine(left, right))),
+            Binary::Div => self.each(|left, right| cut(Binary::Div.combine(left, right))),
+            _ => self.each(|left, right| cut(Binary::Add.combine(left, right))),
         }
     }
 
@@ -469,27 +508,71 @@ pub(super) fn cut(value: f32, low: f32, high: f32) -> f32 {
 mod tests {
     use nnhal::hal::{OperandType, OperationType, Shape};
 
-    use super::repeats_along_last_axis;
+    use super::{Binary, repeats_along_last_axis};
     use crate::kernels::testing::OneOperation;
     use crate::{KernelSet, RunOptions};
 
+    const BINARY: [OperationType; 7] = [
+        OperationType::ADD,
+        OperationType::SUB,
+        OperationType::MUL,
+        OperationType::DIV,
+        OperationType::MAXIMUM,
+        OperationType::MINIMUM,
+        OperationType::PRELU,
+    ];
+
+    /// So many values, with NaN and both zeros among them.
+    fn values(count: usize, seed: usize) -> Vec<f32> {
+        let special = [f32::NAN, 1.0, -3.5, 0.0, f32::INFINITY, -0.0, 2.0];
+        (0..count)
+            .map(|number| special[(number * 3 + number / 7 + seed) % special.len()])
+            .collect()
+    }
+
+    fn assert_like_reference(operation: OperationType, left: &[f32], right: &[f32], activation: i32) {
+        let results = |kernels| -> Vec<f32> {
+            let mut one = OneOperation::new(operation)
+                .tensor(OperandType::TENSOR_FLOAT32, &[left.len() as u32], left)
+                .tensor(OperandType::TENSOR_FLOAT32, &[right.len() as u32], right);
+            if Binary::of(operation).unwrap().has_activation() {
+                one = one.i32(activation);
+            }
+            let one = one.output(OperandType::TENSOR_FLOAT32, &[left.len().max(right.len()) as u32]);
+            let outputs = one.run_by(kernels, &RunOptions::default()).unwrap();
+            outputs[0].data()
+        };
+        // Which NaN it is depends on the order in which the processor is given the operands.
+        let bits = |value: &f32| {
+            if value.is_nan() {
+                f32::NAN.to_bits()
+            } else {
+                value.to_bits()
+            }
+        };
+        let found: Vec<u32> = results(KernelSet::Fast).iter().map(bits).collect();
+        let expected: Vec<u32> = results(KernelSet::Reference).iter().map(bits).collect();
+        assert_eq!(
+            found, expected,
+            "{operation} of {left:?} and {right:?}, activation {activation}"
+        );
+    }
+
     #[test]
-    fn extremes_with_nan_and_zeros_are_those_of_the_reference() {
-        let nan = f32::NAN;
-        let left = [nan, 1.0, nan, 0.0, -0.0, 2.0];
-        let right = [1.0, nan, nan, -0.0, 0.0, 1.0];
-        for operation in [OperationType::MAXIMUM, OperationType::MINIMUM] {
-            let bytes = |kernels| {
-                let one = OneOperation::new(operation)
-                    .tensor(OperandType::TENSOR_FLOAT32, &[6], &left)
-                    .tensor(OperandType::TENSOR_FLOAT32, &[6], &right)
-                    .output(OperandType::TENSOR_FLOAT32, &[6]);
-                one.run_by(kernels, &RunOptions::default())
-                    .unwrap()
-                    .remove(0)
-                    .bytes
-            };
-            assert_eq!(bytes(KernelSet::Fast), bytes(KernelSet::Reference), "{operation}");
+    fn few_and_many_elements_are_those_of_the_reference() {
+        for operation in BINARY {
+            for count in [1, 2, 7, 8, 9, 20] {
+                for seed in 0..7 {
+                    for activation in [0, 3] {
+                        let (left, right) = (values(count, seed), values(count, 2 * seed + 1));
+                        assert_like_reference(operation, &left, &right, activation);
+                        assert_like_reference(operation, &left, &right[..1], activation);
+                        if operation != OperationType::PRELU {
+                            assert_like_reference(operation, &left[..1], &right, activation);
+                        }
+                    }
+                }
+            }
         }
     }
 

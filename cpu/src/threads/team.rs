@@ -12,6 +12,8 @@ pub struct Team<'a> {
     threads: Threads<'a>,
     /// By seat.
     claimed: Cell<u64>,
+    /// How many these are.
+    helpers: Cell<usize>,
     /// Whether this thread has been noted as one that computes.
     is_counted: Cell<bool>,
     /// How many microseconds an operation must take to be worth helpers.
@@ -28,6 +30,7 @@ impl<'a> Team<'a> {
         Team {
             threads,
             claimed: Cell::new(0),
+            helpers: Cell::new(0),
             is_counted: Cell::new(false),
             least: if expected >= WORTH_HELPERS {
                 WORTH_PARTING
@@ -46,8 +49,9 @@ impl<'a> Team<'a> {
 
     /// How many helpers there have been.
     #[must_use]
+    #[inline]
     pub(crate) fn helpers(&self) -> usize {
-        self.claimed.get().count_ones() as usize
+        self.helpers.get()
     }
 
     /// How many threads to part an operation of this effort for; 1 if it is not worth helpers.
@@ -115,10 +119,11 @@ impl<'a> Team<'a> {
     /// At most `wanted` claimed helpers.
     fn claim(&self, helpers: &Helpers, wanted: usize) -> u64 {
         let mut claimed = self.claimed.get();
-        let lacking = wanted.saturating_sub(claimed.count_ones() as usize);
+        let lacking = wanted.saturating_sub(self.helpers.get());
         if lacking > 0 {
             claimed |= helpers.claim(lacking);
             self.claimed.set(claimed);
+            self.helpers.set(claimed.count_ones() as usize);
         }
         while claimed.count_ones() as usize > wanted {
             claimed &= claimed - 1;
@@ -130,7 +135,9 @@ impl<'a> Team<'a> {
 impl Drop for Team<'_> {
     fn drop(&mut self) {
         if let Some((helpers, cores)) = self.threads.pool {
-            helpers.release(self.claimed.get());
+            if self.claimed.get() != 0 {
+                helpers.release(self.claimed.get());
+            }
             if self.is_counted.get() {
                 cores.leave();
             }

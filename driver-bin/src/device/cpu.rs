@@ -374,7 +374,7 @@ impl Execution for CpuExecution {
         Ok(None)
     }
 
-    fn output(&self, index: usize) -> Option<(Shape, &[u8])> {
+    fn output(&self, index: usize) -> Option<(&Shape, &[u8])> {
         self.execution.output(index)
     }
 

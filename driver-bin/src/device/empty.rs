@@ -279,10 +279,10 @@ impl Execution for EmptyExecution {
         Ok(None)
     }
 
-    fn output(&self, index: usize) -> Option<(Shape, &[u8])> {
+    fn output(&self, index: usize) -> Option<(&Shape, &[u8])> {
         self.outputs
             .get(index)
-            .map(|(shape, bytes)| (*shape, bytes.as_slice()))
+            .map(|(shape, bytes)| (shape, bytes.as_slice()))
     }
 
     fn release_memory(&mut self) {

@@ -228,7 +228,7 @@ pub trait Execution: Send + Debug {
     fn run(&mut self, control: &Control<'_>) -> Result<Option<Duration>, Failure>;
 
     /// Dimensions and bytes of output `index` after a run that succeeded.
-    fn output(&self, index: usize) -> Option<(Shape, &[u8])>;
+    fn output(&self, index: usize) -> Option<(&Shape, &[u8])>;
 
     /// Takes what memory the first run is known to need, before there are inputs, on the thread that will run it.
     fn reserve_memory(&mut self) {}

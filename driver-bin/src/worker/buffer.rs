@@ -328,6 +328,7 @@ impl RequestBuffers {
     }
 
     /// After a failure: what was to be written holds nothing.
+    #[cold]
     pub(crate) fn invalidate_outputs(&self) {
         for (_, buffer) in &self.outputs {
             buffer.set_content(None);
@@ -355,9 +356,22 @@ impl RequestBuffers {
     }
 
     /// Lets go of the buffers, but not of the memory that listed them.
+    #[inline]
     pub(crate) fn clear(&mut self) {
+        if !self.is_empty() {
+            self.clear_all();
+        }
+    }
+
+    #[inline(never)]
+    fn clear_all(&mut self) {
         self.inputs.clear();
         self.outputs.clear();
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.inputs.is_empty() && self.outputs.is_empty()
     }
 }
 
@@ -393,8 +407,17 @@ impl WeakBuffer {
 
 impl WeakBuffers {
     /// Puts the buffers, which must all be there still, into `buffers`.
+    #[inline]
     pub(crate) fn upgrade_into(&self, buffers: &mut RequestBuffers) -> Result<(), Failure> {
         buffers.clear();
+        if self.inputs.is_empty() && self.outputs.is_empty() {
+            return Ok(());
+        }
+        self.upgrade_all_into(buffers)
+    }
+
+    #[inline(never)]
+    fn upgrade_all_into(&self, buffers: &mut RequestBuffers) -> Result<(), Failure> {
         for input in &self.inputs {
             buffers.inputs.push(input.upgrade()?);
         }
@@ -405,6 +428,7 @@ impl WeakBuffers {
     }
 
     /// After a failure: what was to be written holds nothing.
+    #[cold]
     pub(crate) fn invalidate_outputs(&self) {
         for buffer in self.outputs.iter().filter_map(|output| output.buffer.upgrade()) {
             buffer.set_content(None);

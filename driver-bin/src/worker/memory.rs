@@ -159,6 +159,7 @@ fn memory_failure(error: &ShmError, size: u64) -> Failure {
 }
 
 /// Why a memory of so many bytes that was valid once cannot be used.
+#[cold]
 fn mapping_failure(error: &ShmError, size: u64) -> Failure {
     let status = if error.is_exhaustion() {
         exhaustion(size)

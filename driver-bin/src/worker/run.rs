@@ -40,10 +40,10 @@ pub(crate) struct FoundOutput {
 }
 
 /// What a run needs to know.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Run<'a> {
+#[derive(Debug)]
+pub(crate) struct Run<'a, P> {
     pub(crate) request: &'a ValidRequest,
-    pub(crate) pools: &'a dyn Pools,
+    pub(crate) pools: &'a P,
     /// Pools that are part of a packet.
     pub(crate) inline: Option<&'a InlineBytes>,
     /// Those of its arguments that are device buffers.
@@ -180,7 +180,7 @@ impl Context {
     /// that are mapped.
     ///
     /// Device buffers that were to be written hold nothing after a failure.
-    pub(crate) fn run(&mut self, run: &Run<'_>) -> Result<Timing, Failure> {
+    pub(crate) fn run(&mut self, run: &Run<'_, impl Pools>) -> Result<Timing, Failure> {
         self.outputs.clear();
         let outcome = self.run_when_free(run);
         if outcome.is_err() {
@@ -200,8 +200,8 @@ impl Context {
         }))
     }
 
-    fn run_when_free(&mut self, run: &Run<'_>) -> Result<Option<Duration>, Failure> {
-        check_writable(run)?;
+    fn run_when_free(&mut self, run: &Run<'_, impl Pools>) -> Result<Option<Duration>, Failure> {
+        self.expect_outputs(run)?;
         if !run.limits.deadline.is_none() {
             self.estimate.check(MonotonicClock.now(), &run.limits)?;
         }
@@ -236,7 +236,7 @@ impl Context {
     }
 
     /// Returns the time on the device, if the run is measured.
-    fn run_in_slot(&mut self, run: &Run<'_>) -> Result<Option<Duration>, Failure> {
+    fn run_in_slot(&mut self, run: &Run<'_, impl Pools>) -> Result<Option<Duration>, Failure> {
         let copies = trace::span(SpanKind::CopyIn, 0, 0);
         self.copy_in(run)?;
         drop(copies);
@@ -261,38 +261,10 @@ impl Context {
         Ok(on_device)
     }
 
-    fn copy_in(&mut self, run: &Run<'_>) -> Result<(), Failure> {
-        for (index, plan) in run.request.inputs().iter().enumerate() {
-            match *plan {
-                ArgumentPlan::Omitted => self.execution.omit_input(index)?,
-                ArgumentPlan::Memory {
-                    shape,
-                    pool,
-                    offset,
-                    length: given,
-                } => {
-                    let bytes = self.execution.input(index, shape)?;
-                    let length = bytes.len();
-                    check_given(index, given, length)?;
-                    if let Some(inline) = run.inline.and_then(|inline| inline.input(pool, offset, length)) {
-                        bytes.copy_from_slice(inline);
-                        continue;
-                    }
-                    let memory = memory_of(run, pool)?;
-                    let _access = memory.begin(Access::ReadOnly)?;
-                    memory
-                        .slice()?
-                        .read_at(offset, bytes)
-                        .map_err(|error| copy_failure(Direction::Input, index, pool, &error))?;
-                }
-                ArgumentPlan::Token { shape, .. } => {
-                    let content = content_of(run, index, &shape)?;
-                    self.execution.bind_input(index, content.shape, &content.memory)?;
-                }
-            }
-        }
+    /// Tells the device what is known of the outputs, and has their places fetched while they are computed.
+    fn expect_outputs(&mut self, run: &Run<'_, impl Pools>) -> Result<(), Failure> {
         for (index, plan) in run.request.outputs().iter().enumerate() {
-            match *plan {
+            match plan {
                 ArgumentPlan::Omitted => {}
                 ArgumentPlan::Memory {
                     shape,
@@ -300,64 +272,108 @@ impl Context {
                     offset,
                     length,
                 } => {
-                    self.execution.expect_output(index, shape);
-                    // Its place is fetched while it is computed.
-                    if let Some(memory) = run.pools.memory(pool) {
-                        memory.slice()?.prefetch_to_write(offset, length);
+                    self.execution.expect_output(index, *shape);
+                    if run.inline.is_some_and(|inline| inline.output_pool == Some(*pool)) {
+                        continue;
                     }
+                    let memory = memory_of(run, *pool)?;
+                    if !memory.is_writable() {
+                        return Err(read_only(index, *pool));
+                    }
+                    memory.slice()?.prefetch_to_write(*offset, *length);
                 }
-                ArgumentPlan::Token { shape, .. } => self.execution.expect_output(index, shape),
+                ArgumentPlan::Token { shape, .. } => self.execution.expect_output(index, *shape),
             }
         }
         Ok(())
     }
 
-    fn copy_out(&mut self, run: &Run<'_>) -> Result<(), Failure> {
+    fn copy_in(&mut self, run: &Run<'_, impl Pools>) -> Result<(), Failure> {
+        for (index, plan) in run.request.inputs().iter().enumerate() {
+            match plan {
+                ArgumentPlan::Omitted => self.execution.omit_input(index)?,
+                ArgumentPlan::Memory {
+                    shape,
+                    pool,
+                    offset,
+                    length: given,
+                } => {
+                    let bytes = self.execution.input(index, *shape)?;
+                    let length = bytes.len();
+                    check_given(index, *given, length)?;
+                    if let Some(inline) = run.inline.and_then(|inline| inline.input(*pool, *offset, length)) {
+                        bytes.copy_from_slice(inline);
+                        continue;
+                    }
+                    let memory = memory_of(run, *pool)?;
+                    let _access = memory.begin(Access::ReadOnly)?;
+                    memory
+                        .slice()?
+                        .read_at(*offset, bytes)
+                        .map_err(|error| copy_failure(Direction::Input, index, *pool, &error))?;
+                }
+                ArgumentPlan::Token { shape, .. } => self.bind_input(run, index, shape)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Has an input read from its device buffer.
+    #[inline(never)]
+    fn bind_input(&mut self, run: &Run<'_, impl Pools>, index: usize, shape: &Shape) -> Result<(), Failure> {
+        let content = content_of(run, index, shape)?;
+        self.execution.bind_input(index, content.shape, &content.memory)
+    }
+
+    /// Writes each output where the request wants it. After an error some may be written, and device buffers hold nothing.
+    fn copy_out(&mut self, run: &Run<'_, impl Pools>) -> Result<(), Failure> {
         let plans = run.request.outputs();
+        let mut too_large = None;
         for (index, plan) in plans.iter().enumerate() {
-            let (shape, bytes) = self
-                .execution
-                .output(index)
-                .ok_or_else(|| Failure::general(format!("the device did not compute output {index}")))?;
-            let is_sufficient = match *plan {
+            let (shape, bytes) = self.execution.output(index).ok_or_else(|| not_computed(index))?;
+            let is_sufficient = match plan {
                 ArgumentPlan::Omitted => true,
                 ArgumentPlan::Memory {
                     shape: expected,
+                    pool,
+                    offset,
                     length,
-                    ..
                 } => {
-                    check_agrees(index, &expected, &shape)?;
-                    bytes.len() as u64 <= length
+                    check_agrees(index, expected, shape)?;
+                    let is_sufficient = bytes.len() as u64 <= *length;
+                    if is_sufficient {
+                        write_output(run, index, (*pool, *offset), bytes)?;
+                    }
+                    is_sufficient
                 }
                 ArgumentPlan::Token { shape: expected, .. } => {
-                    check_agrees(index, &expected, &shape)?;
-                    check_fits(index, output_buffer(run, index)?, &shape)?;
+                    check_agrees(index, expected, shape)?;
+                    check_fits(index, output_buffer(run, index)?, shape)?;
                     true
                 }
             };
+            if !is_sufficient && too_large.is_none() {
+                too_large = Some(index);
+            }
+            let shape = *shape;
             self.outputs.push(FoundOutput { shape, is_sufficient });
+            if let ArgumentPlan::Token { .. } = plan {
+                self.move_out(run, index, shape)?;
+            }
         }
-        if let Some(index) = self.outputs.iter().position(|output| !output.is_sufficient) {
-            return Err(insufficient(
+        match too_large {
+            None => Ok(()),
+            Some(index) => Err(insufficient(
                 index,
                 plans.get(index),
                 self.execution.output(index),
-            ));
+            )),
         }
-        for (index, plan) in plans.iter().enumerate() {
-            match (*plan, self.execution.output(index)) {
-                (ArgumentPlan::Memory { pool, offset, .. }, Some((_, bytes))) => {
-                    write_output(run, index, (pool, offset), bytes)?;
-                }
-                (ArgumentPlan::Token { .. }, Some((shape, _))) => self.move_out(run, index, shape)?,
-                _ => {}
-            }
-        }
-        Ok(())
     }
 
     /// Makes an output the content of its device buffer, and has the device use again what was there before.
-    fn move_out(&mut self, run: &Run<'_>, index: usize, shape: Shape) -> Result<(), Failure> {
+    #[inline(never)]
+    fn move_out(&mut self, run: &Run<'_, impl Pools>, index: usize, shape: Shape) -> Result<(), Failure> {
         let buffer = output_buffer(run, index)?;
         let memory = self.execution.take_output(index)?;
         if let Some(old) = buffer.set_content(Some(Content { shape, memory })) {
@@ -395,35 +411,34 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-fn memory_of<'a>(run: &Run<'a>, pool: u32) -> Result<&'a Memory, Failure> {
-    let memory = run.pools.memory(pool);
-    memory.ok_or_else(|| Failure::invalid_argument(format!("pool {pool} of the request is no memory")))
+fn memory_of<'a>(run: &Run<'a, impl Pools>, pool: u32) -> Result<&'a Memory, Failure> {
+    run.pools.memory(pool).ok_or_else(|| no_memory(pool))
 }
 
-fn check_writable(run: &Run<'_>) -> Result<(), Failure> {
-    for (index, plan) in run.request.outputs().iter().enumerate() {
-        let ArgumentPlan::Memory { pool, .. } = *plan else {
-            continue;
-        };
-        if run.inline.is_some_and(|inline| inline.output_pool == Some(pool)) {
-            continue;
-        }
-        if !memory_of(run, pool)?.is_writable() {
-            return Err(Failure::invalid_argument(format!(
-                "output {index} is in pool {pool}, which is shared for reading only"
-            ))
-            .at(Place {
-                pool: Some(pool),
-                ..Place::default()
-            }));
-        }
-    }
-    Ok(())
+#[cold]
+fn no_memory(pool: u32) -> Failure {
+    Failure::invalid_argument(format!("pool {pool} of the request is no memory"))
+}
+
+#[cold]
+fn not_computed(output: usize) -> Failure {
+    Failure::general(format!("the device did not compute output {output}"))
+}
+
+#[cold]
+fn read_only(index: usize, pool: u32) -> Failure {
+    Failure::invalid_argument(format!(
+        "output {index} is in pool {pool}, which is shared for reading only"
+    ))
+    .at(Place {
+        pool: Some(pool),
+        ..Place::default()
+    })
 }
 
 /// Writes the bytes of an output where the request wants them.
 fn write_output(
-    run: &Run<'_>,
+    run: &Run<'_, impl Pools>,
     index: usize,
     (pool, offset): (u32, u64),
     bytes: &[u8],
@@ -447,32 +462,44 @@ fn check_given(index: usize, given: u64, needed: usize) -> Result<(), Failure> {
     if needed as u64 <= given {
         return Ok(());
     }
-    Err(Failure::invalid_argument(format!(
+    Err(too_short(index, given, needed))
+}
+
+#[cold]
+fn too_short(index: usize, given: u64, needed: usize) -> Failure {
+    Failure::invalid_argument(format!(
         "input {index} has {given} bytes, the device needs {needed}"
-    )))
+    ))
 }
 
 fn check_agrees(index: usize, expected: &Shape, found: &Shape) -> Result<(), Failure> {
-    if expected.allows(found) {
+    if expected == found || expected.allows(found) {
         return Ok(());
     }
-    Err(Failure::general(format!(
-        "output {index} has dimensions {found:?} when computed, model and request say {expected:?}"
-    )))
+    Err(contradicts(index, expected, found))
 }
 
-fn insufficient(index: usize, plan: Option<&ArgumentPlan>, output: Option<(Shape, &[u8])>) -> Failure {
+#[cold]
+fn contradicts(index: usize, expected: &Shape, found: &Shape) -> Failure {
+    Failure::general(format!(
+        "output {index} has dimensions {found:?} when computed, model and request say {expected:?}"
+    ))
+}
+
+#[cold]
+fn insufficient(index: usize, plan: Option<&ArgumentPlan>, output: Option<(&Shape, &[u8])>) -> Failure {
     let room = match plan {
         Some(ArgumentPlan::Memory { length, .. }) => *length,
         _ => 0,
     };
-    let (shape, needed) = output.map_or((Shape::SCALAR, 0), |(shape, bytes)| (shape, bytes.len()));
+    let (shape, needed) = output.map_or((Shape::SCALAR, 0), |(shape, bytes)| (*shape, bytes.len()));
     Failure::new(
         ErrorStatus::OutputInsufficientSize,
         format!("output {index} has room for {room} bytes; with dimensions {shape:?} it takes {needed}"),
     )
 }
 
+#[cold]
 fn copy_failure(direction: Direction, index: usize, pool: u32, error: &ShmError) -> Failure {
     Failure::general(format!("{direction} {index}: {error}")).at(Place {
         pool: Some(pool),
@@ -481,7 +508,7 @@ fn copy_failure(direction: Direction, index: usize, pool: u32, error: &ShmError)
 }
 
 /// What the device buffer of an input holds, if it fits the request.
-fn content_of(run: &Run<'_>, index: usize, expected: &Shape) -> Result<Content, Failure> {
+fn content_of(run: &Run<'_, impl Pools>, index: usize, expected: &Shape) -> Result<Content, Failure> {
     let buffer = run.buffers.input(index);
     let buffer =
         buffer.ok_or_else(|| Failure::invalid_argument(format!("input {index} has no device buffer")))?;
@@ -499,7 +526,7 @@ fn content_of(run: &Run<'_>, index: usize, expected: &Shape) -> Result<Content, 
     )))
 }
 
-fn output_buffer<'a>(run: &Run<'a>, index: usize) -> Result<&'a Buffer, Failure> {
+fn output_buffer<'a>(run: &Run<'a, impl Pools>, index: usize) -> Result<&'a Buffer, Failure> {
     let buffer = run.buffers.output(index);
     buffer.ok_or_else(|| Failure::invalid_argument(format!("output {index} has no device buffer")))
 }

@@ -126,10 +126,10 @@ impl Execution for Run {
         Ok(None)
     }
 
-    fn output(&self, index: usize) -> Option<(Shape, &[u8])> {
+    fn output(&self, index: usize) -> Option<(&Shape, &[u8])> {
         let outputs = &self.program.model.model().main.output_indexes;
         let value = self.values.get(*outputs.get(index)? as usize)?;
-        Some((value.shape(), value.bytes()))
+        Some((&value.shape, value.bytes()))
     }
 
     fn release_memory(&mut self) {

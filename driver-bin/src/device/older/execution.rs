@@ -390,10 +390,10 @@ impl Execution for OlderExecution {
         }
     }
 
-    fn output(&self, index: usize) -> Option<(Shape, &[u8])> {
+    fn output(&self, index: usize) -> Option<(&Shape, &[u8])> {
         let output = self.outputs.get(index)?;
         let size = self.exact_size(output.operand_type, &output.found)?;
-        Some((output.found, output.bytes.get(..size)?))
+        Some((&output.found, output.bytes.get(..size)?))
     }
 
     fn release_memory(&mut self) {

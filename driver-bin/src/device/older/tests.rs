@@ -357,7 +357,7 @@ fn execute(
     let on_device = controlled(deadline, |control| execution.run(control))?;
     let (shape, bytes) = execution.output(0).unwrap();
     assert!(bytes.iter().all(|byte| *byte == 1));
-    Ok((shape, bytes.len(), on_device))
+    Ok((*shape, bytes.len(), on_device))
 }
 
 fn failing(answers: &[Answer], output: &[u32], deadline: Deadline) -> (ErrorStatus, String) {

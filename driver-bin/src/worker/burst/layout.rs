@@ -151,8 +151,12 @@ impl InlineBytes {
     }
 
     /// Takes the inputs' bytes out of a packet.
+    #[inline]
     pub(super) fn receive(&mut self, packet: &[u8]) -> Result<(), Failure> {
         let size = self.inputs.len();
+        if size == 0 {
+            return Ok(());
+        }
         let bytes = packet.get(..size).ok_or_else(|| {
             Failure::invalid_argument(format!(
                 "the request carries {} bytes of inputs, its layout says {size}",

@@ -13,7 +13,7 @@ const LONGEST: u32 = 16;
 const PATIENCE: Duration = Duration::from_micros(20);
 
 /// Behind every how many requests of a series its time is looked at.
-const LOOKS_EVERY: u32 = 4;
+const LOOKS_EVERY: u32 = 8;
 
 /// After how many requests, each by itself, a second one in a series is tried again.
 const AGAIN_AFTER: u32 = 256;
@@ -133,7 +133,7 @@ mod tests {
         let mut policy = SeriesPolicy::default();
         let grown: u32 = (0..4).map(|_| run(&mut policy, SHORT)).sum();
         let lengths: Vec<u32> = (0..6).map(|_| run(&mut policy, LONG)).collect();
-        assert_eq!((grown, lengths), (2 + 4 + 8 + 16, vec![4, 4, 4, 2, 1, 1]));
+        assert_eq!((grown, lengths), (2 + 4 + 8 + 16, vec![8, 8, 4, 2, 1, 1]));
     }
 
     #[test]

@@ -266,25 +266,7 @@ impl Runner {
     /// Runs a request and leaves its result in `reply`.
     fn run(&mut self, layout: &mut Layout, header: &RequestHeader, inline: &[u8], reply: &mut Vec<u8>) {
         self.holds_memory = true;
-        let measure_since = (header.measure == MeasureTiming::Yes).then(Stopwatch::start);
-        let limits = RunLimits::from_hal(header.deadline_ns, None);
-        let outcome = layout
-            .inline
-            .receive(inline)
-            .and_then(|()| limits.check_not_past())
-            .and_then(|()| self.held.hold(&layout.memories))
-            .and_then(|pools| {
-                layout.buffers.upgrade_into(&mut self.buffers)?;
-                self.context.run(&Run {
-                    request: &layout.request,
-                    pools: &pools,
-                    inline: Some(&layout.inline),
-                    buffers: &self.buffers,
-                    limits,
-                    measure_since,
-                    keeps_slot: true,
-                })
-            });
+        let outcome = self.execute(layout, header, inline);
         if outcome.is_err() {
             layout.buffers.invalidate_outputs();
         }
@@ -293,6 +275,30 @@ impl Runner {
             Ok(timing) => self.succeed(layout, header.sequence, timing, reply),
             Err(failure) => self.fail(header.sequence, &failure, reply),
         }
+    }
+
+    #[inline]
+    fn execute(
+        &mut self,
+        layout: &mut Layout,
+        header: &RequestHeader,
+        inline: &[u8],
+    ) -> Result<Timing, Failure> {
+        let measure_since = (header.measure == MeasureTiming::Yes).then(Stopwatch::start);
+        let limits = RunLimits::from_hal(header.deadline_ns, None);
+        layout.inline.receive(inline)?;
+        limits.check_not_past()?;
+        let pools = self.held.hold(&layout.memories)?;
+        layout.buffers.upgrade_into(&mut self.buffers)?;
+        self.context.run(&Run {
+            request: &layout.request,
+            pools: &pools,
+            inline: Some(&layout.inline),
+            buffers: &self.buffers,
+            limits,
+            measure_since,
+            keeps_slot: true,
+        })
     }
 
     /// Gives back what is kept between requests that follow each other at once.
