@@ -293,7 +293,14 @@ mod tests {
         let (expected, program) = run(&model, KernelSet::Fast);
         let kept = program.compiled().unwrap();
         assert!(kept.replaced.is_empty(), "no constant of the model is a filter");
-        let compiled = kept.parts.concat();
+        let mut compiled = Vec::new();
+        for part in kept.parts {
+            compiled.resize(
+                usize::next_multiple_of(compiled.len(), crate::buffer::ALIGNMENT),
+                0,
+            );
+            compiled.extend_from_slice(part);
+        }
         let restored = Program::restore(
             Arc::clone(&model),
             &NoPools,

@@ -4,9 +4,9 @@ use nnhal::hal::{OperandLifeTime, Subgraph};
 
 use super::declared::Declared;
 use super::padded::PaddedConvolution;
-use super::program::Step;
+use super::program::{Step, Work};
 use super::{Interrupt, Interrupted};
-use crate::fast::{Candidate, Fused, Offset, StripChain};
+use crate::fast::{Candidate, Following, Fused, Hybrid, LargestMagnitude, Offset, PlannedStep, StripChain};
 use crate::kernel::Constant;
 
 /// Operations that are computed together.
@@ -20,6 +20,10 @@ pub(super) enum Together {
     Padded(PaddedConvolution),
     /// DEQUANTIZE and QUANTIZE.
     Offset(Offset),
+    /// ABS and REDUCE_MAX.
+    Magnitude(LargestMagnitude),
+    /// Element-wise ones that give integers, a layer whose weights are such, and what scales its result.
+    Hybrid(Hybrid),
 }
 
 impl Together {
@@ -28,7 +32,8 @@ impl Together {
         match self {
             Together::Elements(fused) => fused.operations(),
             Together::Rows(chain) => chain.operations(),
-            Together::Padded(_) | Together::Offset(_) => 2,
+            Together::Padded(_) | Together::Offset(_) | Together::Magnitude(_) => 2,
+            Together::Hybrid(hybrid) => hybrid.operations(),
         }
     }
 
@@ -39,6 +44,16 @@ impl Together {
             Together::Rows(chain) => chain.output(),
             Together::Padded(convolution) => convolution.output(),
             Together::Offset(offset) => offset.output(),
+            Together::Magnitude(magnitude) => magnitude.output(),
+            Together::Hybrid(hybrid) => hybrid.output(),
+        }
+    }
+
+    /// The numbers of operations among these that are computed by themselves, before the others.
+    pub(super) fn before(&self) -> &[usize] {
+        match self {
+            Together::Hybrid(hybrid) => hybrid.before(),
+            _ => &[],
         }
     }
 
@@ -49,6 +64,8 @@ impl Together {
             Together::Rows(_) => "f32 row by row, with the next",
             Together::Padded(_) => "as padding of the next",
             Together::Offset(_) => "8-bit offset, with the next",
+            Together::Magnitude(_) => "f32 largest magnitude, with the next",
+            Together::Hybrid(_) => "integers of floats as bytes, with the next",
         }
     }
 }
@@ -89,14 +106,38 @@ pub(super) fn fuse(
             let (first, second) = (declared(&graph.operations[first]), declared(second));
             Offset::of(&first, &second, elements, |operand| ends_within(operand, 2))
         });
-        let pair = padded.map(Together::Padded).or(offset.map(Together::Offset));
+        let magnitude = next.and_then(|(second, step)| {
+            let elements = [steps[first].elements()?, step.elements()?];
+            let both = (&declared(&graph.operations[first]), &declared(second));
+            LargestMagnitude::of(both, elements, |operand| ends_within(operand, 2))
+        });
+        let pair = padded.map(Together::Padded);
+        let pair = pair.or(offset.map(Together::Offset));
+        let pair = pair.or(magnitude.map(Together::Magnitude));
         let together = pair.or_else(|| {
-            let candidates = operations.map(|(operation, step)| Candidate {
+            let candidates = operations.clone().map(|(operation, step)| Candidate {
                 declared: declared(operation),
                 layer: step.float_layer(),
                 elements: step.elements(),
             });
             find(candidates.take(MOST_AHEAD), ends_within)
+        });
+        let together = together.map(|together| match together {
+            Together::Elements(head) => {
+                let following = operations.map(|(operation, step)| Following {
+                    declared: declared(operation),
+                    elements: step.elements(),
+                    layer: step.planned().and_then(PlannedStep::integer_layer),
+                    is_plain: match step.work {
+                        Work::Compute { .. } | Work::Planned { .. } => Some(true),
+                        Work::If | Work::While => Some(false),
+                        Work::Folded => None,
+                    },
+                });
+                let all: Vec<_> = following.take(MOST_AHEAD).collect();
+                Hybrid::new(head, &all, ends_within).map_or_else(Together::Elements, Together::Hybrid)
+            }
+            other => other,
         });
         let count = together.as_ref().map_or(1, Together::operations);
         steps[first].together = together;

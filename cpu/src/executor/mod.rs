@@ -6,8 +6,8 @@
 //! a pool after their last reader; those of declared sizes can be taken before the first run (`reserve`).
 //!
 //! With the fast kernels the graph is rewritten on the way: operations on constants alone are computed once (`folding`),
-//! PAD becomes a convolution's padding (`padded`), operations that follow each other are computed together (`fusion`), and
-//! tensors that only get another shape stay where they are.
+//! PAD becomes a convolution's padding (`padded`), operations that follow each other are computed together (`fusion`), those
+//! between that have nothing to do with these before them, and tensors that only get another shape stay where they are.
 
 mod compiled;
 mod constants;
@@ -20,6 +20,7 @@ mod padded;
 mod program;
 mod reserve;
 mod run;
+mod together;
 
 pub(crate) use declared::Declared;
 

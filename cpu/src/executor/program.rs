@@ -76,8 +76,8 @@ impl Step {
     }
 
     /// The weights that it packed.
-    pub(super) fn packed(&self) -> Option<&AlignedSlice> {
-        self.work.planned()?.packed()
+    pub(super) fn packed(&self) -> Vec<&AlignedSlice> {
+        self.work.planned().map(PlannedStep::packed).unwrap_or_default()
     }
 
     /// The step that was made for it.

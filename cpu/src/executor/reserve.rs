@@ -83,11 +83,14 @@ impl Rehearsal<'_> {
         let mut index = 0;
         while let Some(step) = self.graph.steps.get(index) {
             let count = step.together.as_ref().map_or(1, |together| together.operations());
-            let last = index + count - 1;
-            if let (Some(operation), Some(step)) =
-                (self.main.operations.get(last), self.graph.steps.get(last))
-            {
-                self.give_outputs(operation, step);
+            let before = step.together.iter().flat_map(|together| together.before());
+            for number in before.copied().chain([count - 1]) {
+                let at = index + number;
+                if let (Some(operation), Some(step)) =
+                    (self.main.operations.get(at), self.graph.steps.get(at))
+                {
+                    self.give_outputs(operation, step);
+                }
             }
             for step in self.graph.steps.iter().skip(index).take(count) {
                 for &operand in &step.releases {

@@ -8,7 +8,6 @@ use nnhal::ops::{OpError, ShapeRule};
 use nnhal::time::{Clock, MonotonicClock, TimePoint};
 
 use super::fixed_outputs::FixedOutputs;
-use super::fusion::Together;
 use super::program::{Graph, Program, Step, Work};
 use super::{ExecutionError, ObservedOperation, RunOptions};
 use crate::buffer::{AlignedBuffer, OutOfMemory, Scratch};
@@ -50,7 +49,7 @@ pub(super) struct Memory {
     free: Vec<AlignedBuffer>,
     outputs: Vec<Value>,
     shapes: Vec<Shape>,
-    scratch: Scratch,
+    pub(super) scratch: Scratch,
 }
 
 impl Frame {
@@ -64,7 +63,7 @@ impl Frame {
 
 impl Memory {
     /// Gives an empty buffer memory from the pool: the smallest one that holds `bytes`, else the largest there is.
-    fn reuse(&mut self, buffer: &mut AlignedBuffer, bytes: usize) {
+    pub(super) fn reuse(&mut self, buffer: &mut AlignedBuffer, bytes: usize) {
         if buffer.capacity() >= bytes || self.free.is_empty() {
             return;
         }
@@ -369,116 +368,40 @@ impl<'a> Runner<'a> {
     fn operation(
         &mut self,
         (at, index): (SubgraphIndex, usize),
-        graphs @ (subgraph, graph): Graphs<'_>,
+        graphs @ (_, graph): Graphs<'_>,
         frame: &mut Frame,
         failed: impl Fn(KernelError) -> ExecutionError,
     ) -> Result<(), ExecutionError> {
-        let (operation, step) = (&subgraph.operations[index], &graph.steps[index]);
-        match &step.work {
-            Work::Compute { kernel, shape } => {
-                let sizes = (*shape, step.fixed.as_ref());
-                self.compute(graphs, operation, kernel, sizes, frame)
-                    .map_err(failed)
-            }
-            Work::Planned { step: plan, shape } => {
-                let sizes = (*shape, step.fixed.as_ref());
-                self.compute(graphs, operation, |context| plan.run(context), sizes, frame)
-                    .map_err(failed)
-            }
+        match &graph.steps[index].work {
+            Work::Compute { .. } | Work::Planned { .. } => self.alone(graphs, index, frame).map_err(failed),
             Work::If => self.run_if(at, index, frame),
             Work::While => self.run_while(at, index, frame),
             Work::Folded => Ok(()),
         }
     }
 
-    /// Gives the memory of an operation's input to its output; says whether it did, which it does unless the input is not as
-    /// declared.
-    // Not inlined, as is all that most operations of small models are without: a caller that has it all inside saves and
-    // prepares more than such an operation takes.
-    #[inline(never)]
-    fn rename(&mut self, operation: &Operation, step: &Step, frame: &mut Frame) -> Result<bool, OutOfMemory> {
-        let (input, output) = (operation.inputs[0] as usize, operation.outputs[0] as usize);
-        let fixed = step.fixed.as_ref();
-        let Some(fixed) = fixed.filter(|fixed| fixed.apply_to(Values::all(&frame.values))) else {
-            return Ok(false);
-        };
-        if frame.values[input].shared.is_some() {
-            return Ok(false);
-        }
-        let memory = std::mem::take(&mut frame.values[input].buffer);
-        let value = &mut frame.values[output];
-        self.memory
-            .give_back(std::mem::replace(&mut value.buffer, memory));
-        fixed.give(std::slice::from_mut(value), |_, _| {})?;
-        Ok(true)
-    }
-
-    /// Computes the operations from `first` on together; says whether it did, which it does unless something is not there.
-    #[inline(never)]
-    fn together(
+    /// Computes an operation that is no control flow.
+    #[inline]
+    pub(super) fn alone(
         &mut self,
-        (at, first): (SubgraphIndex, usize),
-        together: &Together,
+        graphs @ (subgraph, graph): Graphs<'_>,
+        index: usize,
         frame: &mut Frame,
-    ) -> Result<bool, KernelError> {
-        let graphs @ (_, graph) = self.subgraph(at);
-        let last = &graph.steps[first + together.operations() - 1];
-        let (Some(fixed), Some((values, output))) = (
-            &last.fixed,
-            Values::but(&mut frame.values, together.output() as usize),
-        ) else {
-            return Ok(false);
-        };
-        let bytes = |at: u32| match graph.constants.get(at as usize)? {
-            Some(constant) => Some(constant.bytes.bytes()),
-            None => values
-                .get(at as usize)
-                .filter(|value| value.present)
-                .map(Value::bytes),
-        };
-        let give = |output: &mut Value, memory: &mut Memory| {
-            fixed.give(std::slice::from_mut(output), |value, bytes| {
-                memory.reuse(&mut value.buffer, bytes)
-            })
-        };
-        match together {
-            Together::Elements(fused) if fused.applies_to(bytes) => {
-                give(output, self.memory)?;
-                Ok(fused.run(bytes, output.buffer.bytes_mut(), self.team))
+    ) -> Result<(), KernelError> {
+        let (operation, step) = (&subgraph.operations[index], &graph.steps[index]);
+        let fixed = step.fixed.as_ref();
+        match &step.work {
+            Work::Compute { kernel, shape } => {
+                self.compute(graphs, operation, kernel, (*shape, fixed), frame)
             }
-            Together::Rows(chain) => {
-                let layer = |number: usize| graph.steps[first + number].float_layer();
-                let Some(ready) = chain.ready(layer, bytes) else {
-                    return Ok(false);
-                };
-                give(output, self.memory)?;
-                let scratch = &mut self.memory.scratch;
-                let interrupt = self.options.interrupt;
-                ready.run(output.buffer.bytes_mut(), (scratch, self.team), interrupt)
-            }
-            Together::Padded(convolution) => {
-                let Work::Planned { step, shape } = &last.work else {
-                    return Ok(false);
-                };
-                let applies = convolution.outputs().apply_to(values);
-                if applies {
-                    let sizes = (*shape, Some(convolution.outputs()));
-                    let run =
-                        |context: &mut KernelContext<'_>| step.run_padded(context, convolution.patches());
-                    let output = std::slice::from_mut(output);
-                    self.compute_into(graphs, convolution.operation(), run, sizes, values, output)?;
-                }
-                Ok(applies)
-            }
-            Together::Offset(offset) => {
-                let Some(input) = bytes(offset.input()).filter(|input| offset.applies_to(input)) else {
-                    return Ok(false);
-                };
-                give(output, self.memory)?;
-                offset.run((input, output.buffer.bytes_mut()), self.team);
-                Ok(true)
-            }
-            Together::Elements(_) => Ok(false),
+            Work::Planned { step, shape } => self.compute(
+                graphs,
+                operation,
+                |context| step.run(context),
+                (*shape, fixed),
+                frame,
+            ),
+            Work::If | Work::While | Work::Folded => Ok(()),
         }
     }
 
@@ -529,7 +452,7 @@ impl<'a> Runner<'a> {
 
     // Always inlined, as the structures on the way to the kernel would be copied right after they were made.
     #[inline(always)]
-    fn compute_into(
+    pub(super) fn compute_into(
         &mut self,
         (subgraph, graph): Graphs<'_>,
         operation: &Operation,

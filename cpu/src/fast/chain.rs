@@ -6,6 +6,7 @@ use nnhal::ops::{OperandInfo, OperationContext};
 
 use super::elementwise::{Binary, Unary, known_range, repeats_along_last_axis};
 use crate::executor::Declared;
+use crate::kernels::activation_range::Activation;
 
 /// What is computed of the elements.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +16,10 @@ pub(super) enum Function {
     Binary(Binary, (f32, f32)),
     /// The greatest integers up to the sums of the elements, cut to a range, and a second operand: how graphs round.
     FloorOfSum((f32, f32)),
+    /// Elements rounded to integers: what is left of two sums that are rounded down, one of the positive elements and one of the
+    /// negative ones. What is added to these are the second and the third operand; a fourth one scales elements before. They
+    /// have one element each.
+    Round,
     /// Rows with zeros around them.
     Pad(PaddedRow),
 }
@@ -123,6 +128,93 @@ impl Link {
             output: *operation.operation.outputs.first()?,
         })
     }
+}
+
+/// Joins operations that one function computes, where nothing else reads what is between them: several passes would store
+/// and load it each time.
+pub(super) fn joined(links: &[Link]) -> Vec<Link> {
+    let sums = replaced::<3>(links, floor_of_sum);
+    replaced::<2>(&replaced::<4>(&sums, round), scaled_round)
+}
+
+/// The links with those that `join` makes of neighbours in their place; nothing else reads what is between these.
+fn replaced<const N: usize>(links: &[Link], join: fn(&[Link; N]) -> Option<Link>) -> Vec<Link> {
+    let is_read_once = |link: &Link| {
+        let readers = links.iter().flat_map(|link| &link.inputs);
+        readers.filter(|(input, _)| *input == link.output).count() == 1
+    };
+    let mut joined = Vec::with_capacity(links.len());
+    let mut rest = links;
+    while let [first, after @ ..] = rest {
+        let some = rest.first_chunk::<N>();
+        let some = some.filter(|some| some[..N - 1].iter().all(is_read_once));
+        let together = some.and_then(join);
+        rest = if together.is_some() { &rest[N..] } else { after };
+        joined.push(together.unwrap_or_else(|| first.clone()));
+    }
+    joined
+}
+
+/// [`Function::FloorOfSum`] of what cuts, adds and rounds.
+fn floor_of_sum([cut, sum, floor]: &[Link; 3]) -> Option<Link> {
+    let Function::Unary(Unary::Clamp(activation)) = cut.function else {
+        return None;
+    };
+    let is_sum =
+        matches!(sum.function, Function::Binary(Binary::Add, range) if range == Activation::None.range());
+    let is_floor = matches!(floor.function, Function::Unary(Unary::Floor));
+    let position = sum.inputs.iter().position(|(input, _)| *input == cut.output)?;
+    let follow = floor.inputs[0].0 == sum.output;
+    (is_sum && is_floor && follow).then(|| Link {
+        function: Function::FloorOfSum(activation.range()),
+        inputs: vec![cut.inputs[0], sum.inputs[1 - position]],
+        output: floor.output,
+    })
+}
+
+/// [`Function::Round`] of what rounds the positive elements and the negative ones, in either order, and subtracts.
+fn round(links: &[Link; 4]) -> Option<Link> {
+    let [before @ .., difference] = links;
+    let is_difference = matches!(difference.function, Function::Binary(Binary::Sub, range) if range == Activation::None.range());
+    let part = |number: usize| {
+        let (operand, _) = *difference.inputs.get(number)?;
+        before.iter().find(|link| {
+            let is_positive_part =
+                matches!(link.function, Function::FloorOfSum(range) if range == Activation::Relu.range());
+            is_positive_part && link.output == operand
+        })
+    };
+    let (positive, of_negative) = (part(0)?, part(1)?);
+    let is_negate = |link: &&Link| matches!(link.function, Function::Unary(Unary::Negate));
+    let negative = before.iter().find(is_negate)?;
+    let (value, addends) = (positive.inputs[0], [positive.inputs[1], of_negative.inputs[1]]);
+    let are_alike = negative.inputs[0] == value
+        && of_negative.inputs[0] == (negative.output, Extent::Each)
+        && value.1 == Extent::Each
+        && addends.iter().all(|(_, extent)| *extent == Extent::One);
+    (is_difference && are_alike).then(|| Link {
+        function: Function::Round,
+        inputs: vec![value, addends[0], addends[1]],
+        output: difference.output,
+    })
+}
+
+/// [`Function::Round`] with what scales before.
+fn scaled_round([scale, round]: &[Link; 2]) -> Option<Link> {
+    let is_scale =
+        matches!(scale.function, Function::Binary(Binary::Mul, range) if range == Activation::None.range());
+    let is_round = matches!(round.function, Function::Round) && round.inputs.len() == 3;
+    let follow = round.inputs[0].0 == scale.output;
+    let (value, by) = match scale.inputs[..] {
+        [value, by] if by.1 == Extent::One => (value, by),
+        [by, value] if by.1 == Extent::One => (value, by),
+        _ => return None,
+    };
+    (is_scale && is_round && follow && value.1 == Extent::Each).then(|| Link {
+        function: Function::Round,
+        inputs: vec![value, round.inputs[1], round.inputs[2], by],
+        output: round.output,
+    })
 }
 
 fn floats(operand: OperandInfo<'_>) -> Option<OperandInfo<'_>> {

@@ -1,10 +1,13 @@
 //! REDUCE_MAX and REDUCE_MIN of 32-bit floats: many elements side by side.
 
 use nnhal::hal::{OperandType, OperationType};
+use nnhal::ops::OperationContext;
 use nnhal::ops::reduction::reduced_axes;
 
-use super::simd::{Instructions, LANES, Work, dispatch};
+use super::simd::{Instructions, Simd, WIDE, Work, dispatch};
+use super::tile::for_each_constant;
 use super::{PlannedStep, REFERENCE};
+use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::broadcast::for_each_run;
 
@@ -96,34 +99,140 @@ impl Work for Reduce<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Instructions>(self, _: S) {
+    fn run<S: Instructions>(self, simd: S) {
+        if let [result] = self.results {
+            let [least, most] = ends(simd, self.elements);
+            *result = match self.extreme {
+                Extreme::Largest => larger(*result, most),
+                Extreme::Smallest => smaller(*result, least),
+            };
+            return;
+        }
+        let both = self.results.iter_mut().zip(self.elements);
         match self.extreme {
-            Extreme::Largest => self.take_in(f32::max),
-            Extreme::Smallest => self.take_in(f32::min),
+            Extreme::Largest => both.for_each(|(result, element)| *result = larger(*result, *element)),
+            Extreme::Smallest => both.for_each(|(result, element)| *result = smaller(*result, *element)),
         }
     }
 }
 
-impl Reduce<'_> {
-    #[inline(always)]
-    fn take_in(self, choose: impl Fn(f32, f32) -> f32) {
-        let [result] = self.results else {
-            for (result, element) in self.results.iter_mut().zip(self.elements) {
-                *result = choose(*result, *element);
-            }
-            return;
+/// The larger one; that which is kept, if the other is a NaN. It never is one itself. As one instruction of a vector.
+#[inline(always)]
+fn larger(kept: f32, element: f32) -> f32 {
+    if element > kept { element } else { kept }
+}
+
+/// The smaller one likewise.
+#[inline(always)]
+fn smaller(kept: f32, element: f32) -> f32 {
+    if element < kept { element } else { kept }
+}
+
+/// The smallest and the largest element.
+#[inline(always)]
+fn ends<S: Instructions>(simd: S, elements: &[f32]) -> [f32; 2] {
+    let simd = simd.wide();
+    let (whole, rest) = elements.as_chunks::<{ VECTORS * WIDE }>();
+    let mut least = [simd.splat(f32::INFINITY); VECTORS];
+    let mut most = [simd.splat(f32::NEG_INFINITY); VECTORS];
+    for elements in whole {
+        let vectors = elements.as_chunks::<WIDE>().0;
+        for_each_constant!(at in [0 1 2 3] {
+            let vector = simd.load(&vectors[at]);
+            // Of what is kept and a NaN these are what is kept.
+            least[at] = simd.at_most(least[at], vector);
+            most[at] = simd.at_least(most[at], vector);
+        });
+    }
+    let (mut least_of, mut most_of) = ([f32::INFINITY; WIDE], [f32::NEG_INFINITY; WIDE]);
+    let halves = |vectors: [_; VECTORS], choose: fn(S::Wide, _, _) -> _| {
+        let [first, second, third, fourth] = vectors;
+        choose(simd, choose(simd, first, second), choose(simd, third, fourth))
+    };
+    simd.store(halves(least, S::Wide::at_most), &mut least_of);
+    simd.store(halves(most, S::Wide::at_least), &mut most_of);
+    let all = |start: f32, lanes: &[f32; WIDE], choose: fn(f32, f32) -> f32| {
+        let elements = lanes.iter().chain(rest);
+        elements.fold(start, |kept, element| choose(kept, *element))
+    };
+    [
+        all(f32::INFINITY, &least_of, smaller),
+        all(f32::NEG_INFINITY, &most_of, larger),
+    ]
+}
+
+/// ABS and REDUCE_MAX to one value that follow each other, as where a layer's input is scaled to its range.
+#[derive(Debug)]
+pub(crate) struct LargestMagnitude {
+    input: u32,
+    output: u32,
+    elements: usize,
+}
+
+impl LargestMagnitude {
+    /// These two operations, which are known to give so many elements, if that is what they do; `ends_within(operand)` says
+    /// whether no others read an operand.
+    pub(crate) fn of(
+        (magnitudes, largest): (&Declared<'_>, &Declared<'_>),
+        elements: [usize; 2],
+        ends_within: impl Fn(u32) -> bool,
+    ) -> Option<LargestMagnitude> {
+        let types = [magnitudes, largest].map(|declared| declared.operation.operation_type);
+        let between = *magnitudes.operation.outputs.first()?;
+        let is_float = |declared: &Declared<'_>| {
+            let input = declared.input(0);
+            input.is_some_and(|input| input.ty() == OperandType::TENSOR_FLOAT32)
         };
-        let (whole, rest) = self.elements.as_chunks::<{ VECTORS * LANES }>();
-        let mut lanes = [self.extreme.start(); VECTORS * LANES];
-        for elements in whole {
-            for (lane, element) in lanes.iter_mut().zip(elements) {
-                *lane = choose(*lane, *element);
-            }
+        let [elements, results] = elements;
+        let follows = largest.operation.inputs.first() == Some(&between) && ends_within(between);
+        let is_it = types == [OperationType::ABS, OperationType::REDUCE_MAX]
+            && follows
+            && is_float(magnitudes)
+            && is_float(largest)
+            && (elements > 0 && results == 1);
+        is_it.then_some(LargestMagnitude {
+            input: *magnitudes.operation.inputs.first()?,
+            output: *largest.operation.outputs.first()?,
+            elements,
+        })
+    }
+
+    /// The operand that they compute.
+    pub(crate) fn output(&self) -> u32 {
+        self.output
+    }
+
+    /// The operand that they compute it of.
+    pub(crate) fn input(&self) -> u32 {
+        self.input
+    }
+
+    /// Computes both; says whether the operands are as declared.
+    pub(crate) fn run(&self, input: &[u8], output: &mut [u8]) -> bool {
+        let (Ok(input), Ok([result])) = (
+            bytemuck::try_cast_slice::<_, f32>(input),
+            bytemuck::try_cast_slice_mut::<_, f32>(output),
+        ) else {
+            return false;
+        };
+        if input.len() != self.elements {
+            return false;
         }
-        *result = lanes
-            .iter()
-            .chain(rest)
-            .fold(*result, |extreme, element| choose(extreme, *element));
+        *result = dispatch(Magnitudes(input));
+        true
+    }
+}
+
+/// Finds the largest magnitude.
+struct Magnitudes<'a>(&'a [f32]);
+
+impl Work for Magnitudes<'_> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn run<S: Instructions>(self, simd: S) -> f32 {
+        let [least, most] = ends(simd, self.0);
+        larger(-least, most)
     }
 }
 

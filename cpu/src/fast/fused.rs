@@ -4,16 +4,15 @@
 
 use std::ops::Range;
 
-use super::chain::{Extent, Function, Link, PaddedRow};
-use super::elementwise::{Apply, Binary, Combine, Left, Right, Unary, cut, effort};
+use super::chain::{Extent, Function, Link, PaddedRow, joined};
+use super::elementwise::{Apply, Combine, Left, Right, cut, effort};
 use super::parting;
 use super::simd::{Instructions, Work, dispatch};
 use crate::executor::Declared;
-use crate::kernels::activation_range::Activation;
 use crate::threads::Team;
 
 /// Most elements that pass through at a time.
-const MOST_ELEMENTS: usize = 512;
+pub(super) const MOST_ELEMENTS: usize = 512;
 
 /// Most results that are waiting to be read at a time.
 const SLOTS: usize = 4;
@@ -26,41 +25,6 @@ const ROWS: usize = 2;
 
 /// Most operations that are computed together.
 const MOST_OPERATIONS: usize = 32;
-
-/// Joins operations that one function computes, where nothing else reads what is between them: three passes would store
-/// and load it each time.
-fn joined(links: &[Link]) -> Vec<Link> {
-    let is_read_once = |operand: u32| {
-        let readers = links.iter().flat_map(|link| &link.inputs);
-        readers.filter(|(input, _)| *input == operand).count() == 1
-    };
-    let floor_of_sum = |cut: &Link, sum: &Link, floor: &Link| {
-        let Function::Unary(Unary::Clamp(activation)) = cut.function else {
-            return None;
-        };
-        let is_sum =
-            matches!(sum.function, Function::Binary(Binary::Add, range) if range == Activation::None.range());
-        let is_floor = matches!(floor.function, Function::Unary(Unary::Floor));
-        let position = sum.inputs.iter().position(|(input, _)| *input == cut.output)?;
-        let follow = floor.inputs[0].0 == sum.output && is_read_once(cut.output) && is_read_once(sum.output);
-        (is_sum && is_floor && follow).then(|| Link {
-            function: Function::FloorOfSum(activation.range()),
-            inputs: vec![cut.inputs[0], sum.inputs[1 - position]],
-            output: floor.output,
-        })
-    };
-    let mut joined = Vec::with_capacity(links.len());
-    let mut rest = links;
-    while let [first, after @ ..] = rest {
-        let together = match after {
-            [second, third, ..] => floor_of_sum(first, second, third),
-            _ => None,
-        };
-        rest = if together.is_some() { &rest[3..] } else { after };
-        joined.push(together.unwrap_or_else(|| first.clone()));
-    }
-    joined
-}
 
 /// Where an operand is.
 #[derive(Clone, Copy, Debug)]
@@ -260,12 +224,7 @@ impl Fused {
         let grid = parting::elements(threads, output.len(), self.block);
         let none: &mut [u8] = &mut [];
         team.for_each_block(threads, &grid, (output, none), |mut block, _| {
-            dispatch(Pass {
-                fused: self,
-                sources: &sources,
-                first: block.columns().start,
-                output: block.all(),
-            });
+            self.pass(&sources, block.columns(), block.all());
         });
         true
     }
@@ -305,11 +264,17 @@ impl Fused {
                 &elements[source.serving(first..first + output.len())]
             };
         }
+        self.pass(&parts, 0..output.len(), output);
+    }
+
+    /// Computes elements of the result, where the first begins a row, out of the operands from outside.
+    #[inline(always)]
+    pub(super) fn pass(&self, sources: &Sources<'_>, elements: Range<usize>, results: impl Results) {
         dispatch(Pass {
             fused: self,
-            sources: &parts,
-            first: 0,
-            output,
+            sources,
+            elements,
+            results,
         });
     }
 }
@@ -327,13 +292,36 @@ fn number_of<T: PartialEq>(list: &mut Vec<T>, item: T, most: usize) -> Option<us
     known
 }
 
+/// Takes the elements of a result, some at a time.
+pub(super) trait Results {
+    /// Where the next ones, so many, are to be written.
+    fn next(&mut self, count: usize) -> &mut [f32];
+    /// They are there.
+    fn are_written(&mut self, count: usize);
+}
+
+/// Keeps them where they are written.
+impl Results for &mut [f32] {
+    #[inline(always)]
+    fn next(&mut self, count: usize) -> &mut [f32] {
+        &mut self[..count]
+    }
+
+    #[inline(always)]
+    fn are_written(&mut self, count: usize) {
+        if let Some(rest) = std::mem::take(self).get_mut(count..) {
+            *self = rest;
+        }
+    }
+}
+
 /// Has elements pass through the operations.
-struct Pass<'a> {
+struct Pass<'a, R> {
     fused: &'a Fused,
     sources: &'a Sources<'a>,
-    /// Which element of the result is the first of `output`. Rows begin there.
-    first: usize,
-    output: &'a mut [f32],
+    /// Which elements of the result. Rows begin with the first.
+    elements: Range<usize>,
+    results: R,
 }
 
 /// Elements that are together in a pass, at the start of a line, so that no vector lies across two.
@@ -395,6 +383,14 @@ impl<'a> Stand<'a> {
                 let right = self.operand(instruction.inputs[1]);
                 floor_of_sum(value, right, range, output);
             }
+            Function::Round => {
+                let one = |number: usize| {
+                    let place = instruction.inputs.get(number)?;
+                    self.operand(*place).err()
+                };
+                let addends = [1, 2].map(|number| one(number).unwrap_or_default());
+                round(left.unwrap_or_default(), (one(3).unwrap_or(1.0), addends), output);
+            }
             Function::Pad(row) => pad(left.unwrap_or_default(), row, output),
             Function::Binary(binary, range) => Combine {
                 binary,
@@ -428,6 +424,25 @@ fn floor_of_sum(values: &[f32], right: Result<&[f32], f32>, (low, high): (f32, f
     }
 }
 
+/// Computes [`Function::Round`].
+#[inline(always)]
+fn round(values: &[f32], (scale, [addend, of_negative]): (f32, [f32; 2]), output: &mut [f32]) {
+    let results = output.iter_mut().zip(values);
+    if addend == of_negative && (0.0..1.0).contains(&addend) {
+        // Of an element and its negative the one that is not positive becomes 0. Adding 0 makes -0 what a difference is.
+        for (result, value) in results {
+            let value = value * scale;
+            *result = (value.abs() + addend).floor().copysign(value) + 0.0;
+        }
+        return;
+    }
+    for (result, value) in results {
+        let value = value * scale;
+        let floor = |value: f32, addend: f32| (cut(value, 0.0, f32::INFINITY) + addend).floor();
+        *result = floor(value, addend) - floor(-value, of_negative);
+    }
+}
+
 /// Computes [`Function::Pad`].
 #[inline(always)]
 fn pad(values: &[f32], row: PaddedRow, output: &mut [f32]) {
@@ -444,14 +459,14 @@ fn pad(values: &[f32], row: PaddedRow, output: &mut [f32]) {
     }
 }
 
-impl Pass<'_> {
+impl<R> Pass<'_, R> {
     /// The rows, as often as fits the elements that pass together.
     #[inline(always)]
     fn rows(&self) -> [Elements; ROWS] {
         let mut rows = [Elements::ZERO; ROWS];
         for (repeated, source) in rows.iter_mut().zip(&self.fused.rows) {
             let row = self.sources[*source];
-            let needed = self.fused.block.min(self.output.len());
+            let needed = self.fused.block.min(self.elements.len());
             for part in repeated.0[..needed].chunks_mut(row.len()) {
                 part.copy_from_slice(&row[..part.len()]);
             }
@@ -460,24 +475,23 @@ impl Pass<'_> {
     }
 }
 
-impl Work for Pass<'_> {
+impl<R: Results> Work for Pass<'_, R> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Instructions>(self, simd: S) {
+    fn run<S: Instructions>(mut self, simd: S) {
         let Some((last, before)) = self.fused.instructions.split_last() else {
             return;
         };
         let rows = self.rows();
         let mut slots = [Elements::ZERO; SLOTS];
-        let mut first = self.first;
-        for output in self.output.chunks_mut(self.fused.block) {
-            let passing = first..first + output.len();
-            first = passing.end;
+        for first in self.elements.clone().step_by(self.fused.block) {
+            let passing = first..self.elements.end.min(first + self.fused.block);
+            let count = passing.len();
             for instruction in before {
                 let (earlier, rest) = slots.split_at_mut(instruction.slot);
                 if let Some((slot, behind)) = rest.split_first_mut() {
-                    let written = &mut slot.0[..output.len()];
+                    let written = &mut slot.0[..count];
                     Stand {
                         sources: self.sources,
                         rows: &rows,
@@ -494,7 +508,8 @@ impl Work for Pass<'_> {
                 slots: (&slots, &[]),
                 passing,
             }
-            .compute(simd, last, output);
+            .compute(simd, last, self.results.next(count));
+            self.results.are_written(count);
         }
     }
 }

@@ -108,6 +108,36 @@ const FIRST: &str = "f32 element-wise, with the next";
 const FUSED: &str = "with the one before";
 
 #[test]
+fn elements_are_rounded_by_whatever_is_added() {
+    for addends in [[0.5, 0.5], [0.0, 0.0], [0.25, 0.75], [1.5, 1.5], [-0.5, -0.5]] {
+        for scale in [None, Some(0.37), Some(-2.0)] {
+            let mut chain = Chain::new([37, 11]);
+            let addends = addends.map(|addend| chain.floats(&[addend]));
+            let mut value = chain.operation(O::NEG, &[0]);
+            if let Some(scale) = scale {
+                let scale = chain.floats(&[scale]);
+                value = chain.operation(O::MUL, &[scale, value]);
+            }
+            let negative = chain.operation(O::NEG, &[value]);
+            let parts = [value, negative];
+            let floors: Vec<u32> = parts
+                .into_iter()
+                .zip(addends)
+                .map(|(value, addend)| {
+                    let cut = chain.operation(O::RELU, &[value]);
+                    let sum = chain.operation(O::ADD, &[addend, cut]);
+                    chain.operation(O::FLOOR, &[sum])
+                })
+                .collect();
+            let rounded = chain.operation(O::SUB, &floors);
+            let names = chain.assert_alike(&[rounded]);
+            assert_eq!(names[0], FIRST);
+            assert!(names[1..].iter().all(|name| *name == FUSED));
+        }
+    }
+}
+
+#[test]
 fn results_are_those_of_each_operation_alone() {
     for dims in [[1, 1], [1, 7], [3, 5], [64, 8], [73, 7], [2, 512], [5000, 30]] {
         let mut chain = Chain::new(dims);

@@ -1,7 +1,8 @@
 //! Fast kernels: operations whose weights are constant become steps made when the model is prepared.
 //!
-//! Some operations that follow each other are computed together: element-wise ones ([`Fused`]), and convolutions some rows of
-//! the image at a time ([`StripChain`]).
+//! Some operations that follow each other are computed together: element-wise ones ([`Fused`]), convolutions some rows of
+//! the image at a time ([`StripChain`]), and layers of floats that hold integers with what rounds their input and scales their
+//! result ([`Hybrid`]).
 //!
 //! A step holds its weights packed for the inner loops of [`tile`] and everything else that can be worked out ahead;
 //! running it allocates nothing once scratch memory has grown. What has no step is left to the reference kernels,
@@ -19,11 +20,14 @@ mod exponential;
 mod extremum;
 mod float_matrix;
 mod fused;
+mod hybrid;
+mod integer_layer;
 mod lines;
 mod matmul;
 #[cfg(target_arch = "x86_64")]
 mod matmul_byte_tiles;
 mod matmul_bytes;
+mod matmul_integers;
 mod matmul_quantized;
 #[cfg(target_arch = "x86_64")]
 mod matmul_tiles;
@@ -56,7 +60,10 @@ mod thread_tests;
 mod tile;
 
 pub(crate) use exponential::{logistic_of_each, tanh_of_each};
+pub(crate) use extremum::LargestMagnitude;
 pub(crate) use fused::Fused;
+pub(crate) use hybrid::{Following, Hybrid};
+pub(crate) use integer_layer::IntegerLayer;
 pub(crate) use matrix_vector::add_products;
 pub(crate) use offset::Offset;
 pub(crate) use packing::{LAYOUT, Packing, PackingError};
@@ -86,8 +93,13 @@ pub(crate) trait PlannedStep: std::fmt::Debug + Send + Sync {
     /// to the reference kernel.
     fn name(&self, input: OperandType) -> &'static str;
 
-    /// The weights that it packed.
-    fn packed(&self) -> Option<&AlignedSlice> {
+    /// The weights that it packed, in the order in which it did.
+    fn packed(&self) -> Vec<&AlignedSlice> {
+        Vec::new()
+    }
+
+    /// The same layer for an input of integers, if its weights are such.
+    fn integer_layer(&self) -> Option<&IntegerLayer> {
         None
     }
 

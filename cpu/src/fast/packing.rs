@@ -3,10 +3,13 @@
 use crate::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
 
 /// Version of the layouts that weights are packed in. Whoever changes what [`super::matmul`], `super::matmul_tiles`,
-/// [`super::matmul_quantized`], [`super::matmul_bytes`], `super::matmul_byte_tiles`, [`super::recurrent`], [`super::depthwise`], [`super::depthwise_quantized`] or
-/// [`super::depthwise_bytes`] pack, which of the weights are constants that are computed beforehand, or the order of the
+/// [`super::matmul_quantized`], [`super::matmul_bytes`], `super::matmul_byte_tiles`, [`super::matmul_integers`], [`super::recurrent`],
+/// [`super::depthwise`], [`super::depthwise_quantized`] or [`super::depthwise_bytes`] pack, which of the weights are constants that are computed beforehand, or the order of the
 /// parts, counts it up: programs that were kept in the old form are then not taken for the new one.
-pub(crate) const LAYOUT: u32 = 9;
+pub(crate) const LAYOUT: u32 = 10;
+
+/// What stands for a property that weights have; zeros, or anything else, for one that they have not.
+const SET: &[u8] = b"has it";
 
 /// Why weights are not packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,6 +51,17 @@ impl Packing {
                 Ok(part)
             }
         }
+    }
+
+    /// Whether the weights have a property that decides what is packed next, which is part of what is packed: `has` looks at
+    /// weights that may be there no more when this was kept.
+    pub(super) fn flag(&mut self, has: impl FnOnce() -> bool) -> Result<(bool, AlignedSlice), PackingError> {
+        let part = self.part(SET.len(), |bytes| {
+            if has() {
+                bytes.copy_from_slice(SET);
+            }
+        })?;
+        Ok((part.bytes() == SET, part))
     }
 
     /// Whether nothing that was kept is left over.

@@ -337,8 +337,8 @@ impl PlannedStep for RecurrentStep {
         (self.run)(context, &self.cells)
     }
 
-    fn packed(&self) -> Option<&AlignedSlice> {
-        Some(&self.packed)
+    fn packed(&self) -> Vec<&AlignedSlice> {
+        vec![&self.packed]
     }
 }
 

@@ -157,6 +157,8 @@ pub(super) trait Simd<const N: usize>: Copy {
     fn store_i32(self, vector: Self::I32, to: &mut [i32; N]);
     fn add_i32(self, left: Self::I32, right: Self::I32) -> Self::I32;
     fn sub_i32(self, left: Self::I32, right: Self::I32) -> Self::I32;
+    /// The floats nearest to integers.
+    fn floats(self, integers: Self::I32) -> Self::F32;
     /// `value` times `2^bits`, which fits 32 bits.
     fn shift_left(self, value: Self::I32, bits: i32) -> Self::I32;
     /// `value` cut to `low..=high`.

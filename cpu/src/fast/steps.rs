@@ -8,6 +8,7 @@ use super::arg::ArgStep;
 use super::elementwise::{Binary, BinaryStep, Unary, UnaryStep};
 use super::extremum::ExtremumStep;
 use super::float_matrix::FloatMatrix;
+use super::integer_layer::{IntegerLayer, Integers};
 use super::matmul_bytes::{FOUR, PackedBytes, ZeroPoints};
 use super::matmul_quantized::{Extents, PackedI16};
 use super::packing::{Packing, PackingError};
@@ -51,14 +52,18 @@ pub(crate) fn plan(
     let Some((kind, layer)) = layer else {
         return Ok(None);
     };
-    Ok(layer.pack(packing)?.map(|weights| {
-        Box::new(Layer {
-            kind,
-            fallback,
-            known: Known::of(kind, declared, &weights),
-            weights,
-        }) as Box<dyn PlannedStep>
-    }))
+    let Some(weights) = layer.pack(packing)? else {
+        return Ok(None);
+    };
+    let known = Known::of(kind, declared, &weights);
+    let integers = layer.integers(declared, known.as_ref(), packing)?;
+    Ok(Some(Box::new(Layer {
+        kind,
+        fallback,
+        known,
+        weights,
+        integers,
+    })))
 }
 
 /// Whether an operation is one whose second input is a filter that [`plan`] packs if it is constant.
@@ -276,6 +281,35 @@ impl<'a> ConstantLayer<'a> {
         })
     }
 
+    /// The same layer for an input of integers, if its weights are such, it only sums products, and bytes are multiplied faster
+    /// than floats.
+    fn integers(
+        &self,
+        declared: &Declared<'_>,
+        known: Option<&Known>,
+        packing: &mut Packing,
+    ) -> Result<Option<Integers>, PackingError> {
+        let (columns, depth) = self.sizes();
+        let only_sums = || {
+            let bias: &[f32] = bytemuck::cast_slice(self.bias.bytes.bytes());
+            let is_float = self.input.operand_type == OperandType::TENSOR_FLOAT32;
+            is_float && multiplies_bytes() && bias.iter().all(|bias| *bias == 0.0)
+        };
+        let patches = match self.kind {
+            Kind::Convolution => known
+                .filter(|known| known.activation == Activation::None)
+                .map(|known| known.patches),
+            Kind::FullyConnected => rows_without_activation(declared, (columns, depth)),
+            Kind::Depthwise => None,
+        };
+        match patches {
+            Some(patches) if only_sums() => {
+                Integers::new((columns, depth), patches, self.filter_bytes, packing).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Whether products of bytes are the fastest for filters of so many values: for single pixels, whose values lie side by
     /// side in fours.
     fn is_for_bytes(&self, depth: usize) -> bool {
@@ -368,6 +402,17 @@ impl<'a> ConstantLayer<'a> {
     }
 }
 
+/// The rows that a fully connected layer without an activation multiplies, if it is known how many they are.
+fn rows_without_activation(declared: &Declared<'_>, (columns, depth): (usize, usize)) -> Option<Patches> {
+    let input = declared.input(0).filter(|input| input.shape_known)?;
+    let context: &dyn OperationContext = declared;
+    let code = context.i32(3).ok()?;
+    let elements = input.shape.elements().ok()?;
+    let is_whole = elements.is_multiple_of(depth) && Activation::from_code(3, code) == Ok(Activation::None);
+    let [rows, depth, columns] = [elements / depth, depth, columns].map(u32::try_from);
+    is_whole.then_some(Patches::pixels(rows.ok()?, depth.ok()?, columns.ok()?))
+}
+
 #[derive(Debug)]
 enum Weights {
     MatrixF32(FloatMatrix),
@@ -413,6 +458,8 @@ struct Layer {
     /// With it the fallback is never needed.
     known: Option<Known>,
     weights: Weights,
+    /// For an input of integers.
+    integers: Option<Integers>,
 }
 
 /// A layer of 32-bit floats of which everything is known.
@@ -466,8 +513,13 @@ impl PlannedStep for Layer {
         self.run_on(context, &patches, activation)
     }
 
-    fn packed(&self) -> Option<&AlignedSlice> {
-        Some(self.weights.packed())
+    fn packed(&self) -> Vec<&AlignedSlice> {
+        let integers = self.integers.iter().flat_map(Integers::packed);
+        std::iter::once(self.weights.packed()).chain(integers).collect()
+    }
+
+    fn integer_layer(&self) -> Option<&IntegerLayer> {
+        self.integers.as_ref()?.layer()
     }
 
     fn float_layer(&self) -> Option<FloatLayer<'_>> {

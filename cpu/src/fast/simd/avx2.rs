@@ -190,6 +190,11 @@ impl Simd<LANES> for Avx2 {
     }
 
     #[inline(always)]
+    fn floats(self, integers: __m256i) -> __m256 {
+        instruction!(_mm256_cvtepi32_ps(integers))
+    }
+
+    #[inline(always)]
     fn shift_left(self, value: __m256i, bits: i32) -> __m256i {
         instruction!(_mm256_sllv_epi32(value, _mm256_set1_epi32(bits)))
     }

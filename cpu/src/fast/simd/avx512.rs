@@ -205,6 +205,11 @@ impl Simd<WIDE> for Avx512 {
     }
 
     #[inline(always)]
+    fn floats(self, integers: __m512i) -> __m512 {
+        instruction!(_mm512_cvtepi32_ps(integers))
+    }
+
+    #[inline(always)]
     fn shift_left(self, value: __m512i, bits: i32) -> __m512i {
         instruction!(_mm512_sllv_epi32(value, _mm512_set1_epi32(bits)))
     }

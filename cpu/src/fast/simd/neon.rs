@@ -196,6 +196,11 @@ impl Simd<LANES> for Neon {
     }
 
     #[inline(always)]
+    fn floats(self, integers: Integers) -> Floats {
+        of_both!(vcvtq_f32_s32(integers))
+    }
+
+    #[inline(always)]
     fn shift_left(self, value: Integers, bits: i32) -> Integers {
         let bits = self.splat_i32(bits);
         of_both!(vshlq_s32(value, bits))

@@ -124,6 +124,11 @@ impl<S: Halves<Pairs = [i16; WIDE]>> Simd<WIDE> for Pair<S> {
     }
 
     #[inline(always)]
+    fn floats(self, integers: Self::I32) -> Self::F32 {
+        [self.0.floats(integers[0]), self.0.floats(integers[1])]
+    }
+
+    #[inline(always)]
     fn shift_left(self, value: Self::I32, bits: i32) -> Self::I32 {
         value.map(|half| self.0.shift_left(half, bits))
     }

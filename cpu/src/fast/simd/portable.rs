@@ -119,6 +119,11 @@ impl Simd<LANES> for Portable {
     }
 
     #[inline(always)]
+    fn floats(self, integers: Self::I32) -> Self::F32 {
+        integers.map(|integer| integer as f32)
+    }
+
+    #[inline(always)]
     fn shift_left(self, value: Self::I32, bits: i32) -> Self::I32 {
         value.map(|lane| lane << bits)
     }

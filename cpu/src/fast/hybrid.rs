@@ -1,0 +1,356 @@
+//! Layers of floats whose weights are 8-bit integers and whose input was rounded to integers just before, as networks have
+//! them that were given small weights and nothing else: what rounds, the layer, and what scales its result are computed together,
+//! and bytes are multiplied in place of floats.
+//!
+//! Whether the values that come out of the element-wise operations are integers that fit bytes is looked at in each execution.
+//! Where they are not, it is computed operation by operation, as if this were not there.
+
+use super::chain::{Extent, Function, Link};
+use super::elementwise::Binary;
+use super::fused::{Fused, MOST_ELEMENTS, Results};
+use super::integer_layer::IntegerLayer;
+use super::matmul_integers::Finish;
+use super::rounding::low_bits;
+use super::simd::{Instructions, Work, dispatch};
+use crate::buffer::{OutOfMemory, Scratch};
+use crate::executor::Declared;
+use crate::kernels::activation_range::Activation;
+use crate::threads::Team;
+
+/// Most operations between two that are computed together which have nothing to do with them, as those that work out what the
+/// result is scaled with.
+const MOST_BETWEEN: usize = 4;
+
+/// An operation that may be computed together with others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Following<'d> {
+    pub(crate) declared: Declared<'d>,
+    /// How many elements it gives, if that is known.
+    pub(crate) elements: Option<usize>,
+    pub(crate) layer: Option<&'d IntegerLayer>,
+    /// Whether it can be computed before others that it has nothing to do with; `None` if it was computed beforehand.
+    pub(crate) is_plain: Option<bool>,
+}
+
+/// Operations that are computed together.
+#[derive(Debug)]
+pub(crate) struct Hybrid {
+    /// What gives the values.
+    head: Fused,
+    /// How many of these there are.
+    inputs: usize,
+    /// The numbers of operations among these that are computed before the others.
+    before: Vec<usize>,
+    /// The number of the layer.
+    layer: usize,
+    /// What its result is multiplied with.
+    scale: Option<u32>,
+    /// What is then added.
+    addend: Option<u32>,
+    /// What results are then cut to.
+    range: (f32, f32),
+    output: u32,
+    operations: usize,
+}
+
+impl Hybrid {
+    /// The operations that `head` computes, the first of `all`, with those behind them. `ends_within(operand, count)` says whether
+    /// no other than the first `count` read an operand. Gives `head` back if no such layer follows.
+    pub(crate) fn new(
+        head: Fused,
+        all: &[Following<'_>],
+        ends_within: impl Fn(u32, usize) -> bool,
+    ) -> Result<Hybrid, Fused> {
+        let mut search = Search {
+            all,
+            ends_within,
+            before: Vec::new(),
+            next: head.operations(),
+        };
+        let Some((number, layer)) = search.layer(head.output()) else {
+            return Err(head);
+        };
+        let mut hybrid = Hybrid {
+            inputs: layer.inputs(),
+            head,
+            before: Vec::new(),
+            layer: number,
+            scale: None,
+            addend: None,
+            range: Activation::None.range(),
+            output: all[number].declared.operation.outputs[0],
+            operations: 0,
+        };
+        let [rows, columns] = layer.outputs();
+        let sizes = (rows * columns, columns);
+        if let Some((scale, output, _)) = search.binary(Binary::Mul, hybrid.output, sizes) {
+            (hybrid.scale, hybrid.output) = (Some(scale), output);
+        }
+        if let Some((addend, output, range)) = search.binary(Binary::Add, hybrid.output, sizes) {
+            (hybrid.addend, hybrid.output, hybrid.range) = (Some(addend), output, range);
+        }
+        (hybrid.before, hybrid.operations) = (search.before, search.next);
+        Ok(hybrid)
+    }
+
+    /// How many operations these are.
+    pub(crate) fn operations(&self) -> usize {
+        self.operations
+    }
+
+    /// The operand that they compute.
+    pub(crate) fn output(&self) -> u32 {
+        self.output
+    }
+
+    /// Which of them are computed before the others, in this order.
+    pub(crate) fn before(&self) -> &[usize] {
+        &self.before
+    }
+
+    /// Which of them is the layer.
+    pub(crate) fn layer(&self) -> usize {
+        self.layer
+    }
+
+    /// Computes the result out of the operands from outside, with what the layer is; says whether it did, which it does if
+    /// everything is there and the values are integers that fit bytes.
+    pub(crate) fn run<'v>(
+        &self,
+        layer: &IntegerLayer,
+        bytes: impl Fn(u32) -> Option<&'v [u8]>,
+        output: &mut [u8],
+        (scratch, team): (&mut Scratch, &Team<'_>),
+    ) -> Result<bool, OutOfMemory> {
+        let [rows, columns] = layer.outputs();
+        let row = |operand: Option<u32>| match operand {
+            None => Some(None),
+            Some(operand) => {
+                let row: &[f32] = bytemuck::try_cast_slice(bytes(operand)?).ok()?;
+                (row.len() == 1 || row.len() == columns).then_some(Some(row))
+            }
+        };
+        let (Some(sources), Some(scale), Some(addend), Ok(output)) = (
+            self.head.sources(&bytes, None),
+            row(self.scale),
+            row(self.addend),
+            bytemuck::try_cast_slice_mut::<_, f32>(output),
+        ) else {
+            return Ok(false);
+        };
+        if output.len() != rows * columns || self.inputs != layer.inputs() {
+            return Ok(false);
+        }
+        let parted = layer.parted(team);
+        let lanes = layer.weights().lanes();
+        // In words, of which there are more than enough.
+        let [words, values, copies, start, scales, addends] = scratch.carve::<i32, 6>([
+            self.inputs.div_ceil(2),
+            self.inputs.div_ceil(4),
+            parted.copies().div_ceil(4),
+            lanes,
+            lanes,
+            lanes,
+        ])?;
+        let words: &mut [i16] = &mut bytemuck::cast_slice_mut(words)[..self.inputs];
+        let values: &mut [u8] = &mut bytemuck::cast_slice_mut(values)[..self.inputs];
+        let mut integers = Integers::new(&mut *words);
+        self.head.pass(&sources, 0..self.inputs, &mut integers);
+        let Some(zero) = integers.zero_point() else {
+            return Ok(false);
+        };
+        dispatch(Unsigned { words, zero, values });
+        layer.weights().start(zero, start);
+        let (scales, addends) = (
+            bytemuck::cast_slice_mut(scales),
+            bytemuck::cast_slice_mut(addends),
+        );
+        repeat(scale.unwrap_or(&[1.0]), &mut *scales);
+        repeat(addend.unwrap_or(&[0.0]), &mut *addends);
+        let finish = Finish {
+            start,
+            scale: scales,
+            addend: addends,
+            range: self.range,
+        };
+        let copies = bytemuck::cast_slice_mut(copies);
+        layer.run(&parted, (values, zero), (output, finish), (copies, team));
+        Ok(true)
+    }
+}
+
+/// Writes a row, or one value for all columns, and leaves what is behind it.
+fn repeat(row: &[f32], to: &mut [f32]) {
+    match row {
+        [one] => to.fill(*one),
+        _ => to[..row.len()].copy_from_slice(row),
+    }
+}
+
+/// Finds what follows.
+struct Search<'s, 'd, F> {
+    all: &'s [Following<'d>],
+    ends_within: F,
+    /// The operations found that have nothing to do with these.
+    before: Vec<usize>,
+    /// The first operation that does not belong to these.
+    next: usize,
+}
+
+impl<'d, F: Fn(u32, usize) -> bool> Search<'_, 'd, F> {
+    /// The next operation that reads `operand`, if all before it can be computed before, and no other reads it.
+    fn reader(&mut self, operand: u32) -> Option<(usize, Following<'d>)> {
+        let mut between = Vec::new();
+        let behind = self.all.iter().enumerate().skip(self.next);
+        for (number, following) in behind.take(MOST_BETWEEN + 1) {
+            if following.declared.operation.inputs.contains(&operand) {
+                let is_only_one = (self.ends_within)(operand, number + 1);
+                return is_only_one.then(|| {
+                    self.before.extend(between);
+                    self.next = number + 1;
+                    (number, *following)
+                });
+            }
+            match following.is_plain {
+                Some(true) => between.push(number),
+                Some(false) => return None,
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// Tries to find something; forgets what was found on the way to nothing.
+    fn attempt<T>(&mut self, find: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        let (before, next) = (self.before.len(), self.next);
+        let found = find(self);
+        if found.is_none() {
+            self.before.truncate(before);
+            self.next = next;
+        }
+        found
+    }
+
+    /// The layer that takes `operand` for its input.
+    fn layer(&mut self, operand: u32) -> Option<(usize, &'d IntegerLayer)> {
+        let (number, following) = self.reader(operand)?;
+        let [input, rest @ ..] = &following.declared.operation.inputs[..] else {
+            return None;
+        };
+        let is_input = *input == operand && !rest.contains(&operand);
+        let layer = following.layer.filter(|_| is_input)?;
+        let [rows, columns] = layer.outputs();
+        (following.elements == rows.checked_mul(columns)).then_some((number, layer))
+    }
+
+    /// The operation that combines `operand`, of so many elements in rows of so many columns, with a row or one element: the
+    /// other operand, the result and what that is cut to.
+    fn binary(
+        &mut self,
+        binary: Binary,
+        operand: u32,
+        (elements, columns): (usize, usize),
+    ) -> Option<(u32, u32, (f32, f32))> {
+        self.attempt(|search| {
+            let (_, following) = search.reader(operand)?;
+            if following.elements != Some(elements) {
+                return None;
+            }
+            let link = Link::of(&following.declared, elements)?;
+            let Function::Binary(found, range) = link.function else {
+                return None;
+            };
+            let [(left, _), (right, _)] = link.inputs[..] else {
+                return None;
+            };
+            let (other, extent) = link.inputs[usize::from(left == operand)];
+            let is_row = match extent {
+                Extent::One => true,
+                Extent::Row(length) => length == columns,
+                Extent::Each => elements == columns,
+                Extent::Shorter(_) => false,
+            };
+            // Only the last one cuts its results.
+            let is_last = binary == Binary::Add || range == Activation::None.range();
+            let is_it = found == binary && left != right && is_row && is_last;
+            is_it.then_some((other, link.output, range))
+        })
+    }
+}
+
+/// Takes values that are integers.
+struct Integers<'a> {
+    /// Those that are written next.
+    floats: [f32; MOST_ELEMENTS],
+    /// Where the integers go that have not been written.
+    rest: &'a mut [i16],
+    least: i32,
+    most: i32,
+    /// How many were no integers, in any bits.
+    others: u32,
+}
+
+impl<'a> Integers<'a> {
+    fn new(integers: &'a mut [i16]) -> Integers<'a> {
+        Integers {
+            floats: [0.0; MOST_ELEMENTS],
+            rest: integers,
+            least: 0,
+            most: 0,
+            others: 0,
+        }
+    }
+
+    /// What 0 is if the least value is the byte 0, or 0 if all are positive; `None` if they do not fit bytes then, or are no integers.
+    fn zero_point(&self) -> Option<u8> {
+        let spread = self.most.checked_sub(self.least)?;
+        let fits = self.others == 0 && spread <= i32::from(u8::MAX);
+        u8::try_from(self.least.checked_neg()?).ok().filter(|_| fits)
+    }
+}
+
+impl Results for &mut Integers<'_> {
+    #[inline(always)]
+    fn next(&mut self, count: usize) -> &mut [f32] {
+        &mut self.floats[..count]
+    }
+
+    #[inline(always)]
+    fn are_written(&mut self, count: usize) {
+        let (to, rest) = std::mem::take(&mut self.rest).split_at_mut(count);
+        self.rest = rest;
+        let (mut least, mut most, mut others) = (self.least, self.most, self.others);
+        for (to, value) in to.iter_mut().zip(&self.floats) {
+            // Of what is no small integer these are bits that make no integer of it again, or one that is far from 0.
+            let integer = low_bits(*value);
+            others |= u32::from(integer as f32 != *value);
+            least = least.min(integer);
+            most = most.max(integer);
+            *to = integer as i16;
+        }
+        (self.least, self.most, self.others) = (least, most, others);
+    }
+}
+
+/// Makes integers bytes.
+struct Unsigned<'a> {
+    words: &'a [i16],
+    zero: u8,
+    values: &'a mut [u8],
+}
+
+impl Work for Unsigned<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Instructions>(self, _: S) {
+        let zero = i16::from(self.zero);
+        for (value, word) in self.values.iter_mut().zip(self.words) {
+            *value = (word + zero) as u8;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "hybrid_tests.rs"]
+mod tests;

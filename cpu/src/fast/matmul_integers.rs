@@ -1,0 +1,305 @@
+//! Products of rows of bytes with a constant matrix of 8-bit integers, as floats: for layers of floats whose input and weights
+//! are integers, with instructions that multiply four bytes of a lane at once and add them.
+//!
+//! Values are unsigned bytes, counted from a zero point `z` which each execution chooses. What is wanted of them is
+//! `sum((u - z) * w) = sum(u * w) - z * sum(w)`, of which the second sum is known when the model is prepared. Sums are exact, and
+//! become the floats that are nearest to them.
+
+use super::lines::{Lines, Parts, Walk, for_each_tall_tile, rows_of_next_tall_tile};
+use super::packing::{Packing, PackingError};
+use super::simd::{Columns, Instructions, Work, dispatch};
+use super::tile::{COLUMNS, add_bytes, for_each_constant, start_i32, store_f32};
+use crate::buffer::AlignedSlice;
+use crate::threads::Block;
+
+/// Values that are multiplied at once.
+pub(super) const FOUR: usize = 4;
+
+/// Along so many values no sum of products of bytes is beyond 32 bits.
+const MOST_DEPTH: usize = 1 << 16;
+
+/// How many panels a tile with a single row has.
+const MANY_PANELS: usize = 8;
+
+/// A constant matrix of 8-bit integers.
+#[derive(Debug)]
+pub(super) struct PackedIntegers {
+    columns: usize,
+    depth: usize,
+    /// Panel by panel; for each four values along the common dimension a vector of columns. Behind the last values are zeros.
+    panels: AlignedSlice,
+    /// The sum of each column's weights, and zeros up to a whole panel.
+    sums: Vec<i32>,
+}
+
+/// What becomes of the sums of columns, by column up to a whole panel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Finish<'a> {
+    /// What sums start from; see [`PackedIntegers::start`].
+    pub(super) start: &'a [i32],
+    /// What they are multiplied with, as floats.
+    pub(super) scale: &'a [f32],
+    /// What is then added.
+    pub(super) addend: &'a [f32],
+    /// What results are cut to.
+    pub(super) range: (f32, f32),
+}
+
+impl PackedIntegers {
+    /// Whether products along so many values are taken.
+    pub(super) fn takes(depth: usize) -> bool {
+        (1..=MOST_DEPTH).contains(&depth)
+    }
+
+    /// Packs a matrix of so many columns of `depth` values; `weight(column, at)` gives them.
+    pub(super) fn new(
+        (columns, depth): (usize, usize),
+        packing: &mut Packing,
+        weight: impl Fn(usize, usize) -> i8,
+    ) -> Result<PackedIntegers, PackingError> {
+        let panels = columns.div_ceil(COLUMNS);
+        let size = COLUMNS * depth.next_multiple_of(FOUR);
+        let packed = packing.part(panels * size, |bytes| {
+            for (number, panel) in bytes.chunks_mut(size.max(1)).enumerate() {
+                let first = number * COLUMNS;
+                for column in first..columns.min(first + COLUMNS) {
+                    for at in 0..depth {
+                        let lane = at / FOUR * COLUMNS + column - first;
+                        panel[lane * FOUR + at % FOUR] = weight(column, at) as u8;
+                    }
+                }
+            }
+        })?;
+        // Of what is packed: the weights themselves may be there no more.
+        let mut sums = vec![0_i32; panels * COLUMNS];
+        let each = packed.bytes().chunks(size.max(1));
+        for (sums, panel) in sums.chunks_mut(COLUMNS).zip(each) {
+            for (at, weight) in panel.iter().enumerate() {
+                sums[at / FOUR % COLUMNS] += i32::from(*weight as i8);
+            }
+        }
+        Ok(PackedIntegers {
+            columns,
+            depth,
+            panels: packed,
+            sums,
+        })
+    }
+
+    /// The packed columns.
+    pub(super) fn packed(&self) -> &AlignedSlice {
+        &self.panels
+    }
+
+    /// Columns, and values along each.
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        (self.columns, self.depth)
+    }
+
+    /// Columns up to a whole panel.
+    pub(super) fn lanes(&self) -> usize {
+        self.sums.len()
+    }
+
+    /// Writes what sums of values with this zero point start from.
+    pub(super) fn start(&self, zero: u8, to: &mut [i32]) {
+        for (to, sum) in to.iter_mut().zip(&self.sums) {
+            *to = i32::from(zero).wrapping_mul(*sum).wrapping_neg();
+        }
+    }
+
+    /// Multiplies rows with the columns that `output` has. Parts of rows are of whole fours: behind the values may be anything
+    /// up to the next.
+    pub(super) fn multiply(&self, lines: Lines<'_, u8>, finish: Finish<'_>, output: Block<'_, f32>) {
+        dispatch(Multiply {
+            packed: self,
+            lines,
+            finish,
+            output,
+        });
+    }
+
+    #[inline(always)]
+    fn panel<V: Columns>(&self, number: usize) -> &[V::Pairs] {
+        let size = COLUMNS * self.depth.next_multiple_of(FOUR);
+        bytemuck::cast_slice(&self.panels.bytes()[number * size..][..size])
+    }
+}
+
+/// The lanes of a panel.
+#[inline(always)]
+fn lanes<T>(values: &[T], panel: usize) -> &[T; COLUMNS] {
+    &values.as_chunks().0[panel]
+}
+
+struct Multiply<'a> {
+    packed: &'a PackedIntegers,
+    lines: Lines<'a, u8>,
+    finish: Finish<'a>,
+    output: Block<'a, f32>,
+}
+
+impl Work for Multiply<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Instructions>(mut self, simd: S) {
+        let simd = simd.wide();
+        let columns = self.output.columns();
+        let whole = columns.end.div_ceil(COLUMNS);
+        let mut panel = columns.start / COLUMNS;
+        if !S::HAS_WIDE {
+            // Where no instruction multiplies bytes nothing is packed for this. Larger tiles would be much code there.
+            for panel in panel..whole {
+                for_each_tall_tile!((R, walk) in self.lines, [1] {
+                    self.tile::<_, R, 1>(simd, &mut walk, panel);
+                });
+            }
+            return;
+        }
+        if self.lines.count == 1 {
+            while panel + MANY_PANELS <= whole {
+                self.tile::<_, 1, MANY_PANELS>(simd, &mut self.lines.walk(), panel);
+                panel += MANY_PANELS;
+            }
+        }
+        while panel < whole {
+            let count = match whole - panel {
+                4.. => 4,
+                2.. => 2,
+                _ => 1,
+            };
+            self.tiles(simd, (panel, count));
+            panel += count;
+        }
+    }
+}
+
+impl Multiply<'_> {
+    /// Some panels with all rows.
+    #[inline(always)]
+    fn tiles<V: Columns>(&mut self, simd: V, (panel, count): (usize, usize)) {
+        match count {
+            4 => for_each_tall_tile!((R, walk) in self.lines, [6 5 4 3 2 1] {
+                self.tile::<V, R, 4>(simd, &mut walk, panel);
+            }),
+            2 => for_each_tall_tile!((R, walk) in self.lines, [8 7 6 5 4 3 2 1] {
+                self.tile::<V, R, 2>(simd, &mut walk, panel);
+            }),
+            _ => for_each_tall_tile!((R, walk) in self.lines, [8 7 6 5 4 3 2 1] {
+                self.tile::<V, R, 1>(simd, &mut walk, panel);
+            }),
+        }
+    }
+
+    #[inline(always)]
+    fn tile<V: Columns, const R: usize, const P: usize>(&mut self, simd: V, walk: &mut Walk, first: usize) {
+        let run = self.lines.take(walk, R);
+        let Parts { rows, taps, length } = self.lines.parts;
+        let length = length / FOUR;
+        let mut weights = [&[][..]; P];
+        let mut start = [&[0; COLUMNS]; P];
+        let mut scale = [simd.splat(1.0); P];
+        let mut addend = [simd.splat(0.0); P];
+        for panel in 0..P {
+            weights[panel] = self.packed.panel::<V>(first + panel);
+            start[panel] = lanes(self.finish.start, first + panel);
+        }
+        let mut sums = start_i32::<V, COLUMNS, R, P>(simd, start);
+        for row in 0..rows.0 {
+            for tap in 0..taps.0 {
+                let part = self.lines.part(&run, row * rows.1 + tap * taps.1);
+                let mut these = [&[][..]; P];
+                for panel in 0..P {
+                    (these[panel], weights[panel]) = weights[panel].split_at(length);
+                }
+                add_bytes::<V, R, P>(simd, part, these, &mut sums);
+            }
+        }
+        for panel in 0..P {
+            scale[panel] = simd.load(lanes(self.finish.scale, first + panel));
+            addend[panel] = simd.load(lanes(self.finish.addend, first + panel));
+        }
+        let column = first * COLUMNS - self.output.columns().start;
+        for_each_constant!(row in [0 1 2 3 4 5 6 7] {
+            if row < R {
+                let line = &mut self.output.row(run.row + row)[column..];
+                let mut columns = line.chunks_mut(COLUMNS);
+                for panel in 0..P {
+                    if let Some(to) = columns.next() {
+                        // Not in one step, so that results are those of the operations one by one.
+                        let scaled = simd.mul(simd.floats(sums[row][panel]), scale[panel]);
+                        store_f32::<V, COLUMNS>(simd, simd.add(scaled, addend[panel]), self.finish.range, to);
+                    }
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COLUMNS, FOUR, Finish, PackedIntegers, Packing};
+    use crate::fast::lines::Lines;
+    use crate::fast::testing::each_block;
+
+    #[test]
+    fn products_of_integers_are_exact() {
+        let sizes: [(usize, usize, usize); 8] = [
+            (1, 1, 1),
+            (1, 640, 300),
+            (9, 8, 17),
+            (19, 3, 24),
+            (13, 64, 64),
+            (125, 40, 64),
+            (33, 201, 40),
+            (7, 27, 145),
+        ];
+        for (rows, depth, columns) in sizes {
+            for zero in [0, 128, 255] {
+                let apart = depth.next_multiple_of(FOUR);
+                let value = |row: usize, at: usize| ((row * 31 + at * 17 + 5) % 256) as u8;
+                let weight = |column: usize, at: usize| ((column * 13 + at * 29) % 256) as u8 as i8;
+                let packed = PackedIntegers::new((columns, depth), &mut Packing::Now, weight).unwrap();
+                // Whatever is behind a row.
+                let values: Vec<u8> = (0..rows * apart)
+                    .map(|at| {
+                        if at % apart < depth {
+                            value(at / apart, at % apart)
+                        } else {
+                            77
+                        }
+                    })
+                    .collect();
+                let lanes = columns.next_multiple_of(COLUMNS);
+                let scale: Vec<f32> = (0..lanes).map(|column| column as f32 * 0.3 - 2.0).collect();
+                let addend: Vec<f32> = (0..lanes).map(|column| 700.0 - column as f32).collect();
+                let mut start = vec![0; packed.lanes()];
+                packed.start(zero, &mut start);
+                let finish = Finish {
+                    start: &start,
+                    scale: &scale,
+                    addend: &addend,
+                    range: (-50_000.0, 90_000.0),
+                };
+                let mut output = vec![0.0; rows * columns];
+                each_block(&mut output, (rows, columns), |block| {
+                    let lines = Lines::of_rows(&values, rows, (apart, apart));
+                    packed.multiply(lines, finish, block);
+                });
+                for (at, found) in output.iter().enumerate() {
+                    let (row, column) = (at / columns, at % columns);
+                    let products = (0..depth).map(|at| {
+                        (i32::from(value(row, at)) - i32::from(zero)) * i32::from(weight(column, at))
+                    });
+                    let exact = products.sum::<i32>() as f32 * scale[column] + addend[column];
+                    assert_eq!(
+                        *found,
+                        exact.clamp(-50_000.0, 90_000.0),
+                        "{rows} {depth} {columns}"
+                    );
+                }
+            }
+        }
+    }
+}
