@@ -1,7 +1,7 @@
 //! Several threads for one operation.
 //!
 //! The thread that runs a program computes; for operations of more than [`WORTH_HELPERS`], and in executions of more than
-//! that for operations of more than [`WORTH_PARTING`], it is joined by helper threads, which are made when they are first
+//! [`WORTH_TRYING`] for operations of more than [`WORTH_PARTING`], it is joined by helper threads, which are made when they are first
 //! needed; not where executions have been found to be faster without (`profit.rs`). Contract:
 //!
 //! - **Results have the same bits whatever the number of threads**: an output is parted into blocks, each of which one
@@ -35,6 +35,10 @@ use std::time::Duration;
 /// How long an operation, or all operations of an execution that can be parted, must take to be worth helpers: waking one
 /// that sleeps takes some ten microseconds, in a virtual machine some tens. In microseconds.
 pub const WORTH_HELPERS: u64 = 50;
+
+/// How long all operations of an execution that can be parted must take to try whether helpers are worth it: where one execution
+/// follows the other, helpers are awake, and models of some tens of microseconds have been faster with them. In microseconds.
+pub const WORTH_TRYING: u64 = 20;
 
 /// How long an operation must take to be worth a helper that looks for work already, since more follows in the same
 /// execution. Handing over and taking back costs about half a microsecond; but if one thread computes all of it, the other

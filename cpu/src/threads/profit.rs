@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Threads, WORTH_HELPERS};
+use super::{Threads, WORTH_HELPERS, WORTH_TRYING};
 
 /// Executions whose operations that can be parted take longer are always worth helpers. In microseconds.
 const DOUBTFUL: u64 = 4 * WORTH_HELPERS;
@@ -25,6 +25,8 @@ const MOST_PERIOD: u32 = 4096;
 #[derive(Debug)]
 pub(crate) struct Profit {
     is_alone: bool,
+    /// Whether that has been chosen.
+    has_begun: bool,
     /// Executions since the other way was last begun to be tried.
     step: u32,
     period: u32,
@@ -41,6 +43,7 @@ impl Default for Profit {
     fn default() -> Profit {
         Profit {
             is_alone: false,
+            has_begun: false,
             // Helpers are new, and slow at first: the other way is not tried before the end of a period.
             step: 2 * TRIED,
             period: LEAST_PERIOD,
@@ -54,9 +57,13 @@ impl Profit {
     /// What the next execution computes with, of what it may compute with: all of it or its own thread. `expected` is about
     /// how many microseconds one thread takes for operations that can be parted.
     #[inline]
-    pub(crate) fn begin<'a>(&self, threads: Threads<'a>, expected: u64) -> (Threads<'a>, Timed) {
-        if threads.most() == 1 || !(WORTH_HELPERS..DOUBTFUL).contains(&expected) {
+    pub(crate) fn begin<'a>(&mut self, threads: Threads<'a>, expected: u64) -> (Threads<'a>, Timed) {
+        if threads.most() == 1 || !(WORTH_TRYING..DOUBTFUL).contains(&expected) {
             return (threads, Timed(None));
+        }
+        // Waking a helper takes as long as a good part of a short execution: those begin alone.
+        if !self.has_begun {
+            (self.has_begun, self.is_alone) = (true, expected < WORTH_HELPERS);
         }
         let timed = Timed(Some(Instant::now()));
         if self.is_next_alone() {
@@ -68,7 +75,8 @@ impl Profit {
 
     /// Whether the next execution will have helpers if it can, which is `expected` to take so long.
     pub(crate) fn wants_helpers(&self, expected: u64) -> bool {
-        expected >= DOUBTFUL || expected >= WORTH_HELPERS && !self.is_next_alone()
+        let is_tried = expected >= WORTH_HELPERS || expected >= WORTH_TRYING && self.has_begun;
+        expected >= DOUBTFUL || is_tried && !self.is_next_alone()
     }
 
     fn is_next_alone(&self) -> bool {
@@ -114,8 +122,8 @@ impl Profit {
 mod tests {
     use std::time::Duration;
 
-    use super::super::{Helpers, OwnCores, Threads, WORTH_HELPERS};
-    use super::{DOUBTFUL, MOST_PERIOD, Profit};
+    use super::super::{Helpers, OwnCores, Threads, WORTH_HELPERS, WORTH_TRYING};
+    use super::{DOUBTFUL, MOST_PERIOD, Profit, Timed};
 
     /// How many of so many executions are alone, which take so long if they are and if they are not.
     fn alone_of(profit: &mut Profit, count: u32, alone: u64, helped: u64) -> u32 {
@@ -186,17 +194,33 @@ mod tests {
     fn only_doubtful_executions_are_compared() {
         let (helpers, cores) = (Helpers::new(1), OwnCores::new(2));
         let threads = Threads::new(&helpers, &cores, 2);
-        let profit = Profit {
+        let mut profit = Profit {
             step: 0,
             ..Profit::default()
         };
-        let begin = |threads, expected| {
+        let mut begin = |threads, expected| {
             let (threads, timed) = profit.begin(threads, expected);
             (threads.most(), timed.0.is_some())
         };
-        assert_eq!(begin(threads, WORTH_HELPERS - 1), (2, false));
+        assert_eq!(begin(threads, WORTH_TRYING - 1), (2, false));
         assert_eq!(begin(threads, WORTH_HELPERS), (1, true));
         assert_eq!(begin(threads, DOUBTFUL), (2, false));
         assert_eq!(begin(Threads::ALONE, WORTH_HELPERS), (1, false));
+    }
+
+    #[test]
+    fn short_executions_begin_alone_and_long_ones_with_helpers() {
+        let (helpers, cores) = (Helpers::new(1), OwnCores::new(2));
+        let threads = Threads::new(&helpers, &cores, 2);
+        for (expected, most) in [(WORTH_TRYING, 1), (WORTH_HELPERS - 1, 1), (WORTH_HELPERS, 2)] {
+            let mut profit = Profit::default();
+            let (begun, Timed(Some(_))) = profit.begin(threads, expected) else {
+                unreachable!("it is compared");
+            };
+            assert_eq!((begun.most(), profit.wants_helpers(expected)), (most, most == 2));
+            // What is faster is found.
+            alone_of(&mut profit, 1000, 40, 30);
+            assert!(profit.wants_helpers(expected));
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use super::blocks::{Block, Blocks, End, Grid};
 use super::hand_over::share;
-use super::{Cores, Effort, Helpers, Threads, WORTH_HELPERS, WORTH_PARTING};
+use super::{Cores, Effort, Helpers, Threads, WORTH_HELPERS, WORTH_PARTING, WORTH_TRYING};
 
 /// The thread that runs an execution, with the helpers that it has claimed so far. They are let go when this is dropped.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl<'a> Team<'a> {
             claimed: Cell::new(0),
             helpers: Cell::new(0),
             is_counted: Cell::new(false),
-            least: if expected >= WORTH_HELPERS {
+            least: if expected >= WORTH_TRYING {
                 WORTH_PARTING
             } else {
                 WORTH_HELPERS
@@ -185,7 +185,9 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::super::{Cores as _, MULTIPLY_ADDS_PER_US, OwnCores, Threads, WORTH_HELPERS, WORTH_PARTING};
+    use super::super::{
+        Cores as _, MULTIPLY_ADDS_PER_US, OwnCores, Threads, WORTH_HELPERS, WORTH_PARTING, WORTH_TRYING,
+    };
     use super::{Effort, Grid, Helpers, Team};
 
     const LARGE: Effort = Effort {
@@ -347,9 +349,9 @@ mod tests {
         };
         assert_eq!(threads(0, WORTH_HELPERS - 1), 1);
         assert_eq!(threads(0, WORTH_HELPERS), 2);
-        assert_eq!(threads(WORTH_HELPERS - 1, WORTH_PARTING), 1);
-        assert_eq!(threads(WORTH_HELPERS, WORTH_PARTING), 2);
-        assert_eq!(threads(WORTH_HELPERS, WORTH_PARTING - 1), 1);
+        assert_eq!(threads(WORTH_TRYING - 1, WORTH_PARTING), 1);
+        assert_eq!(threads(WORTH_TRYING, WORTH_PARTING), 2);
+        assert_eq!(threads(WORTH_TRYING, WORTH_PARTING - 1), 1);
     }
 
     #[test]
