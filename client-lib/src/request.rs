@@ -16,7 +16,8 @@ use crate::{Buffer, Error, Memory, Result};
 ///
 /// One request may be executed any number of times, and by several executions at once as long as their outputs do not
 /// overlap. Arguments are given in the order of the model's inputs and outputs. What is wrong with them, the driver
-/// says, naming the argument.
+/// says, naming the argument. After an execution that failed, memories of outputs may be written in part, so an output that
+/// overlaps an input spoils it; device buffers of outputs hold nothing.
 ///
 /// ```
 /// use nnhal_client::{Memory, Request};

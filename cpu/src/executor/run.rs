@@ -300,7 +300,7 @@ impl<'a> Runner<'a> {
         while let (Some(operation), Some(step)) = (subgraph.operations.get(index), graph.steps.get(index)) {
             self.options.interrupt.check()?;
             let started = self.options.observer.map(|_| MonotonicClock.now());
-            let failed = |error| failed((at, index), operation, error);
+            let failed = |error| execution_error((at, index), operation, error);
             let count = match &step.together {
                 Some(together) if self.together((at, index), together, frame).map_err(failed)? => {
                     together.operations()
@@ -330,7 +330,7 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Tells the observer of operations that were computed together.
+    /// Tells the observer of operations that have ended; of several that were computed together the first has all the time.
     #[cold]
     fn tell(&self, at: SubgraphIndex, operations: Range<usize>, started: TimePoint) {
         let Some(observer) = self.options.observer else {
@@ -521,7 +521,7 @@ impl<'a> Runner<'a> {
 }
 
 #[cold]
-fn failed(
+fn execution_error(
     (graph, index): (SubgraphIndex, usize),
     operation: &Operation,
     error: KernelError,

@@ -49,9 +49,12 @@ impl Runner<'_> {
     ) -> Result<bool, KernelError> {
         let graphs @ (_, graph) = self.subgraph(at);
         for number in together.before() {
-            // One by one they are computed again, which tells what is wrong.
-            if self.alone(graphs, first + number, frame).is_err() {
-                return Ok(false);
+            self.options.interrupt.check()?;
+            match self.alone(graphs, first + number, frame) {
+                Ok(()) => {}
+                Err(KernelError::Interrupted(interrupted)) => return Err(interrupted.into()),
+                // One by one they are computed again, which tells what is wrong.
+                Err(_) => return Ok(false),
             }
         }
         let last = &graph.steps[first + together.operations() - 1];

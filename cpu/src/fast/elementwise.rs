@@ -531,20 +531,33 @@ mod tests {
     }
 
     fn assert_like_reference(operation: OperationType, left: &[f32], right: &[f32], activation: i32) {
+        for is_constant in [false, true] {
+            assert_results(operation, (left, right), activation, is_constant);
+        }
+    }
+
+    fn assert_results(
+        operation: OperationType,
+        (left, right): (&[f32], &[f32]),
+        activation: i32,
+        is_constant: bool,
+    ) {
+        let has_activation = Binary::of(operation).unwrap().has_activation();
         let results = |kernels| -> Vec<f32> {
             let mut one = OneOperation::new(operation)
                 .tensor(OperandType::TENSOR_FLOAT32, &[left.len() as u32], left)
                 .tensor(OperandType::TENSOR_FLOAT32, &[right.len() as u32], right);
-            if Binary::of(operation).unwrap().has_activation() {
+            if has_activation {
                 one = one.i32(activation);
             }
             let one = one.output(OperandType::TENSOR_FLOAT32, &[left.len().max(right.len()) as u32]);
+            let one = if is_constant { one.with_constants() } else { one };
             let outputs = one.run_by(kernels, &RunOptions::default()).unwrap();
             outputs[0].data()
         };
-        // Which NaN it is depends on the order in which the processor is given the operands.
+        // Which NaN a sum is depends on the order in which the processor is given the operands.
         let bits = |value: &f32| {
-            if value.is_nan() {
+            if has_activation && value.is_nan() {
                 f32::NAN.to_bits()
             } else {
                 value.to_bits()

@@ -232,16 +232,65 @@ impl Work for Magnitudes<'_> {
     #[inline(always)]
     fn run<S: Instructions>(self, simd: S) -> f32 {
         let [least, most] = ends(simd, self.0);
-        larger(-least, most)
+        // No magnitude is -0, which the negative of 0 is.
+        larger(-least, most) + 0.0
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use std::sync::Arc;
+
+    use nnhal::hal::{NoPools, Operand, OperandType as T, OperationType, Shape};
 
     use crate::kernels::testing::OneOperation;
-    use crate::{KernelSet, RunOptions};
+    use crate::test_graph::TestGraph;
+    use crate::{Execution, KernelSet, Program, RunOptions};
+
+    #[test]
+    fn largest_magnitudes_are_those_of_the_reference() {
+        let repeated = |values: &[f32], count: usize| -> Vec<f32> {
+            values.iter().copied().cycle().take(count).collect()
+        };
+        let cases = [
+            &[0.0][..],
+            &[-0.0],
+            &[0.0, -0.0],
+            &[-3.0, 2.0],
+            &[1.0, -1.0, 0.5],
+            &[f32::NEG_INFINITY, 1.0],
+            &[f32::INFINITY, -2.0],
+        ];
+        for values in cases {
+            for count in [1, 7, 64, 67, 200] {
+                let mut graph = TestGraph::default();
+                let dims = [count as u32];
+                let input = graph.input(Operand::new(T::TENSOR_FLOAT32, &dims));
+                let magnitudes = graph.operation(
+                    OperationType::ABS,
+                    &[input],
+                    Operand::new(T::TENSOR_FLOAT32, &dims),
+                );
+                let axes = graph.constant(Operand::new(T::TENSOR_INT32, &[1]), &[0; 4]);
+                let keeps = graph.constant(Operand::new(T::BOOL, &[]), &[1]);
+                let inputs = [magnitudes, axes, keeps];
+                let largest = Operand::new(T::TENSOR_FLOAT32, &[1]);
+                let largest = graph.operation(OperationType::REDUCE_MAX, &inputs, largest);
+                let model = graph.valid(&[largest]);
+                let data = repeated(values, count);
+                let compute = |kernels| {
+                    let program = Program::with_kernels(Arc::clone(&model), &NoPools, kernels).unwrap();
+                    let mut execution = Execution::new(Arc::new(program));
+                    let bytes = execution.input(0, Shape::new(&dims).unwrap()).unwrap();
+                    bytes.copy_from_slice(bytemuck::cast_slice(&data));
+                    execution.run(&RunOptions::default()).unwrap();
+                    execution.output(0).unwrap().1.to_vec()
+                };
+                let (found, exact) = (compute(KernelSet::Fast), compute(KernelSet::Reference));
+                assert_eq!(found, exact, "{count} of {values:?}");
+            }
+        }
+    }
 
     fn assert_alike(dims: &[u32], axes: &[i32], value: impl Fn(u32) -> f32) {
         let data: Vec<f32> = (0..dims.iter().product()).map(value).collect();

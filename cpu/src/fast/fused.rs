@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::chain::{Extent, Function, Link, PaddedRow, joined};
-use super::elementwise::{Apply, Combine, Left, Right, cut, effort};
+use super::elementwise::{Apply, Combine, Left, Right, Unary, cut, effort};
 use super::parting;
 use super::simd::{Instructions, Work, dispatch};
 use crate::executor::Declared;
@@ -187,6 +187,17 @@ impl Fused {
     pub(super) fn passes(&self, operand: u32) -> bool {
         let mut sources = self.sources.iter();
         sources.any(|source| source.operand == operand && source.extent == Extent::Each)
+    }
+
+    /// Whether one of the operations makes integers.
+    pub(super) fn rounds(&self) -> bool {
+        let mut functions = self.instructions.iter().map(|instruction| instruction.function);
+        functions.any(|function| {
+            matches!(
+                function,
+                Function::Round | Function::FloorOfSum(_) | Function::Unary(Unary::Floor)
+            )
+        })
     }
 
     /// How many operations these are.
@@ -428,7 +439,7 @@ fn floor_of_sum(values: &[f32], right: Result<&[f32], f32>, (low, high): (f32, f
 #[inline(always)]
 fn round(values: &[f32], (scale, [addend, of_negative]): (f32, [f32; 2]), output: &mut [f32]) {
     let results = output.iter_mut().zip(values);
-    if addend == of_negative && (0.0..1.0).contains(&addend) {
+    if addend == of_negative && (0.0..1.0).contains(&addend) && addend.is_sign_positive() {
         // Of an element and its negative the one that is not positive becomes 0. Adding 0 makes -0 what a difference is.
         for (result, value) in results {
             let value = value * scale;

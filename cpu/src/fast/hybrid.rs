@@ -3,7 +3,8 @@
 //! and bytes are multiplied in place of floats.
 //!
 //! Whether the values that come out of the element-wise operations are integers that fit bytes is looked at in each execution.
-//! Where they are not, it is computed operation by operation, as if this were not there.
+//! Where they are not, it is computed operation by operation. Sums of bytes are exact; those of floats are as long as none is
+//! beyond 2^24, and then the results are the same bits.
 
 use super::chain::{Extent, Function, Link};
 use super::elementwise::Binary;
@@ -61,6 +62,10 @@ impl Hybrid {
         all: &[Following<'_>],
         ends_within: impl Fn(u32, usize) -> bool,
     ) -> Result<Hybrid, Fused> {
+        // Values that are no integers are found out by computing them for nothing.
+        if !head.rounds() {
+            return Err(head);
+        }
         let mut search = Search {
             all,
             ends_within,
@@ -166,7 +171,8 @@ impl Hybrid {
             bytemuck::cast_slice_mut(addends),
         );
         repeat(scale.unwrap_or(&[1.0]), &mut *scales);
-        repeat(addend.unwrap_or(&[0.0]), &mut *addends);
+        // Which changes nothing, not even -0.
+        repeat(addend.unwrap_or(&[-0.0]), &mut *addends);
         let finish = Finish {
             start,
             scale: scales,

@@ -1,5 +1,5 @@
 //! Layers of floats whose weights and input are integers, beside the reference: the results are the same, as sums of integers
-//! are exact in floats, too.
+//! up to 2^24 are exact in floats, too.
 
 use std::sync::Arc;
 
@@ -34,6 +34,10 @@ struct Case {
     stride: u32,
     /// Whether the result is scaled by a row, or by one number.
     by_row: bool,
+    /// What the row, or the number, is multiplied with.
+    sign: f32,
+    /// Whether something is added to the result.
+    adds: bool,
     /// What the weights are multiplied with.
     weights: f32,
     activation: i32,
@@ -46,6 +50,8 @@ const CASE: Case = Case {
     filter: Some([1, 1]),
     stride: 1,
     by_row: true,
+    sign: 1.0,
+    adds: true,
     weights: 1.0,
     activation: 1,
 };
@@ -159,7 +165,9 @@ impl Case {
         };
         inputs.push(graph.scalar(0));
         let sums = graph.operation(operation, &inputs, float(&output));
-        let row: Vec<f32> = (0..self.columns).map(|at| 0.001 * (at as f32 + 1.0)).collect();
+        let row: Vec<f32> = (0..self.columns)
+            .map(|at| 0.001 * self.sign * (at as f32 + 1.0))
+            .collect();
         let scale = if self.by_row {
             let row = Case::constant(&mut graph, &row);
             let dims = if self.rounding == Rounding::Symmetric {
@@ -179,6 +187,9 @@ impl Case {
             output.clone()
         };
         let scaled = Case::binary(&mut graph, O::MUL, [sums, scale], &scaled_dims);
+        if !self.adds {
+            return (graph.valid(&[scaled]), first);
+        }
         let addend = Case::constant(
             &mut graph,
             &row.iter().map(|at| at * 100.0 - 1.0).collect::<Vec<_>>(),
@@ -289,6 +300,24 @@ fn zero_may_be_anywhere_and_the_scale_one_number() {
                 };
                 assert_eq!(case.is_together(None), multiplies_bytes(), "{case:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn results_without_addend_keep_the_sign_of_zero() {
+    for sign in [1.0, -1.0] {
+        for filter in [Some([3, 3]), None] {
+            // Nothing but zeros, where `special` is not, so that most sums are 0.
+            let case = Case {
+                rounding: Rounding::Scaled(1e-3),
+                adds: false,
+                filter,
+                sign,
+                ..CASE
+            };
+            assert_eq!(case.is_together(None), multiplies_bytes(), "{case:?}");
+            assert_eq!(case.is_together(Some(3000.0)), multiplies_bytes(), "{case:?}");
         }
     }
 }

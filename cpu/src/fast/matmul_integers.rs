@@ -243,6 +243,22 @@ mod tests {
     use crate::fast::lines::Lines;
     use crate::fast::testing::each_block;
 
+    /// If this fails, weights are packed otherwise than before: count [`crate::fast::LAYOUT`] up and write the new sum here.
+    #[test]
+    fn integers_are_laid_out_as_their_version_says() {
+        let weight = |column: usize, at: usize| ((column * 13 + at * 29) % 256) as u8 as i8;
+        let sums = [(50, 70), (145, 27)].map(|sizes| {
+            let packed = PackedIntegers::new(sizes, &mut Packing::Now, weight).unwrap();
+            // FNV-1a.
+            let fold = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            packed.packed().bytes().iter().fold(0xcbf2_9ce4_8422_2325, fold)
+        });
+        assert_eq!(
+            (crate::fast::LAYOUT, sums),
+            (10, [3_353_764_977_667_342_133, 14_042_218_799_492_170_732])
+        );
+    }
+
     #[test]
     fn products_of_integers_are_exact() {
         let sizes: [(usize, usize, usize); 8] = [

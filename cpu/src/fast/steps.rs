@@ -293,7 +293,7 @@ impl<'a> ConstantLayer<'a> {
         let only_sums = || {
             let bias: &[f32] = bytemuck::cast_slice(self.bias.bytes.bytes());
             let is_float = self.input.operand_type == OperandType::TENSOR_FLOAT32;
-            is_float && multiplies_bytes() && bias.iter().all(|bias| *bias == 0.0)
+            is_float && multiplies_bytes() && bias.iter().all(|bias| bias.to_bits() == 0)
         };
         let patches = match self.kind {
             Kind::Convolution => known

@@ -213,8 +213,9 @@ pub trait Execution: Send + Debug {
         drop(memory);
     }
 
-    /// Hears what model and request say of the dimensions of output `index`, before each run: 0 where they leave an extent
-    /// open, rank 0 also where they leave the rank open. For devices that cannot find dimensions by themselves.
+    /// Hears what model and request say of the dimensions of output `index`, before the inputs of each run are given: 0 where
+    /// they leave an extent open, rank 0 also where they leave the rank open. For devices that cannot find dimensions by
+    /// themselves. Not to wait for anything, since others may be computing; a run need not follow.
     fn expect_output(&mut self, index: usize, shape: Shape) {
         let _ = (index, shape);
     }
@@ -227,7 +228,8 @@ pub trait Execution: Send + Debug {
     /// The outputs are undefined then.
     fn run(&mut self, control: &Control<'_>) -> Result<Option<Duration>, Failure>;
 
-    /// Dimensions and bytes of output `index` after a run that succeeded.
+    /// Dimensions and bytes of output `index` after a run that succeeded. Small models are computed about as fast as this is
+    /// asked, so it should look up what is there and no more.
     fn output(&self, index: usize) -> Option<(&Shape, &[u8])>;
 
     /// Takes what memory the first run is known to need, before there are inputs, on the thread that will run it.

@@ -261,7 +261,7 @@ impl Context {
         Ok(on_device)
     }
 
-    /// Tells the device what is known of the outputs, and has their places fetched while they are computed.
+    /// Tells the device what is known of the outputs, and has their places fetched before they are computed.
     fn expect_outputs(&mut self, run: &Run<'_, impl Pools>) -> Result<(), Failure> {
         for (index, plan) in run.request.outputs().iter().enumerate() {
             match plan {
@@ -325,10 +325,11 @@ impl Context {
         self.execution.bind_input(index, content.shape, &content.memory)
     }
 
-    /// Writes each output where the request wants it. After an error some may be written, and device buffers hold nothing.
+    /// Writes each output where the request wants it. After an error those before the one that it is about may be written; device
+    /// buffers get what is theirs when all others are.
     fn copy_out(&mut self, run: &Run<'_, impl Pools>) -> Result<(), Failure> {
         let plans = run.request.outputs();
-        let mut too_large = None;
+        let (mut too_large, mut has_tokens) = (None, false);
         for (index, plan) in plans.iter().enumerate() {
             let (shape, bytes) = self.execution.output(index).ok_or_else(|| not_computed(index))?;
             let is_sufficient = match plan {
@@ -341,7 +342,7 @@ impl Context {
                 } => {
                     check_agrees(index, expected, shape)?;
                     let is_sufficient = bytes.len() as u64 <= *length;
-                    if is_sufficient {
+                    if is_sufficient && too_large.is_none() {
                         write_output(run, index, (*pool, *offset), bytes)?;
                     }
                     is_sufficient
@@ -349,6 +350,7 @@ impl Context {
                 ArgumentPlan::Token { shape: expected, .. } => {
                     check_agrees(index, expected, shape)?;
                     check_fits(index, output_buffer(run, index)?, shape)?;
+                    has_tokens = true;
                     true
                 }
             };
@@ -357,11 +359,9 @@ impl Context {
             }
             let shape = *shape;
             self.outputs.push(FoundOutput { shape, is_sufficient });
-            if let ArgumentPlan::Token { .. } = plan {
-                self.move_out(run, index, shape)?;
-            }
         }
         match too_large {
+            None if has_tokens => self.move_all_out(run),
             None => Ok(()),
             Some(index) => Err(insufficient(
                 index,
@@ -371,8 +371,19 @@ impl Context {
         }
     }
 
-    /// Makes an output the content of its device buffer, and has the device use again what was there before.
+    /// Makes the outputs of a run that was found good the contents of their device buffers.
     #[inline(never)]
+    fn move_all_out(&mut self, run: &Run<'_, impl Pools>) -> Result<(), Failure> {
+        for (index, plan) in run.request.outputs().iter().enumerate() {
+            let found = self.outputs.get(index).map(|output| output.shape);
+            if let (ArgumentPlan::Token { .. }, Some(shape)) = (plan, found) {
+                self.move_out(run, index, shape)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes an output the content of its device buffer, and has the device use again what was there before.
     fn move_out(&mut self, run: &Run<'_, impl Pools>, index: usize, shape: Shape) -> Result<(), Failure> {
         let buffer = output_buffer(run, index)?;
         let memory = self.execution.take_output(index)?;

@@ -5,3 +5,4 @@ mod deaths;
 mod hostile;
 mod pipeline;
 mod results;
+mod several_outputs;

@@ -8,8 +8,8 @@ use nnhal::time::Stopwatch;
 const LONGEST: u32 = 16;
 
 /// How long a series may take: memory that the client frees is there until it ends, and a client that has fallen asleep at an
-/// unlucky moment waits for its next result. This is looked at behind some of its requests, as reading the clock takes a
-/// good part of what the shortest ones do; a long request in an otherwise short series is found then.
+/// unlucky moment waits for its next result. This is looked at in the middle and at the end of the longest series, and at the end
+/// of others, as reading the clock takes a good part of what the shortest requests do: what was too long makes the next ones shorter.
 const PATIENCE: Duration = Duration::from_micros(20);
 
 /// Behind every how many requests of a series its time is looked at.
