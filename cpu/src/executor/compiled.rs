@@ -37,6 +37,19 @@ pub fn compiled_form() -> String {
     )
 }
 
+#[cfg(test)]
+impl CompiledProgram<'_> {
+    /// The parts as they are given back to [`Program::restore`].
+    pub(crate) fn joined(&self) -> Vec<u8> {
+        let mut bytes: Vec<u8> = Vec::new();
+        for part in &self.parts {
+            bytes.resize(bytes.len().next_multiple_of(crate::buffer::ALIGNMENT), 0);
+            bytes.extend_from_slice(part);
+        }
+        bytes
+    }
+}
+
 impl Program {
     /// What to keep of this program; `None` if it packed nothing.
     #[must_use]
@@ -262,12 +275,7 @@ mod tests {
     }
 
     fn kept(program: &Program) -> Vec<u8> {
-        let mut bytes: Vec<u8> = Vec::new();
-        for part in program.compiled().unwrap().parts {
-            bytes.resize(bytes.len().next_multiple_of(ALIGNMENT), 0);
-            bytes.extend(part);
-        }
-        bytes
+        program.compiled().unwrap().joined()
     }
 
     fn restore(

@@ -14,6 +14,7 @@ use super::run::{Frame, Runner, copy_value};
 use crate::kernel::{Inputs, KernelError, Value, Values, allowed_size};
 
 impl Runner<'_> {
+    // Not inlined, for the reason that `together` gives.
     #[inline(never)]
     pub(super) fn run_if(
         &mut self,
@@ -58,6 +59,7 @@ impl Runner<'_> {
         result
     }
 
+    // As above.
     #[inline(never)]
     pub(super) fn run_while(
         &mut self,

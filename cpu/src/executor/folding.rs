@@ -293,14 +293,7 @@ mod tests {
         let (expected, program) = run(&model, KernelSet::Fast);
         let kept = program.compiled().unwrap();
         assert!(kept.replaced.is_empty(), "no constant of the model is a filter");
-        let mut compiled = Vec::new();
-        for part in kept.parts {
-            compiled.resize(
-                usize::next_multiple_of(compiled.len(), crate::buffer::ALIGNMENT),
-                0,
-            );
-            compiled.extend_from_slice(part);
-        }
+        let compiled = kept.joined();
         let restored = Program::restore(
             Arc::clone(&model),
             &NoPools,

@@ -247,11 +247,7 @@ impl Case {
             );
         };
         alike(self.outputs(Arc::clone(&program), special));
-        let mut kept = Vec::new();
-        for part in program.compiled().unwrap().parts {
-            kept.resize(usize::next_multiple_of(kept.len(), crate::buffer::ALIGNMENT), 0);
-            kept.extend_from_slice(part);
-        }
+        let kept = program.compiled().unwrap().joined();
         let kept = AlignedBuffer::copy_of(&kept).unwrap().into();
         let restored = Program::restore(Arc::clone(&model), &NoPools, kept, &NeverInterrupted);
         alike(self.outputs(Arc::new(restored.unwrap()), special));
