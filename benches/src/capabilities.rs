@@ -95,7 +95,7 @@ fn prepared(workload: &Workload, kernels: KernelSet) -> Result<Execution> {
     for (index, at) in main.input_indexes.iter().enumerate() {
         let operand = &main.operands[*at as usize];
         let shape = Shape::new(&operand.dimensions).map_err(|error| failed(&error))?;
-        let bytes = execution.input(index, shape).map_err(|error| failed(&error))?;
+        let bytes = execution.input(index, &shape).map_err(|error| failed(&error))?;
         fill(operand.operand_type, bytes);
     }
     run(&mut execution)?;

@@ -122,7 +122,7 @@ impl InProcess {
 
     fn run(&mut self, inputs: &[Value], outputs: &mut [Value]) -> Result<(), InProcessError> {
         for (index, value) in inputs.iter().enumerate() {
-            let memory = self.execution.input(index, Shape::new(&value.dimensions)?)?;
+            let memory = self.execution.input(index, &Shape::new(&value.dimensions)?)?;
             if memory.len() != value.bytes.len() {
                 return Err(InProcessError::Size {
                     index,

@@ -136,7 +136,7 @@ fn execute(mut execution: Execution, request: &Request, inputs: &[u8]) -> Reache
             let _ = execution.omit_input(index);
             continue;
         };
-        let Ok(memory) = execution.input(index, shape) else {
+        let Ok(memory) = execution.input(index, &shape) else {
             return Reached::Request;
         };
         let given = inputs.get(offset as usize..).unwrap_or_default();

@@ -188,7 +188,7 @@ impl InProcessModel {
                     ..
                 } => {
                     let bytes = slice(pool, offset, length)?;
-                    self.execution.input(index, shape).map(|memory| {
+                    self.execution.input(index, &shape).map(|memory| {
                         let enough = memory.len().min(bytes.len());
                         memory[..enough].copy_from_slice(&bytes[..enough]);
                     })

@@ -170,6 +170,16 @@ impl AlignedBuffer {
         Ok(())
     }
 
+    /// Sets the length if that needs no more memory; says whether it did.
+    #[inline]
+    pub(crate) fn resize_within(&mut self, length: usize) -> bool {
+        let fits = length <= self.capacity();
+        if fits {
+            self.length = length;
+        }
+        fits
+    }
+
     #[inline(never)]
     fn grow(&mut self, length: usize) -> Result<(), OutOfMemory> {
         self.reserve(length)?;

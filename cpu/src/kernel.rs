@@ -59,9 +59,10 @@ impl Value {
     #[must_use]
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        self.shared
-            .as_deref()
-            .map_or_else(|| self.buffer.bytes(), AlignedBuffer::bytes)
+        match &self.shared {
+            None => self.buffer.bytes(),
+            Some(shared) => shared.bytes(),
+        }
     }
 }
 

@@ -84,6 +84,21 @@ impl<'a> Reader<'a> {
         Ok(count)
     }
 
+    /// What has not been read yet.
+    pub(super) fn left(&self) -> &'a [u8] {
+        &self.bytes[self.at..]
+    }
+
+    /// Passes over these bytes if they are the next; says whether they are.
+    #[inline]
+    pub(super) fn skip(&mut self, expected: &[u8]) -> bool {
+        let is_next = self.left().starts_with(expected);
+        if is_next {
+            self.at += expected.len();
+        }
+        is_next
+    }
+
     /// Values of this many bytes, after which the packet must end; all that is left if it is less.
     pub(super) fn inline(mut self, size: usize) -> Result<&'a [u8], PacketError> {
         if size >= self.bytes.len() - self.at {

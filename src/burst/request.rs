@@ -60,6 +60,8 @@ pub struct RequestBody {
     pub outputs: Vec<RequestArgument>,
     /// What locations refer to.
     pub pools: Vec<Pool>,
+    /// What all of it was decoded from; nothing after an error.
+    bytes: Vec<u8>,
 }
 
 /// A decoded request; a body, if it has one, is in the [`RequestBody`] that was given for it.
@@ -71,6 +73,8 @@ pub enum RequestPacket<'a> {
         header: RequestHeader,
         /// The bytes of [`Pool::InlineInputs`], then zeros.
         inline: &'a [u8],
+        /// Whether the body is the one that was decoded before, byte for byte.
+        is_as_before: bool,
     },
     /// Keep the body under a number, replacing what was there. The answer is a result without outputs.
     Register {
@@ -219,12 +223,16 @@ pub fn decode_request<'a>(bytes: &'a [u8], body: &mut RequestBody) -> Result<Req
             inline: reader.rest(),
         }),
         GENERAL => {
-            body.read(&mut reader)?;
+            let is_as_before = body.read_unless_known(&mut reader)?;
             let inline = reader.inline(body.inline_inputs())?;
-            Ok(RequestPacket::General { header, inline })
+            Ok(RequestPacket::General {
+                header,
+                inline,
+                is_as_before,
+            })
         }
         REGISTER => {
-            body.read(&mut reader)?;
+            body.read_unless_known(&mut reader)?;
             reader.finish()?;
             Ok(RequestPacket::Register { header, layout })
         }
@@ -254,6 +262,19 @@ impl RequestBody {
             _ => 0,
         });
         sizes.fold(0, usize::saturating_add)
+    }
+
+    /// Reads a body, unless the bytes are those of the last one: then it says so, and nothing changes.
+    fn read_unless_known(&mut self, reader: &mut Reader<'_>) -> Result<bool, PacketError> {
+        if !self.bytes.is_empty() && reader.skip(&self.bytes) {
+            return Ok(true);
+        }
+        self.bytes.clear();
+        let before = reader.left();
+        self.read(reader)?;
+        let length = before.len() - reader.left().len();
+        self.bytes.extend_from_slice(&before[..length]);
+        Ok(false)
     }
 
     fn read(&mut self, reader: &mut Reader<'_>) -> Result<(), PacketError> {
@@ -387,13 +408,16 @@ mod tests {
             }
             encode_general(&mut buffer, &header, &request, &pools, &inline);
             buffer.resize(buffer.len() + fill, 0);
-            let RequestPacket::General { header: found, inline: found_inline } =
-                decode_request(&buffer, &mut body).unwrap() else { panic!("another kind") };
-            prop_assert_eq!(found, header);
-            prop_assert_eq!(found_inline, &inline[..]);
-            prop_assert_eq!(&body.inputs, &request.inputs);
-            prop_assert_eq!(&body.outputs, &request.outputs);
-            prop_assert_eq!(&body.pools, &pools);
+            for is_known in [false, true] {
+                let RequestPacket::General { header: found, inline: found_inline, is_as_before } =
+                    decode_request(&buffer, &mut body).unwrap() else { panic!("another kind") };
+                prop_assert_eq!(found, header);
+                prop_assert_eq!(found_inline, &inline[..]);
+                prop_assert_eq!(is_as_before, is_known);
+                prop_assert_eq!(&body.inputs, &request.inputs);
+                prop_assert_eq!(&body.outputs, &request.outputs);
+                prop_assert_eq!(&body.pools, &pools);
+            }
 
             encode_register(&mut buffer, header.sequence, layout, &request, &pools);
             buffer.resize(buffer.len() + fill, 0);
@@ -453,6 +477,37 @@ mod tests {
             matches!(decoded, Ok(RequestPacket::General { inline: [1, 2], .. })),
             "{decoded:?}"
         );
+    }
+
+    #[test]
+    fn a_body_is_as_before_only_right_after_the_same_one() {
+        let mut buffer = Vec::new();
+        let mut body = RequestBody::default();
+        let mut decode = |pools: &[Pool], length: Option<usize>| {
+            encode_general(&mut buffer, &only(1), &Request::default(), pools, &[]);
+            buffer.truncate(length.unwrap_or(buffer.len()));
+            match decode_request(&buffer, &mut body) {
+                Ok(RequestPacket::General { is_as_before, .. }) => Some((is_as_before, body.pools.clone())),
+                _ => None,
+            }
+        };
+        let (one, other) = ([Pool::Buffer(1)], [Pool::Buffer(2)]);
+        // Of the first pools another request's may be a part.
+        let both = [Pool::Buffer(1), Pool::Buffer(2)];
+        for (pools, is_as_before) in [
+            (&one[..], false),
+            (&one, true),
+            (&other, false),
+            (&one, false),
+            (&both, false),
+            (&one, false),
+        ] {
+            assert_eq!(decode(pools, None), Some((is_as_before, pools.to_vec())));
+        }
+        // What ends too early is no body, and leaves none.
+        assert_eq!(decode(&one, Some(HEADER_BYTES + 16)), None);
+        assert_eq!(decode(&one, None), Some((false, one.to_vec())));
+        assert_eq!(decode(&one, None), Some((true, one.to_vec())));
     }
 
     #[test]

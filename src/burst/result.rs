@@ -39,6 +39,7 @@ pub struct ResultBody {
     pub detail: String,
 }
 
+#[inline]
 fn put_header(buffer: &mut Vec<u8>, sequence: u32, status: ErrorStatus, flags: u8) {
     // The codes of statuses end at 8.
     let start = u64::from(status.code() as u8) | u64::from(flags) << 8;
@@ -68,6 +69,24 @@ pub fn encode_success(
     shapes: Option<&mut dyn ExactSizeIterator<Item = (&[u32], bool)>>,
     inline: &[u8],
 ) {
+    if timing == Timing::NONE && shapes.is_none() {
+        put_header(buffer, sequence, ErrorStatus::None, 0);
+    } else {
+        put_details(buffer, sequence, timing, shapes);
+    }
+    if !inline.is_empty() {
+        buffer.extend_from_slice(inline);
+    }
+}
+
+/// Writes what a result starts with that tells more than its success.
+#[inline(never)]
+fn put_details(
+    buffer: &mut Vec<u8>,
+    sequence: u32,
+    timing: Timing,
+    shapes: Option<&mut dyn ExactSizeIterator<Item = (&[u32], bool)>>,
+) {
     let timed = timing != Timing::NONE;
     let flags = if timed { TIMING } else { 0 } | if shapes.is_some() { SHAPES } else { 0 };
     put_header(buffer, sequence, ErrorStatus::None, flags);
@@ -78,7 +97,6 @@ pub fn encode_success(
     if let Some(shapes) = shapes {
         put_shapes(buffer, shapes.len(), shapes);
     }
-    buffer.extend_from_slice(inline);
 }
 
 /// Writes a failure into `buffer`, which is cleared first. Only OUTPUT_INSUFFICIENT_SIZE has `shapes`.

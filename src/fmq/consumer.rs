@@ -100,8 +100,13 @@ impl Consumer {
         self.receive_by(packet, || Deadline::after(MonotonicClock.now(), patience))
     }
 
+    /// The same, waiting until what `deadline` says, which is asked only if the packet is not there after the first stretch of
+    /// polling: what is kept for packets that follow at once can be given up then.
+    ///
+    /// # Errors
+    /// As [`Consumer::receive`].
     #[inline(always)]
-    fn receive_by(
+    pub fn receive_by(
         &mut self,
         packet: &mut Packet,
         deadline: impl FnOnce() -> Deadline,

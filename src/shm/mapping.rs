@@ -136,6 +136,12 @@ impl Mapping {
         OngoingAccess::begin(fd, access == Access::ReadWrite)
     }
 
+    /// Whether devices may share the memory, so that accesses are to be told by [`Mapping::begin`].
+    #[inline]
+    pub fn is_shared_with_devices(&self) -> bool {
+        self.dma_buf.is_some()
+    }
+
     /// Size in bytes, never 0.
     pub fn size(&self) -> u64 {
         self.raw.len() as u64

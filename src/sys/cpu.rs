@@ -20,7 +20,7 @@ const LINE_BYTES: usize = 64;
 /// wherever `start` points.
 #[inline(always)]
 pub fn demote(start: *const u8, length: usize) {
-    for line in lines(start, length) {
+    for_each_line(start, length, |line| {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: the instruction changes nothing but where a line is cached and raises no fault, whatever the address.
         unsafe {
@@ -29,7 +29,7 @@ pub fn demote(start: *const u8, length: usize) {
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         let _ = line;
-    }
+    });
 }
 
 /// Tells the processor that what is at `start` is about to be written: each of its cache lines is taken from the processors
@@ -37,7 +37,7 @@ pub fn demote(start: *const u8, length: usize) {
 /// It is a hint that cannot fail, wherever `start` points.
 #[inline(always)]
 pub fn prefetch_to_write(start: *const u8, length: usize) {
-    for line in lines(start, length) {
+    for_each_line(start, length, |line| {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: the instruction changes nothing but where a line is cached and raises no fault, whatever the address.
         unsafe {
@@ -50,19 +50,24 @@ pub fn prefetch_to_write(start: *const u8, length: usize) {
         }
         #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
         let _ = line;
-    }
+    });
 }
 
-/// The addresses of the cache lines that so many bytes from `start` on are in.
+/// Calls `each` with the addresses of the cache lines that so many bytes from `start` on are in.
 #[inline(always)]
-fn lines(start: *const u8, length: usize) -> impl Iterator<Item = usize> {
-    let first = start.addr() & !(LINE_BYTES - 1);
-    let end = match length {
-        0 => first,
-        length => start.addr().saturating_add(length),
-    };
-    let count = (end - first).div_ceil(LINE_BYTES);
-    (0..count).map(move |line| first.wrapping_add(line * LINE_BYTES))
+fn for_each_line(start: *const u8, length: usize, mut each: impl FnMut(usize)) {
+    if length == 0 {
+        return;
+    }
+    let last = start.addr().saturating_add(length - 1);
+    let mut line = start.addr() & !(LINE_BYTES - 1);
+    loop {
+        each(line);
+        if last - line < LINE_BYTES {
+            break;
+        }
+        line += LINE_BYTES;
+    }
 }
 
 /// Of `arch_prctl`: which parts of the processor's state the process may use, and asking for one more. `asm/prctl.h`.
@@ -126,7 +131,11 @@ mod tests {
 
     #[test]
     fn lines_are_those_that_the_bytes_are_in() {
-        let lines = |start: usize, length| lines(start as *const u8, length).collect::<Vec<_>>();
+        let lines = |start: usize, length| {
+            let mut found: Vec<usize> = Vec::new();
+            for_each_line(start as *const u8, length, |line| found.push(line));
+            found
+        };
         assert!(lines(128, 0).is_empty() && lines(130, 0).is_empty());
         assert_eq!(lines(usize::MAX - 1, 64), [usize::MAX - 63]);
         assert_eq!(lines(128, 64), [128]);

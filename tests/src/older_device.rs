@@ -265,7 +265,7 @@ fn feed(
         return execution.omit_input(index).map_err(invalid);
     }
     let shape = Shape::new(&argument.dimensions).map_err(|_| ErrorStatus::InvalidArgument)?;
-    let room = execution.input(index, shape).map_err(invalid)?;
+    let room = execution.input(index, &shape).map_err(invalid)?;
     let copied = memories.read(argument.location, |bytes| {
         (bytes.len() == room.len()).then(|| room.copy_from_slice(bytes))
     })?;

@@ -65,7 +65,7 @@ impl Contestant for InProcess {
         let value = self.count as f32;
         self.input[..4].copy_from_slice(&value.to_ne_bytes());
         let failed = |error| Error::row(NAME)(error);
-        let input = self.execution.input(0, self.shape).map_err(failed)?;
+        let input = self.execution.input(0, &self.shape).map_err(failed)?;
         input.copy_from_slice(&self.input);
         self.execution.run(&RunOptions::default()).map_err(failed)?;
         if let Some((_, bytes)) = self.execution.output(0) {

@@ -188,7 +188,7 @@ fn feed(execution: &mut Execution, plan: &ValidRequest, memories: &MemoriesByPoo
             } => {
                 let memory = memories.get(pool)?;
                 let bytes = execution
-                    .input(index, shape)
+                    .input(index, &shape)
                     .map_err(|error| execution_error(&error))?;
                 let exact = bytes.len().min(usize::try_from(length).unwrap_or(usize::MAX));
                 memory.read_at(offset, &mut bytes[..exact])?;

@@ -248,7 +248,7 @@ mod tests {
             let mut execution = Execution::new(Arc::new(program));
             let shape = Shape::new(&[1, 5, 5, CHANNELS]).unwrap();
             let bytes: Vec<u8> = (0..25 * CHANNELS).flat_map(|at| self.element(at % 13)).collect();
-            execution.input(0, shape).unwrap().copy_from_slice(&bytes);
+            execution.input(0, &shape).unwrap().copy_from_slice(&bytes);
             execution.run(&RunOptions::default()).unwrap();
             execution.output(0).unwrap().1.to_vec()
         }

@@ -383,7 +383,7 @@ mod tests {
         for kernels in [KernelSet::Reference, KernelSet::Fast] {
             let program = Program::with_kernels(Arc::clone(&model), &NoPools, kernels).unwrap();
             let mut execution = Execution::new(Arc::new(program));
-            execution.input(0, Shape::new(&[2]).unwrap()).unwrap().fill(0);
+            execution.input(0, &Shape::new(&[2]).unwrap()).unwrap().fill(0);
             let error = execution.run(&RunOptions::default()).unwrap_err();
             assert_eq!(
                 error.to_string(),

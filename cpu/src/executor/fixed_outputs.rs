@@ -56,12 +56,17 @@ impl FixedOutputs {
         })
     }
 
-    /// How many elements the output has, if there is one only.
-    pub(super) fn elements(&self) -> Option<usize> {
+    /// The shape of the output, if there is one only.
+    pub(super) fn shape(&self) -> Option<Shape> {
         match &self.outputs[..] {
-            [(shape, _)] => shape.elements().ok(),
+            [(shape, _)] => Some(*shape),
             _ => None,
         }
+    }
+
+    /// How many elements the output has, if there is one only.
+    pub(super) fn elements(&self) -> Option<usize> {
+        self.shape()?.elements().ok()
     }
 
     /// How many bytes each output takes.
@@ -94,11 +99,13 @@ impl FixedOutputs {
         mut reuse: impl FnMut(&mut Value, usize),
     ) -> Result<(), OutOfMemory> {
         for (value, (shape, bytes)) in outputs.iter_mut().zip(&self.outputs) {
-            if value.buffer.capacity() < *bytes {
+            if !value.buffer.resize_within(*bytes) {
                 reuse(value, *bytes);
+                value.buffer.resize(*bytes)?;
             }
-            value.buffer.resize(*bytes)?;
-            value.shared = None;
+            if value.shared.is_some() {
+                value.shared = None;
+            }
             value.shape = *shape;
             value.present = true;
         }

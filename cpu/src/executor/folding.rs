@@ -174,7 +174,7 @@ mod tests {
         let program = Program::with_kernels(Arc::clone(model), &NoPools, kernels).unwrap();
         let mut execution = Execution::new(Arc::new(program));
         let shape = Shape::new(&[EXTENT, EXTENT]).unwrap();
-        let input = execution.input(0, shape).unwrap();
+        let input = execution.input(0, &shape).unwrap();
         for (at, value) in input.chunks_exact_mut(4).enumerate() {
             value.copy_from_slice(&((at * 7 % 19) as f32).to_ne_bytes());
         }
@@ -229,7 +229,7 @@ mod tests {
         let main = &model.model().main;
         if let Some(at) = main.input_indexes.first() {
             let shape = Shape::new(&main.operands[*at as usize].dimensions).unwrap();
-            let bytes = execution.input(0, shape).unwrap();
+            let bytes = execution.input(0, &shape).unwrap();
             bytes.copy_from_slice(bytemuck::cast_slice(input));
         }
         execution.run(&RunOptions::default()).unwrap();
@@ -302,7 +302,7 @@ mod tests {
         );
         let mut execution = Execution::new(Arc::new(restored.unwrap()));
         let input = execution
-            .input(0, Shape::new(&[EXTENT, EXTENT]).unwrap())
+            .input(0, &Shape::new(&[EXTENT, EXTENT]).unwrap())
             .unwrap();
         for (at, value) in input.chunks_exact_mut(4).enumerate() {
             value.copy_from_slice(&((at * 7 % 19) as f32).to_ne_bytes());

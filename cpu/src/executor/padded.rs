@@ -208,7 +208,7 @@ mod tests {
             let program = Arc::new(Program::with_kernels(self.model(), &NoPools, kernels).unwrap());
             let mut execution = Execution::new(Arc::clone(&program));
             let input = execution
-                .input(0, Shape::new(&[1, HEIGHT, WIDTH, CHANNELS]).unwrap())
+                .input(0, &Shape::new(&[1, HEIGHT, WIDTH, CHANNELS]).unwrap())
                 .unwrap();
             if self.ty == OperandType::TENSOR_FLOAT32 {
                 for (at, value) in input.chunks_exact_mut(4).enumerate() {

@@ -15,7 +15,7 @@ use super::folding::fold;
 use super::fusion::{Together, fuse};
 use super::{Interrupt, Interrupted, NeverInterrupted};
 use crate::buffer::{AlignedSlice, OutOfMemory};
-use crate::fast::{self, FloatLayer, Packing, PackingError, PlannedStep};
+use crate::fast::{self, Few, FloatLayer, Packing, PackingError, PlannedStep};
 use crate::kernel::{Constant, Kernel};
 use crate::kernels;
 
@@ -51,6 +51,8 @@ pub(super) struct Step {
     pub(super) work: Work,
     /// What its outputs are in every execution, if that is known.
     pub(super) fixed: Option<FixedOutputs>,
+    /// With it this operation is computed if everything that it reads is there: it is a small one.
+    pub(super) few: Option<Few>,
     /// With it this operation and those that follow are computed together, if everything that it reads is there.
     pub(super) together: Option<Together>,
     /// Temporaries that nothing reads after this operation.
@@ -64,6 +66,7 @@ impl Step {
         Step {
             work,
             fixed: None,
+            few: None,
             together: None,
             releases: Vec::new(),
             renames: false,
@@ -287,6 +290,12 @@ impl Program {
         Some((subgraph, &self.graphs.get(number)?.steps))
     }
 
+    /// Whether an operation of the main graph is computed as one of few elements.
+    #[cfg(test)]
+    pub(crate) fn has_few(&self, operation: usize) -> bool {
+        self.graphs[0].steps[operation].few.is_some()
+    }
+
     /// Why an operation cannot be run here, or `None` if it can. For IF and WHILE this speaks of the operation
     /// itself, not of what its subgraphs contain.
     #[must_use]
@@ -363,11 +372,16 @@ impl Graph {
                 }
                 Work::If | Work::While | Work::Folded => None,
             };
+            let shape = fixed.as_ref().and_then(FixedOutputs::shape);
+            let few = shape
+                .filter(|_| kernel_set == KernelSet::Fast)
+                .and_then(|shape| Few::of(&declared, shape));
             if let Some(filter) = filter {
                 constants.note_reader(filter, work.planned());
             }
             steps.push(Step {
                 fixed,
+                few,
                 ..Step::new(work)
             });
         }
@@ -378,6 +392,9 @@ impl Graph {
         }
         if kernel_set == KernelSet::Fast {
             fuse(graph, &constants.values, &mut steps, interrupt)?;
+            for step in steps.iter_mut().filter(|step| step.together.is_some()) {
+                step.few = None;
+            }
         }
         let executed = graph.operations.iter().zip(&steps);
         let executed = executed.filter(|(_, step)| !step.is_folded());

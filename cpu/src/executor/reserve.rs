@@ -167,7 +167,7 @@ mod tests {
 
     /// Gives the input of so many elements these dimensions and runs; returns the last output.
     fn run(execution: &mut Execution, dims: &[u32], output: usize) -> Vec<f32> {
-        let input = execution.input(0, Shape::new(dims).unwrap()).unwrap();
+        let input = execution.input(0, &Shape::new(dims).unwrap()).unwrap();
         for (at, value) in input.chunks_exact_mut(4).enumerate() {
             value.copy_from_slice(&((at % 100) as f32 - 50.0).to_ne_bytes());
         }
@@ -239,7 +239,7 @@ mod tests {
             assert_eq!(execution.bytes(), 0);
         }
         let mut used = negations(COUNT);
-        used.input(0, Shape::new(&[COUNT]).unwrap()).unwrap();
+        used.input(0, &Shape::new(&[COUNT]).unwrap()).unwrap();
         let before = used.bytes();
         used.reserve();
         assert_eq!(used.bytes(), before);

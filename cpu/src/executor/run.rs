@@ -145,21 +145,36 @@ impl Execution {
     /// # Errors
     /// The shape contradicts the model, or there is not enough memory.
     #[inline]
-    pub fn input(&mut self, index: usize, shape: Shape) -> Result<&mut [u8], ExecutionError> {
+    pub fn input(&mut self, index: usize, shape: &Shape) -> Result<&mut [u8], ExecutionError> {
         let at = self.input_operand(index)?;
-        let value = &mut self.frame.values[at];
         // The shape of the last execution was allowed then.
-        if !(value.present && value.shared.is_none() && value.shape == shape) {
-            let main = &self.program.model.model().main;
-            allocate(value, &main.operands[at], shape).map_err(|error| match error {
-                KernelError::OutOfMemory(source) => ExecutionError::InputMemory { index, source },
-                error => ExecutionError::Input {
-                    index,
-                    message: error.to_string(),
-                },
-            })?;
+        if self.input_again(index, shape).is_none() {
+            self.allocate_input((index, at), *shape)?;
         }
-        Ok(value.buffer.bytes_mut())
+        Ok(self.frame.values[at].buffer.bytes_mut())
+    }
+
+    /// The memory of input `index`, if it has this shape from the last run.
+    #[must_use]
+    #[inline]
+    pub fn input_again(&mut self, index: usize, shape: &Shape) -> Option<&mut [u8]> {
+        let at = *self.inputs.get(index)? as usize;
+        let value = self.frame.values.get_mut(at)?;
+        let is_ready = value.present && value.shared.is_none() && value.shape == *shape;
+        is_ready.then(|| value.buffer.bytes_mut())
+    }
+
+    #[inline(never)]
+    fn allocate_input(&mut self, (index, at): (usize, usize), shape: Shape) -> Result<(), ExecutionError> {
+        let main = &self.program.model.model().main;
+        let value = &mut self.frame.values[at];
+        allocate(value, &main.operands[at], shape).map_err(|error| match error {
+            KernelError::OutOfMemory(source) => ExecutionError::InputMemory { index, source },
+            error => ExecutionError::Input {
+                index,
+                message: error.to_string(),
+            },
+        })
     }
 
     /// Leaves input `index` out.
@@ -295,39 +310,62 @@ impl<'a> Runner<'a> {
 
     /// Runs every operation of a graph whose inputs are in `frame`.
     pub(super) fn graph(&mut self, at: SubgraphIndex, frame: &mut Frame) -> Result<(), ExecutionError> {
-        let (subgraph, graph) = self.subgraph(at);
+        let graphs @ (_, graph) = self.subgraph(at);
+        let is_observed = self.options.observer.is_some();
         let mut index = 0;
-        while let (Some(operation), Some(step)) = (subgraph.operations.get(index), graph.steps.get(index)) {
+        while let Some(step) = graph.steps.get(index) {
             self.options.interrupt.check()?;
-            let started = self.options.observer.map(|_| MonotonicClock.now());
-            let failed = |error| execution_error((at, index), operation, error);
-            let count = match &step.together {
-                Some(together) if self.together((at, index), together, frame).map_err(failed)? => {
-                    together.operations()
-                }
-                _ if step.renames
-                    && self
-                        .rename(operation, step, frame)
-                        .map_err(|error| failed(error.into()))? =>
-                {
-                    1
-                }
-                _ => {
-                    self.operation((at, index), (subgraph, graph), frame, failed)?;
-                    1
-                }
-            };
-            if let Some(started) = started {
-                self.tell(at, index..index + count, started);
+            if is_observed || step.together.is_some() || step.renames {
+                index += self.several((at, index), graphs, frame)?;
+                continue;
             }
-            for step in &graph.steps[index..index + count] {
-                if !step.releases.is_empty() {
-                    self.release(step, frame);
-                }
+            if !step.few.as_ref().is_some_and(|few| few.run(&mut frame.values)) {
+                self.operation((at, index), graphs, frame)?;
             }
-            index += count;
+            if !step.releases.is_empty() {
+                self.release(step, frame);
+            }
+            index += 1;
         }
         Ok(())
+    }
+
+    /// Runs the operations that are computed together from this one on, or this one alone; returns how many they are.
+    #[inline(never)]
+    fn several(
+        &mut self,
+        (at, index): (SubgraphIndex, usize),
+        graphs @ (subgraph, graph): Graphs<'_>,
+        frame: &mut Frame,
+    ) -> Result<usize, ExecutionError> {
+        let (operation, step) = (&subgraph.operations[index], &graph.steps[index]);
+        let started = self.options.observer.map(|_| MonotonicClock.now());
+        let failed = |error| execution_error((at, index), operation, error);
+        let count = match &step.together {
+            Some(together) if self.together((at, index), together, frame).map_err(failed)? => {
+                together.operations()
+            }
+            _ if step.renames
+                && self
+                    .rename(operation, step, frame)
+                    .map_err(|error| failed(error.into()))? =>
+            {
+                1
+            }
+            _ => {
+                self.operation((at, index), graphs, frame)?;
+                1
+            }
+        };
+        if let Some(started) = started {
+            self.tell(at, index..index + count, started);
+        }
+        for step in &graph.steps[index..index + count] {
+            if !step.releases.is_empty() {
+                self.release(step, frame);
+            }
+        }
+        Ok(count)
     }
 
     /// Tells the observer of operations that have ended; of several that were computed together the first has all the time.
@@ -368,12 +406,13 @@ impl<'a> Runner<'a> {
     fn operation(
         &mut self,
         (at, index): (SubgraphIndex, usize),
-        graphs @ (_, graph): Graphs<'_>,
+        graphs @ (subgraph, graph): Graphs<'_>,
         frame: &mut Frame,
-        failed: impl Fn(KernelError) -> ExecutionError,
     ) -> Result<(), ExecutionError> {
         match &graph.steps[index].work {
-            Work::Compute { .. } | Work::Planned { .. } => self.alone(graphs, index, frame).map_err(failed),
+            Work::Compute { .. } | Work::Planned { .. } => self
+                .alone(graphs, index, frame)
+                .map_err(|error| execution_error((at, index), &subgraph.operations[index], error)),
             Work::If => self.run_if(at, index, frame),
             Work::While => self.run_while(at, index, frame),
             Work::Folded => Ok(()),
@@ -414,13 +453,15 @@ impl<'a> Runner<'a> {
         sizes: Sizes<'_>,
         frame: &mut Frame,
     ) -> Result<(), KernelError> {
+        let (shape, fixed) = sizes;
+        let fixed = fixed.filter(|fixed| fixed.apply_to(Values::all(&frame.values)));
         if let [at] = operation.outputs[..]
             && let Some((inputs, output)) = Values::but(&mut frame.values, at as usize)
         {
             let outputs = std::slice::from_mut(output);
-            return self.compute_into(graphs, operation, kernel, sizes, inputs, outputs);
+            return self.compute_into(graphs, operation, kernel, (shape, fixed), inputs, outputs);
         }
-        self.compute_several(graphs, operation, &kernel, sizes, frame)
+        self.compute_several(graphs, operation, &kernel, (shape, fixed), frame)
     }
 
     /// The same for an operation that has not one output.
@@ -450,6 +491,7 @@ impl<'a> Runner<'a> {
         result
     }
 
+    /// Computes an operation into its outputs, whose sizes are known beforehand only if this execution is as declared.
     // Always inlined, as the structures on the way to the kernel would be copied right after they were made.
     #[inline(always)]
     pub(super) fn compute_into(
@@ -469,7 +511,7 @@ impl<'a> Runner<'a> {
             constants: &graph.constants,
             values,
         };
-        if let Some(fixed) = fixed.filter(|fixed| fixed.apply_to(values)) {
+        if let Some(fixed) = fixed {
             fixed.give(outputs, |value, bytes| {
                 self.memory.reuse(&mut value.buffer, bytes)
             })?;
@@ -497,10 +539,10 @@ impl<'a> Runner<'a> {
             team: self.team,
         };
         kernel(&mut context)?;
-        match context.outputs.values.iter().position(|value| !value.present) {
-            Some(number) => Err(not_written(number)),
-            None => Ok(()),
+        if context.outputs.values.iter().all(|value| value.present) {
+            return Ok(());
         }
+        Err(not_written(context.outputs.values))
     }
 
     /// Gives the outputs of an operation the shapes that its rule has inferred, and memory.
@@ -538,8 +580,9 @@ fn execution_error(
 }
 
 #[cold]
-fn not_written(output: usize) -> KernelError {
-    OpError::output(output, "was not written").into()
+fn not_written(outputs: &[Value]) -> KernelError {
+    let number = outputs.iter().position(|value| !value.present);
+    OpError::output(number.unwrap_or(0), "was not written").into()
 }
 
 /// Copies an operand's value, shape included, from one frame's operand to another's.
@@ -651,7 +694,7 @@ mod tests {
             for (size, is_right) in [(1_i32, true), (0, false)] {
                 for (index, dims, values) in [(0, 2, &[1, 2][..]), (1, 1, &[0]), (2, 1, &[size])] {
                     let shape = Shape::new(&[dims]).unwrap();
-                    let input = execution.input(index, shape).unwrap();
+                    let input = execution.input(index, &shape).unwrap();
                     input.copy_from_slice(bytemuck::cast_slice(values));
                 }
                 let result = execution.run(&RunOptions::default());
@@ -663,7 +706,7 @@ mod tests {
     fn run(execution: &mut Execution, input: &[f32]) -> Vec<f32> {
         let shape = Shape::new(&[input.len() as u32]).unwrap();
         execution
-            .input(0, shape)
+            .input(0, &shape)
             .unwrap()
             .copy_from_slice(bytemuck::cast_slice(input));
         execution.run(&RunOptions::default()).unwrap();
@@ -680,7 +723,7 @@ mod tests {
         let mut taken = AlignedBuffer::new();
         assert!(!first.exchange_output(0, &mut taken));
         first
-            .input(0, shape)
+            .input(0, &shape)
             .unwrap()
             .copy_from_slice(bytemuck::cast_slice(&[1.0_f32, 2.0]));
         first.run(&RunOptions::default()).unwrap();
@@ -744,7 +787,7 @@ mod tests {
         assert_eq!(name, "another shape in the same memory");
         let mut execution = Execution::new(Arc::new(program));
         for values in [[1.0_f32, -2.0, 3.0, 4.0, 5.0, 6.0], [0.5; 6], [-1.0; 6]] {
-            let input = execution.input(0, Shape::new(&[2, 3]).unwrap()).unwrap();
+            let input = execution.input(0, &Shape::new(&[2, 3]).unwrap()).unwrap();
             input.copy_from_slice(bytemuck::cast_slice(&values));
             execution.run(&RunOptions::default()).unwrap();
             let (shape, output) = execution.output(0).unwrap();

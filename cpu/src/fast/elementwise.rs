@@ -49,7 +49,7 @@ impl Binary {
 
     /// The result of two values before it is cut. Always inlined, so that a loop in which `self` is known has no choice in it.
     #[inline(always)]
-    fn combine(self, left: f32, right: f32) -> f32 {
+    pub(super) fn combine(self, left: f32, right: f32) -> f32 {
         match self {
             Binary::Add => left + right,
             Binary::Sub => left - right,

@@ -281,7 +281,7 @@ mod tests {
                 let compute = |kernels| {
                     let program = Program::with_kernels(Arc::clone(&model), &NoPools, kernels).unwrap();
                     let mut execution = Execution::new(Arc::new(program));
-                    let bytes = execution.input(0, Shape::new(&dims).unwrap()).unwrap();
+                    let bytes = execution.input(0, &Shape::new(&dims).unwrap()).unwrap();
                     bytes.copy_from_slice(bytemuck::cast_slice(&data));
                     execution.run(&RunOptions::default()).unwrap();
                     execution.output(0).unwrap().1.to_vec()

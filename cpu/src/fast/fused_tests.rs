@@ -80,7 +80,7 @@ impl Chain {
             let mut execution = Execution::new(program);
             let results = threads.map(|threads| {
                 let dims = &self.graph.model.main.operands[0].dimensions;
-                let input = execution.input(0, Shape::new(dims).unwrap()).unwrap();
+                let input = execution.input(0, &Shape::new(dims).unwrap()).unwrap();
                 for (at, value) in input.chunks_exact_mut(4).enumerate() {
                     let float = ((at * 7919) % 2003) as f32 * 0.25 - 250.0;
                     value.copy_from_slice(&float.to_ne_bytes());

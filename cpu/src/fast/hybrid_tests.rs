@@ -205,7 +205,7 @@ impl Case {
         let mut execution = Execution::new(program);
         execution.reserve();
         let results = [Threads::ALONE, Threads::new(&helpers, &cores, 3)].map(|threads| {
-            let input = execution.input(0, Shape::new(&self.input).unwrap()).unwrap();
+            let input = execution.input(0, &Shape::new(&self.input).unwrap()).unwrap();
             let values: &mut [f32] = bytemuck::cast_slice_mut(input);
             for (at, value) in values.iter_mut().enumerate() {
                 *value = ((at * 7919) % 2003) as f32 * 0.03 - 20.0;

@@ -18,6 +18,7 @@ mod depthwise_quantized;
 mod elementwise;
 mod exponential;
 mod extremum;
+mod few;
 mod float_matrix;
 mod fused;
 mod hybrid;
@@ -61,6 +62,7 @@ mod tile;
 
 pub(crate) use exponential::{logistic_of_each, tanh_of_each};
 pub(crate) use extremum::LargestMagnitude;
+pub(crate) use few::Few;
 pub(crate) use fused::Fused;
 pub(crate) use hybrid::{Following, Hybrid};
 pub(crate) use integer_layer::IntegerLayer;

@@ -140,7 +140,7 @@ mod tests {
             let program = Program::with_kernels(graph.valid(&outputs), &NoPools, set).unwrap();
             let program = Arc::new(program);
             let mut execution = Execution::new(Arc::clone(&program));
-            let values = execution.input(0, Shape::new(&[256]).unwrap()).unwrap();
+            let values = execution.input(0, &Shape::new(&[256]).unwrap()).unwrap();
             for (value, to) in (0..=255).zip(values) {
                 *to = value;
             }
@@ -183,9 +183,9 @@ mod tests {
             let output = graph.operation(O::QUANTIZE, &[between], output);
             let program = Program::with_kernels(graph.valid(&[output]), &NoPools, kernels).unwrap();
             let mut execution = Execution::new(Arc::new(program));
-            execution.input(0, Shape::new(&[16, 16]).unwrap()).unwrap();
+            execution.input(0, &Shape::new(&[16, 16]).unwrap()).unwrap();
             assert!(execution.run(&RunOptions::default()).is_err(), "{kernels:?}");
-            execution.input(0, Shape::new(&[1, 256]).unwrap()).unwrap();
+            execution.input(0, &Shape::new(&[1, 256]).unwrap()).unwrap();
             execution.run(&RunOptions::default()).unwrap();
         }
     }

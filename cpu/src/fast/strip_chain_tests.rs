@@ -114,7 +114,7 @@ impl Network {
         let (helpers, cores) = (Helpers::new(2), OwnCores::new(3));
         let threads = [Threads::ALONE, Threads::new(&helpers, &cores, 3)];
         let [results, again, parted] = [threads[0], threads[0], threads[1]].map(|threads| {
-            let input = execution.input(0, Shape::new(&self.dims(0)).unwrap()).unwrap();
+            let input = execution.input(0, &Shape::new(&self.dims(0)).unwrap()).unwrap();
             for (at, value) in input.chunks_exact_mut(4).enumerate() {
                 let float = ((at * 7919) % 2003) as f32 * 0.01 - 10.0;
                 value.copy_from_slice(&float.to_ne_bytes());

@@ -130,7 +130,7 @@ impl OneOperation {
         for (index, (operand, bytes)) in given.enumerate() {
             let shape = Shape::new(&operand.dimensions).map_err(|error| error.to_string())?;
             execution
-                .input(index, shape)
+                .input(index, &shape)
                 .map_err(|error| error.to_string())?
                 .copy_from_slice(bytes);
         }

@@ -58,7 +58,7 @@ impl Profit {
     /// how many microseconds one thread takes for operations that can be parted.
     #[inline]
     pub(crate) fn begin<'a>(&mut self, threads: Threads<'a>, expected: u64) -> (Threads<'a>, Timed) {
-        if threads.most() == 1 || !(WORTH_TRYING..DOUBTFUL).contains(&expected) {
+        if !(WORTH_TRYING..DOUBTFUL).contains(&expected) || threads.most() == 1 {
             return (threads, Timed(None));
         }
         // Waking a helper takes as long as a good part of a short execution: those begin alone.

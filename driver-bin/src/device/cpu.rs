@@ -310,13 +310,21 @@ struct CpuExecution {
 }
 
 impl Execution for CpuExecution {
-    fn input(&mut self, index: usize, shape: Shape) -> Result<&mut [u8], Failure> {
+    fn input(&mut self, index: usize, shape: &Shape) -> Result<&mut [u8], Failure> {
         if index == 0 {
             self.execution.rouse(&self.helpers);
         }
         self.execution
             .input(index, shape)
             .map_err(|error| execution_failure(&error))
+    }
+
+    #[inline]
+    fn input_again(&mut self, index: usize, shape: &Shape) -> Option<&mut [u8]> {
+        if index == 0 {
+            self.execution.rouse(&self.helpers);
+        }
+        self.execution.input_again(index, shape)
     }
 
     fn omit_input(&mut self, index: usize) -> Result<(), Failure> {
@@ -332,7 +340,7 @@ impl Execution for CpuExecution {
         memory: &Arc<dyn DeviceMemory>,
     ) -> Result<(), Failure> {
         let Some(memory) = aligned(Arc::clone(memory)) else {
-            return memory.read(0, self.input(index, shape)?);
+            return memory.read(0, self.input(index, &shape)?);
         };
         self.execution
             .bind_input(index, shape, memory)

@@ -229,7 +229,7 @@ struct EmptyExecution {
 }
 
 impl Execution for EmptyExecution {
-    fn input(&mut self, index: usize, shape: Shape) -> Result<&mut [u8], Failure> {
+    fn input(&mut self, index: usize, shape: &Shape) -> Result<&mut [u8], Failure> {
         let main = &self.model.model.model().main;
         let operand = main
             .input_indexes
@@ -241,7 +241,7 @@ impl Execution for EmptyExecution {
         let size = shape
             .byte_size(operand.operand_type.element_size())
             .map_err(|error| Failure::invalid_argument(error.to_string()))?;
-        input.0 = shape;
+        input.0 = *shape;
         input.1.resize(size, 0);
         Ok(&mut input.1)
     }

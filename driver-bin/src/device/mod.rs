@@ -169,7 +169,14 @@ pub trait Execution: Send + Debug {
     /// # Errors
     ///
     /// `RESOURCE_EXHAUSTED_*` without memory; `INVALID_ARGUMENT` if the device cannot take these dimensions.
-    fn input(&mut self, index: usize, shape: Shape) -> Result<&mut [u8], Failure>;
+    fn input(&mut self, index: usize, shape: &Shape) -> Result<&mut [u8], Failure>;
+
+    /// The same for an input that has this very shape from the last run, if that can be told at once. Small models are computed
+    /// about as fast as this is asked; where there is nothing to gain it need not be known.
+    fn input_again(&mut self, index: usize, shape: &Shape) -> Option<&mut [u8]> {
+        let _ = (index, shape);
+        None
+    }
 
     /// Leaves the optional input `index` out.
     ///
@@ -192,7 +199,7 @@ pub trait Execution: Send + Debug {
         shape: Shape,
         memory: &Arc<dyn DeviceMemory>,
     ) -> Result<(), Failure> {
-        memory.read(0, self.input(index, shape)?)
+        memory.read(0, self.input(index, &shape)?)
     }
 
     /// Takes output `index` of a run that succeeded as the content of a device buffer: without copying, if the device
@@ -216,7 +223,7 @@ pub trait Execution: Send + Debug {
     /// Hears what model and request say of the dimensions of output `index`, before the inputs of each run are given: 0 where
     /// they leave an extent open, rank 0 also where they leave the rank open. For devices that cannot find dimensions by
     /// themselves. Not to wait for anything, since others may be computing; a run need not follow.
-    fn expect_output(&mut self, index: usize, shape: Shape) {
+    fn expect_output(&mut self, index: usize, shape: &Shape) {
         let _ = (index, shape);
     }
 

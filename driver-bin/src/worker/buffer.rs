@@ -406,6 +406,13 @@ impl WeakBuffer {
 }
 
 impl WeakBuffers {
+    /// Whether the client has freed none of them.
+    #[inline]
+    pub(crate) fn are_alive(&self) -> bool {
+        let mut buffers = self.inputs.iter().chain(&self.outputs);
+        buffers.all(|buffer| buffer.upgrade().is_ok())
+    }
+
     /// Puts the buffers, which must all be there still, into `buffers`.
     #[inline]
     pub(crate) fn upgrade_into(&self, buffers: &mut RequestBuffers) -> Result<(), Failure> {

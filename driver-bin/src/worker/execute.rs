@@ -128,6 +128,7 @@ impl Job {
             buffers: &self.buffers,
             limits,
             measure_since,
+            tells_shapes: true,
             keeps_slot: false,
         });
         let result = execution_result(&context, outcome);

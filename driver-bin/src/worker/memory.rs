@@ -27,8 +27,8 @@ pub(crate) struct Memory {
     size: u64,
     is_writable: bool,
     mapping: OnceLock<Mapping>,
-    /// Whether the client gave it up. Whoever still uses it then keeps it until that is done, a burst until its
-    /// series of requests is.
+    /// Whether the client gave it up. Whoever still uses it then keeps it until that is done, a burst until its next request,
+    /// or until none has come for some 20 us.
     is_freed: AtomicBool,
 }
 
@@ -107,6 +107,60 @@ impl Memory {
         self.mapping()?
             .begin(access)
             .map_err(|error| mapping_failure(&error, self.size))
+    }
+
+    /// Copies the bytes from `offset` on.
+    // Always inlined, as the two below: who is handed an outcome through memory waits for it. Whatever is not as mostly is left
+    // to the slow way.
+    #[inline(always)]
+    pub(crate) fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Failure> {
+        if let Some(memory) = self.at_hand(offset, bytes.len())
+            && memory.read_at(self.base + offset, bytes).is_ok()
+        {
+            return Ok(());
+        }
+        self.read_slowly(offset, bytes)
+    }
+
+    /// Copies `bytes` to `offset`, for the client to read next.
+    #[inline(always)]
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
+        if let Some(memory) = self.at_hand(offset, bytes.len())
+            && memory.write_for_peer(self.base + offset, bytes).is_ok()
+        {
+            return Ok(());
+        }
+        self.write_slowly(offset, bytes)
+    }
+
+    /// Maps the memory, and has a place that is to be written soon taken from other processors' caches.
+    #[inline(always)]
+    pub(crate) fn expect_write(&self, offset: u64, length: u64) -> Result<(), Failure> {
+        let memory = self.mapping()?.as_slice();
+        memory.prefetch_to_write(self.base.saturating_add(offset), length);
+        Ok(())
+    }
+
+    /// The whole file, if nothing needs to be done before and after these bytes of the memory are copied.
+    #[inline(always)]
+    fn at_hand(&self, offset: u64, length: usize) -> Option<SharedSlice<'_>> {
+        let end = offset.checked_add(length as u64)?;
+        let mapping = self.mapping.get()?;
+        (end <= self.size && !mapping.is_shared_with_devices()).then(|| mapping.as_slice())
+    }
+
+    #[cold]
+    fn read_slowly(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Failure> {
+        let _access = self.begin(Access::ReadOnly)?;
+        let copied = self.slice()?.read_at(offset, bytes);
+        copied.map_err(|error| Failure::general(error.to_string()))
+    }
+
+    #[cold]
+    fn write_slowly(&self, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
+        let _access = self.begin(Access::ReadWrite)?;
+        let copied = self.slice()?.write_for_peer(offset, bytes);
+        copied.map_err(|error| Failure::general(error.to_string()))
     }
 
     #[inline]

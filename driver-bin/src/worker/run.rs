@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use nnhal::diag::trace::SpanKind;
 use nnhal::hal::{ErrorStatus, OutputShape, Shape, Timing, loop_timeout};
-use nnhal::shm::{Access, ShmError};
 use nnhal::time::{Clock, Deadline, MonotonicClock, Stopwatch, TimePoint};
 use nnhal::validate::{ArgumentPlan, Direction, ValidRequest};
 use nnhal::wire::{ExecutionResult, Failure, Place};
@@ -28,7 +27,7 @@ pub(crate) struct Context {
     holds_slot: bool,
     watchdog: Arc<Watchdog>,
     estimate: Arc<Estimate>,
-    /// What the last run found of its outputs.
+    /// What the last run found of its outputs, as far as it was to tell.
     outputs: Vec<FoundOutput>,
 }
 
@@ -51,6 +50,8 @@ pub(crate) struct Run<'a, P> {
     pub(crate) limits: RunLimits,
     /// Since when the driver has known of the request, if the run is to be measured.
     pub(crate) measure_since: Option<Stopwatch>,
+    /// Whether somebody wants to know the outputs' shapes even if all went well.
+    pub(crate) tells_shapes: bool,
     /// Whether the context keeps its slot until the next run or [`Context::leave_slot`], which must come before long.
     pub(crate) keeps_slot: bool,
 }
@@ -161,7 +162,7 @@ impl Context {
         &self.ticket
     }
 
-    /// What the last run found of its outputs; none unless it succeeded or an output was too small.
+    /// What the last run found of its outputs; none unless it succeeded and was to tell, or an output was too small.
     pub(crate) fn outputs(&self) -> &[FoundOutput] {
         &self.outputs
     }
@@ -182,22 +183,24 @@ impl Context {
     /// Device buffers that were to be written hold nothing after a failure.
     pub(crate) fn run(&mut self, run: &Run<'_, impl Pools>) -> Result<Timing, Failure> {
         self.outputs.clear();
-        let outcome = self.run_when_free(run);
-        if outcome.is_err() {
-            run.buffers.invalidate_outputs();
-        }
-        let keeps_shapes = outcome.as_ref().map_or_else(
-            |failure| failure.status == ErrorStatus::OutputInsufficientSize,
-            |_| true,
-        );
-        if !keeps_shapes {
-            self.outputs.clear();
-        }
-        let on_device = outcome?;
+        let on_device = match self.run_when_free(run) {
+            Ok(on_device) => on_device,
+            Err(failure) => return Err(self.forget_outputs(run, failure)),
+        };
         Ok(run.measure_since.map_or(Timing::NONE, |since| Timing {
             time_on_device_us: on_device.map_or(u64::MAX, micros),
             time_in_driver_us: micros(since.elapsed()),
         }))
+    }
+
+    /// After this failure outputs have no value, and only of those that are too large the shapes are told.
+    #[cold]
+    fn forget_outputs(&mut self, run: &Run<'_, impl Pools>, failure: Failure) -> Failure {
+        run.buffers.invalidate_outputs();
+        if failure.status != ErrorStatus::OutputInsufficientSize {
+            self.outputs.clear();
+        }
+        failure
     }
 
     fn run_when_free(&mut self, run: &Run<'_, impl Pools>) -> Result<Option<Duration>, Failure> {
@@ -215,10 +218,16 @@ impl Context {
     }
 
     /// Takes a slot, or goes on with the one that the last run has kept if nobody waits for it.
+    #[inline]
     fn take_slot(&mut self, deadline: Deadline) -> Result<(), Failure> {
         if self.holds_slot && self.ticket.stay() {
             return Ok(());
         }
+        self.enter_slot(deadline)
+    }
+
+    #[inline(never)]
+    fn enter_slot(&mut self, deadline: Deadline) -> Result<(), Failure> {
         self.leave_slot();
         let waits = trace::span(SpanKind::QueueWait, 0, 0);
         self.ticket.enter(deadline)?;
@@ -272,7 +281,7 @@ impl Context {
                     offset,
                     length,
                 } => {
-                    self.execution.expect_output(index, *shape);
+                    self.execution.expect_output(index, shape);
                     if run.inline.is_some_and(|inline| inline.output_pool == Some(*pool)) {
                         continue;
                     }
@@ -280,9 +289,9 @@ impl Context {
                     if !memory.is_writable() {
                         return Err(read_only(index, *pool));
                     }
-                    memory.slice()?.prefetch_to_write(*offset, *length);
+                    memory.expect_write(*offset, *length)?;
                 }
-                ArgumentPlan::Token { shape, .. } => self.execution.expect_output(index, *shape),
+                ArgumentPlan::Token { shape, .. } => self.execution.expect_output(index, shape),
             }
         }
         Ok(())
@@ -298,19 +307,18 @@ impl Context {
                     offset,
                     length: given,
                 } => {
-                    let bytes = self.execution.input(index, *shape)?;
+                    let bytes = match self.execution.input_again(index, shape) {
+                        Some(bytes) => bytes,
+                        None => self.execution.input(index, shape)?,
+                    };
                     let length = bytes.len();
                     check_given(index, *given, length)?;
                     if let Some(inline) = run.inline.and_then(|inline| inline.input(*pool, *offset, length)) {
                         bytes.copy_from_slice(inline);
                         continue;
                     }
-                    let memory = memory_of(run, *pool)?;
-                    let _access = memory.begin(Access::ReadOnly)?;
-                    memory
-                        .slice()?
-                        .read_at(*offset, bytes)
-                        .map_err(|error| copy_failure(Direction::Input, index, *pool, &error))?;
+                    let copied = memory_of(run, *pool)?.read(*offset, bytes);
+                    copied.map_err(|failure| of_argument(Direction::Input, index, *pool, failure))?;
                 }
                 ArgumentPlan::Token { shape, .. } => self.bind_input(run, index, shape)?,
             }
@@ -328,12 +336,11 @@ impl Context {
     /// Writes each output where the request wants it. After an error those before the one that it is about may be written; device
     /// buffers get what is theirs when all others are.
     fn copy_out(&mut self, run: &Run<'_, impl Pools>) -> Result<(), Failure> {
-        let plans = run.request.outputs();
         let (mut too_large, mut has_tokens) = (None, false);
-        for (index, plan) in plans.iter().enumerate() {
+        for (index, plan) in run.request.outputs().iter().enumerate() {
             let (shape, bytes) = self.execution.output(index).ok_or_else(|| not_computed(index))?;
-            let is_sufficient = match plan {
-                ArgumentPlan::Omitted => true,
+            match plan {
+                ArgumentPlan::Omitted => {}
                 ArgumentPlan::Memory {
                     shape: expected,
                     pool,
@@ -341,40 +348,52 @@ impl Context {
                     length,
                 } => {
                     check_agrees(index, expected, shape)?;
-                    let is_sufficient = bytes.len() as u64 <= *length;
-                    if is_sufficient && too_large.is_none() {
-                        write_output(run, index, (*pool, *offset), bytes)?;
+                    if too_large.is_some() {
+                        continue;
                     }
-                    is_sufficient
+                    if bytes.len() as u64 <= *length {
+                        write_output(run, index, (*pool, *offset), bytes)?;
+                    } else {
+                        too_large = Some(index);
+                    }
                 }
                 ArgumentPlan::Token { shape: expected, .. } => {
                     check_agrees(index, expected, shape)?;
                     check_fits(index, output_buffer(run, index)?, shape)?;
                     has_tokens = true;
-                    true
                 }
-            };
-            if !is_sufficient && too_large.is_none() {
-                too_large = Some(index);
             }
-            let shape = *shape;
-            self.outputs.push(FoundOutput { shape, is_sufficient });
         }
-        match too_large {
-            None if has_tokens => self.move_all_out(run),
-            None => Ok(()),
-            Some(index) => Err(insufficient(
+        if too_large.is_some() || has_tokens || run.tells_shapes {
+            return self.end_outputs(run, too_large);
+        }
+        Ok(())
+    }
+
+    /// Does what is left when all outputs are known: tells their shapes, and makes those of a run that was found good the
+    /// contents of their device buffers.
+    #[inline(never)]
+    fn end_outputs(&mut self, run: &Run<'_, impl Pools>, too_large: Option<usize>) -> Result<(), Failure> {
+        let plans = run.request.outputs();
+        for (index, plan) in plans.iter().enumerate() {
+            let (shape, bytes) = self.execution.output(index).ok_or_else(|| not_computed(index))?;
+            let is_sufficient = match plan {
+                ArgumentPlan::Memory { length, .. } => bytes.len() as u64 <= *length,
+                ArgumentPlan::Omitted | ArgumentPlan::Token { .. } => true,
+            };
+            self.outputs.push(FoundOutput {
+                shape: *shape,
+                is_sufficient,
+            });
+        }
+        if let Some(index) = too_large {
+            return Err(insufficient(
                 index,
                 plans.get(index),
                 self.execution.output(index),
-            )),
+            ));
         }
-    }
-
-    /// Makes the outputs of a run that was found good the contents of their device buffers.
-    #[inline(never)]
-    fn move_all_out(&mut self, run: &Run<'_, impl Pools>) -> Result<(), Failure> {
-        for (index, plan) in run.request.outputs().iter().enumerate() {
+        for (index, plan) in plans.iter().enumerate() {
             let found = self.outputs.get(index).map(|output| output.shape);
             if let (ArgumentPlan::Token { .. }, Some(shape)) = (plan, found) {
                 self.move_out(run, index, shape)?;
@@ -460,12 +479,8 @@ fn write_output(
     {
         return Ok(());
     }
-    let memory = memory_of(run, pool)?;
-    let _access = memory.begin(Access::ReadWrite)?;
-    memory
-        .slice()?
-        .write_for_peer(offset, bytes)
-        .map_err(|error| copy_failure(Direction::Output, index, pool, &error))
+    let copied = memory_of(run, pool)?.write(offset, bytes);
+    copied.map_err(|failure| of_argument(Direction::Output, index, pool, failure))
 }
 
 /// Validation knows the sizes of standard types and of the device's own; of others only the device does.
@@ -510,9 +525,11 @@ fn insufficient(index: usize, plan: Option<&ArgumentPlan>, output: Option<(&Shap
     )
 }
 
+/// A failure to copy, with what was copied.
 #[cold]
-fn copy_failure(direction: Direction, index: usize, pool: u32, error: &ShmError) -> Failure {
-    Failure::general(format!("{direction} {index}: {error}")).at(Place {
+fn of_argument(direction: Direction, index: usize, pool: u32, failure: Failure) -> Failure {
+    let detail = format!("{direction} {index}: {}", failure.detail);
+    Failure { detail, ..failure }.at(Place {
         pool: Some(pool),
         ..Place::default()
     })

@@ -86,17 +86,17 @@ impl Run {
 }
 
 impl Execution for Run {
-    fn input(&mut self, index: usize, shape: Shape) -> Result<&mut [u8], Failure> {
+    fn input(&mut self, index: usize, shape: &Shape) -> Result<&mut [u8], Failure> {
         let no_such_input = || Failure::invalid_argument(format!("there is no input {index}"));
         let operand = self.operand_of_input(index).ok_or_else(no_such_input)?;
         let model = &self.program.model;
         let ty = model.model().main.operands[operand].operand_type;
-        let size = model.layouts().byte_size(ty, &shape).ok_or_else(|| {
+        let size = model.layouts().byte_size(ty, shape).ok_or_else(|| {
             Failure::invalid_argument(format!(
                 "input {index} is {ty} with dimensions {shape:?}, whose size is not known"
             ))
         })?;
-        self.values[operand].resize(shape, size)
+        self.values[operand].resize(*shape, size)
     }
 
     fn omit_input(&mut self, index: usize) -> Result<(), Failure> {

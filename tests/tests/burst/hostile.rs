@@ -413,6 +413,24 @@ fn r03_freeing_memory_of_a_live_burst_is_harmless() {
 }
 
 #[test]
+fn request_that_is_sent_again_is_refused_if_more_follows_it() {
+    let daemon = start();
+    let mut raw = Raw::open(&daemon);
+    let pools = [Pool::Memory(raw.memory), Pool::InlineInputs(32)];
+    for argument in &mut raw.request.inputs {
+        argument.location.pool_index = 1;
+    }
+    for round in 0..3 {
+        raw.general(2 * round + 1, &pools, &[0; 32]);
+        assert_eq!(raw.exchange().1, ErrorStatus::None);
+        let mut longer = [0; 33];
+        longer[32] = 1;
+        raw.general(2 * round + 2, &pools, &longer);
+        assert_ne!(raw.exchange().1, ErrorStatus::None);
+    }
+}
+
+#[test]
 fn memory_freed_beside_queued_requests_for_it_refuses_those_behind() {
     const QUEUED: u32 = 8;
     let daemon = start();

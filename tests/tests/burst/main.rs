@@ -5,4 +5,5 @@ mod deaths;
 mod hostile;
 mod pipeline;
 mod results;
+mod same_requests;
 mod several_outputs;

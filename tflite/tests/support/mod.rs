@@ -75,14 +75,14 @@ impl Runner {
             let bytes = info.to_operand_bytes(data).unwrap();
             let shape = Shape::new(&info.dimensions).unwrap();
             self.execution
-                .input(index, shape)
+                .input(index, &shape)
                 .unwrap()
                 .copy_from_slice(&bytes);
         }
         for (state, value) in self.imported.states.iter().zip(&self.states) {
             let shape = Shape::new(&state.dimensions).unwrap();
             self.execution
-                .input(state.input, shape)
+                .input(state.input, &shape)
                 .unwrap()
                 .copy_from_slice(value);
         }

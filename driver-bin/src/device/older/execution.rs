@@ -322,20 +322,20 @@ impl Inner {
 }
 
 impl Execution for OlderExecution {
-    fn input(&mut self, index: usize, shape: Shape) -> Result<&mut [u8], Failure> {
+    fn input(&mut self, index: usize, shape: &Shape) -> Result<&mut [u8], Failure> {
         let ty = self
             .inputs
             .get(index)
             .map(|input| input.operand_type)
             .ok_or_else(|| no_such("input", index))?;
-        let size = self.exact_size(ty, &shape).ok_or_else(|| {
+        let size = self.exact_size(ty, shape).ok_or_else(|| {
             Failure::invalid_argument(format!(
                 "input {index} is {ty} with dimensions {shape:?}, whose size is not known"
             ))
         })?;
         let input = &mut self.inputs[index];
         input.is_omitted = false;
-        input.shape = shape;
+        input.shape = *shape;
         resize(&mut input.bytes, size)?;
         Ok(&mut input.bytes)
     }
@@ -350,9 +350,9 @@ impl Execution for OlderExecution {
         Ok(())
     }
 
-    fn expect_output(&mut self, index: usize, shape: Shape) {
+    fn expect_output(&mut self, index: usize, shape: &Shape) {
         if let Some(output) = self.outputs.get_mut(index) {
-            output.shape = shape;
+            output.shape = *shape;
         }
     }
 

@@ -62,17 +62,17 @@ impl KnownMemories {
     }
 }
 
-/// The memories of the request that is run, and of those before it in a series: taking and dropping them for each would
-/// be four locked instructions.
+/// The memories of the request that is run, and of those before it if each has followed at once: taking and dropping them for
+/// each would be four locked instructions.
 #[derive(Debug, Default)]
 pub(super) struct HeldMemories {
     held: Vec<Arc<Memory>>,
 }
 
-/// Those of one request, all of them held.
+/// Those of one request, which are held by [`HeldMemories::hold`].
 #[derive(Debug)]
 pub(super) struct RequestMemories<'a> {
-    held: &'a [Arc<Memory>],
+    held: &'a HeldMemories,
     by_pool: &'a [Option<KnownMemory>],
 }
 
@@ -81,11 +81,9 @@ const MAX_HELD: usize = 16;
 
 impl HeldMemories {
     /// Holds the memories of a request, which must all be there still.
-    #[inline]
-    pub(super) fn hold<'a>(
-        &'a mut self,
-        by_pool: &'a [Option<KnownMemory>],
-    ) -> Result<RequestMemories<'a>, Failure> {
+    // Always inlined, for who is handed an outcome through memory waits for it.
+    #[inline(always)]
+    pub(super) fn hold(&mut self, by_pool: &[Option<KnownMemory>]) -> Result<(), Failure> {
         if self.held.len() > MAX_HELD {
             self.held.clear();
         }
@@ -97,10 +95,14 @@ impl HeldMemories {
                 return Err(freed(index, known.handle));
             }
         }
-        Ok(RequestMemories {
-            held: &self.held,
-            by_pool,
-        })
+        Ok(())
+    }
+
+    /// Those of a request for which [`HeldMemories::hold`] was last called. What is held by then is looked up in place, since
+    /// processors take long to copy what was stored right before in parts.
+    #[inline(always)]
+    pub(super) fn of<'a>(&'a self, by_pool: &'a [Option<KnownMemory>]) -> RequestMemories<'a> {
+        RequestMemories { held: self, by_pool }
     }
 
     /// Whether the memory is held where it was the last time, and still there.
@@ -121,6 +123,14 @@ impl HeldMemories {
         true
     }
 
+    /// Lets go of what the client has freed, and with it of all others, to be asked for anew.
+    #[inline]
+    pub(super) fn forget_freed(&mut self) {
+        if self.held.iter().any(|memory| memory.is_freed()) {
+            self.held.clear();
+        }
+    }
+
     /// Lets go of all of them, so that what the client frees goes.
     #[inline]
     pub(super) fn release(&mut self) {
@@ -132,7 +142,7 @@ impl Pools for RequestMemories<'_> {
     #[inline]
     fn memory(&self, pool: u32) -> Option<&Memory> {
         let known = self.by_pool.get(pool as usize)?.as_ref()?;
-        self.held.get(known.place.get()).map(Arc::as_ref)
+        self.held.held.get(known.place.get()).map(Arc::as_ref)
     }
 }
 
@@ -184,7 +194,8 @@ mod tests {
     }
 
     fn sizes(held: &mut HeldMemories, request: &[Option<KnownMemory>]) -> Vec<u64> {
-        let found = held.hold(request).unwrap();
+        held.hold(request).unwrap();
+        let found = held.of(request);
         let pools = 0..u32::try_from(request.len()).unwrap();
         pools.map(|pool| found.memory(pool).unwrap().size()).collect()
     }
@@ -211,7 +222,8 @@ mod tests {
         let mut known = request(&memories, &handles);
         known.insert(0, None);
         let mut held = HeldMemories::default();
-        let found = held.hold(&known).unwrap();
+        held.hold(&known).unwrap();
+        let found = held.of(&known);
         assert!(found.memory(0).is_none() && found.memory(2).is_none());
         assert_eq!(found.memory(1).unwrap().size(), 1);
     }
@@ -240,8 +252,29 @@ mod tests {
         assert!(weak.strong_count() > 0);
         // Another request goes on with what is there.
         assert_eq!(sizes(&mut held, &known[..1]), [1]);
-        held.release();
+        held.forget_freed();
         assert_eq!(weak.strong_count(), 0);
         assert!(held.hold(&known).is_err());
+        assert_eq!(sizes(&mut held, &known[..1]), [1]);
+    }
+
+    #[test]
+    fn what_is_not_freed_is_held_until_it_is_given_up() {
+        let (memories, handles) = memories(2);
+        let known = request(&memories, &handles);
+        let counts = || {
+            let memory = |handle: &MemoryHandle| memories.get(*handle).unwrap();
+            handles
+                .iter()
+                .map(|handle| Arc::strong_count(&memory(handle)))
+                .collect::<Vec<_>>()
+        };
+        let before = counts();
+        let mut held = HeldMemories::default();
+        assert_eq!(sizes(&mut held, &known), [1, 2]);
+        held.forget_freed();
+        assert!(counts().iter().zip(&before).all(|(count, before)| count > before));
+        held.release();
+        assert_eq!(counts(), before);
     }
 }

@@ -7,7 +7,7 @@ use nnhal::time::Stopwatch;
 /// The most requests of a series.
 const LONGEST: u32 = 16;
 
-/// How long a series may take: memory that the client frees is there until it ends, and a client that has fallen asleep at an
+/// How long a series may take: memory that the client frees is there until it ends at least, and a client that has fallen asleep at an
 /// unlucky moment waits for its next result. This is looked at in the middle and at the end of the longest series, and at the end
 /// of others, as reading the clock takes a good part of what the shortest requests do: what was too long makes the next ones shorter.
 const PATIENCE: Duration = Duration::from_micros(20);

@@ -10,7 +10,7 @@ use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
 use nnhal::fmq::{ChannelEnd, Packet, ReceiveError, SendError};
 use nnhal::hal::{ErrorStatus, MeasureTiming, OutputShape, Timing};
-use nnhal::time::{Deadline, Stopwatch};
+use nnhal::time::{Clock, Deadline, MonotonicClock, Stopwatch};
 use nnhal::wire::Failure;
 
 use super::layout::Layout;
@@ -32,6 +32,8 @@ pub(super) struct Server {
     body: RequestBody,
     /// Of the general request that is run.
     general: Layout,
+    /// Whether that is of what was decoded last.
+    general_is_last: bool,
     registered: Vec<Option<Box<Layout>>>,
     known: KnownMemories,
     runner: Runner,
@@ -64,6 +66,7 @@ impl Server {
             reply,
             body: RequestBody::default(),
             general: Layout::default(),
+            general_is_last: false,
             registered: Vec::new(),
             known: KnownMemories::default(),
             runner: Runner {
@@ -108,13 +111,15 @@ impl Server {
 
     /// Carries out the request that was received, and those that are behind it already.
     ///
-    /// Between them the slot and the memories are kept and nobody is looked for who falls asleep just then: each of that
-    /// takes locked instructions, which wait until the other processor has given up the lines of the results. For a client
-    /// that was found asleep lately it is done all the same, since it will fall asleep behind each result.
+    /// Between them the slot is kept and nobody is looked for who falls asleep just then: each of that takes locked
+    /// instructions, which wait until the other processor has given up the lines of the results. For a client that was found
+    /// asleep lately it is done all the same, since it will fall asleep behind each result. The memories are kept longer, for
+    /// the next series, until that does not come at once.
     fn serve_series(&mut self) -> Result<(), SendError> {
         let mut series = self.series.start();
+        self.runner.held.forget_freed();
         let outcome = self.serve_queued(&mut series);
-        self.runner.rest();
+        self.runner.context.leave_slot();
         self.series.end(&series);
         outcome
     }
@@ -145,16 +150,24 @@ impl Server {
     /// Waits for the next packet. A burst that has waited for long gives back the memory of its execution, unless its
     /// model is to keep it.
     fn receive(&mut self) -> Result<(), ReceiveError> {
-        if self.runner.holds_memory
-            && !self.runner.prepared.keeps_memory()
+        let (consumer, runner) = (&mut self.end.consumer, &mut self.runner);
+        if runner.holds_memory
+            && !runner.prepared.keeps_memory()
             && let Some(patience) = self.idle_release.get()
         {
-            match self.end.consumer.receive_within(&mut self.packet, patience) {
-                Err(ReceiveError::TimedOut) => self.runner.release_memory(),
+            let deadline = || {
+                runner.held.release();
+                Deadline::after(MonotonicClock.now(), patience)
+            };
+            match consumer.receive_by(&mut self.packet, deadline) {
+                Err(ReceiveError::TimedOut) => runner.release_memory(),
                 other => return other,
             }
         }
-        self.end.consumer.receive(&mut self.packet, Deadline::NONE)
+        consumer.receive_by(&mut self.packet, || {
+            runner.held.release();
+            Deadline::NONE
+        })
     }
 
     /// Sends the reply without looking for a sleeper; one that the whole ring cannot hold becomes a failure that says so.
@@ -179,14 +192,11 @@ impl Server {
 
     /// Carries the received packet out and leaves the result in `reply`.
     fn answer(&mut self) {
-        let request = decode_request(self.packet.bytes(), &mut self.body);
-        if !matches!(request, Ok(RequestPacket::Fire { .. })) {
-            // Only what is short keeps others from the slot.
-            self.runner.rest();
-        }
-        let request = match request {
+        let request = match decode_request(self.packet.bytes(), &mut self.body) {
             Ok(request) => request,
             Err(error) => {
+                self.runner.rest();
+                self.general_is_last = false;
                 let sequence = sequence_of(self.packet.bytes());
                 let status = ErrorStatus::GeneralFailure;
                 return encode_failure(&mut self.reply, sequence, status, &[], &error.to_string());
@@ -201,22 +211,33 @@ impl Server {
                 Some(Some(layout)) => self.runner.run(layout, &header, inline, &mut self.reply),
                 _ => fail(&mut self.reply, header.sequence, &not_registered(layout)),
             },
-            RequestPacket::General { header, inline } => {
-                let filled = self
-                    .runner
-                    .fill(&mut self.general, &mut self.body, &mut self.known);
-                match filled {
-                    Ok(()) => self
+            RequestPacket::General {
+                header,
+                inline,
+                is_as_before,
+            } => {
+                let is_filled = is_as_before && self.general_is_last && self.runner.can_run(&self.general);
+                if !is_filled {
+                    self.runner.rest();
+                    let filled = self
                         .runner
-                        .run(&mut self.general, &header, inline, &mut self.reply),
-                    Err(failure) => fail(&mut self.reply, header.sequence, &failure),
+                        .fill(&mut self.general, &mut self.body, &mut self.known);
+                    self.general_is_last = filled.is_ok();
+                    if let Err(failure) = filled {
+                        return fail(&mut self.reply, header.sequence, &failure);
+                    }
                 }
+                self.runner
+                    .run(&mut self.general, &header, inline, &mut self.reply);
             }
             RequestPacket::Register { header, layout } => {
+                // Only what is short keeps others from the slot.
+                self.runner.rest();
                 let outcome = self.register(layout);
                 finish(&mut self.reply, header.sequence, outcome);
             }
             RequestPacket::Unregister { header, layout } => {
+                self.runner.rest();
                 let removed = self
                     .registered
                     .get_mut(usize::from(layout))
@@ -228,6 +249,7 @@ impl Server {
     }
 
     fn register(&mut self, number: u16) -> Result<(), Failure> {
+        self.general_is_last = false;
         if number >= MAX_REGISTERED {
             return Err(Failure::invalid_argument(format!(
                 "{number} is no number for a registered request; 0 to {} are",
@@ -263,6 +285,12 @@ impl Runner {
         Ok(())
     }
 
+    /// Whether all that a layout names is there still.
+    #[inline(never)]
+    fn can_run(&mut self, layout: &Layout) -> bool {
+        self.held.hold(&layout.memories).is_ok() && layout.buffers.are_alive()
+    }
+
     /// Runs a request and leaves its result in `reply`.
     fn run(&mut self, layout: &mut Layout, header: &RequestHeader, inline: &[u8], reply: &mut Vec<u8>) {
         self.holds_memory = true;
@@ -288,15 +316,16 @@ impl Runner {
         let limits = RunLimits::from_hal(header.deadline_ns, None);
         layout.inline.receive(inline)?;
         limits.check_not_past()?;
-        let pools = self.held.hold(&layout.memories)?;
+        self.held.hold(&layout.memories)?;
         layout.buffers.upgrade_into(&mut self.buffers)?;
         self.context.run(&Run {
             request: &layout.request,
-            pools: &pools,
+            pools: &self.held.of(&layout.memories),
             inline: Some(&layout.inline),
             buffers: &self.buffers,
             limits,
             measure_since,
+            tells_shapes: !layout.has_fixed_shapes,
             keeps_slot: true,
         })
     }
