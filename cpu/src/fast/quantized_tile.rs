@@ -68,26 +68,27 @@ fn store_once<V: Columns, const CUT: bool, const WHOLE: bool, const R: usize, co
     (output, top, column): (&mut Block<'_, u8>, usize, usize),
 ) {
     const { assert!(R * P <= MOST_SUMS) };
-    // Without loops, so that sums stay in registers.
+    let lines = output.rows_from::<R>(top);
+    // Without loops, so that sums stay in registers; panel by panel, so that what scales them does.
     for_each_constant!(four in [0 1 2 3] {
         if four * 4 < R * P {
             let mut columns = [simd.splat_i32(0); 4];
             for_each_constant!(which in [0 1 2 3] {
                 let at = four * 4 + which;
                 if at < R * P {
-                    columns[which] = rescale_once::<V, CUT>(simd, sums[at / P][at % P], by[at % P]);
+                    columns[which] = rescale_once::<V, CUT>(simd, sums[at % R][at / R], by[at / R]);
                 }
             });
             let bytes = simd.bytes_of_four::<false>(columns, form);
             for_each_constant!(which in [0 1 2 3] {
                 let at = four * 4 + which;
                 if at < R * P {
-                    let line = &mut output.row(top + at / P)[column..];
+                    let line = &mut lines[at % R][column..];
                     if WHOLE {
                         let line = &mut line[..P * COLUMNS];
-                        line[at % P * COLUMNS..][..COLUMNS].copy_from_slice(&bytes[which]);
+                        line[at / R * COLUMNS..][..COLUMNS].copy_from_slice(&bytes[which]);
                     } else {
-                        store_some(&bytes[which], &mut line[at % P * COLUMNS..]);
+                        store_some(&bytes[which], &mut line[at / R * COLUMNS..]);
                     }
                 }
             });

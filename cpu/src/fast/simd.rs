@@ -43,6 +43,7 @@ pub(super) const COLUMN_ORDER: [usize; WIDE] = [0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 
 
 /// What turns sixteen 32-bit sums into output steps; see [`super::requantize`].
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(super) struct Rescale {
     pub(super) mantissa: [i32; WIDE],
     pub(super) left: [i32; WIDE],
@@ -51,8 +52,10 @@ pub(super) struct Rescale {
     pub(super) mask: [i32; WIDE],
 }
 
-/// What turns sixteen 32-bit sums into output steps with one shift of at least one bit; see [`super::requantize`].
+/// What turns sixteen 32-bit sums into output steps with one shift of at least one bit; see [`super::requantize`]. Its vectors
+/// are loaded for a few sums each, and one that lay across two lines of the cache would be loaded twice.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(super) struct RescaleOnce {
     mantissa: [i32; WIDE],
     /// Those of odd lanes, each a lane lower.

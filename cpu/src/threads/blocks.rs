@@ -172,6 +172,27 @@ impl<'a, T> Block<'a, T> {
         )
     }
 
+    /// Its parts of its rows from `top` on, as many as are asked for, so that places in them are checked for all at once.
+    ///
+    /// # Panics
+    /// If it has not so many rows.
+    #[inline(always)]
+    #[allow(unsafe_code)]
+    pub(crate) fn rows_from<const R: usize>(&mut self, top: usize) -> [&mut [T]; R] {
+        let fits = self.rows.len().checked_sub(top).is_some_and(|rows| rows >= R);
+        assert!(fits, "rows of the block");
+        let first = (self.rows.start + top) * self.stride + self.columns.start;
+        let length = self.columns.len();
+        std::array::from_fn(|row| {
+            // SAFETY: there are `R` rows from `top` on, so these are elements of the block, which is within memory that is mutably
+            // borrowed as long as the block lives.
+            let start = unsafe { self.memory.add(first + row * self.stride) };
+            // SAFETY: as above; no other block has any of these elements, no two rows have one in common, and this block is
+            // borrowed mutably for all of the slices.
+            unsafe { std::slice::from_raw_parts_mut(start, length) }
+        })
+    }
+
     /// All of it, one row behind the other, if it has all columns.
     ///
     /// # Panics
@@ -253,6 +274,31 @@ mod tests {
         let mut memory = [0; 6];
         let shares = Blocks::shares(&mut memory, (2, 3));
         shares.take(End::First).unwrap().row(1);
+    }
+
+    #[test]
+    fn neighbouring_rows_come_together() {
+        let mut memory = [0; 20];
+        let grid = Grid {
+            rows: 4,
+            columns: 5,
+            rows_per_block: 3,
+            columns_per_block: 3,
+        };
+        let blocks = Blocks::new(&mut memory, grid);
+        blocks.take(End::First).unwrap();
+        let mut block = blocks.take(End::First).unwrap();
+        let [first, second] = block.rows_from::<2>(1);
+        (first[1], second[0]) = (first.len(), second.len() + 1);
+        assert_eq!(block.rows_from::<1>(2)[0], [3, 0]);
+        assert_eq!((memory[9], memory[13]), (2, 3));
+    }
+
+    #[test]
+    #[should_panic(expected = "rows of the block")]
+    fn more_rows_than_the_block_has_are_refused() {
+        let mut memory = [0; 6];
+        super::Block::whole(&mut memory, 3).rows_from::<2>(1);
     }
 
     #[test]

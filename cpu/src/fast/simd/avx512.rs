@@ -1,6 +1,7 @@
 //! Vectors in AVX-512's registers: sixteen lanes in one, of which there are 32. Narrow vectors are AVX2's, compiled for the
 //! larger set of registers.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::avx2::Avx2;
@@ -69,6 +70,25 @@ const ACROSS_IN_ORDER: [i32; WIDE] = [0, 8, 4, 12, 1, 9, 5, 13, 2, 10, 6, 14, 3,
 /// Odd lanes.
 const ODD: __mmask16 = 0b1010_1010_1010_1010;
 
+/// What odd lanes of each hold: of `even` in the even lanes, of `odd` in the odd ones. In assembly, since LLVM makes two instructions
+/// of this one.
+#[target_feature(enable = "avx512f")]
+#[inline]
+fn odd_of_each(even: __m512i, odd: __m512i) -> __m512i {
+    let mut both = odd;
+    // SAFETY: the instruction touches nothing but these registers.
+    unsafe {
+        asm!(
+            "vmovshdup {both}{{{lanes}}}, {even}",
+            both = inout(zmm_reg) both,
+            lanes = in(kreg) !ODD,
+            even = in(zmm_reg) even,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+    both
+}
+
 impl Avx512 {
     /// Sums shifted left; where that loses bits, the end of the range that they are nearest to.
     #[inline(always)]
@@ -106,9 +126,8 @@ impl Avx512 {
     #[inline(always)]
     fn high(self, even: __m512i, odd: __m512i, by: &RescaleOnce, first: usize) -> __m512i {
         let right = self.load_i32(lanes_from(&by.right, first));
-        let (even, odd) = instruction!((_mm512_castsi512_ps(even), _mm512_castsi512_ps(odd)));
-        let high = instruction!(_mm512_mask_movehdup_ps(odd, !ODD, even));
-        instruction!(_mm512_srav_epi32(_mm512_castps_si512(high), right))
+        let high = instruction!(odd_of_each(even, odd));
+        instruction!(_mm512_srav_epi32(high, right))
     }
 }
 
