@@ -3,7 +3,8 @@
 //!
 //! Four taps that are above each other, or beside each other if the filter has one row, are multiplied at once: what they see
 //! is laid side by side for each channel, some outputs of a row at a time, so that it is in the first-level cache when it is
-//! read. Neighbouring outputs share what they see of each column. Channels are taken in groups; the last one overlaps the one
+//! read. Neighbouring outputs share what they see of each column, and rows of outputs what they see in the same four rows if their
+//! filters have less than four: with the weights one tap further down there is the next row's sum. Channels are taken in groups; the last one overlaps the one
 //! before it where channels do not fill it.
 //!
 //! Values are taken as unsigned, signed ones 128 higher, and weights as signed, less their zero point `y`. With the zero point
@@ -12,6 +13,8 @@
 
 use std::ops::Range;
 
+use nnhal::ops::padding::Window;
+
 use super::convolution::sign_bit;
 use super::depthwise::effort;
 use super::packing::{Packing, PackingError};
@@ -19,7 +22,7 @@ use super::parting;
 use super::patches::Patches;
 use super::requantize::{OfPanels, QuantizedOutput, once_in_natural_order, rescale_once};
 use super::simd::{ByteForm, Columns, Instructions, RescaleOnce, Work, dispatch};
-use super::strided::Strided;
+use super::strided::{Strided, StridedMut};
 use super::tile::{COLUMNS, for_each_constant};
 use crate::buffer::{AlignedSlice, OutOfMemory, Scratch};
 use crate::kernels::element::Quant8;
@@ -108,6 +111,16 @@ impl Layer {
             [1, across] => (across.div_ceil(FOUR), 1),
             [rows, across] => (rows.div_ceil(FOUR), across),
         }
+    }
+}
+
+/// How many neighbouring rows of outputs see no more than four neighbouring rows; 1 if even one sees others.
+fn rows_of_four(window: &Window) -> usize {
+    let filter = window.filter as usize;
+    if (window.stride, window.dilation) == (1, 1) && (2..FOUR).contains(&filter) {
+        FOUR + 1 - filter
+    } else {
+        1
     }
 }
 
@@ -272,6 +285,7 @@ impl PackedDepthwise {
                     flip,
                     cuts_negative: stored.cuts_negative(),
                     form: stored.form(flip != 0),
+                    down: 0,
                 });
             });
         }
@@ -299,6 +313,8 @@ struct Plan<'a> {
     steps: (usize, usize),
     /// Values from one tap to the next one beside it.
     beside: usize,
+    /// How many rows of outputs see no more than four rows of the input, if these follow each other.
+    rows: usize,
 }
 
 impl<'a> Plan<'a> {
@@ -358,6 +374,7 @@ impl<'a> Plan<'a> {
                 (plane, dilation.saturating_mul(channels))
             },
             beside: dilation.saturating_mul(channels),
+            rows: rows_of_four(&patches.vertical),
         }
     }
 
@@ -384,6 +401,8 @@ struct Rows<'a> {
     /// Whether results below real 0 are cut.
     cuts_negative: bool,
     form: ByteForm,
+    /// How many rows of outputs are above those that are computed, of those that what is laid out is for.
+    down: usize,
 }
 
 impl Work for Rows<'_> {
@@ -408,19 +427,22 @@ impl Rows<'_> {
         while at < width {
             // The last ones, some of them for the second time, if there are not so many left.
             let first = at.min(width - plan.chunk);
-            for y in self.rows.clone() {
+            for y in self.rows.clone().step_by(plan.rows) {
                 if plan.is_across {
                     self.lay_out_line(simd.wide(), y, first);
                 } else {
                     self.lay_out(simd.wide(), y, first);
                 }
-                self.chunk::<S, CUT>(simd, y - self.rows.start, first);
+                for below in 0..plan.rows.min(self.rows.end - y) {
+                    self.down = below;
+                    self.chunk::<S, CUT>(simd, y + below - self.rows.start, first);
+                }
             }
             at += plan.chunk;
         }
     }
 
-    /// A row of the input, if the tap `at` of the windows of row `y` sees one.
+    /// A row of the input, if the tap `at` of the windows of row `y` sees one, or of those of the rows that are computed with it.
     #[inline(always)]
     fn input_row(&self, y: usize, at: usize) -> Option<usize> {
         let (window, height) = (
@@ -429,7 +451,8 @@ impl Rows<'_> {
         );
         let below = y * window.stride as usize + at * window.dilation as usize;
         let row = below.checked_sub(window.head as usize)?;
-        (at < window.filter as usize && row < height).then_some(row)
+        let taps = window.filter as usize + self.plan.rows - 1;
+        (at < taps && row < height).then_some(row)
     }
 
     /// Which of so many columns of the windows that begin with output `first` are inside, and where the first of these is in the
@@ -545,7 +568,7 @@ impl Rows<'_> {
                             let weights = &weights[(part * fours + four) * taps + tap..][..K];
                             let start = from * step + channel + four * plan.steps.0 + tap * plan.steps.1;
                             let seen = (&self.fours[start..], apart);
-                            accumulate::<V, O, K, STRIDE>(simd, seen, weights, &mut sums);
+                            accumulate::<V, O, K, STRIDE>(simd, seen, (weights, self.down), &mut sums);
                         }
                     }
                 }
@@ -580,18 +603,23 @@ fn by_fours<V: Columns>(simd: V, rows: [&[u8]; FOUR], flip: u8, to: &mut [Four])
     }
 }
 
-/// Adds the products of four rows of a filter with the columns that neighbouring outputs see.
+/// Adds the products of four rows of a filter with the columns that neighbouring outputs see; weights are taken for those of
+/// rows that are so many further down.
 #[inline(always)]
 fn accumulate<V: Columns, const O: usize, const K: usize, const STRIDE: usize>(
     simd: V,
     (seen, apart): (&[Four], usize),
-    weights: &[Weights],
+    (weights, down): (&[Weights], usize),
     sums: &mut [V::I32; O],
 ) {
     let mut taps = [simd.splat_i32(0); K];
     for_each_constant!(tap in [0 1 2 3 4] {
         if tap < K {
             taps[tap] = simd.load_i32(&bytemuck::cast(weights[tap]));
+            if down > 0 {
+                // The first weight is in the lowest byte, and those that are shifted out are none.
+                taps[tap] = simd.shift_left(taps[tap], down as i32 * u8::BITS as i32);
+            }
         }
     });
     let count = (O - 1) * STRIDE + K;
@@ -624,16 +652,14 @@ fn store<V: Columns, const CUT: bool, const O: usize>(
             columns[output] = rescale_once::<V, CUT>(simd, sums[output], by);
         }
     });
-    let mut lines = to.chunks_mut(apart);
+    let mut to = StridedMut::<_, COLUMNS>::new(to, (O, apart));
     for_each_constant!(four in [0 1] {
         if four * FOUR < O {
             let columns = columns.as_chunks::<FOUR>().0[four];
             let bytes = simd.bytes_of_four::<true>(columns, form);
             for_each_constant!(which in [0 1 2 3] {
-                if four * FOUR + which < O
-                    && let Some(line) = lines.next()
-                {
-                    line[..COLUMNS].copy_from_slice(&bytes[which]);
+                if four * FOUR + which < O {
+                    *to.at(four * FOUR + which) = bytes[which];
                 }
             });
         }

@@ -126,6 +126,8 @@ fn results_are_those_of_the_definition() {
         (window(2, 3, 1, 0), window(2, 5, 1, 0), [8, 22]),
         (window(3, 1, 1, 1), window(3, 1, 1, 1), [3, 400]),
         (window(3, 1, 1, 7), window(3, 1, 1, 9), [2, 2]),
+        (window(2, 1, 1, 1), window(3, 1, 1, 1), [8, 10]),
+        (window(3, 1, 1, 1), window(3, 2, 1, 1), [8, 15]),
     ];
     let stored = |low| QuantizedOutput {
         zero_point: -20,

@@ -47,6 +47,42 @@ impl<'a, T, const N: usize> Strided<'a, T, N> {
     }
 }
 
+/// The same to be written.
+#[derive(Debug)]
+pub(super) struct StridedMut<'a, T, const N: usize> {
+    /// As many as for [`Strided`].
+    values: &'a mut [T],
+    apart: usize,
+    count: usize,
+}
+
+impl<'a, T, const N: usize> StridedMut<'a, T, N> {
+    /// As [`Strided::new`].
+    ///
+    /// # Panics
+    /// As that does.
+    #[inline(always)]
+    pub(super) fn new(values: &'a mut [T], (count, apart): (usize, usize)) -> Self {
+        let Strided { apart, count, .. } = Strided::<T, N>::new(values, (count, apart));
+        StridedMut { values, apart, count }
+    }
+
+    /// What there is at a place.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    #[inline(always)]
+    pub(super) fn at(&mut self, place: usize) -> &mut [T; N] {
+        // Not told which of how many: what is told of is in memory, and so would be where values are.
+        assert!(place < self.count, "a place that there is");
+        let start = place * self.apart;
+        // SAFETY: as for `Strided::at`, by which `new` has looked at the values.
+        let first = unsafe { self.values.as_mut_ptr().add(start) };
+        // SAFETY: so there are `N` values from there on, which are borrowed mutably as long as the result lives.
+        unsafe { &mut *first.cast::<[T; N]>() }
+    }
+}
+
 /// Some rows of the same length.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows<'a, T> {
@@ -198,7 +234,7 @@ impl<'a, T: Copy> Rows<'a, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Rows, Strided};
+    use super::{Rows, Strided, StridedMut};
 
     #[test]
     fn places_are_equally_far_apart() {
@@ -226,6 +262,27 @@ mod tests {
     #[should_panic(expected = "place 2 of 2")]
     fn there_are_only_so_many_places() {
         let _ = Strided::<_, 1>::new(&[0_u8; 64], (2, 2)).at(2);
+    }
+
+    #[test]
+    fn places_are_written() {
+        let mut values = [0; 7];
+        let mut strided = StridedMut::<_, 2>::new(&mut values, (3, 2));
+        *strided.at(2) = [5, 6];
+        strided.at(0)[1] = 1;
+        assert_eq!(values, [0, 1, 0, 0, 5, 6, 0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "3 times 2 values")]
+    fn places_beyond_the_end_are_not_written() {
+        let _ = StridedMut::<_, 2>::new(&mut [0_u8; 5], (3, 2));
+    }
+
+    #[test]
+    #[should_panic(expected = "a place that there is")]
+    fn only_places_that_there_are_are_written() {
+        StridedMut::<_, 1>::new(&mut [0_u8; 64], (2, 2)).at(2)[0] = 1;
     }
 
     #[test]
