@@ -96,13 +96,18 @@ pub(super) fn add_f32<V: Simd<N>, const N: usize, const R: usize, const P: usize
         }
     }
     if depth % 2 == 1 {
+        // Without the closures, which are called from here if they are not the only ones, and sums go to memory for a call.
         let at = depth - 1;
-        add_one::<V, N, R, P>(
-            simd,
-            |row| rows.value(row, at),
-            |panel| &panels[panel][at],
-            &mut sums,
-        );
+        let mut weights = [simd.splat(0.0); P];
+        for panel in 0..P {
+            weights[panel] = simd.load(nth(panels[panel], at));
+        }
+        for (row, sums) in sums.iter_mut().enumerate() {
+            let value = simd.splat(rows.value(row, at));
+            for panel in 0..P {
+                sums[panel] = simd.mul_add(value, weights[panel], sums[panel]);
+            }
+        }
     }
     *given = sums;
 }
@@ -199,13 +204,18 @@ pub(super) fn add_i16<V: Simd<N>, const N: usize, const R: usize, const P: usize
         }
     }
     if depth % 2 == 1 {
+        // As in `add_f32`.
         let at = depth - 1;
-        add_pair::<V, N, R, P>(
-            simd,
-            |row| rows.pair(row, at),
-            |panel| &panels[panel][at],
-            &mut sums,
-        );
+        let mut weights = [simd.splat_i32(0); P];
+        for panel in 0..P {
+            weights[panel] = simd.load_pairs(nth(panels[panel], at));
+        }
+        for (row, sums) in sums.iter_mut().enumerate() {
+            let pair = simd.splat_i32(bytemuck::cast(rows.pair(row, at)));
+            for panel in 0..P {
+                sums[panel] = simd.add_products(sums[panel], pair, weights[panel]);
+            }
+        }
     }
     *given = sums;
 }
