@@ -191,6 +191,7 @@ impl Work for Rows<'_> {
         match self.packed.channels {
             0 => {}
             1..LANES => self.of_few_channels(simd.narrow()),
+            LANES..WIDE if S::HAS_WIDE => self.of_groups::<_, LANES, 8, true>(simd.narrow()),
             LANES..WIDE => self.of_groups::<_, LANES, 8, false>(simd.narrow()),
             _ if !S::HAS_WIDE => self.of_groups::<_, WIDE, 4, false>(simd.wide()),
             _ if self.is_for_tiles_of_eight() => self.of_groups::<_, WIDE, 8, true>(simd.wide()),
@@ -377,12 +378,16 @@ impl<'a> Rows<'a> {
         let columns = self.columns(x * STRIDE);
         let stored = self.patches.output.width as usize - x;
         let (weights, biases) = self.groups::<N>();
+        let Range { start: top, end } = line.rows;
+        // Rows follow each other, so that where each starts is not worked out for each group.
+        let start = if top < end { self.row_start(line.y, top) } else { 0 };
+        let across = self.patches.input.width as usize * channels;
         for (group, bias) in biases.iter().enumerate() {
             let weights = &weights[group * K * K..][..K * K];
             let first = first_channel(group, N, channels);
             let mut sums = [simd.load(bias); O];
-            for row in line.rows.clone() {
-                let seen = self.seen(self.row_start(line.y, row) + first, first, &columns);
+            for row in top..end {
+                let seen = self.seen(start + (row - top) * across + first, first, &columns);
                 let weights = &weights[row * K..][..K];
                 let mut taps = [simd.splat(0.0); K];
                 for_each_constant!(tap in [0 1 2 3 4] {
