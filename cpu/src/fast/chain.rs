@@ -134,7 +134,8 @@ impl Link {
 /// and load it each time.
 pub(super) fn joined(links: &[Link]) -> Vec<Link> {
     let sums = replaced::<3>(links, floor_of_sum);
-    replaced::<2>(&replaced::<4>(&sums, round), scaled_round)
+    let rounds = replaced::<2>(&replaced::<4>(&sums, round), scaled_round);
+    replaced::<2>(&rounds, cut_result)
 }
 
 /// The links with those that `join` makes of neighbours in their place; nothing else reads what is between these.
@@ -217,6 +218,61 @@ fn scaled_round([scale, round]: &[Link; 2]) -> Option<Link> {
     })
 }
 
+/// An operation with an activation, and what cuts its result.
+fn cut_result([first, cut]: &[Link; 2]) -> Option<Link> {
+    let (Function::Binary(binary, range), Function::Unary(Unary::Clamp(activation))) =
+        (first.function, cut.function)
+    else {
+        return None;
+    };
+    let is_whole = range == Activation::None.range() && binary.has_activation();
+    let follow = cut.inputs[0].0 == first.output;
+    (is_whole && follow).then(|| Link {
+        function: Function::Binary(binary, activation.range()),
+        inputs: first.inputs.clone(),
+        output: cut.output,
+    })
+}
+
 fn floats(operand: OperandInfo<'_>) -> Option<OperandInfo<'_>> {
     (operand.ty() == OperandType::TENSOR_FLOAT32 && operand.shape_known).then_some(operand)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Activation, Binary, Extent, Function, Link, Unary, joined};
+
+    fn link(function: Function, inputs: &[u32], output: u32) -> Link {
+        Link {
+            function,
+            inputs: inputs.iter().map(|input| (*input, Extent::Each)).collect(),
+            output,
+        }
+    }
+
+    #[test]
+    fn what_cuts_a_result_is_joined_with_it_if_nothing_else_reads_it() {
+        let sum = link(
+            Function::Binary(Binary::Add, Activation::None.range()),
+            &[0, 1],
+            2,
+        );
+        let cut = link(Function::Unary(Unary::Clamp(Activation::Relu6)), &[2], 3);
+        let alone = joined(&[sum.clone(), cut.clone()]);
+        assert_eq!((alone.len(), alone[0].output), (1, 3));
+        assert!(matches!(alone[0].function, Function::Binary(Binary::Add, range) if range == (0.0, 6.0)));
+        let reader = link(
+            Function::Binary(Binary::Mul, Activation::None.range()),
+            &[2, 3],
+            4,
+        );
+        assert_eq!(joined(&[sum.clone(), cut.clone(), reader]).len(), 3);
+        // What is cut already, or has no activation, is cut once more.
+        for function in [
+            Function::Binary(Binary::Add, Activation::Relu1.range()),
+            Function::Binary(Binary::Maximum, Activation::None.range()),
+        ] {
+            assert_eq!(joined(&[link(function, &[0, 1], 2), cut.clone()]).len(), 2);
+        }
+    }
 }

@@ -43,7 +43,7 @@ impl Binary {
         })
     }
 
-    fn has_activation(self) -> bool {
+    pub(super) fn has_activation(self) -> bool {
         matches!(self, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div)
     }
 

@@ -458,15 +458,14 @@ fn round(values: &[f32], (scale, [addend, of_negative]): (f32, [f32; 2]), output
 #[inline(always)]
 fn pad(values: &[f32], row: PaddedRow, output: &mut [f32]) {
     let rows = values.chunks_exact(row.length);
+    // All at once: what fills the few that are around each row is a call.
+    output.fill(0.0);
     for (values, output) in rows.zip(output.chunks_exact_mut(row.padded)) {
-        let (before, rest) = output.split_at_mut(row.before);
-        let (middle, after) = rest.split_at_mut(row.length);
-        before.fill(0.0);
+        let middle = &mut output[row.before..][..row.length];
         // A loop of its own, which has no call for a few vectors.
         for (to, value) in middle.iter_mut().zip(values) {
             *to = *value;
         }
-        after.fill(0.0);
     }
 }
 

@@ -166,6 +166,20 @@ fn what_is_read_in_between_is_not_joined() {
 }
 
 #[test]
+fn results_are_cut_where_nothing_else_reads_them() {
+    let mut chain = Chain::new([37, 5]);
+    let row = chain.floats(&[0.5, -1.5, 7.25, f32::NAN, -0.0]);
+    let sum = chain.operation(O::ADD, &[0, row]);
+    let cut = chain.operation(O::RELU6, &[sum]);
+    let product = chain.operation(O::MUL, &[cut, row]);
+    let cut = chain.operation(O::RELU1, &[product]);
+    let largest = chain.operation(O::MAXIMUM, &[cut, row]);
+    let cut = chain.operation(O::RELU, &[largest]);
+    let difference = chain.operation(O::SUB, &[cut, product]);
+    chain.assert_alike(&[difference]);
+}
+
+#[test]
 fn rows_are_padded_on_the_way() {
     for (dims, [before, after]) in [
         ([5, 3], [0, 2]),
