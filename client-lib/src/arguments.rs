@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use nnhal::burst::{copy_values, put_values};
 use nnhal::hal::{MAX_RANK, OperandType, Shape};
 
 use crate::model::ALIGNMENT;
@@ -387,7 +388,7 @@ impl Arguments {
             if let Some(range) = &place.range {
                 let bytes = values.input(index);
                 expect_size("input", index, bytes, range)?;
-                packed.extend_from_slice(bytes);
+                put_values(packed, bytes);
             }
         }
         Ok(())
@@ -411,7 +412,7 @@ impl Arguments {
                 return Ok(());
             };
             let length = place.written(completed, index, output.len());
-            output[..length].copy_from_slice(&bytes[..length]);
+            copy_values(&bytes[..length], &mut output[..length]);
             rest = after;
         }
         Ok(())

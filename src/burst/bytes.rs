@@ -126,6 +126,28 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Copies values that travel in a packet. Four bytes, one value of most types, are copied as such: calling what copies many takes
+/// longer, and the processor hands on at once what is read as it was stored.
+///
+/// # Panics
+/// If the lengths differ.
+#[inline]
+pub fn copy_values(from: &[u8], to: &mut [u8]) {
+    match (<&[u8; 4]>::try_from(from), <&mut [u8; 4]>::try_from(&mut *to)) {
+        (Ok(from), Ok(to)) => *to = *from,
+        _ => to.copy_from_slice(from),
+    }
+}
+
+/// Appends values that travel in a packet, as [`copy_values`] copies them.
+#[inline]
+pub fn put_values(buffer: &mut Vec<u8>, values: &[u8]) {
+    match <[u8; 4]>::try_from(values) {
+        Ok(value) => buffer.extend_from_slice(&value),
+        Err(_) => buffer.extend_from_slice(values),
+    }
+}
+
 #[inline]
 pub(super) fn put_u32(buffer: &mut Vec<u8>, value: u32) {
     buffer.extend_from_slice(&value.to_le_bytes());

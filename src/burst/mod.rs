@@ -27,7 +27,7 @@ mod result;
 /// Most requests that can be registered with one burst: numbers from 0 to one less.
 pub const MAX_REGISTERED: u16 = 1024;
 
-pub use bytes::PacketError;
+pub use bytes::{PacketError, copy_values, put_values};
 pub use request::{
     FIRE_INLINE_BYTES, Pool, RequestBody, RequestHeader, RequestPacket, claimed_sequence, decode_request,
     encode_fire, encode_general, encode_register, encode_unregister,

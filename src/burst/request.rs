@@ -4,7 +4,7 @@ use crate::fmq::PAYLOAD_BYTES;
 use crate::hal::{DataLocation, MeasureTiming, Request, RequestArgument};
 use crate::wire::{Handle, MemoryHandle};
 
-use super::bytes::{PacketError, Reader, put_u32, put_u64};
+use super::bytes::{PacketError, Reader, put_u32, put_u64, put_values};
 
 const GENERAL: u8 = 1;
 const REGISTER: u8 = 2;
@@ -170,7 +170,7 @@ pub fn encode_register(buffer: &mut Vec<u8>, sequence: u32, layout: u16, request
 #[inline]
 pub fn encode_fire(buffer: &mut Vec<u8>, header: &RequestHeader, layout: u16, inline: &[u8]) {
     put_header(buffer, FIRE, layout, header);
-    buffer.extend_from_slice(inline);
+    put_values(buffer, inline);
 }
 
 /// Writes the end of a registration into `buffer`, which is cleared first.

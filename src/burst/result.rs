@@ -3,7 +3,7 @@
 use crate::fmq::PAYLOAD_BYTES;
 use crate::hal::{ErrorStatus, OutputShape, Timing};
 
-use super::bytes::{PacketError, Reader, put_u32, put_u64};
+use super::bytes::{PacketError, Reader, put_u32, put_u64, put_values};
 
 const TIMING: u8 = 1;
 const SHAPES: u8 = 2;
@@ -75,7 +75,7 @@ pub fn encode_success(
         put_details(buffer, sequence, timing, shapes);
     }
     if !inline.is_empty() {
-        buffer.extend_from_slice(inline);
+        put_values(buffer, inline);
     }
 }
 

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nnhal::burst::copy_values;
 use nnhal::diag::trace::SpanKind;
 use nnhal::hal::{ErrorStatus, OutputShape, Shape, Timing, loop_timeout};
 use nnhal::time::{Clock, Deadline, MonotonicClock, Stopwatch, TimePoint};
@@ -98,7 +99,7 @@ impl InlineBytes {
         let end = start.saturating_add(bytes.len());
         outputs
             .get_mut(start..end)
-            .map(|room| room.copy_from_slice(bytes))
+            .map(|room| copy_values(bytes, room))
             .is_some()
     }
 }
@@ -314,7 +315,7 @@ impl Context {
                     let length = bytes.len();
                     check_given(index, *given, length)?;
                     if let Some(inline) = run.inline.and_then(|inline| inline.input(*pool, *offset, length)) {
-                        bytes.copy_from_slice(inline);
+                        copy_values(inline, bytes);
                         continue;
                     }
                     let copied = memory_of(run, *pool)?.read(*offset, bytes);

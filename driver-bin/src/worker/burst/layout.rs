@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use nnhal::burst::{Pool, RequestBody};
+use nnhal::burst::{Pool, RequestBody, copy_values};
 use nnhal::hal::{Request, RequestPool, Shape};
 use nnhal::validate::{ArgumentPlan, ValidRequest};
 use nnhal::wire::{Failure, Place};
@@ -163,7 +163,7 @@ impl InlineBytes {
                 packet.len()
             ))
         })?;
-        self.inputs.copy_from_slice(bytes);
+        copy_values(bytes, &mut self.inputs);
         Ok(())
     }
 }
