@@ -38,7 +38,7 @@ pub enum Pool {
     Buffer(u32),
     /// The inputs' bytes inside the request: so many.
     InlineInputs(u32),
-    /// The outputs' bytes inside the result: so many.
+    /// The outputs' bytes inside the result: so many. Those that no output covers may be an earlier result's of the burst.
     InlineOutputs(u32),
 }
 
@@ -51,7 +51,8 @@ const POOL_BYTES: usize = 12;
 const HAS_NO_VALUE: u32 = 1;
 const ARGUMENT_BYTES: usize = 20;
 
-/// A request spelled out, in memory that is used again and again.
+/// A request spelled out, in memory that is used again and again. Not to be changed between two packets: what is sent again is not
+/// decoded again.
 #[derive(Clone, Debug, Default)]
 pub struct RequestBody {
     /// One for each input of the model; locations refer to `pools`.

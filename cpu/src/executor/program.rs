@@ -290,10 +290,10 @@ impl Program {
         Some((subgraph, &self.graphs.get(number)?.steps))
     }
 
-    /// Whether an operation of the main graph is computed as one of few elements.
+    /// An operation of the main graph, if it is computed as one of few elements.
     #[cfg(test)]
-    pub(crate) fn has_few(&self, operation: usize) -> bool {
-        self.graphs[0].steps[operation].few.is_some()
+    pub(crate) fn few(&self, operation: usize) -> Option<&Few> {
+        self.graphs[0].steps[operation].few.as_ref()
     }
 
     /// Why an operation cannot be run here, or `None` if it can. For IF and WHILE this speaks of the operation

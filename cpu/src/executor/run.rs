@@ -286,7 +286,7 @@ impl Execution {
 }
 
 /// A graph as the model has it, and as it is computed.
-type Graphs<'g> = (&'g Subgraph, &'g Graph);
+pub(super) type Graphs<'g> = (&'g Subgraph, &'g Graph);
 
 /// How large an operation's outputs are: by the rule, unless it is known beforehand.
 type Sizes<'k> = (ShapeRule, Option<&'k FixedOutputs>);
@@ -319,7 +319,12 @@ impl<'a> Runner<'a> {
                 index += self.several((at, index), graphs, frame)?;
                 continue;
             }
-            if !step.few.as_ref().is_some_and(|few| few.run(&mut frame.values)) {
+            let is_computed = step.few.as_ref().is_some_and(|few| {
+                few.run(&mut frame.values, |value, bytes| {
+                    self.memory.reuse(&mut value.buffer, bytes)
+                })
+            });
+            if !is_computed {
                 self.operation((at, index), graphs, frame)?;
             }
             if !step.releases.is_empty() {
@@ -330,47 +335,9 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Runs the operations that are computed together from this one on, or this one alone; returns how many they are.
-    #[inline(never)]
-    fn several(
-        &mut self,
-        (at, index): (SubgraphIndex, usize),
-        graphs @ (subgraph, graph): Graphs<'_>,
-        frame: &mut Frame,
-    ) -> Result<usize, ExecutionError> {
-        let (operation, step) = (&subgraph.operations[index], &graph.steps[index]);
-        let started = self.options.observer.map(|_| MonotonicClock.now());
-        let failed = |error| execution_error((at, index), operation, error);
-        let count = match &step.together {
-            Some(together) if self.together((at, index), together, frame).map_err(failed)? => {
-                together.operations()
-            }
-            _ if step.renames
-                && self
-                    .rename(operation, step, frame)
-                    .map_err(|error| failed(error.into()))? =>
-            {
-                1
-            }
-            _ => {
-                self.operation((at, index), graphs, frame)?;
-                1
-            }
-        };
-        if let Some(started) = started {
-            self.tell(at, index..index + count, started);
-        }
-        for step in &graph.steps[index..index + count] {
-            if !step.releases.is_empty() {
-                self.release(step, frame);
-            }
-        }
-        Ok(count)
-    }
-
     /// Tells the observer of operations that have ended; of several that were computed together the first has all the time.
     #[cold]
-    fn tell(&self, at: SubgraphIndex, operations: Range<usize>, started: TimePoint) {
+    pub(super) fn tell(&self, at: SubgraphIndex, operations: Range<usize>, started: TimePoint) {
         let Some(observer) = self.options.observer else {
             return;
         };
@@ -392,7 +359,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Gives back the memory of the operands that this step is the last to read.
-    fn release(&mut self, step: &Step, frame: &mut Frame) {
+    pub(super) fn release(&mut self, step: &Step, frame: &mut Frame) {
         for &operand in &step.releases {
             let value = &mut frame.values[operand as usize];
             value.present = false;
@@ -403,7 +370,7 @@ impl<'a> Runner<'a> {
 
     /// Runs one operation.
     #[inline]
-    fn operation(
+    pub(super) fn operation(
         &mut self,
         (at, index): (SubgraphIndex, usize),
         graphs @ (subgraph, graph): Graphs<'_>,
@@ -563,7 +530,7 @@ impl<'a> Runner<'a> {
 }
 
 #[cold]
-fn execution_error(
+pub(super) fn execution_error(
     (graph, index): (SubgraphIndex, usize),
     operation: &Operation,
     error: KernelError,

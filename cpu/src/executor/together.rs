@@ -5,15 +5,55 @@
 //! prepares more than such an operation takes.
 
 use nnhal::hal::{Operation, SubgraphIndex};
+use nnhal::time::{Clock, MonotonicClock};
 
+use super::ExecutionError;
 use super::fusion::Together;
 use super::program::{Step, Work};
-use super::run::{Frame, Memory, Runner};
+use super::run::{Frame, Graphs, Memory, Runner, execution_error};
 use crate::buffer::OutOfMemory;
 use crate::fast::PlannedStep;
 use crate::kernel::{KernelContext, KernelError, Value, Values};
 
 impl Runner<'_> {
+    /// Runs the operations that are computed together from this one on, or this one alone; returns how many they are.
+    #[inline(never)]
+    pub(super) fn several(
+        &mut self,
+        (at, index): (SubgraphIndex, usize),
+        graphs @ (subgraph, graph): Graphs<'_>,
+        frame: &mut Frame,
+    ) -> Result<usize, ExecutionError> {
+        let (operation, step) = (&subgraph.operations[index], &graph.steps[index]);
+        let started = self.options.observer.map(|_| MonotonicClock.now());
+        let failed = |error| execution_error((at, index), operation, error);
+        let count = match &step.together {
+            Some(together) if self.together((at, index), together, frame).map_err(failed)? => {
+                together.operations()
+            }
+            _ if step.renames
+                && self
+                    .rename(operation, step, frame)
+                    .map_err(|error| failed(error.into()))? =>
+            {
+                1
+            }
+            _ => {
+                self.operation((at, index), graphs, frame)?;
+                1
+            }
+        };
+        if let Some(started) = started {
+            self.tell(at, index..index + count, started);
+        }
+        for step in &graph.steps[index..index + count] {
+            if !step.releases.is_empty() {
+                self.release(step, frame);
+            }
+        }
+        Ok(count)
+    }
+
     /// Gives the memory of an operation's input to its output; says whether it did, which it does unless the input is not as
     /// declared.
     #[inline(never)]

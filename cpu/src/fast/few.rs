@@ -61,10 +61,25 @@ impl Few {
         })
     }
 
-    /// Computes it among the values of its graph; says whether it did, which it does once the result has memory, if all that it
-    /// reads is there.
+    /// Computes it among the values of its graph; says whether it did, which it does if all that it reads is there and its
+    /// result has memory. `reuse` looks for some where that is too small: temporaries give theirs back after each run.
     #[inline]
-    pub(crate) fn run(&self, values: &mut [Value]) -> bool {
+    pub(crate) fn run(&self, values: &mut [Value], reuse: impl FnOnce(&mut Value, usize)) -> bool {
+        let bytes = self.elements * size_of::<f32>();
+        let Some(value) = values.get_mut(self.output) else {
+            return false;
+        };
+        if !value.buffer.resize_within(bytes) {
+            reuse(value, bytes);
+            if !value.buffer.resize_within(bytes) {
+                return false;
+            }
+        }
+        self.compute(values)
+    }
+
+    #[inline(always)]
+    fn compute(&self, values: &mut [Value]) -> bool {
         let mut results = [0.0; MOST_ELEMENTS];
         let [left, right] = &self.operands;
         let (Some(left), Some(right)) = (left.data(values), right.data(values)) else {
@@ -88,9 +103,6 @@ impl Few {
         let Some(value) = value.filter(|value| value.shared.is_none()) else {
             return false;
         };
-        if !value.buffer.resize_within(size_of_val(results)) {
-            return false;
-        }
         match (value.buffer.bytes_mut().as_chunks_mut().0, results) {
             // Calling what copies many takes longer than this.
             ([bytes], [result]) => *bytes = result.to_ne_bytes(),
@@ -142,9 +154,10 @@ impl Source {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType, OperationType, Shape};
+    use nnhal::hal::{NoPools, Operand, OperandType, OperationType, Shape};
 
     use super::MOST_ELEMENTS;
+    use crate::kernel::Value;
     use crate::test_graph::TestGraph;
     use crate::{Execution, KernelSet, Program, RunOptions};
 
@@ -158,6 +171,22 @@ mod tests {
         OperationType::PRELU,
     ];
 
+    const VALUES: [f32; 13] = [
+        1.5,
+        -2.0,
+        0.0,
+        -0.0,
+        7.25,
+        f32::NAN,
+        f32::INFINITY,
+        -3.0,
+        f32::NEG_INFINITY,
+        0.5,
+        1e-40,
+        100.0,
+        -1.0,
+    ];
+
     /// The sizes of two operands, and which of them is constant, if one is.
     type Case = ([u32; 2], Option<usize>);
 
@@ -166,16 +195,28 @@ mod tests {
     }
 
     fn values(length: u32, seed: u32) -> Vec<f32> {
-        (0..length)
-            .map(|at| ((at * 7 + seed * 5) % 11) as f32 - 4.5)
-            .collect()
+        let values = (0..length).map(|at| VALUES[((at * 7 + seed * 5) % 13) as usize]);
+        values.collect()
     }
 
-    /// An execution of `operation` and which of its operands are inputs.
+    /// Bits, with one for all NaNs.
+    fn bits(values: &[f32]) -> Vec<u32> {
+        let bits = |value: &f32| {
+            if value.is_nan() {
+                f32::NAN.to_bits()
+            } else {
+                value.to_bits()
+            }
+        };
+        values.iter().map(bits).collect()
+    }
+
+    /// An execution of `operation` and which of its operands are inputs. Its result is a temporary that something reads, if that is
+    /// wanted.
     fn execution(
         operation: OperationType,
         (lengths, constant): Case,
-        kernels: KernelSet,
+        (kernels, is_temporary): (KernelSet, bool),
     ) -> (Execution, Vec<usize>) {
         let mut graph = TestGraph::default();
         let mut inputs = Vec::new();
@@ -190,25 +231,32 @@ mod tests {
                 graph.input(operand(length))
             })
             .collect();
-        if ![
+        let has_activation = ![
             OperationType::MAXIMUM,
             OperationType::MINIMUM,
             OperationType::PRELU,
         ]
-        .contains(&operation)
-        {
-            // RELU6, which cuts at both ends.
-            operands.push(graph.scalar(3));
+        .contains(&operation);
+        if has_activation {
+            // RELU1, which cuts at both ends.
+            operands.push(graph.scalar(2));
         }
         let most = lengths[0].max(lengths[1]);
-        let output = graph.operation(operation, &operands, operand(most));
-        let program = Program::with_kernels(graph.valid(&[output]), &nnhal::hal::NoPools, kernels).unwrap();
+        let mut output = graph.operation(operation, &operands, operand(most));
+        if is_temporary {
+            let sizes = graph.constant(
+                Operand::new(OperandType::TENSOR_INT32, &[1]),
+                &2_i32.to_ne_bytes(),
+            );
+            output = graph.operation(OperationType::TILE, &[output, sizes], operand(2 * most));
+        }
+        let program = Program::with_kernels(graph.valid(&[output]), &NoPools, kernels).unwrap();
         (Execution::new(program.into()), inputs)
     }
 
     /// Runs three times, so that results have memory, with other values each time.
-    fn results(operation: OperationType, case: Case, kernels: KernelSet) -> Vec<Vec<f32>> {
-        let (mut execution, inputs) = execution(operation, case, kernels);
+    fn results(operation: OperationType, case: Case, how: (KernelSet, bool)) -> Vec<Vec<u32>> {
+        let (mut execution, inputs) = execution(operation, case, how);
         (0..3)
             .map(|round| {
                 for (index, &number) in inputs.iter().enumerate() {
@@ -219,7 +267,7 @@ mod tests {
                     input.copy_from_slice(bytemuck::cast_slice(&data));
                 }
                 execution.run(&RunOptions::default()).unwrap();
-                bytemuck::cast_slice(execution.output(0).unwrap().1).to_vec()
+                bits(bytemuck::cast_slice(execution.output(0).unwrap().1))
             })
             .collect()
     }
@@ -230,9 +278,12 @@ mod tests {
         for operation in BINARY {
             for lengths in lengths {
                 for constant in [None, Some(0), Some(1)] {
-                    let of = |kernels| results(operation, (lengths, constant), kernels);
-                    let (found, expected) = (of(KernelSet::Fast), of(KernelSet::Reference));
-                    assert_eq!(found, expected, "{operation} {lengths:?} {constant:?}");
+                    for is_temporary in [false, true] {
+                        let case = (lengths, constant);
+                        let of = |kernels| results(operation, case, (kernels, is_temporary));
+                        let (found, expected) = (of(KernelSet::Fast), of(KernelSet::Reference));
+                        assert_eq!(found, expected, "{operation} {case:?} {is_temporary}");
+                    }
                 }
             }
         }
@@ -241,8 +292,9 @@ mod tests {
     #[test]
     fn it_serves_few_elements_that_are_not_repeated_along_an_axis() {
         let is_few = |lengths, constant| {
-            let (execution, _) = execution(OperationType::ADD, (lengths, constant), KernelSet::Fast);
-            execution.program().has_few(0)
+            let how = (KernelSet::Fast, false);
+            let (execution, _) = execution(OperationType::ADD, (lengths, constant), how);
+            execution.program().few(0).is_some()
         };
         assert!(is_few([1, 1], None) && is_few([1, 7], Some(0)) && is_few([7, 7], Some(1)));
         let more = MOST_ELEMENTS as u32 + 1;
@@ -250,8 +302,32 @@ mod tests {
     }
 
     #[test]
+    fn it_computes_what_has_memory_or_gets_some() {
+        let how = (KernelSet::Fast, false);
+        let (execution, _) = execution(OperationType::MAXIMUM, ([2, 1], Some(0)), how);
+        let few = execution.program().few(0).unwrap();
+        let main = &execution.program().model().model().main;
+        let mut values: Vec<Value> = main.operands.iter().map(|_| Value::default()).collect();
+        let grow = |value: &mut Value, bytes| value.buffer.resize(bytes).unwrap();
+        assert!(!few.run(&mut values, grow), "without its input");
+        let input = &mut values[main.input_indexes[0] as usize];
+        grow(input, 4);
+        input.buffer.bytes_mut().copy_from_slice(&0.25_f32.to_ne_bytes());
+        input.present = true;
+        let output = main.output_indexes[0] as usize;
+        values[output] = Value::default();
+        assert!(!few.run(&mut values, |_, _| {}) && !values[output].present);
+        assert!(few.run(&mut values, grow) && values[output].present);
+        assert_eq!(values[output].shape.dims(), [2]);
+        // The constant is 1.5 and -3.
+        let results: &[f32] = bytemuck::cast_slice(values[output].bytes());
+        assert_eq!(results, [1.5, 0.25]);
+    }
+
+    #[test]
     fn an_input_that_is_left_out_is_told() {
-        let (mut execution, _) = execution(OperationType::ADD, ([2, 2], None), KernelSet::Fast);
+        let how = (KernelSet::Fast, false);
+        let (mut execution, _) = execution(OperationType::ADD, ([2, 2], None), how);
         let shape = Shape::new(&[2]).unwrap();
         for _ in 0..2 {
             execution.input(0, &shape).unwrap().fill(0);

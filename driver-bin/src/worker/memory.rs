@@ -27,8 +27,8 @@ pub(crate) struct Memory {
     size: u64,
     is_writable: bool,
     mapping: OnceLock<Mapping>,
-    /// Whether the client gave it up. Whoever still uses it then keeps it until that is done, a burst until its next request,
-    /// or until none has come for some 20 us.
+    /// Whether the client gave it up. Whoever still uses it then keeps it until that is done, a burst until its next
+    /// series of requests, or the first pause.
     is_freed: AtomicBool,
 }
 

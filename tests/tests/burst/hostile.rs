@@ -431,6 +431,41 @@ fn request_that_is_sent_again_is_refused_if_more_follows_it() {
 }
 
 #[test]
+fn refused_packet_between_two_requests_leaves_none_of_its_own_behind() {
+    let daemon = start();
+    let mut raw = Raw::open(&daemon);
+    let (other, mapping) = shared_floats(&[1.0; 12]);
+    let other = Pool::Memory(raw.client.register(&other));
+    let sums = || {
+        let mut sums = [0; 16];
+        mapping.as_slice().read_at(32, &mut sums).unwrap();
+        sums
+    };
+    let before = sums();
+    for is_registered in [false, true] {
+        mapping.as_slice().write_at(32, &before).unwrap();
+        raw.expect_success();
+        if is_registered {
+            encode_register(&mut raw.buffer, 1, 0, &raw.request, &[other]);
+        } else {
+            raw.general(1, &[other], &[]);
+        }
+        // All of the other request is there, but more follows it.
+        raw.buffer.push(1);
+        assert_ne!(raw.exchange().1, ErrorStatus::None);
+        assert_eq!(sums(), before);
+        raw.general(2, &[other], &[]);
+        assert_eq!(raw.exchange(), (2, ErrorStatus::None, String::new()));
+        let after = sums();
+        let (values, _) = after.as_chunks::<4>();
+        assert!(
+            values.iter().all(|value| f32::from_ne_bytes(*value) == 2.0),
+            "{after:?}"
+        );
+    }
+}
+
+#[test]
 fn memory_freed_beside_queued_requests_for_it_refuses_those_behind() {
     const QUEUED: u32 = 8;
     let daemon = start();

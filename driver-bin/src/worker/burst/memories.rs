@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_freed_is_refused_at_once_and_gone_after_the_series() {
+    fn memory_that_is_freed_is_refused_at_once_and_gone_before_the_next_series() {
         let (memories, handles) = memories(2);
         let known = request(&memories, &handles);
         let weak = Arc::downgrade(&memories.get(handles[1]).unwrap());

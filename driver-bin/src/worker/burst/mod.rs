@@ -3,7 +3,7 @@
 //! Contract: one thread owns both ends of the ring and one execution of the prepared model. While requests keep coming
 //! it neither allocates, locks nor makes a system call: registered requests are validated once, and general ones once as long as
 //! they stay the same; memories are kept as weak references, which are held only while requests follow each other at once, so
-//! that what the client frees goes with the next request or the first pause; everything else is used again. What arrives is
+//! that what the client frees goes before the next series of them or in the first pause; everything else is used again. What arrives is
 //! decoded by [`nnhal::burst`], which trusts nothing; a packet that means nothing is answered, and the
 //! burst goes on. A ring that the client corrupted ends the burst.
 

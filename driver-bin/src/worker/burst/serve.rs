@@ -147,7 +147,7 @@ impl Server {
         Ok(())
     }
 
-    /// Waits for the next packet. A burst that has waited for long gives back the memory of its execution, unless its
+    /// Waits for the next packet, and lets go of the memories if it does not come at once. A burst that has waited for long gives back the memory of its execution, unless its
     /// model is to keep it.
     fn receive(&mut self) -> Result<(), ReceiveError> {
         let (consumer, runner) = (&mut self.end.consumer, &mut self.runner);
