@@ -91,17 +91,8 @@ impl Consumer {
         self.receive_by(packet, || deadline)
     }
 
-    /// The same, waiting for `patience` at most. A packet that comes at once costs no look at the clock.
-    ///
-    /// # Errors
-    /// As [`Consumer::receive`].
-    #[inline]
-    pub fn receive_within(&mut self, packet: &mut Packet, patience: Duration) -> Result<(), ReceiveError> {
-        self.receive_by(packet, || Deadline::after(MonotonicClock.now(), patience))
-    }
-
     /// The same, waiting until what `deadline` says, which is asked only if the packet is not there after the first stretch of
-    /// polling: what is kept for packets that follow at once can be given up then.
+    /// polling: one that comes at once costs no look at the clock, and what is kept for packets that follow at once can be given up then.
     ///
     /// # Errors
     /// As [`Consumer::receive`].

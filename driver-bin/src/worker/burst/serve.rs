@@ -147,8 +147,8 @@ impl Server {
         Ok(())
     }
 
-    /// Waits for the next packet, and lets go of the memories if it does not come at once. A burst that has waited for long gives back the memory of its execution, unless its
-    /// model is to keep it.
+    /// Waits for the next packet, and lets go of the memories if it does not come at once. A burst that has waited for long gives
+    /// back the memory of its execution, unless its model is to keep it.
     fn receive(&mut self) -> Result<(), ReceiveError> {
         let (consumer, runner) = (&mut self.end.consumer, &mut self.runner);
         if runner.holds_memory
