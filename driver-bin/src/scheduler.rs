@@ -292,7 +292,8 @@ impl Ticket {
             self.scheduler
                 .wait(self.scheduler.lock(), &self.state, deadline)?;
         }
-        self.state.progress.fetch_add(1, Ordering::SeqCst);
+        // Taking the slot is what others look for: see `Observer::is_slot_taken`.
+        self.state.advance(1);
         Ok(())
     }
 
@@ -375,6 +376,13 @@ impl Observer {
             count,
             is_running: count % 2 == 1,
         })
+    }
+
+    /// Whether any work of this scheduler has a slot. Seen by who has made others see something before, if the work was in its
+    /// slot before it looked for that.
+    #[must_use]
+    pub(crate) fn is_slot_taken(&self) -> bool {
+        self.scheduler.running.load(Ordering::SeqCst) > 0
     }
 
     /// Whether there can be any more work: false once the ticket is gone.

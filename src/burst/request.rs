@@ -1,5 +1,7 @@
 //! Requests.
 
+use std::num::NonZeroU64;
+
 use crate::fmq::PAYLOAD_BYTES;
 use crate::hal::{DataLocation, MeasureTiming, Request, RequestArgument};
 use crate::wire::{Handle, MemoryHandle};
@@ -25,8 +27,9 @@ pub struct RequestHeader {
     pub sequence: u32,
     /// Whether to report timing.
     pub measure: MeasureTiming,
-    /// When the execution must be over, in nanoseconds of the monotonic clock; never 0.
-    pub deadline_ns: Option<u64>,
+    /// When the execution must be over, in nanoseconds of the monotonic clock. One word in memory, which the processor hands on at once
+    /// when it is looked at right after the header was put together.
+    pub deadline_ns: Option<NonZeroU64>,
 }
 
 /// Where the bytes of arguments are.
@@ -114,7 +117,7 @@ fn put_header(buffer: &mut Vec<u8>, kind: u8, layout: u16, header: &RequestHeade
     buffer.clear();
     // Two words, as the ring takes them: what is stored byte by byte is not there at once for who reads words.
     put_u64(buffer, start);
-    put_u64(buffer, header.deadline_ns.unwrap_or(0));
+    put_u64(buffer, header.deadline_ns.map_or(0, NonZeroU64::get));
 }
 
 fn put_arguments(buffer: &mut Vec<u8>, arguments: &[RequestArgument]) {
@@ -215,7 +218,7 @@ pub fn decode_request<'a>(bytes: &'a [u8], body: &mut RequestBody) -> Result<Req
     let header = RequestHeader {
         sequence,
         measure,
-        deadline_ns: (deadline != 0).then_some(deadline),
+        deadline_ns: NonZeroU64::new(deadline),
     };
     match kind {
         FIRE => Ok(RequestPacket::Fire {
@@ -377,8 +380,12 @@ mod tests {
     }
 
     fn header() -> impl Strategy<Value = RequestHeader> {
-        (any::<u32>(), any::<bool>(), prop::option::of(1..u64::MAX)).prop_map(
-            |(sequence, measure, deadline_ns)| RequestHeader {
+        (
+            any::<u32>(),
+            any::<bool>(),
+            any::<u64>().prop_map(NonZeroU64::new),
+        )
+            .prop_map(|(sequence, measure, deadline_ns)| RequestHeader {
                 sequence,
                 measure: if measure {
                     MeasureTiming::Yes
@@ -386,8 +393,7 @@ mod tests {
                     MeasureTiming::No
                 },
                 deadline_ns,
-            },
-        )
+            })
     }
 
     proptest! {

@@ -128,8 +128,30 @@ pub fn encode_failure(
 ///
 /// # Errors
 /// [`PacketError`].
-#[inline]
+// Always inlined, as who is handed all of this through memory waits for it.
+#[inline(always)]
 pub fn decode_result<'a>(
+    bytes: &'a [u8],
+    body: &mut ResultBody,
+) -> Result<(ResultHeader, &'a [u8]), PacketError> {
+    // Most results say no more than that it went well.
+    if let Some(([0, 0, 0, 0, sequence @ ..], rest)) = bytes.split_first_chunk::<HEADER_BYTES>() {
+        body.shapes.clear();
+        body.detail.clear();
+        let header = ResultHeader {
+            sequence: u32::from_le_bytes(*sequence),
+            status: ErrorStatus::None,
+            timing: Timing::NONE,
+            has_shapes: false,
+        };
+        return Ok((header, rest));
+    }
+    decode_details(bytes, body)
+}
+
+/// Decodes any result.
+#[inline(never)]
+fn decode_details<'a>(
     bytes: &'a [u8],
     body: &mut ResultBody,
 ) -> Result<(ResultHeader, &'a [u8]), PacketError> {

@@ -1,5 +1,6 @@
 //! Device buffers: allocation, copies, and their use in executions (cases A, K and E of the VTS inventory).
 
+use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 
 use nnhal::burst::{self, Pool, RequestHeader, ResultBody};
@@ -609,7 +610,10 @@ fn bursts_read_and_write_device_buffers() {
         assert_eq!(floats(&mapping, 6)[4..], [21.0, 42.0]);
     }
     assert_eq!(burst.register(&write), ErrorStatus::None);
-    assert_eq!(burst.fire(Some(1)), ErrorStatus::MissedDeadlinePersistent);
+    assert_eq!(
+        burst.fire(Some(NonZeroU64::MIN)),
+        ErrorStatus::MissedDeadlinePersistent
+    );
     assert_eq!(bench.copy_to(buffer, 2), Err(ErrorStatus::GeneralFailure));
     assert_eq!(burst.fire(None), ErrorStatus::None);
     let release = Call::Release {
@@ -647,7 +651,7 @@ impl Burst {
         }
     }
 
-    fn header(&mut self, deadline_ns: Option<u64>) -> RequestHeader {
+    fn header(&mut self, deadline_ns: Option<NonZeroU64>) -> RequestHeader {
         self.sequence += 1;
         RequestHeader {
             sequence: self.sequence,
@@ -668,7 +672,7 @@ impl Burst {
         self.answer()
     }
 
-    fn fire(&mut self, deadline_ns: Option<u64>) -> ErrorStatus {
+    fn fire(&mut self, deadline_ns: Option<NonZeroU64>) -> ErrorStatus {
         let header = self.header(deadline_ns);
         burst::encode_fire(&mut self.buffer, &header, 0, &[]);
         self.answer()

@@ -1,5 +1,6 @@
 //! Sending a packet and receiving its result.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use nnhal::burst::{RequestHeader, ResultBody, ResultHeader, decode_result, encode_fire};
@@ -77,7 +78,10 @@ impl Exchange {
         RequestHeader {
             sequence: self.sequence,
             measure: options.measure,
-            deadline_ns: options.deadline.to_hal().map(|deadline| deadline.max(1)),
+            deadline_ns: options
+                .deadline
+                .to_hal()
+                .map(|deadline| NonZeroU64::new(deadline).unwrap_or(NonZeroU64::MIN)),
         }
     }
 
@@ -101,7 +105,8 @@ impl Exchange {
     }
 
     /// Sends what is in `buffer`, which starts with this header, and receives its result.
-    #[inline]
+    // Always inlined, as who is handed the result through memory waits for it.
+    #[inline(always)]
     pub(super) fn send_and_receive(
         &mut self,
         header: &RequestHeader,
@@ -125,7 +130,8 @@ impl Exchange {
     }
 
     /// Receives the result of the execution of this sequence, after which the ring stood at `sent`.
-    #[inline]
+    // Always inlined, as who is handed the result through memory waits for it.
+    #[inline(always)]
     pub(super) fn receive(&mut self, sequence: u32, sent: u64, deadline: Deadline) -> Result<Received> {
         loop {
             let received = match &mut self.rings {
@@ -162,7 +168,7 @@ impl Exchange {
     }
 
     /// The outcome of the execution that was received last.
-    #[inline]
+    #[inline(always)]
     pub(super) fn complete(&mut self, header: ResultHeader) -> Result<Completed> {
         if header.status == ErrorStatus::None && !header.has_shapes {
             return Ok(Completed {
@@ -173,6 +179,7 @@ impl Exchange {
         self.complete_in_full(header)
     }
 
+    #[inline(never)]
     fn complete_in_full(&mut self, header: ResultHeader) -> Result<Completed> {
         let outcome = match header.status {
             ErrorStatus::None => Ok(()),

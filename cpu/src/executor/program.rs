@@ -25,7 +25,12 @@ pub struct Program {
     pub(super) model: Arc<ValidModel>,
     /// The main graph, then the referenced ones.
     pub(super) graphs: Vec<Graph>,
+    /// Whether the main graph has nothing but a few operations on few elements.
+    is_small: bool,
 }
+
+/// Most operations of a small graph: they are computed without asking in between whether to go on.
+const MOST_SMALL: usize = 16;
 
 /// Which kernels compute a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,7 +219,7 @@ impl Program {
         (kernels, packing): (KernelSet, &mut Packing),
         interrupt: &dyn Interrupt,
     ) -> Result<Program, ProgramError> {
-        let graphs = model
+        let graphs: Vec<Graph> = model
             .model()
             .subgraphs()
             .map(|(at, graph)| {
@@ -228,13 +233,24 @@ impl Program {
                 )
             })
             .collect::<Result<_, _>>()?;
-        Ok(Program { model, graphs })
+        let is_small = graphs.first().is_some_and(|main| are_small(&main.steps));
+        Ok(Program {
+            model,
+            graphs,
+            is_small,
+        })
     }
 
     /// The model.
     #[must_use]
     pub fn model(&self) -> &Arc<ValidModel> {
         &self.model
+    }
+
+    /// Whether the main graph has nothing but a few operations on few elements.
+    #[inline]
+    pub(super) fn is_small(&self) -> bool {
+        self.is_small
     }
 
     /// What computes an operation, for people to read: the name of a step that was made for it, or of the reference kernel.
@@ -390,7 +406,8 @@ impl Graph {
             step.renames =
                 kernel_set == KernelSet::Fast && renames((graph, &constants.values), operation, step);
         }
-        if kernel_set == KernelSet::Fast {
+        // Small operations are computed faster by themselves than what prepares computing them together takes.
+        if kernel_set == KernelSet::Fast && !are_small(&steps) {
             fuse(graph, &constants.values, &mut steps, interrupt)?;
             for step in steps.iter_mut().filter(|step| step.together.is_some()) {
                 step.few = None;
@@ -406,6 +423,11 @@ impl Graph {
             replaced,
         })
     }
+}
+
+/// Whether a graph has nothing but a few operations on few elements.
+fn are_small(steps: &[Step]) -> bool {
+    (1..=MOST_SMALL).contains(&steps.len()) && steps.iter().all(|step| step.few.is_some())
 }
 
 /// Whether an operation does nothing but give a temporary, which it is the last to read, another shape that is known.

@@ -159,7 +159,7 @@ mod tests {
     use super::MOST_ELEMENTS;
     use crate::kernel::Value;
     use crate::test_graph::TestGraph;
-    use crate::{Execution, KernelSet, Program, RunOptions};
+    use crate::{AlignedBuffer, Execution, KernelSet, Program, RunOptions};
 
     const BINARY: [OperationType; 7] = [
         OperationType::ADD,
@@ -322,6 +322,59 @@ mod tests {
         // The constant is 1.5 and -3.
         let results: &[f32] = bytemuck::cast_slice(values[output].bytes());
         assert_eq!(results, [1.5, 0.25]);
+    }
+
+    /// `(x + x) * x` and so on: so many operations on two floats, one after the other.
+    fn chain(operations: u32) -> Execution {
+        let mut graph = TestGraph::default();
+        let (input, activation) = (graph.input(operand(2)), graph.scalar(0));
+        let mut last = input;
+        for number in 0..operations {
+            let operation = [OperationType::ADD, OperationType::MUL][number as usize % 2];
+            last = graph.operation(operation, &[last, input, activation], operand(2));
+        }
+        let program = Program::with_kernels(graph.valid(&[last]), &NoPools, KernelSet::Fast).unwrap();
+        Execution::new(program.into())
+    }
+
+    #[test]
+    fn small_models_are_run_without_questions() {
+        let shape = Shape::new(&[2]).unwrap();
+        let mut execution = chain(3);
+        assert!(execution.is_small());
+        assert!(!execution.run_small(), "without its input");
+        for values in [[2.0_f32, -0.5], [3.0, 1.0], [0.0, 7.0]] {
+            let input = execution.input(0, &shape).unwrap();
+            input.copy_from_slice(bytemuck::cast_slice(&values));
+            let expected = values.map(|x| (x + x) * x + x);
+            let is_expected = |execution: &Execution| {
+                let (found, bytes) = execution.output(0).unwrap();
+                assert_eq!((found, bytes), (&shape, bytemuck::cast_slice(&expected)));
+            };
+            assert!(execution.run_small());
+            is_expected(&execution);
+            // In the general way, which takes the memory of temporaries, in between.
+            execution.run(&RunOptions::default()).unwrap();
+            is_expected(&execution);
+        }
+        execution.release_memory();
+        assert!(!execution.run_small());
+    }
+
+    #[test]
+    fn models_are_small_that_have_few_operations_on_few_elements_in_their_own_memory() {
+        assert!(chain(1).is_small() && chain(16).is_small() && !chain(17).is_small());
+        let how = (KernelSet::Fast, true);
+        let (execution, _) = execution(OperationType::ADD, ([2, 2], None), how);
+        assert!(!execution.is_small(), "TILE is none of them");
+        let mut borrowing = chain(1);
+        let mut memory = AlignedBuffer::new();
+        memory.resize(8).unwrap();
+        let shape = Shape::new(&[2]).unwrap();
+        borrowing.bind_input(0, shape, memory.into()).unwrap();
+        assert!(!borrowing.is_small());
+        borrowing.run(&RunOptions::default()).unwrap();
+        assert!(borrowing.is_small());
     }
 
     #[test]

@@ -48,6 +48,16 @@ impl Estimate {
         }
     }
 
+    /// That of a model about which nothing can be said, for tests.
+    #[cfg(test)]
+    pub(crate) fn unsteady() -> Estimate {
+        Estimate {
+            is_steady: false,
+            fastest: AtomicU64::new(u64::MAX),
+            runs: AtomicU32::new(0),
+        }
+    }
+
     /// Takes a run that succeeded into account.
     pub(crate) fn record(&self, elapsed: Duration) {
         let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
@@ -117,8 +127,7 @@ mod tests {
     fn seen(is_steady: bool, runs: &[u64]) -> Estimate {
         let estimate = Estimate {
             is_steady,
-            fastest: AtomicU64::new(u64::MAX),
-            runs: AtomicU32::new(0),
+            ..Estimate::unsteady()
         };
         for &micros in runs {
             estimate.record(Duration::from_micros(micros));

@@ -1,5 +1,9 @@
 //! One execution of a request, the same for every form: copy in, run, copy out.
 
+mod plain;
+
+pub(crate) use plain::PlainRequest;
+
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;

@@ -78,8 +78,8 @@ impl Watchdog {
     /// To be called when work has started. Wakes the main thread if it sleeps without an end.
     #[inline]
     pub(crate) fn work_starts(&self) {
-        // The work's progress was marked before: either this sees the flag down, or the main thread, which takes the
-        // flag down before it looks for the last time, sees the work.
+        // The work's slot was taken before: either this sees the flag down, or the main thread, which takes the flag down before
+        // it looks for the last time, sees the slot.
         if !self.is_awake.load(Ordering::SeqCst) && self.limit.load(Ordering::Relaxed) != 0 {
             self.is_awake.store(true, Ordering::SeqCst);
             // A full counter wakes as well.
@@ -98,11 +98,20 @@ impl Watchdog {
             return look;
         }
         self.is_awake.store(false, Ordering::SeqCst);
-        let look = self.look_within(limit, now);
+        let look = match self.look_within(limit, now) {
+            Look::Idle if self.is_slot_taken() => Look::Again(limit / LOOKS_PER_LIMIT),
+            look => look,
+        };
         if look != Look::Idle {
             self.is_awake.store(true, Ordering::SeqCst);
         }
         look
+    }
+
+    /// Whether there is work in a slot, though its progress may not be seen yet.
+    fn is_slot_taken(&self) -> bool {
+        let watched = self.lock();
+        watched.iter().any(|watched| watched.observer.is_slot_taken())
     }
 
     /// Work that is between two runs counts as running: only where nothing has run since the last look does it say
@@ -220,6 +229,20 @@ mod tests {
         assert_eq!(watchdog.look(at(2)), Look::Idle);
         watchdog.work_starts();
         assert_eq!(eventfd::drain(&watchdog.wake).unwrap(), 1);
+    }
+
+    #[test]
+    fn main_thread_stays_awake_while_there_is_work_whose_progress_is_not_seen() {
+        let watchdog = watchdog();
+        let scheduler = Scheduler::alone(2);
+        let (watched, other) = [(); 2].map(|()| Ticket::new(&scheduler, Priority::Medium)).into();
+        watchdog.watch(watched.observer());
+        other.enter(Deadline::NONE).unwrap();
+        assert_eq!(watchdog.look(at(0)), Look::Again(LIMIT / 4));
+        watchdog.work_starts();
+        assert_eq!(eventfd::drain(&watchdog.wake).unwrap(), 0);
+        other.leave();
+        assert_eq!(watchdog.look(at(250)), Look::Idle);
     }
 
     #[test]

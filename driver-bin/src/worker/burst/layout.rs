@@ -11,7 +11,7 @@ use super::memories::{KnownMemories, KnownMemory};
 use crate::worker::buffer::WeakBuffers;
 use crate::worker::memory::Memories;
 use crate::worker::prepared::Prepared;
-use crate::worker::run::InlineBytes;
+use crate::worker::run::{InlineBytes, PlainRequest};
 
 /// Most bytes of inputs, and of outputs, that may travel inside a burst's packets.
 const MAX_INLINE_BYTES: u32 = 64 * 1024;
@@ -26,6 +26,8 @@ pub(super) struct Layout {
     pub(super) buffers: WeakBuffers,
     /// Whether the client knows all output shapes beforehand.
     pub(super) has_fixed_shapes: bool,
+    /// The same request, if it comes again and is a plain one.
+    pub(super) plain: PlainRequest,
     /// The form that the request is checked in, kept for its memory.
     unchecked: Request,
 }
@@ -39,6 +41,7 @@ impl Layout {
         known: &mut KnownMemories,
         memories: &Memories,
     ) -> Result<(), Failure> {
+        self.plain.forget();
         self.inline.clear();
         self.memories.clear();
         self.unchecked.pools.clear();
@@ -71,6 +74,13 @@ impl Layout {
                     is_fixed(plan, is_tensor)
                 });
         Ok(())
+    }
+
+    /// To be called when the request is known to come again.
+    pub(super) fn comes_again(&mut self) {
+        if self.has_fixed_shapes && !self.plain.is_plain() {
+            self.plain.look_up(&self.request, &self.inline);
+        }
     }
 
     fn add_pool(

@@ -13,6 +13,8 @@ use crate::worker::run::Pools;
 pub(super) struct KnownMemory {
     handle: MemoryHandle,
     memory: Weak<Memory>,
+    /// Where it lies, which tells it from others as long as there is `memory`.
+    address: usize,
     /// Where it was the last time among those that were held.
     place: Cell<usize>,
 }
@@ -22,13 +24,14 @@ impl KnownMemory {
         KnownMemory {
             handle,
             memory: Arc::downgrade(memory),
+            address: Arc::as_ptr(memory).addr(),
             place: Cell::new(0),
         }
     }
 
     #[inline]
     fn is(&self, memory: &Arc<Memory>) -> bool {
-        std::ptr::eq(Arc::as_ptr(memory), self.memory.as_ptr())
+        Arc::as_ptr(memory).addr() == self.address
     }
 
     /// The memory, unless the client gave it up; other calls may hold it a moment longer.
@@ -89,7 +92,7 @@ impl HeldMemories {
         }
         for (index, known) in by_pool.iter().enumerate() {
             if let Some(known) = known
-                && !self.has(known)
+                && self.get(known).is_none()
                 && !self.add(known)
             {
                 return Err(freed(index, known.handle));
@@ -105,11 +108,17 @@ impl HeldMemories {
         RequestMemories { held: self, by_pool }
     }
 
-    /// Whether the memory is held where it was the last time, and still there.
-    #[inline]
-    fn has(&self, known: &KnownMemory) -> bool {
-        let held = self.held.get(known.place.get());
-        held.is_some_and(|held| known.is(held) && !held.is_freed())
+    /// Those of a request that are held already, without a call of [`HeldMemories::hold`], and still there.
+    #[inline(always)]
+    pub(super) fn still<'a>(&'a self, by_pool: &'a [Option<KnownMemory>]) -> StillHeld<'a> {
+        StillHeld { held: self, by_pool }
+    }
+
+    /// The memory, if it is held where it was the last time, and still there.
+    #[inline(always)]
+    fn get(&self, known: &KnownMemory) -> Option<&Memory> {
+        let held = self.held.get(known.place.get())?;
+        (known.is(held) && !held.is_freed()).then(|| &**held)
     }
 
     /// Holds the memory if it is still there. One behind the first [`MAX_HELD`] is held twice sooner than looked for.
@@ -143,6 +152,20 @@ impl Pools for RequestMemories<'_> {
     fn memory(&self, pool: u32) -> Option<&Memory> {
         let known = self.by_pool.get(pool as usize)?.as_ref()?;
         self.held.held.get(known.place.get()).map(Arc::as_ref)
+    }
+}
+
+/// Those of one request that are held, as far as they are.
+#[derive(Debug)]
+pub(super) struct StillHeld<'a> {
+    held: &'a HeldMemories,
+    by_pool: &'a [Option<KnownMemory>],
+}
+
+impl Pools for StillHeld<'_> {
+    #[inline(always)]
+    fn memory(&self, pool: u32) -> Option<&Memory> {
+        self.held.get(self.by_pool.get(pool as usize)?.as_ref()?)
     }
 }
 
@@ -256,6 +279,28 @@ mod tests {
         assert_eq!(weak.strong_count(), 0);
         assert!(held.hold(&known).is_err());
         assert_eq!(sizes(&mut held, &known[..1]), [1]);
+    }
+
+    #[test]
+    fn without_holding_only_what_is_held_and_not_freed_is_found() {
+        let (memories, handles) = memories(3);
+        let [a, b, c] = handles[..] else { unreachable!() };
+        let (known, other) = (request(&memories, &[a, b]), request(&memories, &[c, b]));
+        let mut held = HeldMemories::default();
+        let found = |held: &HeldMemories, request: &[Option<KnownMemory>]| {
+            let still = held.still(request);
+            [0, 1, 2].map(|pool| still.memory(pool).map(Memory::size))
+        };
+        assert_eq!(found(&held, &known), [None; 3]);
+        held.hold(&known).unwrap();
+        assert_eq!(found(&held, &known), [Some(1), Some(2), None]);
+        // Places that others have now.
+        held.release();
+        held.hold(&other).unwrap();
+        assert_eq!(found(&held, &known), [None, Some(2), None]);
+        assert_eq!(found(&held, &other), [Some(3), Some(2), None]);
+        memories.remove(b).unwrap();
+        assert_eq!(found(&held, &other), [Some(3), None, None]);
     }
 
     #[test]
