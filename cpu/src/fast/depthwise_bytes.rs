@@ -20,8 +20,8 @@ use super::depthwise::effort;
 use super::packing::{Packing, PackingError};
 use super::parting;
 use super::patches::Patches;
-use super::requantize::{OfPanels, QuantizedOutput, once_in_natural_order, rescale_once};
-use super::simd::{ByteForm, Columns, Instructions, RescaleOnce, Work, dispatch};
+use super::requantize::{OfPanels, QuantizedOutput, Requantization, ToSteps, is_one_step};
+use super::simd::{ByteForm, Columns, Instructions, Work, dispatch};
 use super::strided::{Strided, StridedMut};
 use super::tile::{COLUMNS, for_each_constant};
 use crate::buffer::{AlignedSlice, OutOfMemory, Scratch};
@@ -81,8 +81,7 @@ impl Layer {
         let fits_twice = least >= 2 * i32::from(i8::MIN) && most <= 2 * i32::from(i8::MAX);
         self.channels >= COLUMNS
             && fits_twice
-            && (0..self.groups())
-                .all(|group| once_in_natural_order(self.multipliers(group, &multiplier)).is_some())
+            && (0..self.groups()).all(|group| is_one_step(&self.multipliers(group, &multiplier)))
     }
 
     fn groups(&self) -> usize {
@@ -137,8 +136,8 @@ pub(super) struct PackedDepthwise {
     /// By group, part, four and column.
     weights: AlignedSlice,
     groups: Vec<Group>,
-    /// By group.
-    by: OfPanels<RescaleOnce>,
+    /// By group, columns in natural order.
+    by: OfPanels<Requantization>,
 }
 
 /// What sixteen channels need beside their weights and multipliers.
@@ -202,13 +201,19 @@ impl PackedDepthwise {
                 parts: if is_second_needed { 2 } else { 1 },
             });
         }
-        let once = |multipliers| match once_in_natural_order(multipliers) {
-            Some(by) => by,
-            None => unreachable!("layers are looked at before they are packed"),
+        let scale = |group: Option<usize>, multipliers| {
+            let only = |lane: usize| {
+                let group = group?;
+                let packed = &packed[group * parts * of_part..][..parts * of_part];
+                let is_zero = packed.iter().all(|weights| weights[lane] == [0; FOUR]);
+                is_zero.then(|| groups[group].bias[lane])
+            };
+            Requantization::of_lanes(multipliers, 0, only)
         };
         let multipliers = |group| layer.multipliers(group, &multiplier);
+        let by = OfPanels::new(layer.groups(), multipliers, scale);
         Ok(PackedDepthwise {
-            by: OfPanels::new(layer.groups(), multipliers, once),
+            by,
             layer,
             weights,
             groups,
@@ -573,7 +578,18 @@ impl Rows<'_> {
                     }
                 }
                 let to = &mut self.output[output + from * channels + channel..];
-                store::<V, CUT, O>(simd, (&sums, by, &self.form), (to, channels));
+                let place = (to, channels);
+                match by {
+                    Requantization::Floats(by) if V::TRUNCATES => {
+                        store::<V, _, CUT, O>(simd, (&sums, by, &self.form), place);
+                    }
+                    // Where there could be floats, integers are rare, and less code for them is enough.
+                    Requantization::Once(by) if V::TRUNCATES => {
+                        store::<V, _, false, O>(simd, (&sums, by, &self.form), place);
+                    }
+                    Requantization::Once(by) => store::<V, _, CUT, O>(simd, (&sums, by, &self.form), place),
+                    _ => unreachable!("layers are looked at before they are packed"),
+                }
                 at += O;
             }
         }
@@ -641,15 +657,15 @@ fn accumulate<V: Columns, const O: usize, const K: usize, const STRIDE: usize>(
 
 /// Scales and stores the sums of neighbouring outputs.
 #[inline(always)]
-fn store<V: Columns, const CUT: bool, const O: usize>(
+fn store<V: Columns, B: ToSteps, const CUT: bool, const O: usize>(
     simd: V,
-    (sums, by, form): (&[V::I32; O], &RescaleOnce, &ByteForm),
+    (sums, by, form): (&[V::I32; O], &B, &ByteForm),
     (to, apart): (&mut [u8], usize),
 ) {
     let mut columns = [simd.splat_i32(0); MOST_OUTPUTS];
     for_each_constant!(output in [0 1 2 3 4 5 6 7] {
         if output < O {
-            columns[output] = rescale_once::<V, CUT>(simd, sums[output], by);
+            columns[output] = by.scale::<V, CUT>(simd, sums[output]);
         }
     });
     let mut to = StridedMut::<_, COLUMNS>::new(to, (O, apart));

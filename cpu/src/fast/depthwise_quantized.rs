@@ -123,7 +123,7 @@ impl PackedDepthwise {
             requantization: OfPanels::new(
                 groups,
                 |group| std::array::from_fn(|lane| multiplier(clamped(group, lane))),
-                Requantization::new,
+                |_, multipliers| Requantization::new(multipliers),
             ),
         })
     }

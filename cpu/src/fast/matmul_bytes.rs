@@ -12,7 +12,7 @@ use super::lines::{Lines, Walk, for_each_tall_tile, rows_of_next_tall_tile};
 use super::matmul_byte_tiles as tiles;
 use super::packing::{Packing, PackingError};
 use super::quantized_tile::store_tile;
-use super::requantize::{OfPanels, QuantizedOutput, Requantization};
+use super::requantize::{OfPanels, QuantizedOutput, Requantization, in_order};
 #[cfg(target_arch = "x86_64")]
 use super::simd::amx::Amx;
 use super::simd::{ByteForm, COLUMN_ORDER, Columns, Instructions, Work, dispatch};
@@ -122,7 +122,7 @@ impl PackedBytes {
             bias.wrapping_sub(zeros.value.wrapping_mul(sum))
                 .wrapping_add(zeros_product)
         };
-        let bias = lane_sums(&packed.bytes()[..size], panels, depth)
+        let bias: Vec<i32> = lane_sums(&packed.bytes()[..size], panels, depth)
             .into_iter()
             .enumerate()
             .map(with_zeros)
@@ -132,11 +132,23 @@ impl PackedBytes {
                 multiplier((panel * COLUMNS + column).min(columns.saturating_sub(1)))
             })
         };
+        let scale = |panel: Option<usize>, multipliers: [Multiplier; COLUMNS]| {
+            let only = |lane: usize| {
+                let panel = panel?;
+                let packed = &packed.bytes()[panel * COLUMNS * depth..][..COLUMNS * depth];
+                let mut fours = packed.chunks_exact(COLUMNS * FOUR);
+                let zero = zeros.weight as u8;
+                let is_zero = |fours: &[u8]| fours[lane * FOUR..][..FOUR] == [zero; FOUR];
+                fours.all(is_zero).then(|| bias[panel * COLUMNS + lane])
+            };
+            Requantization::of_lanes(in_order(multipliers), 0, only)
+        };
+        let requantization = OfPanels::new(panels, multipliers, scale);
         Ok(PackedBytes {
             depth,
             panels: packed,
             bias,
-            requantization: OfPanels::new(panels, multipliers, Requantization::new),
+            requantization,
             weight_zero: zeros.weight,
             #[cfg(target_arch = "x86_64")]
             tiles: amx,

@@ -86,7 +86,9 @@ impl PackedI16 {
             }
             multipliers
         };
-        let requantization = OfPanels::new(vectors.div_ceil(2), multipliers, Requantization::new);
+        let requantization = OfPanels::new(vectors.div_ceil(2), multipliers, |_, multipliers| {
+            Requantization::new(multipliers)
+        });
         Ok(PackedI16 {
             pairs,
             panels,

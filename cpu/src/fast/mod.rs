@@ -44,6 +44,7 @@ mod quantized_sum;
 mod quantized_tile;
 mod recurrent;
 mod requantize;
+mod rescale;
 mod resize;
 mod resize_sixteenths;
 mod rounding;

@@ -8,7 +8,7 @@ use nnhal::hal::OperandType;
 
 use super::elementwise::effort;
 use super::parting;
-use super::requantize::{QuantizedOutput, Requantization, once_in_natural_order};
+use super::requantize::{QuantizedOutput, Requantization, rescale_once};
 use super::simd::{ByteForm, Columns, Instructions, RescaleOnce, Work, dispatch};
 use super::tile::{COLUMNS, for_each_constant};
 use crate::kernel::{Tensor, TensorMut};
@@ -50,7 +50,7 @@ impl Input {
         if by == Multiplier::new(0.5) {
             return Some(Input(None));
         }
-        once_in_natural_order([by; COLUMNS]).map(|by| Input(Some(by)))
+        rescale_once([by; COLUMNS]).map(|by| Input(Some(by)))
     }
 
     /// Scales values.
@@ -89,7 +89,7 @@ impl QuantizedSum {
         let once = || {
             Some(Once {
                 inputs: [Input::new(left_by)?, Input::new(right_by)?],
-                output: once_in_natural_order([by; COLUMNS])?,
+                output: rescale_once([by; COLUMNS])?,
                 form: stored.form(is_signed),
             })
         };
@@ -214,8 +214,8 @@ fn columns<V: Columns, const SIGNED: bool>(
     let right = simd.load_bytes::<SIGNED>(right);
     let left = simd.sub_i32(left, simd.splat_i32(sum.zero_points[0]));
     let right = simd.sub_i32(right, simd.splat_i32(sum.zero_points[1]));
-    let left = sum.inputs[0].rescale::<V, COLUMNS>(simd, left);
-    let right = sum.inputs[1].rescale::<V, COLUMNS>(simd, right);
+    let left = sum.inputs[0].rescale(simd, left);
+    let right = sum.inputs[1].rescale(simd, right);
     let total = if sum.subtracts {
         simd.sub_i32(left, right)
     } else {

@@ -1,6 +1,7 @@
 //! The end of a tile of 8-bit products: its sums, scaled and stored.
 
-use super::requantize::{QuantizedOutput, Requantization, rescale_once, store_some};
+use super::requantize::{QuantizedOutput, Requantization, ToSteps, store_some};
+use super::rescale::FloatScale;
 use super::simd::{ByteForm, Columns, RescaleOnce};
 use super::tile::{COLUMNS, Sums, for_each_constant};
 use crate::threads::Block;
@@ -8,12 +9,15 @@ use crate::threads::Block;
 /// Most sums of a tile.
 const MOST_SUMS: usize = 16;
 
-/// What scales the sums of some panels, if one step is enough for each.
+/// What scales the sums of some panels in one way, if that is the way of each.
 #[inline(always)]
-fn all_once<'r, const P: usize>(panels: &[&'r Requantization; P]) -> Option<[&'r RescaleOnce; P]> {
-    let mut all = [panels[0].once()?; P];
+fn each<'r, B, const P: usize>(
+    panels: &[&'r Requantization; P],
+    way: impl Fn(&'r Requantization) -> Option<&'r B>,
+) -> Option<[&'r B; P]> {
+    let mut all = [way(panels[0])?; P];
     for panel in 1..P {
-        all[panel] = panels[panel].once()?;
+        all[panel] = way(panels[panel])?;
     }
     Some(all)
 }
@@ -28,16 +32,20 @@ pub(super) fn store_tile<V: Columns, const R: usize, const P: usize>(
     (output, top, column): (&mut Block<'_, u8>, usize, usize),
 ) {
     const { assert!(R * P <= MOST_SUMS) };
-    if let Some(by) = all_once::<P>(requantization) {
-        let is_whole = output.columns().len() - column >= P * COLUMNS;
+    let is_whole = output.columns().len() - column >= P * COLUMNS;
+    let kind = (stored.cuts_negative(), is_whole);
+    if V::TRUNCATES
+        && let Some(by) = each::<FloatScale, P>(requantization, Requantization::floats)
+    {
+        return store_kind::<V, _, R, P>(simd, sums, kind, (&by, form), (output, top, column));
+    }
+    if let Some(by) = each::<RescaleOnce, P>(requantization, Requantization::once) {
         let place = (output, top, column);
-        match (stored.cuts_negative(), is_whole) {
-            (true, true) => store_once::<V, true, true, R, P>(simd, sums, (&by, form), place),
-            (true, false) => store_once::<V, true, false, R, P>(simd, sums, (&by, form), place),
-            (false, true) => store_once::<V, false, true, R, P>(simd, sums, (&by, form), place),
-            (false, false) => store_once::<V, false, false, R, P>(simd, sums, (&by, form), place),
+        if V::TRUNCATES {
+            // Where there could be floats, integers are rare, and less code for them is enough.
+            return store_once::<V, _, false, false, R, P>(simd, sums, (&by, form), place);
         }
-        return;
+        return store_kind::<V, _, R, P>(simd, sums, kind, (&by, form), place);
     }
     // Rare, so a loop, which is less code; it has the sums in memory of their own, so that those given stay in registers.
     let mut lanes = [[[0; COLUMNS]; P]; R];
@@ -59,12 +67,29 @@ pub(super) fn store_tile<V: Columns, const R: usize, const P: usize>(
     }
 }
 
-/// The same in one step; `CUT` where results below real 0 are cut, `WHOLE` if panels are there with all their columns.
+/// The same in one step; `kind` says whether results below real 0 are cut, and whether panels are there with all their columns.
 #[inline(always)]
-fn store_once<V: Columns, const CUT: bool, const WHOLE: bool, const R: usize, const P: usize>(
+fn store_kind<V: Columns, B: ToSteps, const R: usize, const P: usize>(
     simd: V,
     sums: &Sums<V::I32, R, P>,
-    (by, form): (&[&RescaleOnce; P], &ByteForm),
+    kind: (bool, bool),
+    by: (&[&B; P], &ByteForm),
+    place: (&mut Block<'_, u8>, usize, usize),
+) {
+    match kind {
+        (true, true) => store_once::<V, B, true, true, R, P>(simd, sums, by, place),
+        (true, false) => store_once::<V, B, true, false, R, P>(simd, sums, by, place),
+        (false, true) => store_once::<V, B, false, true, R, P>(simd, sums, by, place),
+        (false, false) => store_once::<V, B, false, false, R, P>(simd, sums, by, place),
+    }
+}
+
+/// The same, `CUT` where results below real 0 are cut, `WHOLE` if panels are there with all their columns.
+#[inline(always)]
+fn store_once<V: Columns, B: ToSteps, const CUT: bool, const WHOLE: bool, const R: usize, const P: usize>(
+    simd: V,
+    sums: &Sums<V::I32, R, P>,
+    (by, form): (&[&B; P], &ByteForm),
     (output, top, column): (&mut Block<'_, u8>, usize, usize),
 ) {
     const { assert!(R * P <= MOST_SUMS) };
@@ -76,7 +101,7 @@ fn store_once<V: Columns, const CUT: bool, const WHOLE: bool, const R: usize, co
             for_each_constant!(which in [0 1 2 3] {
                 let at = four * 4 + which;
                 if at < R * P {
-                    columns[which] = rescale_once::<V, CUT>(simd, sums[at % R][at / R], by[at / R]);
+                    columns[which] = by[at / R].scale::<V, CUT>(simd, sums[at % R][at / R]);
                 }
             });
             let bytes = simd.bytes_of_four::<false>(columns, form);

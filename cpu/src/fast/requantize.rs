@@ -7,7 +7,8 @@
 //! together are `floor((a * b + 2^30 + (2^(s-1) - n) * 2^31) / 2^(31+s))`: one sum of 64 bits and one shift. A negative
 //! `a` can have an `h` of 0, for which either `n` gives 0.
 
-use super::simd::{ByteForm, COLUMN_ORDER, Columns, LANES, Rescale, RescaleOnce, Simd};
+use super::rescale::FloatScale;
+use super::simd::{ByteForm, COLUMN_ORDER, Columns, LANES, Rescale, RescaleOnce, Simd, rescales_by_floats};
 use super::tile::COLUMNS;
 use crate::kernels::fixed_point::Multiplier;
 
@@ -22,12 +23,20 @@ pub(super) struct QuantizedOutput {
     pub(super) high: i32,
 }
 
-/// The multipliers of sixteen neighbouring columns, in [`COLUMN_ORDER`].
+/// The multipliers of sixteen neighbouring columns, in [`COLUMN_ORDER`] if not said otherwise.
 #[derive(Clone, Debug)]
 pub(super) enum Requantization {
+    /// As in one step, of results that are cut to 8 bits, where there are instructions for it and it is proven.
+    Floats(FloatScale),
     /// In one step, where all multipliers are below 1/2 but none is 0, as in most layers, and sums are not shifted before.
     Once(RescaleOnce),
     Steps(Rescale),
+}
+
+/// What scales sums in one step.
+pub(super) trait ToSteps {
+    /// Sums in output steps; with `CUT`, results below 0 may be others that are not above 0.
+    fn scale<V: Columns, const CUT: bool>(&self, simd: V, sums: V::I32) -> V::I32;
 }
 
 /// Something for each of some panels of sixteen columns, or one for all where their multipliers are the same.
@@ -39,18 +48,20 @@ pub(super) struct OfPanels<T> {
 }
 
 impl<T> OfPanels<T> {
-    /// What `make` makes of the multipliers of each of so many panels.
+    /// What `make` makes of each of so many panels and its multipliers; of none in particular if there is one for all.
     pub(super) fn new(
         panels: usize,
         multipliers: impl Fn(usize) -> [Multiplier; COLUMNS],
-        make: impl Fn([Multiplier; COLUMNS]) -> T,
+        make: impl Fn(Option<usize>, [Multiplier; COLUMNS]) -> T,
     ) -> OfPanels<T> {
         let first = (panels > 0).then(|| multipliers(0)[0]);
         let is_first = |panel: usize| multipliers(panel).iter().all(|by| Some(*by) == first);
         let are_same = (0..panels).all(is_first);
         let made = if are_same { panels.min(1) } else { panels };
         OfPanels {
-            each: (0..made).map(|panel| make(multipliers(panel))).collect(),
+            each: (0..made)
+                .map(|panel| make((!are_same).then_some(panel), multipliers(panel)))
+                .collect(),
             step: usize::from(!are_same),
         }
     }
@@ -73,10 +84,14 @@ pub(super) fn in_order<T: Copy>(columns: [T; COLUMNS]) -> [T; COLUMNS] {
     std::array::from_fn(|lane| columns[COLUMN_ORDER[lane]])
 }
 
-/// What scales sixteen neighbouring columns in natural order, if one step is enough.
-pub(super) fn once_in_natural_order(multipliers: [Multiplier; COLUMNS]) -> Option<RescaleOnce> {
-    let is_once = multipliers.iter().all(is_small);
-    is_once.then(|| RescaleOnce::new(multipliers.map(|by| (by.mantissa, right(by)))))
+/// Whether one step is enough for each of some multipliers.
+pub(super) fn is_one_step(multipliers: &[Multiplier]) -> bool {
+    multipliers.iter().all(is_small)
+}
+
+/// What scales sixteen lanes by these multipliers in integers, if one step is enough.
+pub(super) fn rescale_once(multipliers: [Multiplier; COLUMNS]) -> Option<RescaleOnce> {
+    is_one_step(&multipliers).then(|| RescaleOnce::new(multipliers.map(|by| (by.mantissa, right(by)))))
 }
 
 /// By how many bits a multiplier shifts to the right.
@@ -91,28 +106,51 @@ fn is_small(multiplier: &Multiplier) -> bool {
 
 impl Requantization {
     pub(super) fn new(multipliers: [Multiplier; COLUMNS]) -> Requantization {
-        Requantization::with_shift(multipliers, 0)
+        Requantization::of_lanes(in_order(multipliers), 0, |_| None)
     }
 
     /// The same of sums that are shifted left by so many bits before.
     pub(super) fn with_shift(multipliers: [Multiplier; COLUMNS], shift: i32) -> Requantization {
-        if shift == 0 && multipliers.iter().all(is_small) {
-            let pairs = multipliers.map(|multiplier| (multiplier.mantissa, right(multiplier)));
-            return Requantization::Once(RescaleOnce::new(in_order(pairs)));
+        Requantization::of_lanes(in_order(multipliers), shift, |_| None)
+    }
+
+    /// Of lanes in any order; `only` gives the sum of a lane that has no other.
+    pub(super) fn of_lanes(
+        multipliers: [Multiplier; COLUMNS],
+        shift: i32,
+        only: impl Fn(usize) -> Option<i32>,
+    ) -> Requantization {
+        if shift == 0 && is_one_step(&multipliers) {
+            let lanes = multipliers.map(|by| (by.mantissa, right(by)));
+            let floats = rescales_by_floats().then(|| FloatScale::new(lanes, only));
+            return match floats.flatten() {
+                Some(by) => Requantization::Floats(by),
+                None => Requantization::Once(RescaleOnce::new(lanes)),
+            };
         }
         let mask = |multiplier: Multiplier| ((1_u32 << right(multiplier)) - 1) as i32;
         Requantization::Steps(Rescale {
-            mantissa: in_order(multipliers.map(|multiplier| multiplier.mantissa)),
-            left: in_order(multipliers.map(|multiplier| multiplier.exponent.max(0) + shift)),
-            right: in_order(multipliers.map(right)),
-            mask: in_order(multipliers.map(mask)),
+            mantissa: multipliers.map(|multiplier| multiplier.mantissa),
+            left: multipliers.map(|multiplier| multiplier.exponent.max(0) + shift),
+            right: multipliers.map(right),
+            mask: multipliers.map(mask),
         })
     }
 
-    /// Sums in output steps: of all columns, or of the lanes of the first half.
+    /// Sums in output steps.
     #[inline(always)]
-    pub(super) fn rescale<V: Simd<N>, const N: usize>(&self, simd: V, sums: V::I32) -> V::I32 {
+    pub(super) fn rescale<V: Columns>(&self, simd: V, sums: V::I32) -> V::I32 {
         match self {
+            Requantization::Floats(by) if V::TRUNCATES => simd.rescale_by_floats::<false>(sums, by),
+            _ => self.rescale_integers::<V, COLUMNS>(simd, sums),
+        }
+    }
+
+    /// The same without floats: of all columns, or of the lanes of the first half.
+    #[inline(always)]
+    fn rescale_integers<V: Simd<N>, const N: usize>(&self, simd: V, sums: V::I32) -> V::I32 {
+        match self {
+            Requantization::Floats(_) => unreachable!("floats are for wide vectors of some instructions"),
             Requantization::Once(by) => simd.rescale_once(sums, by, 0),
             Requantization::Steps(by) => simd.rescale(sums, by, 0),
         }
@@ -127,7 +165,8 @@ impl Requantization {
         output: &QuantizedOutput,
         to: &mut [u8],
     ) {
-        let columns = self.columns::<V, COLUMNS>(simd, sums, output);
+        let scaled = self.rescale(simd, sums);
+        let columns = self.columns::<V, COLUMNS>(simd, scaled, output);
         let range = output.range();
         if let Some(to) = to.first_chunk_mut::<COLUMNS>() {
             return simd.store_bytes::<SIGNED>(columns, range, to);
@@ -137,12 +176,21 @@ impl Requantization {
         store_some(&whole, to);
     }
 
-    /// What [`rescale_once`] takes, if one step is enough.
+    /// The floats that scale, if there are any.
+    #[inline(always)]
+    pub(super) fn floats(&self) -> Option<&FloatScale> {
+        match self {
+            Requantization::Floats(by) => Some(by),
+            _ => None,
+        }
+    }
+
+    /// What scales in one step in integers, if that is enough and there are no floats.
     #[inline(always)]
     pub(super) fn once(&self) -> Option<&RescaleOnce> {
         match self {
             Requantization::Once(by) => Some(by),
-            Requantization::Steps(_) => None,
+            _ => None,
         }
     }
 
@@ -155,9 +203,16 @@ impl Requantization {
         output: &QuantizedOutput,
         to: &mut [u8],
     ) {
-        let columns = self.columns::<V::Narrow, LANES>(narrow, sums, output);
+        let columns = if V::TRUNCATES {
+            let scaled = self.rescale(simd, simd.join(sums, sums));
+            self.columns::<V, COLUMNS>(simd, scaled, output)
+        } else {
+            let scaled = self.rescale_integers::<V::Narrow, LANES>(narrow, sums);
+            let columns = self.columns::<V::Narrow, LANES>(narrow, scaled, output);
+            simd.join(columns, columns)
+        };
         let mut whole = [0; COLUMNS];
-        simd.store_bytes::<SIGNED>(simd.join(columns, columns), output.range(), &mut whole);
+        simd.store_bytes::<SIGNED>(columns, output.range(), &mut whole);
         // Where natural order puts the first half.
         for lane in 0..LANES {
             whole[lane] = whole[COLUMN_ORDER[lane]];
@@ -165,12 +220,16 @@ impl Requantization {
         store_some(&whole, to);
     }
 
-    /// Sums as output values that are not yet cut to 8 bits.
+    /// Output steps as output values that are not yet cut to 8 bits.
     #[inline(always)]
-    fn columns<V: Simd<N>, const N: usize>(&self, simd: V, sums: V::I32, output: &QuantizedOutput) -> V::I32 {
+    fn columns<V: Simd<N>, const N: usize>(
+        &self,
+        simd: V,
+        scaled: V::I32,
+        output: &QuantizedOutput,
+    ) -> V::I32 {
         let zero_point = simd.splat_i32(output.zero_point);
-        let scaled = self.rescale(simd, sums);
-        if let Requantization::Once(_) = self {
+        if let Requantization::Floats(_) | Requantization::Once(_) = self {
             return simd.add_i32(scaled, zero_point);
         }
         // Cut before the zero point is added, so that the sum cannot overflow.
@@ -180,13 +239,21 @@ impl Requantization {
     }
 }
 
-/// Sums in output steps, in one step; `CUT` where results below real 0 are cut.
-#[inline(always)]
-pub(super) fn rescale_once<V: Columns, const CUT: bool>(simd: V, sums: V::I32, by: &RescaleOnce) -> V::I32 {
-    if CUT {
-        simd.rescale_positive(sums, by, 0)
-    } else {
-        simd.rescale_once(sums, by, 0)
+impl ToSteps for RescaleOnce {
+    #[inline(always)]
+    fn scale<V: Columns, const CUT: bool>(&self, simd: V, sums: V::I32) -> V::I32 {
+        if CUT {
+            simd.rescale_positive(sums, self, 0)
+        } else {
+            simd.rescale_once(sums, self, 0)
+        }
+    }
+}
+
+impl ToSteps for FloatScale {
+    #[inline(always)]
+    fn scale<V: Columns, const CUT: bool>(&self, simd: V, sums: V::I32) -> V::I32 {
+        simd.rescale_by_floats::<CUT>(sums, self)
     }
 }
 
@@ -272,7 +339,10 @@ mod tests {
         // The last one shifts large sums beyond 32 bits.
         let reals = [1e-9, 0.000_37, 0.25, 0.499_999_9, 0.5, 0.999_999, 3.7, 1e4];
         let multipliers = std::array::from_fn(|at| Multiplier::new(reals[at % 8] / 3.0));
-        assert!(Requantization::new(multipliers).once().is_none());
+        assert!(matches!(
+            Requantization::new(multipliers),
+            Requantization::Steps(_)
+        ));
         expect_single_values(multipliers, sums());
     }
 
@@ -281,7 +351,7 @@ mod tests {
         let multiplier = |at: usize| Multiplier::new(0.001 * (at + 1) as f64);
         let made = |panels, of: &dyn Fn(usize, usize) -> usize| {
             let multipliers = |panel| std::array::from_fn(|lane| multiplier(of(panel, lane)));
-            OfPanels::new(panels, multipliers, |multipliers| multipliers[15])
+            OfPanels::new(panels, multipliers, |_, multipliers| multipliers[15])
         };
         let same = made(5, &|_, _| 3);
         assert_eq!((same.each.len(), same.of_some::<2>(3)), (1, [&multiplier(3); 2]));
@@ -326,7 +396,10 @@ mod tests {
         ];
         for turn in 0..16 {
             let multipliers = std::array::from_fn(|at| Multiplier::new(reals[(at + turn) % 16]));
-            assert!(Requantization::new(multipliers).once().is_some());
+            assert!(!matches!(
+                Requantization::new(multipliers),
+                Requantization::Steps(_)
+            ));
             expect_single_values(multipliers, sums().chain(ends));
         }
     }

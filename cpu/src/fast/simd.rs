@@ -32,6 +32,8 @@ mod portable;
 use std::fmt::Debug;
 use std::sync::LazyLock;
 
+use super::rescale::FloatScale;
+
 /// Lanes of a narrow vector.
 pub(super) const LANES: usize = 8;
 
@@ -191,6 +193,14 @@ pub(super) trait Columns: Simd<WIDE> {
     ) -> Self::I32;
     /// Pairs of what two rows hold for each of sixteen columns, in [`COLUMN_ORDER`].
     fn interleave(self, first: &[i16; WIDE], second: &[i16; WIDE]) -> Self::I32;
+    /// Whether there are instructions that round floats towards zero, whatever others do: those that [`FloatScale`] needs.
+    const TRUNCATES: bool = false;
+    /// Rescales sums by floats, of which there are some only where [`Columns::TRUNCATES`] says so; with `CUT`, results below 0 may be
+    /// others that are not above 0.
+    #[inline(always)]
+    fn rescale_by_floats<const CUT: bool>(self, _: Self::I32, _: &FloatScale) -> Self::I32 {
+        unreachable!("nothing is rescaled by floats with these instructions")
+    }
     /// `sums` plus the sums of the products of four bytes, unsigned ones on the left with signed ones on the right.
     fn add_byte_products(self, sums: Self::I32, left: Self::I32, right: Self::I32) -> Self::I32;
     /// Sixteen 8-bit columns in [`COLUMN_ORDER`].
@@ -381,6 +391,22 @@ pub(super) fn multiplies_bytes() -> bool {
         #[inline(always)]
         fn run<S: Instructions>(self, _: S) -> bool {
             S::HAS_WIDE
+        }
+    }
+
+    dispatch(Ask)
+}
+
+/// Whether those that [`dispatch`] picks rescale by floats.
+pub(super) fn rescales_by_floats() -> bool {
+    struct Ask;
+
+    impl Work for Ask {
+        type Output = bool;
+
+        #[inline(always)]
+        fn run<S: Instructions>(self, _: S) -> bool {
+            S::Wide::TRUNCATES
         }
     }
 

@@ -6,7 +6,8 @@ use std::arch::x86_64::*;
 
 use super::avx2::Avx2;
 use super::{
-    ByteForm, COLUMN_ORDER, Columns, Instructions, LANES, Rescale, RescaleOnce, Simd, WIDE, Work, lanes_from,
+    ByteForm, COLUMN_ORDER, Columns, FloatScale, Instructions, LANES, Rescale, RescaleOnce, Simd, WIDE, Work,
+    lanes_from,
 };
 
 /// AVX-512 F, BW, DQ, VL and VNNI, as processors have from Ice Lake and Zen 4 on, with AVX2 and FMA. There is a value only
@@ -66,6 +67,12 @@ const ACROSS: [i32; WIDE] = [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 1
 
 /// The same where the columns of the square are in [`COLUMN_ORDER`].
 const ACROSS_IN_ORDER: [i32; WIDE] = [0, 8, 4, 12, 1, 9, 5, 13, 2, 10, 6, 14, 3, 11, 7, 15];
+
+/// How floats are rounded that are truncated.
+const TO_ZERO: i32 = _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC;
+
+/// Which bits of three vectors, by their values in each, are set in `first | (second & third)`.
+const OR_BOTH: i32 = 0b1111_1000;
 
 /// Odd lanes.
 const ODD: __mmask16 = 0b1010_1010_1010_1010;
@@ -300,6 +307,26 @@ impl Simd<WIDE> for Avx512 {
 
 impl Columns for Avx512 {
     type Narrow = Avx2;
+    const TRUNCATES: bool = true;
+
+    #[inline(always)]
+    fn rescale_by_floats<const CUT: bool>(self, sums: __m512i, by: &FloatScale) -> __m512i {
+        let half = self.load(&by.half);
+        let (upper, lower) = (self.load(&by.upper), self.load(&by.lower));
+        let floats = instruction!(_mm512_cvt_roundepi32_ps::<TO_ZERO>(sums));
+        let half = if CUT {
+            half
+        } else {
+            // With the sign of the sum.
+            let sign = instruction!(_mm512_set1_epi32(i32::MIN));
+            let half = instruction!(_mm512_castps_si512(half));
+            let half = instruction!(_mm512_ternarylogic_epi32::<OR_BOTH>(half, sums, sign));
+            instruction!(_mm512_castsi512_ps(half))
+        };
+        let fraction = instruction!(_mm512_fmadd_round_ps::<TO_ZERO>(floats, lower, half));
+        let scaled = instruction!(_mm512_fmadd_round_ps::<TO_ZERO>(floats, upper, fraction));
+        instruction!(_mm512_cvttps_epi32(scaled))
+    }
 
     #[inline(always)]
     fn join(self, low: __m256i, high: __m256i) -> __m512i {

@@ -1,0 +1,201 @@
+use super::{EXACT, FloatScale, MOST};
+use crate::fast::simd::{Columns, Instructions, Simd, WIDE, Work, dispatch};
+use crate::kernels::fixed_point::Multiplier;
+
+/// A mantissa and a right shift.
+type Lane = (i32, i32);
+
+fn multiplier((mantissa, right): Lane) -> Multiplier {
+    Multiplier {
+        mantissa,
+        exponent: -right,
+    }
+}
+
+/// What is computed, in exact integers: with `M = 2^(31+s)`, numbers times `M`, of which a float has 24 bits.
+fn computed((mantissa, right): Lane, half: f32, sum: i32) -> i32 {
+    let truncated = |number: i128| {
+        let lost = (i128::BITS - number.leading_zeros()).saturating_sub(f32::MANTISSA_DIGITS);
+        number >> lost << lost
+    };
+    let magnitude = truncated(i128::from(sum.unsigned_abs()));
+    let half = (f64::from(half) * f64::from(31 + right).exp2()) as i128;
+    let fraction = truncated(magnitude * i128::from(mantissa & 0x7f) + half);
+    let scaled = truncated(magnitude * i128::from(mantissa & !0x7f) + fraction);
+    (scaled >> (31 + right)) as i32 * sum.signum()
+}
+
+/// The same with `2^-24` added so many times, proven or not.
+fn half(right: i32, more: i32) -> f32 {
+    ((1 << 23) + (1 << (23 - right)) + more) as f32 / EXACT as f32
+}
+
+/// Sums at the boundaries of results, and around them.
+fn boundaries((mantissa, right): Lane) -> impl Iterator<Item = i32> {
+    let whole = 1_i128 << (31 + right);
+    let least = move |result: i128| (result * whole - (1 << 30) - whole / 2) / i128::from(mantissa);
+    let near = (0..=i128::from(MOST) + 1).flat_map(move |result| (-2..4).map(move |by| least(result) + by));
+    near.flat_map(|sum| [sum, -sum])
+        .map(|sum| sum.clamp(i32::MIN.into(), i32::MAX.into()) as i32)
+}
+
+const ENDS: [i32; 8] = [
+    i32::MIN,
+    i32::MIN + 1,
+    -(1 << 24) - 1,
+    -1,
+    0,
+    1,
+    (1 << 24) + 1,
+    i32::MAX,
+];
+
+fn cut(result: i32) -> i32 {
+    result.clamp(-(MOST as i32), MOST as i32)
+}
+
+/// The first sum for which a result is wrong.
+fn wrong(lane: Lane, half: f32) -> Option<i32> {
+    let exact = multiplier(lane);
+    boundaries(lane)
+        .chain(ENDS)
+        .find(|sum| cut(computed(lane, half, *sum)) != cut(exact.apply(*sum)))
+}
+
+/// Mantissas and shifts without an order, of the shifts that there are proofs for.
+fn lanes(seed: u64) -> impl Iterator<Item = Lane> {
+    let mut state = seed;
+    std::iter::repeat_with(move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let mantissa = (1 << 30) | (state >> 34) as i32;
+        (mantissa, ((state >> 20) % 15) as i32 + 1)
+    })
+}
+
+fn proven(lane: Lane) -> Option<f32> {
+    FloatScale::new([lane; WIDE], |_| None).map(|scale| {
+        assert!(scale.half.iter().all(|half| *half == scale.half[0]));
+        scale.half[0]
+    })
+}
+
+#[test]
+fn what_is_proven_is_right_and_what_is_refused_is_wrong() {
+    let mut found = [0; 3];
+    for lane in lanes(1).take(1500) {
+        match proven(lane) {
+            Some(proven) => {
+                assert_eq!(wrong(lane, proven), None, "{lane:?}");
+                let more = i32::from(proven != half(lane.1, 0));
+                // Nothing is added where it is not needed.
+                assert!(more == 0 || wrong(lane, half(lane.1, 0)).is_some(), "{lane:?}");
+                found[more as usize] += 1;
+            }
+            None => {
+                for more in 0..2 {
+                    assert!(wrong(lane, half(lane.1, more)).is_some(), "{lane:?}");
+                }
+                found[2] += 1;
+            }
+        }
+    }
+    // All three are there.
+    assert!(found[0] > 1000 && found[1] > 10 && found[2] > 1, "{found:?}");
+}
+
+#[test]
+fn multipliers_without_exact_floats_or_with_ties_are_refused() {
+    // Sums of larger results are no floats.
+    assert!(proven((0x4000_0001, 17)).is_none());
+    assert!(proven((i32::MAX, 31)).is_none());
+    // A half, a quarter and so on meet ties.
+    for right in 1..16 {
+        assert!(proven((1 << 30, right)).is_none());
+        assert!(wrong((1 << 30, right), half(right, 0)).is_some());
+    }
+    // One lane is enough.
+    let mut lanes = [(0x5234_5678, 8); WIDE];
+    assert!(FloatScale::new(lanes, |_| None).is_some());
+    lanes[11] = (1 << 30, 8);
+    assert!(FloatScale::new(lanes, |_| None).is_none());
+    assert!(FloatScale::new(lanes, |lane| (lane != 11).then_some(5)).is_none());
+    assert!(FloatScale::new(lanes, |lane| (lane == 11).then_some(5)).is_some());
+}
+
+/// Scales sums in each of the ways that there are.
+struct Scale<'a>(&'a FloatScale, [i32; WIDE]);
+
+impl Work for Scale<'_> {
+    type Output = Option<[[i32; WIDE]; 2]>;
+
+    #[inline(always)]
+    fn run<S: Instructions>(self, simd: S) -> Option<[[i32; WIDE]; 2]> {
+        let simd = simd.wide();
+        if !S::Wide::TRUNCATES {
+            return None;
+        }
+        let mut found = [[0; WIDE]; 2];
+        let sums = simd.load_i32(&self.1);
+        simd.store_i32(simd.rescale_by_floats::<false>(sums, self.0), &mut found[0]);
+        simd.store_i32(simd.rescale_by_floats::<true>(sums, self.0), &mut found[1]);
+        Some(found)
+    }
+}
+
+#[test]
+fn instructions_compute_what_is_proven() {
+    let special = [
+        0x4000_0001,
+        0x4000_0003,
+        0x7fff_ffff,
+        0x7fff_ff80,
+        0x6000_0000,
+        0x5555_5555,
+    ];
+    let special = special
+        .into_iter()
+        .flat_map(|mantissa| (1..16).map(move |right| (mantissa, right)));
+    for lane in special.chain(lanes(2).take(300)) {
+        let Some(scale) = FloatScale::new([lane; WIDE], |_| None) else {
+            continue;
+        };
+        let (exact, half) = (multiplier(lane), scale.half[0]);
+        let sums: Vec<i32> = boundaries(lane).chain(ENDS).collect();
+        for sums in sums.chunks(WIDE) {
+            let lanes = std::array::from_fn(|lane| sums[lane % sums.len()]);
+            let Some([all, positive]) = dispatch(Scale(&scale, lanes)) else {
+                return;
+            };
+            for (sum, (all, positive)) in lanes.into_iter().zip(all.into_iter().zip(positive)) {
+                assert_eq!(all, computed(lane, half, sum), "{sum} by {lane:?}");
+                assert_eq!(cut(all), cut(exact.apply(sum)), "{sum} by {lane:?}");
+                assert_eq!(positive.max(0), all.max(0), "{sum} by {lane:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn single_sums_need_no_proof() {
+    let refused = [
+        (1 << 30, 3),
+        (1 << 30, 16),
+        (0x7fff_ffff, 16),
+        (0x5555_5555, 24),
+        (0x6abc_def0, 31),
+    ];
+    for lane in refused {
+        let exact = multiplier(lane);
+        let some = [1000, -(1 << 20), (1 << 24) + 1, 1_073_741_952, -1_073_741_824];
+        for sum in boundaries(lane).chain(ENDS).chain(some) {
+            let Some(scale) = FloatScale::new([lane; WIDE], |_| Some(sum)) else {
+                panic!("there is nothing to prove of {sum} by {lane:?}");
+            };
+            let Some([all, positive]) = dispatch(Scale(&scale, [sum; WIDE])) else {
+                return;
+            };
+            assert_eq!(cut(all[0]), cut(exact.apply(sum)), "{sum} by {lane:?}");
+            assert_eq!(positive[0].max(0), all[0].max(0), "{sum} by {lane:?}");
+        }
+    }
+}
