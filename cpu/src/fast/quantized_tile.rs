@@ -94,6 +94,32 @@ fn store_once<V: Columns, B: ToSteps, const CUT: bool, const WHOLE: bool, const 
 ) {
     const { assert!(R * P <= MOST_SUMS) };
     let lines = output.rows_from::<R>(top);
+    if P == 2 {
+        // Two rows at a time, each of whose bytes are neighbours.
+        for_each_constant!(pair in [0 1 2 3 4 5 6 7] {
+            if pair * 2 < R {
+                let mut columns = [simd.splat_i32(0); 4];
+                for_each_constant!(which in [0 1 2 3] {
+                    let (row, panel) = (pair * 2 + which / 2, which % 2);
+                    if row < R {
+                        columns[which] = by[panel].scale::<V, CUT>(simd, sums[row][panel]);
+                    }
+                });
+                let bytes = simd.bytes_of_pairs(columns, form);
+                for_each_constant!(which in [0 1] {
+                    if pair * 2 + which < R {
+                        let line = &mut lines[pair * 2 + which][column..];
+                        if WHOLE {
+                            line[..2 * COLUMNS].copy_from_slice(&bytes[which]);
+                        } else {
+                            store_pair(&bytes[which], line);
+                        }
+                    }
+                });
+            }
+        });
+        return;
+    }
     // Without loops, so that sums stay in registers; panel by panel, so that what scales them does.
     for_each_constant!(four in [0 1 2 3] {
         if four * 4 < R * P {
@@ -119,4 +145,17 @@ fn store_once<V: Columns, B: ToSteps, const CUT: bool, const WHOLE: bool, const 
             });
         }
     });
+}
+
+/// Stores as many columns as `to` takes, of two panels.
+#[inline(always)]
+fn store_pair(bytes: &[u8; 2 * COLUMNS], to: &mut [u8]) {
+    let (first, second) = (&bytes.as_chunks().0[0], &bytes.as_chunks().0[1]);
+    match to.split_at_mut_checked(COLUMNS) {
+        Some((one, other)) => {
+            store_some(first, one);
+            store_some(second, other);
+        }
+        None => store_some(first, to),
+    }
 }

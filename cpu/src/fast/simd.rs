@@ -100,6 +100,9 @@ pub(super) struct ByteForm {
     /// Whether the range is less than all bytes.
     #[cfg(target_arch = "x86_64")]
     is_narrow: bool,
+    /// Whether the zero point is another one than 0, as it is not where it is the lowest value.
+    #[cfg(target_arch = "x86_64")]
+    is_moved: bool,
 }
 
 impl ByteForm {
@@ -112,6 +115,8 @@ impl ByteForm {
             flip: [flip; 4 * WIDE],
             #[cfg(target_arch = "x86_64")]
             is_narrow: [least, most] != [0, u8::MAX],
+            #[cfg(target_arch = "x86_64")]
+            is_moved: zero_point != 0,
         }
     }
 
@@ -235,6 +240,11 @@ pub(super) trait Columns: Simd<WIDE> {
             }
         }
         all
+    }
+    /// The same of two times twice sixteen columns in [`COLUMN_ORDER`], neighbours in natural order side by side.
+    #[inline(always)]
+    fn bytes_of_pairs(self, columns: [Self::I32; 4], form: &ByteForm) -> [[u8; 2 * WIDE]; 2] {
+        bytemuck::cast(self.bytes_of_four::<false>(columns, form))
     }
 }
 
@@ -561,6 +571,8 @@ mod tests {
                 self.bytes.extend(in_order.as_flattened());
                 let natural = simd.bytes_of_four::<true>(four, &form);
                 self.bytes.extend(natural.as_flattened());
+                let pairs = simd.bytes_of_pairs(four, &form);
+                self.bytes.extend(pairs.as_flattened());
             }
             let far = [simd.join(low, high), simd.join(high, low)];
             for columns in [some, far[0], far[1], simd.splat_i32(70_000)] {

@@ -129,6 +129,28 @@ impl Avx512 {
         ]
     }
 
+    /// Four times sixteen columns of output steps from real 0 in a form of 8 bits, one sixteen behind the other.
+    #[inline(always)]
+    fn bytes<const NATURAL: bool>(self, columns: [__m512i; 4], form: &ByteForm) -> __m512i {
+        let mut first = instruction!(_mm512_packs_epi32(columns[0], columns[1]));
+        let mut second = instruction!(_mm512_packs_epi32(columns[2], columns[3]));
+        if form.is_moved {
+            // Packing cuts to 16 bits, and so does the sum, from which the nearest byte is the same.
+            let zero_point = bytemuck::cast(form.zero_point);
+            first = instruction!(_mm512_adds_epi16(first, zero_point));
+            second = instruction!(_mm512_adds_epi16(second, zero_point));
+        }
+        let mut bytes = instruction!(_mm512_packus_epi16(first, second));
+        if form.is_narrow {
+            bytes = instruction!(_mm512_max_epu8(bytes, bytemuck::cast(form.least)));
+            bytes = instruction!(_mm512_min_epu8(bytes, bytemuck::cast(form.most)));
+        }
+        // Packing works within groups of sixteen bytes likewise.
+        let order: __m512i = bytemuck::cast(if NATURAL { ACROSS } else { ACROSS_IN_ORDER });
+        let ordered = instruction!(_mm512_permutexvar_epi32(order, bytes));
+        instruction!(_mm512_xor_si512(ordered, bytemuck::cast(form.flip)))
+    }
+
     /// The upper halves of sums of 64 bits in their lanes, shifted.
     #[inline(always)]
     fn high(self, even: __m512i, odd: __m512i, by: &RescaleOnce, first: usize) -> __m512i {
@@ -405,26 +427,21 @@ impl Columns for Avx512 {
 
     #[inline(always)]
     fn bytes_of_four<const NATURAL: bool>(self, columns: [__m512i; 4], form: &ByteForm) -> [[u8; WIDE]; 4] {
-        // Packing cuts to 16 bits, and so does the sum, from which the nearest byte is the same.
-        let zero_point = bytemuck::cast(form.zero_point);
-        let first = instruction!(_mm512_packs_epi32(columns[0], columns[1]));
-        let second = instruction!(_mm512_packs_epi32(columns[2], columns[3]));
-        let first = instruction!(_mm512_adds_epi16(first, zero_point));
-        let second = instruction!(_mm512_adds_epi16(second, zero_point));
-        let mut bytes = instruction!(_mm512_packus_epi16(first, second));
-        if form.is_narrow {
-            bytes = instruction!(_mm512_max_epu8(bytes, bytemuck::cast(form.least)));
-            bytes = instruction!(_mm512_min_epu8(bytes, bytemuck::cast(form.most)));
-        }
-        // Packing works within groups of sixteen bytes likewise.
-        let order: __m512i = bytemuck::cast(if NATURAL { ACROSS } else { ACROSS_IN_ORDER });
-        let ordered = instruction!(_mm512_permutexvar_epi32(order, bytes));
-        let ordered = instruction!(_mm512_xor_si512(ordered, bytemuck::cast(form.flip)));
+        let bytes = self.bytes::<NATURAL>(columns, form);
         [
-            bytemuck::cast(instruction!(_mm512_extracti32x4_epi32::<0>(ordered))),
-            bytemuck::cast(instruction!(_mm512_extracti32x4_epi32::<1>(ordered))),
-            bytemuck::cast(instruction!(_mm512_extracti32x4_epi32::<2>(ordered))),
-            bytemuck::cast(instruction!(_mm512_extracti32x4_epi32::<3>(ordered))),
+            bytemuck::cast(instruction!(_mm512_extracti32x4_epi32::<0>(bytes))),
+            bytemuck::cast(instruction!(_mm512_extracti32x4_epi32::<1>(bytes))),
+            bytemuck::cast(instruction!(_mm512_extracti32x4_epi32::<2>(bytes))),
+            bytemuck::cast(instruction!(_mm512_extracti32x4_epi32::<3>(bytes))),
+        ]
+    }
+
+    #[inline(always)]
+    fn bytes_of_pairs(self, columns: [__m512i; 4], form: &ByteForm) -> [[u8; 2 * WIDE]; 2] {
+        let bytes = self.bytes::<false>(columns, form);
+        [
+            bytemuck::cast(instruction!(_mm512_extracti64x4_epi64::<0>(bytes))),
+            bytemuck::cast(instruction!(_mm512_extracti64x4_epi64::<1>(bytes))),
         ]
     }
 }
