@@ -102,6 +102,7 @@ impl Consumer {
         packet: &mut Packet,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<(), ReceiveError> {
+        self.policy.review_if_due();
         let mut spin = self.policy.start();
         loop {
             if let Some(word) = self.poll()? {

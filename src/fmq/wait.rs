@@ -172,8 +172,15 @@ impl WaitPolicy {
         self.since_review += 1;
         if waited.slept {
             self.naps.record(waited.nanos);
+            self.review();
         }
-        if waited.slept || self.since_review >= REVIEW_AFTER {
+    }
+
+    /// Computes the window anew if enough waits have been recorded. To be called before a wait, which mostly is longer than this takes:
+    /// after it, the packet that has come would wait.
+    #[inline]
+    pub fn review_if_due(&mut self) {
+        if self.since_review >= REVIEW_AFTER {
             self.review();
         }
     }

@@ -14,6 +14,7 @@ fn policy() -> WaitPolicy {
 fn replay(policy: &mut WaitPolicy, trace: impl IntoIterator<Item = u64>) -> (usize, u64) {
     let (mut sleeps, mut polled) = (0, 0);
     for nanos in trace {
+        policy.review_if_due();
         let window = policy.window().as_nanos() as u64;
         let slept = nanos > window;
         sleeps += usize::from(slept);
@@ -123,6 +124,7 @@ impl Side {
     }
 
     fn wait(&mut self, now: u64, peer_slept: bool) {
+        self.policy.review_if_due();
         let mut spin = self.policy.start();
         if peer_slept {
             self.policy.await_sleeper(&mut spin);

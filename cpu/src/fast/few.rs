@@ -80,6 +80,9 @@ impl Few {
 
     #[inline(always)]
     fn compute(&self, values: &mut [Value]) -> bool {
+        if self.elements == 1 {
+            return self.compute_one(values);
+        }
         let mut results = [0.0; MOST_ELEMENTS];
         let [left, right] = &self.operands;
         let (Some(left), Some(right)) = (left.data(values), right.data(values)) else {
@@ -95,6 +98,17 @@ impl Few {
             );
         }
         self.give(values, results)
+    }
+
+    /// The same of one element each, without loops and lengths.
+    #[inline(always)]
+    fn compute_one(&self, values: &mut [Value]) -> bool {
+        let [left, right] = &self.operands;
+        let (Some(left), Some(right)) = (left.first(values), right.first(values)) else {
+            return false;
+        };
+        let result = cut(self.binary.combine(left, right), self.range.0, self.range.1);
+        self.give(values, &[result])
     }
 
     #[inline(always)]
@@ -136,6 +150,21 @@ impl Source {
             None => Place::Operand(*declared.operation.inputs.get(number)? as usize),
         };
         Some(Source { place, length })
+    }
+
+    /// The first element; `None` if the operand has no value.
+    #[inline(always)]
+    fn first(&self, values: &[Value]) -> Option<f32> {
+        match &self.place {
+            Place::Constant([first, ..]) => Some(*first),
+            Place::Operand(at) => {
+                let value = values.get(*at).filter(|value| value.present)?;
+                value
+                    .bytes()
+                    .first_chunk()
+                    .map(|bytes| f32::from_ne_bytes(*bytes))
+            }
+        }
     }
 
     /// The elements; `None` if the operand has no value.
