@@ -301,7 +301,7 @@ impl Runner {
         match self.run_plain(layout, header, inline) {
             Ok(true) => {
                 let outputs = layout.inline.outputs.get_mut();
-                return encode_success(reply, header.sequence, Timing::NONE, None, outputs);
+                encode_success(reply, header.sequence, Timing::NONE, None, outputs);
             }
             Ok(false) => self.run_any(layout, header, inline, reply),
             Err(failure) => self.fail(header.sequence, &failure, reply),

@@ -143,7 +143,7 @@ impl Context {
             self.execution.expect_output(index, &output.shape);
             if let Place::Pool(pool) = output.place {
                 let memory = pools.memory(pool).filter(|memory| memory.is_writable());
-                if !memory.is_some_and(|memory| memory.expect_write(output.offset, output.length).is_ok()) {
+                if memory.is_none_or(|memory| memory.expect_write(output.offset, output.length).is_err()) {
                     return Ok(false);
                 }
             }
