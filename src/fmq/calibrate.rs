@@ -11,8 +11,9 @@ use crate::time::{Clock, MonotonicClock};
 /// Fractional bits of the durations here: a poll may take less than a nanosecond.
 const FRACTION_BITS: u32 = 8;
 
-/// Pauses up to this long help the first polls: they leave the line to the producer while it fills the cell (on Zen 3, with
-/// 25 ns, a round trip is a third shorter for it). Longer ones (Skylake's 56 ns) only make the consumer late.
+/// Where pauses are no longer than this, the first polls are better with some of their own: it leaves the line to the producer
+/// while it fills the cell (on Zen 3 a round trip with 25 ns is a third shorter than without). For that the brief ones are
+/// enough, by which the consumer is less late (on Zen 4 another 10 ns). Where they are longer (Skylake's 56 ns), bare polls are best.
 const SHORT_PAUSE: u64 = 35 << FRACTION_BITS;
 
 /// What this machine can do about waiting.
@@ -20,7 +21,7 @@ const SHORT_PAUSE: u64 = 35 << FRACTION_BITS;
 pub(super) struct PollRates {
     /// Duration of a poll as it is done at first, in 1/256 ns.
     eager: u64,
-    /// Whether even the first polls pause.
+    /// Whether even the first polls pause, if briefly.
     pub(super) eager_pauses: bool,
     /// Duration of a poll and a pause, in 1/256 ns.
     paused: u64,
@@ -32,13 +33,21 @@ impl PollRates {
     /// The rates of this machine; the first call in a process takes about 50 us.
     pub(super) fn get() -> Self {
         static RATES: OnceLock<PollRates> = OnceLock::new();
-        *RATES.get_or_init(|| Self::from_durations(measure(4000, || {}), measure(200, cpu::relax)))
+        *RATES.get_or_init(|| {
+            let paused = measure(200, cpu::relax);
+            let eager_pauses = paused <= SHORT_PAUSE;
+            let eager = if eager_pauses {
+                measure(2000, cpu::relax_briefly)
+            } else {
+                measure(4000, || {})
+            };
+            Self::from_durations(eager, eager_pauses, paused)
+        })
     }
 
-    fn from_durations(bare: u64, paused: u64) -> Self {
-        let eager_pauses = paused <= SHORT_PAUSE;
+    fn from_durations(eager: u64, eager_pauses: bool, paused: u64) -> Self {
         Self {
-            eager: if eager_pauses { paused } else { bare },
+            eager,
             eager_pauses,
             paused,
             // Not those this thread may use: where it is pinned to one, the peer is likely pinned to another.

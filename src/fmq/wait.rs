@@ -20,6 +20,7 @@ use std::time::Duration;
 use super::calibrate::PollRates;
 use super::give_way::GiveWay;
 use super::nap::{Nap, NapPolicy};
+use crate::sys::cpu;
 
 /// How an end of a ring waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,7 +258,11 @@ impl WaitPolicy {
             eager_polls: self.eager_polls,
             paused_polls: 0,
             paused: false,
-            pauses: self.rates.eager_pauses,
+            pause: if self.rates.eager_pauses {
+                Pause::Brief
+            } else {
+                Pause::None
+            },
             window_left: match self.eager_polls {
                 0 => self.window,
                 _ => self.window.saturating_sub(EAGER_NANOS),
@@ -378,8 +383,8 @@ pub(super) struct Spin {
     paused_polls: u64,
     /// Whether the present stretch is one of those after the first.
     paused: bool,
-    /// Whether its polls pause.
-    pauses: bool,
+    /// How its polls pause.
+    pause: Pause,
     /// Nanoseconds of the window not yet planned.
     window_left: u64,
     /// Nanoseconds of the wait that the peer's getting up may take, which say nothing about the next wait.
@@ -390,6 +395,14 @@ pub(super) struct Spin {
     permit: Option<SpinPermit>,
 }
 
+/// What is between two polls.
+#[derive(Clone, Copy, Debug)]
+enum Pause {
+    None,
+    Brief,
+    Full,
+}
+
 impl Spin {
     /// Whether to poll once more in this stretch; pauses if it is one with pauses.
     #[inline(always)]
@@ -398,8 +411,10 @@ impl Spin {
             return false;
         }
         self.left -= 1;
-        if self.pauses {
-            crate::sys::cpu::relax();
+        match self.pause {
+            Pause::None => {}
+            Pause::Brief => cpu::relax_briefly(),
+            Pause::Full => cpu::relax(),
         }
         true
     }
@@ -427,7 +442,7 @@ impl Spin {
         }
         let stretch = self.window_left.min(nanos);
         self.window_left -= stretch;
-        (self.paused, self.pauses) = (true, true);
+        (self.paused, self.pause) = (true, Pause::Full);
         self.left = self.rates.paused_polls(stretch).max(1);
         self.paused_polls += u64::from(self.left);
         true
