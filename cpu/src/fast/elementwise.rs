@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use nnhal::hal::{OperandType, OperationType, Shape};
-use nnhal::ops::OperationContext;
+use nnhal::ops::{OperandInfo, OperationContext};
 
 use super::parting;
 use super::quantized_sum::{self, QuantizedSum};
@@ -74,6 +74,8 @@ pub(super) struct BinaryStep {
     fallback: Kernel,
     /// What results are cut to, for floats where it is known beforehand.
     range: Option<(f32, f32)>,
+    /// What adds or subtracts 8-bit values, if all of it is known beforehand.
+    sum: Option<QuantizedSum>,
 }
 
 impl PlannedStep for BinaryStep {
@@ -100,9 +102,19 @@ impl PlannedStep for BinaryStep {
                 if matches!(self.binary, Binary::Add | Binary::Sub) && left.shape == right.shape =>
             {
                 let output = context.outputs.tensor(0)?;
-                let activation = Activation::from_code(2, context.inputs.i32(2)?)?;
-                let sum = QuantizedSum::new((&left, &right), &output, self.binary == Binary::Sub, activation);
-                quantized_sum::run(&sum, (left.bytes, right.bytes), output.bytes, context.team);
+                let (inputs, team) = ((left.bytes, right.bytes), context.team);
+                if let Some(sum) = &self.sum {
+                    quantized_sum::run(sum, inputs, output.bytes, team);
+                    return Ok(());
+                }
+                let sum = QuantizedSum::new(
+                    [left, right].map(|input| (input.scale(), input.zero_point())),
+                    (output.scale(), output.zero_point()),
+                    left.ty() == OperandType::TENSOR_QUANT8_ASYMM_SIGNED,
+                    self.binary == Binary::Sub,
+                    Activation::from_code(2, context.inputs.i32(2)?)?,
+                );
+                quantized_sum::run(&sum, inputs, output.bytes, team);
                 return Ok(());
             }
             _ => return (self.fallback)(context),
@@ -162,6 +174,7 @@ impl BinaryStep {
             binary,
             fallback,
             range: are_floats.then(|| known_range(binary, declared)).flatten(),
+            sum: known_sum(binary, declared),
         }
     }
 
@@ -253,8 +266,42 @@ pub(super) fn known_range(binary: Binary, declared: &Declared<'_>) -> Option<(f3
     if !binary.has_activation() {
         return Some(Activation::None.range());
     }
+    Some(known_activation(declared)?.range())
+}
+
+/// The activation of an operation that has one, if it is known beforehand.
+fn known_activation(declared: &Declared<'_>) -> Option<Activation> {
     let code = declared.input(2)?.bytes?.try_into().ok()?;
-    Some(Activation::from_code(2, i32::from_ne_bytes(code)).ok()?.range())
+    Activation::from_code(2, i32::from_ne_bytes(code)).ok()
+}
+
+/// What adds or subtracts 8-bit values, if it is known beforehand and they are not known to have different shapes.
+fn known_sum(binary: Binary, declared: &Declared<'_>) -> Option<QuantizedSum> {
+    let subtracts = match binary {
+        Binary::Add => false,
+        Binary::Sub => true,
+        _ => return None,
+    };
+    let (left, right) = (declared.input(0)?, declared.input(1)?);
+    let is_signed = match left.ty() {
+        OperandType::TENSOR_QUANT8_ASYMM => false,
+        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => true,
+        _ => return None,
+    };
+    if left.shape_known && right.shape_known && left.shape != right.shape {
+        return None;
+    }
+    let output = declared.output(0)?;
+    let of = |info: &OperandInfo<'_>| (info.operand.scale, info.operand.zero_point);
+    let inputs = [of(&left), of(&right)];
+    let activation = known_activation(declared)?;
+    Some(QuantizedSum::prepared(
+        inputs,
+        of(&output),
+        is_signed,
+        subtracts,
+        activation,
+    ))
 }
 
 /// What an operation takes that does little more than to read and write so many bytes.

@@ -20,6 +20,7 @@ mod exponential;
 mod extremum;
 mod few;
 mod float_matrix;
+mod float_sum;
 mod fused;
 mod hybrid;
 mod integer_layer;

@@ -3,15 +3,16 @@
 //!
 //! The input with the larger scale is rescaled by a half: it is shifted by a bit less, exactly. The others' multipliers are less
 //! than that, mostly, so that one step is enough for each.
-
-use nnhal::hal::OperandType;
+//!
+//! Where everything is known when a model is prepared, floats take the place of the integers if they can: see
+//! [`super::float_sum`].
 
 use super::elementwise::effort;
+use super::float_sum::{AT_ONCE, FloatSum};
 use super::parting;
 use super::requantize::{QuantizedOutput, Requantization, rescale_once};
 use super::simd::{ByteForm, Columns, Instructions, RescaleOnce, Work, dispatch};
 use super::tile::{COLUMNS, for_each_constant};
-use crate::kernel::{Tensor, TensorMut};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::fixed_point::Multiplier;
 use crate::threads::Team;
@@ -30,7 +31,12 @@ pub(super) struct QuantizedSum {
     stored: QuantizedOutput,
     /// The same for many values at once, if one step is enough for each of them.
     once: Option<Once>,
+    /// What gives the same results by floats.
+    floats: Option<FloatSum>,
 }
+
+/// A scale and a zero point.
+pub(super) type Quantization = (f32, i32);
 
 /// What scales values where one step is enough.
 #[derive(Debug)]
@@ -64,18 +70,17 @@ impl Input {
 }
 
 impl QuantizedSum {
-    /// The sum, or difference, of two tensors of 8-bit values.
+    /// The sum, or difference, of two tensors of 8-bit values; how these and the output are quantised, and whether signed.
     pub(super) fn new(
-        (left, right): (&Tensor<'_>, &Tensor<'_>),
-        output: &TensorMut<'_>,
+        [left, right]: [Quantization; 2],
+        (scale, zero_point): Quantization,
+        is_signed: bool,
         subtracts: bool,
         activation: Activation,
     ) -> QuantizedSum {
-        let is_signed = left.ty() == OperandType::TENSOR_QUANT8_ASYMM_SIGNED;
         let (least, most) = if is_signed { (-128, 127) } else { (0, 255) };
-        let (left_scale, right_scale) = (f64::from(left.scale()), f64::from(right.scale()));
+        let (left_scale, right_scale) = (f64::from(left.0), f64::from(right.0));
         let twice_the_larger = 2.0 * left_scale.max(right_scale);
-        let (scale, zero_point) = (output.scale(), output.zero_point());
         let (low, high) = activation.quantized_range(scale, zero_point, least, most);
         // The multiplier is at most 1/2, so that the shift is the only one to the left.
         let [left_by, right_by] =
@@ -95,26 +100,36 @@ impl QuantizedSum {
         };
         QuantizedSum {
             is_signed,
-            zero_points: [left.zero_point(), right.zero_point()],
+            zero_points: [left.1, right.1],
             inputs: [left_by, right_by].map(|by| Requantization::with_shift([by; COLUMNS], SUM_SHIFT)),
             subtracts,
             output: Requantization::new([by; COLUMNS]),
             once: once(),
             stored,
+            floats: None,
         }
     }
-}
 
-/// Computes the sums of elements.
-pub(super) fn run(sum: &QuantizedSum, (left, right): (&[u8], &[u8]), output: &mut [u8], team: &Team<'_>) {
-    // An element takes about as long as eight bytes that are only moved.
-    let threads = team.threads_for(effort(8 * output.len()));
-    let grid = parting::elements(threads, output.len(), COLUMNS);
-    let none: &mut [u8] = &mut [];
-    team.for_each_block(threads, &grid, (output, none), |mut block, _| {
-        let (left, right) = (&left[block.columns()], &right[block.columns()]);
-        let output = block.all();
-        if sum.is_signed {
+    /// The same by floats if they are proven to give the same results, which is worth it for a sum that is computed often.
+    pub(super) fn prepared(
+        inputs: [Quantization; 2],
+        output: Quantization,
+        is_signed: bool,
+        subtracts: bool,
+        activation: Activation,
+    ) -> QuantizedSum {
+        let sum = QuantizedSum::new(inputs, output, is_signed, subtracts, activation);
+        let [left, right] = inputs.map(|input| f64::from(input.0) / f64::from(output.0));
+        let scales = [left, if subtracts { -right } else { right }];
+        let exact = |inputs: (&[u8], &[u8]), output: &mut [u8]| sum.compute(inputs, output);
+        let floats = FloatSum::new(scales, sum.zero_points, (sum.stored, is_signed), exact);
+        QuantizedSum { floats, ..sum }
+    }
+
+    /// Computes some sums.
+    fn compute(&self, (left, right): (&[u8], &[u8]), output: &mut [u8]) {
+        let sum = self;
+        if self.is_signed {
             dispatch(Sum::<true> {
                 sum,
                 left,
@@ -129,6 +144,19 @@ pub(super) fn run(sum: &QuantizedSum, (left, right): (&[u8], &[u8]), output: &mu
                 output,
             });
         }
+    }
+}
+
+/// Computes the sums of elements.
+pub(super) fn run(sum: &QuantizedSum, (left, right): (&[u8], &[u8]), output: &mut [u8], team: &Team<'_>) {
+    // An element takes about as long as eight bytes that are only moved, or four with floats.
+    let bytes = if sum.floats.is_some() { 4 } else { 8 };
+    let threads = team.threads_for(effort(bytes * output.len()));
+    let grid = parting::elements(threads, output.len(), COLUMNS);
+    let none: &mut [u8] = &mut [];
+    team.for_each_block(threads, &grid, (output, none), |mut block, _| {
+        let inputs = (&left[block.columns()], &right[block.columns()]);
+        sum.compute(inputs, block.all());
     });
 }
 
@@ -147,6 +175,9 @@ impl<const SIGNED: bool> Work for Sum<'_, SIGNED> {
         let simd = simd.wide();
         let sum = self.sum;
         let (mut left, mut right, mut output) = (self.left, self.right, self.output);
+        if let Some(floats) = &sum.floats {
+            return floats.add::<S::Wide, SIGNED>(simd, (left, right), output);
+        }
         if let Some(once) = &sum.once {
             let (lefts, rights) = (left.as_chunks::<AT_ONCE>().0, right.as_chunks::<AT_ONCE>().0);
             let (outputs, rest) = output.as_chunks_mut::<AT_ONCE>();
@@ -173,9 +204,7 @@ impl<const SIGNED: bool> Work for Sum<'_, SIGNED> {
     }
 }
 
-/// Elements that are added at once where one step is enough for each.
-const AT_ONCE: usize = 4 * COLUMNS;
-
+/// Computes as many sums as are computed at once where one step is enough for each.
 #[inline(always)]
 fn four_times<V: Columns, const SIGNED: bool>(
     simd: V,
@@ -235,9 +264,9 @@ mod tests {
     fn all_pairs(
         operation: OperationType,
         ty: OperandType,
-        scales: [f32; 3],
+        (scales, zero_points): ([f32; 3], [i32; 3]),
         activation: i32,
-        kernels: KernelSet,
+        (kernels, is_known): (KernelSet, bool),
     ) -> Vec<u8> {
         let left: Vec<u8> = (0..65_536 + 70).map(|at: u32| (at >> 8) as u8).collect();
         let right: Vec<u8> = (0..65_536 + 70).map(|at: u32| at as u8).collect();
@@ -246,12 +275,14 @@ mod tests {
             (operand.scale, operand.zero_point) = (scale, zero_point);
             operand
         };
-        OneOperation::new(operation)
-            .operand(operand(scales[0], 3), &left)
-            .operand(operand(scales[1], 120), &right)
+        let one = OneOperation::new(operation)
+            .operand(operand(scales[0], zero_points[0]), &left)
+            .operand(operand(scales[1], zero_points[1]), &right)
             .i32(activation)
-            .output_operand(operand(scales[2], 7))
-            .run_by(kernels, &RunOptions::default())
+            .output_operand(operand(scales[2], zero_points[2]));
+        // By floats only where the activation is known when the model is prepared.
+        let one = if is_known { one.with_constants() } else { one };
+        one.run_by(kernels, &RunOptions::default())
             .unwrap()
             .remove(0)
             .bytes
@@ -268,18 +299,35 @@ mod tests {
             [0.1, 0.09, 1e-8],
             [1.0, 1e-11, 1.1],
             [1.0, 0.999_999_9, 2.0],
+            // Ties, on both sides of real 0, and very different scales.
+            [0.5, 0.5, 0.5],
+            [0.5, 0.125, 1.0],
+            [0.3, 0.6, 2.4],
+            [100.0, 0.001, 90.0],
+            [0.01, 0.02, 1e6],
+            // Such as models have.
+            [0.023_529, 0.117_3, 0.101_7],
+            [0.184_3, 0.172_2, 0.211_9],
+            [0.071_4, 0.052_8, 0.089_1],
+            [0.310_7, 0.299_1, 0.420_3],
         ];
         for (at, scales) in scales.into_iter().enumerate() {
+            let zero_points = [[3, 120, 7], [1, 4, 100], [90, 0, 0]][at % 3];
             for ty in [
                 OperandType::TENSOR_QUANT8_ASYMM,
                 OperandType::TENSOR_QUANT8_ASYMM_SIGNED,
             ] {
                 for operation in [OperationType::ADD, OperationType::SUB] {
-                    let by = |kernels| all_pairs(operation, ty, scales, at as i32 % 2, kernels);
-                    assert!(
-                        by(KernelSet::Fast) == by(KernelSet::Reference),
-                        "{operation} of {ty} {scales:?}"
-                    );
+                    let by =
+                        |kernels| all_pairs(operation, ty, (scales, zero_points), at as i32 % 4, kernels);
+                    let exact = by((KernelSet::Reference, false));
+                    for is_known in [false, true] {
+                        let found = by((KernelSet::Fast, is_known));
+                        assert!(
+                            found == exact,
+                            "{operation} of {ty} {scales:?}, known: {is_known}"
+                        );
+                    }
                 }
             }
         }

@@ -169,6 +169,8 @@ pub(super) trait Simd<const N: usize>: Copy {
     fn sub_i32(self, left: Self::I32, right: Self::I32) -> Self::I32;
     /// The floats nearest to integers.
     fn floats(self, integers: Self::I32) -> Self::F32;
+    /// The integers nearest to floats, of two the even one; anything of magnitudes from `2^22` on.
+    fn nearest(self, floats: Self::F32) -> Self::I32;
     /// `value` times `2^bits`, which fits 32 bits.
     fn shift_left(self, value: Self::I32, bits: i32) -> Self::I32;
     /// `value` cut to `low..=high`.
@@ -517,6 +519,7 @@ mod tests {
             keep(simd.rescale_once(sums, &once, WIDE - N));
             keep(simd.rescale_positive(sums, &once, 0));
             keep(simd.rescale_positive(sums, &once, WIDE - N));
+            keep(simd.nearest(simd.load(&std::array::from_fn(|lane| lane as f32 * 0.75 - 4.5))));
             let cut = simd.clamp_i32(scaled, simd.splat_i32(-100), simd.splat_i32(100));
             keep(simd.add_i32(cut, cut));
             keep(simd.sub_i32(cut, scaled));

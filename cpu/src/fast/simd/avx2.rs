@@ -195,6 +195,11 @@ impl Simd<LANES> for Avx2 {
     }
 
     #[inline(always)]
+    fn nearest(self, floats: __m256) -> __m256i {
+        instruction!(_mm256_cvtps_epi32(floats))
+    }
+
+    #[inline(always)]
     fn shift_left(self, value: __m256i, bits: i32) -> __m256i {
         instruction!(_mm256_sllv_epi32(value, _mm256_set1_epi32(bits)))
     }

@@ -258,6 +258,11 @@ impl Simd<WIDE> for Avx512 {
     }
 
     #[inline(always)]
+    fn nearest(self, floats: __m512) -> __m512i {
+        instruction!(_mm512_cvtps_epi32(floats))
+    }
+
+    #[inline(always)]
     fn shift_left(self, value: __m512i, bits: i32) -> __m512i {
         instruction!(_mm512_sllv_epi32(value, _mm512_set1_epi32(bits)))
     }

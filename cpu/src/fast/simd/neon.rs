@@ -201,6 +201,11 @@ impl Simd<LANES> for Neon {
     }
 
     #[inline(always)]
+    fn nearest(self, floats: Floats) -> Integers {
+        of_both!(vcvtnq_s32_f32(floats))
+    }
+
+    #[inline(always)]
     fn shift_left(self, value: Integers, bits: i32) -> Integers {
         let bits = self.splat_i32(bits);
         of_both!(vshlq_s32(value, bits))

@@ -129,6 +129,11 @@ impl<S: Halves<Pairs = [i16; WIDE]>> Simd<WIDE> for Pair<S> {
     }
 
     #[inline(always)]
+    fn nearest(self, floats: Self::F32) -> Self::I32 {
+        [self.0.nearest(floats[0]), self.0.nearest(floats[1])]
+    }
+
+    #[inline(always)]
     fn shift_left(self, value: Self::I32, bits: i32) -> Self::I32 {
         value.map(|half| self.0.shift_left(half, bits))
     }

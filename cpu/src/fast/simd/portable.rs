@@ -124,6 +124,13 @@ impl Simd<LANES> for Portable {
     }
 
     #[inline(always)]
+    fn nearest(self, floats: Self::F32) -> Self::I32 {
+        // Floats from 2^23 on have no fraction, so the sum is rounded.
+        const LARGE: f32 = 1.5 * (1 << 23) as f32;
+        floats.map(|float| ((float + LARGE).to_bits() as i32).wrapping_sub(LARGE.to_bits() as i32))
+    }
+
+    #[inline(always)]
     fn shift_left(self, value: Self::I32, bits: i32) -> Self::I32 {
         value.map(|lane| lane << bits)
     }
