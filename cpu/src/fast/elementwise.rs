@@ -295,14 +295,18 @@ fn known_sum(binary: Binary, declared: &Declared<'_>) -> Option<QuantizedSum> {
     let of = |info: &OperandInfo<'_>| (info.operand.scale, info.operand.zero_point);
     let inputs = [of(&left), of(&right)];
     let activation = known_activation(declared)?;
-    Some(QuantizedSum::prepared(
-        inputs,
-        of(&output),
-        is_signed,
-        subtracts,
-        activation,
-    ))
+    let elements = left.shape_known.then(|| left.shape.elements().unwrap_or(0));
+    let make = if elements.is_some_and(|elements| elements >= WORTH_A_PROOF) {
+        QuantizedSum::prepared
+    } else {
+        QuantizedSum::new
+    };
+    Some(make(inputs, of(&output), is_signed, subtracts, activation))
 }
+
+/// Fewer elements than these gain less from floats than proving them takes, however often they are computed: trying all pairs takes
+/// as long as 65,536 elements and more, and a model may have many small sums.
+const WORTH_A_PROOF: usize = 2048;
 
 /// What an operation takes that does little more than to read and write so many bytes.
 pub(super) fn effort(bytes: usize) -> Effort {
