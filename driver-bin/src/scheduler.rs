@@ -122,6 +122,12 @@ impl Scheduler {
         Scheduler::new(slots, Arc::new(WorkerCores::alone()))
     }
 
+    /// Whether any work waits for a slot, for tests.
+    #[cfg(test)]
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) != 0
+    }
+
     /// The processors for the threads of what runs.
     pub(crate) fn cores(&self) -> &WorkerCores {
         &self.cores
@@ -378,8 +384,8 @@ impl Observer {
         })
     }
 
-    /// Whether any work of this scheduler has a slot. Seen by who has made others see something before, if the work was in its
-    /// slot before it looked for that.
+    /// Whether any work of this scheduler has a slot. If work that has taken its slot does not see what the caller has stored before
+    /// this call, the caller sees the slot: all four are sequentially consistent.
     #[must_use]
     pub(crate) fn is_slot_taken(&self) -> bool {
         self.scheduler.running.load(Ordering::SeqCst) > 0

@@ -222,8 +222,8 @@ impl Execution {
         self.program.is_small() && !self.borrows
     }
 
-    /// Computes the outputs of a model that [is small](Execution::is_small), which takes no longer than asking whether it shall
-    /// be interrupted: nothing is asked, and temporaries keep their few bytes. Returns whether it did; [`Execution::run`] does if
+    /// Computes the outputs of a model that [is small](Execution::is_small), which takes a fraction of a microsecond:
+    /// whether it shall be interrupted is not asked, and temporaries keep their few bytes. Returns whether it did; [`Execution::run`] does if
     /// an input has no value, or tells that there is no memory.
     #[inline]
     pub fn run_small(&mut self) -> bool {

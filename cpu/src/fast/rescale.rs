@@ -56,6 +56,9 @@ impl FloatScale {
         for (lane, (mantissa, right)) in lanes.into_iter().enumerate() {
             is_proven[lane] = boundaries.set(lane, mantissa, right);
         }
+        if (0..WIDE).any(|lane| !is_proven[lane] && only(lane).is_none()) {
+            return None;
+        }
         vectorised(Walk(&mut boundaries));
         for (lane, (mantissa, right)) in lanes.into_iter().enumerate() {
             let part = |bits: i32| bits as f32 / (1_u64 << (31 + right)) as f32;

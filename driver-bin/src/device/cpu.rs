@@ -369,7 +369,8 @@ impl Execution for CpuExecution {
 
     fn run(&mut self, control: &Control<'_>) -> Result<Option<Duration>, Failure> {
         if self.execution.is_small() && control.tracer().is_none() {
-            control.checkpoint()?;
+            let interrupted = |interrupted| execution_failure(&ExecutionError::Interrupted(interrupted));
+            Checkpoints(control).check().map_err(interrupted)?;
             if self.execution.run_small() {
                 return Ok(None);
             }

@@ -2,7 +2,7 @@
 
 mod plain;
 
-pub(crate) use plain::PlainRequest;
+pub(crate) use plain::{PlainRequest, PlainRun};
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -30,6 +30,8 @@ pub(crate) struct Context {
     ticket: Ticket,
     /// Whether the ticket has a slot: while work runs, and after it if that kept the slot for the next.
     holds_slot: bool,
+    /// Whether it was taken a moment ago and nothing has run in it.
+    is_slot_fresh: bool,
     watchdog: Arc<Watchdog>,
     estimate: Arc<Estimate>,
     /// What the last run found of its outputs, as far as it was to tell.
@@ -157,6 +159,7 @@ impl Context {
             execution,
             ticket,
             holds_slot: false,
+            is_slot_fresh: false,
             watchdog: Arc::clone(watchdog),
             estimate: Arc::clone(estimate),
             outputs: Vec::new(),
@@ -198,6 +201,15 @@ impl Context {
         }))
     }
 
+    /// Writes the outputs of a run whose device has computed them, by [`Context::run_plain`].
+    pub(crate) fn finish(&mut self, run: &Run<'_, impl Pools>) -> Result<Timing, Failure> {
+        self.outputs.clear();
+        match self.copy_out(run) {
+            Ok(()) => Ok(Timing::NONE),
+            Err(failure) => Err(self.forget_outputs(run, failure)),
+        }
+    }
+
     /// After this failure outputs have no value, and only of those that are too large the shapes are told.
     #[cold]
     fn forget_outputs(&mut self, run: &Run<'_, impl Pools>, failure: Failure) -> Failure {
@@ -225,7 +237,7 @@ impl Context {
     /// Takes a slot, or goes on with the one that the last run has kept if nobody waits for it.
     #[inline]
     fn take_slot(&mut self, deadline: Deadline) -> Result<(), Failure> {
-        if self.holds_slot && self.ticket.stay() {
+        if self.holds_slot && (std::mem::take(&mut self.is_slot_fresh) || self.ticket.stay()) {
             return Ok(());
         }
         self.enter_slot(deadline)
@@ -243,6 +255,7 @@ impl Context {
 
     /// Gives back the slot that the last run has kept, if it has.
     pub(crate) fn leave_slot(&mut self) {
+        self.is_slot_fresh = false;
         if self.holds_slot {
             self.holds_slot = false;
             self.ticket.leave();

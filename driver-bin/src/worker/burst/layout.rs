@@ -28,6 +28,8 @@ pub(super) struct Layout {
     pub(super) has_fixed_shapes: bool,
     /// The same request, if it comes again and is a plain one.
     pub(super) plain: PlainRequest,
+    /// Whether it was looked at for that.
+    is_looked_up: bool,
     /// The form that the request is checked in, kept for its memory.
     unchecked: Request,
 }
@@ -42,6 +44,7 @@ impl Layout {
         memories: &Memories,
     ) -> Result<(), Failure> {
         self.plain.forget();
+        self.is_looked_up = false;
         self.inline.clear();
         self.memories.clear();
         self.unchecked.pools.clear();
@@ -78,9 +81,16 @@ impl Layout {
 
     /// To be called when the request is known to come again.
     pub(super) fn comes_again(&mut self) {
-        if self.has_fixed_shapes && !self.plain.is_plain() {
+        if !self.is_looked_up && self.has_fixed_shapes {
             self.plain.look_up(&self.request, &self.inline);
+            // That all memories are there still is made sure of argument by argument.
+            let is_memory = |(pool, known): (u32, &Option<KnownMemory>)| known.is_some().then_some(pool);
+            let mut memories = (0..).zip(&self.memories).filter_map(is_memory);
+            if !memories.all(|pool| self.plain.names(pool)) {
+                self.plain.forget();
+            }
         }
+        self.is_looked_up = true;
     }
 
     fn add_pool(

@@ -23,7 +23,7 @@ use crate::worker::client::Client;
 use crate::worker::idle::IdleRelease;
 use crate::worker::memory::Memories;
 use crate::worker::prepared::Prepared;
-use crate::worker::run::{Context, Run, RunLimits};
+use crate::worker::run::{Context, PlainRun, Run, RunLimits};
 
 /// What the thread of a burst owns.
 pub(super) struct Server {
@@ -299,27 +299,28 @@ impl Runner {
     fn run(&mut self, layout: &mut Layout, header: &RequestHeader, inline: &[u8], reply: &mut Vec<u8>) {
         self.holds_memory = true;
         match self.run_plain(layout, header, inline) {
-            Ok(true) => {
+            Ok(PlainRun::Done) => {
                 let outputs = layout.inline.outputs.get_mut();
                 encode_success(reply, header.sequence, Timing::NONE, None, outputs);
             }
-            Ok(false) => self.run_any(layout, header, inline, reply),
+            Ok(come) => self.run_any(layout, (header, inline), come == PlainRun::Computed, reply),
             Err(failure) => self.fail(header.sequence, &failure, reply),
         }
     }
 
-    /// Runs a request that is to be run as a plain one; says whether it did.
+    /// Runs a request as a plain one, as far as it is.
     #[inline(always)]
     fn run_plain(
         &mut self,
         layout: &mut Layout,
         header: &RequestHeader,
         inline: &[u8],
-    ) -> Result<bool, Box<Failure>> {
+    ) -> Result<PlainRun, Box<Failure>> {
         let is_quiet =
             header.measure == MeasureTiming::No && header.deadline_ns.is_none() && trace::tracer().is_none();
-        if !is_quiet || !layout.plain.is_plain() {
-            return Ok(false);
+        let is_whole = inline.len() >= layout.inline.inputs.len();
+        if !is_quiet || !is_whole || !layout.plain.is_plain() {
+            return Ok(PlainRun::NotBegun);
         }
         self.context.run_plain(
             &layout.plain,
@@ -328,9 +329,16 @@ impl Runner {
         )
     }
 
+    /// Runs any request, or writes the outputs of one that is computed.
     #[inline(never)]
-    fn run_any(&mut self, layout: &mut Layout, header: &RequestHeader, inline: &[u8], reply: &mut Vec<u8>) {
-        let outcome = self.execute(layout, header, inline);
+    fn run_any(
+        &mut self,
+        layout: &mut Layout,
+        (header, inline): (&RequestHeader, &[u8]),
+        is_computed: bool,
+        reply: &mut Vec<u8>,
+    ) {
+        let outcome = self.execute(layout, (header, inline), is_computed);
         if outcome.is_err() {
             layout.buffers.invalidate_outputs();
         }
@@ -345,8 +353,8 @@ impl Runner {
     fn execute(
         &mut self,
         layout: &mut Layout,
-        header: &RequestHeader,
-        inline: &[u8],
+        (header, inline): (&RequestHeader, &[u8]),
+        is_computed: bool,
     ) -> Result<Timing, Failure> {
         let measure_since = (header.measure == MeasureTiming::Yes).then(Stopwatch::start);
         let limits = RunLimits::from_hal(header.deadline_ns.map(NonZeroU64::get), None);
@@ -354,7 +362,7 @@ impl Runner {
         limits.check_not_past()?;
         self.held.hold(&layout.memories)?;
         layout.buffers.upgrade_into(&mut self.buffers)?;
-        self.context.run(&Run {
+        let run = Run {
             request: &layout.request,
             pools: &self.held.of(&layout.memories),
             inline: Some(&layout.inline),
@@ -363,7 +371,11 @@ impl Runner {
             measure_since,
             tells_shapes: !layout.has_fixed_shapes,
             keeps_slot: true,
-        })
+        };
+        if is_computed {
+            return self.context.finish(&run);
+        }
+        self.context.run(&run)
     }
 
     /// Gives back what is kept between requests that follow each other at once.

@@ -26,6 +26,18 @@ struct Argument {
     length: u64,
 }
 
+/// How far a plain request has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PlainRun {
+    /// To the end.
+    Done,
+    /// The device has computed, but not all outputs are where they are to be: [`Context::finish`] is to do the rest, or to tell
+    /// what is wrong.
+    Computed,
+    /// Nothing was computed, since something is not as it mostly is: [`Context::run`] is to do all of it.
+    NotBegun,
+}
+
 /// What an argument's offset is in.
 #[derive(Clone, Copy, Debug)]
 enum Place {
@@ -43,6 +55,12 @@ impl PlainRequest {
     /// The request is another one, of which nothing was looked up.
     pub(crate) fn forget(&mut self) {
         self.is_plain = false;
+    }
+
+    /// Whether an argument is in this pool.
+    pub(crate) fn names(&self, pool: u32) -> bool {
+        let mut arguments = self.inputs.iter().chain(&self.outputs);
+        arguments.any(|argument| matches!(argument.place, Place::Pool(named) if named == pool))
     }
 
     /// Looks up the arguments of a request whose outputs have shapes that are known: it is plain if none is left out and none is a
@@ -127,24 +145,24 @@ impl Argument {
 
 impl Context {
     /// Runs a plain request that has no deadline, and that nobody measures or traces, with the bytes of its inputs and outputs that
-    /// are in packets. Keeps the slot. Says whether it did; if anything is not as it mostly is, such as inputs that had other
-    /// shapes in the last run, [`Context::run`] is to do all of it.
+    /// are in packets, as far as everything is as it mostly is: inputs have the shapes of the last run, memories are held. Keeps the
+    /// slot, which [`Context::run`] goes on with if nothing was computed.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's, and that the work was cancelled.
     pub(crate) fn run_plain(
         &mut self,
         request: &PlainRequest,
         pools: &impl Pools,
         (packet, reply): (&[u8], &mut [u8]),
-    ) -> Result<bool, Box<Failure>> {
+    ) -> Result<PlainRun, Box<Failure>> {
         self.outputs.clear();
         for (index, output) in request.outputs.iter().enumerate() {
             self.execution.expect_output(index, &output.shape);
             if let Place::Pool(pool) = output.place {
                 let memory = pools.memory(pool).filter(|memory| memory.is_writable());
                 if memory.is_none_or(|memory| memory.expect_write(output.offset, output.length).is_err()) {
-                    return Ok(false);
+                    return Ok(PlainRun::NotBegun);
                 }
             }
         }
@@ -153,7 +171,8 @@ impl Context {
         for (index, input) in request.inputs.iter().enumerate() {
             let bytes = self.execution.input_again(index, &input.shape);
             if !bytes.is_some_and(|bytes| input.read(pools, packet, bytes)) {
-                return Ok(false);
+                self.is_slot_fresh = true;
+                return Ok(PlainRun::NotBegun);
             }
         }
         self.execution
@@ -162,10 +181,10 @@ impl Context {
             let found = self.execution.output(index);
             let found = found.filter(|(shape, _)| **shape == output.shape);
             if !found.is_some_and(|(_, bytes)| output.write(pools, reply, bytes)) {
-                return Ok(false);
+                return Ok(PlainRun::Computed);
             }
         }
-        Ok(true)
+        Ok(PlainRun::Done)
     }
 }
 
@@ -236,6 +255,7 @@ mod tests {
     }
 
     struct Bench {
+        scheduler: Arc<Scheduler>,
         context: Context,
         runs: Arc<Mutex<u32>>,
     }
@@ -252,7 +272,8 @@ mod tests {
             runs: Arc::clone(&runs),
         };
         change(&mut execution);
-        let ticket = Ticket::new(&Scheduler::alone(1), Priority::Medium);
+        let scheduler = Scheduler::alone(1);
+        let ticket = Ticket::new(&scheduler, Priority::Medium);
         let watchdog = Watchdog::new(None, eventfd::create().unwrap());
         let mut context = Context::new(
             Box::new(execution),
@@ -265,7 +286,11 @@ mod tests {
             shape: shape(),
             is_sufficient: true,
         });
-        Bench { context, runs }
+        Bench {
+            scheduler,
+            context,
+            runs,
+        }
     }
 
     impl Bench {
@@ -274,7 +299,7 @@ mod tests {
             request: &PlainRequest,
             pools: &Vec<Pool>,
             packets: (&[u8], &mut [u8]),
-        ) -> Result<bool, Box<Failure>> {
+        ) -> Result<PlainRun, Box<Failure>> {
             let outcome = self.context.run_plain(request, pools, packets);
             assert!(self.context.outputs().is_empty());
             outcome
@@ -325,12 +350,14 @@ mod tests {
         shared.write(1, &[7, 8, 9]).unwrap();
         let from_memory = request(argument(Place::Pool(1), 1, 3), argument(Place::Packet, 2, 3));
         let mut reply = [0; 5];
-        assert!(bench.run(&from_memory, &pools, (&[], &mut reply)).unwrap());
+        let outcome = bench.run(&from_memory, &pools, (&[], &mut reply)).unwrap();
+        assert_eq!(outcome, PlainRun::Done);
         assert_eq!(reply, [0, 0, 8, 9, 10]);
         // Locations may be larger than what is in them.
         let from_packet = request(argument(Place::Packet, 1, 4), argument(Place::Pool(1), 4, 4));
         let packet = [0, 1, 2, 3];
-        assert!(bench.run(&from_packet, &pools, (&packet, &mut [])).unwrap());
+        let outcome = bench.run(&from_packet, &pools, (&packet, &mut [])).unwrap();
+        assert_eq!(outcome, PlainRun::Done);
         let mut found = [0; 8];
         shared.read(0, &mut found).unwrap();
         assert_eq!(found, [0, 7, 8, 9, 2, 3, 4, 0]);
@@ -356,21 +383,18 @@ mod tests {
         for (input, output) in cases {
             let request = request(input, output);
             let outcome = same.run(&request, &pools, (&[1, 2, 3], &mut [0; 3]));
-            assert!(!outcome.unwrap(), "{request:?}");
+            assert_eq!(outcome.unwrap(), PlainRun::NotBegun, "{request:?}");
         }
         assert_eq!(same.runs(), 0);
         let mut other_shape = bench(|execution| execution.known = Shape::SCALAR);
         let plain = request(packet(), packet());
-        assert!(
-            !other_shape
-                .run(&plain, &pools, (&[1, 2, 3], &mut [0; 3]))
-                .unwrap()
-        );
+        let outcome = other_shape.run(&plain, &pools, (&[1, 2, 3], &mut [0; 3]));
+        assert_eq!(outcome.unwrap(), PlainRun::NotBegun);
         assert_eq!(other_shape.runs(), 0);
     }
 
     #[test]
-    fn results_that_cannot_be_written_are_left_to_others() {
+    fn results_that_cannot_be_written_are_computed_once_and_left_to_others() {
         let packet = |length| argument(Place::Packet, 0, length);
         let pools = vec![Some(memory(3))];
         let mut reply = [0; 2];
@@ -378,16 +402,36 @@ mod tests {
         for output in [packet(2), packet(3), argument(Place::Pool(0), 6, 3)] {
             let request = request(packet(3), output);
             let outcome = same.run(&request, &pools, (&[1, 2, 3], &mut reply));
-            assert!(!outcome.unwrap(), "{request:?}");
+            assert_eq!(outcome.unwrap(), PlainRun::Computed, "{request:?}");
         }
         let mut other_shape = bench(|execution| execution.result = Shape::SCALAR);
         let request = request(packet(3), packet(3));
-        assert!(
-            !other_shape
-                .run(&request, &pools, (&[1, 2, 3], &mut [0; 3]))
-                .unwrap()
-        );
-        assert_eq!(reply, [0; 2]);
+        let outcome = other_shape.run(&request, &pools, (&[1, 2, 3], &mut [0; 3]));
+        assert_eq!(outcome.unwrap(), PlainRun::Computed);
+        assert_eq!((same.runs(), other_shape.runs(), reply), (3, 1, [0; 2]));
+    }
+
+    #[test]
+    fn a_slot_that_nothing_has_run_in_is_not_given_back_to_those_who_wait() {
+        let mut bench = bench(|execution| execution.known = Shape::SCALAR);
+        let plain = request(argument(Place::Packet, 0, 3), argument(Place::Packet, 0, 3));
+        let outcome = bench.run(&plain, &vec![], (&[1, 2, 3], &mut [0; 3]));
+        assert_eq!(outcome.unwrap(), PlainRun::NotBegun);
+        let other = Ticket::new(&bench.scheduler, Priority::Medium);
+        let enters = std::thread::spawn(move || {
+            let outcome = other.enter(Deadline::NONE);
+            other.leave();
+            outcome
+        });
+        while !bench.scheduler.has_waiting() {
+            std::thread::yield_now();
+        }
+        bench.context.take_slot(Deadline::NONE).unwrap();
+        assert!(bench.scheduler.has_waiting());
+        // The next one lets others go first.
+        bench.context.take_slot(Deadline::NONE).unwrap();
+        enters.join().unwrap().unwrap();
+        assert!(!bench.scheduler.has_waiting());
     }
 
     #[test]
