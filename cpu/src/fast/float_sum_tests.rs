@@ -1,5 +1,6 @@
 use super::{BYTES, FloatSum, neighbours};
 use crate::fast::requantize::QuantizedOutput;
+use crate::fast::simd::rescales_by_floats;
 use crate::kernels::fixed_point::Multiplier;
 
 /// How two inputs and an output are quantised: scales and zero points, and whether the right input is subtracted.
@@ -128,12 +129,12 @@ fn ties_below_zero_are_refused() {
         ..EQUAL
     };
     assert!(halves.proven(&halves.expected()).is_none());
-    // But not if they are cut.
+    // But not if they are cut, at least with AVX-512; where products are rounded before they are added nothing is sure.
     let cut = Case {
         range: [halves.zero_points[2], 255],
         ..halves
     };
-    assert!(cut.proven(&cut.expected()).is_some());
+    assert!(cut.proven(&cut.expected()).is_some() || !rescales_by_floats());
 }
 
 #[test]
