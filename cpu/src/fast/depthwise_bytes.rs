@@ -21,6 +21,7 @@ use super::packing::{Packing, PackingError};
 use super::parting;
 use super::patches::Patches;
 use super::requantize::{OfPanels, QuantizedOutput, Requantization, ToSteps, is_one_step};
+use super::rescale::range_of_sums;
 use super::simd::{ByteForm, Columns, Instructions, Work, dispatch};
 use super::strided::{Strided, StridedMut};
 use super::tile::{COLUMNS, for_each_constant};
@@ -202,13 +203,16 @@ impl PackedDepthwise {
             });
         }
         let scale = |group: Option<usize>, multipliers| {
-            let only = |lane: usize| {
+            let range = |lane: usize| {
                 let group = group?;
                 let packed = &packed[group * parts * of_part..][..parts * of_part];
-                let is_zero = packed.iter().all(|weights| weights[lane] == [0; FOUR]);
-                is_zero.then(|| groups[group].bias[lane])
+                let weights = packed.iter().flat_map(|weights| weights[lane]);
+                range_of_sums(
+                    groups[group].bias[lane],
+                    weights.map(|weight| i32::from(weight as i8)),
+                )
             };
-            Requantization::of_lanes(multipliers, 0, only)
+            Requantization::of_lanes(multipliers, 0, range)
         };
         let multipliers = |group| layer.multipliers(group, &multiplier);
         let by = OfPanels::new(layer.groups(), multipliers, scale);
@@ -580,7 +584,7 @@ impl Rows<'_> {
                 let to = &mut self.output[output + from * channels + channel..];
                 let place = (to, channels);
                 match by {
-                    Requantization::Floats(by) if V::TRUNCATES => {
+                    Requantization::Floats(by, _) if V::TRUNCATES => {
                         store::<V, _, CUT, O>(simd, (&sums, by, &self.form), place);
                     }
                     // Where there could be floats, integers are rare, and less code for them is enough.

@@ -13,6 +13,7 @@ use super::matmul_byte_tiles as tiles;
 use super::packing::{Packing, PackingError};
 use super::quantized_tile::store_tile;
 use super::requantize::{OfPanels, QuantizedOutput, Requantization, in_order};
+use super::rescale::range_of_sums;
 #[cfg(target_arch = "x86_64")]
 use super::simd::amx::Amx;
 use super::simd::{ByteForm, COLUMN_ORDER, Columns, Instructions, Work, dispatch};
@@ -133,15 +134,15 @@ impl PackedBytes {
             })
         };
         let scale = |panel: Option<usize>, multipliers: [Multiplier; COLUMNS]| {
-            let only = |lane: usize| {
+            let range = |lane: usize| {
                 let panel = panel?;
                 let packed = &packed.bytes()[panel * COLUMNS * depth..][..COLUMNS * depth];
-                let mut fours = packed.chunks_exact(COLUMNS * FOUR);
-                let zero = zeros.weight as u8;
-                let is_zero = |fours: &[u8]| fours[lane * FOUR..][..FOUR] == [zero; FOUR];
-                fours.all(is_zero).then(|| bias[panel * COLUMNS + lane])
+                let fours = packed.chunks_exact(COLUMNS * FOUR);
+                let weights = fours.flat_map(|fours| &fours[lane * FOUR..][..FOUR]);
+                let weights = weights.map(|weight| i32::from(*weight as i8) - zeros.weight);
+                range_of_sums(bias[panel * COLUMNS + lane], weights)
             };
-            Requantization::of_lanes(in_order(multipliers), 0, only)
+            Requantization::of_lanes(in_order(multipliers), 0, range)
         };
         let requantization = OfPanels::new(panels, multipliers, scale);
         Ok(PackedBytes {

@@ -7,7 +7,7 @@
 //! together are `floor((a * b + 2^30 + (2^(s-1) - n) * 2^31) / 2^(31+s))`: one sum of 64 bits and one shift. A negative
 //! `a` can have an `h` of 0, for which either `n` gives 0.
 
-use super::rescale::FloatScale;
+use super::rescale::{FloatScale, SumRange};
 use super::simd::{ByteForm, COLUMN_ORDER, Columns, LANES, Rescale, RescaleOnce, Simd, rescales_by_floats};
 use super::tile::COLUMNS;
 use crate::kernels::fixed_point::Multiplier;
@@ -26,8 +26,9 @@ pub(super) struct QuantizedOutput {
 /// The multipliers of sixteen neighbouring columns, in [`COLUMN_ORDER`] if not said otherwise.
 #[derive(Clone, Debug)]
 pub(super) enum Requantization {
-    /// As in one step, of results that are cut to 8 bits, where there are instructions for it and it is proven.
-    Floats(FloatScale),
+    /// As in one step, of results that are cut to 8 bits, where there are instructions for it and it is proven; and in
+    /// integers, for panels that are stored together with one of which it is not.
+    Floats(FloatScale, RescaleOnce),
     /// In one step, where all multipliers are below 1/2 but none is 0, as in most layers, and sums are not shifted before.
     Once(RescaleOnce),
     Steps(Rescale),
@@ -114,17 +115,17 @@ impl Requantization {
         Requantization::of_lanes(in_order(multipliers), shift, |_| None)
     }
 
-    /// Of lanes in any order; `only` gives the sum of a lane that has no other.
+    /// Of lanes in any order; `range` gives the least sum of a lane and the most, if they are known.
     pub(super) fn of_lanes(
         multipliers: [Multiplier; COLUMNS],
         shift: i32,
-        only: impl Fn(usize) -> Option<i32>,
+        range: impl Fn(usize) -> Option<SumRange>,
     ) -> Requantization {
         if shift == 0 && is_one_step(&multipliers) {
             let lanes = multipliers.map(|by| (by.mantissa, right(by)));
-            let floats = rescales_by_floats().then(|| FloatScale::new(lanes, only));
+            let floats = rescales_by_floats().then(|| FloatScale::new(lanes, range));
             return match floats.flatten() {
-                Some(by) => Requantization::Floats(by),
+                Some(by) => Requantization::Floats(by, RescaleOnce::new(lanes)),
                 None => Requantization::Once(RescaleOnce::new(lanes)),
             };
         }
@@ -141,7 +142,7 @@ impl Requantization {
     #[inline(always)]
     pub(super) fn rescale<V: Columns>(&self, simd: V, sums: V::I32) -> V::I32 {
         match self {
-            Requantization::Floats(by) if V::TRUNCATES => simd.rescale_by_floats::<false>(sums, by),
+            Requantization::Floats(by, _) if V::TRUNCATES => simd.rescale_by_floats::<false>(sums, by),
             _ => self.rescale_integers::<V, COLUMNS>(simd, sums),
         }
     }
@@ -150,8 +151,7 @@ impl Requantization {
     #[inline(always)]
     fn rescale_integers<V: Simd<N>, const N: usize>(&self, simd: V, sums: V::I32) -> V::I32 {
         match self {
-            Requantization::Floats(_) => unreachable!("floats are for wide vectors of some instructions"),
-            Requantization::Once(by) => simd.rescale_once(sums, by, 0),
+            Requantization::Floats(_, by) | Requantization::Once(by) => simd.rescale_once(sums, by, 0),
             Requantization::Steps(by) => simd.rescale(sums, by, 0),
         }
     }
@@ -180,16 +180,16 @@ impl Requantization {
     #[inline(always)]
     pub(super) fn floats(&self) -> Option<&FloatScale> {
         match self {
-            Requantization::Floats(by) => Some(by),
+            Requantization::Floats(by, _) => Some(by),
             _ => None,
         }
     }
 
-    /// What scales in one step in integers, if that is enough and there are no floats.
+    /// What scales in one step in integers, if that is enough.
     #[inline(always)]
     pub(super) fn once(&self) -> Option<&RescaleOnce> {
         match self {
-            Requantization::Once(by) => Some(by),
+            Requantization::Floats(_, by) | Requantization::Once(by) => Some(by),
             _ => None,
         }
     }
@@ -229,7 +229,7 @@ impl Requantization {
         output: &QuantizedOutput,
     ) -> V::I32 {
         let zero_point = simd.splat_i32(output.zero_point);
-        if let Requantization::Floats(_) | Requantization::Once(_) = self {
+        if let Requantization::Floats(..) | Requantization::Once(_) = self {
             return simd.add_i32(scaled, zero_point);
         }
         // Cut before the zero point is added, so that the sum cannot overflow.

@@ -11,9 +11,10 @@
 //!
 //! Both functions never fall as `x` grows. They are the same for all sums, but for what is cut to 8 bits, if they are for the
 //! least `x` of each result from 1 to 255, and for the `x` before it. That is proven for each multiplier when a model is
-//! prepared. Where the error is too much, `2^-24` more before it is truncated makes up for it, nearly always; where not, the
-//! integers remain; but for columns whose weights are all 0, of which training leaves many in some models, with the least of
-//! multipliers: they have a single sum each.
+//! prepared; multipliers so small that the sums of large results are no floats without an error are proven likewise if their
+//! weights and bias have no such sums, whatever the values are. Where the error is too much, `2^-24` more before it is truncated
+//! makes up for it, nearly always; where not, the integers remain; but for columns whose weights are all 0, of which training
+//! leaves many in some models, with the least of multipliers: they have a single sum each.
 
 use super::simd::{Loop, WIDE, vectorised};
 use crate::kernels::fixed_point::Multiplier;
@@ -27,7 +28,7 @@ const EXACT: u64 = 1 << f32::MANTISSA_DIGITS;
 /// Lower bits of a mantissa that a float has no room for.
 const LOWER: i32 = 0x7f;
 
-/// Shifts up to here leave `C / M` a float. Of what is proven they are less still, since sums are no more than [`EXACT`]: 16.
+/// Shifts up to here leave `C / M` a float.
 const MOST_SHIFT: i32 = 23;
 
 /// What scales sixteen sums, proven to give the same results as integers do once these are cut to 8 bits.
@@ -43,9 +44,12 @@ pub(super) struct FloatScale {
 }
 
 impl FloatScale {
-    /// Of lanes with this mantissa and right shift, from 1 to 31; `None` if it is not proven for one of them. `only` gives the sum
-    /// of a lane that has no other: then there is nothing to prove.
-    pub(super) fn new(lanes: [(i32, i32); WIDE], only: impl Fn(usize) -> Option<i32>) -> Option<FloatScale> {
+    /// Of lanes with this mantissa and right shift, from 1 to 31; `None` if it is not proven for one of them. `range` gives the
+    /// least sum of a lane and the most, if they are known; if they are the same there is nothing to prove.
+    pub(super) fn new(
+        lanes: [(i32, i32); WIDE],
+        range: impl Fn(usize) -> Option<SumRange>,
+    ) -> Option<FloatScale> {
         let mut boundaries = Boundaries::default();
         let mut scale = FloatScale {
             upper: [0.0; WIDE],
@@ -54,7 +58,7 @@ impl FloatScale {
         };
         let mut is_proven = [false; WIDE];
         for (lane, (mantissa, right)) in lanes.into_iter().enumerate() {
-            is_proven[lane] = boundaries.set(lane, mantissa, right);
+            is_proven[lane] = boundaries.set(lane, (mantissa, right), || range(lane));
         }
         if (0..WIDE).any(|lane| !is_proven[lane] && only(lane).is_none()) {
             return None;
@@ -68,11 +72,35 @@ impl FloatScale {
                     scale.lower[lane] = part(mantissa & LOWER);
                     scale.half[lane] = ((1 << 23) + (1 << (23 - right)) + more) as f32 / EXACT as f32;
                 }
-                None => scale.upper[lane] = upper_of_only((mantissa, right), only(lane)?),
+                None => {
+                    let [only, most] = range(lane)?;
+                    if only != most {
+                        return None;
+                    }
+                    scale.upper[lane] = upper_of_only((mantissa, right), only);
+                }
             }
         }
         Some(scale)
     }
+}
+
+/// The least and the most that a sum can be.
+pub(super) type SumRange = [i32; 2];
+
+/// That of a bias and the products of signed weights with unsigned bytes, if it fits.
+pub(super) fn range_of_sums(bias: i32, weights: impl Iterator<Item = i32>) -> Option<SumRange> {
+    let most = i64::from(u8::MAX);
+    let mut range = [i64::from(bias); 2];
+    for weight in weights {
+        let weight = i64::from(weight);
+        range[0] += most * weight.min(0);
+        range[1] += most * weight.max(0);
+    }
+    let [Ok(least), Ok(most)] = range.map(i32::try_from) else {
+        return None;
+    };
+    Some([least, most])
 }
 
 /// What scales a single sum: to the middle between its result and the next one further from 0, so that truncation leaves the
@@ -109,14 +137,20 @@ struct Boundaries {
 
 impl Boundaries {
     /// Begins with the first result of a multiplier; whether its sums and what is added to them are floats without an error.
-    fn set(&mut self, lane: usize, mantissa: i32, right: i32) -> bool {
+    fn set(
+        &mut self,
+        lane: usize,
+        (mantissa, right): (i32, i32),
+        range: impl FnOnce() -> Option<SumRange>,
+    ) -> bool {
         if right > MOST_SHIFT {
             return false;
         }
         let (m, whole) = (mantissa as u64, 1_u64 << (31 + right));
         let nudge = (1 << 30) + whole / 2;
         let least_of = |result: u64| (result * whole - nudge).div_ceil(m);
-        if least_of(MOST) > EXACT {
+        let is_exact = |range: SumRange| range.iter().all(|end| u64::from(end.unsigned_abs()) <= EXACT);
+        if least_of(MOST) > EXACT && !range().is_some_and(is_exact) {
             return false;
         }
         let (first, lower) = (least_of(1), (mantissa & LOWER) as u64);

@@ -1,4 +1,4 @@
-use super::{EXACT, FloatScale, MOST};
+use super::{EXACT, FloatScale, MOST, range_of_sums};
 use crate::fast::simd::{Columns, Instructions, Simd, WIDE, Work, dispatch};
 use crate::kernels::fixed_point::Multiplier;
 
@@ -118,8 +118,8 @@ fn multipliers_without_exact_floats_or_with_ties_are_refused() {
     assert!(FloatScale::new(lanes, |_| None).is_some());
     lanes[11] = (1 << 30, 8);
     assert!(FloatScale::new(lanes, |_| None).is_none());
-    assert!(FloatScale::new(lanes, |lane| (lane != 11).then_some(5)).is_none());
-    assert!(FloatScale::new(lanes, |lane| (lane == 11).then_some(5)).is_some());
+    assert!(FloatScale::new(lanes, |lane| (lane != 11).then_some([5; 2])).is_none());
+    assert!(FloatScale::new(lanes, |lane| (lane == 11).then_some([5; 2])).is_some());
 }
 
 /// Scales sums in each of the ways that there are.
@@ -188,7 +188,7 @@ fn single_sums_need_no_proof() {
         let exact = multiplier(lane);
         let some = [1000, -(1 << 20), (1 << 24) + 1, 1_073_741_952, -1_073_741_824];
         for sum in boundaries(lane).chain(ENDS).chain(some) {
-            let Some(scale) = FloatScale::new([lane; WIDE], |_| Some(sum)) else {
+            let Some(scale) = FloatScale::new([lane; WIDE], |_| Some([sum; 2])) else {
                 panic!("there is nothing to prove of {sum} by {lane:?}");
             };
             let Some([all, positive]) = dispatch(Scale(&scale, [sum; WIDE])) else {
@@ -198,4 +198,39 @@ fn single_sums_need_no_proof() {
             assert_eq!(positive[0].max(0), all[0].max(0), "{sum} by {lane:?}");
         }
     }
+}
+
+#[test]
+fn small_multipliers_are_proven_for_the_sums_that_occur() {
+    let most = EXACT as i32;
+    let mut found = 0;
+    for (mantissa, _) in lanes(3).take(40) {
+        let lane = (mantissa | 1, 17);
+        let of_range = |range| FloatScale::new([lane; WIDE], |_| Some(range));
+        // Others occur.
+        assert!(of_range([-most, most + 1]).is_none() && of_range([i32::MIN, 0]).is_none());
+        let Some(scale) = of_range([-most, most]) else {
+            continue;
+        };
+        found += 1;
+        let occurring = boundaries(lane)
+            .chain([-most, most])
+            .filter(|sum| sum.abs() <= most);
+        for sum in occurring {
+            let (computed, exact) = (computed(lane, scale.half[0], sum), multiplier(lane).apply(sum));
+            assert_eq!(cut(computed), cut(exact), "{sum} by {lane:?}");
+        }
+    }
+    assert!(found > 20, "{found} of 40");
+}
+
+#[test]
+fn sums_lie_between_those_of_bytes_of_one_sign() {
+    assert_eq!(range_of_sums(-7, [].into_iter()), Some([-7; 2]));
+    assert_eq!(
+        range_of_sums(5, [3, -2, 0, 1].into_iter()),
+        Some([5 - 510, 5 + 1020])
+    );
+    assert_eq!(range_of_sums(i32::MAX, [1].into_iter()), None);
+    assert_eq!(range_of_sums(i32::MIN, [-1, 1].into_iter()), None);
 }
