@@ -7,7 +7,7 @@ use nnhal::hal::OperandType;
 
 use super::float_matrix::FloatMatrix;
 use super::lines::Lines;
-use super::matmul_bytes::{PackedBytes, RowLayout};
+use super::matmul_bytes::{FOUR, PackedBytes, RowLayout};
 use super::matmul_quantized::PackedI16;
 use super::parting;
 use super::patches::{Patches, Sink};
@@ -224,7 +224,8 @@ pub(super) fn run_q8<T: Quant8>(
     Ok(())
 }
 
-/// The same with weights for rows of unsigned bytes, which are read in place where they are unsigned single pixels.
+/// The same with weights for rows of unsigned bytes, which are read in place where they are unsigned single pixels, or windows that
+/// do not need what is around the image.
 pub(super) fn run_bytes<T: Quant8>(
     weights: &PackedBytes,
     patches: &Patches,
@@ -235,6 +236,17 @@ pub(super) fn run_bytes<T: Quant8>(
     let (depth, is_signed) = (weights.depth(), T::LEAST < 0);
     let matrix = size_of_val(weights.packed().bytes());
     let threads = team.threads_for(effort(patches, matrix, weights.times_as_fast()));
+    let zero = input_zero as u8 ^ sign_bit::<T>();
+    if !patches.are_pixels() && weights.reads_windows() {
+        let (grid, frame) = framing::<u8>(patches, matrix, threads);
+        // Parts begin with fours of their own where the filter's rows do.
+        let fits =
+            |_: &Frame<'_>| patches.horizontal.dilation == 1 || patches.input.channels.is_multiple_of(4);
+        if let Some(frame) = frame.filter(fits) {
+            let memory = (scratch, team, threads);
+            return run_windows(weights, (&frame, &grid), (input, zero), (output, stored), memory);
+        }
+    }
     let grid = grid(threads, (patches.count(), depth), (patches, matrix));
     let threads = threads.min(grid.blocks().max(1));
     let layout = weights.layout(grid.rows_per_block, patches.are_pixels() && !is_signed);
@@ -258,7 +270,7 @@ pub(super) fn run_bytes<T: Quant8>(
                 weights,
                 patches,
                 input,
-                zero: input_zero as u8 ^ sign_bit::<T>(),
+                zero,
                 outputs: Outputs { first, count },
                 copied: &mut *copied,
                 layout,
@@ -270,12 +282,84 @@ pub(super) fn run_bytes<T: Quant8>(
     Ok(())
 }
 
+/// The same of windows in strips of the image; `zero` is what padding holds, as unsigned.
+fn run_windows<T: Quant8>(
+    weights: &PackedBytes,
+    (frame, grid): (&Frame<'_>, &Grid),
+    (input, zero): (&[T], u8),
+    (output, stored): (&mut [T], QuantizedOutput),
+    (scratch, team, threads): (&mut Scratch, &Team<'_>, usize),
+) -> Result<(), OutOfMemory> {
+    let (patches, is_signed) = (frame.patches(), T::LEAST < 0);
+    let threads = threads.min(grid.blocks().max(1));
+    let part = patches.horizontal.filter as usize * patches.input.channels as usize;
+    let is_read_in_place = frame.is_image() && !is_signed && part.is_multiple_of(FOUR);
+    let length = if is_read_in_place {
+        0
+    } else {
+        // With what is read with the last part to fill it up, of which the strip has one already.
+        frame
+            .len(grid.rows_per_block)
+            .unwrap_or(usize::MAX)
+            .saturating_add(FOUR - 2)
+    };
+    let strips = scratch.shares::<u8>(threads, length)?;
+    let output: &mut [u8] = bytemuck::cast_slice_mut(output);
+    for (input, output) in patches.images(input, output) {
+        team.for_each_block(threads, grid, (output, &mut *strips), |block, strip| {
+            let outputs = Outputs {
+                first: block.first_row(),
+                count: block.rows(),
+            };
+            let strip = if is_read_in_place {
+                frame.of_image(bytemuck::cast_slice(input), outputs)
+            } else {
+                dispatch(UnsignedStrip {
+                    frame,
+                    input,
+                    zero,
+                    outputs,
+                    strip: &mut *strip,
+                });
+                strip
+            };
+            let lines = frame.windows(strip, outputs, FOUR);
+            weights.multiply_windows(lines, block, (stored, is_signed));
+        });
+    }
+    Ok(())
+}
+
+/// Makes a strip of 8-bit values as unsigned ones.
+struct UnsignedStrip<'a, T> {
+    frame: &'a Frame<'a>,
+    input: &'a [T],
+    /// What padding holds.
+    zero: u8,
+    outputs: Outputs,
+    strip: &'a mut [u8],
+}
+
+impl<T: Quant8> Work for UnsignedStrip<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Instructions>(self, _: S) {
+        self.frame
+            .fill(self.input, self.outputs, (self.strip, self.zero), |from, to| {
+                for (to, from) in to.iter_mut().zip(bytemuck::cast_slice::<T, u8>(from)) {
+                    *to = from ^ sign_bit::<T>();
+                }
+            });
+    }
+}
+
 /// What makes 8-bit values of this type unsigned, in the same order: nothing, or their uppermost bit.
 pub(super) fn sign_bit<T: Quant8>() -> u8 {
     if T::LEAST < 0 { 0x80 } else { 0 }
 }
 
-/// Gathers patches of 8-bit values as unsigned ones, each with zeros behind it up to the next.
+/// Gathers patches of 8-bit values as unsigned ones, each with zeros behind it up to the next; each row of a filter begins with four.
 struct Unsigned<'a, T> {
     weights: &'a PackedBytes,
     patches: &'a Patches,
@@ -292,7 +376,7 @@ impl<T: Quant8> Work for Unsigned<'_, T> {
 
     #[inline(always)]
     fn run<S: Instructions>(mut self, _: S) {
-        let depth = self.patches.depth();
+        let depth = self.weights.depth();
         let Outputs { first, count } = self.outputs;
         if self.patches.are_pixels() {
             let pixels = &self.input[first * depth..][..count * depth];
@@ -314,7 +398,7 @@ impl<T: Quant8> Work for Unsigned<'_, T> {
 impl<T: Quant8> Sink<T> for Unsigned<'_, T> {
     #[inline(always)]
     fn pixels(&mut self, number: usize, offset: usize, pixels: &[T]) {
-        let start = number * self.layout.apart + offset;
+        let start = number * self.layout.apart + self.weights.place(offset);
         let to = &mut self.copied[start..start + pixels.len()];
         for (to, pixel) in to.iter_mut().zip(bytemuck::cast_slice::<T, u8>(pixels)) {
             *to = pixel ^ sign_bit::<T>();
@@ -323,7 +407,7 @@ impl<T: Quant8> Sink<T> for Unsigned<'_, T> {
 
     #[inline(always)]
     fn padding(&mut self, number: usize, offset: usize, length: usize) {
-        let start = number * self.layout.apart + offset;
+        let start = number * self.layout.apart + self.weights.place(offset);
         self.copied[start..start + length].fill(self.zero);
     }
 }
@@ -418,3 +502,7 @@ pub(super) fn weight(ty: OperandType, byte: u8) -> i16 {
         i16::from(byte as i8)
     }
 }
+
+#[cfg(test)]
+#[path = "convolution_tests.rs"]
+mod tests;

@@ -232,6 +232,7 @@ mod tests {
     use nnhal::hal::{Operand, OperandType, OperationType};
 
     use super::super::matmul_bytes::{PackedBytes, ZeroPoints};
+    use super::super::matmul_quantized::Extents;
     use super::super::packing::Packing;
     use super::super::simd::tiles;
     use crate::kernels::fixed_point::Multiplier;
@@ -339,9 +340,14 @@ mod tests {
         let weight = |column: usize, at: usize| (column * 13 + at * 29) as u8 as i8;
         let sizes = [(49, 132), (48, 124), (20, 200)].map(|(columns, depth)| {
             let multiplier = |_| Multiplier::new(0.01);
+            let extents = Extents {
+                columns,
+                parts: 1,
+                part: depth,
+            };
             let packed = PackedBytes::new(
                 Some(16),
-                (columns, depth),
+                extents,
                 zeros,
                 &mut Packing::Now,
                 weight,
@@ -360,6 +366,6 @@ mod tests {
             (5952, 12_619_086_404_486_025_989),
             (6400, 18_289_722_253_235_564_453),
         ];
-        assert_eq!((crate::fast::LAYOUT, sizes), (10, expected));
+        assert_eq!((crate::fast::LAYOUT, sizes), (11, expected));
     }
 }

@@ -6,10 +6,14 @@
 //! `v`, what is wanted is `sum((u - z) * (v - y)) = sum(u * v) - z * sum(v) - y * sum(u) + count * z * y`, of which all but the
 //! first and the third is known when the model is prepared, and the third is the same for all columns of a row. Everything is
 //! exact modulo 2^32, as sums are elsewhere.
+//!
+//! Windows over an image are read in place, each row of a filter as a part of its own. Where a part does not fill its last four,
+//! what lies behind it is multiplied with weights of 0, which is right only if `y` is 0: then nothing is subtracted for it.
 
-use super::lines::{Lines, Walk, for_each_tall_tile, rows_of_next_tall_tile};
+use super::lines::{Lines, Parts, Walk, for_each_tall_tile, rows_of_next_tall_tile};
 #[cfg(target_arch = "x86_64")]
 use super::matmul_byte_tiles as tiles;
+use super::matmul_quantized::Extents;
 use super::packing::{Packing, PackingError};
 use super::quantized_tile::store_tile;
 use super::requantize::{OfPanels, QuantizedOutput, Requantization, in_order};
@@ -33,7 +37,10 @@ const MANY_PANELS: usize = 8;
 /// A constant matrix of 8-bit integers, with what turns a sum into an output value.
 #[derive(Debug)]
 pub(super) struct PackedBytes {
+    /// With what fills up the parts.
     depth: usize,
+    /// Values of a part without that.
+    part: usize,
     /// Panel by panel; for each four values along the common dimension a vector of columns in [`COLUMN_ORDER`].
     panels: AlignedSlice,
     /// By lane; with what is known of the zero points.
@@ -79,18 +86,22 @@ pub(super) struct RowLayout {
 }
 
 impl PackedBytes {
-    /// Packs a matrix of so many columns of `depth` values, four times some number; `weight(column, at)` gives them as signed
-    /// bytes, `bias(column)` what sums start from, `multiplier(column)` what scales them. `rows` is how many rows are to be
-    /// multiplied, if that is known.
+    /// Packs a matrix; `weight(column, at)` gives its values as signed bytes, `bias(column)` what sums start from,
+    /// `multiplier(column)` what scales them. Parts have whole fours of values unless the weights' zero point is 0. `rows` is how
+    /// many rows are to be multiplied, if that is known.
     pub(super) fn new(
         rows: Option<usize>,
-        (columns, depth): (usize, usize),
+        extents: Extents,
         zeros: ZeroPoints,
         packing: &mut Packing,
         weight: impl Fn(usize, usize) -> i8,
         bias: impl Fn(usize) -> i32,
         multiplier: impl Fn(usize) -> Multiplier,
     ) -> Result<PackedBytes, PackingError> {
+        let Extents { columns, parts, part } = extents;
+        let filled = part.next_multiple_of(FOUR);
+        debug_assert!(part == filled || zeros.weight == 0);
+        let depth = parts * filled;
         let panels = columns.div_ceil(COLUMNS);
         // Lanes without a column are not stored.
         let column_of = |lane: usize| {
@@ -98,8 +109,8 @@ impl PackedBytes {
             column.min(columns.saturating_sub(1))
         };
         #[cfg(target_arch = "x86_64")]
-        let amx =
-            super::simd::tiles().filter(|_| tiles::suit((columns, depth)) && rows.is_none_or(tiles::pay));
+        let amx = super::simd::tiles()
+            .filter(|_| parts == 1 && tiles::suit((columns, depth)) && rows.is_none_or(tiles::pay));
         #[cfg(target_arch = "x86_64")]
         let behind = amx.map_or(0, |_| tiles::behind(depth));
         #[cfg(not(target_arch = "x86_64"))]
@@ -110,8 +121,10 @@ impl PackedBytes {
             for (number, panel) in panels.enumerate() {
                 for lane in 0..COLUMNS {
                     let column = column_of(number * COLUMNS + lane);
-                    for at in 0..depth {
-                        panel[(at / FOUR * COLUMNS + lane) * FOUR + at % FOUR] = weight(column, at) as u8;
+                    for at in 0..parts * part {
+                        let place = at / part * filled + at % part;
+                        panel[(place / FOUR * COLUMNS + lane) * FOUR + place % FOUR] =
+                            weight(column, at) as u8;
                     }
                 }
             }
@@ -147,6 +160,7 @@ impl PackedBytes {
         let requantization = OfPanels::new(panels, multipliers, scale);
         Ok(PackedBytes {
             depth,
+            part,
             panels: packed,
             bias,
             requantization,
@@ -215,9 +229,42 @@ impl PackedBytes {
         &self.panels
     }
 
-    /// Values along the common dimension.
+    /// Values along the common dimension, with what fills up its parts.
     pub(super) fn depth(&self) -> usize {
         self.depth
+    }
+
+    /// Where a value of a row without that is in one with it.
+    #[inline(always)]
+    pub(super) fn place(&self, at: usize) -> usize {
+        at / self.part * self.part.next_multiple_of(FOUR) + at % self.part
+    }
+
+    /// Whether windows can be multiplied where they lie in an image.
+    pub(super) fn reads_windows(&self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        if self.tiles.is_some() {
+            return false;
+        }
+        self.weight_zero == 0
+    }
+
+    /// Multiplies windows of unsigned bytes, parts of which are filled up to whole fours by whatever is behind them, with the
+    /// columns that `output` has, if [it can](PackedBytes::reads_windows).
+    pub(super) fn multiply_windows(
+        &self,
+        lines: Lines<'_, u8>,
+        output: Block<'_, u8>,
+        (stored, is_signed): (QuantizedOutput, bool),
+    ) {
+        dispatch(Multiply::<true> {
+            packed: self,
+            lines,
+            row_terms: &[],
+            output,
+            stored,
+            form: stored.form(is_signed),
+        });
     }
 
     /// Multiplies rows of unsigned bytes with the columns that `output` has. Rows lie as [`PackedBytes::layout`] says of so
@@ -256,7 +303,7 @@ impl PackedBytes {
                 form: stored.form(is_signed),
             });
         }
-        let multiply = Multiply {
+        let multiply = Multiply::<false> {
             packed: self,
             lines,
             row_terms,
@@ -328,7 +375,8 @@ impl Work for SumRows<'_> {
     }
 }
 
-struct Multiply<'a> {
+/// With `PARTS` rows are made of several parts.
+struct Multiply<'a, const PARTS: bool> {
     packed: &'a PackedBytes,
     lines: Lines<'a, u8>,
     /// What is added to all columns of a row; empty if that is 0.
@@ -338,7 +386,7 @@ struct Multiply<'a> {
     form: ByteForm,
 }
 
-impl Work for Multiply<'_> {
+impl<const PARTS: bool> Work for Multiply<'_, PARTS> {
     type Output = ();
 
     #[inline(always)]
@@ -370,7 +418,7 @@ impl Work for Multiply<'_> {
     }
 }
 
-impl Multiply<'_> {
+impl<const PARTS: bool> Multiply<'_, PARTS> {
     /// Some panels with all rows.
     #[inline(always)]
     fn tiles<V: Columns>(&mut self, simd: V, (panel, count): (usize, usize)) {
@@ -401,7 +449,20 @@ impl Multiply<'_> {
                 }
             }
         }
-        add_bytes::<V, R, P>(simd, self.lines.part(&run, 0), weights, &mut sums);
+        if PARTS {
+            let Parts { rows, taps, length } = self.lines.parts;
+            for row in 0..rows.0 {
+                for tap in 0..taps.0 {
+                    let part = self.lines.part(&run, row * rows.1 + tap * taps.1);
+                    add_bytes::<V, R, P>(simd, part, weights, &mut sums);
+                    for weights in &mut weights {
+                        *weights = &weights[length / FOUR..];
+                    }
+                }
+            }
+        } else {
+            add_bytes::<V, R, P>(simd, self.lines.part(&run, 0), weights, &mut sums);
+        }
         let column = first * COLUMNS - self.output.columns().start;
         let requantization = self.packed.requantization.of_some(first);
         let place = (&mut self.output, run.row, column);
@@ -411,7 +472,7 @@ impl Multiply<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PackedBytes, Packing, QuantizedOutput, ZeroPoints};
+    use super::{Extents, PackedBytes, Packing, QuantizedOutput, ZeroPoints};
     use crate::fast::testing::each_block;
     use crate::kernels::fixed_point::Multiplier;
     use crate::threads::Block;
@@ -455,9 +516,14 @@ mod tests {
                     value: value_zero,
                     weight: weight_zero,
                 };
+                let extents = Extents {
+                    columns,
+                    parts: 1,
+                    part: depth,
+                };
                 let packed = PackedBytes::new(
                     Some(rows),
-                    (columns, depth),
+                    extents,
                     zeros,
                     &mut Packing::Now,
                     weight,

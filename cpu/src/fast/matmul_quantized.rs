@@ -15,7 +15,7 @@ use crate::threads::Block;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extents {
     pub(super) columns: usize,
-    /// Parts of the common dimension that begin with a pair of their own, as the rows of a filter do.
+    /// Parts of the common dimension that begin with a pair of their own, or four values, as the rows of a filter do.
     pub(super) parts: usize,
     /// Values of a part.
     pub(super) part: usize,

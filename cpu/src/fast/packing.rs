@@ -6,7 +6,7 @@ use crate::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
 /// [`super::matmul_quantized`], [`super::matmul_bytes`], `super::matmul_byte_tiles`, [`super::matmul_integers`], [`super::recurrent`],
 /// [`super::depthwise`], [`super::depthwise_quantized`] or [`super::depthwise_bytes`] pack, which of the weights are constants that are computed beforehand, or the order of the
 /// parts, counts it up: programs that were kept in the old form are then not taken for the new one.
-pub(crate) const LAYOUT: u32 = 10;
+pub(crate) const LAYOUT: u32 = 11;
 
 /// What stands for a property that weights have; zeros, or anything else, for one that they have not.
 const SET: &[u8] = b"has it";

@@ -103,6 +103,12 @@ impl Patches {
         self.vertical.filter as usize * across.div_ceil(2)
     }
 
+    /// Fours of values in a patch whose rows begin with four each.
+    pub(super) fn fours(&self) -> usize {
+        let across = self.horizontal.filter as usize * self.input.channels as usize;
+        self.vertical.filter as usize * across.div_ceil(4)
+    }
+
     /// Values of one image of these extents.
     pub(super) fn image_size(&self, extents: &Extents) -> usize {
         extents.height as usize * extents.width as usize * extents.channels as usize

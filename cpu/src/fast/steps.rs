@@ -310,16 +310,22 @@ impl<'a> ConstantLayer<'a> {
         }
     }
 
-    /// Whether products of bytes are the fastest for filters of so many values: for single pixels, whose values lie side by
-    /// side in fours.
-    fn is_for_bytes(&self, depth: usize) -> bool {
+    /// Whether products of bytes are the fastest for filters of so many values, and weights with this zero point as signed ones:
+    /// for single pixels whose values lie side by side in fours, and for windows of several where nothing is subtracted for
+    /// values, so that more of them may be read.
+    fn is_for_bytes(&self, depth: usize, weight_zero: i32) -> bool {
         let shape = self.filter.1.shape;
         let is_pixel = match self.kind {
-            Kind::Depthwise => false,
+            Kind::Depthwise => return false,
             Kind::FullyConnected => true,
-            _ => (shape.dim(1), shape.dim(2)) == (1, 1),
+            Kind::Convolution => (shape.dim(1), shape.dim(2)) == (1, 1),
         };
-        is_pixel && depth.is_multiple_of(FOUR) && multiplies_bytes()
+        let are_fit = if is_pixel {
+            depth.is_multiple_of(FOUR)
+        } else {
+            weight_zero == 0
+        };
+        are_fit && multiplies_bytes()
     }
 
     fn pack_q8(&self, sizes: (usize, usize), packing: &mut Packing) -> Result<Weights, PackingError> {
@@ -341,19 +347,19 @@ impl<'a> ConstantLayer<'a> {
         let multiplier = |channel: usize| layer::multiplier(self.input, filter, self.output, channel);
         let flips = |ty: OperandType| ty == OperandType::TENSOR_QUANT8_ASYMM;
         let value_zero = self.input.zero_point + if flips(self.input.operand_type) { 0 } else { 128 };
-        if self.is_for_bytes(depth) {
-            let (bit, by) = if flips(filter.operand_type) {
-                (0x80, 128)
-            } else {
-                (0, 0)
-            };
-            let zeros = ZeroPoints {
-                value: value_zero,
-                weight: filter.zero_point - by,
-            };
+        let (bit, by) = if flips(filter.operand_type) {
+            (0x80, 128)
+        } else {
+            (0, 0)
+        };
+        let zeros = ZeroPoints {
+            value: value_zero,
+            weight: filter.zero_point - by,
+        };
+        if self.is_for_bytes(depth, zeros.weight) {
             let weight = |column: usize, at: usize| (bytes[column * depth + at] ^ bit) as i8;
             let (rows, _) = self.rows_and_run(sizes);
-            let packed = PackedBytes::new(rows, sizes, zeros, packing, weight, bias, multiplier)?;
+            let packed = PackedBytes::new(rows, extents, zeros, packing, weight, bias, multiplier)?;
             return Ok(Weights::BytesQ8(packed));
         }
         let ends = if flips(filter.operand_type) {
@@ -441,7 +447,7 @@ impl Weights {
         match self {
             Weights::MatrixF32(weights) => weights.depth() == patches.depth(),
             Weights::MatrixQ8(weights) => weights.pairs() == patches.pairs(),
-            Weights::BytesQ8(weights) => weights.depth() == patches.depth(),
+            Weights::BytesQ8(weights) => weights.depth() == patches.fours() * FOUR,
             Weights::DepthwiseF32(_) => one_to_one,
             Weights::DepthwiseQ8(_) => one_to_one && depthwise_quantized::serves(patches),
             Weights::DepthwiseBytes(weights) => one_to_one && weights.serves(patches),

@@ -64,6 +64,11 @@ impl<'a> Frame<'a> {
         (is_small && is_dense).then_some(frame)
     }
 
+    /// What it is of.
+    pub(super) fn patches(&self) -> &'a Patches {
+        self.patches
+    }
+
     /// Whether the strip is the image itself.
     pub(super) fn is_image(&self) -> bool {
         !self.is_padded
