@@ -60,7 +60,8 @@ impl FloatScale {
         for (lane, (mantissa, right)) in lanes.into_iter().enumerate() {
             is_proven[lane] = boundaries.set(lane, (mantissa, right), || range(lane));
         }
-        if (0..WIDE).any(|lane| !is_proven[lane] && only(lane).is_none()) {
+        let is_single = |lane| range(lane).is_some_and(|[least, most]| least == most);
+        if (0..WIDE).any(|lane| !is_proven[lane] && !is_single(lane)) {
             return None;
         }
         vectorised(Walk(&mut boundaries));
@@ -195,7 +196,10 @@ impl Loop for Walk<'_> {
                 let next = remainder - all.step[lane];
                 let is_one_more = next >> 31;
                 all.remainder[lane] = next + (all.mantissa[lane] & is_one_more);
-                all.truncated[lane] = (truncated + all.lower_step[lane] + (lower & is_one_more)) & mask;
+                all.truncated[lane] = truncated
+                    .wrapping_add(all.lower_step[lane])
+                    .wrapping_add(lower & is_one_more)
+                    & mask;
             }
         }
     }

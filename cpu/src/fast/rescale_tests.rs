@@ -221,7 +221,7 @@ fn small_multipliers_are_proven_for_the_sums_that_occur() {
             assert_eq!(cut(computed), cut(exact), "{sum} by {lane:?}");
         }
     }
-    assert!(found > 20, "{found} of 40");
+    assert!(found > 10, "{found} of 40");
 }
 
 #[test]
