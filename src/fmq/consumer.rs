@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::alert::Alertness;
 use super::closer::close_ring;
 use super::error::{Misbehaviour, ReceiveError};
 use super::layout::{AWAKE, PAYLOAD_WORDS, SLEEPING, cell_count, idle_stamp, sequence_word, stamp};
@@ -23,6 +24,7 @@ pub struct Consumer {
     /// Position of the next cell to read; never read back from the ring.
     position: u64,
     policy: WaitPolicy,
+    alertness: Alertness,
     poison: Option<Misbehaviour>,
 }
 
@@ -33,6 +35,7 @@ impl Consumer {
             parked,
             position: 0,
             policy: WaitPolicy::new(settings),
+            alertness: Alertness::new(),
             poison: None,
         }
     }
@@ -254,7 +257,9 @@ impl Consumer {
                 // A packet may have been sent between the look above and the end.
                 break self.poll().and_then(|word| word.ok_or(ReceiveError::Closed));
             }
-            match self.ring.sleep(SLEEPING, deadline) {
+            let until = self.alertness.sleeps(self.position, deadline);
+            match self.ring.sleep(SLEEPING, until) {
+                Ok(futex::Wait::TimedOut) if self.alertness.settles(until, deadline) => {}
                 Ok(futex::Wait::TimedOut) => {
                     break self.poll().and_then(|word| word.ok_or(ReceiveError::TimedOut));
                 }
@@ -314,6 +319,8 @@ impl Consumer {
             .progress
             .consumed
             .store(self.position, Ordering::Release);
+        self.alertness
+            .received(self.position, &self.ring.control().doorbell);
         Ok(())
     }
 

@@ -44,11 +44,11 @@ pub(super) struct Progress {
     pub(super) consumed: AtomicU64,
 }
 
-/// Read by the producer after each packet, written only around a sleep, when it rings and at the end.
+/// Read by the producer after each packet, written only around a sleep, after many packets without one, when it rings and at the end.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(super) struct Doorbell {
-    /// [`AWAKE`] or [`SLEEPING`]; the futex word.
+    /// [`AWAKE`], [`ALERT`] or [`SLEEPING`]; the futex word.
     pub(super) sleeper: AtomicU32,
     /// Not 0 once the ring has ended.
     pub(super) closed: AtomicU32,
@@ -61,6 +61,8 @@ pub(super) struct Doorbell {
 pub(super) const AWAKE: u32 = 0;
 /// The consumer sleeps, or is about to after looking once more.
 pub(super) const SLEEPING: u32 = 1;
+/// The consumer does not sleep, and its next sleep will be a short one, behind which it looks once more.
+pub(super) const ALERT: u32 = 2;
 
 /// The bits of a sequence word that say how many cells a packet has.
 const COUNT_BITS: u32 = 16;

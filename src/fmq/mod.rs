@@ -24,13 +24,15 @@
 //! and polls again. Until nobody has wanted it for a while, it offers its processor after 4 us of polling and after a nap
 //! to other threads by `sched_yield`, so that a deadline can be missed by what one of them takes, some
 //! milliseconds at most. A producer looks at the word after each packet, with a full fence between,
-//! so one of the two always sees the other; it makes the wake system call only if there is a sleeper.
+//! so one of the two always sees the other; it makes the wake system call only if there is a sleeper. A consumer that has received
+//! 256 cells without a sleep spares the producer that fence, and wakes up once from its next sleep to look again (`alert.rs`).
 //!
 //! # The end
 //! Either end dropped, or [`ChannelCloser::close`], ends the ring by a word of its own and wakes the sleeper; packets sent
 //! before are still received. A peer that dies says nothing, so the thread that watches the peer's socket or
 //! pid descriptor calls `close`, and nobody has to wake up now and then to look.
 
+mod alert;
 mod calibrate;
 mod closer;
 mod consumer;
@@ -64,6 +66,8 @@ pub use packet::Packet;
 pub use producer::Producer;
 pub use wait::{WaitPolicy, WaitSettings, Waited};
 
+#[cfg(all(test, not(loom)))]
+mod alert_tests;
 #[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(all(test, not(loom)))]

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use super::alert;
 use super::closer::close_ring;
 use super::error::{Misbehaviour, SendError};
 use super::layout::{AWAKE, Cell, PAYLOAD_BYTES, SLEEPING, sequence_word};
 use super::memory::RingMemory;
 use super::parked::Parked;
-use super::sync::{Ordering, fence};
+use super::sync::Ordering;
 use crate::sys::cpu;
 use crate::time::{Clock, MonotonicClock};
 
@@ -76,8 +77,8 @@ impl Producer {
         Ok(())
     }
 
-    /// Wakes the consumer if it is seen asleep, and says whether it was. One that is falling asleep just now is seen only
-    /// after a fence; [`Producer::notify`] must follow before long.
+    /// Wakes the consumer if it is seen asleep, and says whether it was. One that is falling asleep just now may be missed;
+    /// [`Producer::notify`] must follow before long.
     #[inline]
     pub fn notify_sleeper(&self) -> bool {
         let is_asleep = self.ring.control().doorbell.sleeper.load(Ordering::Relaxed) == SLEEPING;
@@ -87,12 +88,20 @@ impl Producer {
         is_asleep
     }
 
-    /// Wakes the consumer if it sleeps, and says whether it did.
+    /// Wakes the consumer if it sleeps, and says whether it did. That takes a full fence, unless the consumer is alert.
     #[inline]
     pub fn notify(&self) -> bool {
-        // Orders the commit before the look at the sleeper; the consumer has the mirror image of it.
-        fence(Ordering::SeqCst);
-        self.notify_sleeper()
+        let is_asleep = alert::is_asleep(&self.ring.control().doorbell);
+        if is_asleep {
+            self.wake();
+        }
+        is_asleep
+    }
+
+    /// What the consumer says of its sleep.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn sleeper_word(&self) -> u32 {
+        self.ring.control().doorbell.sleeper.load(Ordering::Relaxed)
     }
 
     #[cold]

@@ -1,5 +1,6 @@
 //! The atomics of the ring: the standard library's, or loom's where the protocol is model-checked.
 
+pub(super) use std::sync::atomic::compiler_fence;
 #[cfg(not(loom))]
 pub(super) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 

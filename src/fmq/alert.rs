@@ -1,0 +1,91 @@
+//! Sparing the producer the fence between each packet and its look at the sleeper.
+//!
+//! A producer that stores a packet and then looks whether the consumer sleeps needs a full fence between, which waits until
+//! the packet's cache line has come over from the other processor: under load that is most of what sending costs. A
+//! consumer that has not slept for a while says so in the doorbell word ([`ALERT`]), and a producer that sees this needs no fence.
+//! It may have seen it too early, though: while its packet was on its way, the consumer may have said that it sleeps and have
+//! looked for the packet in vain. So the first sleep of an alert consumer is a short one, of [`SETTLE`]; then it looks once more. Whoever
+//! stored a packet before that sleep has it seen then, and whoever looks at the word since sees the sleeper.
+//!
+//! What this takes is that a store becomes visible within [`SETTLE`]. Store buffers drain as fast as lines arrive, in a few
+//! microseconds at worst, also while the thread that stored is interrupted or its virtual processor is halted. (Morrison and Afek,
+//! "Temporally Bounding TSO for Fence-Free Asymmetric Synchronization", ASPLOS 2015.) The system's `membarrier` would
+//! do without, but any process could interrupt those that have registered for it as often as it likes.
+//!
+//! No side has to trust the other: one that lies in the word delays its own packets.
+
+use std::time::Duration;
+
+use super::layout::{ALERT, Doorbell, SLEEPING};
+use super::sync::{Ordering, compiler_fence, fence};
+use crate::time::{Clock, Deadline, MonotonicClock};
+
+/// Cells that a consumer receives without a sleep before it spares the producer its fences: the short sleep that follows costs
+/// what some hundred of them do.
+pub(super) const ALERT_AFTER: u64 = 256;
+
+/// How long a store may take to be seen, with a wide margin.
+const SETTLE: Duration = Duration::from_micros(100);
+
+/// Whether the consumer is asleep, as a producer sees it behind its last packet.
+#[inline(always)]
+pub(super) fn is_asleep(doorbell: &Doorbell) -> bool {
+    compiler_fence(Ordering::SeqCst);
+    if doorbell.sleeper.load(Ordering::Relaxed) == ALERT {
+        return false;
+    }
+    // Orders the commit before the look at the sleeper; the consumer has the mirror image of it.
+    fence(Ordering::SeqCst);
+    doorbell.sleeper.load(Ordering::Relaxed) == SLEEPING
+}
+
+/// A consumer's part.
+#[derive(Debug)]
+pub(super) struct Alertness {
+    /// From what position on the producer is spared; none while it is.
+    from: u64,
+    /// Whether a producer may have seen [`ALERT`] without its packets having been seen since.
+    is_alert: bool,
+}
+
+impl Alertness {
+    pub(super) fn new() -> Alertness {
+        Alertness {
+            from: ALERT_AFTER,
+            is_alert: false,
+        }
+    }
+
+    /// To be called behind each packet, with the position of the next.
+    #[inline(always)]
+    pub(super) fn received(&mut self, position: u64, doorbell: &Doorbell) {
+        if position >= self.from {
+            self.begin(doorbell);
+        }
+    }
+
+    #[cold]
+    fn begin(&mut self, doorbell: &Doorbell) {
+        self.from = u64::MAX;
+        self.is_alert = true;
+        doorbell.sleeper.store(ALERT, Ordering::Relaxed);
+    }
+
+    /// The consumer, whose next packet is at `position`, has said that it sleeps. Returns until when it may.
+    pub(super) fn sleeps(&mut self, position: u64, deadline: Deadline) -> Deadline {
+        self.from = position.saturating_add(ALERT_AFTER);
+        if self.is_alert {
+            Deadline::after(MonotonicClock.now(), SETTLE).earlier(deadline)
+        } else {
+            deadline
+        }
+    }
+
+    /// A sleep has lasted until [`Alertness::sleeps`] said. Whether that was to look for packets once more, and the consumer
+    /// may sleep on.
+    pub(super) fn settles(&mut self, until: Deadline, deadline: Deadline) -> bool {
+        let was_short = until != deadline;
+        self.is_alert &= !was_short;
+        was_short
+    }
+}
