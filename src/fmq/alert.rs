@@ -16,8 +16,8 @@
 
 use std::time::Duration;
 
-use super::layout::{ALERT, Doorbell, SLEEPING};
-use super::sync::{Ordering, compiler_fence, fence};
+use super::layout::{ALERT, Doorbell};
+use super::sync::{Ordering, compiler_fence};
 use crate::time::{Clock, Deadline, MonotonicClock};
 
 /// Cells that a consumer receives without a sleep before it spares the producer its fences: the short sleep that follows costs
@@ -25,18 +25,14 @@ use crate::time::{Clock, Deadline, MonotonicClock};
 pub(super) const ALERT_AFTER: u64 = 256;
 
 /// How long a store may take to be seen, with a wide margin.
-const SETTLE: Duration = Duration::from_micros(100);
+pub(super) const SETTLE: Duration = Duration::from_micros(100);
 
-/// Whether the consumer is asleep, as a producer sees it behind its last packet.
+/// Whether the consumer spares the producer the fence behind the packet that it has just stored.
 #[inline(always)]
-pub(super) fn is_asleep(doorbell: &Doorbell) -> bool {
+pub(super) fn is_alert(doorbell: &Doorbell) -> bool {
+    // The packet comes first in the program; that it is seen first is what the short sleep is for.
     compiler_fence(Ordering::SeqCst);
-    if doorbell.sleeper.load(Ordering::Relaxed) == ALERT {
-        return false;
-    }
-    // Orders the commit before the look at the sleeper; the consumer has the mirror image of it.
-    fence(Ordering::SeqCst);
-    doorbell.sleeper.load(Ordering::Relaxed) == SLEEPING
+    doorbell.sleeper.load(Ordering::Relaxed) == ALERT
 }
 
 /// A consumer's part.
@@ -54,6 +50,11 @@ impl Alertness {
             from: ALERT_AFTER,
             is_alert: false,
         }
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn is_alert(&self) -> bool {
+        self.is_alert
     }
 
     /// To be called behind each packet, with the position of the next.

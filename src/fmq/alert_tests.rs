@@ -1,19 +1,22 @@
 use std::collections::HashSet;
+use std::time::Duration;
 
-use super::alert::ALERT_AFTER;
+use super::alert::{ALERT_AFTER, Alertness, SETTLE};
 use super::layout::{ALERT, AWAKE, SLEEPING};
 use super::*;
 use crate::time::{Clock, Deadline, MonotonicClock, TimePoint};
 
 const PAST: Deadline = Deadline::at(TimePoint::from_nanos(1));
 
-fn pair() -> (ChannelEnd, ChannelEnd) {
+const CELLS: u32 = 512;
+
+fn pair_with(wait: WaitSettings) -> (ChannelEnd, ChannelEnd) {
     let size = ChannelSize {
-        outgoing: 8,
+        outgoing: CELLS,
         incoming: 1,
     };
-    let (client, memory) = ChannelEnd::create(size, WaitSettings::Sleep).unwrap();
-    let server = ChannelEnd::open(&memory, WaitSettings::Sleep).unwrap();
+    let (client, memory) = ChannelEnd::create(size, wait).unwrap();
+    let server = ChannelEnd::open(&memory, wait).unwrap();
     (client, server)
 }
 
@@ -28,7 +31,7 @@ fn stream(client: &mut ChannelEnd, server: &mut ChannelEnd, packets: u64) {
 
 #[test]
 fn consumer_is_alert_after_many_packets_until_it_sleeps() {
-    let (mut client, mut server) = pair();
+    let (mut client, mut server) = pair_with(WaitSettings::Sleep);
     let word = |client: &ChannelEnd| client.producer.sleeper_word();
     stream(&mut client, &mut server, ALERT_AFTER - 1);
     assert_eq!(word(&client), AWAKE);
@@ -48,12 +51,60 @@ fn consumer_is_alert_after_many_packets_until_it_sleeps() {
 }
 
 #[test]
+fn first_sleep_of_an_alert_consumer_is_short_until_one_has_lasted() {
+    let (client, _server) = pair_with(WaitSettings::Sleep);
+    let doorbell = client.producer.doorbell();
+    let start = MonotonicClock.now();
+    let late = Deadline::after(start, Duration::from_secs(60));
+    let mut alertness = Alertness::new();
+    assert_eq!(alertness.sleeps(0, late), late);
+    alertness.received(ALERT_AFTER - 1, doorbell);
+    assert_eq!(alertness.sleeps(1, late), late);
+    alertness.received(ALERT_AFTER, doorbell);
+    assert_eq!(client.producer.sleeper_word(), AWAKE);
+    alertness.received(1 + ALERT_AFTER, doorbell);
+    assert_eq!(client.producer.sleeper_word(), ALERT);
+    // One that is cut short by its deadline, or by a packet, settles nothing.
+    assert_eq!(alertness.sleeps(300, PAST), PAST);
+    assert!(!alertness.settles(PAST, PAST));
+    let until = alertness.sleeps(300, late);
+    assert_eq!(until.earlier(late), until);
+    assert!(Deadline::after(start, SETTLE) <= until && until < late);
+    assert!(alertness.settles(until, late));
+    assert_eq!(alertness.sleeps(300, late), late);
+    assert!(!alertness.settles(late, late));
+}
+
+#[test]
+fn short_sleep_does_not_end_the_wait_before_its_deadline() {
+    let (mut client, mut server) = pair_with(WaitSettings::Sleep);
+    stream(&mut client, &mut server, ALERT_AFTER);
+    assert_eq!(client.producer.sleeper_word(), ALERT);
+    let mut packet = server.consumer.new_packet();
+    let deadline = Deadline::after(MonotonicClock.now(), 4 * SETTLE);
+    assert_eq!(
+        server.consumer.receive(&mut packet, deadline),
+        Err(ReceiveError::TimedOut)
+    );
+    assert!(deadline.is_past(MonotonicClock.now()));
+}
+
+#[test]
 fn alert_consumer_that_falls_asleep_loses_no_wake_up() {
-    let (mut client, mut server) = pair();
+    const SINGLES: u64 = 8;
+    let window = Duration::from_micros(50);
+    let (mut client, mut server) = pair_with(WaitSettings::Fixed { window });
+    let push_many = |producer: &mut Producer| {
+        for _ in 0..ALERT_AFTER {
+            producer.push(&[1]).unwrap();
+        }
+    };
+    // Before anybody receives, so that no sleep comes between them.
+    push_many(&mut client.producer);
     std::thread::scope(|scope| {
         let receiver = scope.spawn(move || {
             let mut packet = server.consumer.new_packet();
-            let deadline = Deadline::after(MonotonicClock.now(), std::time::Duration::from_secs(60));
+            let deadline = Deadline::after(MonotonicClock.now(), Duration::from_secs(60));
             let mut received = 0_u64;
             loop {
                 match server.consumer.receive(&mut packet, deadline) {
@@ -61,25 +112,35 @@ fn alert_consumer_that_falls_asleep_loses_no_wake_up() {
                     Err(ReceiveError::Closed) => return received,
                     Err(error) => panic!("after {received} packets: {error}"),
                 }
+                assert!(received != ALERT_AFTER || server.consumer.is_alert());
             }
         });
-        let mut sent = 0;
-        for series in 0..40 {
-            for _ in 0..ALERT_AFTER + series {
-                // Looking at the room keeps the two a few cells apart, so that the consumer is awake for long stretches.
-                while client.producer.room().unwrap() == 0 {
+        let mut sent = ALERT_AFTER;
+        for series in 0..100 {
+            wait_until_read(&mut client.producer);
+            // Closer and closer to the moment at which the consumer falls asleep, and past it.
+            for _ in 0..SINGLES {
+                let sends = Deadline::after(MonotonicClock.now(), window * (series + 50) / 100);
+                while !sends.is_past(MonotonicClock.now()) {
                     std::hint::spin_loop();
                 }
                 client.producer.send(&[1]).unwrap();
-                sent += 1;
+                wait_until_read(&mut client.producer);
             }
-            while client.producer.room().unwrap() < 8 {
-                std::thread::yield_now();
-            }
+            push_many(&mut client.producer);
+            client.producer.notify();
+            sent += ALERT_AFTER + SINGLES;
         }
         drop(client);
         assert_eq!(receiver.join().unwrap(), sent);
     });
+}
+
+/// Waits until the ring is empty; the consumer's own deadline bounds it.
+fn wait_until_read(producer: &mut Producer) {
+    while producer.room().unwrap() < CELLS as usize && !producer.is_closed() {
+        std::hint::spin_loop();
+    }
 }
 
 /// Every interleaving of a producer of two packets and a consumer that becomes alert whenever it is awake, on processors that

@@ -55,6 +55,12 @@ impl Consumer {
         &self.policy
     }
 
+    /// Whether the next sleep is a short one.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn is_alert(&self) -> bool {
+        self.alertness.is_alert()
+    }
+
     /// Has the policy learn that waits are all so long; says whether it naps through the next.
     #[cfg(all(test, not(loom)))]
     pub(super) fn expect_waits_of(&mut self, wait: Duration) -> bool {

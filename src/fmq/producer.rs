@@ -8,7 +8,7 @@ use super::error::{Misbehaviour, SendError};
 use super::layout::{AWAKE, Cell, PAYLOAD_BYTES, SLEEPING, sequence_word};
 use super::memory::RingMemory;
 use super::parked::Parked;
-use super::sync::Ordering;
+use super::sync::{Ordering, fence};
 use crate::sys::cpu;
 use crate::time::{Clock, MonotonicClock};
 
@@ -91,17 +91,23 @@ impl Producer {
     /// Wakes the consumer if it sleeps, and says whether it did. That takes a full fence, unless the consumer is alert.
     #[inline]
     pub fn notify(&self) -> bool {
-        let is_asleep = alert::is_asleep(&self.ring.control().doorbell);
-        if is_asleep {
-            self.wake();
+        if alert::is_alert(&self.ring.control().doorbell) {
+            return false;
         }
-        is_asleep
+        // Orders the commit before the look at the sleeper; the consumer has the mirror image of it.
+        fence(Ordering::SeqCst);
+        self.notify_sleeper()
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn doorbell(&self) -> &super::layout::Doorbell {
+        &self.ring.control().doorbell
     }
 
     /// What the consumer says of its sleep.
     #[cfg(all(test, not(loom)))]
     pub(super) fn sleeper_word(&self) -> u32 {
-        self.ring.control().doorbell.sleeper.load(Ordering::Relaxed)
+        self.doorbell().sleeper.load(Ordering::Relaxed)
     }
 
     #[cold]
