@@ -25,6 +25,7 @@ mod fused;
 mod hybrid;
 mod integer_layer;
 mod lines;
+mod lstm_step;
 mod matmul;
 #[cfg(target_arch = "x86_64")]
 mod matmul_byte_tiles;
@@ -50,6 +51,7 @@ mod resize;
 mod resize_sixteenths;
 mod rounding;
 mod simd;
+mod single_row;
 mod softmax;
 mod steps;
 #[allow(unsafe_code)]

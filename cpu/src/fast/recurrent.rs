@@ -8,7 +8,8 @@ use nnhal::ops::rnn::RnnCell;
 use nnhal::ops::{lstm, rnn};
 
 use super::PlannedStep;
-use super::matrix_vector::{PackedMatrix, ROWS_OF_GROUP};
+use super::lstm_step::LstmStep;
+use super::matrix_vector::{EVERYTHING, PackedMatrix, ROWS_OF_GROUP};
 use super::packing::{Packing, PackingError};
 use super::parting;
 use crate::buffer::{ALIGNMENT, AlignedSlice};
@@ -66,23 +67,31 @@ impl TeamedCell<'_> {
             cell.aux.as_ref().zip(aux),
             Some((&cell.recurrent, output)),
         ];
-        self.add(products, sums);
+        self.add(products, sums, EVERYTHING);
     }
 
-    /// Adds the projection of gated values to what it starts from.
-    pub(crate) fn add_projection(&self, gated: &[f32], sums: &mut [f32]) {
+    /// Adds the projection of gated values to what it starts from, and cuts it to values of magnitudes up to `bound`.
+    pub(crate) fn add_projection(&self, gated: &[f32], sums: &mut [f32], bound: f32) {
         self.add(
             [self.cell.projection.as_ref().map(|product| (product, gated))],
             sums,
+            (-bound, bound),
         );
     }
 
-    /// Adds the products of some matrices, all of as many rows, with a vector each.
-    fn add<const N: usize>(&self, products: [Option<(&Product, &[f32])>; N], sums: &mut [f32]) {
+    /// Adds the products of some matrices, all of as many rows, with a vector each, and cuts what comes of it to `range`, which
+    /// cuts nothing if they are several.
+    fn add<const N: usize>(
+        &self,
+        products: [Option<(&Product, &[f32])>; N],
+        sums: &mut [f32],
+        range: (f32, f32),
+    ) {
         let add_rows = |first: usize, sums: &mut [f32]| {
             for (product, vector) in products.iter().flatten() {
                 let weights = self.cell.weights(product);
-                product.matrix.add_products(weights, vector, (first, &mut *sums));
+                let sums = (first, &mut *sums);
+                product.matrix.add_products(weights, vector, sums, range);
             }
         };
         let values = products.iter().flatten().map(|(product, _)| product.matrix.len());
@@ -246,7 +255,7 @@ impl<'a> Weights<'a> {
     }
 }
 
-fn is_omitted(declared: &Declared<'_>, input: usize) -> bool {
+pub(super) fn is_omitted(declared: &Declared<'_>, input: usize) -> bool {
     let at = declared.operation.inputs.get(input);
     at.and_then(|at| declared.operands.get(*at as usize))
         .is_none_or(|operand| operand.lifetime == OperandLifeTime::NoValue)
@@ -259,6 +268,8 @@ type Run = fn(&mut KernelContext<'_>, &[PackedCell]) -> Result<(), KernelError>;
 #[derive(Debug)]
 pub(super) struct RecurrentStep {
     run: Run,
+    /// For an operation of the usual form.
+    lstm: Option<LstmStep>,
     cells: Vec<PackedCell>,
     packed: AlignedSlice,
 }
@@ -289,6 +300,7 @@ impl RecurrentStep {
         });
         Ok(Some(RecurrentStep {
             run,
+            lstm: LstmStep::of(declared),
             cells: cells.collect(),
             packed: packed.clone(),
         }))
@@ -334,7 +346,10 @@ impl PlannedStep for RecurrentStep {
     }
 
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-        (self.run)(context, &self.cells)
+        match (&self.lstm, &self.cells[..]) {
+            (Some(lstm), [cell]) => lstm.run(context, cell),
+            _ => (self.run)(context, &self.cells),
+        }
     }
 
     fn packed(&self) -> Vec<&AlignedSlice> {
@@ -379,12 +394,25 @@ mod tests {
     const VALUES: u32 = 9;
     const UNITS: u32 = 11;
 
-    fn lstm(coupled: bool, outputs: Option<u32>) -> OneOperation {
+    /// What sorts of LSTM there are.
+    #[derive(Clone, Copy, Debug)]
+    struct Form {
+        is_coupled: bool,
+        has_peephole: bool,
+        /// Of the projection, if there is one.
+        outputs: Option<u32>,
+        activation: i32,
+    }
+
+    fn lstm(form: Form) -> OneOperation {
+        let (coupled, outputs) = (form.is_coupled, form.outputs);
         let given = outputs.unwrap_or(UNITS);
         let operation = matrix(OneOperation::new(OperationType::LSTM), &[2, VALUES], 1);
         let operation = (0..17).fold(operation, |operation, number| {
             let is_omitted = match number {
-                0 | 4 | 8 | 11 => coupled,
+                8 => coupled || !form.has_peephole,
+                0 | 4 | 11 => coupled,
+                9 | 10 => !form.has_peephole,
                 15 | 16 => outputs.is_none(),
                 _ => false,
             };
@@ -403,8 +431,8 @@ mod tests {
         });
         let operation = matrix(matrix(operation, &[2, given], 5), &[2, UNITS], 8);
         operation
-            .i32(4)
-            .f32(3.0)
+            .i32(form.activation)
+            .f32(0.45)
             .f32(0.7)
             .output(T::TENSOR_FLOAT32, &[0, 0])
             .output(T::TENSOR_FLOAT32, &[0, 0])
@@ -414,10 +442,17 @@ mod tests {
 
     #[test]
     fn lstm_with_packed_weights_is_that_of_the_reference() {
-        for coupled in [false, true] {
-            for outputs in [None, Some(5)] {
-                assert_alike(|| lstm(coupled, outputs));
-            }
+        for number in 0..16 {
+            let is = |bit: u32| number & (1 << bit) != 0;
+            assert_alike(|| {
+                lstm(Form {
+                    is_coupled: is(0),
+                    has_peephole: is(1),
+                    outputs: is(2).then_some(5),
+                    // Logistic is computed operand by operand.
+                    activation: if is(3) { 6 } else { 4 },
+                })
+            });
         }
     }
 

@@ -1,5 +1,7 @@
 //! Which operations become steps, and how.
 
+use std::borrow::Cow;
+
 use nnhal::hal::{Operand, OperandType, OperationType};
 use nnhal::ops::windows::{WindowArguments, WindowGeometry};
 use nnhal::ops::{self, OpError, OperationContext, ShapeIssue};
@@ -19,10 +21,11 @@ use super::recurrent::RecurrentStep;
 use super::requantize::QuantizedOutput;
 use super::resize::ResizeStep;
 use super::simd::multiplies_bytes;
+use super::single_row::SingleRowStep;
 use super::softmax::SoftmaxStep;
 use super::{PlannedStep, convolution::weight};
 use super::{convolution, depthwise, depthwise_bytes, depthwise_quantized};
-use crate::buffer::{AlignedBuffer, AlignedSlice};
+use crate::buffer::{AlignedSlice, OutOfMemory};
 use crate::executor::Declared;
 use crate::kernel::{Constant, Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
@@ -52,6 +55,9 @@ pub(crate) fn plan(
     let Some((kind, layer)) = layer else {
         return Ok(None);
     };
+    if let Some(step) = layer.single_row(declared, packing)? {
+        return Ok(Some(Box::new(step)));
+    }
     let Some(weights) = layer.pack(packing)? else {
         return Ok(None);
     };
@@ -245,16 +251,35 @@ impl<'a> ConstantLayer<'a> {
         }
     }
 
+    /// The step of a fully connected layer of floats, if it has one row in every execution, and does more than to sum products of
+    /// what may be integers.
+    fn single_row(
+        &self,
+        declared: &Declared<'_>,
+        packing: &mut Packing,
+    ) -> Result<Option<SingleRowStep>, PackingError> {
+        let (columns, depth) = self.sizes();
+        let bias = self.bias.bytes.bytes();
+        let is_float = self.input.operand_type == OperandType::TENSOR_FLOAT32;
+        if self.kind != Kind::FullyConnected
+            || !is_float
+            || bias.len() != columns * size_of::<f32>()
+            || self.sums_of(declared, None).is_some()
+        {
+            return Ok(None);
+        }
+        let Some((1, activation)) = rows_and_activation(declared, depth) else {
+            return Ok(None);
+        };
+        let weights = aligned_floats(self.filter_bytes)?;
+        let bias = bytemuck::cast_slice(bias);
+        let weight = |column: usize, at: usize| weights[column * depth + at];
+        SingleRowStep::new(depth, bias, activation.range(), packing, weight).map(Some)
+    }
+
     fn pack_f32(&self, sizes: (usize, usize), packing: &mut Packing) -> Result<Weights, PackingError> {
         let (columns, depth) = sizes;
-        let aligned;
-        let weights: &[f32] = match bytemuck::try_cast_slice(self.filter_bytes) {
-            Ok(weights) => weights,
-            Err(_) => {
-                aligned = AlignedBuffer::copy_of(self.filter_bytes)?;
-                bytemuck::cast_slice(aligned.bytes())
-            }
-        };
+        let weights = aligned_floats(self.filter_bytes)?;
         let bias: &[f32] = bytemuck::cast_slice(self.bias.bytes.bytes());
         let bias = |column: usize| bias[column];
         Ok(match self.kind {
@@ -289,24 +314,29 @@ impl<'a> ConstantLayer<'a> {
         known: Option<&Known>,
         packing: &mut Packing,
     ) -> Result<Option<Integers>, PackingError> {
-        let (columns, depth) = self.sizes();
-        let only_sums = || {
-            let bias: &[f32] = bytemuck::cast_slice(self.bias.bytes.bytes());
-            let is_float = self.input.operand_type == OperandType::TENSOR_FLOAT32;
-            is_float && multiplies_bytes() && bias.iter().all(|bias| bias.to_bits() == 0)
-        };
-        let patches = match self.kind {
+        self.sums_of(declared, known)
+            .map(|patches| Integers::new(self.sizes(), patches, self.filter_bytes, packing))
+            .transpose()
+    }
+
+    /// What it sums products of, if it is a layer of floats that does nothing else, and bytes are multiplied faster than floats.
+    fn sums_of(&self, declared: &Declared<'_>, known: Option<&Known>) -> Option<Patches> {
+        let has_bias = self.bias.bytes.bytes().iter().any(|byte| *byte != 0);
+        if self.input.operand_type != OperandType::TENSOR_FLOAT32 || !multiplies_bytes() || has_bias {
+            return None;
+        }
+        match self.kind {
             Kind::Convolution => known
                 .filter(|known| known.activation == Activation::None)
                 .map(|known| known.patches),
-            Kind::FullyConnected => rows_without_activation(declared, (columns, depth)),
-            Kind::Depthwise => None,
-        };
-        match patches {
-            Some(patches) if only_sums() => {
-                Integers::new((columns, depth), patches, self.filter_bytes, packing).map(Some)
+            Kind::FullyConnected => {
+                let (columns, depth) = self.sizes();
+                let (rows, activation) = rows_and_activation(declared, depth)?;
+                let [rows, depth, columns] = [rows, depth, columns].map(u32::try_from);
+                let patches = Patches::pixels(rows.ok()?, depth.ok()?, columns.ok()?);
+                (activation == Activation::None).then_some(patches)
             }
-            _ => Ok(None),
+            Kind::Depthwise => None,
         }
     }
 
@@ -408,15 +438,29 @@ impl<'a> ConstantLayer<'a> {
     }
 }
 
-/// The rows that a fully connected layer without an activation multiplies, if it is known how many they are.
-fn rows_without_activation(declared: &Declared<'_>, (columns, depth): (usize, usize)) -> Option<Patches> {
+/// How many rows of so many values a fully connected layer multiplies, and its activation, if every execution has the same.
+fn rows_and_activation(declared: &Declared<'_>, depth: usize) -> Option<(usize, Activation)> {
     let input = declared.input(0).filter(|input| input.shape_known)?;
     let context: &dyn OperationContext = declared;
-    let code = context.i32(3).ok()?;
+    let activation = Activation::from_code(3, context.i32(3).ok()?).ok()?;
     let elements = input.shape.elements().ok()?;
-    let is_whole = elements.is_multiple_of(depth) && Activation::from_code(3, code) == Ok(Activation::None);
-    let [rows, depth, columns] = [elements / depth, depth, columns].map(u32::try_from);
-    is_whole.then_some(Patches::pixels(rows.ok()?, depth.ok()?, columns.ok()?))
+    elements
+        .is_multiple_of(depth)
+        .then(|| (elements / depth, activation))
+}
+
+/// Constants as floats, in memory of their own unless they are aligned.
+fn aligned_floats(bytes: &[u8]) -> Result<Cow<'_, [f32]>, OutOfMemory> {
+    if let Ok(floats) = bytemuck::try_cast_slice(bytes) {
+        return Ok(Cow::Borrowed(floats));
+    }
+    let mut floats = Vec::new();
+    let count = bytes.len() / size_of::<f32>();
+    let too_large = |_| OutOfMemory { bytes: bytes.len() };
+    floats.try_reserve_exact(count).map_err(too_large)?;
+    let (whole, _) = bytes.as_chunks();
+    floats.extend(whole.iter().map(|bytes| f32::from_ne_bytes(*bytes)));
+    Ok(Cow::Owned(floats))
 }
 
 #[derive(Debug)]

@@ -315,7 +315,6 @@ impl<'a> Cell<'a> {
         match self.projection {
             Some((weights, bias)) => {
                 self.project(weights, bias, output_gate, output);
-                clip(output, self.settings.projection_clip);
             }
             None => output.copy_from_slice(output_gate),
         }
@@ -343,7 +342,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// Makes the output out of the gated values.
+    /// Makes the output out of the gated values, within its bounds.
     fn project(&self, weights: &[f32], bias: Option<&[f32]>, gated: &[f32], output: &mut [f32]) {
         let starts = |at: usize| bias.map_or(0.0, |bias| bias[at]);
         if let Some(packed) = self.packed {
@@ -351,11 +350,14 @@ impl<'a> Cell<'a> {
                 .iter_mut()
                 .enumerate()
                 .for_each(|(at, value)| *value = starts(at));
-            return packed.add_projection(gated, output);
+            let bound = self.settings.projection_clip;
+            let bound = if bound > 0.0 { bound } else { f32::INFINITY };
+            return packed.add_projection(gated, output, bound);
         }
         for (at, value) in output.iter_mut().enumerate() {
             *value = dot(&weights[at * self.units..][..self.units], gated) + starts(at);
         }
+        clip(output, self.settings.projection_clip);
     }
 }
 

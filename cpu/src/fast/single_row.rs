@@ -1,0 +1,163 @@
+//! FULLY_CONNECTED of a single row of 32-bit floats with constant weights, of which everything is known when the model is
+//! prepared. Each weight is read once, so that it takes as long as they come out of the cache: they lie in the order in which
+//! they are read, and nothing else is worked out before.
+
+use nnhal::hal::OperandType;
+use nnhal::ops::OpError;
+
+use super::PlannedStep;
+use super::matrix_vector::{PackedMatrix, ROWS_OF_GROUP};
+use super::packing::{Packing, PackingError};
+use super::parting;
+use crate::buffer::AlignedSlice;
+use crate::kernel::{KernelContext, KernelError};
+use crate::threads::{Effort, Team};
+
+/// The step of such a layer.
+#[derive(Debug)]
+pub(super) struct SingleRowStep {
+    matrix: PackedMatrix,
+    weights: AlignedSlice,
+    /// By column.
+    bias: Vec<f32>,
+    depth: usize,
+    /// What results are cut to.
+    range: (f32, f32),
+}
+
+impl SingleRowStep {
+    /// Packs `depth` weights for each of the biases' columns; `weight(column, at)` gives them.
+    pub(super) fn new(
+        depth: usize,
+        bias: &[f32],
+        range: (f32, f32),
+        packing: &mut Packing,
+        weight: impl Fn(usize, usize) -> f32,
+    ) -> Result<SingleRowStep, PackingError> {
+        let matrix = PackedMatrix::new(bias.len(), depth);
+        let weights = packing.part(matrix.len() * size_of::<f32>(), |bytes| {
+            matrix.pack(weight, bytemuck::cast_slice_mut(bytes));
+        })?;
+        Ok(SingleRowStep {
+            matrix,
+            weights,
+            bias: bias.to_vec(),
+            depth,
+            range,
+        })
+    }
+
+    fn multiply(&self, row: &[f32], output: &mut [f32], team: &Team<'_>) {
+        let weights: &[f32] = bytemuck::cast_slice(self.weights.bytes());
+        let columns_from = |first: usize, output: &mut [f32]| {
+            output.copy_from_slice(&self.bias[first..][..output.len()]);
+            self.matrix
+                .add_products(weights, row, (first, output), self.range);
+        };
+        let threads = team.threads_for(Effort {
+            multiply_adds: 0,
+            bytes: size_of_val(weights) as u64,
+        });
+        if threads == 1 {
+            return columns_from(0, output);
+        }
+        let grid = parting::elements(threads, output.len(), ROWS_OF_GROUP);
+        let none: &mut [u8] = &mut [];
+        team.for_each_block(threads, &grid, (output, none), |mut block, _| {
+            columns_from(block.columns().start, block.all());
+        });
+    }
+}
+
+impl PlannedStep for SingleRowStep {
+    fn name(&self, _: OperandType) -> &'static str {
+        "f32 matrix-vector product"
+    }
+
+    fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+        let row = context.inputs.data(0)?;
+        let output = context.outputs.data(0)?;
+        if (row.len(), output.len()) != (self.depth, self.bias.len()) {
+            let message = format!("has {} elements, must have {}", row.len(), self.depth);
+            return Err(OpError::input(0, message).into());
+        }
+        self.multiply(row, output, context.team);
+        Ok(())
+    }
+
+    fn packed(&self) -> Vec<&AlignedSlice> {
+        vec![&self.weights]
+    }
+
+    /// No execution has another shape than the one that it is packed for.
+    fn replaces_filter(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use nnhal::hal::{NoPools, Operand, OperandType as T, OperationType, SubgraphIndex};
+
+    use crate::executor::Program;
+    use crate::kernels::testing::OneOperation;
+    use crate::test_graph::TestGraph;
+    use crate::{KernelSet, RunOptions};
+
+    fn ramp(count: u32) -> Vec<f32> {
+        (0..count).map(|at| ((at * 37) % 101) as f32 / 50.0 - 1.0).collect()
+    }
+
+    fn layer([columns, depth]: [u32; 2], activation: i32) -> OneOperation {
+        let tensor = |one: OneOperation, dims: &[u32]| {
+            one.tensor(T::TENSOR_FLOAT32, dims, &ramp(dims.iter().product()))
+        };
+        let one = tensor(OneOperation::new(OperationType::FULLY_CONNECTED), &[1, depth]);
+        tensor(tensor(one, &[columns, depth]), &[columns])
+            .i32(activation)
+            .with_constants()
+            .output(T::TENSOR_FLOAT32, &[1, columns])
+    }
+
+    #[test]
+    fn results_are_those_of_the_reference_whatever_the_size() {
+        for size in [[1, 1], [8, 3], [13, 70], [64, 20], [100, 33], [200, 128], [777, 5]] {
+            for activation in 0..4 {
+                let compute = |kernels| {
+                    let outputs = layer(size, activation).run_by(kernels, &RunOptions::default());
+                    outputs.unwrap()[0].data::<f32>()
+                };
+                let (found, exact) = (compute(KernelSet::Fast), compute(KernelSet::Reference));
+                assert_eq!(found.len(), exact.len());
+                for (found, exact) in found.iter().zip(&exact) {
+                    assert!((found - exact).abs() < 1e-4, "{size:?} {activation}: {found} {exact}");
+                }
+            }
+        }
+    }
+
+    /// What computes a layer on an input of these dimensions.
+    fn kernel_name(input: &[u32]) -> &'static str {
+        let float = |dims: &[u32]| Operand::new(T::TENSOR_FLOAT32, dims);
+        let mut graph = TestGraph::default();
+        let row = graph.input(float(input));
+        let weights = graph.constant(float(&[2, 6]), bytemuck::cast_slice(&ramp(12)));
+        let bias = graph.constant(float(&[2]), bytemuck::cast_slice(&[0.5_f32, -1.0]));
+        let activation = graph.constant(Operand::new(T::INT32, &[]), &1_i32.to_ne_bytes());
+        let inputs = [row, weights, bias, activation];
+        let output = graph.operation(OperationType::FULLY_CONNECTED, &inputs, float(&[0, 2]));
+        let program = Program::with_kernels(graph.valid(&[output]), &NoPools, KernelSet::Fast).unwrap();
+        Arc::new(program).kernel_name(SubgraphIndex::Main, 0)
+    }
+
+    #[test]
+    fn only_layers_of_one_row_in_every_execution_are_such() {
+        assert_eq!(kernel_name(&[1, 6]), "f32 matrix-vector product");
+        assert_eq!(kernel_name(&[1, 2, 3]), "f32 matrix-vector product");
+        for other in [&[2, 6][..], &[0, 6], &[1, 12]] {
+            assert_ne!(kernel_name(other), "f32 matrix-vector product", "{other:?}");
+        }
+    }
+}
