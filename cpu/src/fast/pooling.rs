@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 use nnhal::hal::OperandType;
+use nnhal::ops::padding::Window;
 use nnhal::ops::pooling::{arguments, geometry};
 use nnhal::ops::windows::WindowGeometry;
 
-use super::depthwise::taps_inside;
 use super::elementwise::cut;
 use super::parting;
 use super::simd::{Instructions, LANES, WIDE, Work, dispatch};
@@ -76,11 +76,28 @@ struct Pool<'a> {
 
 /// The part of a window that is inside the image.
 struct Inside {
+    /// How many rows and columns.
+    rows: usize,
+    columns: usize,
+    /// Its first pixel, among those of all images.
+    first: usize,
+}
+
+/// A pixel of the output: what comes next is found by counting, for dividing takes longer than pooling.
+struct Place {
     batch: usize,
+    y: usize,
+    x: usize,
+    /// The rows of the image that its window sees.
     rows: Range<usize>,
-    columns: Range<usize>,
-    /// Where the window's first row and column would be.
-    corner: (i64, i64),
+}
+
+/// Which pixels a window sees along one dimension of so many pixels.
+#[inline(always)]
+fn seen(window: &Window, at: usize, extent: u32) -> Range<usize> {
+    let start = at as i64 * i64::from(window.stride) - i64::from(window.head);
+    let end = start.saturating_add(window.filter.into()).clamp(0, extent.into());
+    start.clamp(0, end) as usize..end as usize
 }
 
 impl Pool<'_> {
@@ -119,35 +136,50 @@ impl Pool<'_> {
         parting::rows(threads, self.sizes().0 as usize, self.channels())
     }
 
-    /// Every window in the order of the output's pixels.
-    #[inline(always)]
-    fn window(&self, pixel: usize) -> Inside {
-        let geometry = self.geometry;
-        let (width, height) = (geometry.output.width as usize, geometry.output.height as usize);
-        let (y, x) = (pixel / width % height, pixel % width);
-        let start = |window: &nnhal::ops::padding::Window, at: usize| {
-            at as i64 * i64::from(window.stride) - i64::from(window.head)
-        };
-        Inside {
-            batch: pixel / (width * height),
-            rows: taps_inside(&geometry.vertical, y, geometry.input.height),
-            columns: taps_inside(&geometry.horizontal, x, geometry.input.width),
-            corner: (start(&geometry.vertical, y), start(&geometry.horizontal, x)),
+    /// A pixel by its number.
+    fn place(&self, pixel: usize) -> Place {
+        let output = &self.geometry.output;
+        let (height, width) = (output.height as usize, output.width as usize);
+        let line = pixel / width.max(1);
+        let y = line % height.max(1);
+        Place {
+            batch: line / height.max(1),
+            y,
+            x: pixel % width.max(1),
+            rows: self.seen_rows(y),
         }
     }
 
-    /// The elements of one row of a window, pixel after pixel.
     #[inline(always)]
-    fn row<'i, T>(&self, input: &'i [T], window: &Inside, row: usize) -> &'i [T] {
-        let (height, width) = (
-            self.geometry.input.height as usize,
-            self.geometry.input.width as usize,
-        );
-        let y = window.corner.0 as isize + row as isize;
-        let x = window.corner.1 as isize + window.columns.start as isize;
-        let first = ((window.batch * height).wrapping_add_signed(y) * width).wrapping_add_signed(x);
-        let channels = self.channels();
-        &input[first * channels..][..window.columns.len() * channels]
+    fn seen_rows(&self, y: usize) -> Range<usize> {
+        seen(&self.geometry.vertical, y, self.geometry.input.height)
+    }
+
+    /// Goes on to the next pixel.
+    #[inline(always)]
+    fn step(&self, place: &mut Place) {
+        place.x += 1;
+        if place.x < self.geometry.output.width as usize {
+            return;
+        }
+        (place.x, place.y) = (0, place.y + 1);
+        if place.y == self.geometry.output.height as usize {
+            (place.y, place.batch) = (0, place.batch + 1);
+        }
+        place.rows = self.seen_rows(place.y);
+    }
+
+    /// What the window of a pixel sees.
+    #[inline(always)]
+    fn window(&self, place: &Place) -> Inside {
+        let input = &self.geometry.input;
+        let columns = seen(&self.geometry.horizontal, place.x, input.width);
+        let line = place.batch * input.height as usize + place.rows.start;
+        Inside {
+            rows: place.rows.len(),
+            columns: columns.len(),
+            first: line * input.width as usize + columns.start,
+        }
     }
 }
 
@@ -184,13 +216,15 @@ impl<T: Copy, A: Accumulate<T>> Work for Pixels<'_, T, A> {
     #[inline(always)]
     fn run<S: Instructions>(self, _: S) {
         let channels = self.pool.channels();
-        for (number, values) in self.output.chunks_exact_mut(channels.max(1)).enumerate() {
+        let mut place = self.pool.place(self.first);
+        for values in self.output.chunks_exact_mut(channels.max(1)) {
             let from = Source {
                 pool: &self.pool,
                 input: self.input,
-                window: self.pool.window(self.first + number),
+                window: self.pool.window(&place),
                 accumulate: &self.accumulate,
             };
+            self.pool.step(&mut place);
             let mut first = 0;
             while first + MANY <= channels {
                 from.channels::<MANY>(first, values);
@@ -225,32 +259,36 @@ impl<T: Copy, A: Accumulate<T>> Source<'_, T, A> {
     /// Computes `N` neighbouring channels.
     #[inline(always)]
     fn channels<const N: usize>(&self, first: usize, values: &mut [T]) {
-        let window = &self.window;
+        let Inside {
+            rows,
+            columns,
+            first: corner,
+        } = self.window;
+        let (channels, width) = (self.pool.channels(), self.pool.geometry.input.width as usize);
         let mut sums = [self.accumulate.start(); N];
-        for row in window.rows.clone() {
-            let pixels = self.pool.row(self.input, window, row);
-            for pixel in pixels.chunks_exact(self.pool.channels()) {
+        for row in 0..rows {
+            let pixels = &self.input[(corner + row * width) * channels..][..columns * channels];
+            for column in 0..columns {
                 // A loop of known length, so that sums stay in registers: with a length that is looked up they are in
                 // memory, where each step waits for the one before.
-                let elements: &[T; N] = neighbours(pixel, first);
+                let elements: &[T; N] = neighbours(pixels, column * channels + first);
                 for lane in 0..N {
                     sums[lane] = self.accumulate.combine(sums[lane], elements[lane]);
                 }
             }
         }
-        let pixels = window.rows.len() * window.columns.len();
         for (value, sum) in values[first..first + N].iter_mut().zip(sums) {
-            *value = self.accumulate.finish(sum, pixels);
+            *value = self.accumulate.finish(sum, rows * columns);
         }
     }
 }
 
 /// The elements of `N` neighbouring channels.
 #[inline(always)]
-fn neighbours<T, const N: usize>(pixel: &[T], first: usize) -> &[T; N] {
-    match pixel[first..].first_chunk() {
+fn neighbours<T, const N: usize>(pixels: &[T], first: usize) -> &[T; N] {
+    match pixels[first..].first_chunk() {
         Some(elements) => elements,
-        None => unreachable!("{N} channels from {first} on are within {}", pixel.len()),
+        None => unreachable!("{N} channels from {first} on are within {}", pixels.len()),
     }
 }
 
