@@ -18,6 +18,9 @@ use crate::buffer::{OutOfMemory, Scratch};
 use crate::kernels::element::Quant8;
 use crate::threads::{Effort, Grid, Team};
 
+/// Bytes of which some times as many stay in a first-level cache.
+const NEAREST_BYTES: usize = 16 * 1024;
+
 /// A convolution of 32-bit floats.
 pub(super) fn run_f32(
     weights: &FloatMatrix,
@@ -100,9 +103,17 @@ fn framing<T>(patches: &Patches, matrix: usize, threads: usize) -> (Grid, Option
     let step = u64::from(patches.vertical.stride) * u64::from(patches.horizontal.stride);
     let step = step.min(patches.depth() as u64) as usize;
     let in_strips = step.saturating_mul(patches.input.channels as usize * size_of::<T>());
-    let strips = grid(threads, (each, in_strips), (patches, matrix));
+    let mut strips = grid(threads, (each, in_strips), (patches, matrix));
     if let Some(frame) = Frame::of(patches, strips.rows_per_block) {
-        return (strips, Some(frame));
+        if frame.is_image() || matrix > NEAREST_BYTES {
+            return (strips, Some(frame));
+        }
+        // Of a small matrix another pass costs little, and copies are read where they were just written.
+        let line = (patches.output.width as usize).max(1);
+        let lines = NEAREST_BYTES / (in_strips * line).max(1);
+        strips.rows_per_block = strips.rows_per_block.min(lines.max(1) * line);
+        let frame = Frame::of(patches, strips.rows_per_block);
+        return (strips, frame);
     }
     let row = patches.depth() * size_of::<T>();
     (grid(threads, (each, row), (patches, matrix)), None)

@@ -1,7 +1,7 @@
 //! Where the rows of a matrix product lie that are patches of an image: read in place, without a copy of each patch.
 //! Those that are multiplied together are neighbours in a line, so that they are equally far apart.
 
-use super::strided::Rows;
+use super::strided::{Rows, Strided};
 
 /// Rows to multiply with a packed matrix, as they lie in lines of an image.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +102,12 @@ impl<'a, T> Lines<'a, T> {
     {
         let values = &self.values[run.start + offset..];
         Rows::new(values, (run.count, self.step), self.parts.length)
+    }
+
+    /// The first `N` values of each row of a run.
+    #[inline(always)]
+    pub(super) fn places<const N: usize>(&self, run: &Run) -> Strided<'a, T, N> {
+        Strided::new(&self.values[run.start..], (run.count, self.step))
     }
 
     /// Whether rows lie side by side where they are.

@@ -114,7 +114,9 @@ impl LstmStep {
             (output_states.into_data::<f32>()?, cell_states.into_data::<f32>()?);
         let outputs = outputs.into_data::<f32>()?;
         let is_coupled = usize::from(self.is_coupled);
-        let batches = all.chunks_exact(self.values).zip(states.chunks_exact(self.outputs));
+        let batches = all
+            .chunks_exact(self.values)
+            .zip(states.chunks_exact(self.outputs));
         let batches = batches.zip(cells.chunks_exact(self.units));
         let results = cell_states
             .chunks_exact_mut(self.units)
@@ -154,7 +156,11 @@ impl Peephole {
             return Some(None);
         }
         Some(Some(Peephole {
-            input: if is_coupled { Vec::new() } else { weights(Gate::Input)? },
+            input: if is_coupled {
+                Vec::new()
+            } else {
+                weights(Gate::Input)?
+            },
             forget: weights(Gate::Forget)?,
             output: weights(Gate::Output)?,
         }))

@@ -3,6 +3,7 @@
 //! Columns are padded to whole panels, or half a one at the end, so that the inner loop has no remainder; rows come in
 //! blocks that stay in the second-level cache while every panel of the matrix passes over them.
 
+use super::few_weights;
 use super::lines::{
     Lines, Parts, Walk, for_each_tall_tile, panels_of_next_tile, rows_of_next_tall_tile, rows_of_next_tile,
 };
@@ -141,7 +142,9 @@ impl Work for Multiply<'_> {
                 if count == 1 && vectors % 2 == 1 {
                     return self.tall_tiles_and_half(simd, panel);
                 }
-                self.tall_tiles(wide, (panel, count));
+                if count > 1 || !self.few_weights::<_, WIDE>(wide, panel) {
+                    self.tall_tiles(wide, (panel, count));
+                }
                 panel += count;
             }
         }
@@ -149,7 +152,9 @@ impl Work for Multiply<'_> {
             self.whole_panel(simd, panel);
             panel += 1;
         }
-        if vectors % 2 == 1 {
+        let is_done =
+            vectors.is_multiple_of(2) || (S::HAS_WIDE && self.few_weights::<_, LANES>(simd.narrow(), whole));
+        if !is_done {
             self.half_panel(simd, whole);
         }
     }
@@ -167,6 +172,14 @@ impl<'a> Multiply<'a> {
             (panels.weights[panel], panels.bias[panel]) = self.packed.panel::<N>(first + panel);
         }
         panels
+    }
+
+    /// A panel, or the half of one for narrow vectors, if all its weights stay in registers. Returns whether they do.
+    #[inline(always)]
+    fn few_weights<V: Simd<N>, const N: usize>(&mut self, simd: V, panel: usize) -> bool {
+        let columns = self.packed.panel::<N>(panel);
+        let column = panel * COLUMNS - self.output.columns().start;
+        few_weights::multiply(simd, &self.lines, columns, (&mut self.output, column), self.range)
     }
 
     /// All rows there are, which one tile takes: neighbours in a line.

@@ -19,6 +19,7 @@ mod elementwise;
 mod exponential;
 mod extremum;
 mod few;
+mod few_weights;
 mod float_matrix;
 mod float_sum;
 mod fused;

@@ -107,7 +107,9 @@ mod tests {
     use crate::{KernelSet, RunOptions};
 
     fn ramp(count: u32) -> Vec<f32> {
-        (0..count).map(|at| ((at * 37) % 101) as f32 / 50.0 - 1.0).collect()
+        (0..count)
+            .map(|at| ((at * 37) % 101) as f32 / 50.0 - 1.0)
+            .collect()
     }
 
     fn layer([columns, depth]: [u32; 2], activation: i32) -> OneOperation {
@@ -123,7 +125,15 @@ mod tests {
 
     #[test]
     fn results_are_those_of_the_reference_whatever_the_size() {
-        for size in [[1, 1], [8, 3], [13, 70], [64, 20], [100, 33], [200, 128], [777, 5]] {
+        for size in [
+            [1, 1],
+            [8, 3],
+            [13, 70],
+            [64, 20],
+            [100, 33],
+            [200, 128],
+            [777, 5],
+        ] {
             for activation in 0..4 {
                 let compute = |kernels| {
                     let outputs = layer(size, activation).run_by(kernels, &RunOptions::default());
@@ -132,7 +142,10 @@ mod tests {
                 let (found, exact) = (compute(KernelSet::Fast), compute(KernelSet::Reference));
                 assert_eq!(found.len(), exact.len());
                 for (found, exact) in found.iter().zip(&exact) {
-                    assert!((found - exact).abs() < 1e-4, "{size:?} {activation}: {found} {exact}");
+                    assert!(
+                        (found - exact).abs() < 1e-4,
+                        "{size:?} {activation}: {found} {exact}"
+                    );
                 }
             }
         }

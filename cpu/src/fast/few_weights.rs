@@ -1,0 +1,68 @@
+//! Products of pixels of eight or sixteen values with the columns of one vector, on processors with 32 registers: there all
+//! weights stay in registers, instead of sums. Each pixel is multiplied by itself, so that there are no tiles to begin and to
+//! end, which would take as long as the products of such short rows.
+
+use super::lines::{Lines, Parts};
+use super::simd::Simd;
+use super::tile::store_f32;
+use crate::threads::Block;
+
+/// The weights of the columns of a vector, for each index a vector; and their biases.
+pub(super) type Columns<'a, const N: usize> = (&'a [[f32; N]], &'a [f32; N]);
+
+/// Sums of each column, so that products wait for half of the others only.
+const APART: usize = 2;
+
+/// Multiplies all rows with these columns if they are such pixels, and cuts the results to a range; `column` is the first one's
+/// place in the output. Returns whether it did.
+#[inline(always)]
+pub(super) fn multiply<V: Simd<N>, const N: usize>(
+    simd: V,
+    lines: &Lines<'_, f32>,
+    columns: Columns<'_, N>,
+    to: (&mut Block<'_, f32>, usize),
+    range: (f32, f32),
+) -> bool {
+    let Parts { rows, taps, length } = lines.parts;
+    match (rows.0, taps.0, length) {
+        (1, 1, 16) => each_pixel::<V, N, 16>(simd, lines, columns, to, range),
+        (1, 1, 8) => each_pixel::<V, N, 8>(simd, lines, columns, to, range),
+        _ => return false,
+    }
+    true
+}
+
+#[inline(always)]
+fn each_pixel<V: Simd<N>, const N: usize, const LENGTH: usize>(
+    simd: V,
+    lines: &Lines<'_, f32>,
+    (weights, bias): Columns<'_, N>,
+    (output, column): (&mut Block<'_, f32>, usize),
+    range: (f32, f32),
+) {
+    let mut resident = [simd.splat(0.0); LENGTH];
+    for (vector, weights) in resident.iter_mut().zip(weights) {
+        *vector = simd.load(weights);
+    }
+    let bias = simd.load(bias);
+    let width = N.min(output.columns().len() - column);
+    let mut walk = lines.walk();
+    loop {
+        let count = lines.left(&walk);
+        if count == 0 {
+            return;
+        }
+        let run = lines.take(&mut walk, count);
+        let pixels = lines.places::<LENGTH>(&run);
+        for row in 0..count {
+            let pixel = pixels.at(row);
+            let mut sums = [simd.splat(0.0); APART];
+            sums[0] = bias;
+            for at in 0..LENGTH {
+                sums[at % APART] = simd.mul_add(simd.splat(pixel[at]), resident[at], sums[at % APART]);
+            }
+            let line = &mut output.row(run.row + row)[column..][..width];
+            store_f32::<V, N>(simd, simd.add(sums[0], sums[1]), range, line);
+        }
+    }
+}
