@@ -12,6 +12,9 @@
 //! "Temporally Bounding TSO for Fence-Free Asymmetric Synchronization", ASPLOS 2015.) The system's `membarrier` would
 //! do without, but any process could interrupt those that have registered for it as often as it likes.
 //!
+//! Should a store take longer after all, both sides would wait for each other for ever. So the sleep that follows is bounded too,
+//! by [`BACKSTOP`], and such a packet is late instead of lost. A consumer that nobody wants wakes up twice, then no more.
+//!
 //! No side has to trust the other: one that lies in the word delays its own packets.
 
 use std::time::Duration;
@@ -27,6 +30,12 @@ pub(super) const ALERT_AFTER: u64 = 256;
 /// How long a store may take to be seen, with a wide margin.
 pub(super) const SETTLE: Duration = Duration::from_micros(100);
 
+/// How long one may take that is held up for a reason that nobody has thought of.
+pub(super) const BACKSTOP: Duration = Duration::from_millis(10);
+
+/// How long the sleeps of an alert consumer last at most, one after the other.
+const LIMITS: [Duration; 2] = [SETTLE, BACKSTOP];
+
 /// Whether the consumer spares the producer the fence behind the packet that it has just stored.
 #[inline(always)]
 pub(super) fn is_alert(doorbell: &Doorbell) -> bool {
@@ -40,21 +49,22 @@ pub(super) fn is_alert(doorbell: &Doorbell) -> bool {
 pub(super) struct Alertness {
     /// From what position on the producer is spared; none while it is.
     from: u64,
-    /// Whether a producer may have seen [`ALERT`] without its packets having been seen since.
-    is_alert: bool,
+    /// The limits of the sleeps to come, until a producer that has seen [`ALERT`] has had its packets seen.
+    limits: &'static [Duration],
 }
 
 impl Alertness {
     pub(super) fn new() -> Alertness {
         Alertness {
             from: ALERT_AFTER,
-            is_alert: false,
+            limits: &[],
         }
     }
 
+    /// The limit of the next sleep.
     #[cfg(all(test, not(loom)))]
-    pub(super) fn is_alert(&self) -> bool {
-        self.is_alert
+    pub(super) fn limit(&self) -> Option<Duration> {
+        self.limits.first().copied()
     }
 
     /// To be called behind each packet, with the position of the next.
@@ -68,25 +78,30 @@ impl Alertness {
     #[cold]
     fn begin(&mut self, doorbell: &Doorbell) {
         self.from = u64::MAX;
-        self.is_alert = true;
+        self.limits = &LIMITS;
         doorbell.sleeper.store(ALERT, Ordering::Relaxed);
     }
 
-    /// The consumer, whose next packet is at `position`, has said that it sleeps. Returns until when it may.
-    pub(super) fn sleeps(&mut self, position: u64, deadline: Deadline) -> Deadline {
-        self.from = position.saturating_add(ALERT_AFTER);
-        if self.is_alert {
-            Deadline::after(MonotonicClock.now(), SETTLE).earlier(deadline)
-        } else {
-            deadline
-        }
+    /// The consumer has said that it sleeps. Returns until when it may.
+    pub(super) fn sleeps(&self, deadline: Deadline) -> Deadline {
+        self.limits.first().map_or(deadline, |limit| {
+            Deadline::after(MonotonicClock.now(), *limit).earlier(deadline)
+        })
     }
 
     /// A sleep has lasted until [`Alertness::sleeps`] said. Whether that was to look for packets once more, and the consumer
     /// may sleep on.
     pub(super) fn settles(&mut self, until: Deadline, deadline: Deadline) -> bool {
         let was_short = until != deadline;
-        self.is_alert &= !was_short;
+        if was_short {
+            self.limits = self.limits.get(1..).unwrap_or_default();
+        }
         was_short
+    }
+
+    /// The consumer, whose next packet is at `position`, has said that it is awake, though it may not have slept: the word says
+    /// no more that the producer is spared.
+    pub(super) fn wakes(&mut self, position: u64) {
+        self.from = position.saturating_add(ALERT_AFTER);
     }
 }

@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::alert::{ALERT_AFTER, Alertness, SETTLE};
+use super::alert::{ALERT_AFTER, Alertness, BACKSTOP, SETTLE};
 use super::layout::{ALERT, AWAKE, SLEEPING};
 use super::*;
 use crate::time::{Clock, Deadline, MonotonicClock, TimePoint};
@@ -51,27 +51,28 @@ fn consumer_is_alert_after_many_packets_until_it_sleeps() {
 }
 
 #[test]
-fn first_sleep_of_an_alert_consumer_is_short_until_one_has_lasted() {
+fn sleeps_of_an_alert_consumer_are_short_until_two_have_lasted() {
     let (client, _server) = pair_with(WaitSettings::Sleep);
     let doorbell = client.producer.doorbell();
     let start = MonotonicClock.now();
     let late = Deadline::after(start, Duration::from_secs(60));
     let mut alertness = Alertness::new();
-    assert_eq!(alertness.sleeps(0, late), late);
-    alertness.received(ALERT_AFTER - 1, doorbell);
-    assert_eq!(alertness.sleeps(1, late), late);
+    assert_eq!(alertness.sleeps(late), late);
+    alertness.wakes(1);
     alertness.received(ALERT_AFTER, doorbell);
     assert_eq!(client.producer.sleeper_word(), AWAKE);
     alertness.received(1 + ALERT_AFTER, doorbell);
     assert_eq!(client.producer.sleeper_word(), ALERT);
-    // One that is cut short by its deadline, or by a packet, settles nothing.
-    assert_eq!(alertness.sleeps(300, PAST), PAST);
-    assert!(!alertness.settles(PAST, PAST));
-    let until = alertness.sleeps(300, late);
-    assert_eq!(until.earlier(late), until);
-    assert!(Deadline::after(start, SETTLE) <= until && until < late);
-    assert!(alertness.settles(until, late));
-    assert_eq!(alertness.sleeps(300, late), late);
+    for limit in [SETTLE, BACKSTOP] {
+        // One that is cut short by its deadline, or by a packet, settles nothing.
+        assert_eq!(alertness.sleeps(PAST), PAST);
+        assert!(!alertness.settles(PAST, PAST));
+        alertness.wakes(300);
+        let until = alertness.sleeps(Deadline::NONE);
+        assert!(Deadline::after(start, limit) <= until && until < late);
+        assert!(alertness.settles(until, Deadline::NONE));
+    }
+    assert_eq!(alertness.sleeps(Deadline::NONE), Deadline::NONE);
     assert!(!alertness.settles(late, late));
 }
 
@@ -90,64 +91,145 @@ fn short_sleep_does_not_end_the_wait_before_its_deadline() {
 }
 
 #[test]
+fn packet_at_the_last_look_before_a_sleep_leaves_the_consumer_able_to_become_alert() {
+    let (mut client, mut server) = pair_with(WaitSettings::Sleep);
+    stream(&mut client, &mut server, ALERT_AFTER);
+    let mut packet = server.consumer.new_packet();
+    let send = |producer: &mut Producer| {
+        producer.send(&[1]).unwrap();
+        PAST
+    };
+    server
+        .consumer
+        .receive_by(&mut packet, || send(&mut client.producer))
+        .unwrap();
+    assert_eq!(client.producer.sleeper_word(), AWAKE);
+    // It woke nobody.
+    assert_eq!(server.consumer.policy().wake_nanos(), 0);
+    stream(&mut client, &mut server, ALERT_AFTER);
+    assert_eq!(client.producer.sleeper_word(), ALERT);
+}
+
+/// Calls `send` when the consumer has said that it sleeps, for a minute at most, and returns once it has the packet. It may have found
+/// that by its last look, without a sleep.
+fn send_to_sleeper(client: &mut ChannelEnd, server: &mut ChannelEnd, send: impl FnOnce(&mut Producer)) {
+    let mut packet = server.consumer.new_packet();
+    let deadline = Deadline::after(MonotonicClock.now(), Duration::from_secs(60));
+    std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| server.consumer.receive(&mut packet, deadline));
+        while client.producer.sleeper_word() != SLEEPING {
+            std::thread::yield_now();
+        }
+        send(&mut client.producer);
+        receiver.join().unwrap().unwrap();
+    });
+    assert!(!deadline.is_past(MonotonicClock.now()));
+}
+
+/// Of tries each of which works out only if the other thread is in time.
+const TRIES: usize = 50;
+
+#[test]
+fn short_sleep_finds_a_packet_for_which_nobody_rings() {
+    let is_found_by_short_sleep = || {
+        let (mut client, mut server) = pair_with(WaitSettings::Sleep);
+        stream(&mut client, &mut server, ALERT_AFTER);
+        assert_eq!(server.consumer.sleep_limit(), Some(SETTLE));
+        let mut is_unaided = true;
+        send_to_sleeper(&mut client, &mut server, |producer| {
+            producer.push(&[1]).unwrap();
+            // If this thread was held up before, the consumer has looked in vain and must be woken.
+            let patience = Deadline::after(MonotonicClock.now(), Duration::from_secs(1));
+            while is_unaided && !is_read(producer) {
+                is_unaided = !patience.is_past(MonotonicClock.now());
+                std::thread::yield_now();
+            }
+            producer.notify();
+        });
+        if !is_unaided || server.consumer.sleep_limit() == Some(SETTLE) {
+            return false;
+        }
+        // The packet was late by the short sleep, but that says nothing of waking up.
+        assert!(server.consumer.parked().rings() >= SETTLE.as_nanos() as u64);
+        assert_eq!(server.consumer.policy().wake_nanos(), 0);
+        true
+    };
+    assert!((0..TRIES).any(|_| is_found_by_short_sleep()));
+}
+
+#[test]
+fn ring_that_is_dated_back_before_the_sleep_says_how_long_waking_up_takes() {
+    let is_learned = || {
+        let (mut client, mut server) = pair_with(WaitSettings::Sleep);
+        let late = Duration::from_secs(1).as_nanos() as u64;
+        client.consumer.parked().was_late(late);
+        send_to_sleeper(&mut client, &mut server, |producer| {
+            producer.send(&[1]).unwrap();
+        });
+        server.consumer.policy().wake_nanos() > 0
+    };
+    assert!((0..TRIES).any(|_| is_learned()));
+}
+
+#[test]
 fn alert_consumer_that_falls_asleep_loses_no_wake_up() {
-    const SINGLES: u64 = 8;
+    const SERIES: u32 = 800;
     let window = Duration::from_micros(50);
     let (mut client, mut server) = pair_with(WaitSettings::Fixed { window });
-    let push_many = |producer: &mut Producer| {
-        for _ in 0..ALERT_AFTER {
-            producer.push(&[1]).unwrap();
-        }
-    };
-    // Before anybody receives, so that no sleep comes between them.
-    push_many(&mut client.producer);
     std::thread::scope(|scope| {
         let receiver = scope.spawn(move || {
             let mut packet = server.consumer.new_packet();
             let deadline = Deadline::after(MonotonicClock.now(), Duration::from_secs(60));
-            let mut received = 0_u64;
+            let (mut received, mut alert) = (0_u64, 0_u32);
             loop {
                 match server.consumer.receive(&mut packet, deadline) {
                     Ok(()) => received += 1,
-                    Err(ReceiveError::Closed) => return received,
+                    Err(ReceiveError::Closed) => return (received, alert),
                     Err(error) => panic!("after {received} packets: {error}"),
                 }
-                assert!(received != ALERT_AFTER || server.consumer.is_alert());
+                let is_single_next = received % (ALERT_AFTER + 1) == ALERT_AFTER;
+                alert += u32::from(is_single_next && server.consumer.sleeper_word() == ALERT);
             }
         });
-        let mut sent = ALERT_AFTER;
-        for series in 0..100 {
+        for number in 0..SERIES {
+            // Enough of them after the last sleep for the consumer to be alert behind the last.
+            for _ in 0..ALERT_AFTER {
+                client.producer.push(&[1]).unwrap();
+            }
+            client.producer.notify();
             wait_until_read(&mut client.producer);
             // Closer and closer to the moment at which the consumer falls asleep, and past it.
-            for _ in 0..SINGLES {
-                let sends = Deadline::after(MonotonicClock.now(), window * (series + 50) / 100);
-                while !sends.is_past(MonotonicClock.now()) {
-                    std::hint::spin_loop();
-                }
-                client.producer.send(&[1]).unwrap();
-                wait_until_read(&mut client.producer);
+            let sends = Deadline::after(MonotonicClock.now(), window * (number + SERIES / 2) / SERIES);
+            while !sends.is_past(MonotonicClock.now()) {
+                std::hint::spin_loop();
             }
-            push_many(&mut client.producer);
-            client.producer.notify();
-            sent += ALERT_AFTER + SINGLES;
+            client.producer.send(&[1]).unwrap();
+            wait_until_read(&mut client.producer);
         }
         drop(client);
-        assert_eq!(receiver.join().unwrap(), sent);
+        let (received, alert) = receiver.join().unwrap();
+        assert_eq!(received, u64::from(SERIES) * (ALERT_AFTER + 1));
+        // It is not where this thread was held up between the packets of a series, so that the consumer slept there.
+        assert!(alert > SERIES / 2, "alert behind {alert} series only");
     });
 }
 
 /// Waits until the ring is empty; the consumer's own deadline bounds it.
 fn wait_until_read(producer: &mut Producer) {
-    while producer.room().unwrap() < CELLS as usize && !producer.is_closed() {
+    while !is_read(producer) && !producer.is_closed() {
         std::hint::spin_loop();
     }
 }
 
+fn is_read(producer: &mut Producer) -> bool {
+    producer.room().unwrap() == CELLS as usize
+}
+
 /// Every interleaving of a producer of two packets and a consumer that becomes alert whenever it is awake, on processors that
-/// hold stores back in buffers (x86's model of memory), but none for as long as a short sleep takes. `settles` says whether
-/// an alert consumer's first sleep is short.
+/// hold stores back in buffers (x86's model of memory). An alert consumer has as many short sleeps as `shorts` has entries; each says
+/// whether that sleep lasts for longer than any store is held back.
 struct Model {
-    settles: bool,
+    shorts: &'static [bool],
     seen: HashSet<State>,
     is_lost: bool,
 }
@@ -188,7 +270,8 @@ struct State {
     word: u32,
     sent: u8,
     received: u8,
-    is_alert: bool,
+    /// The short sleeps to come.
+    shorts: &'static [bool],
     /// How many of the producer's stores are older than the short sleep.
     settling: usize,
     sending: Sending,
@@ -204,7 +287,7 @@ impl State {
             word: AWAKE,
             sent: 0,
             received: 0,
-            is_alert: false,
+            shorts: &[],
             settling: 0,
             sending: Sending::Store,
             receiving: Receiving::Awake,
@@ -279,12 +362,12 @@ impl State {
         }
     }
 
-    fn receive(mut self, settles: bool) -> Option<State> {
+    fn receive(mut self, shorts: &'static [bool]) -> Option<State> {
         self.receiving = match self.receiving {
             Receiving::Awake => {
                 self.consumer_buffer.push(Store::Word(AWAKE));
                 self.consumer_buffer.push(Store::Word(ALERT));
-                self.is_alert = true;
+                self.shorts = shorts;
                 Receiving::Announce
             }
             Receiving::Announce => {
@@ -305,8 +388,8 @@ impl State {
             }
             Receiving::Look => Receiving::Wait,
             Receiving::Wait if self.word != SLEEPING => Receiving::Announce,
-            Receiving::Wait if self.is_alert && settles => {
-                self.settling = self.producer_buffer.len();
+            Receiving::Wait if let Some(settles) = self.shorts.first() => {
+                self.settling = if *settles { self.producer_buffer.len() } else { 0 };
                 Receiving::Dozing
             }
             Receiving::Wait => Receiving::Asleep,
@@ -314,7 +397,7 @@ impl State {
                 for _ in 0..self.settling {
                     self = self.drain(true)?;
                 }
-                self.is_alert = false;
+                self.shorts = &self.shorts[1..];
                 Receiving::Announce
             }
             Receiving::Asleep | Receiving::Done => return None,
@@ -339,9 +422,9 @@ impl State {
 }
 
 impl Model {
-    fn loses_a_wake_up(settles: bool) -> bool {
+    fn loses_a_wake_up(shorts: &'static [bool]) -> bool {
         let mut model = Model {
-            settles,
+            shorts,
             seen: HashSet::new(),
             is_lost: false,
         };
@@ -358,7 +441,7 @@ impl Model {
     fn follow(&mut self, state: State) -> impl Iterator<Item = State> + use<> {
         let next = [
             state.clone().send(),
-            state.clone().receive(self.settles),
+            state.clone().receive(self.shorts),
             state.clone().drain(true),
             state.clone().drain(false),
         ];
@@ -371,10 +454,16 @@ impl Model {
 
 #[test]
 fn no_order_of_steps_loses_a_wake_up() {
-    assert!(!Model::loses_a_wake_up(true));
+    assert!(!Model::loses_a_wake_up(&[true, true]));
+}
+
+#[test]
+fn second_short_sleep_saves_what_the_first_was_too_short_for() {
+    assert!(Model::loses_a_wake_up(&[false]));
+    assert!(!Model::loses_a_wake_up(&[false, true]));
 }
 
 #[test]
 fn long_sleep_of_an_alert_consumer_would_lose_one() {
-    assert!(Model::loses_a_wake_up(false));
+    assert!(Model::loses_a_wake_up(&[]));
 }

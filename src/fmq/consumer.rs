@@ -55,10 +55,21 @@ impl Consumer {
         &self.policy
     }
 
-    /// Whether the next sleep is a short one.
+    /// How long the next sleep lasts at most, if it is a short one.
     #[cfg(all(test, not(loom)))]
-    pub(super) fn is_alert(&self) -> bool {
-        self.alertness.is_alert()
+    pub(super) fn sleep_limit(&self) -> Option<Duration> {
+        self.alertness.limit()
+    }
+
+    /// What it says of its sleep.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn sleeper_word(&self) -> u32 {
+        self.ring.control().doorbell.sleeper.load(Ordering::Relaxed)
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn parked(&self) -> &Parked {
+        &self.parked
     }
 
     /// Has the policy learn that waits are all so long; says whether it naps through the next.
@@ -153,6 +164,7 @@ impl Consumer {
             return self.take(word, packet);
         }
         self.policy.stop(&mut spin);
+        let rung_before = self.rung_at();
         let mut start = MonotonicClock.now();
         // What passed before the sleep that the packet ended.
         let mut before = Duration::ZERO;
@@ -181,7 +193,11 @@ impl Consumer {
             Ok(word) => {
                 let needed = self.needed_sleep(start, slept);
                 self.policy.record(spin.waited().and_slept(before + needed));
-                self.policy.record_wake(slept - needed);
+                // What a look has found woke nobody. That the time is before the sleep does not say so: who rings late
+                // dates it back.
+                if self.rung_at() != rung_before {
+                    self.policy.record_wake(slept - needed);
+                }
                 self.take(word, packet)
             }
             Err(error) => {
@@ -235,11 +251,16 @@ impl Consumer {
         Ok(found.map_or(NapEnd::InVain, |word| NapEnd::Received(word, woke + polled)))
     }
 
-    /// How much of a sleep passed before the packet would have been there, had both sides been awake: the rest is what
-    /// waking up takes. Counting that too would keep two sides asleep that each wait for the other to wake up.
+    fn rung_at(&self) -> u64 {
+        self.ring.control().doorbell.rung_at.load(Ordering::Relaxed)
+    }
+
+    /// How much of a sleep passed before the packet would have been there, had both sides been awake: the rest is by how much
+    /// this side is late. Counting that too would keep two sides asleep that each wait for the other to wake up.
+    /// A packet for which nobody has rung was there when the sleep began.
     fn needed_sleep(&self, start: TimePoint, slept: Duration) -> Duration {
-        let rung_at = self.ring.control().doorbell.rung_at.load(Ordering::Relaxed);
-        let needed = TimePoint::from_nanos(rung_at).saturating_since(start).min(slept);
+        let rung_at = TimePoint::from_nanos(self.rung_at());
+        let needed = rung_at.saturating_since(start).min(slept);
         let late = u64::try_from((slept - needed).as_nanos()).unwrap_or(u64::MAX);
         self.parked.was_late(late);
         needed
@@ -252,7 +273,8 @@ impl Consumer {
         let result = loop {
             self.parked.enter();
             sleeper.store(SLEEPING, Ordering::Relaxed);
-            // Orders the announcement before the last look; producer and closer have the mirror image of it.
+            // Orders the announcement before the last look. The closer has the mirror image of it, and so has the producer
+            // unless it was spared it; then a short sleep makes up for that.
             fence(Ordering::SeqCst);
             match self.poll() {
                 Ok(None) => {}
@@ -263,7 +285,7 @@ impl Consumer {
                 // A packet may have been sent between the look above and the end.
                 break self.poll().and_then(|word| word.ok_or(ReceiveError::Closed));
             }
-            let until = self.alertness.sleeps(self.position, deadline);
+            let until = self.alertness.sleeps(deadline);
             match self.ring.sleep(SLEEPING, until) {
                 Ok(futex::Wait::TimedOut) if self.alertness.settles(until, deadline) => {}
                 Ok(futex::Wait::TimedOut) => {
@@ -278,6 +300,7 @@ impl Consumer {
             }
         };
         sleeper.store(AWAKE, Ordering::Relaxed);
+        self.alertness.wakes(self.position);
         self.parked.leave();
         result
     }

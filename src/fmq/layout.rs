@@ -61,7 +61,7 @@ pub(super) struct Doorbell {
 pub(super) const AWAKE: u32 = 0;
 /// The consumer sleeps, or is about to after looking once more.
 pub(super) const SLEEPING: u32 = 1;
-/// The consumer does not sleep, and its next sleep will be a short one, behind which it looks once more.
+/// The consumer does not sleep, and its next sleeps will be short ones, behind each of which it looks once more.
 pub(super) const ALERT: u32 = 2;
 
 /// The bits of a sequence word that say how many cells a packet has.

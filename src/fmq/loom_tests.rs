@@ -1,5 +1,8 @@
-//! Every interleaving of small sessions. Run with
+//! Every interleaving of small sessions with at most three preemptions. Run with
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p nnhal --lib fmq:: --target-dir target/loom`.
+//!
+//! No session is long enough for an alert consumer: its producer has time in the place of a fence, and loom knows none. The model
+//! in `alert_tests.rs` has that part.
 //!
 //! A lost wake-up shows as a deadlock, which loom reports; a cell seen before its content, as a wrong value.
 

@@ -23,9 +23,10 @@
 //! looks once more, and sleeps on that word. Through long waits that are alike it sleeps until a little before their end,
 //! and polls again. Until nobody has wanted it for a while, it offers its processor after 4 us of polling and after a nap
 //! to other threads by `sched_yield`, so that a deadline can be missed by what one of them takes, some
-//! milliseconds at most. A producer looks at the word after each packet, with a full fence between,
-//! so one of the two always sees the other; it makes the wake system call only if there is a sleeper. A consumer that has received
-//! 256 cells without a sleep spares the producer that fence, and wakes up once from its next sleep to look again (`alert.rs`).
+//! milliseconds at most. A producer looks at the word after each packet, and makes the wake system
+//! call only if there is a sleeper. Each side has a full fence between its store and its look, so one of the two sees the other.
+//! A consumer that has received 256 cells without a sleep spares the producer that fence. The two can miss each other then, so the
+//! consumer wakes up 100 us after it has fallen asleep, and once more after 10 ms, to look again (`alert.rs`).
 //!
 //! # The end
 //! Either end dropped, or [`ChannelCloser::close`], ends the ring by a word of its own and wakes the sleeper; packets sent

@@ -195,6 +195,11 @@ impl WaitPolicy {
         };
     }
 
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn wake_nanos(&self) -> u64 {
+        self.wake_nanos
+    }
+
     /// How long to sleep before polling again, if that is worth it, in a wait that has polled as this says.
     pub(super) fn nap(&self, spin: &Spin) -> Option<Nap> {
         self.naps.next(spin.waited().nanos)
