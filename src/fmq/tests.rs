@@ -188,7 +188,7 @@ fn end_is_final_on_this_side_though_the_peer_takes_the_closed_word_back() {
 
 #[test]
 fn peer_that_rings_without_end_does_not_outlast_the_deadline_or_the_close() {
-    let (mut client, _server, memory) = pair_of(
+    let (mut client, mut server, memory) = pair_of(
         ChannelSize {
             outgoing: 4,
             incoming: 4,
@@ -201,21 +201,31 @@ fn peer_that_rings_without_end_does_not_outlast_the_deadline_or_the_close() {
         move || {
             let mapping = Mapping::new(&memory, Access::ReadWrite).unwrap();
             let words = mapping.slice(2048 + 128, 4).unwrap();
-            let mut value = 0_u32;
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                value ^= 1;
-                words.write_at(0, &value.to_ne_bytes()).unwrap();
+                for value in [0, 1, 2, 3, 0x8000_0001, u32::MAX] {
+                    words.write_at(0, &value.to_ne_bytes()).unwrap();
+                }
             }
         }
     });
     let mut packet = client.consumer.new_packet();
+    let mut make_alert = |consumer: &mut Consumer| {
+        let mut packet = consumer.new_packet();
+        for _ in 0..alert::ALERT_AFTER {
+            server.producer.send(&[1]).unwrap();
+            consumer.receive(&mut packet, PAST).unwrap();
+        }
+        assert_eq!(consumer.sleep_limit(), Some(alert::SETTLE));
+    };
     for _ in 0..20 {
+        make_alert(&mut client.consumer);
         let soon = Deadline::after(MonotonicClock.now(), Duration::from_micros(300));
         assert_eq!(
             client.consumer.receive(&mut packet, soon),
             Err(ReceiveError::TimedOut)
         );
     }
+    make_alert(&mut client.consumer);
     let closer = client.closer.clone();
     let sleeper = std::thread::spawn(move || client.consumer.receive(&mut packet, Deadline::NONE));
     closer.close();
