@@ -11,6 +11,9 @@ file of the same name lies. The command `nnhal` is taken from target/release; bu
 Inputs are those that input_0.npy and so on hold beside a model, of the first call, or zeros where there are no such files:
 some runtimes leave out the products of zeros.
 
+When a call begins, inputs lie where everyone reads them: in its tensors, or for nnhal in memory that it shares with the driver.
+For nnhal they are written there anew before each call, as an application would. Nobody's results are copied within the time.
+
 Everyone is asked for one thread and for two; the ratio of a row compares figures of that row. A figure is the median over the rounds of the rounds' medians.
 """
 

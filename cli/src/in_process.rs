@@ -120,7 +120,7 @@ impl InProcess {
         self.execution.program()
     }
 
-    fn run(&mut self, inputs: &[Value], outputs: &mut [Value]) -> Result<(), InProcessError> {
+    fn put(&mut self, inputs: &[Value]) -> Result<(), InProcessError> {
         for (index, value) in inputs.iter().enumerate() {
             let memory = self.execution.input(index, &Shape::new(&value.dimensions)?)?;
             if memory.len() != value.bytes.len() {
@@ -132,11 +132,18 @@ impl InProcess {
             }
             memory.copy_from_slice(&value.bytes);
         }
+        Ok(())
+    }
+
+    fn run(&mut self) -> Result<(), ExecutionError> {
         self.execution.run(&RunOptions {
             threads: Threads::new(&self.helpers, &self.cores, self.threads),
             observer: self.observer.as_deref(),
             ..RunOptions::default()
-        })?;
+        })
+    }
+
+    fn take(&self, outputs: &mut [Value]) -> Result<(), InProcessError> {
         for (index, value) in outputs.iter_mut().enumerate() {
             let (shape, bytes) = self
                 .execution
@@ -152,7 +159,15 @@ impl InProcess {
 }
 
 impl Subject for InProcess {
-    fn execute(&mut self, inputs: &[Value], outputs: &mut [Value]) -> Result<(), Error> {
-        Ok(self.run(inputs, outputs)?)
+    fn put(&mut self, inputs: &[Value]) -> Result<(), Error> {
+        Ok(InProcess::put(self, inputs)?)
+    }
+
+    fn run(&mut self) -> Result<(), Error> {
+        Ok(InProcess::run(self).map_err(InProcessError::from)?)
+    }
+
+    fn take(&mut self, outputs: &mut [Value]) -> Result<(), Error> {
+        Ok(InProcess::take(self, outputs)?)
     }
 }

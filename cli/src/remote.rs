@@ -30,6 +30,8 @@ pub(crate) struct Remote {
     /// Bytes that each output is given.
     output_sizes: Vec<u64>,
     layout: Option<Layout>,
+    /// What is known of the last execution.
+    completed: Option<Completed>,
     options: ExecuteOptions,
 }
 
@@ -87,22 +89,22 @@ impl Remote {
             outputs,
             inputs: declared(&model.main.input_indexes),
             layout: None,
+            completed: None,
             options: ExecuteOptions::new(),
         }
     }
 
-    fn execute_once(&mut self, inputs: &[Value]) -> Result<nnhal_client::Result<Completed>, Error> {
+    /// Sees to memory that has room for these inputs, and puts them there.
+    fn lay_out(&mut self, inputs: &[Value]) -> Result<(), Error> {
         let layout = match self.layout.take() {
-            Some(layout) if layout.fits(inputs) => self.layout.insert(layout),
-            _ => {
-                let layout = Layout::new(inputs, &self.inputs, &self.output_sizes, &mut self.way)?;
-                self.layout.insert(layout)
-            }
+            Some(layout) if layout.fits(inputs) => layout,
+            _ => Layout::new(inputs, &self.inputs, &self.output_sizes, &mut self.way)?,
         };
         for (value, (_, range)) in inputs.iter().zip(&layout.inputs) {
             layout.memory.write_at(range.start, &value.bytes)?;
         }
-        Ok(self.way.execute(layout, &self.options))
+        self.layout = Some(layout);
+        Ok(())
     }
 
     /// Takes over the sizes that the driver says the outputs need; whether any was larger than it had.
@@ -115,7 +117,6 @@ impl Remote {
                 has_grown = true;
             }
         }
-        self.layout = None;
         has_grown
     }
 
@@ -138,17 +139,41 @@ impl Remote {
 }
 
 impl Subject for Remote {
-    fn execute(&mut self, inputs: &[Value], outputs: &mut [Value]) -> Result<(), Error> {
+    fn put(&mut self, inputs: &[Value]) -> Result<(), Error> {
+        self.lay_out(inputs)
+    }
+
+    fn run(&mut self) -> Result<(), Error> {
         loop {
-            match self.execute_once(inputs)? {
-                Ok(completed) => return self.read(&completed, outputs),
+            let layout = match self.layout.take() {
+                Some(layout) => layout,
+                // Nothing was put there.
+                None => Layout::new(&[], &self.inputs, &self.output_sizes, &mut self.way)?,
+            };
+            let outcome = self.way.execute(&layout, &self.options);
+            let layout = self.layout.insert(layout);
+            match outcome {
+                Ok(completed) => {
+                    self.completed = Some(completed);
+                    return Ok(());
+                }
                 Err(error) => {
+                    let inputs = layout.read_inputs()?;
                     let is_short = error.status() == ErrorStatus::OutputInsufficientSize;
                     if !(is_short && self.enlarge(error.output_shapes())) {
                         return Err(error.into());
                     }
+                    self.layout = None;
+                    self.lay_out(&inputs)?;
                 }
             }
+        }
+    }
+
+    fn take(&mut self, outputs: &mut [Value]) -> Result<(), Error> {
+        match &self.completed {
+            Some(completed) => self.read(completed, outputs),
+            None => Ok(()),
         }
     }
 }
@@ -213,6 +238,18 @@ impl Layout {
             inputs: dimensions.zip(in_ranges).collect(),
             outputs: out_ranges,
         })
+    }
+
+    fn read_inputs(&self) -> Result<Vec<Value>, Error> {
+        let read = |(dimensions, range): &(Vec<u32>, Range<u64>)| {
+            let mut bytes = vec![0; (range.end - range.start) as usize];
+            self.memory.read_at(range.start, &mut bytes)?;
+            Ok(Value {
+                dimensions: dimensions.clone(),
+                bytes,
+            })
+        };
+        self.inputs.iter().map(read).collect()
     }
 
     fn fits(&self, inputs: &[Value]) -> bool {

@@ -9,9 +9,15 @@ use crate::feed::Value;
 
 /// Something that executes a model.
 pub(crate) trait Subject {
-    /// Executes once. `outputs` holds one value for each output of the model; they are overwritten, and their memory
-    /// is used again.
-    fn execute(&mut self, inputs: &[Value], outputs: &mut [Value]) -> Result<(), Error>;
+    /// Puts inputs where executions read them.
+    fn put(&mut self, inputs: &[Value]) -> Result<(), Error>;
+
+    /// Executes once with what was put last.
+    fn run(&mut self) -> Result<(), Error>;
+
+    /// Copies the results of the last execution. `outputs` holds one value for each output of the model; they are
+    /// overwritten, and their memory is used again.
+    fn take(&mut self, outputs: &mut [Value]) -> Result<(), Error>;
 }
 
 /// A model that is called again and again.
@@ -47,15 +53,18 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Calls the model with the file's inputs and returns the file's outputs, and how long that took.
+    /// Calls the model with the file's inputs and returns the file's outputs, and how long the execution took: inputs lie
+    /// where it reads them when it begins, and results where it wrote them when it ends.
     pub(crate) fn call(&mut self, inputs: &[Value]) -> Result<(&[Value], Duration), Error> {
         for (to, from) in self.inputs.iter_mut().zip(inputs) {
             to.dimensions.clone_from(&from.dimensions);
             to.bytes.clone_from(&from.bytes);
         }
+        self.subject.put(&self.inputs)?;
         let started = Instant::now();
-        self.subject.execute(&self.inputs, &mut self.outputs)?;
+        self.subject.run()?;
         let latency = started.elapsed();
+        self.subject.take(&mut self.outputs)?;
         for state in &self.model.states {
             if let (Some(output), Some(input)) = (
                 self.outputs.get_mut(state.output),
