@@ -174,7 +174,9 @@ fn profile_tells_kernel_and_speed_of_every_operation() {
             .iter()
             .find(|row| row["operation"] == "CONV_2D")
             .unwrap();
-        assert_eq!(first["kernel"], kernel);
+        // Of bytes, or by pairs where no instruction multiplies bytes.
+        let name = first["kernel"].as_str().unwrap();
+        assert!(name.starts_with(kernel), "{name}");
         assert!(first["giga_per_second"].as_f64().unwrap() > 0.0);
         assert!(first["bytes"].as_u64().unwrap() > 0);
         let shares: f64 = operations.iter().map(|row| row["share"].as_f64().unwrap()).sum();

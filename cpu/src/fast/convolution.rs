@@ -1,7 +1,9 @@
 //! CONV_2D and FULLY_CONNECTED with constant weights, as products of patches with a packed filter matrix.
 //!
 //! Patches are read in place: in the image if no window reaches beyond it, else in strips of it with the padding. Only
-//! those of filters that are far apart in the image, or far larger, are copied one behind the other.
+//! those of filters that are far apart in the image, or far larger, are copied one behind the other; and, of 8-bit values, those
+//! that tiles multiply, and those of filters with gaps in a row if their channels do not make whole fours, or whole pairs where
+//! products are taken by pairs.
 
 use nnhal::hal::OperandType;
 
@@ -514,6 +516,9 @@ pub(super) fn weight(ty: OperandType, byte: u8) -> i16 {
     }
 }
 
+#[cfg(test)]
+#[path = "byte_windows_tests.rs"]
+mod byte_windows_tests;
 #[cfg(test)]
 #[path = "convolution_tests.rs"]
 mod tests;

@@ -1,5 +1,6 @@
 use nnhal::hal::{Operand, OperandType, OperationType};
 
+use crate::fast::simd::{instruction_set, multiplies_bytes};
 use crate::kernels::testing::OneOperation;
 use crate::{KernelSet, RunOptions};
 
@@ -10,7 +11,7 @@ struct Windows {
     /// Rows and columns of a filter.
     filter: [u32; 2],
     columns: u32,
-    /// Padding before and behind, in a row and in a column.
+    /// Padding before and behind, in a row and in a column, if filters reach that far.
     padding: i32,
     stride: i32,
     dilation: i32,
@@ -29,7 +30,7 @@ impl Windows {
         weight_zero: 0,
     };
 
-    fn run(&self, ty: OperandType, kernels: KernelSet) -> Vec<u8> {
+    fn operation(&self, ty: OperandType) -> OneOperation {
         let is_signed = ty == OperandType::TENSOR_QUANT8_ASYMM_SIGNED;
         let middle = if is_signed { 0 } else { 128 };
         let operand = |dims: &[u32], scale: f32, zero_point: i32| {
@@ -45,9 +46,11 @@ impl Windows {
         let [batch, height, width, channels] = self.image;
         let [down, across] = self.filter;
         let filter = [self.columns, down, across, channels];
+        // No window sees nothing but padding.
+        let padding = |filter: u32| self.padding.min((filter as i32 - 1) * self.dilation);
         let extent = |extent: u32, filter: u32| {
             let seen = (filter - 1) * self.dilation as u32 + 1;
-            (extent + 2 * self.padding as u32 - seen) / self.stride as u32 + 1
+            (extent + 2 * padding(filter) as u32 - seen) / self.stride as u32 + 1
         };
         let output = [batch, extent(height, down), extent(width, across), self.columns];
         let mut bias = Operand::new(OperandType::TENSOR_INT32, &[self.columns]);
@@ -64,19 +67,32 @@ impl Windows {
                 &bytes(&filter, 2_246_822_519),
             )
             .operand(bias, &biases);
-        let (padding, stride) = (self.padding, self.stride);
-        let one = [padding, padding, padding, padding, stride, stride, 0]
+        let ([beside, above], stride) = ([across, down].map(padding), self.stride);
+        [beside, beside, above, above, stride, stride, 0]
             .into_iter()
             .fold(one, OneOperation::i32)
             .tensor(OperandType::BOOL, &[], &[0_u8])
             .i32(self.dilation)
             .i32(self.dilation)
             .with_constants()
-            .output_operand(operand(&output, 30.0 * depth.sqrt(), middle - 1));
-        one.run_by(kernels, &RunOptions::default())
-            .unwrap()
-            .remove(0)
-            .bytes
+            .output_operand(operand(&output, 30.0 * depth.sqrt(), middle - 1))
+    }
+
+    fn run(&self, ty: OperandType, kernels: KernelSet) -> Vec<u8> {
+        let outputs = self.operation(ty).run_by(kernels, &RunOptions::default());
+        outputs.unwrap().remove(0).bytes
+    }
+
+    /// What is to compute it.
+    fn kernel_name(&self) -> &'static str {
+        let is_deep = self.filter[0] == 1 && self.filter[1] * self.image[3] > 124;
+        if !multiplies_bytes() || self.weight_zero != 0 {
+            "8-bit matrix product by pairs"
+        } else if is_deep && instruction_set() == "amx" {
+            "8-bit matrix product by tiles"
+        } else {
+            "8-bit matrix product"
+        }
     }
 }
 
@@ -125,6 +141,20 @@ fn windows_of_bytes_are_those_of_the_reference() {
             padding: 0,
             ..plain
         },
+        // In one row of many values that do not make fours: by tiles where there are any.
+        Windows {
+            image: [1, 7, 9, 43],
+            filter: [1, 3],
+            columns: 64,
+            padding: 0,
+            ..plain
+        },
+        Windows {
+            image: [2, 7, 9, 43],
+            filter: [1, 3],
+            columns: 64,
+            ..plain
+        },
         // Windows with gaps: gathered where channels do not make fours.
         Windows {
             dilation: 2,
@@ -166,6 +196,8 @@ fn windows_of_bytes_are_those_of_the_reference() {
                 "most results of {case:?} are not cut"
             );
             assert!(case.run(ty, KernelSet::Fast) == exact, "{ty} {case:?}");
+            let name = case.operation(ty).kernel_name();
+            assert_eq!(name, case.kernel_name(), "{ty} {case:?}");
         }
     }
 }

@@ -2,8 +2,10 @@
 
 use nnhal::ops::padding::{Extents, Window};
 
-use super::{Layer, PackedDepthwise, Packing, Patches, Plan, QuantizedOutput};
+use super::{COLUMNS, Layer, PackedDepthwise, Packing, Patches, Plan, QuantizedOutput};
 use crate::buffer::Scratch;
+use crate::fast::simd::rescales_by_floats;
+use crate::fast::testing::least_sum_of;
 use crate::kernels::fixed_point::Multiplier;
 use crate::threads::{Helpers, OwnCores, Team, Threads};
 
@@ -190,4 +192,76 @@ fn chunks_of_far_windows_are_long() {
     let packed = PackedDepthwise::new(layer, &mut Packing::Now, |_, _| 1, bias, multiplier).unwrap();
     let plan = Plan::new(&packed, &far);
     assert!(plan.chunk >= 500, "{}", plan.chunk);
+}
+
+#[test]
+fn sums_that_need_not_be_floats_are_scaled_by_integers() {
+    // One channel of each group, everywhere once, has a small multiplier and large sums: by its bias and its weights.
+    let groups = 64;
+    let is_special = |channel: usize| channel % COLUMNS == channel / COLUMNS % COLUMNS;
+    let multiplier = |channel: usize| {
+        Multiplier::new(if is_special(channel) {
+            4.0e-6 + 1.0e-5 / f64::from(groups) * (channel / COLUMNS) as f64
+        } else {
+            0.000_7 + 0.000_01 * channel as f64
+        })
+    };
+    let patches = patches(
+        window(3, 1, 1, 0),
+        window(3, 1, 1, 0),
+        [3, 11],
+        groups * COLUMNS as u32,
+    );
+    let stored = QuantizedOutput {
+        zero_point: 0,
+        low: 0,
+        high: 255,
+    };
+    let input = vec![255_u8; 2 * patches.image_size(&patches.input)];
+    for (special, range) in [(127, [-128, 127]), (254, [-256, 254]), (-1, [-128, 127])] {
+        let weight = |_: usize, channel: usize| if is_special(channel) { special } else { 0 };
+        let without_bias = 9 * 255 * i32::from(special);
+        let bias = |channel: usize| {
+            if !is_special(channel) {
+                return channel as i32 * 5;
+            }
+            if special < 0 {
+                return 100_000;
+            }
+            // The sum is the least one of a result, and odd, so that the next float towards 0 has another result.
+            let results = (f64::from(1 << 24) * 4.0e-6) as i32..;
+            let sums = results.map(|result| least_sum_of(multiplier(channel), result));
+            let odd = sums.into_iter().find(|sum| *sum > 1 << 24 && sum % 2 != 0);
+            odd.unwrap() - without_bias
+        };
+        let layer = Layer {
+            value_zero: 0,
+            ..layer(&patches, range)
+        };
+        let packed = PackedDepthwise::new(layer, &mut Packing::Now, weight, bias, multiplier).unwrap();
+        let by_floats = |group: &usize| packed.by.of(*group).floats().is_some();
+        let count = (0..groups as usize).filter(by_floats).count();
+        // Of those whose sums are small some are proven.
+        let is_right = if special < 0 && rescales_by_floats() {
+            count > groups as usize / 4
+        } else {
+            count == 0
+        };
+        assert!(is_right, "{count} with weights of {special}");
+        let mut output = vec![0_u8; 2 * patches.image_size(&patches.output)];
+        let with = (&mut Scratch::default(), &Team::new(Threads::ALONE, 0));
+        packed
+            .run(&patches, &input, (&mut output[..], stored), with)
+            .unwrap();
+        for (at, found) in output.iter().enumerate() {
+            let channel = at % layer.channels;
+            let sum = bias(channel) + 9 * 255 * i32::from(weight(0, channel));
+            let exact = multiplier(channel).apply(sum).clamp(0, 255);
+            assert_eq!(
+                i32::from(*found),
+                exact,
+                "channel {channel} with weights of {special}"
+            );
+        }
+    }
 }

@@ -1,5 +1,5 @@
-use super::{EXACT, FloatScale, MOST, range_of_sums};
-use crate::fast::simd::{Columns, Instructions, Simd, WIDE, Work, dispatch};
+use super::{EXACT, FloatScale, MOST, MOST_SHIFT, range_of_sums};
+use crate::fast::simd::{Columns, Instructions, Simd, WIDE, Work, dispatch, instruction_set};
 use crate::kernels::fixed_point::Multiplier;
 
 /// A mantissa and a right shift.
@@ -122,6 +122,11 @@ fn multipliers_without_exact_floats_or_with_ties_are_refused() {
     assert!(FloatScale::new(lanes, |lane| (lane == 11).then_some([5; 2])).is_some());
 }
 
+/// Says that instructions were not tried, for there are none.
+fn skip() {
+    println!("skipped: {} does not rescale by floats", instruction_set());
+}
+
 /// Scales sums in each of the ways that there are.
 struct Scale<'a>(&'a FloatScale, [i32; WIDE]);
 
@@ -164,7 +169,7 @@ fn instructions_compute_what_is_proven() {
         for sums in sums.chunks(WIDE) {
             let lanes = std::array::from_fn(|lane| sums[lane % sums.len()]);
             let Some([all, positive]) = dispatch(Scale(&scale, lanes)) else {
-                return;
+                return skip();
             };
             for (sum, (all, positive)) in lanes.into_iter().zip(all.into_iter().zip(positive)) {
                 assert_eq!(all, computed(lane, half, sum), "{sum} by {lane:?}");
@@ -192,7 +197,7 @@ fn single_sums_need_no_proof() {
                 panic!("there is nothing to prove of {sum} by {lane:?}");
             };
             let Some([all, positive]) = dispatch(Scale(&scale, [sum; WIDE])) else {
-                return;
+                return skip();
             };
             assert_eq!(cut(all[0]), cut(exact.apply(sum)), "{sum} by {lane:?}");
             assert_eq!(positive[0].max(0), all[0].max(0), "{sum} by {lane:?}");
@@ -203,25 +208,53 @@ fn single_sums_need_no_proof() {
 #[test]
 fn small_multipliers_are_proven_for_the_sums_that_occur() {
     let most = EXACT as i32;
-    let mut found = 0;
-    for (mantissa, _) in lanes(3).take(40) {
-        let lane = (mantissa | 1, 17);
-        let of_range = |range| FloatScale::new([lane; WIDE], |_| Some(range));
-        // Others occur.
-        assert!(of_range([-most, most + 1]).is_none() && of_range([i32::MIN, 0]).is_none());
-        let Some(scale) = of_range([-most, most]) else {
-            continue;
-        };
-        found += 1;
-        let occurring = boundaries(lane)
-            .chain([-most, most])
-            .filter(|sum| sum.abs() <= most);
-        for sum in occurring {
-            let (computed, exact) = (computed(lane, scale.half[0], sum), multiplier(lane).apply(sum));
-            assert_eq!(cut(computed), cut(exact), "{sum} by {lane:?}");
+    let mut is_computed = true;
+    for (right, of_thousand) in (17..=MOST_SHIFT).zip([300, 90, 30, 10, 4, 3, 1]) {
+        let (mut tried, mut found) = (0, 0);
+        for (mantissa, _) in lanes(3).take(4000) {
+            if found == 10 {
+                break;
+            }
+            tried += 1;
+            let lane = (mantissa | 1, right);
+            let of_range = |range| FloatScale::new([lane; WIDE], |_| Some(range));
+            // Others occur.
+            assert!(of_range([-most, most + 1]).is_none() && of_range([i32::MIN, 0]).is_none());
+            let Some(scale) = of_range([-most, most]) else {
+                continue;
+            };
+            found += 1;
+            let (exact, half) = (multiplier(lane), scale.half[0]);
+            let occurring: Vec<i32> = boundaries(lane)
+                .chain([-most, most])
+                .filter(|sum| u64::from(sum.unsigned_abs()) <= EXACT)
+                .collect();
+            for sums in occurring.chunks(WIDE) {
+                let lanes = std::array::from_fn(|lane| sums[lane % sums.len()]);
+                let expected = lanes.map(|sum| computed(lane, half, sum));
+                for (sum, expected) in lanes.into_iter().zip(expected) {
+                    assert_eq!(cut(expected), cut(exact.apply(sum)), "{sum} by {lane:?}");
+                }
+                let Some([all, positive]) = dispatch(Scale(&scale, lanes)) else {
+                    is_computed = false;
+                    continue;
+                };
+                assert_eq!(all, expected, "{lanes:?} by {lane:?}");
+                let cut_at_zero = |sums: [i32; WIDE]| sums.map(|sum| sum.max(0));
+                assert_eq!(cut_at_zero(positive), cut_at_zero(all), "{lanes:?} by {lane:?}");
+            }
         }
+        // As many as are said to be, about.
+        assert!(
+            found >= 5 && found * 1000 >= tried * of_thousand,
+            "{found} of {tried} by {right} bits"
+        );
     }
-    assert!(found > 10, "{found} of 40");
+    // Multipliers that are smaller still are not, whatever the sums.
+    assert!(FloatScale::new([(0x4000_0001, MOST_SHIFT + 1); WIDE], |_| Some([-most, most])).is_none());
+    if !is_computed {
+        skip();
+    }
 }
 
 #[test]

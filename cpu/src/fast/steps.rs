@@ -531,7 +531,7 @@ impl PlannedStep for Layer {
     fn name(&self, _: OperandType) -> &'static str {
         match &self.weights {
             Weights::MatrixF32(weights) => weights.name(),
-            Weights::MatrixQ8(_) => "8-bit matrix product",
+            Weights::MatrixQ8(_) => "8-bit matrix product by pairs",
             Weights::BytesQ8(weights) => weights.name(),
             Weights::DepthwiseF32(_) => "f32 depthwise",
             Weights::DepthwiseQ8(_) | Weights::DepthwiseBytes(_) => "8-bit depthwise",

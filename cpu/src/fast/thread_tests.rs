@@ -1,7 +1,8 @@
 //! Results do not depend on how many threads compute them.
 
-use nnhal::hal::{Operand, OperandType, OperationType};
+use nnhal::hal::{ExtraParams, Operand, OperandType, OperationType, SymmPerChannelQuantParams};
 
+use super::simd::multiplies_bytes;
 use crate::kernels::testing::OneOperation;
 use crate::threads::{Cores, Helpers, OwnCores, Threads};
 use crate::{KernelSet, RunOptions};
@@ -139,6 +140,57 @@ fn convolutions_are_the_same_by_any_number_of_threads() {
                 let one = scalars(bias(one, ty, channels), &[1, 1, 1, 1]).with_constants();
                 output(one, ty, &[image[0], image[1], image[2], channels])
             });
+        }
+    }
+}
+
+#[test]
+fn windows_of_bytes_are_the_same_by_any_number_of_threads() {
+    let expected = if multiplies_bytes() {
+        "8-bit matrix product"
+    } else {
+        "8-bit matrix product by pairs"
+    };
+    // In strips with padding, and where values are unsigned in the image itself.
+    for (image, [padding, stride], channels, extents) in [
+        ([2, 97, 95, 3], [1, 2], 65, [49, 48]),
+        ([1, 90, 91, 4], [2, 1], 33, [88, 89]),
+    ] {
+        for (ty, is_by_channel) in TYPES[1..].iter().flat_map(|ty| [(*ty, false), (*ty, true)]) {
+            let mut filter = operand(ty, &[channels, 3, 3, image[3]]);
+            // Nothing is subtracted for values.
+            filter.zero_point -= 3;
+            if is_by_channel {
+                filter = Operand::new(OperandType::TENSOR_QUANT8_SYMM_PER_CHANNEL, &filter.dimensions);
+                filter.extra_params = ExtraParams::ChannelQuant(SymmPerChannelQuantParams {
+                    scales: (1..=channels).map(|channel| channel as f32 * 0.02).collect(),
+                    channel_dim: 0,
+                });
+            }
+            let count = filter.dimensions.iter().product::<u32>();
+            let weights: Vec<u8> = (0..count)
+                .map(|at| (at.wrapping_mul(2_246_822_519) >> 24) as u8)
+                .collect();
+            let make = || {
+                let one = values(OneOperation::new(OperationType::CONV_2D), ty, &image);
+                let one = one.operand(filter.clone(), &weights);
+                let one = if is_by_channel {
+                    let biases: Vec<i32> = (0..channels as i32).map(|at| at * 31 - 500).collect();
+                    one.tensor(OperandType::TENSOR_INT32, &[channels], &biases)
+                } else {
+                    bias(one, ty, channels)
+                };
+                let one = scalars(one, &[padding, stride, stride, 0]).with_constants();
+                output(one, ty, &[image[0], extents[0], extents[1], channels])
+            };
+            let name = format!("{ty} {image:?}, by channel: {is_by_channel}");
+            assert_eq!(make().kernel_name(), expected, "{name}");
+            let by = |kernels| {
+                let outputs = make().run_by(kernels, &RunOptions::default());
+                outputs.unwrap().remove(0).bytes
+            };
+            assert!(by(KernelSet::Fast) == by(KernelSet::Reference), "{name}");
+            expect_same_bits(&name, make);
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use nnhal::hal::{
     DataLocation, Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape,
+    SubgraphIndex,
 };
 use nnhal::validate::ValidModel;
 
@@ -117,11 +118,7 @@ impl OneOperation {
         kernels: KernelSet,
         options: &RunOptions<'_>,
     ) -> Result<Vec<Computed>, String> {
-        let model =
-            ValidModel::new(Arc::new(self.model()), &NoPools, &[]).map_err(|error| error.to_string())?;
-        let program =
-            Program::with_kernels(Arc::new(model), &NoPools, kernels).map_err(|error| error.to_string())?;
-        let mut execution = Execution::new(Arc::new(program));
+        let mut execution = Execution::new(Arc::new(self.program(kernels)?));
         let given = self
             .inputs
             .iter()
@@ -142,6 +139,19 @@ impl OneOperation {
                 bytes: bytes.to_vec(),
             })
             .collect())
+    }
+
+    /// Validates and prepares.
+    fn program(&self, kernels: KernelSet) -> Result<Program, String> {
+        let model =
+            ValidModel::new(Arc::new(self.model()), &NoPools, &[]).map_err(|error| error.to_string())?;
+        Program::with_kernels(Arc::new(model), &NoPools, kernels).map_err(|error| error.to_string())
+    }
+
+    /// What computes it by the fast kernels, for people to read.
+    pub(crate) fn kernel_name(&self) -> &'static str {
+        let program = self.program(KernelSet::Fast).unwrap();
+        program.kernel_name(SubgraphIndex::Main, 0)
     }
 
     /// Runs and gives the dimensions and elements of the only output.
