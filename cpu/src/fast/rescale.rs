@@ -13,8 +13,10 @@
 //! least `x` of each result from 1 to 255, and for the `x` before it. That is proven for each multiplier when a model is
 //! prepared; multipliers so small that the sums of large results are no floats without an error are proven likewise if their
 //! weights and bias have no such sums, whatever the values are. Where the error is too much, `2^-24` more before it is truncated
-//! makes up for it, nearly always; where not, the integers remain; but for columns whose weights are all 0, of which training
-//! leaves many in some models, with the least of multipliers: they have a single sum each.
+//! may make up for it. The smaller a multiplier is, the less often: nearly all are proven with shifts up to 14, about 92 of 100
+//! with one of 15, 72 with 16, 38 with 17, 13 with 18, five with 19, and one to three beyond. Where none is, the integers remain;
+//! but for columns whose weights are all 0, of which training leaves many in some models, with the least of multipliers: they
+//! have a single sum each.
 
 use super::simd::{Loop, WIDE, vectorised};
 use crate::kernels::fixed_point::Multiplier;
