@@ -158,9 +158,11 @@ impl Subject for Remote {
                     return Ok(());
                 }
                 Err(error) => {
+                    if error.status() != ErrorStatus::OutputInsufficientSize {
+                        return Err(error.into());
+                    }
                     let inputs = layout.read_inputs()?;
-                    let is_short = error.status() == ErrorStatus::OutputInsufficientSize;
-                    if !(is_short && self.enlarge(error.output_shapes())) {
+                    if !self.enlarge(error.output_shapes()) {
                         return Err(error.into());
                     }
                     self.layout = None;

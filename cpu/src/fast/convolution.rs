@@ -112,8 +112,9 @@ fn framing<T>(patches: &Patches, matrix: usize, threads: usize) -> (Grid, Option
         }
         // Of a small matrix another pass costs little, and copies are read where they were just written.
         let line = (patches.output.width as usize).max(1);
-        let lines = NEAREST_BYTES / (in_strips * line).max(1);
-        strips.rows_per_block = strips.rows_per_block.min(lines.max(1) * line);
+        // But of no fewer lines than windows have, which are copied for the block behind them, too.
+        let lines = (NEAREST_BYTES / (in_strips * line).max(1)).max(patches.vertical.filter as usize);
+        strips.rows_per_block = strips.rows_per_block.min(lines.saturating_mul(line));
         let frame = Frame::of(patches, strips.rows_per_block);
         return (strips, frame);
     }

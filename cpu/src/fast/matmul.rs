@@ -444,6 +444,12 @@ mod tests {
             (31, 200, 64),
             (40, 300, 137),
             (70, 501, 19),
+            // Pixels whose weights stay in registers, before other panels and alone.
+            (37, 16, 16),
+            (37, 8, 13),
+            (5, 16, 8),
+            (23, 8, 80),
+            (1, 16, 5),
         ] {
             for range in [(-20.0, 40.0), (f32::NEG_INFINITY, f32::INFINITY)] {
                 expect_exact((rows, depth, columns), range, |packed, all, output| {

@@ -278,6 +278,18 @@ mod tests {
         }
     }
 
+    /// If this fails, weights are packed otherwise than before: count [`crate::fast::LAYOUT`] up and write the new sum here.
+    #[test]
+    fn rows_are_laid_out_as_their_version_says() {
+        let matrix = PackedMatrix::new(121, 3);
+        let mut packed = vec![0.0; matrix.len()];
+        matrix.pack(|row, column| (row * 3 + column) as f32, &mut packed);
+        // FNV-1a.
+        let fold = |sum: u64, value: &f32| (sum ^ u64::from(value.to_bits())).wrapping_mul(0x0100_0000_01b3);
+        let sum = packed.iter().fold(0xcbf2_9ce4_8422_2325, fold);
+        assert_eq!((crate::fast::LAYOUT, sum), (12, 13_548_032_039_609_762_085));
+    }
+
     #[test]
     fn rows_have_the_bits_of_the_reference() {
         for (rows, length) in [(1, 1), (4, 8), (7, 29), (9, 100)] {

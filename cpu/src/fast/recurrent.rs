@@ -401,7 +401,9 @@ mod tests {
         has_peephole: bool,
         /// Of the projection, if there is one.
         outputs: Option<u32>,
+        has_projection_bias: bool,
         activation: i32,
+        clips: [f32; 2],
     }
 
     fn lstm(form: Form) -> OneOperation {
@@ -413,7 +415,8 @@ mod tests {
                 8 => coupled || !form.has_peephole,
                 0 | 4 | 11 => coupled,
                 9 | 10 => !form.has_peephole,
-                15 | 16 => outputs.is_none(),
+                15 => outputs.is_none(),
+                16 => outputs.is_none() || !form.has_projection_bias,
                 _ => false,
             };
             let dims: &[u32] = match number {
@@ -432,8 +435,8 @@ mod tests {
         let operation = matrix(matrix(operation, &[2, given], 5), &[2, UNITS], 8);
         operation
             .i32(form.activation)
-            .f32(0.45)
-            .f32(0.7)
+            .f32(form.clips[0])
+            .f32(form.clips[1])
             .output(T::TENSOR_FLOAT32, &[0, 0])
             .output(T::TENSOR_FLOAT32, &[0, 0])
             .output(T::TENSOR_FLOAT32, &[0, 0])
@@ -442,7 +445,7 @@ mod tests {
 
     #[test]
     fn lstm_with_packed_weights_is_that_of_the_reference() {
-        for number in 0..16 {
+        for number in 0..64 {
             let is = |bit: u32| number & (1 << bit) != 0;
             assert_alike(|| {
                 lstm(Form {
@@ -451,6 +454,8 @@ mod tests {
                     outputs: is(2).then_some(5),
                     // Logistic is computed operand by operand.
                     activation: if is(3) { 6 } else { 4 },
+                    has_projection_bias: is(4),
+                    clips: if is(5) { [0.45, 0.7] } else { [0.0; 2] },
                 })
             });
         }

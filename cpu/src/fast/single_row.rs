@@ -101,7 +101,7 @@ mod tests {
 
     use nnhal::hal::{NoPools, Operand, OperandType as T, OperationType, SubgraphIndex};
 
-    use crate::executor::Program;
+    use crate::executor::{Execution, Program};
     use crate::kernels::testing::OneOperation;
     use crate::test_graph::TestGraph;
     use crate::{KernelSet, RunOptions};
@@ -163,6 +163,28 @@ mod tests {
         let output = graph.operation(OperationType::FULLY_CONNECTED, &inputs, float(&[0, 2]));
         let program = Program::with_kernels(graph.valid(&[output]), &NoPools, KernelSet::Fast).unwrap();
         Arc::new(program).kernel_name(SubgraphIndex::Main, 0)
+    }
+
+    /// Of such a layer nothing is known to be wrong before it is executed, if the model does not say that it has no values.
+    #[test]
+    fn layers_of_no_values_are_none_and_stop_nobody() {
+        for bias in [[0.0_f32; 2], [1.0, 2.0]] {
+            let float = |dims: &[u32]| Operand::new(T::TENSOR_FLOAT32, dims);
+            let ints = Operand::new(T::TENSOR_INT32, &[2]);
+            let mut graph = TestGraph::default();
+            let all = graph.constant(float(&[2, 3]), bytemuck::cast_slice(&ramp(6)));
+            let begin = graph.constant(ints.clone(), bytemuck::cast_slice(&[0_i32; 2]));
+            let size = graph.constant(ints, bytemuck::cast_slice(&[2_i32, 0]));
+            let none = graph.operation(OperationType::SLICE, &[all, begin, size], float(&[0, 0]));
+            let bias = graph.constant(float(&[2]), bytemuck::cast_slice(&bias));
+            let activation = graph.scalar(0);
+            let inputs = [none, none, bias, activation];
+            let output = graph.operation(OperationType::FULLY_CONNECTED, &inputs, float(&[0, 2]));
+            let program = Program::with_kernels(graph.valid(&[output]), &NoPools, KernelSet::Fast);
+            let refused =
+                program.map(|program| Execution::new(Arc::new(program)).run(&RunOptions::default()));
+            assert!(!matches!(refused, Ok(Ok(()))), "{refused:?}");
+        }
     }
 
     #[test]

@@ -444,9 +444,8 @@ fn rows_and_activation(declared: &Declared<'_>, depth: usize) -> Option<(usize, 
     let context: &dyn OperationContext = declared;
     let activation = Activation::from_code(3, context.i32(3).ok()?).ok()?;
     let elements = input.shape.elements().ok()?;
-    elements
-        .is_multiple_of(depth)
-        .then(|| (elements / depth, activation))
+    let rows = elements.checked_div(depth)?;
+    (rows * depth == elements).then_some((rows, activation))
 }
 
 /// Constants as floats, in memory of their own unless they are aligned.

@@ -145,6 +145,18 @@ fn convolutions_are_the_same_by_any_number_of_threads() {
 }
 
 #[test]
+fn pixels_of_few_values_are_the_same_by_any_number_of_threads() {
+    // Which columns are the last of a block, and so alone, depends on the number of threads.
+    let (image, channels, ty) = ([1, 4, 5, 16], 9640, OperandType::TENSOR_FLOAT32);
+    expect_same_bits("pixels of sixteen floats", || {
+        let one = values(OneOperation::new(OperationType::CONV_2D), ty, &image);
+        let one = values(one, ty, &[channels, 1, 1, 16]);
+        let one = scalars(bias(one, ty, channels), &[1, 1, 1, 0]).with_constants();
+        output(one, ty, &[1, 4, 5, channels])
+    });
+}
+
+#[test]
 fn windows_of_bytes_are_the_same_by_any_number_of_threads() {
     let expected = if multiplies_bytes() {
         "8-bit matrix product"
