@@ -10,9 +10,6 @@ use crate::threads::Block;
 /// The weights of the columns of a vector, for each index a vector; and their biases.
 pub(super) type Columns<'a, const N: usize> = (&'a [[f32; N]], &'a [f32; N]);
 
-/// Pixels that are multiplied side by side, so that products of one do not wait for each other alone.
-const PIXELS: usize = 4;
-
 /// Multiplies all rows with these columns if they are such pixels, and cuts the results to a range; `column` is the first one's
 /// place in the output. Returns whether it did.
 #[inline(always)]
@@ -46,10 +43,6 @@ fn each_pixel<V: Simd<N>, const N: usize, const LENGTH: usize>(
     }
     let bias = simd.load(bias);
     let width = N.min(output.columns().len() - column);
-    let mut store = |row: usize, sums: V::F32| {
-        let line = &mut output.row(row)[column..][..width];
-        store_f32::<V, N>(simd, sums, range, line);
-    };
     let mut walk = lines.walk();
     loop {
         let count = lines.left(&walk);
@@ -58,40 +51,16 @@ fn each_pixel<V: Simd<N>, const N: usize, const LENGTH: usize>(
         }
         let run = lines.take(&mut walk, count);
         let pixels = lines.places::<LENGTH>(&run);
-        let mut row = 0;
-        while row + PIXELS <= count {
-            let mut some = [pixels.at(row); PIXELS];
-            for (number, pixel) in some.iter_mut().enumerate() {
-                *pixel = pixels.at(row + number);
+        for row in 0..count {
+            let pixel = pixels.at(row);
+            // In the order of tiles, so that results do not depend on which columns a thread has. What waits for the product before
+            // leaves the processor to the pixels behind it.
+            let mut sums = bias;
+            for at in 0..LENGTH {
+                sums = simd.mul_add(simd.splat(pixel[at]), resident[at], sums);
             }
-            let sums = products::<V, N, LENGTH, PIXELS>(simd, some, &resident, bias);
-            for (number, sums) in sums.into_iter().enumerate() {
-                store(run.row + row + number, sums);
-            }
-            row += PIXELS;
-        }
-        while row < count {
-            let [sums] = products::<V, N, LENGTH, 1>(simd, [pixels.at(row)], &resident, bias);
-            store(run.row + row, sums);
-            row += 1;
+            let line = &mut output.row(run.row + row)[column..][..width];
+            store_f32::<V, N>(simd, sums, range, line);
         }
     }
-}
-
-/// The sums of the products of some pixels. Each is taken in the order of tiles, so that results do not depend on which columns
-/// a thread has.
-#[inline(always)]
-fn products<V: Simd<N>, const N: usize, const LENGTH: usize, const P: usize>(
-    simd: V,
-    pixels: [&[f32; LENGTH]; P],
-    weights: &[V::F32; LENGTH],
-    bias: V::F32,
-) -> [V::F32; P] {
-    let mut sums = [bias; P];
-    for at in 0..LENGTH {
-        for pixel in 0..P {
-            sums[pixel] = simd.mul_add(simd.splat(pixels[pixel][at]), weights[at], sums[pixel]);
-        }
-    }
-    sums
 }
