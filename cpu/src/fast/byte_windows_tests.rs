@@ -8,6 +8,7 @@ use crate::buffer::Scratch;
 use crate::fast::matmul_bytes::{FOUR, PackedBytes, ZeroPoints};
 use crate::fast::matmul_quantized;
 use crate::fast::packing::Packing;
+use crate::fast::testing::place;
 use crate::kernels::element::Quant8;
 use crate::kernels::fixed_point::Multiplier;
 use crate::threads::{Helpers, OwnCores, Team, Threads};
@@ -155,12 +156,6 @@ fn exact(
     weight: impl Fn(usize, usize) -> i8,
     result: impl Fn(usize, i32) -> u8,
 ) -> Vec<u8> {
-    let place = |window: &Window, at: usize, tap: usize, extent: u32| {
-        let place = at as i64 * i64::from(window.stride) + tap as i64 * i64::from(window.dilation);
-        usize::try_from(place - i64::from(window.head))
-            .ok()
-            .filter(|place| *place < extent as usize)
-    };
     let (extents, output) = (&patches.input, &patches.output);
     let (width, channels) = (extents.width as usize, extents.channels as usize);
     let across = patches.horizontal.filter as usize;

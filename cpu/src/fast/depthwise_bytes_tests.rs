@@ -5,7 +5,7 @@ use nnhal::ops::padding::{Extents, Window};
 use super::{COLUMNS, Layer, PackedDepthwise, Packing, Patches, Plan, QuantizedOutput};
 use crate::buffer::Scratch;
 use crate::fast::simd::rescales_by_floats;
-use crate::fast::testing::least_sum_of;
+use crate::fast::testing::{least_sum_of, place};
 use crate::kernels::fixed_point::Multiplier;
 use crate::threads::{Helpers, OwnCores, Team, Threads};
 
@@ -83,12 +83,6 @@ fn exact(
     weight: impl Fn(usize, usize) -> i16,
     stored: QuantizedOutput,
 ) -> Vec<i8> {
-    let place = |window: &Window, at: usize, tap: usize, extent: u32| {
-        let place = at as i64 * i64::from(window.stride) + tap as i64 * i64::from(window.dilation);
-        usize::try_from(place - i64::from(window.head))
-            .ok()
-            .filter(|place| *place < extent as usize)
-    };
     let (extents, output) = (&patches.input, &patches.output);
     let (width, channels) = (extents.width as usize, extents.channels as usize);
     let across = patches.horizontal.filter as usize;

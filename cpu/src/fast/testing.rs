@@ -1,4 +1,6 @@
-//! For the unit tests of products: blocks of an output.
+//! For the unit tests of products: blocks of an output, and what they are made of.
+
+use nnhal::ops::padding::Window;
 
 use super::tile::COLUMNS;
 use crate::kernels::fixed_point::Multiplier;
@@ -25,4 +27,12 @@ pub(super) fn least_sum_of(by: Multiplier, result: i32) -> i32 {
     let real = f64::from(by.mantissa) * f64::from(by.exponent - 31).exp2();
     let near = ((f64::from(result) - 0.5) / real) as i32;
     (near - 3..).find(|sum| by.apply(*sum) >= result).unwrap()
+}
+
+/// Where in an image of so many lines or columns a window's tap is, for the window of the output at `at`; nowhere in the padding.
+pub(super) fn place(window: &Window, at: usize, tap: usize, extent: u32) -> Option<usize> {
+    let place = at as i64 * i64::from(window.stride) + tap as i64 * i64::from(window.dilation);
+    usize::try_from(place - i64::from(window.head))
+        .ok()
+        .filter(|place| *place < extent as usize)
 }
