@@ -30,8 +30,8 @@ pub(crate) struct Remote {
     /// Bytes that each output is given.
     output_sizes: Vec<u64>,
     layout: Option<Layout>,
-    /// What is known of the last execution.
-    completed: Option<Completed>,
+    /// What the last execution told of its outputs, if anything.
+    shapes: Vec<OutputShape>,
     options: ExecuteOptions,
 }
 
@@ -89,22 +89,9 @@ impl Remote {
             outputs,
             inputs: declared(&model.main.input_indexes),
             layout: None,
-            completed: None,
+            shapes: Vec::new(),
             options: ExecuteOptions::new(),
         }
-    }
-
-    /// Sees to memory that has room for these inputs, and puts them there.
-    fn lay_out(&mut self, inputs: &[Value]) -> Result<(), Error> {
-        let layout = match self.layout.take() {
-            Some(layout) if layout.fits(inputs) => layout,
-            _ => Layout::new(inputs, &self.inputs, &self.output_sizes, &mut self.way)?,
-        };
-        for (value, (_, range)) in inputs.iter().zip(&layout.inputs) {
-            layout.memory.write_at(range.start, &value.bytes)?;
-        }
-        self.layout = Some(layout);
-        Ok(())
     }
 
     /// Takes over the sizes that the driver says the outputs need; whether any was larger than it had.
@@ -119,28 +106,19 @@ impl Remote {
         }
         has_grown
     }
-
-    fn read(&self, completed: &Completed, outputs: &mut [Value]) -> Result<(), Error> {
-        let Some(layout) = &self.layout else { return Ok(()) };
-        for (index, (value, declared)) in outputs.iter_mut().zip(&self.outputs).enumerate() {
-            let reported = completed.output_shapes.get(index);
-            let dimensions = reported.map_or(&declared.dimensions, |shape| &shape.dimensions);
-            let range = &layout.outputs[index];
-            let available = range.end - range.start;
-            let size = byte_size(declared.operand_type, dimensions)
-                .unwrap_or(available)
-                .min(available);
-            value.dimensions.clone_from(dimensions);
-            value.bytes.resize(size as usize, 0);
-            layout.memory.read_at(range.start, &mut value.bytes)?;
-        }
-        Ok(())
-    }
 }
 
 impl Subject for Remote {
     fn put(&mut self, inputs: &[Value]) -> Result<(), Error> {
-        self.lay_out(inputs)
+        let layout = match self.layout.take() {
+            Some(layout) if layout.fits(inputs) => layout,
+            _ => Layout::new(inputs, &self.inputs, &self.output_sizes, &mut self.way)?,
+        };
+        for (value, (_, range)) in inputs.iter().zip(&layout.inputs) {
+            layout.memory.write_at(range.start, &value.bytes)?;
+        }
+        self.layout = Some(layout);
+        Ok(())
     }
 
     fn run(&mut self) -> Result<(), Error> {
@@ -154,7 +132,7 @@ impl Subject for Remote {
             let layout = self.layout.insert(layout);
             match outcome {
                 Ok(completed) => {
-                    self.completed = Some(completed);
+                    self.shapes = completed.output_shapes;
                     return Ok(());
                 }
                 Err(error) => {
@@ -166,17 +144,27 @@ impl Subject for Remote {
                         return Err(error.into());
                     }
                     self.layout = None;
-                    self.lay_out(&inputs)?;
+                    self.put(&inputs)?;
                 }
             }
         }
     }
 
     fn take(&mut self, outputs: &mut [Value]) -> Result<(), Error> {
-        match &self.completed {
-            Some(completed) => self.read(completed, outputs),
-            None => Ok(()),
+        let Some(layout) = &self.layout else { return Ok(()) };
+        for (index, (value, declared)) in outputs.iter_mut().zip(&self.outputs).enumerate() {
+            let reported = self.shapes.get(index);
+            let dimensions = reported.map_or(&declared.dimensions, |shape| &shape.dimensions);
+            let range = &layout.outputs[index];
+            let available = range.end - range.start;
+            let size = byte_size(declared.operand_type, dimensions)
+                .unwrap_or(available)
+                .min(available);
+            value.dimensions.clone_from(dimensions);
+            value.bytes.resize(size as usize, 0);
+            layout.memory.read_at(range.start, &mut value.bytes)?;
         }
+        Ok(())
     }
 }
 

@@ -45,11 +45,13 @@ struct Peephole {
 impl LstmStep {
     /// That of an operation of this form.
     pub(super) fn of(declared: &Declared<'_>) -> Option<LstmStep> {
+        if declared.operation.operation_type != OperationType::LSTM {
+            return None;
+        }
         let at = &STEP_CELL;
         let context: &dyn OperationContext = declared;
-        let is_tanh = context.i32(20).ok()? == TANH;
         let is_normalised = Gate::ALL.iter().any(|gate| !is_omitted(declared, at.norm(*gate)));
-        if declared.operation.operation_type != OperationType::LSTM || !is_tanh || is_normalised {
+        if context.i32(20).ok()? != TANH || is_normalised {
             return None;
         }
         // A bound of 0 is none; what is below is refused when it is executed.

@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 use nnhal::hal::OperandType;
-use nnhal::ops::padding::Window;
 use nnhal::ops::pooling::{arguments, geometry};
 use nnhal::ops::windows::WindowGeometry;
 
 use super::elementwise::cut;
 use super::parting;
 use super::simd::{Instructions, LANES, WIDE, Work, dispatch};
+use super::strips::seen;
 use super::{PlannedStep, REFERENCE};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
@@ -92,14 +92,6 @@ struct Place {
     rows: Range<usize>,
 }
 
-/// Which pixels a window sees along one dimension of so many pixels.
-#[inline(always)]
-fn seen(window: &Window, at: usize, extent: u32) -> Range<usize> {
-    let start = at as i64 * i64::from(window.stride) - i64::from(window.head);
-    let end = start.saturating_add(window.filter.into()).clamp(0, extent.into());
-    start.clamp(0, end) as usize..end as usize
-}
-
 impl Pool<'_> {
     fn channels(&self) -> usize {
         self.geometry.input.channels as usize
@@ -152,7 +144,11 @@ impl Pool<'_> {
 
     #[inline(always)]
     fn seen_rows(&self, y: usize) -> Range<usize> {
-        seen(&self.geometry.vertical, y, self.geometry.input.height)
+        seen(
+            &self.geometry.vertical,
+            self.geometry.input.height as usize,
+            &(y..y + 1),
+        )
     }
 
     /// Goes on to the next pixel.
@@ -173,7 +169,11 @@ impl Pool<'_> {
     #[inline(always)]
     fn window(&self, place: &Place) -> Inside {
         let input = &self.geometry.input;
-        let columns = seen(&self.geometry.horizontal, place.x, input.width);
+        let columns = seen(
+            &self.geometry.horizontal,
+            input.width as usize,
+            &(place.x..place.x + 1),
+        );
         let line = place.batch * input.height as usize + place.rows.start;
         Inside {
             rows: place.rows.len(),

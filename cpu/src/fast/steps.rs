@@ -1,7 +1,5 @@
 //! Which operations become steps, and how.
 
-use std::borrow::Cow;
-
 use nnhal::hal::{Operand, OperandType, OperationType};
 use nnhal::ops::windows::{WindowArguments, WindowGeometry};
 use nnhal::ops::{self, OpError, OperationContext, ShapeIssue};
@@ -25,7 +23,7 @@ use super::single_row::SingleRowStep;
 use super::softmax::SoftmaxStep;
 use super::{PlannedStep, convolution::weight};
 use super::{convolution, depthwise, depthwise_bytes, depthwise_quantized};
-use crate::buffer::{AlignedSlice, OutOfMemory};
+use crate::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
 use crate::executor::Declared;
 use crate::kernel::{Constant, Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
@@ -271,7 +269,8 @@ impl<'a> ConstantLayer<'a> {
         let Some((1, activation)) = rows_and_activation(declared, depth) else {
             return Ok(None);
         };
-        let weights = aligned_floats(self.filter_bytes)?;
+        let mut room = AlignedBuffer::new();
+        let weights = floats(self.filter_bytes, &mut room)?;
         let bias = bytemuck::cast_slice(bias);
         let weight = |column: usize, at: usize| weights[column * depth + at];
         SingleRowStep::new(depth, bias, activation.range(), packing, weight).map(Some)
@@ -279,7 +278,8 @@ impl<'a> ConstantLayer<'a> {
 
     fn pack_f32(&self, sizes: (usize, usize), packing: &mut Packing) -> Result<Weights, PackingError> {
         let (columns, depth) = sizes;
-        let weights = aligned_floats(self.filter_bytes)?;
+        let mut room = AlignedBuffer::new();
+        let weights = floats(self.filter_bytes, &mut room)?;
         let bias: &[f32] = bytemuck::cast_slice(self.bias.bytes.bytes());
         let bias = |column: usize| bias[column];
         Ok(match self.kind {
@@ -448,18 +448,13 @@ fn rows_and_activation(declared: &Declared<'_>, depth: usize) -> Option<(usize, 
     (rows * depth == elements).then_some((rows, activation))
 }
 
-/// Constants as floats, in memory of their own unless they are aligned.
-fn aligned_floats(bytes: &[u8]) -> Result<Cow<'_, [f32]>, OutOfMemory> {
+/// Constants as floats, copied to `room` unless they are aligned.
+fn floats<'f>(bytes: &'f [u8], room: &'f mut AlignedBuffer) -> Result<&'f [f32], OutOfMemory> {
     if let Ok(floats) = bytemuck::try_cast_slice(bytes) {
-        return Ok(Cow::Borrowed(floats));
+        return Ok(floats);
     }
-    let mut floats = Vec::new();
-    let count = bytes.len() / size_of::<f32>();
-    let too_large = |_| OutOfMemory { bytes: bytes.len() };
-    floats.try_reserve_exact(count).map_err(too_large)?;
-    let (whole, _) = bytes.as_chunks();
-    floats.extend(whole.iter().map(|bytes| f32::from_ne_bytes(*bytes)));
-    Ok(Cow::Owned(floats))
+    *room = AlignedBuffer::copy_of(bytes)?;
+    Ok(bytemuck::cast_slice(room.bytes()))
 }
 
 #[derive(Debug)]

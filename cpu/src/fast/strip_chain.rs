@@ -13,7 +13,7 @@ use super::fused::{Fused, Sources};
 use super::lines::Lines;
 use super::patches::Patches;
 use super::steps::{FloatLayer, FloatWeights};
-use super::strips::{Frame, Outputs};
+use super::strips::{Frame, Outputs, seen};
 use super::{convolution, depthwise, parting};
 use crate::buffer::{ALIGNMENT, Scratch};
 use crate::executor::{Declared, Interrupt};
@@ -90,15 +90,6 @@ struct Link {
     height: usize,
     /// Where in a thread's memory the rows of the result are; nowhere for the last one.
     strip: Range<usize>,
-}
-
-/// Which rows of an image's input some rows of its output see.
-fn seen(window: &Window, height: usize, rows: &Range<usize>) -> Range<usize> {
-    let (stride, head) = (i64::from(window.stride), i64::from(window.head));
-    let inside = |row: i64| row.clamp(0, height as i64) as usize;
-    let start = inside(rows.start as i64 * stride - head);
-    let end = inside((rows.end as i64 - 1) * stride - head + window.effective());
-    start..end.max(start)
 }
 
 /// At most how many rows of the input so many neighbouring rows of the output see.

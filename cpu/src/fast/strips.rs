@@ -1,5 +1,7 @@
 //! Strips of images with their padding, in which every window of a convolution is whole: what a block of outputs sees.
 
+use std::ops::Range;
+
 use nnhal::ops::padding::Window;
 
 use super::lines::{Lines, Parts};
@@ -24,6 +26,16 @@ pub(super) struct Frame<'a> {
 /// Pixels from the first that windows see to the last.
 fn span(window: &Window, outputs: usize) -> usize {
     outputs.saturating_sub(1) * window.stride as usize + window.effective() as usize
+}
+
+/// Which rows of an image's input, so many in all, some rows of its output see; or columns.
+#[inline(always)]
+pub(super) fn seen(window: &Window, height: usize, rows: &Range<usize>) -> Range<usize> {
+    let (stride, head) = (i64::from(window.stride), i64::from(window.head));
+    let inside = |row: i64| row.clamp(0, height as i64) as usize;
+    let start = inside(rows.start as i64 * stride - head);
+    let end = inside((rows.end as i64 - 1) * stride - head + window.effective());
+    start..end.max(start)
 }
 
 /// The neighbouring outputs of one image that a strip is for, line by line.
