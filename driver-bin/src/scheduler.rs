@@ -6,7 +6,7 @@
 //! thread and its memory, and goes on later. Work that has waited counts as one priority higher for each
 //! [`AGEING`]; once let in because of that, it may keep its slot for at least [`QUANTUM`], so that low priority
 //! makes progress however much else there is. Work that ends may stay in its slot for its next piece ([`Ticket::stay`])
-//! as long as nobody waits.
+//! as long as nobody is seen waiting.
 //!
 //! While nobody waits, entering, leaving and checkpoints are a few atomic operations: no lock, no clock, no system
 //! call.
@@ -128,6 +128,12 @@ impl Scheduler {
         self.waiting.load(Ordering::SeqCst) != 0
     }
 
+    /// Whether work that comes now gets a slot at once, for tests.
+    #[cfg(test)]
+    pub(crate) fn has_free_slot(&self) -> bool {
+        !self.has_waiting() && self.running.load(Ordering::SeqCst) < self.slots
+    }
+
     /// The processors for the threads of what runs.
     pub(crate) fn cores(&self) -> &WorkerCores {
         &self.cores
@@ -145,14 +151,17 @@ impl Scheduler {
             .is_ok()
     }
 
-    fn give_slot(&self) {
+    /// Says whether anybody waited for it.
+    fn give_slot(&self) -> bool {
         self.running.fetch_sub(1, Ordering::SeqCst);
         // Whoever enters the queue marks it before it looks for a slot: either it sees the slot given here, or this
         // sees the mark.
-        if self.waiting.load(Ordering::SeqCst) != 0 {
+        let is_wanted = self.waiting.load(Ordering::SeqCst) != 0;
+        if is_wanted {
             let mut queue = self.lock();
             self.let_in(&mut queue);
         }
+        is_wanted
     }
 
     /// Lets in as many as there are slots, and writes down who still waits.
@@ -316,10 +325,10 @@ impl Ticket {
         may_stay
     }
 
-    /// Gives the slot back.
-    pub(crate) fn leave(&self) {
+    /// Gives the slot back; says whether anybody waited for one.
+    pub(crate) fn leave(&self) -> bool {
         self.state.advance(1);
-        self.scheduler.give_slot();
+        self.scheduler.give_slot()
     }
 
     /// Forgets an earlier cancellation, before the ticket is used for other work.

@@ -32,11 +32,17 @@ pub(crate) struct Context {
     holds_slot: bool,
     /// Whether it was taken a moment ago and nothing has run in it.
     is_slot_fresh: bool,
+    /// How many more times it is given back at once, since others have waited for one.
+    returns_slot: u32,
     watchdog: Arc<Watchdog>,
     estimate: Arc<Estimate>,
     /// What the last run found of its outputs, as far as it was to tell.
     outputs: Vec<FoundOutput>,
 }
+
+/// How often a slot is given back at once after others were seen waiting for one. They wait for a microsecond, which is how long
+/// it is kept without work, and to be woken; so many times less often than what comes at once gains.
+const RETURNS_WHEN_WANTED: u32 = 4096;
 
 /// What a run found of one output.
 #[derive(Clone, Copy, Debug)]
@@ -160,6 +166,7 @@ impl Context {
             ticket,
             holds_slot: false,
             is_slot_fresh: false,
+            returns_slot: 0,
             watchdog: Arc::clone(watchdog),
             estimate: Arc::clone(estimate),
             outputs: Vec::new(),
@@ -258,7 +265,19 @@ impl Context {
         self.is_slot_fresh = false;
         if self.holds_slot {
             self.holds_slot = false;
-            self.ticket.leave();
+            if self.ticket.leave() {
+                self.returns_slot = RETURNS_WHEN_WANTED;
+            }
+        }
+    }
+
+    /// To be called where the next run may come at once, and [`Context::leave_slot`] is called if it does not: goes on holding the
+    /// slot, as taking it is a locked instruction on that run's way, unless others have waited for one lately.
+    #[inline]
+    pub(crate) fn rest_in_slot(&mut self) {
+        if self.returns_slot > 0 {
+            self.returns_slot -= 1;
+            self.leave_slot();
         }
     }
 

@@ -114,13 +114,13 @@ impl Server {
     ///
     /// Between them the slot is kept and nobody is looked for who falls asleep just then: each of that takes locked
     /// instructions, which wait until the other processor has given up the lines of the results. For a client that was found
-    /// asleep lately it is done all the same, since it will fall asleep behind each result. The memories are kept longer, for
-    /// the next series, until that does not come at once.
+    /// asleep lately it is done all the same, since it will fall asleep behind each result. The slot, unless others want it, and the
+    /// memories are kept longer, for the next series, until that does not come at once.
     fn serve_series(&mut self) -> Result<(), SendError> {
         let mut series = self.series.start();
         self.runner.held.forget_freed();
         let outcome = self.serve_queued(&mut series);
-        self.runner.context.leave_slot();
+        self.runner.context.rest_in_slot();
         self.series.end(&series);
         outcome
     }
@@ -148,7 +148,7 @@ impl Server {
         Ok(())
     }
 
-    /// Waits for the next packet, and lets go of the memories if it does not come at once. A burst that has waited for long gives
+    /// Waits for the next packet, and lets go of the slot and the memories if it does not come at once. A burst that has waited for long gives
     /// back the memory of its execution, unless its model is to keep it.
     fn receive(&mut self) -> Result<(), ReceiveError> {
         let (consumer, runner) = (&mut self.end.consumer, &mut self.runner);
@@ -157,7 +157,7 @@ impl Server {
             && let Some(patience) = self.idle_release.get()
         {
             let deadline = || {
-                runner.held.release();
+                runner.rest();
                 Deadline::after(MonotonicClock.now(), patience)
             };
             match consumer.receive_by(&mut self.packet, deadline) {
@@ -166,7 +166,7 @@ impl Server {
             }
         }
         consumer.receive_by(&mut self.packet, || {
-            runner.held.release();
+            runner.rest();
             Deadline::NONE
         })
     }

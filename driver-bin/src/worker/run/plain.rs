@@ -204,7 +204,7 @@ mod tests {
     use crate::settings::Limits;
     use crate::worker::estimate::Estimate;
     use crate::worker::memory::{Memories, Memory};
-    use crate::worker::run::FoundOutput;
+    use crate::worker::run::{FoundOutput, RETURNS_WHEN_WANTED};
     use crate::worker::watchdog::Watchdog;
 
     type Pool = Option<Arc<Memory>>;
@@ -432,6 +432,34 @@ mod tests {
         bench.context.take_slot(Deadline::NONE).unwrap();
         enters.join().unwrap().unwrap();
         assert!(!bench.scheduler.has_waiting());
+    }
+
+    #[test]
+    fn a_slot_is_kept_for_the_next_run_unless_others_have_waited_for_one() {
+        let mut bench = bench(|_| {});
+        bench.context.take_slot(Deadline::NONE).unwrap();
+        bench.context.rest_in_slot();
+        assert!(!bench.scheduler.has_free_slot());
+        let other = Ticket::new(&bench.scheduler, Priority::Medium);
+        let waits = std::thread::spawn(move || {
+            other.enter(Deadline::NONE).unwrap();
+            other.leave();
+        });
+        while !bench.scheduler.has_waiting() {
+            std::thread::yield_now();
+        }
+        bench.context.leave_slot();
+        waits.join().unwrap();
+        for _ in 0..RETURNS_WHEN_WANTED {
+            bench.context.take_slot(Deadline::NONE).unwrap();
+            bench.context.rest_in_slot();
+            assert!(bench.scheduler.has_free_slot());
+        }
+        bench.context.take_slot(Deadline::NONE).unwrap();
+        bench.context.rest_in_slot();
+        assert!(!bench.scheduler.has_free_slot());
+        bench.context.leave_slot();
+        assert!(bench.scheduler.has_free_slot());
     }
 
     #[test]
