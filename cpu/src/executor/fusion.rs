@@ -6,7 +6,9 @@ use super::declared::Declared;
 use super::padded::PaddedConvolution;
 use super::program::{Step, Work};
 use super::{Interrupt, Interrupted};
-use crate::fast::{Candidate, Following, Fused, Hybrid, LargestMagnitude, Offset, PlannedStep, StripChain};
+use crate::fast::{
+    Candidate, FollowedLayer, Following, Fused, Hybrid, LargestMagnitude, Offset, PlannedStep, StripChain,
+};
 use crate::kernel::Constant;
 
 /// Operations that are computed together.
@@ -16,6 +18,8 @@ pub(super) enum Together {
     Elements(Fused),
     /// Convolutions and what follows on them, some rows of the image at a time.
     Rows(StripChain),
+    /// A convolution and what follows on it, tile by tile.
+    Layer(FollowedLayer),
     /// PAD and a convolution.
     Padded(PaddedConvolution),
     /// DEQUANTIZE and QUANTIZE.
@@ -32,6 +36,7 @@ impl Together {
         match self {
             Together::Elements(fused) => fused.operations(),
             Together::Rows(chain) => chain.operations(),
+            Together::Layer(layer) => layer.operations(),
             Together::Padded(_) | Together::Offset(_) | Together::Magnitude(_) => 2,
             Together::Hybrid(hybrid) => hybrid.operations(),
         }
@@ -42,6 +47,7 @@ impl Together {
         match self {
             Together::Elements(fused) => fused.output(),
             Together::Rows(chain) => chain.output(),
+            Together::Layer(layer) => layer.output(),
             Together::Padded(convolution) => convolution.output(),
             Together::Offset(offset) => offset.output(),
             Together::Magnitude(magnitude) => magnitude.output(),
@@ -62,6 +68,7 @@ impl Together {
         match self {
             Together::Elements(_) => "f32 element-wise, with the next",
             Together::Rows(_) => "f32 row by row, with the next",
+            Together::Layer(layer) => layer.name(),
             Together::Padded(_) => "as padding of the next",
             Together::Offset(_) => "8-bit offset, with the next",
             Together::Magnitude(_) => "f32 largest magnitude, with the next",
@@ -156,7 +163,8 @@ fn find<'d>(
     let all = std::iter::once(first).chain(operations);
     if first.layer.is_some() {
         let all: Vec<_> = all.collect();
-        return StripChain::longest(&all, ends_within).map(Together::Rows);
+        let chain = StripChain::longest(&all, &ends_within).map(Together::Rows);
+        return chain.or_else(|| FollowedLayer::longest(&all, &ends_within).map(Together::Layer));
     }
     let alike = all.take_while(|operation| operation.elements == Some(elements));
     let declared = alike.map(|operation| operation.declared);

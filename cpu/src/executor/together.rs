@@ -131,6 +131,13 @@ impl Runner<'_> {
                 let interrupt = self.options.interrupt;
                 ready.run(output.buffer.bytes_mut(), (scratch, self.team), interrupt)
             }
+            Together::Layer(layer) => {
+                let Some(ready) = layer.ready(graph.steps[first].float_layer(), bytes) else {
+                    return Ok(false);
+                };
+                give(output, self.memory)?;
+                ready.run(output.buffer.bytes_mut(), (&mut self.memory.scratch, self.team))
+            }
             Together::Padded(convolution) => {
                 let Work::Planned { step, shape } = &last.work else {
                     return Ok(false);

@@ -7,6 +7,7 @@
 
 use nnhal::hal::OperandType;
 
+use super::epilogue::Epilogue;
 use super::float_matrix::FloatMatrix;
 use super::lines::Lines;
 use super::matmul_bytes::{FOUR, PackedBytes, RowLayout};
@@ -23,12 +24,12 @@ use crate::threads::{Effort, Grid, Team};
 /// Bytes of which some times as many stay in a first-level cache.
 const NEAREST_BYTES: usize = 16 * 1024;
 
-/// A convolution of 32-bit floats.
+/// A convolution of 32-bit floats; `epilogue` is that of its first row.
 pub(super) fn run_f32(
     weights: &FloatMatrix,
     patches: &Patches,
     input: &[f32],
-    (output, range): (&mut [f32], (f32, f32)),
+    (output, epilogue): (&mut [f32], Epilogue<'_>),
     (scratch, team): (&mut Scratch, &Team<'_>),
 ) -> Result<(), OutOfMemory> {
     let depth = weights.depth();
@@ -45,7 +46,7 @@ pub(super) fn run_f32(
         team.for_each_block(threads, &grid, (output, memory), |block, memory| {
             let first = block.first_row();
             let lines = Lines::of_rows(&input[first * depth..], block.rows(), (depth, depth));
-            weights.multiply(lines, memory, block, range);
+            weights.multiply(lines, memory, block, epilogue.from_row(first));
         });
         return Ok(());
     }
@@ -59,7 +60,7 @@ pub(super) fn run_f32(
     let own = weights.scratch(grid.rows_per_block);
     let length = length.checked_add(own).ok_or(OutOfMemory { bytes: usize::MAX })?;
     let memory = scratch.shares::<f32>(threads, length)?;
-    for (input, output) in patches.images(input, output) {
+    for (image, (input, output)) in patches.images(input, output).enumerate() {
         team.for_each_block(threads, &grid, (output, &mut *memory), |block, memory| {
             let (own, copies) = memory.split_at_mut(own);
             let outputs = Outputs {
@@ -77,7 +78,12 @@ pub(super) fn run_f32(
                     Lines::of_rows(copies, outputs.count, (depth, depth))
                 }
             };
-            weights.multiply(lines, own, block, range);
+            weights.multiply(
+                lines,
+                own,
+                block,
+                epilogue.from_row(image * grid.rows + outputs.first),
+            );
         });
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! A constant matrix of 32-bit floats, packed for what multiplies it fastest on this processor.
 
+use super::epilogue::Epilogue;
 use super::lines::Lines;
 use super::matmul::PackedF32;
 #[cfg(target_arch = "x86_64")]
@@ -67,6 +68,15 @@ impl FloatMatrix {
         }
     }
 
+    /// The same if its epilogue computes the operations behind it, too.
+    pub(super) fn name_with_followers(&self) -> &'static str {
+        match self {
+            FloatMatrix::Panels(_) => "f32 matrix product, with the next",
+            #[cfg(target_arch = "x86_64")]
+            FloatMatrix::Thirds(_) => "f32 matrix product by tiles, with the next",
+        }
+    }
+
     /// How many times as fast as by vectors it is taken to be multiplied. More than was measured (about 1.4, less by the vectors of
     /// four panels), so that
     /// helpers are asked for only where they pay.
@@ -89,21 +99,31 @@ impl FloatMatrix {
         }
     }
 
-    /// Multiplies rows with the columns that `output` has and cuts the results to a range. `scratch` is memory of
+    /// Multiplies rows with the columns that `output` has and does with the results what `epilogue` says. `scratch` is memory of
     /// [`FloatMatrix::scratch`] for that many rows or more, best aligned to cache lines.
     pub(super) fn multiply(
         &self,
         lines: Lines<'_, f32>,
         scratch: &mut [f32],
         output: Block<'_, f32>,
-        range: (f32, f32),
+        epilogue: Epilogue<'_>,
     ) {
         #[cfg(not(target_arch = "x86_64"))]
         let _ = scratch;
         match self {
-            FloatMatrix::Panels(matrix) => matrix.multiply(lines, output, range),
+            FloatMatrix::Panels(matrix) => match epilogue {
+                Epilogue::Cut(cut) => matrix.multiply(lines, output, cut),
+                Epilogue::Added(added) => matrix.multiply(lines, output, added),
+                Epilogue::Scaled(scaled) => matrix.multiply(lines, output, scaled),
+                Epilogue::AddedAndScaled(both) => matrix.multiply(lines, output, both),
+            },
             #[cfg(target_arch = "x86_64")]
-            FloatMatrix::Thirds(matrix) => matrix.multiply(lines, scratch, output, range),
+            FloatMatrix::Thirds(matrix) => match epilogue {
+                Epilogue::Cut(cut) => matrix.multiply(lines, scratch, output, cut),
+                Epilogue::Added(added) => matrix.multiply(lines, scratch, output, added),
+                Epilogue::Scaled(scaled) => matrix.multiply(lines, scratch, output, scaled),
+                Epilogue::AddedAndScaled(both) => matrix.multiply(lines, scratch, output, both),
+            },
         }
     }
 }

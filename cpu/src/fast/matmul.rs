@@ -3,6 +3,7 @@
 //! Columns are padded to whole panels, or half a one at the end, so that the inner loop has no remainder; rows come in
 //! blocks that stay in the second-level cache while every panel of the matrix passes over them.
 
+use super::epilogue::{Finish, FinishPart};
 use super::few_weights;
 use super::lines::{
     Lines, Parts, Walk, for_each_tall_tile, panels_of_next_tile, rows_of_next_tall_tile, rows_of_next_tile,
@@ -70,13 +71,13 @@ impl PackedF32 {
         self.depth
     }
 
-    /// Multiplies rows with the columns that `output` has and cuts the results to a range.
-    pub(super) fn multiply(&self, lines: Lines<'_, f32>, output: Block<'_, f32>, range: (f32, f32)) {
+    /// Multiplies rows with the columns that `output` has and does with the results what `finish` says.
+    pub(super) fn multiply(&self, lines: Lines<'_, f32>, output: Block<'_, f32>, finish: impl Finish) {
         dispatch(Multiply {
             packed: self,
             lines,
             output,
-            range,
+            finish,
         });
     }
 
@@ -90,11 +91,11 @@ impl PackedF32 {
     }
 }
 
-struct Multiply<'a> {
+struct Multiply<'a, F> {
     packed: &'a PackedF32,
     lines: Lines<'a, f32>,
     output: Block<'a, f32>,
-    range: (f32, f32),
+    finish: F,
 }
 
 /// Panels that are multiplied with one tile of rows after the other.
@@ -106,7 +107,7 @@ struct Panels<'a, const N: usize, const P: usize> {
     column: usize,
 }
 
-impl Work for Multiply<'_> {
+impl<F: Finish> Work for Multiply<'_, F> {
     type Output = ();
 
     #[inline(always)]
@@ -160,7 +161,7 @@ impl Work for Multiply<'_> {
     }
 }
 
-impl<'a> Multiply<'a> {
+impl<'a, F: Finish> Multiply<'a, F> {
     #[inline(always)]
     fn panels<const N: usize, const P: usize>(&self, first: usize) -> Panels<'a, N, P> {
         let mut panels = Panels {
@@ -179,7 +180,13 @@ impl<'a> Multiply<'a> {
     fn few_weights<V: Simd<N>, const N: usize>(&mut self, simd: V, panel: usize) -> bool {
         let columns = self.packed.panel::<N>(panel);
         let column = panel * COLUMNS - self.output.columns().start;
-        few_weights::multiply(simd, &self.lines, columns, (&mut self.output, column), self.range)
+        few_weights::multiply(
+            simd,
+            &self.lines,
+            columns,
+            (&mut self.output, column),
+            self.finish,
+        )
     }
 
     /// All rows there are, which one tile takes: neighbours in a line.
@@ -214,7 +221,7 @@ impl<'a> Multiply<'a> {
         panels: &Panels<'_, WIDE, 1>,
         walk: &mut Walk,
     ) {
-        simd.apart(Tiles::<R> {
+        simd.apart(Tiles::<F, R> {
             multiply: self,
             panels,
             walk,
@@ -292,7 +299,7 @@ impl<'a> Multiply<'a> {
         panels: &Panels<'_, LANES, 1>,
         walk: &mut Walk,
     ) {
-        simd.apart(HalfTiles::<R> {
+        simd.apart(HalfTiles::<F, R> {
             multiply: self,
             panels,
             walk,
@@ -319,13 +326,20 @@ impl<'a> Multiply<'a> {
                 (wide, narrow) = (&wide[length..], &narrow[length..]);
             }
         }
+        let first = self.output.columns().start + panel.column;
+        let finish = (
+            self.finish.part::<WIDE>((run.row, R), first),
+            self.finish.part::<LANES>((run.row, R), first + WIDE),
+        );
         for_each_constant!(row in [0 1 2 3 4 5 6 7 8 9 10 11] {
             if row < R {
                 let line = &mut self.output.row(run.row + row)[panel.column..];
                 let (whole, rest) = line.split_at_mut(WIDE);
-                store_f32::<S::Wide, WIDE>(simd.wide(), sums[row][0], self.range, whole);
+                let results = finish.0.finish(simd.wide(), sums[row][0], row);
+                store_f32::<S::Wide, WIDE>(simd.wide(), results, whole);
                 let width = rest.len().min(LANES);
-                store_f32::<S::Narrow, LANES>(simd.narrow(), halves[row][0], self.range, &mut rest[..width]);
+                let results = finish.1.finish(simd.narrow(), halves[row][0], row);
+                store_f32::<S::Narrow, LANES>(simd.narrow(), results, &mut rest[..width]);
             }
         });
     }
@@ -357,6 +371,11 @@ impl<'a> Multiply<'a> {
                 }
             }
         }
+        let first = self.output.columns().start + panels.column;
+        let mut finish = [self.finish.part::<N>((run.row, R), first); P];
+        for panel in 1..P {
+            finish[panel] = self.finish.part((run.row, R), first + panel * N);
+        }
         if self.output.columns().len() - panels.column >= P * N {
             // Row by row without a loop, so that sums stay in registers.
             for_each_constant!(row in [0 1 2 3 4 5 6 7 8 9 10 11] {
@@ -364,7 +383,8 @@ impl<'a> Multiply<'a> {
                     let line = &mut self.output.row(run.row + row)[panels.column..][..P * N];
                     for panel in 0..P {
                         let to = &mut line[panel * N..][..N];
-                        store_f32::<V, N>(simd, sums[row][panel], self.range, to);
+                        let results = finish[panel].finish(simd, sums[row][panel], row);
+                        store_f32::<V, N>(simd, results, to);
                     }
                 }
             });
@@ -375,20 +395,21 @@ impl<'a> Multiply<'a> {
             for (panel, sums) in sums.iter().enumerate() {
                 let line = &mut line[panel * COLUMNS..];
                 let width = line.len().min(N);
-                store_f32::<V, N>(simd, *sums, self.range, &mut line[..width]);
+                let results = finish[panel].finish(simd, *sums, row);
+                store_f32::<V, N>(simd, results, &mut line[..width]);
             }
         }
     }
 }
 
 /// The tiles of `R` rows that come next, with one panel.
-struct Tiles<'t, 'a, const R: usize> {
-    multiply: &'t mut Multiply<'a>,
+struct Tiles<'t, 'a, F, const R: usize> {
+    multiply: &'t mut Multiply<'a, F>,
     panels: &'t Panels<'t, WIDE, 1>,
     walk: &'t mut Walk,
 }
 
-impl<const R: usize> Work for Tiles<'_, '_, R> {
+impl<F: Finish, const R: usize> Work for Tiles<'_, '_, F, R> {
     type Output = ();
 
     #[inline(always)]
@@ -401,13 +422,13 @@ impl<const R: usize> Work for Tiles<'_, '_, R> {
 }
 
 /// The tiles of `R` rows that come next, with the half of a panel: at least one.
-struct HalfTiles<'t, 'a, const R: usize> {
-    multiply: &'t mut Multiply<'a>,
+struct HalfTiles<'t, 'a, F, const R: usize> {
+    multiply: &'t mut Multiply<'a, F>,
     panels: &'t Panels<'t, LANES, 1>,
     walk: &'t mut Walk,
 }
 
-impl<const R: usize> Work for HalfTiles<'_, '_, R> {
+impl<F: Finish, const R: usize> Work for HalfTiles<'_, '_, F, R> {
     type Output = ();
 
     #[inline(always)]
@@ -425,6 +446,7 @@ impl<const R: usize> Work for HalfTiles<'_, '_, R> {
 #[cfg(test)]
 mod tests {
     use super::{COLUMNS, Lines, PackedF32, Packing, Parts};
+    use crate::fast::epilogue::Cut;
     use crate::fast::testing::each_block;
     use crate::threads::Block;
 
@@ -454,7 +476,7 @@ mod tests {
             for range in [(-20.0, 40.0), (f32::NEG_INFINITY, f32::INFINITY)] {
                 expect_exact((rows, depth, columns), range, |packed, all, output| {
                     each_block(output, (rows, columns), |block| {
-                        packed.multiply(all, block, range)
+                        packed.multiply(all, block, Cut(range))
                     });
                 });
             }
@@ -469,7 +491,7 @@ mod tests {
                 for rows in [1, 2, 3, 13, 25] {
                     let columns = panels * COLUMNS + more;
                     expect_exact((rows, 5, columns), range, |packed, all, output| {
-                        packed.multiply(all, Block::whole(output, columns), range);
+                        packed.multiply(all, Block::whole(output, columns), Cut(range));
                     });
                 }
             }
@@ -524,7 +546,7 @@ mod tests {
             };
             let mut output = vec![f32::NAN; out * out * columns];
             let block = Block::whole(&mut output, columns);
-            packed.multiply(patches, block, (-20.0, 30.0));
+            packed.multiply(patches, block, Cut((-20.0, 30.0)));
             for row in 0..out * out {
                 let start = (row / out * width + row % out) * channels;
                 let value =

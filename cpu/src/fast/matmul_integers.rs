@@ -5,6 +5,7 @@
 //! `sum((u - z) * w) = sum(u * w) - z * sum(w)`, of which the second sum is known when the model is prepared. Sums are exact, and
 //! become the floats that are nearest to them.
 
+use super::epilogue::cut;
 use super::lines::{Lines, Parts, Walk, for_each_tall_tile, rows_of_next_tall_tile};
 use super::packing::{Packing, PackingError};
 use super::simd::{Columns, Instructions, Work, dispatch};
@@ -229,7 +230,8 @@ impl Multiply<'_> {
                     if let Some(to) = columns.next() {
                         // Not in one step, so that results are those of the operations one by one.
                         let scaled = simd.mul(simd.floats(sums[row][panel]), scale[panel]);
-                        store_f32::<V, COLUMNS>(simd, simd.add(scaled, addend[panel]), self.finish.range, to);
+                        let results = cut(simd, simd.add(scaled, addend[panel]), self.finish.range);
+                        store_f32::<V, COLUMNS>(simd, results, to);
                     }
                 }
             }

@@ -8,6 +8,7 @@
 //! about 2^-103 lose digits whatever they are multiplied with, and so do sums below about 2^-100. Where a sum is not finite, it
 //! is taken again value by value: the parts of an infinity are not its sum.
 
+use super::epilogue::{Finish, FinishPart};
 use super::lines::Lines;
 use super::packing::{Packing, PackingError};
 use super::simd::amx::{Amx, DEEP, SIDE, Shaped, Thirds, TileSums};
@@ -173,14 +174,14 @@ impl PackedThirds {
         self.blocks() * (tiles * size_of::<Thirds>() / size_of::<f32>() + DEEP)
     }
 
-    /// Multiplies rows with the columns that `output` has and cuts the results to a range. `scratch` is memory of
+    /// Multiplies rows with the columns that `output` has and does with the results what `finish` says. `scratch` is memory of
     /// [`PackedThirds::scratch`] for that many rows, best aligned to cache lines.
     pub(super) fn multiply(
         &self,
         lines: Lines<'_, f32>,
         scratch: &mut [f32],
         output: Block<'_, f32>,
-        range: (f32, f32),
+        finish: impl Finish,
     ) {
         if lines.count == 0 {
             return;
@@ -197,7 +198,7 @@ impl PackedThirds {
             tiles,
             rows: lines.count.div_ceil(tiles),
             output,
-            range,
+            finish,
         });
     }
 
@@ -214,7 +215,7 @@ impl PackedThirds {
     }
 }
 
-struct Multiply<'a> {
+struct Multiply<'a, F> {
     packed: &'a PackedThirds,
     lines: Lines<'a, f32>,
     /// Memory for a row's values side by side.
@@ -226,7 +227,7 @@ struct Multiply<'a> {
     tiles: usize,
     rows: usize,
     output: Block<'a, f32>,
-    range: (f32, f32),
+    finish: F,
 }
 
 /// Some neighbouring tiles of rows, and some neighbouring panels.
@@ -240,7 +241,7 @@ struct Place {
     panel: usize,
 }
 
-impl Work for Multiply<'_> {
+impl<F: Finish> Work for Multiply<'_, F> {
     type Output = ();
 
     #[inline(always)]
@@ -273,7 +274,7 @@ impl Work for Multiply<'_> {
     }
 }
 
-impl Multiply<'_> {
+impl<F: Finish> Multiply<'_, F> {
     /// The first row of a tile.
     #[inline(always)]
     fn first_row(&self, tile: usize) -> usize {
@@ -329,7 +330,7 @@ impl Multiply<'_> {
         }
     }
 
-    /// Adds biases, cuts and stores; says whether all sums were finite.
+    /// Adds biases, finishes and stores; says whether all sums were finite.
     #[inline(always)]
     fn store<V: Simd<WIDE>, const M: usize, const P: usize>(
         &mut self,
@@ -338,7 +339,6 @@ impl Multiply<'_> {
         sums: &TileSums,
     ) -> bool {
         let column = place.panel * SIDE - self.output.columns().start;
-        let (low, high) = (simd.splat(self.range.0), simd.splat(self.range.1));
         let zero = simd.splat(0.0);
         let mut bias = [zero; P];
         for (panel, bias) in bias.iter_mut().enumerate() {
@@ -349,13 +349,18 @@ impl Multiply<'_> {
         for tile in 0..M {
             let first = self.first_row(place.tile + tile);
             let sums = &sums.0[tile * SIDE..];
+            let rows = (first, self.rows);
+            let mut finish = [self.finish.part::<WIDE>(rows, place.panel * SIDE); P];
+            for panel in 1..P {
+                finish[panel] = self.finish.part(rows, (place.panel + panel) * SIDE);
+            }
             for row in 0..self.rows {
                 let line = &mut self.output.row(first + row)[column..];
                 for panel in 0..P {
                     let sum = simd.load(&sums[row][panel]);
                     let result = simd.add(sum, bias[panel]);
                     finite[row % 2][panel] = simd.mul_add(result, zero, finite[row % 2][panel]);
-                    let result = simd.at_most(simd.at_least(result, low), high);
+                    let result = finish[panel].finish(simd, result, row);
                     let line = &mut line[panel * SIDE..];
                     if let Some(whole) = line.first_chunk_mut() {
                         simd.store(result, whole);
@@ -428,6 +433,7 @@ fn add_products(values: &[f32], block: &Thirds, sums: &mut [f32; SIDE]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::epilogue::Cut;
     use super::super::lines::Parts;
     use super::super::simd::tiles;
     use super::{Lines, PackedThirds, Packing, cut_parts, whole};
@@ -451,7 +457,12 @@ mod tests {
         let packed = packed.unwrap();
         let mut output = vec![f32::NAN; lines.count * columns];
         let mut scratch = vec![f32::NAN; packed.scratch(lines.count)];
-        packed.multiply(lines, &mut scratch, Block::whole(&mut output, columns), range);
+        packed.multiply(
+            lines,
+            &mut scratch,
+            Block::whole(&mut output, columns),
+            Cut(range),
+        );
         Some(output)
     }
 
@@ -539,7 +550,7 @@ mod tests {
                 let count = block.rows();
                 let mut scratch = vec![f32::NAN; packed.scratch(count)];
                 let lines = Lines::of_rows(&left[block.first_row() * depth..], count, (depth, depth));
-                packed.multiply(lines, &mut scratch, block, (-3.0, 40.0));
+                packed.multiply(lines, &mut scratch, block, Cut((-3.0, 40.0)));
             });
             output.iter().map(|value| value.to_bits()).collect::<Vec<_>>()
         };

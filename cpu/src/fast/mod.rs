@@ -1,7 +1,7 @@
 //! Fast kernels: operations whose weights are constant become steps made when the model is prepared.
 //!
 //! Some operations that follow each other are computed together: element-wise ones ([`Fused`]), convolutions some rows of
-//! the image at a time ([`StripChain`]), and layers of floats that hold integers with what rounds their input and scales their
+//! the image at a time ([`StripChain`]), one with what its epilogue computes ([`FollowedLayer`]), and layers of floats that hold integers with what rounds their input and scales their
 //! result ([`Hybrid`]).
 //!
 //! A step holds its weights packed for the inner loops of [`tile`] and everything else that can be worked out ahead;
@@ -16,12 +16,15 @@ mod depthwise;
 mod depthwise_bytes;
 mod depthwise_quantized;
 mod elementwise;
+mod epilogue;
 mod exponential;
 mod extremum;
 mod few;
 mod few_weights;
 mod float_matrix;
 mod float_sum;
+mod followed_layer;
+mod followers;
 mod fused;
 mod hybrid;
 mod integer_layer;
@@ -36,6 +39,8 @@ mod matmul_quantized;
 #[cfg(target_arch = "x86_64")]
 mod matmul_tiles;
 mod matrix_vector;
+#[cfg(test)]
+mod network;
 mod offset;
 mod packing;
 mod parting;
@@ -68,6 +73,7 @@ mod tile;
 pub(crate) use exponential::{logistic_of_each, tanh_of_each};
 pub(crate) use extremum::LargestMagnitude;
 pub(crate) use few::Few;
+pub(crate) use followed_layer::FollowedLayer;
 pub(crate) use fused::Fused;
 pub(crate) use hybrid::{Following, Hybrid};
 pub(crate) use integer_layer::IntegerLayer;

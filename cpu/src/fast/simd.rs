@@ -161,6 +161,8 @@ pub(super) trait Simd<const N: usize>: Copy {
     fn at_least(self, value: Self::F32, low: Self::F32) -> Self::F32;
     /// The smaller of the two; a NaN in `value` stays one.
     fn at_most(self, value: Self::F32, high: Self::F32) -> Self::F32;
+    /// `value` where it is at least 0, else `value * factor`.
+    fn scale_negative(self, value: Self::F32, factor: Self::F32) -> Self::F32;
 
     fn splat_i32(self, value: i32) -> Self::I32;
     fn load_i32(self, from: &[i32; N]) -> Self::I32;

@@ -6,6 +6,7 @@ use nnhal::ops::{self, OpError, OperationContext, ShapeIssue};
 
 use super::arg::ArgStep;
 use super::elementwise::{Binary, BinaryStep, Unary, UnaryStep};
+use super::epilogue::{Cut, Epilogue};
 use super::extremum::ExtremumStep;
 use super::float_matrix::FloatMatrix;
 use super::integer_layer::{IntegerLayer, Integers};
@@ -622,7 +623,7 @@ impl Layer {
                     weights,
                     patches,
                     input,
-                    (output, activation.range()),
+                    (output, Epilogue::Cut(Cut(activation.range()))),
                     (context.scratch, context.team),
                 )?;
             }

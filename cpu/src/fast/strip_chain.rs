@@ -9,6 +9,9 @@ use std::ops::Range;
 
 use nnhal::ops::padding::Window;
 
+use super::epilogue::{Cut, Epilogue};
+use super::followed_layer::followers;
+use super::followers::Followers;
 use super::fused::{Fused, Sources};
 use super::lines::Lines;
 use super::patches::Patches;
@@ -54,7 +57,7 @@ pub(crate) struct Candidate<'d> {
 }
 
 impl Candidate<'_> {
-    fn output(&self) -> Option<u32> {
+    pub(super) fn output(&self) -> Option<u32> {
         self.declared.operation.outputs.first().copied()
     }
 }
@@ -69,7 +72,7 @@ pub(crate) struct StripChain {
     output: u32,
     /// How many rows of the result are computed at a time.
     step: usize,
-    /// Where in a thread's memory results are that element-wise operations follow.
+    /// Where in a thread's memory results are that element-wise operations pass over.
     followed: Range<usize>,
     /// Where there the first layer's input is with its padding.
     padded: Range<usize>,
@@ -82,14 +85,72 @@ pub(crate) struct StripChain {
 struct Link {
     /// Which of the operations the layer is.
     number: usize,
-    /// With the operand that the layer computes.
-    follows: Option<(Fused, u32)>,
+    behind: Behind,
     /// Elements of a row of the result.
     row: usize,
     /// Rows of the result.
     height: usize,
     /// Where in a thread's memory the rows of the result are; nowhere for the last one.
     strip: Range<usize>,
+}
+
+/// The element-wise operations behind a layer.
+#[derive(Debug)]
+enum Behind {
+    Nothing,
+    /// Its epilogue computes them.
+    Epilogue(Followers),
+    /// They pass over its results. With the operand that these are.
+    Passes(Fused, u32),
+}
+
+/// What comes from outside for them.
+enum Coming<'v> {
+    Nothing,
+    Epilogue(Epilogue<'v>),
+    Passes(Sources<'v>),
+}
+
+impl Behind {
+    /// Those behind the first one of `operations`, a layer, that are worth computing with it.
+    fn layer(operations: &[Candidate<'_>], ends_within: impl Fn(u32, usize) -> bool) -> Behind {
+        let is_large = |elements: usize| elements * size_of::<f32>() >= LEAST_BYTES;
+        let Some(first) = operations
+            .first()
+            .filter(|first| first.elements.is_some_and(is_large))
+        else {
+            return Behind::Nothing;
+        };
+        let passes = passes(operations, &ends_within);
+        let most = passes.as_ref().map_or(0, |(fused, _)| fused.operations());
+        let is_matrix = first
+            .layer
+            .is_some_and(|layer| matches!(layer.weights, FloatWeights::Matrix(_)));
+        let followers = is_matrix.then(|| followers(operations, &ends_within)).flatten();
+        match (followers, passes) {
+            (Some(followers), _) if followers.operations() >= most => Behind::Epilogue(followers),
+            (_, Some((fused, layer))) => Behind::Passes(fused, layer),
+            _ => Behind::Nothing,
+        }
+    }
+
+    /// How many operations these are, and the operand that they compute.
+    fn operations(&self) -> Option<(usize, u32)> {
+        match self {
+            Behind::Nothing => None,
+            Behind::Epilogue(followers) => Some((followers.operations(), followers.output())),
+            Behind::Passes(fused, _) => Some((fused.operations(), fused.output())),
+        }
+    }
+
+    /// What they read, if it is there.
+    fn coming<'v>(&self, bytes: impl Fn(u32) -> Option<&'v [u8]>) -> Option<Coming<'v>> {
+        Some(match self {
+            Behind::Nothing => Coming::Nothing,
+            Behind::Epilogue(followers) => Coming::Epilogue(followers.ready(bytes)?),
+            Behind::Passes(fused, layer) => Coming::Passes(fused.sources(bytes, Some(*layer))?),
+        })
+    }
 }
 
 /// At most how many rows of the input so many neighbouring rows of the output see.
@@ -149,23 +210,24 @@ impl StripChain {
             output = operation.output()?;
             let number = count;
             count += 1;
-            let follows = followers(&operations[number..], |operand, some| {
+            let behind = Behind::layer(&operations[number..], |operand, some| {
                 ends_within(operand, number + some)
             });
-            if let Some((fused, _)) = &follows {
-                count += fused.operations();
-                output = fused.output();
+            if let Some((operations, last)) = behind.operations() {
+                count += operations;
+                output = last;
             }
             links.push(Link {
                 number,
-                follows,
+                behind,
                 row: row(layer.patches),
                 height: layer.patches.output.height as usize,
                 strip: 0..0,
             });
             layers.push(layer);
         }
-        let is_one_layer = links.len() == 1 && links.iter().all(|link| link.follows.is_none());
+        let is_one_layer =
+            links.len() == 1 && links.iter().all(|link| matches!(link.behind, Behind::Nothing));
         if links.is_empty() || is_one_layer || layers.iter().any(|layer| layer.patches.count() == 0) {
             return None;
         }
@@ -257,7 +319,7 @@ impl StripChain {
             .links
             .iter()
             .zip(rows)
-            .filter(|(link, _)| link.follows.is_some());
+            .filter(|(link, _)| matches!(link.behind, Behind::Passes(..)));
         let followed = followed.map(|(link, rows)| rows * link.row).max();
         self.followed = place(followed.unwrap_or(0));
         self.padded = match frame(&layers[0], rows[0]) {
@@ -286,11 +348,7 @@ impl StripChain {
     ) -> Option<ReadyChain<'v, '_>> {
         let mut layers = [const { None }; MOST_LAYERS];
         for (ready, link) in layers.iter_mut().zip(&self.links) {
-            let sources = match &link.follows {
-                Some((fused, coming)) => fused.sources(&bytes, Some(*coming))?,
-                None => Sources::default(),
-            };
-            *ready = Some((layer(link.number)?, sources));
+            *ready = Some((layer(link.number)?, link.behind.coming(&bytes)?));
         }
         let (first, _) = layers[0].as_ref()?;
         let input: &[f32] = bytemuck::try_cast_slice(bytes(self.input)?).ok()?;
@@ -304,13 +362,11 @@ impl StripChain {
     }
 }
 
-/// The element-wise operations behind the first one of `operations`, a layer, if they are worth computing with it.
-fn followers(operations: &[Candidate<'_>], ends_within: impl Fn(u32, usize) -> bool) -> Option<(Fused, u32)> {
+/// The element-wise operations behind the first one of `operations`, a layer, that can pass over its results, with the operand that
+/// these are.
+fn passes(operations: &[Candidate<'_>], ends_within: impl Fn(u32, usize) -> bool) -> Option<(Fused, u32)> {
     let (first, after) = operations.split_first()?;
     let elements = first.elements?;
-    if elements * size_of::<f32>() < LEAST_BYTES {
-        return None;
-    }
     let layer = first.output()?;
     let alike = after
         .iter()
@@ -335,7 +391,7 @@ fn frame<'a>(layer: &FloatLayer<'a>, rows: usize) -> Option<Frame<'a>> {
 pub(crate) struct ReadyChain<'v, 'c> {
     chain: &'c StripChain,
     /// Each with what comes from outside for the operations behind it.
-    layers: [Option<(FloatLayer<'v>, Sources<'v>)>; MOST_LAYERS],
+    layers: [Option<(FloatLayer<'v>, Coming<'v>)>; MOST_LAYERS],
     input: &'v [f32],
 }
 
@@ -438,7 +494,7 @@ impl ReadyChain<'_, '_> {
         memory: &mut [f32],
     ) {
         let (chain, link) = (self.chain, &self.chain.links[at]);
-        let Some((layer, sources)) = &self.layers[at] else {
+        let Some((layer, coming)) = &self.layers[at] else {
             return;
         };
         let target = &mut target[..new.len() * link.row];
@@ -446,14 +502,19 @@ impl ReadyChain<'_, '_> {
         let (results, memory) = memory.split_at_mut(chain.padded.start - chain.followed.start);
         let (padded, multiplied) = memory.split_at_mut(chain.multiplied.start - chain.padded.start);
         let memory = (padded, multiplied);
-        match &link.follows {
-            None => compute(layer, source, (new, target), memory),
-            Some((fused, coming)) => {
+        let plain = Epilogue::Cut(Cut(layer.range));
+        let first = image * link.height + new.start;
+        match (&link.behind, coming) {
+            (Behind::Passes(fused, operand), Coming::Passes(sources)) => {
                 let results = &mut results[..target.len()];
-                compute(layer, source, (new, results), memory);
-                let first = (image * link.height + new.start) * link.row;
-                fused.run_part(sources, (*coming, results), (first, target));
+                compute(layer, source, (new, results), (plain, memory));
+                fused.run_part(sources, (*operand, results), (first * link.row, target));
             }
+            (_, Coming::Epilogue(epilogue)) => {
+                let epilogue = epilogue.from_row(first * layer.patches.output.width as usize);
+                compute(layer, source, (new, target), (epilogue, memory));
+            }
+            _ => compute(layer, source, (new, target), (plain, memory)),
         }
     }
 }
@@ -473,17 +534,17 @@ fn advance((strip, row): (&mut [f32], usize), held: &mut Range<usize>, seen: Ran
     kept.end..held.end
 }
 
-/// Computes rows `new` of a layer's output from its input, whose first row is given.
+/// Computes rows `new` of a layer's output from its input, whose first row is given. Of a depthwise layer the epilogue but cuts.
 fn compute(
     layer: &FloatLayer<'_>,
     (input, first_row): (&[f32], usize),
     (new, output): (&Range<usize>, &mut [f32]),
-    (padded, multiplied): (&mut [f32], &mut [f32]),
+    (epilogue, (padded, multiplied)): (Epilogue<'_>, (&mut [f32], &mut [f32])),
 ) {
-    let (patches, range) = (layer.patches, layer.range);
+    let patches = layer.patches;
     let weights = match layer.weights {
         FloatWeights::Depthwise(weights) => {
-            return weights.run_rows(patches, (input, first_row), (new.clone(), output), range);
+            return weights.run_rows(patches, (input, first_row), (new.clone(), output), layer.range);
         }
         FloatWeights::Matrix(weights) => weights,
     };
@@ -501,7 +562,7 @@ fn compute(
         }
     };
     let output = Block::whole(output, patches.output.channels as usize);
-    weights.multiply(lines, multiplied, output, range);
+    weights.multiply(lines, multiplied, output, epilogue);
 }
 
 #[cfg(test)]

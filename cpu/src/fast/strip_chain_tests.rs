@@ -1,166 +1,11 @@
 //! Convolutions that are computed together, beside the same ones alone.
 
-use std::sync::Arc;
-
-use nnhal::hal::{NoPools, Operand, OperandType, OperationType as O, Shape, SubgraphIndex};
 use nnhal::ops::padding::Window;
 
 use super::{advance, most_seen, seen};
-use crate::test_graph::TestGraph;
-use crate::{Execution, Helpers, KernelSet, OwnCores, Program, RunOptions, Threads};
-
-/// A graph of convolutions on one image, all of the same padding.
-struct Network {
-    graph: TestGraph,
-    /// 1 for SAME, 2 for VALID.
-    padding: i32,
-}
-
-impl Network {
-    /// Its input is operand 0.
-    fn new(dims: [u32; 4], padding: i32) -> Network {
-        let mut graph = TestGraph::default();
-        graph.input(Operand::new(OperandType::TENSOR_FLOAT32, &dims));
-        Network { graph, padding }
-    }
-
-    fn dims(&self, operand: u32) -> [u32; 4] {
-        let dimensions = &self.graph.model.main.operands[operand as usize].dimensions;
-        dimensions[..].try_into().unwrap()
-    }
-
-    fn floats(&mut self, dims: &[u32]) -> u32 {
-        let count = dims.iter().product::<u32>() as usize;
-        let values: Vec<f32> = (0..count)
-            .map(|at| ((at * 7919) % 211) as f32 / 64.0 - 1.5)
-            .collect();
-        let operand = Operand::new(OperandType::TENSOR_FLOAT32, dims);
-        self.graph.constant(operand, bytemuck::cast_slice(&values))
-    }
-
-    fn scalar(&mut self, value: i32) -> u32 {
-        self.graph.scalar(value)
-    }
-
-    /// One more operation; returns the operand of these dimensions that it computes.
-    fn operation(&mut self, operation_type: O, inputs: &[u32], dims: [u32; 4]) -> u32 {
-        let output = Operand::new(OperandType::TENSOR_FLOAT32, &dims);
-        self.graph.operation(operation_type, inputs, output)
-    }
-
-    fn extent(&self, input: u32, filter: u32, stride: u32) -> u32 {
-        match self.padding {
-            1 => input.div_ceil(stride),
-            _ => (input - filter) / stride + 1,
-        }
-    }
-
-    /// A convolution with a square filter, cut at 0 and 6.
-    fn convolution(&mut self, input: u32, filter: u32, stride: u32, channels: u32) -> u32 {
-        let [batch, height, width, depth] = self.dims(input);
-        let weights = self.floats(&[channels, filter, filter, depth]);
-        let bias = self.floats(&[channels]);
-        let rest = [self.padding, stride as i32, stride as i32, 3].map(|value| self.scalar(value));
-        let [height, width] = [height, width].map(|extent| self.extent(extent, filter, stride));
-        let inputs = [&[input, weights, bias][..], &rest].concat();
-        self.operation(O::CONV_2D, &inputs, [batch, height, width, channels])
-    }
-
-    fn depthwise(&mut self, input: u32, filter: u32, stride: u32) -> u32 {
-        let [batch, height, width, channels] = self.dims(input);
-        let weights = self.floats(&[1, filter, filter, channels]);
-        let bias = self.floats(&[channels]);
-        let rest = [self.padding, stride as i32, stride as i32, 1, 0].map(|value| self.scalar(value));
-        let [height, width] = [height, width].map(|extent| self.extent(extent, filter, stride));
-        let inputs = [&[input, weights, bias][..], &rest].concat();
-        self.operation(O::DEPTHWISE_CONV_2D, &inputs, [batch, height, width, channels])
-    }
-
-    fn pixels(&mut self, input: u32, channels: u32) -> u32 {
-        self.convolution(input, 1, 1, channels)
-    }
-
-    fn sum(&mut self, left: u32, right: u32) -> u32 {
-        let activation = self.scalar(0);
-        let dims = self.dims(left);
-        self.operation(O::ADD, &[left, right, activation], dims)
-    }
-
-    /// As from the image, less a few channels.
-    fn widened(&mut self, input: u32, channels: u32) -> u32 {
-        let [batch, height, width, depth] = self.dims(input);
-        let paddings: [i32; 8] = [0, 0, 0, 0, 0, 0, 0, (channels - depth) as i32];
-        let operand = Operand::new(OperandType::TENSOR_INT32, &[4, 2]);
-        let paddings = self.graph.constant(operand, bytemuck::cast_slice(&paddings));
-        self.operation(O::PAD, &[input, paddings], [batch, height, width, channels])
-    }
-
-    fn prelu(&mut self, input: u32) -> u32 {
-        let dims = self.dims(input);
-        let slopes = self.floats(&dims[3..]);
-        self.operation(O::PRELU, &[input, slopes], dims)
-    }
-
-    /// Runs it with these outputs, by one thread and three, twice; returns them and the names of what computes its
-    /// operations.
-    fn run(&self, outputs: &[u32]) -> (Vec<Vec<u8>>, Vec<&'static str>) {
-        self.run_by(KernelSet::Fast, outputs)
-    }
-
-    fn run_by(&self, kernels: KernelSet, outputs: &[u32]) -> (Vec<Vec<u8>>, Vec<&'static str>) {
-        let valid = self.graph.valid(outputs);
-        let program = Arc::new(Program::with_kernels(valid, &NoPools, kernels).unwrap());
-        let mut execution = Execution::new(Arc::clone(&program));
-        let (helpers, cores) = (Helpers::new(2), OwnCores::new(3));
-        let threads = [Threads::ALONE, Threads::new(&helpers, &cores, 3)];
-        let [results, again, parted] = [threads[0], threads[0], threads[1]].map(|threads| {
-            let input = execution.input(0, &Shape::new(&self.dims(0)).unwrap()).unwrap();
-            for (at, value) in input.chunks_exact_mut(4).enumerate() {
-                let float = ((at * 7919) % 2003) as f32 * 0.01 - 10.0;
-                value.copy_from_slice(&float.to_ne_bytes());
-            }
-            let options = RunOptions {
-                threads,
-                ..RunOptions::default()
-            };
-            execution.run(&options).unwrap();
-            let output = |at| execution.output(at).unwrap().1.to_vec();
-            (0..outputs.len()).map(output).collect::<Vec<_>>()
-        });
-        assert!(results == again && results == parted);
-        let operations = 0..self.graph.model.main.operations.len();
-        let names = operations.map(|at| program.kernel_name(SubgraphIndex::Main, at));
-        (results, names.collect())
-    }
-
-    /// Asserts that all operations are computed together, with the same results as each alone.
-    fn assert_together(&self) {
-        let last = self.graph.model.main.operations.len() - 1;
-        let outputs = self
-            .graph
-            .model
-            .main
-            .operations
-            .iter()
-            .map(|operation| operation.outputs[0]);
-        let all: Vec<u32> = outputs.collect();
-        let (together, names) = self.run(&all[last..]);
-        assert_eq!(names[0], FIRST);
-        assert!(names[1..].iter().all(|name| *name == OTHERS), "{names:?}");
-        let (alone, names) = self.run(&all);
-        assert!(!names.contains(&OTHERS), "{names:?}");
-        assert!(together[0] == alone[last]);
-        let (exact, _) = self.run_by(KernelSet::Reference, &all[last..]);
-        let [found, exact]: [&[f32]; 2] = [&together[0], &exact[0]].map(|bytes| bytemuck::cast_slice(bytes));
-        for (found, exact) in found.iter().zip(exact) {
-            let most = 1e-3 + exact.abs() * 1e-4;
-            assert!((found - exact).abs() <= most, "{found} in place of {exact}");
-        }
-    }
-}
+use crate::fast::network::{Network, OTHERS};
 
 const FIRST: &str = "f32 row by row, with the next";
-const OTHERS: &str = "with the one before";
 
 #[test]
 fn layers_are_computed_together_as_alone() {
@@ -171,7 +16,7 @@ fn layers_are_computed_together_as_alone() {
             let second = network.depthwise(first, 3, 1);
             let third = network.pixels(second, 40);
             network.depthwise(third, filter, stride);
-            network.assert_together();
+            assert_eq!(network.assert_together(), FIRST);
         }
     }
 }
@@ -181,7 +26,7 @@ fn first_layer_may_be_depthwise_and_images_many() {
     let mut network = Network::new([2, 41, 97, 36], 1);
     let first = network.depthwise(0, 5, 1);
     network.pixels(first, 8);
-    network.assert_together();
+    assert_eq!(network.assert_together(), FIRST);
 }
 
 #[test]
@@ -192,7 +37,7 @@ fn layers_with_many_channels_are_computed_together_as_alone() {
         let second = network.pixels(first, 83);
         let third = network.depthwise(second, 3, 2);
         network.pixels(third, 64);
-        network.assert_together();
+        assert_eq!(network.assert_together(), FIRST);
     }
 }
 
@@ -203,7 +48,7 @@ fn element_wise_operations_follow_row_by_row() {
     let second = network.pixels(first, 32);
     let sum = network.sum(second, 0);
     network.prelu(sum);
-    network.assert_together();
+    assert_eq!(network.assert_together(), FIRST);
     // In between, and with an operand that has fewer channels.
     let mut network = Network::new([1, 68, 64, 24], 1);
     let first = network.pixels(0, 36);
@@ -211,7 +56,27 @@ fn element_wise_operations_follow_row_by_row() {
     let second = network.depthwise(cut, 3, 1);
     let widened = network.widened(0, 36);
     network.sum(widened, second);
-    network.assert_together();
+    assert_eq!(network.assert_together(), FIRST);
+}
+
+#[test]
+fn epilogues_compute_what_follows_row_by_row() {
+    for activation in [0, 1] {
+        let mut network = Network::new([2, 68, 64, 32], 1);
+        let first = network.depthwise(0, 5, 1);
+        let second = network.layer(first, (1, 1, 32), 0);
+        let sum = network.cut_sum(second, 0, activation);
+        let third = network.prelu(sum);
+        let fourth = network.depthwise(third, 3, 1);
+        let fifth = network.layer(fourth, (1, 1, 32), 0);
+        network.prelu(fifth);
+        assert_eq!(network.assert_together(), FIRST);
+    }
+    let mut network = Network::new([1, 68, 64, 16], 1);
+    let first = network.layer(0, (3, 1, 32), 0);
+    let widened = network.widened(0, 32);
+    network.sum(widened, first);
+    assert_eq!(network.assert_together(), FIRST);
 }
 
 #[test]

@@ -298,16 +298,9 @@ fn first_of_each<T, const N: usize>(mut slices: [&[T]; N], length: usize) -> [&[
     slices
 }
 
-/// Cuts the sums of as many columns as `to` takes to a range and stores them.
+/// Stores the results of as many columns as `to` takes.
 #[inline(always)]
-pub(super) fn store_f32<V: Simd<N>, const N: usize>(
-    simd: V,
-    sums: V::F32,
-    range: (f32, f32),
-    to: &mut [f32],
-) {
-    let (low, high) = (simd.splat(range.0), simd.splat(range.1));
-    let results = simd.at_most(simd.at_least(sums, low), high);
+pub(super) fn store_f32<V: Simd<N>, const N: usize>(simd: V, results: V::F32, to: &mut [f32]) {
     if let Some(whole) = to.first_chunk_mut::<N>() {
         return simd.store(results, whole);
     }

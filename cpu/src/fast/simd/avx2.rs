@@ -166,6 +166,13 @@ impl Simd<LANES> for Avx2 {
     }
 
     #[inline(always)]
+    fn scale_negative(self, value: __m256, factor: __m256) -> __m256 {
+        let scaled = self.mul(value, factor);
+        let is_negative = instruction!(_mm256_cmp_ps::<_CMP_NGE_UQ>(value, _mm256_setzero_ps()));
+        instruction!(_mm256_blendv_ps(value, scaled, is_negative))
+    }
+
+    #[inline(always)]
     fn splat_i32(self, value: i32) -> __m256i {
         instruction!(_mm256_set1_epi32(value))
     }

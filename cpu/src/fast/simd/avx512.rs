@@ -229,6 +229,13 @@ impl Simd<WIDE> for Avx512 {
     }
 
     #[inline(always)]
+    fn scale_negative(self, value: __m512, factor: __m512) -> __m512 {
+        let zero = self.splat(0.0);
+        let is_negative = instruction!(_mm512_cmp_ps_mask::<_CMP_NGE_UQ>(value, zero));
+        instruction!(_mm512_mask_mul_ps(value, is_negative, value, factor))
+    }
+
+    #[inline(always)]
     fn splat_i32(self, value: i32) -> __m512i {
         instruction!(_mm512_set1_epi32(value))
     }

@@ -171,6 +171,13 @@ impl Simd<LANES> for Neon {
     }
 
     #[inline(always)]
+    fn scale_negative(self, value: Floats, factor: Floats) -> Floats {
+        let (zero, scaled) = (self.splat(0.0), self.mul(value, factor));
+        let is_kept = of_both!(vcgeq_f32(value, zero));
+        of_both!(vbslq_f32(is_kept, value, scaled))
+    }
+
+    #[inline(always)]
     fn splat_i32(self, value: i32) -> Integers {
         let register = instruction!(vdupq_n_s32(value));
         [register, register]

@@ -90,6 +90,14 @@ impl<S: Halves<Pairs = [i16; WIDE]>> Simd<WIDE> for Pair<S> {
     }
 
     #[inline(always)]
+    fn scale_negative(self, value: Self::F32, factor: Self::F32) -> Self::F32 {
+        [
+            self.0.scale_negative(value[0], factor[0]),
+            self.0.scale_negative(value[1], factor[1]),
+        ]
+    }
+
+    #[inline(always)]
     fn splat_i32(self, value: i32) -> Self::I32 {
         let half = self.0.splat_i32(value);
         [half, half]

@@ -95,6 +95,17 @@ impl Simd<LANES> for Portable {
     }
 
     #[inline(always)]
+    fn scale_negative(self, value: Self::F32, factor: Self::F32) -> Self::F32 {
+        zip(
+            value,
+            factor,
+            |value, factor| {
+                if value >= 0.0 { value } else { value * factor }
+            },
+        )
+    }
+
+    #[inline(always)]
     fn splat_i32(self, value: i32) -> Self::I32 {
         [value; LANES]
     }

@@ -1,0 +1,126 @@
+//! A convolution of floats with the operations behind it that its epilogue computes.
+
+use super::convolution;
+use super::epilogue::Epilogue;
+use super::followers::Followers;
+use super::steps::{FloatLayer, FloatWeights};
+use super::strip_chain::Candidate;
+use crate::buffer::Scratch;
+use crate::kernel::KernelError;
+use crate::kernels::activation_range::Activation;
+use crate::threads::Team;
+
+/// Such a convolution, by the operands of its graph.
+#[derive(Debug)]
+pub(crate) struct FollowedLayer {
+    input: u32,
+    followers: Followers,
+    name: &'static str,
+}
+
+impl FollowedLayer {
+    /// The first of some operations, a convolution, with as many behind it as its epilogue computes. `ends_within(operand,
+    /// count)` says whether no other than the first `count` read an operand.
+    pub(crate) fn longest(
+        operations: &[Candidate<'_>],
+        ends_within: impl Fn(u32, usize) -> bool,
+    ) -> Option<FollowedLayer> {
+        let (first, _) = operations.split_first()?;
+        let FloatWeights::Matrix(weights) = first.layer?.weights else {
+            return None;
+        };
+        Some(FollowedLayer {
+            input: *first.declared.operation.inputs.first()?,
+            followers: followers(operations, ends_within)?,
+            name: weights.name_with_followers(),
+        })
+    }
+
+    /// How many operations these are.
+    pub(crate) fn operations(&self) -> usize {
+        1 + self.followers.operations()
+    }
+
+    /// The operand that they compute.
+    pub(crate) fn output(&self) -> u32 {
+        self.followers.output()
+    }
+
+    /// What computes them, for people to read.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Whether everything that they read is there, given the layer and the bytes of the operands that are.
+    pub(crate) fn ready<'v>(
+        &self,
+        layer: Option<FloatLayer<'v>>,
+        bytes: impl Fn(u32) -> Option<&'v [u8]>,
+    ) -> Option<ReadyLayer<'v>> {
+        let layer = layer?;
+        let input: &[f32] = bytemuck::try_cast_slice(bytes(self.input)?).ok()?;
+        let patches = layer.patches;
+        let whole = patches.image_size(&patches.input) * patches.input.batch as usize;
+        let epilogue = self.followers.ready(bytes)?;
+        (input.len() == whole).then_some(ReadyLayer {
+            layer,
+            input,
+            epilogue,
+        })
+    }
+}
+
+/// The operations behind the first one of some, a layer, that its epilogue computes; none if it has an activation, as few do that are
+/// followed by such operations.
+pub(super) fn followers(
+    operations: &[Candidate<'_>],
+    ends_within: impl Fn(u32, usize) -> bool,
+) -> Option<Followers> {
+    let (first, after) = operations.split_first()?;
+    let elements = first.elements?;
+    let layer = first
+        .layer
+        .filter(|layer| layer.range == Activation::None.range())?;
+    let columns = layer.patches.output.channels as usize;
+    let alike = after
+        .iter()
+        .take_while(|operation| operation.elements == Some(elements))
+        .map(|operation| operation.declared);
+    Followers::longest(alike, first.output()?, (elements, columns), |operand, count| {
+        ends_within(operand, count + 1)
+    })
+}
+
+/// The same with everything that it reads.
+pub(crate) struct ReadyLayer<'v> {
+    layer: FloatLayer<'v>,
+    input: &'v [f32],
+    epilogue: Epilogue<'v>,
+}
+
+impl ReadyLayer<'_> {
+    /// Computes the result; says whether it did, which it does unless the memory is not that of floats.
+    pub(crate) fn run(
+        &self,
+        output: &mut [u8],
+        memory: (&mut Scratch, &Team<'_>),
+    ) -> Result<bool, KernelError> {
+        let (FloatWeights::Matrix(weights), Ok(output)) =
+            (self.layer.weights, bytemuck::try_cast_slice_mut(output))
+        else {
+            return Ok(false);
+        };
+        convolution::run_f32(
+            weights,
+            self.layer.patches,
+            self.input,
+            (output, self.epilogue),
+            memory,
+        )?;
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+#[path = "followed_layer_tests.rs"]
+mod tests;
