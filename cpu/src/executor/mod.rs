@@ -16,6 +16,7 @@ mod declared;
 mod fixed_outputs;
 mod folding;
 mod fusion;
+mod inputs;
 mod padded;
 mod program;
 mod reserve;

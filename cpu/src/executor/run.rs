@@ -12,7 +12,7 @@ use super::program::{Graph, Program, Step, Work};
 use super::{ExecutionError, ObservedOperation, RunOptions};
 use crate::buffer::{AlignedBuffer, OutOfMemory, Scratch};
 use crate::kernel::{Inputs, KernelContext, KernelError, Outputs, Value, Values, allocate, bind};
-use crate::threads::{Helpers, Profit, Team};
+use crate::threads::{Profit, Team};
 
 /// The memory of one run at a time.
 #[derive(Debug)]
@@ -234,11 +234,19 @@ impl Execution {
         })
     }
 
-    /// Wakes as many of these helpers as the last run had, if the next one is to have them, too. To be called before inputs are
-    /// copied, which may take as long as getting up.
-    pub fn rouse(&self, helpers: &Helpers) {
-        if self.helpers > 0 && self.profit.wants_helpers(self.partable) {
-            helpers.rouse(self.helpers);
+    /// As many helpers as the last run had, if the next one is to have them, too, and about how many microseconds one thread takes
+    /// for what they take part in.
+    #[inline]
+    pub(super) fn expected_helpers(&self) -> Option<(usize, u64)> {
+        let are_wanted = self.helpers > 0 && self.profit.wants_helpers(self.partable);
+        are_wanted.then_some((self.helpers, self.partable))
+    }
+
+    /// The memory of input `index`; none if there is no such input.
+    pub(super) fn input_bytes(&mut self, index: usize) -> &mut [u8] {
+        match self.inputs.get(index) {
+            Some(&at) => self.frame.values[at as usize].buffer.bytes_mut(),
+            None => &mut [],
         }
     }
 

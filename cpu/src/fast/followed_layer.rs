@@ -70,7 +70,7 @@ impl FollowedLayer {
     }
 }
 
-/// The operations behind the first one of some, a layer, that its epilogue computes; none if it has an activation, as few do that are
+/// The operations behind the first one of some, a layer, that its epilogue computes; none if it is depthwise or has an activation, as few do that are
 /// followed by such operations.
 pub(super) fn followers(
     operations: &[Candidate<'_>],
@@ -80,7 +80,7 @@ pub(super) fn followers(
     let elements = first.elements?;
     let layer = first
         .layer
-        .filter(|layer| layer.range == Activation::None.range())?;
+        .filter(|layer| layer.range == Activation::None.range() && layer.is_matrix())?;
     let columns = layer.patches.output.channels as usize;
     let alike = after
         .iter()

@@ -80,6 +80,7 @@ pub(crate) use integer_layer::IntegerLayer;
 pub(crate) use matrix_vector::add_products;
 pub(crate) use offset::Offset;
 pub(crate) use packing::{LAYOUT, Packing, PackingError};
+pub(crate) use parting::copied;
 pub(crate) use patches::{Around, Patches};
 pub use peak::Peak;
 pub(crate) use recurrent::{PackedCell, TeamedCell};

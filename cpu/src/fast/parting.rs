@@ -120,6 +120,11 @@ pub(super) fn elements(threads: usize, elements: usize, unit: usize) -> Grid {
     }
 }
 
+/// Blocks of so many bytes that are copied: whole pages, if not all begin with one.
+pub(crate) fn copied(threads: usize, bytes: usize) -> Grid {
+    elements(threads, bytes, 4096)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{elements, even, product, rows};

@@ -112,21 +112,20 @@ enum Coming<'v> {
 }
 
 impl Behind {
-    /// Those behind the first one of `operations`, a layer, that are worth computing with it.
-    fn layer(operations: &[Candidate<'_>], ends_within: impl Fn(u32, usize) -> bool) -> Behind {
-        let is_large = |elements: usize| elements * size_of::<f32>() >= LEAST_BYTES;
-        let Some(first) = operations
-            .first()
-            .filter(|first| first.elements.is_some_and(is_large))
-        else {
-            return Behind::Nothing;
-        };
-        let passes = passes(operations, &ends_within);
+    /// Those behind the first one of `operations`, a layer, that are worth computing with it. Behind a small result they are worth no
+    /// chain of their own, and no strip to pass over, but in a chain an epilogue costs nothing.
+    fn of(
+        operations: &[Candidate<'_>],
+        is_in_chain: bool,
+        ends_within: impl Fn(u32, usize) -> bool,
+    ) -> Behind {
+        let elements = operations.first().and_then(|first| first.elements);
+        let is_large = elements.is_some_and(|elements| elements * size_of::<f32>() >= LEAST_BYTES);
+        let followers = (is_large || is_in_chain)
+            .then(|| followers(operations, &ends_within))
+            .flatten();
+        let passes = is_large.then(|| passes(operations, &ends_within)).flatten();
         let most = passes.as_ref().map_or(0, |(fused, _)| fused.operations());
-        let is_matrix = first
-            .layer
-            .is_some_and(|layer| matches!(layer.weights, FloatWeights::Matrix(_)));
-        let followers = is_matrix.then(|| followers(operations, &ends_within)).flatten();
         match (followers, passes) {
             (Some(followers), _) if followers.operations() >= most => Behind::Epilogue(followers),
             (_, Some((fused, layer))) => Behind::Passes(fused, layer),
@@ -210,7 +209,7 @@ impl StripChain {
             output = operation.output()?;
             let number = count;
             count += 1;
-            let behind = Behind::layer(&operations[number..], |operand, some| {
+            let behind = Behind::of(&operations[number..], !links.is_empty(), |operand, some| {
                 ends_within(operand, number + some)
             });
             if let Some((operations, last)) = behind.operations() {

@@ -77,6 +77,13 @@ fn epilogues_compute_what_follows_row_by_row() {
     let widened = network.widened(0, 32);
     network.sum(widened, first);
     assert_eq!(network.assert_together(), FIRST);
+    // A small result at the end of a chain.
+    let mut network = Network::new([1, 68, 64, 24], 1);
+    let first = network.pixels(0, 64);
+    let second = network.depthwise(first, 3, 1);
+    let third = network.layer(second, (1, 1, 24), 0);
+    network.sum(0, third);
+    assert_eq!(network.assert_together(), FIRST);
 }
 
 #[test]

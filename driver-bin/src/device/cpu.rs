@@ -23,7 +23,7 @@ use super::memory::{copy_range, exhaustion};
 use crate::cache::CACHE_FILES;
 
 use super::{
-    Compiled, Control, Device, DeviceMemory, DeviceOptions, Execution, Interruption, PrepareOptions,
+    Compiled, Control, Device, DeviceMemory, DeviceOptions, Execution, Fill, Interruption, PrepareOptions,
     PreparedModel,
 };
 
@@ -325,6 +325,19 @@ impl Execution for CpuExecution {
             self.execution.rouse(&self.helpers);
         }
         self.execution.input_again(index, shape)
+    }
+
+    fn fill_input(
+        &mut self,
+        index: usize,
+        shape: &Shape,
+        control: &Control<'_>,
+        fill: &Fill<'_>,
+    ) -> Result<(), Failure> {
+        self.input(index, shape)?;
+        let threads = Threads::new(&self.helpers, control.cores(), self.most_threads);
+        self.execution
+            .fill_input(index, threads, |from, bytes| fill(from as u64, bytes))
     }
 
     fn omit_input(&mut self, index: usize) -> Result<(), Failure> {

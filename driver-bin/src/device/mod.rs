@@ -161,6 +161,9 @@ pub trait PreparedModel: Send + Sync + Debug {
     }
 }
 
+/// Copies bytes of an input from an offset on; see [`Execution::fill_input`].
+pub type Fill<'f> = dyn Fn(u64, &mut [u8]) -> Result<(), Failure> + Sync + 'f;
+
 /// The memory of one run at a time, used again and again: set every input, run, read the outputs.
 pub trait Execution: Send + Debug {
     /// Gives input `index` its dimensions and returns its memory, exactly as many bytes as the input has, to be
@@ -176,6 +179,24 @@ pub trait Execution: Send + Debug {
     fn input_again(&mut self, index: usize, shape: &Shape) -> Option<&mut [u8]> {
         let _ = (index, shape);
         None
+    }
+
+    /// Fills the memory of an input that has this shape as for [`Execution::input`], by `fill`, which copies as many bytes as it is
+    /// given room for, from an offset on. Called in place of the driver's own copying for large inputs; a device that has several
+    /// threads may have each fill some of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Execution::input`] and `fill`.
+    fn fill_input(
+        &mut self,
+        index: usize,
+        shape: &Shape,
+        control: &Control<'_>,
+        fill: &Fill<'_>,
+    ) -> Result<(), Failure> {
+        let _ = control;
+        fill(0, self.input(index, shape)?)
     }
 
     /// Leaves the optional input `index` out.

@@ -40,6 +40,9 @@ pub(crate) struct Context {
     outputs: Vec<FoundOutput>,
 }
 
+/// From how many bytes on devices are asked to fill an input themselves.
+const LARGE_INPUT: usize = 64 * 1024;
+
 /// How often a slot is given back at once after others were seen waiting for one. They wait for a microsecond, which is how long
 /// it is kept without work, and to be woken; so many times less often than what comes at once gains.
 const RETURNS_WHEN_WANTED: u32 = 4096;
@@ -354,7 +357,15 @@ impl Context {
                         copy_values(inline, bytes);
                         continue;
                     }
-                    let copied = memory_of(run, *pool)?.read(*offset, bytes);
+                    let memory = memory_of(run, *pool)?;
+                    let copied = if length < LARGE_INPUT {
+                        memory.read(*offset, bytes)
+                    } else {
+                        let fill = |from, bytes: &mut [u8]| memory.read(offset + from, bytes);
+                        let control =
+                            Control::new(&self.ticket, run.limits.deadline, run.limits.loop_timeout);
+                        self.execution.fill_input(index, shape, &control, &fill)
+                    };
                     copied.map_err(|failure| of_argument(Direction::Input, index, *pool, failure))?;
                 }
                 ArgumentPlan::Token { shape, .. } => self.bind_input(run, index, shape)?,

@@ -23,7 +23,7 @@ const WARM_UP: u32 = 3;
 /// Fewest calls that are looked at.
 const LEAST_CALLS: u32 = 20;
 
-/// How the names of kernels end that multiply by tiles.
+/// What is in the names of kernels that multiply by tiles.
 const BY_TILES: &str = "by tiles";
 
 #[derive(Debug, Serialize)]
@@ -120,7 +120,7 @@ pub(super) fn run(
             .map(|products| 2.0 * products as f64 / (time_us * 1000.0).max(1e-3));
         let is_float = first_type(main, operation).is_none_or(|ty| ty == OperandType::TENSOR_FLOAT32);
         let kernel = program.kernel_name(SubgraphIndex::Main, index);
-        let most = match (is_float, kernel.ends_with(BY_TILES)) {
+        let most = match (is_float, kernel.contains(BY_TILES)) {
             (true, true) => peak.tiles,
             (true, false) => peak.float,
             (false, true) => peak.byte_tiles,

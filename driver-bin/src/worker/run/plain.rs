@@ -7,8 +7,8 @@ use nnhal::time::Deadline;
 use nnhal::validate::{ArgumentPlan, ValidRequest};
 use nnhal::wire::Failure;
 
-use super::{Context, InlineBytes, Pools};
-use crate::device::Control;
+use super::{Context, InlineBytes, LARGE_INPUT, Pools};
+use crate::device::{Control, Fill};
 
 /// A request whose arguments are all plain, if that was found. Its memory is used again for others.
 #[derive(Debug, Default)]
@@ -125,6 +125,23 @@ impl Argument {
         }
     }
 
+    /// Has `fill` fill a large input of so many bytes, which is in no packet; says whether it could.
+    #[inline(never)]
+    fn fill(
+        &self,
+        pools: &impl Pools,
+        length: usize,
+        fill: impl FnOnce(&Fill<'_>) -> Result<(), Failure>,
+    ) -> bool {
+        let Place::Pool(pool) = self.place else {
+            return false;
+        };
+        let Some(memory) = pools.memory(pool).filter(|_| length as u64 <= self.length) else {
+            return false;
+        };
+        fill(&|from, bytes| memory.read(self.offset + from, bytes)).is_ok()
+    }
+
     /// Copies an output; says whether it could.
     #[inline(always)]
     fn write(&self, pools: &impl Pools, packet: &mut [u8], bytes: &[u8]) -> bool {
@@ -168,15 +185,22 @@ impl Context {
         }
         self.take_slot(Deadline::NONE)?;
         self.watchdog.work_starts();
+        let control = Control::new(&self.ticket, Deadline::NONE, loop_timeout::DEFAULT);
         for (index, input) in request.inputs.iter().enumerate() {
             let bytes = self.execution.input_again(index, &input.shape);
-            if !bytes.is_some_and(|bytes| input.read(pools, packet, bytes)) {
+            let is_read = match bytes {
+                Some(bytes) if bytes.len() >= LARGE_INPUT => input.fill(pools, bytes.len(), |fill| {
+                    self.execution.fill_input(index, &input.shape, &control, fill)
+                }),
+                Some(bytes) => input.read(pools, packet, bytes),
+                None => false,
+            };
+            if !is_read {
                 self.is_slot_fresh = true;
                 return Ok(PlainRun::NotBegun);
             }
         }
-        self.execution
-            .run(&Control::new(&self.ticket, Deadline::NONE, loop_timeout::DEFAULT))?;
+        self.execution.run(&control)?;
         for (index, output) in request.outputs.iter().enumerate() {
             let found = self.execution.output(index);
             let found = found.filter(|(shape, _)| **shape == output.shape);

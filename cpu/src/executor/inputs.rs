@@ -1,0 +1,143 @@
+//! Inputs that come from somebody else's memory.
+//!
+//! What another process has just written comes out of its processor's cache more slowly than much of what is computed of it, so large
+//! inputs are copied by all threads that will compute: each then has in its own cache what it begins with, mostly.
+
+use std::sync::OnceLock;
+
+use super::run::Execution;
+use crate::fast::copied;
+use crate::threads::{Effort, Helpers, Team, Threads};
+
+/// Inputs of fewer bytes take one thread no longer than handing them over takes.
+const WORTH_PARTING_BYTES: usize = 64 * 1024;
+
+impl Execution {
+    /// Wakes as many of these helpers as the last run had, if the next one is to have them, too. To be called before inputs are
+    /// copied, which may take as long as getting up.
+    pub fn rouse(&self, helpers: &Helpers) {
+        if let Some((count, _)) = self.expected_helpers() {
+            helpers.rouse(count);
+        }
+    }
+
+    /// Fills the memory that [`Execution::input`] gave for input `index`. `fill` is given parts of it, with where they begin, by
+    /// several threads at once if the next run is to have helpers and the input is large.
+    ///
+    /// # Errors
+    /// One that `fill` gave; the content is undefined then.
+    pub fn fill_input<E: Send + Sync>(
+        &mut self,
+        index: usize,
+        threads: Threads<'_>,
+        fill: impl Fn(usize, &mut [u8]) -> Result<(), E> + Sync,
+    ) -> Result<(), E> {
+        let expected = self.expected_helpers();
+        let bytes = self.input_bytes(index);
+        let Some((_, partable)) = expected.filter(|_| bytes.len() >= WORTH_PARTING_BYTES) else {
+            return fill(0, bytes);
+        };
+        let team = Team::new(threads, partable);
+        let effort = Effort {
+            multiply_adds: 0,
+            bytes: bytes.len() as u64,
+        };
+        let threads = team.threads_for(effort);
+        let grid = copied(threads, bytes.len());
+        let failure = OnceLock::new();
+        let none: &mut [u8] = &mut [];
+        team.for_each_block(threads, &grid, (bytes, none), |mut block, _| {
+            if failure.get().is_none()
+                && let Err(error) = fill(block.columns().start, block.all())
+            {
+                // One is as good as another.
+                let _ = failure.set(error);
+            }
+        });
+        failure.into_inner().map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::{Arc, Mutex};
+    use std::thread;
+
+    use nnhal::hal::{NoPools, Operand, OperandType, OperationType, Shape};
+
+    use super::WORTH_PARTING_BYTES;
+    use crate::test_graph::TestGraph;
+    use crate::{Execution, Helpers, KernelSet, OwnCores, Program, RunOptions, Threads};
+
+    /// A product of as many rows of 64 values, whose helpers pay.
+    fn execution(rows: u32) -> Execution {
+        let mut graph = TestGraph::default();
+        let input = graph.input(Operand::new(OperandType::TENSOR_FLOAT32, &[rows, 64]));
+        let weights = Operand::new(OperandType::TENSOR_FLOAT32, &[256, 64]);
+        let weights = graph.constant(weights, &[0; 4 * 256 * 64]);
+        let bias = Operand::new(OperandType::TENSOR_FLOAT32, &[256]);
+        let bias = graph.constant(bias, &[0; 4 * 256]);
+        let activation = graph.scalar(0);
+        let output = Operand::new(OperandType::TENSOR_FLOAT32, &[rows, 256]);
+        let inputs = [input, weights, bias, activation];
+        let output = graph.operation(OperationType::FULLY_CONNECTED, &inputs, output);
+        let valid = graph.valid(&[output]);
+        Execution::new(Arc::new(
+            Program::with_kernels(valid, &NoPools, KernelSet::Fast).unwrap(),
+        ))
+    }
+
+    #[test]
+    fn every_byte_is_filled_once() {
+        let (helpers, cores) = (Helpers::new(1), OwnCores::new(2));
+        let threads = Threads::new(&helpers, &cores, 2);
+        let rows = 2048;
+        let bytes = rows as usize * 64 * 4;
+        assert!(bytes > WORTH_PARTING_BYTES);
+        let mut execution = execution(rows);
+        let shape = Shape::new(&[rows, 64]).unwrap();
+        let mut parted = false;
+        // Whether a helper takes part, or a run is to have helpers at all, is left to the machine's other work.
+        for _ in 0..20 {
+            execution.input(0, &shape).unwrap().fill(0);
+            let (begun, by) = (Mutex::new(Vec::new()), Mutex::new(HashSet::new()));
+            let parts = execution.expected_helpers().is_some();
+            let outcome = execution.fill_input(0, threads, |from, part| {
+                by.lock().unwrap().insert(thread::current().id());
+                begun.lock().unwrap().push((from, part.len()));
+                for (at, byte) in part.iter_mut().enumerate() {
+                    *byte += ((from + at) % 251) as u8;
+                }
+                Ok::<(), ()>(())
+            });
+            outcome.unwrap();
+            let filled = execution.input(0, &shape).unwrap();
+            assert!(
+                filled
+                    .iter()
+                    .enumerate()
+                    .all(|(at, byte)| *byte == (at % 251) as u8)
+            );
+            let mut begun = begun.into_inner().unwrap();
+            begun.sort_unstable();
+            assert_eq!(begun.len() > 1, parts, "{begun:?}");
+            parted |= parts;
+            execution.input(0, &shape).unwrap().fill(0);
+            let options = RunOptions {
+                threads,
+                ..RunOptions::default()
+            };
+            execution.run(&options).unwrap();
+        }
+        assert!(parted, "after a run with helpers inputs are filled by several");
+    }
+
+    #[test]
+    fn what_fills_may_fail() {
+        let mut execution = execution(4);
+        execution.input(0, &Shape::new(&[4, 64]).unwrap()).unwrap();
+        let outcome = execution.fill_input(0, Threads::ALONE, |from, part| Err((from, part.len())));
+        assert_eq!(outcome, Err((0, 4 * 64 * 4)));
+    }
+}
