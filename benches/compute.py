@@ -269,6 +269,7 @@ def main():
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=1) + "\n")
     if arguments.docs:
+        arguments.docs.mkdir(parents=True, exist_ok=True)
         (arguments.docs / "compute.md").write_text(table(report))
         (arguments.docs / "compute.svg").write_text(plot(report))
     sys.stdout.write(table(report))

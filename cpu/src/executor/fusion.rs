@@ -122,7 +122,8 @@ pub(super) fn fuse(
         let pair = pair.or(offset.map(Together::Offset));
         let pair = pair.or(magnitude.map(Together::Magnitude));
         let together = pair.or_else(|| {
-            let candidates = operations.clone().map(|(operation, step)| Candidate {
+            let executed = operations.clone().take_while(|(_, step)| !step.is_folded());
+            let candidates = executed.map(|(operation, step)| Candidate {
                 declared: declared(operation),
                 layer: step.float_layer(),
                 elements: step.elements(),

@@ -1,7 +1,7 @@
 //! Inputs that come from somebody else's memory.
 //!
-//! What another process has just written comes out of its processor's cache more slowly than much of what is computed of it, so large
-//! inputs are copied by all threads that will compute: each then has in its own cache what it begins with, mostly.
+//! What another process has just written comes out of its processor's cache more slowly than much of what is computed of it,
+//! so large inputs are copied by all threads that will compute: each then has in its own cache what it begins with, mostly.
 
 use std::sync::OnceLock;
 
@@ -9,7 +9,7 @@ use super::run::Execution;
 use crate::fast::copied;
 use crate::threads::{Effort, Helpers, Team, Threads};
 
-/// Inputs of fewer bytes take one thread no longer than handing them over takes.
+/// Inputs of fewer bytes take one thread no longer than a few microseconds. The driver asks from as many on.
 const WORTH_PARTING_BYTES: usize = 64 * 1024;
 
 impl Execution {
@@ -25,7 +25,7 @@ impl Execution {
     /// several threads at once if the next run is to have helpers and the input is large.
     ///
     /// # Errors
-    /// One that `fill` gave; the content is undefined then.
+    /// One that `fill` gave; the content is undefined then. An input that there is not has no bytes.
     pub fn fill_input<E: Send + Sync>(
         &mut self,
         index: usize,
@@ -60,9 +60,7 @@ impl Execution {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
     use std::sync::{Arc, Mutex};
-    use std::thread;
 
     use nnhal::hal::{NoPools, Operand, OperandType, OperationType, Shape};
 
@@ -98,13 +96,12 @@ mod tests {
         let mut execution = execution(rows);
         let shape = Shape::new(&[rows, 64]).unwrap();
         let mut parted = false;
-        // Whether a helper takes part, or a run is to have helpers at all, is left to the machine's other work.
+        // Whether a helper comes in time is left to the machine's other work.
         for _ in 0..20 {
             execution.input(0, &shape).unwrap().fill(0);
-            let (begun, by) = (Mutex::new(Vec::new()), Mutex::new(HashSet::new()));
+            let begun = Mutex::new(Vec::new());
             let parts = execution.expected_helpers().is_some();
             let outcome = execution.fill_input(0, threads, |from, part| {
-                by.lock().unwrap().insert(thread::current().id());
                 begun.lock().unwrap().push((from, part.len()));
                 for (at, byte) in part.iter_mut().enumerate() {
                     *byte += ((from + at) % 251) as u8;
@@ -130,7 +127,14 @@ mod tests {
             };
             execution.run(&options).unwrap();
         }
-        assert!(parted, "after a run with helpers inputs are filled by several");
+        assert!(parted, "after a run with helpers inputs are filled in parts");
+        // One of the parts fails, and no other hides it.
+        let outcome = execution.fill_input(
+            0,
+            threads,
+            |from, _| if from == 0 { Err("first") } else { Ok(()) },
+        );
+        assert_eq!(outcome, Err("first"));
     }
 
     #[test]

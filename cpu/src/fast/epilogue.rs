@@ -1,6 +1,7 @@
-//! What becomes of the sums of a matrix product while they are in registers: they are cut to a range, or, as graphs have it behind
-//! many layers, something is added to them and negative ones are scaled. Operations of their own would load them and store them once
-//! more. Kernels have code of their own for each kind: choices among these for each vector take as long as what is chosen.
+//! What becomes of the sums of a matrix product while they are in registers: they are cut to a range, or, as graphs have it
+//! behind many layers, something is added to them and negative ones are scaled. Operations of their own would load them and
+//! store them once more. Kernels have code of their own for each kind: choices among these for each vector take as long as
+//! what is chosen.
 
 use super::chain::PaddedRow;
 use super::simd::Simd;
@@ -30,8 +31,8 @@ pub(super) trait Finish: Copy {
     /// What of it some rows need of `N` columns.
     type Part<const N: usize>: FinishPart<N>;
 
-    /// The part of so many rows from one on, which is counted from the first one of the output, and of the columns from one on, which is
-    /// counted from the first of the matrix.
+    /// The part of so many rows from one on, which is counted from the first one of the output, and of the columns from one
+    /// on, which is counted from the first of the matrix.
     fn part<const N: usize>(&self, rows: (usize, usize), column: usize) -> Self::Part<N>;
 }
 

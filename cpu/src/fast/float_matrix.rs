@@ -6,6 +6,9 @@ use super::matmul::PackedF32;
 #[cfg(target_arch = "x86_64")]
 use super::matmul_tiles::PackedThirds;
 use super::packing::{Packing, PackingError};
+use super::simd::LANES;
+#[cfg(target_arch = "x86_64")]
+use super::simd::WIDE;
 use crate::buffer::AlignedSlice;
 use crate::threads::Block;
 
@@ -74,6 +77,15 @@ impl FloatMatrix {
             FloatMatrix::Panels(_) => "f32 matrix product, with the next",
             #[cfg(target_arch = "x86_64")]
             FloatMatrix::Thirds(_) => "f32 matrix product by tiles, with the next",
+        }
+    }
+
+    /// How many columns are finished at a time: an epilogue other than a cut is for whole such vectors.
+    pub(super) fn columns_at_once(&self) -> usize {
+        match self {
+            FloatMatrix::Panels(_) => LANES,
+            #[cfg(target_arch = "x86_64")]
+            FloatMatrix::Thirds(_) => WIDE,
         }
     }
 

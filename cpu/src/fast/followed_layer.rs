@@ -70,18 +70,22 @@ impl FollowedLayer {
     }
 }
 
-/// The operations behind the first one of some, a layer, that its epilogue computes; none if it is depthwise or has an activation, as few do that are
-/// followed by such operations.
+/// The operations behind the first one of some, a layer, that its epilogue computes. None if it is depthwise, or has an
+/// activation, as few layers do that such operations follow on, or a part of a vector in its rows.
 pub(super) fn followers(
     operations: &[Candidate<'_>],
     ends_within: impl Fn(u32, usize) -> bool,
 ) -> Option<Followers> {
     let (first, after) = operations.split_first()?;
     let elements = first.elements?;
-    let layer = first
-        .layer
-        .filter(|layer| layer.range == Activation::None.range() && layer.is_matrix())?;
+    let layer = first.layer?;
+    let FloatWeights::Matrix(weights) = layer.weights else {
+        return None;
+    };
     let columns = layer.patches.output.channels as usize;
+    if layer.range != Activation::None.range() || !columns.is_multiple_of(weights.columns_at_once()) {
+        return None;
+    }
     let alike = after
         .iter()
         .take_while(|operation| operation.elements == Some(elements))

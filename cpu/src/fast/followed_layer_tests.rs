@@ -80,6 +80,25 @@ fn results_are_those_of_the_operations_alone() {
 }
 
 #[test]
+fn threads_finish_their_own_rows_and_columns() {
+    // Parted by rows and by columns.
+    for (dims, columns) in [
+        ([1, 32, 40, 64], 64),
+        ([2, 12, 40, 96], 128),
+        ([1, 5, 5, 1024], 512),
+    ] {
+        for behind in [Behind::Prelu, Behind::CutSumAndPrelu] {
+            let mut network = Network::new(dims, 1);
+            let layer = network.layer(0, (1, 1, columns), 0);
+            let [batch, height, width, _] = dims;
+            let addend = |network: &mut Network| network.floats(&[batch, height, width, columns]);
+            follow(&mut network, layer, behind, addend, true);
+            assert_followed(&network);
+        }
+    }
+}
+
+#[test]
 fn rows_that_are_added_may_be_shorter() {
     for (depth, before, columns) in [(16, 0, 32), (32, 0, 64), (16, 32, 72), (16, 16, 48), (64, 0, 128)] {
         for behind in [Behind::Sum, Behind::CutSumAndPrelu] {
@@ -129,6 +148,19 @@ fn what_epilogues_do_not_compute_is_left_to_others() {
     let scaled = network.prelu(layer);
     let last = network.sum(layer, scaled);
     assert_alone(&network, last);
+}
+
+#[test]
+fn results_do_not_depend_on_what_finishes_parts_of_tiles() {
+    // Whether there are tiles, and so what is computed together, depends on the processor.
+    for columns in [72, 88, 136] {
+        for behind in ALL {
+            let mut network = Network::new([1, 16, 16, columns], 1);
+            let layer = network.layer(0, (1, 1, columns), 0);
+            follow(&mut network, layer, behind, |_| 0, true);
+            network.assert_as_alone();
+        }
+    }
 }
 
 #[test]

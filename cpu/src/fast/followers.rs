@@ -3,7 +3,7 @@
 use super::chain::{Extent, Function, Link, PaddedRow, joined};
 use super::elementwise::Binary;
 use super::epilogue::{Added, Both, Epilogue, Scaled};
-use super::simd::{LANES, WIDE};
+use super::simd::WIDE;
 use crate::executor::Declared;
 use crate::kernels::activation_range::Activation;
 
@@ -27,9 +27,9 @@ pub(super) struct Followers {
 }
 
 impl Followers {
-    /// As many of the first of `operations` as an epilogue computes behind a layer that gives the operand `layer`, `elements`
-    /// elements in rows of `columns`. `ends_within(operand, count)` says whether no other than the first `count` of them, and the
-    /// layer, read an operand.
+    /// As many of the first of `operations` as an epilogue computes behind a layer that gives the operand `layer`,
+    /// `elements` elements in rows of `columns`, which are whole vectors. `ends_within(operand, count)` says whether no
+    /// other than the first `count` of them, and the layer, read an operand.
     pub(super) fn longest<'d>(
         operations: impl Iterator<Item = Declared<'d>>,
         layer: u32,
@@ -106,15 +106,14 @@ impl Followers {
             pad.is_some() == followers.addend.is_some_and(|(_, row)| row.length < row.padded),
         );
         let are_such = links.is_empty() && followers.output != layer && !from_layer && is_padded;
-        (are_such && followers.are_whole_vectors()).then_some(followers)
+        (are_such && followers.adds_whole_vectors()).then_some(followers)
     }
 
-    /// Whether all of a vector's columns have something added or none, and there are all of them.
-    fn are_whole_vectors(&self) -> bool {
-        let is_whole = self.addend.is_none_or(|(_, row)| {
+    /// Whether zeros begin and end with whole wide vectors, so that all columns of one have something added or none.
+    fn adds_whole_vectors(&self) -> bool {
+        self.addend.is_none_or(|(_, row)| {
             row.length == row.padded || (row.before.is_multiple_of(WIDE) && row.length.is_multiple_of(WIDE))
-        });
-        is_whole && self.columns.is_multiple_of(LANES)
+        })
     }
 
     /// How many operations these are.

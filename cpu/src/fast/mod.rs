@@ -1,13 +1,13 @@
 //! Fast kernels: operations whose weights are constant become steps made when the model is prepared.
 //!
 //! Some operations that follow each other are computed together: element-wise ones ([`Fused`]), convolutions some rows of
-//! the image at a time ([`StripChain`]), one with what its epilogue computes ([`FollowedLayer`]), and layers of floats that hold integers with what rounds their input and scales their
-//! result ([`Hybrid`]).
+//! the image at a time ([`StripChain`]), one with what its epilogue computes ([`FollowedLayer`]), and layers of floats that
+//! hold integers with what rounds their input and scales their result ([`Hybrid`]).
 //!
-//! A step holds its weights packed for the inner loops of [`tile`] and everything else that can be worked out ahead;
-//! running it allocates nothing once scratch memory has grown. What has no step is left to the reference kernels,
-//! operation by operation, within the same program. Loops are written once over the vectors of [`simd`]. Results: float sums are taken in another order than the
-//! reference's; 8-bit results are the same bits.
+//! A step holds its weights packed for the inner loops of [`tile`] and everything else that can be worked out ahead; running
+//! it allocates nothing once scratch memory has grown. What has no step is left to the reference kernels, operation by
+//! operation, within the same program. Loops are written once over the vectors of [`simd`]. Results: float sums are taken in
+//! another order than the reference's; 8-bit results are the same bits.
 
 mod arg;
 mod chain;

@@ -30,7 +30,7 @@ impl Network {
         dimensions[..].try_into().unwrap()
     }
 
-    fn floats(&mut self, dims: &[u32]) -> u32 {
+    pub(super) fn floats(&mut self, dims: &[u32]) -> u32 {
         let count = dims.iter().product::<u32>() as usize;
         let values: Vec<f32> = (0..count)
             .map(|at| ((at * 7919) % 211) as f32 / 64.0 - 1.5)
@@ -157,6 +157,13 @@ impl Network {
 
     /// Asserts that all operations are computed together, with the same results as each alone; returns the name of what does.
     pub(super) fn assert_together(&self) -> &'static str {
+        let names = self.assert_as_alone();
+        assert!(names[1..].iter().all(|name| *name == OTHERS), "{names:?}");
+        names[0]
+    }
+
+    /// Asserts that results are those of each operation alone, whichever are computed together; returns what does.
+    pub(super) fn assert_as_alone(&self) -> Vec<&'static str> {
         let last = self.graph.model.main.operations.len() - 1;
         let outputs = self
             .graph
@@ -167,10 +174,8 @@ impl Network {
             .map(|operation| operation.outputs[0]);
         let all: Vec<u32> = outputs.collect();
         let (together, names) = self.run(&all[last..]);
-        let name = names[0];
-        assert!(names[1..].iter().all(|name| *name == OTHERS), "{names:?}");
-        let (alone, names) = self.run(&all);
-        assert!(!names.contains(&OTHERS), "{names:?}");
+        let (alone, names_alone) = self.run(&all);
+        assert!(!names_alone.contains(&OTHERS), "{names_alone:?}");
         assert!(together[0] == alone[last]);
         let (exact, _) = self.run_by(KernelSet::Reference, &all[last..]);
         let [found, exact]: [&[f32]; 2] = [&together[0], &exact[0]].map(|bytes| bytemuck::cast_slice(bytes));
@@ -181,6 +186,6 @@ impl Network {
             let most = 1e-3 + largest * 1e-6 + exact.abs() * 1e-4;
             assert!((found - exact).abs() <= most, "{found} in place of {exact}");
         }
-        name
+        names
     }
 }

@@ -516,13 +516,6 @@ pub(crate) struct FloatLayer<'a> {
     pub(super) range: (f32, f32),
 }
 
-impl FloatLayer<'_> {
-    /// Whether it is a product with a matrix.
-    pub(super) fn is_matrix(&self) -> bool {
-        matches!(self.weights, FloatWeights::Matrix(_))
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FloatWeights<'a> {
     Matrix(&'a FloatMatrix),

@@ -112,8 +112,8 @@ enum Coming<'v> {
 }
 
 impl Behind {
-    /// Those behind the first one of `operations`, a layer, that are worth computing with it. Behind a small result they are worth no
-    /// chain of their own, and no strip to pass over, but in a chain an epilogue costs nothing.
+    /// Those behind the first one of `operations`, a layer, that are worth computing with it. Behind a small result they are
+    /// worth no chain of their own, and no strip to pass over, but in a chain an epilogue costs nothing.
     fn of(
         operations: &[Candidate<'_>],
         is_in_chain: bool,
@@ -361,8 +361,8 @@ impl StripChain {
     }
 }
 
-/// The element-wise operations behind the first one of `operations`, a layer, that can pass over its results, with the operand that
-/// these are.
+/// The element-wise operations behind the first one of `operations`, a layer, that can pass over its results, with the
+/// operand that these are.
 fn passes(operations: &[Candidate<'_>], ends_within: impl Fn(u32, usize) -> bool) -> Option<(Fused, u32)> {
     let (first, after) = operations.split_first()?;
     let elements = first.elements?;

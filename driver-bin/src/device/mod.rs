@@ -21,7 +21,7 @@
 //! - **Threads.** A device is called from several threads at once. One `Execution` is used by one thread at a time,
 //!   not always the same. A device that computes an execution with threads of its own asks [`Control::cores`] for
 //!   processors, uses one thread for models of preference `LOW_POWER`, and ends the threads in
-//!   [`Execution::release_memory`].
+//!   [`Execution::release_memory`]. So does one whose threads fill large inputs ([`Execution::fill_input`]).
 //! - **Long work asks [`Control::checkpoint`]** between operations. It returns an error when the work shall end
 //!   (deadline, cancellation, end of the session), and blocks while work of higher priority goes first. Work that
 //!   does not ask for longer than the watchdog's limit is taken for hung, and the worker is ended.
@@ -92,13 +92,12 @@ pub trait Device: Send + Sync + Debug {
         options: &PrepareOptions<'_>,
     ) -> Result<Arc<dyn PreparedModel>, Failure>;
 
-    /// Makes a model ready to run from the compiled form that one of its prepared models gave: to a compilation cache, or
-    /// to be shared with other workers; then `pools` lacks nothing, and the bytes are those that this device has just
-    /// given. In a cache it is kept with the device's name and version and given back only to a device with the same, so the version names
-    /// everything that the form depends on: its layout, the processor's instructions. Nothing but its length and the
-    /// constants' absence has to be checked for right results; but a client can make such files by itself, so no bytes
-    /// may do more harm than compute something wrong. `pools` lacks what the form replaces, and is valid during the call
-    /// only.
+    /// Makes a model ready to run from the compiled form that one of its prepared models gave: to a compilation cache, or to
+    /// be shared with other workers; then `pools` lacks nothing, and the bytes are those that this device has just given. In
+    /// a cache it is kept with the device's name and version and given back only to a device with the same, so the version
+    /// names everything that the form depends on: its layout, the processor's instructions. Nothing but its length and the
+    /// constants' absence has to be checked for right results; but a client can make such files by itself, so no bytes may
+    /// do more harm than compute something wrong. `pools` lacks what the form replaces, and is valid during the call only.
     ///
     /// # Errors
     ///
@@ -181,9 +180,11 @@ pub trait Execution: Send + Debug {
         None
     }
 
-    /// Fills the memory of an input that has this shape as for [`Execution::input`], by `fill`, which copies as many bytes as it is
-    /// given room for, from an offset on. Called in place of the driver's own copying for large inputs; a device that has several
-    /// threads may have each fill some of it.
+    /// Fills the memory that [`Execution::input`] or [`Execution::input_again`] has just given for an input of this shape:
+    /// each byte once, by `fill`, which copies as many bytes as it is given room for, from an offset in bytes on. Called in
+    /// place of the driver's own copying for inputs of 64 KiB and more. A device that computes with several threads, for
+    /// which it asks `control` for processors, may have each fill some of it: what another process has just written comes
+    /// slowly, and is then in the cache of who needs it.
     ///
     /// # Errors
     ///

@@ -149,6 +149,12 @@ impl Memory {
         (end <= self.size && !mapping.is_shared_with_devices()).then(|| mapping.as_slice())
     }
 
+    /// Whether so many bytes from `offset` on can be read part by part: they are there, mapped, and need no word to devices that share
+    /// them.
+    pub(crate) fn is_at_hand(&self, offset: u64, length: usize) -> bool {
+        self.at_hand(offset, length).is_some()
+    }
+
     #[cold]
     fn read_slowly(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Failure> {
         let _access = self.begin(Access::ReadOnly)?;

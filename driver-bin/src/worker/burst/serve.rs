@@ -114,8 +114,8 @@ impl Server {
     ///
     /// Between them the slot is kept and nobody is looked for who falls asleep just then: each of that takes locked
     /// instructions, which wait until the other processor has given up the lines of the results. For a client that was found
-    /// asleep lately it is done all the same, since it will fall asleep behind each result. The slot, unless others want it, and the
-    /// memories are kept longer, for the next series, until that does not come at once.
+    /// asleep lately it is done all the same, since it will fall asleep behind each result. The slot, unless others want it,
+    /// and the memories are kept longer, for the next series, until that does not come at once.
     fn serve_series(&mut self) -> Result<(), SendError> {
         let mut series = self.series.start();
         self.runner.held.forget_freed();
@@ -148,8 +148,8 @@ impl Server {
         Ok(())
     }
 
-    /// Waits for the next packet, and lets go of the slot and the memories if it does not come at once. A burst that has waited for long gives
-    /// back the memory of its execution, unless its model is to keep it.
+    /// Waits for the next packet, and lets go of the slot and the memories if it does not come at once. A burst that has
+    /// waited for long gives back the memory of its execution, unless its model is to keep it.
     fn receive(&mut self) -> Result<(), ReceiveError> {
         let (consumer, runner) = (&mut self.end.consumer, &mut self.runner);
         if runner.holds_memory

@@ -8,7 +8,8 @@ use nnhal::validate::{ArgumentPlan, ValidRequest};
 use nnhal::wire::Failure;
 
 use super::{Context, InlineBytes, LARGE_INPUT, Pools};
-use crate::device::{Control, Fill};
+use crate::device::{Control, Execution};
+use crate::worker::memory::Memory;
 
 /// A request whose arguments are all plain, if that was found. Its memory is used again for others.
 #[derive(Debug, Default)]
@@ -63,8 +64,8 @@ impl PlainRequest {
         arguments.any(|argument| matches!(argument.place, Place::Pool(named) if named == pool))
     }
 
-    /// Looks up the arguments of a request whose outputs have shapes that are known: it is plain if none is left out and none is a
-    /// device buffer.
+    /// Looks up the arguments of a request whose outputs have shapes that are known: it is plain if none is left out and
+    /// none is a device buffer.
     pub(crate) fn look_up(&mut self, request: &ValidRequest, inline: &InlineBytes) {
         self.is_plain = fill(&mut self.inputs, request.inputs(), inline.input_pool)
             && fill(&mut self.outputs, request.outputs(), inline.output_pool);
@@ -125,21 +126,16 @@ impl Argument {
         }
     }
 
-    /// Has `fill` fill a large input of so many bytes, which is in no packet; says whether it could.
-    #[inline(never)]
-    fn fill(
-        &self,
-        pools: &impl Pools,
-        length: usize,
-        fill: impl FnOnce(&Fill<'_>) -> Result<(), Failure>,
-    ) -> bool {
-        let Place::Pool(pool) = self.place else {
-            return false;
-        };
-        let Some(memory) = pools.memory(pool).filter(|_| length as u64 <= self.length) else {
-            return false;
-        };
-        fill(&|from, bytes| memory.read(self.offset + from, bytes)).is_ok()
+    /// Where an input of so many bytes is, if that is large and can be read part by part.
+    #[inline(always)]
+    fn large<'p>(&self, pools: &'p impl Pools, length: usize) -> Option<&'p Memory> {
+        match self.place {
+            Place::Pool(pool) if length >= LARGE_INPUT && length as u64 <= self.length => {
+                let memory = pools.memory(pool);
+                memory.filter(|memory| memory.is_at_hand(self.offset, length))
+            }
+            _ => None,
+        }
     }
 
     /// Copies an output; says whether it could.
@@ -160,10 +156,22 @@ impl Argument {
     }
 }
 
+/// Has the device fill an input; says whether it could.
+#[inline(never)]
+fn fill_large(
+    execution: &mut dyn Execution,
+    (index, input): (usize, &Argument),
+    memory: &Memory,
+    control: &Control<'_>,
+) -> bool {
+    let fill = |from, bytes: &mut [u8]| memory.read(input.offset + from, bytes);
+    execution.fill_input(index, &input.shape, control, &fill).is_ok()
+}
+
 impl Context {
-    /// Runs a plain request that has no deadline, and that nobody measures or traces, with the bytes of its inputs and outputs that
-    /// are in packets, as far as everything is as it mostly is: inputs have the shapes of the last run, memories are held. Keeps the
-    /// slot, which [`Context::run`] goes on with if nothing was computed.
+    /// Runs a plain request that has no deadline, and that nobody measures or traces, with the bytes of its inputs and
+    /// outputs that are in packets, as far as everything is as it mostly is: inputs have the shapes of the last run,
+    /// memories are held. Keeps the slot, which [`Context::run`] goes on with if nothing was computed.
     ///
     /// # Errors
     /// The device's, and that the work was cancelled.
@@ -187,12 +195,11 @@ impl Context {
         self.watchdog.work_starts();
         let control = Control::new(&self.ticket, Deadline::NONE, loop_timeout::DEFAULT);
         for (index, input) in request.inputs.iter().enumerate() {
-            let bytes = self.execution.input_again(index, &input.shape);
-            let is_read = match bytes {
-                Some(bytes) if bytes.len() >= LARGE_INPUT => input.fill(pools, bytes.len(), |fill| {
-                    self.execution.fill_input(index, &input.shape, &control, fill)
-                }),
-                Some(bytes) => input.read(pools, packet, bytes),
+            let is_read = match self.execution.input_again(index, &input.shape) {
+                Some(bytes) => match input.large(pools, bytes.len()) {
+                    Some(memory) => fill_large(&mut *self.execution, (index, input), memory, &control),
+                    None => input.read(pools, packet, bytes),
+                },
                 None => false,
             };
             if !is_read {
@@ -223,11 +230,11 @@ mod tests {
     use nnhal::wire::MemoryDescription;
 
     use super::*;
-    use crate::device::Execution;
+    use crate::device::Fill;
     use crate::scheduler::{Scheduler, Ticket};
     use crate::settings::Limits;
     use crate::worker::estimate::Estimate;
-    use crate::worker::memory::{Memories, Memory};
+    use crate::worker::memory::Memories;
     use crate::worker::run::{FoundOutput, RETURNS_WHEN_WANTED};
     use crate::worker::watchdog::Watchdog;
 
@@ -296,11 +303,16 @@ mod tests {
             runs: Arc::clone(&runs),
         };
         change(&mut execution);
+        bench_of(Box::new(execution), runs)
+    }
+
+    /// A context of an execution that counts its runs.
+    fn bench_of(execution: Box<dyn Execution>, runs: Arc<Mutex<u32>>) -> Bench {
         let scheduler = Scheduler::alone(1);
         let ticket = Ticket::new(&scheduler, Priority::Medium);
         let watchdog = Watchdog::new(None, eventfd::create().unwrap());
         let mut context = Context::new(
-            Box::new(execution),
+            execution,
             ticket,
             &Arc::new(watchdog),
             &Arc::new(Estimate::unsteady()),
@@ -336,15 +348,19 @@ mod tests {
 
     /// A memory of eight bytes, which can be read, and written if `protection` says so.
     fn memory(protection: u32) -> Arc<Memory> {
+        memory_of(8, protection)
+    }
+
+    fn memory_of(size: u64, protection: u32) -> Arc<Memory> {
         let memories = Memories::new(&Limits::default());
         let description = MemoryDescription {
             name: "ashmem".into(),
             fds: 1,
-            size: 8,
+            size,
             offset: 0,
             protection,
         };
-        let fd = SharedMemory::create(8).unwrap().into();
+        let fd = SharedMemory::create(size).unwrap().into();
         let handle = memories.register(&description, vec![fd]).unwrap();
         memories.get(handle).unwrap()
     }
@@ -482,8 +498,101 @@ mod tests {
         bench.context.take_slot(Deadline::NONE).unwrap();
         bench.context.rest_in_slot();
         assert!(!bench.scheduler.has_free_slot());
-        bench.context.leave_slot();
+        // Nothing has run in it since.
+        bench.context.rest_in_slot();
         assert!(bench.scheduler.has_free_slot());
+    }
+
+    #[test]
+    fn a_slot_that_nothing_has_run_in_is_not_kept() {
+        let mut bench = bench(|execution| execution.known = Shape::SCALAR);
+        let plain = request(argument(Place::Packet, 0, 3), argument(Place::Packet, 0, 3));
+        let outcome = bench.run(&plain, &vec![], (&[1, 2, 3], &mut [0; 3]));
+        assert_eq!(outcome.unwrap(), PlainRun::NotBegun);
+        assert!(!bench.scheduler.has_free_slot());
+        bench.context.rest_in_slot();
+        assert!(bench.scheduler.has_free_slot());
+    }
+
+    /// Takes a large input, which it has filled in two parts, and gives its first three bytes.
+    #[derive(Debug)]
+    struct Large {
+        input: Vec<u8>,
+        fills: Arc<Mutex<u32>>,
+    }
+
+    impl Execution for Large {
+        fn input(&mut self, _: usize, _: &Shape) -> Result<&mut [u8], Failure> {
+            Ok(&mut self.input)
+        }
+
+        fn input_again(&mut self, _: usize, _: &Shape) -> Option<&mut [u8]> {
+            Some(&mut self.input)
+        }
+
+        fn fill_input(
+            &mut self,
+            _: usize,
+            _: &Shape,
+            _: &Control<'_>,
+            fill: &Fill<'_>,
+        ) -> Result<(), Failure> {
+            *self.fills.lock().unwrap() += 1;
+            let (first, second) = self.input.split_at_mut(1000);
+            fill(1000, second)?;
+            fill(0, first)
+        }
+
+        fn omit_input(&mut self, _: usize) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        fn run(&mut self, _: &Control<'_>) -> Result<Option<Duration>, Failure> {
+            Ok(None)
+        }
+
+        fn output(&self, _: usize) -> Option<(&Shape, &[u8])> {
+            static SHAPE: std::sync::LazyLock<Shape> = std::sync::LazyLock::new(shape);
+            Some((&SHAPE, &self.input[999..1002]))
+        }
+
+        fn release_memory(&mut self) {}
+    }
+
+    #[test]
+    fn devices_fill_large_inputs_that_are_in_memory() {
+        let fills = Arc::new(Mutex::new(0));
+        let execution = Large {
+            input: vec![0; LARGE_INPUT],
+            fills: Arc::clone(&fills),
+        };
+        let mut bench = bench_of(Box::new(execution), Arc::default());
+        let length = LARGE_INPUT as u64;
+        let pools = vec![Some(memory_of(length + 8, 3))];
+        let in_pool = |offset, length| {
+            request(
+                argument(Place::Pool(0), offset, length),
+                argument(Place::Packet, 0, 3),
+            )
+        };
+        let mut run = |request: &PlainRequest, packet: &[u8]| {
+            let mut reply = [0; 3];
+            let outcome = bench.run(request, &pools, (packet, &mut reply)).unwrap();
+            (outcome, reply, *fills.lock().unwrap())
+        };
+        // Not mapped yet.
+        assert_eq!(run(&in_pool(8, length), &[]), (PlainRun::Done, [0; 3], 0));
+        let shared = pools[0].as_ref().unwrap();
+        shared.write(8 + 999, &[7, 8, 9]).unwrap();
+        assert_eq!(run(&in_pool(8, length), &[]), (PlainRun::Done, [7, 8, 9], 1));
+        // The location, or the memory, is too short.
+        for short in [in_pool(8, length - 1), in_pool(9, length)] {
+            assert_eq!(run(&short, &[]).0, PlainRun::NotBegun);
+        }
+        let packet: Vec<u8> = (0..LARGE_INPUT).map(|at| at as u8).collect();
+        let in_packet = request(argument(Place::Packet, 0, length), argument(Place::Packet, 0, 3));
+        let expected = [999, 1000, 1001].map(|at: u32| at as u8);
+        assert_eq!(run(&in_packet, &packet), (PlainRun::Done, expected, 1));
     }
 
     #[test]
