@@ -46,7 +46,7 @@ pub(super) fn run_f32(
         team.for_each_block(threads, &grid, (output, memory), |block, memory| {
             let first = block.first_row();
             let lines = Lines::of_rows(&input[first * depth..], block.rows(), (depth, depth));
-            weights.multiply(lines, memory, block, epilogue.from_row(first));
+            weights.multiply(lines, memory, block, epilogue.at_row(first));
         });
         return Ok(());
     }
@@ -82,7 +82,7 @@ pub(super) fn run_f32(
                 lines,
                 own,
                 block,
-                epilogue.from_row(image * grid.rows + outputs.first),
+                epilogue.at_row(image * grid.rows + outputs.first),
             );
         });
     }

@@ -18,7 +18,7 @@ pub(super) enum Epilogue<'a> {
 
 impl Epilogue<'_> {
     /// The same for an output whose first row is this one of all results.
-    pub(super) fn from_row(mut self, first_row: usize) -> Self {
+    pub(super) fn at_row(mut self, first_row: usize) -> Self {
         if let Epilogue::Added(added) | Epilogue::AddedAndScaled(Both(added, _)) = &mut self {
             added.first_row = first_row;
         }

@@ -373,8 +373,8 @@ impl<'a, F: Finish> Multiply<'a, F> {
         }
         let first = self.output.columns().start + panels.column;
         let mut finish = [self.finish.part::<N>((run.row, R), first); P];
-        for panel in 1..P {
-            finish[panel] = self.finish.part((run.row, R), first + panel * N);
+        for (panel, finish) in finish.iter_mut().enumerate().skip(1) {
+            *finish = self.finish.part((run.row, R), first + panel * N);
         }
         if self.output.columns().len() - panels.column >= P * N {
             // Row by row without a loop, so that sums stay in registers.

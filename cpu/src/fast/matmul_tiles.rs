@@ -351,8 +351,8 @@ impl<F: Finish> Multiply<'_, F> {
             let sums = &sums.0[tile * SIDE..];
             let rows = (first, self.rows);
             let mut finish = [self.finish.part::<WIDE>(rows, place.panel * SIDE); P];
-            for panel in 1..P {
-                finish[panel] = self.finish.part(rows, (place.panel + panel) * SIDE);
+            for (panel, finish) in finish.iter_mut().enumerate().skip(1) {
+                *finish = self.finish.part(rows, (place.panel + panel) * SIDE);
             }
             for row in 0..self.rows {
                 let line = &mut self.output.row(first + row)[column..];

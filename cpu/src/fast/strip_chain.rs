@@ -510,7 +510,7 @@ impl ReadyChain<'_, '_> {
                 fused.run_part(sources, (*operand, results), (first * link.row, target));
             }
             (_, Coming::Epilogue(epilogue)) => {
-                let epilogue = epilogue.from_row(first * layer.patches.output.width as usize);
+                let epilogue = epilogue.at_row(first * layer.patches.output.width as usize);
                 compute(layer, source, (new, target), (epilogue, memory));
             }
             _ => compute(layer, source, (new, target), (plain, memory)),
