@@ -149,5 +149,5 @@ pub(crate) fn subject(device: &Device, model: &Model, path: Path) -> Result<Box<
         Path::Fenced => Way::Messages(prepared, Form::Fenced),
         Path::Sync | Path::InProcess => Way::Messages(prepared, Form::Synchronous),
     };
-    Ok(Box::new(Remote::new(model, way)))
+    Ok(Box::new(Remote::new(model, device.clone(), way)))
 }

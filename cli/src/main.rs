@@ -16,6 +16,7 @@ mod feed;
 mod form;
 mod in_process;
 mod input_file;
+mod kept_states;
 mod latency;
 mod npy;
 mod present;

@@ -3,12 +3,16 @@
 use std::ops::Range;
 
 use nnhal::hal::{ErrorStatus, Model, Operand, OperandType, OutputShape, Shape};
-use nnhal_client::{Burst, Completed, ExecuteOptions, Memory, PreparedModel, RegisteredRequest, Request};
+use nnhal_client::{
+    Burst, Completed, Device, ExecuteOptions, Memory, PreparedModel, RegisteredRequest, Request,
+};
 use nnhal_conformance::implementation::Form;
+use nnhal_tflite::State;
 
 use crate::error::Error;
 use crate::feed::Value;
 use crate::form;
+use crate::kept_states::{KeptStates, TURNS};
 use crate::session::Subject;
 
 /// Arguments start on cache lines of their own.
@@ -24,7 +28,10 @@ pub(crate) enum Way {
 
 /// A prepared model and the memory of its arguments, which is made anew when their sizes change.
 pub(crate) struct Remote {
+    device: Device,
     way: Way,
+    /// In buffers of the device, if it has them.
+    states: Option<KeptStates>,
     outputs: Vec<Declared>,
     inputs: Vec<Declared>,
     /// Bytes that each output is given.
@@ -41,18 +48,31 @@ struct Declared {
     dimensions: Vec<u32>,
 }
 
-/// Memory and the request that names its parts.
+/// Memory and the requests that name its parts.
 struct Layout {
     memory: Memory,
-    request: Request,
-    /// The same where a burst knows it.
-    registered: Option<RegisteredRequest>,
+    /// One for each turn, of which there are several if states are kept.
+    requests: Vec<PlacedRequest>,
     /// Dimensions and place of each input.
     inputs: Vec<(Vec<u32>, Range<u64>)>,
     outputs: Vec<Range<u64>>,
 }
 
+/// A request whose arguments have their places.
+struct PlacedRequest {
+    request: Request,
+    /// The same where a burst knows it.
+    registered: Option<RegisteredRequest>,
+}
+
 impl Way {
+    fn model(&self) -> &PreparedModel {
+        match self {
+            Way::Messages(prepared, _) => prepared,
+            Way::Burst(burst) => burst.model(),
+        }
+    }
+
     fn register(&mut self, request: &Request) -> nnhal_client::Result<Option<RegisteredRequest>> {
         match self {
             Way::Messages(..) => Ok(None),
@@ -60,18 +80,22 @@ impl Way {
         }
     }
 
-    fn execute(&mut self, layout: &Layout, options: &ExecuteOptions) -> nnhal_client::Result<Completed> {
-        match (self, &layout.registered) {
-            (Way::Messages(prepared, form), _) => form::execute(prepared, &layout.request, options, *form),
+    fn execute(
+        &mut self,
+        placed: &PlacedRequest,
+        options: &ExecuteOptions,
+    ) -> nnhal_client::Result<Completed> {
+        match (self, &placed.registered) {
+            (Way::Messages(prepared, form), _) => form::execute(prepared, &placed.request, options, *form),
             (Way::Burst(burst), Some(registered)) => burst.fire(registered, options),
-            (Way::Burst(burst), None) => burst.execute(&layout.request, options),
+            (Way::Burst(burst), None) => burst.execute(&placed.request, options),
         }
     }
 }
 
 impl Remote {
-    /// Executes what was prepared from `model`.
-    pub(crate) fn new(model: &Model, way: Way) -> Remote {
+    /// Executes what was prepared from `model` on `device`.
+    pub(crate) fn new(model: &Model, device: Device, way: Way) -> Remote {
         let declared = |indexes: &[u32]| -> Vec<Declared> {
             let operands = indexes
                 .iter()
@@ -80,7 +104,9 @@ impl Remote {
         };
         let outputs = declared(&model.main.output_indexes);
         Remote {
+            device,
             way,
+            states: None,
             // What is not known is asked for: the driver answers with the sizes that it needs.
             output_sizes: outputs
                 .iter()
@@ -92,6 +118,14 @@ impl Remote {
             shapes: Vec::new(),
             options: ExecuteOptions::new(),
         }
+    }
+
+    /// A layout for these inputs.
+    fn layout(&mut self, inputs: &[Value]) -> Result<Layout, Error> {
+        let kept = self.states.as_ref().map_or(0, KeptStates::count);
+        let own = self.output_sizes.len().saturating_sub(kept);
+        let sizes = &self.output_sizes[..own];
+        Layout::new(inputs, &self.inputs, sizes, self.states.as_ref(), &mut self.way)
     }
 
     /// Takes over the sizes that the driver says the outputs need; whether any was larger than it had.
@@ -109,10 +143,20 @@ impl Remote {
 }
 
 impl Subject for Remote {
+    fn keep_states(&mut self, states: &[State]) -> Result<bool, Error> {
+        if let Some(kept) = &mut self.states {
+            kept.begin()?;
+            return Ok(true);
+        }
+        self.states = KeptStates::allocate(&self.device, self.way.model(), states)?;
+        self.layout = None;
+        Ok(self.states.is_some())
+    }
+
     fn put(&mut self, inputs: &[Value]) -> Result<(), Error> {
         let layout = match self.layout.take() {
             Some(layout) if layout.fits(inputs) => layout,
-            _ => Layout::new(inputs, &self.inputs, &self.output_sizes, &mut self.way)?,
+            _ => self.layout(inputs)?,
         };
         for (value, (_, range)) in inputs.iter().zip(&layout.inputs) {
             layout.memory.write_at(range.start, &value.bytes)?;
@@ -126,12 +170,16 @@ impl Subject for Remote {
             let layout = match self.layout.take() {
                 Some(layout) => layout,
                 // Nothing was put there.
-                None => Layout::new(&[], &self.inputs, &self.output_sizes, &mut self.way)?,
+                None => self.layout(&[])?,
             };
-            let outcome = self.way.execute(&layout, &self.options);
+            let turn = self.states.as_ref().map_or(0, KeptStates::turn);
+            let outcome = self.way.execute(&layout.requests[turn], &self.options);
             let layout = self.layout.insert(layout);
             match outcome {
                 Ok(completed) => {
+                    if let Some(states) = &mut self.states {
+                        states.end_turn();
+                    }
                     self.shapes = completed.output_shapes;
                     return Ok(());
                 }
@@ -188,11 +236,28 @@ impl Declared {
     }
 }
 
+impl PlacedRequest {
+    fn new(request: Request, way: &mut Way) -> Result<PlacedRequest, Error> {
+        Ok(PlacedRequest {
+            registered: way.register(&request)?,
+            request,
+        })
+    }
+}
+
+/// Adds the states of a turn, which are behind all other inputs and outputs.
+fn with_states(request: Request, states: &KeptStates, turn: usize) -> Request {
+    states.of_turn(turn).fold(request, |request, [read, written]| {
+        request.input_buffer(read).output_buffer(written)
+    })
+}
+
 impl Layout {
     fn new(
         inputs: &[Value],
         declared: &[Declared],
         output_sizes: &[u64],
+        states: Option<&KeptStates>,
         way: &mut Way,
     ) -> Result<Layout, Error> {
         let mut end = 0_u64;
@@ -220,11 +285,16 @@ impl Layout {
         for range in &out_ranges {
             request = request.output(&memory, range.clone());
         }
+        let requests = match states {
+            None => vec![PlacedRequest::new(request, way)?],
+            Some(states) => (0..TURNS)
+                .map(|turn| PlacedRequest::new(with_states(request.clone(), states, turn), way))
+                .collect::<Result<_, _>>()?,
+        };
         let dimensions = inputs.iter().map(|value| value.dimensions.clone());
         Ok(Layout {
             memory,
-            registered: way.register(&request)?,
-            request,
+            requests,
             inputs: dimensions.zip(in_ranges).collect(),
             outputs: out_ranges,
         })

@@ -2,21 +2,27 @@
 
 use std::time::{Duration, Instant};
 
-use nnhal_tflite::ImportedModel;
+use nnhal_tflite::{ImportedModel, State};
 
 use crate::error::Error;
 use crate::feed::Value;
 
 /// Something that executes a model.
 pub(crate) trait Subject {
+    /// Keeps these states, the last inputs and outputs of the model, where executions find them, from their initial values on,
+    /// also if it has kept them before. Whether it does: if not, they are put and taken like all others.
+    fn keep_states(&mut self, _: &[State]) -> Result<bool, Error> {
+        Ok(false)
+    }
+
     /// Puts inputs where executions read them.
     fn put(&mut self, inputs: &[Value]) -> Result<(), Error>;
 
     /// Executes once with what was put last.
     fn run(&mut self) -> Result<(), Error>;
 
-    /// Copies the results of the last execution. `outputs` holds one value for each output of the model; they are
-    /// overwritten, and their memory is used again.
+    /// Copies the results of the last execution. `outputs` holds one value for each output of the model that is no state kept;
+    /// they are overwritten, and their memory is used again.
     fn take(&mut self, outputs: &mut [Value]) -> Result<(), Error>;
 }
 
@@ -24,38 +30,60 @@ pub(crate) trait Subject {
 pub(crate) struct Session<'a> {
     model: &'a ImportedModel,
     subject: Box<dyn Subject>,
-    /// All inputs: those of the file, then the states.
+    /// Whether the states have the values that the next call is to begin with.
+    has_states: bool,
+    /// Whether the subject keeps them, so that they are none of the values that follow.
+    keeps_states: bool,
+    /// The inputs of the file, then the states.
     inputs: Vec<Value>,
-    /// All outputs: those of the file, then the states, each at its place.
+    /// The outputs of the file, then the states.
     outputs: Vec<Value>,
 }
 
 impl<'a> Session<'a> {
     /// A session in which nothing has been called yet.
     pub(crate) fn new(model: &'a ImportedModel, subject: Box<dyn Subject>) -> Session<'a> {
-        let mut session = Session {
+        Session {
             model,
             subject,
-            inputs: vec![Value::default(); model.model.main.input_indexes.len()],
-            outputs: vec![Value::default(); model.model.main.output_indexes.len()],
-        };
-        session.reset();
-        session
+            has_states: false,
+            keeps_states: false,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+        }
+    }
+
+    /// Has the next call begin with the initial value of every state.
+    pub(crate) fn reset(&mut self) {
+        self.has_states = false;
     }
 
     /// Gives every state its initial value.
-    pub(crate) fn reset(&mut self) {
-        for state in &self.model.states {
-            if let Some(input) = self.inputs.get_mut(state.input) {
-                input.dimensions.clone_from(&state.dimensions);
-                input.bytes.clone_from(&state.initial);
-            }
+    fn begin(&mut self) -> Result<(), Error> {
+        let ImportedModel {
+            inputs,
+            outputs,
+            states,
+            ..
+        } = self.model;
+        self.keeps_states = !states.is_empty() && self.subject.keep_states(states)?;
+        let carried = if self.keeps_states { 0 } else { states.len() };
+        self.inputs.resize(inputs.len() + carried, Value::default());
+        self.outputs.resize(outputs.len() + carried, Value::default());
+        for (input, state) in self.inputs[inputs.len()..].iter_mut().zip(states) {
+            input.dimensions.clone_from(&state.dimensions);
+            input.bytes.clone_from(&state.initial);
         }
+        self.has_states = true;
+        Ok(())
     }
 
     /// Calls the model with the file's inputs and returns the file's outputs, and how long the execution took: inputs lie
     /// where it reads them when it begins, and results where it wrote them when it ends.
     pub(crate) fn call(&mut self, inputs: &[Value]) -> Result<(&[Value], Duration), Error> {
+        if !self.has_states {
+            self.begin()?;
+        }
         for (to, from) in self.inputs.iter_mut().zip(inputs) {
             to.dimensions.clone_from(&from.dimensions);
             to.bytes.clone_from(&from.bytes);
@@ -65,15 +93,11 @@ impl<'a> Session<'a> {
         self.subject.run()?;
         let latency = started.elapsed();
         self.subject.take(&mut self.outputs)?;
-        for state in &self.model.states {
-            if let (Some(output), Some(input)) = (
-                self.outputs.get_mut(state.output),
-                self.inputs.get_mut(state.input),
-            ) {
-                std::mem::swap(output, input);
-            }
+        let (own_inputs, own) = (self.model.inputs.len(), self.model.outputs.len());
+        let states = self.inputs[own_inputs..].iter_mut();
+        for (input, output) in states.zip(&mut self.outputs[own..]) {
+            std::mem::swap(output, input);
         }
-        let own = self.model.outputs.len().min(self.outputs.len());
         Ok((&self.outputs[..own], latency))
     }
 }

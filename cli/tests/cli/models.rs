@@ -71,3 +71,17 @@ fn models_give_their_outputs_by_sync() {
 fn models_give_their_outputs_by_burst() {
     every_model_gives_its_outputs("burst");
 }
+
+/// States lie in buffers of the device, two for each: an odd number of calls ends with the second ones.
+#[test]
+fn states_begin_anew_whichever_buffers_they_were_left_in() {
+    let Some(folder) = shared("models") else { return };
+    let here = Surroundings::new();
+    for path in ["sync", "burst"] {
+        let mut arguments = run_arguments(&folder.join("mlts_tts_float"), path);
+        arguments.extend(["--iterations", "3"].map(OsString::from));
+        let outcome = here.run(arguments);
+        assert!(outcome.stdout.contains("(15 calls)"), "{}", outcome.stdout);
+        assert_eq!(outcome.code, Some(0), "by {path}: {}", outcome.stderr);
+    }
+}
