@@ -37,6 +37,7 @@ struct Arguments {
     /// How many threads compute.
     #[arg(long, default_value_t = 1)]
     threads: usize,
+    /// How many rounds of calls; the figure is the median of their medians.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// How long a round lasts, in milliseconds.
