@@ -159,6 +159,9 @@ pub(crate) struct RunArguments {
     /// Threads for a profile.
     #[arg(long, value_name = "N", default_value_t = 1, requires = "profile", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) threads: u16,
+    /// Let floats be computed with the range and precision of 16 bits, as `relaxComputationFloat32toFloat16` of a model does.
+    #[arg(long)]
+    pub(crate) relaxed: bool,
     /// A text file with the names of the classes, one a line; prints the five most likely instead of the first output.
     #[arg(long, value_name = "F")]
     pub(crate) labels: Option<PathBuf>,
@@ -311,6 +314,9 @@ pub(crate) struct ComputeArguments {
     /// How long a round of calls lasts, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 200)]
     pub(crate) round_ms: u32,
+    /// Let floats be computed with the range and precision of 16 bits, as `relaxComputationFloat32toFloat16` of a model does.
+    #[arg(long)]
+    pub(crate) relaxed: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -35,6 +35,13 @@ pub(crate) fn import(path: &Path) -> Result<ImportedModel, Error> {
     Ok(model)
 }
 
+/// The same, to be computed as coarsely as 16-bit floats where `is_relaxed` says so.
+pub(crate) fn import_relaxed(path: &Path, is_relaxed: bool) -> Result<ImportedModel, Error> {
+    let mut model = import(path)?;
+    model.model.relax_computation_float32_to_float16 |= is_relaxed;
+    Ok(model)
+}
+
 /// Writes a value as JSON to standard output.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Error> {
     use std::io::Write as _;

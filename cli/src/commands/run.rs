@@ -45,7 +45,7 @@ struct CallReport {
 
 /// Runs the model and reports; an output that is further off than it may be is an error.
 pub(crate) fn run(arguments: &RunArguments) -> Result<(), Error> {
-    let model = super::import(&arguments.model)?;
+    let model = super::import_relaxed(&arguments.model, arguments.relaxed)?;
     let inputs = feed::inputs(&model, &super::read_arrays(&arguments.input)?)?;
     if arguments.profile {
         return profile::run(arguments, &model, &inputs);
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<(), Error> {
     let opened = driver::open(&model.model, arguments.path, arguments.device.as_deref())?;
     let circumstances = Circumstances {
         is_reference_device: opened.device == Kernels::REFERENCE,
-        has_float16_weights: model.has_float16_weights,
+        has_float16_weights: model.has_float16_weights || arguments.relaxed,
     };
     let mut comparison = expected
         .as_ref()

@@ -94,6 +94,11 @@ pub(super) fn fuse(
     let mut first = 0;
     while first < steps.len() {
         interrupt.check()?;
+        // Nothing is left to compute.
+        if steps[first].is_cut_before && steps[first].renames {
+            first += 1;
+            continue;
+        }
         let operations = graph.operations[first..].iter().zip(&steps[first..]);
         let declared = |operation| Declared {
             operation,

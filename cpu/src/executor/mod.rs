@@ -12,6 +12,7 @@
 mod compiled;
 mod constants;
 mod control_flow;
+mod cutting;
 mod declared;
 mod fixed_outputs;
 mod folding;

@@ -90,7 +90,7 @@ fn around(pad: &Declared<'_>) -> Option<(Around, u32)> {
 }
 
 /// Whether the values of two operands mean the same, zero included.
-fn holds_the_same(one: &Operand, other: &Operand) -> bool {
+pub(super) fn holds_the_same(one: &Operand, other: &Operand) -> bool {
     let is_taken = matches!(
         one.operand_type,
         OperandType::TENSOR_FLOAT32

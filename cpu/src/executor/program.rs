@@ -9,6 +9,7 @@ use nnhal::ops::{self, ShapeRule};
 use nnhal::validate::ValidModel;
 
 use super::constants::Constants;
+use super::cutting::cut;
 use super::declared::Declared;
 use super::fixed_outputs::FixedOutputs;
 use super::folding::fold;
@@ -62,8 +63,11 @@ pub(super) struct Step {
     pub(super) together: Option<Together>,
     /// Temporaries that nothing reads after this operation.
     pub(super) releases: Vec<u32>,
-    /// Whether its output may have its input's memory, which nothing else reads: it gives a tensor another shape.
+    /// Whether its output may have its input's memory, which nothing else reads: it gives a tensor another shape, or has nothing
+    /// left to cut.
     pub(super) renames: bool,
+    /// Whether the layer before it has cut what it is to cut.
+    pub(super) is_cut_before: bool,
 }
 
 impl Step {
@@ -75,6 +79,7 @@ impl Step {
             together: None,
             releases: Vec::new(),
             renames: false,
+            is_cut_before: false,
         }
     }
 
@@ -91,6 +96,13 @@ impl Step {
     /// The step that was made for it.
     pub(super) fn planned(&self) -> Option<&dyn PlannedStep> {
         self.work.planned()
+    }
+
+    pub(super) fn planned_mut(&mut self) -> Option<&mut dyn PlannedStep> {
+        match &mut self.work {
+            Work::Planned { step, .. } => Some(&mut **step),
+            Work::Compute { .. } | Work::If | Work::While | Work::Folded => None,
+        }
     }
 
     /// What it is, if it is a convolution of floats of which everything is known.
@@ -272,8 +284,12 @@ impl Program {
             let first = *subgraph.operations.get(operation)?.inputs.first()?;
             Some(subgraph.operands.get(first as usize)?.operand_type)
         };
-        if steps.get(operation).is_some_and(|step| step.renames) {
-            return "another shape in the same memory";
+        if let Some(step) = steps.get(operation).filter(|step| step.renames) {
+            return if step.is_cut_before {
+                "as activation of the one before"
+            } else {
+                "another shape in the same memory"
+            };
         }
         match steps.get(operation).map(|step| &step.work) {
             Some(Work::Planned { step, .. }) => input().map_or(fast::REFERENCE, |input| step.name(input)),
@@ -373,7 +389,7 @@ impl Graph {
                         KernelSet::Reference => None,
                         KernelSet::Fast => {
                             let filter = filter.map_or(&[][..], |filter| constants.bytes(filter));
-                            fast::plan(&declared, filter, packing)?
+                            fast::plan(&declared, filter, (&mut *packing, relaxed))?
                         }
                     };
                     match planned {
@@ -400,6 +416,9 @@ impl Graph {
                 few,
                 ..Step::new(work)
             });
+        }
+        if kernel_set == KernelSet::Fast {
+            cut(graph, &mut steps);
         }
         release_after_last_reader(graph, &mut steps);
         for (operation, step) in graph.operations.iter().zip(&mut steps) {
@@ -430,7 +449,8 @@ fn are_small(steps: &[Step]) -> bool {
     (1..=MOST_SMALL).contains(&steps.len()) && steps.iter().all(|step| step.few.is_some())
 }
 
-/// Whether an operation does nothing but give a temporary, which it is the last to read, another shape that is known.
+/// Whether an operation does nothing but give a temporary, which it is the last to read, another shape that is known, or the
+/// same one.
 fn renames((graph, constants): (&Subgraph, &[Option<Constant>]), operation: &Operation, step: &Step) -> bool {
     let is_another_shape = matches!(
         operation.operation_type,
@@ -443,7 +463,11 @@ fn renames((graph, constants): (&Subgraph, &[Option<Constant>]), operation: &Ope
     let is_temporary =
         operand(output).is_some_and(|operand| operand.lifetime == OperandLifeTime::TemporaryVariable);
     let is_constant = constants.get(*input as usize).is_none_or(Option::is_some);
-    is_another_shape && is_temporary && !is_constant && step.fixed.is_some() && step.releases.contains(input)
+    (is_another_shape || step.is_cut_before)
+        && is_temporary
+        && !is_constant
+        && step.fixed.is_some()
+        && step.releases.contains(input)
 }
 
 /// Notes with each step the temporaries that nothing reads after it.

@@ -4,7 +4,8 @@
 use nnhal::hal::{OperandType, OperationType, Shape};
 use nnhal::ops::{OperandInfo, OperationContext};
 
-use super::elementwise::{Binary, Unary, known_range, repeats_along_last_axis};
+use super::elementwise::{Binary, known_range, repeats_along_last_axis};
+use super::unary::Unary;
 use crate::executor::Declared;
 use crate::kernels::activation_range::Activation;
 
@@ -74,7 +75,7 @@ impl Link {
         if kind == OperationType::PAD {
             return Link::of_pad(operation, elements);
         }
-        let (function, count) = match (Unary::of(kind), Binary::of(kind)) {
+        let (function, count) = match (Unary::of(operation), Binary::of(kind)) {
             (Some(unary), _) => (Function::Unary(unary), 1),
             (_, Some(binary)) => (Function::Binary(binary, known_range(binary, operation)?), 2),
             _ => return None,

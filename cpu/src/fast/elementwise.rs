@@ -1,4 +1,4 @@
-//! Element-wise operations on 32-bit floats, and ADD and SUB of 8-bit values.
+//! Element-wise operations on two operands of 32-bit floats, and ADD and SUB of 8-bit values.
 
 use std::ops::Range;
 
@@ -453,96 +453,6 @@ impl Combine<'_> {
                 let value = combine(left, right);
                 results.for_each(|result| *result = value);
             }
-        }
-    }
-}
-
-/// What is computed of one element.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Unary {
-    /// Cut to a range.
-    Clamp(Activation),
-    Floor,
-    Negate,
-    Absolute,
-}
-
-impl Unary {
-    /// The function of an operation, if it has one.
-    pub(super) fn of(operation: OperationType) -> Option<Unary> {
-        Some(match operation {
-            OperationType::RELU => Unary::Clamp(Activation::Relu),
-            OperationType::RELU1 => Unary::Clamp(Activation::Relu1),
-            OperationType::RELU6 => Unary::Clamp(Activation::Relu6),
-            OperationType::FLOOR => Unary::Floor,
-            OperationType::NEG => Unary::Negate,
-            OperationType::ABS => Unary::Absolute,
-            _ => return None,
-        })
-    }
-}
-
-/// An element-wise operation on one operand.
-#[derive(Debug)]
-pub(super) struct UnaryStep {
-    pub(super) unary: Unary,
-    /// For the types that have no fast code.
-    pub(super) fallback: Kernel,
-}
-
-impl PlannedStep for UnaryStep {
-    fn name(&self, input: OperandType) -> &'static str {
-        match input {
-            OperandType::TENSOR_FLOAT32 => "f32 element-wise",
-            _ => REFERENCE,
-        }
-    }
-
-    fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-        let input = context.inputs.tensor(0)?;
-        if input.ty() != OperandType::TENSOR_FLOAT32 {
-            return (self.fallback)(context);
-        }
-        let (input, output) = (input.data()?, context.outputs.data(0)?);
-        let threads = context.team.threads_for(effort(2 * size_of_val(output)));
-        let grid = parting::elements(threads, output.len(), COLUMNS);
-        let none: &mut [u8] = &mut [];
-        context
-            .team
-            .for_each_block(threads, &grid, (output, none), |mut block, _| {
-                dispatch(Apply {
-                    unary: self.unary,
-                    input: &input[block.columns()],
-                    output: block.all(),
-                });
-            });
-        Ok(())
-    }
-}
-
-/// A unary operation on some elements.
-pub(super) struct Apply<'a> {
-    pub(super) unary: Unary,
-    pub(super) input: &'a [f32],
-    pub(super) output: &'a mut [f32],
-}
-
-impl Work for Apply<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Instructions>(self, _: S) {
-        let elements = self.output.iter_mut().zip(self.input);
-        match self.unary {
-            Unary::Clamp(activation) => {
-                let (low, high) = activation.range();
-                for (result, value) in elements {
-                    *result = cut(*value, low, high);
-                }
-            }
-            Unary::Floor => elements.for_each(|(result, value)| *result = value.floor()),
-            Unary::Negate => elements.for_each(|(result, value)| *result = -value),
-            Unary::Absolute => elements.for_each(|(result, value)| *result = value.abs()),
         }
     }
 }

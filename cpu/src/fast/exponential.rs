@@ -18,29 +18,58 @@ const EXPONENT_BIAS: u32 = 127;
 /// Bits of a float behind the point.
 const FRACTION_BITS: u32 = 23;
 
+/// `left * right + sum`, rounded once where that is one instruction: it is a call where it is not.
+#[inline(always)]
+fn mul_add<S: Instructions>(left: f32, right: f32, sum: f32) -> f32 {
+    if S::FUSES {
+        left.mul_add(right, sum)
+    } else {
+        left * right + sum
+    }
+}
+
+/// A value's exponential as a number near 1 and how often it is doubled: the latter in the lowest bits of a float to which
+/// [`ROUNDING`] was added.
+#[inline(always)]
+fn parted<S: Instructions>(value: f32) -> (f32, f32) {
+    let shifted = mul_add::<S>(value, std::f32::consts::LOG2_E, ROUNDING);
+    let doublings = shifted - ROUNDING;
+    let rest = mul_add::<S>(doublings, -LN_2_HIGH, value);
+    let rest = mul_add::<S>(doublings, -LN_2_LOW, rest);
+    // The series of the exponential, within half a doubling.
+    let series = mul_add::<S>(1.0 / 5040.0, rest, 1.0 / 720.0);
+    let series = mul_add::<S>(series, rest, 1.0 / 120.0);
+    let series = mul_add::<S>(series, rest, 1.0 / 24.0);
+    let series = mul_add::<S>(series, rest, 1.0 / 6.0);
+    let series = mul_add::<S>(series, rest, 0.5);
+    (mul_add::<S>(series * rest, rest, rest) + 1.0, shifted)
+}
+
 /// `e^value`, with a relative error of at most 3e-7: at least 1.17e-38, infinite from 88.38 on. A NaN stays one.
 #[inline(always)]
-pub(super) fn exp(value: f32) -> f32 {
-    let value = value.clamp(LEAST, MOST);
-    let shifted = value * std::f32::consts::LOG2_E + ROUNDING;
-    let doublings = shifted - ROUNDING;
-    let rest = value - doublings * LN_2_HIGH - doublings * LN_2_LOW;
-    // The series of the exponential, within half a doubling.
-    let series = 1.0 / 5040.0;
-    let series = series * rest + 1.0 / 720.0;
-    let series = series * rest + 1.0 / 120.0;
-    let series = series * rest + 1.0 / 24.0;
-    let series = series * rest + 1.0 / 6.0;
-    let series = series * rest + 0.5;
-    let series = series * rest * rest + rest + 1.0;
-    let power = f32::from_bits(shifted.to_bits().wrapping_add(EXPONENT_BIAS) << FRACTION_BITS);
-    series * power
+pub(super) fn exp<S: Instructions>(value: f32) -> f32 {
+    let (near_one, shifted) = parted::<S>(value.clamp(LEAST, MOST));
+    near_one * f32::from_bits(shifted.to_bits().wrapping_add(EXPONENT_BIAS) << FRACTION_BITS)
+}
+
+/// The same up to the ends of what a float holds: 0 is the exponential of what is far below, and only what is above the
+/// largest float is infinite.
+#[inline(always)]
+pub(super) fn exp_of_any<S: Instructions>(value: f32) -> f32 {
+    /// Whose exponentials are 0 and infinite.
+    const ENDS: [f32; 2] = [-104.0, 89.0];
+    let (near_one, shifted) = parted::<S>(value.clamp(ENDS[0], ENDS[1]));
+    // In two steps, since one may be no exponent of a float.
+    let doublings = shifted.to_bits().wrapping_sub(ROUNDING.to_bits()) as i32;
+    let power = |doublings: i32| f32::from_bits(((doublings + EXPONENT_BIAS as i32) as u32) << FRACTION_BITS);
+    let first = doublings >> 1;
+    near_one * power(first) * power(doublings - first)
 }
 
 /// `1 / (1 + e^-value)`, with an error of at most 2e-7. A NaN stays one.
 #[inline(always)]
-pub(super) fn logistic(value: f32) -> f32 {
-    1.0 / (1.0 + exp(-value))
+pub(super) fn logistic<S: Instructions>(value: f32) -> f32 {
+    1.0 / (1.0 + exp::<S>(-value))
 }
 
 /// Up to here the hyperbolic tangent is taken from a polynomial.
@@ -48,82 +77,171 @@ const SMALL: f32 = 0.64;
 
 /// The hyperbolic tangent, with an error of at most 2e-7, relative to it, too. A NaN stays one.
 #[inline(always)]
-pub(super) fn tanh(value: f32) -> f32 {
+pub(super) fn tanh<S: Instructions>(value: f32) -> f32 {
     let magnitude = value.abs();
     let square = value * value;
     // Fitted to (tanh(x) / x - 1) / x^2.
-    let fitted = -0.006_001_805;
-    let fitted = fitted * square + 0.020_931_44;
-    let fitted = fitted * square - 0.053_837_024;
-    let fitted = fitted * square + 0.133_326_8;
-    let fitted = fitted * square - 0.333_333_28;
-    let small = value * (1.0 + square * fitted);
-    let large = (1.0 - 2.0 / (exp(2.0 * magnitude) + 1.0)).copysign(value);
+    let fitted = mul_add::<S>(-0.006_001_805, square, 0.020_931_44);
+    let fitted = mul_add::<S>(fitted, square, -0.053_837_024);
+    let fitted = mul_add::<S>(fitted, square, 0.133_326_8);
+    let fitted = mul_add::<S>(fitted, square, -0.333_333_28);
+    let small = value * mul_add::<S>(square, fitted, 1.0);
+    let large = (1.0 - 2.0 / (exp::<S>(2.0 * magnitude) + 1.0)).copysign(value);
     // A NaN is not below.
     if magnitude < SMALL { small } else { large }
 }
 
-/// Puts [`logistic`] of each value in its place.
+/// `e^value - 1` of a value that is not above 0, with an error of at most 7e-7, relative to it, too. A NaN stays one.
+#[inline(always)]
+pub(super) fn exp_minus_one<S: Instructions>(value: f32) -> f32 {
+    // Exact, and without the difference of two like numbers that the exponential itself would leave near 0.
+    let half = tanh::<S>(0.5 * value);
+    2.0 * half / (1.0 - half)
+}
+
+/// Puts the logistic function of each value in its place.
 pub(crate) fn logistic_of_each(values: &mut [f32]) {
-    dispatch(Each(values, logistic));
-}
+    struct Logistics<'a>(&'a mut [f32]);
 
-/// Puts [`tanh`] of each value in its place.
-pub(crate) fn tanh_of_each(values: &mut [f32]) {
-    dispatch(Each(values, tanh));
-}
+    impl Work for Logistics<'_> {
+        type Output = ();
 
-struct Each<'a, F>(&'a mut [f32], F);
-
-impl<F: Fn(f32) -> f32> Work for Each<'_, F> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Instructions>(self, _: S) {
-        for value in self.0 {
-            *value = (self.1)(*value);
+        #[inline(always)]
+        fn run<S: Instructions>(self, _: S) {
+            for value in self.0 {
+                *value = logistic::<S>(*value);
+            }
         }
     }
+
+    dispatch(Logistics(values));
+}
+
+/// Puts the hyperbolic tangent of each value in its place.
+pub(crate) fn tanh_of_each(values: &mut [f32]) {
+    struct Tangents<'a>(&'a mut [f32]);
+
+    impl Work for Tangents<'_> {
+        type Output = ();
+
+        #[inline(always)]
+        fn run<S: Instructions>(self, _: S) {
+            for value in self.0 {
+                *value = tanh::<S>(*value);
+            }
+        }
+    }
+
+    dispatch(Tangents(values));
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{exp, logistic, logistic_of_each, tanh, tanh_of_each};
+    use super::{exp, exp_minus_one, exp_of_any, logistic, logistic_of_each, tanh, tanh_of_each};
+    use crate::fast::simd::{Instructions, Work, run_by_each};
 
     fn everywhere(from: f32, to: f32) -> impl Iterator<Item = f32> {
         const COUNT: u32 = 400_000;
         (0..=COUNT).map(move |at| from + (to - from) * (at as f32 / COUNT as f32))
     }
 
+    /// What is to hold whatever the instructions.
+    trait Check {
+        fn check<S: Instructions>();
+    }
+
+    fn check_by_each<C: Check>() {
+        struct Checks<C>(std::marker::PhantomData<C>);
+
+        impl<C: Check> Work for Checks<C> {
+            type Output = ();
+
+            #[inline(always)]
+            fn run<S: Instructions>(self, _: S) {
+                C::check::<S>();
+            }
+        }
+
+        run_by_each(|| Checks::<C>(std::marker::PhantomData));
+    }
+
     #[test]
     fn errors_are_within_their_bounds() {
-        for value in everywhere(-87.3, 88.3) {
-            let exact = f64::from(value).exp();
-            assert!((f64::from(exp(value)) / exact - 1.0).abs() < 3e-7, "{value}");
+        struct Errors;
+
+        impl Check for Errors {
+            #[inline(always)]
+            fn check<S: Instructions>() {
+                for value in everywhere(-87.3, 88.3) {
+                    let exact = f64::from(value).exp();
+                    assert!((f64::from(exp::<S>(value)) / exact - 1.0).abs() < 3e-7, "{value}");
+                }
+                for value in everywhere(-87.0, 88.7) {
+                    let exact = f64::from(value).exp();
+                    assert!(
+                        (f64::from(exp_of_any::<S>(value)) / exact - 1.0).abs() < 3e-7,
+                        "{value}"
+                    );
+                }
+                for value in everywhere(-100.0, 100.0).chain(everywhere(-2.0, 2.0)) {
+                    let exact = 1.0 / (1.0 + (-f64::from(value)).exp());
+                    assert!((f64::from(logistic::<S>(value)) - exact).abs() < 2e-7, "{value}");
+                    let exact = f64::from(value).tanh();
+                    let error = (f64::from(tanh::<S>(value)) - exact).abs();
+                    assert!(error <= 2e-7 * exact.abs(), "{value}: {error}");
+                }
+                for value in everywhere(-100.0, 0.0).chain(everywhere(-2.0, 0.0)) {
+                    let exact = f64::from(value).exp_m1();
+                    let error = (f64::from(exp_minus_one::<S>(value)) - exact).abs();
+                    assert!(error <= 7e-7 * exact.abs(), "{value}: {error}");
+                }
+            }
         }
-        for value in everywhere(-100.0, 100.0).chain(everywhere(-2.0, 2.0)) {
-            let exact = 1.0 / (1.0 + (-f64::from(value)).exp());
-            assert!((f64::from(logistic(value)) - exact).abs() < 2e-7, "{value}");
-            let exact = f64::from(value).tanh();
-            let error = (f64::from(tanh(value)) - exact).abs();
-            assert!(error <= 2e-7 * exact.abs(), "{value}: {error}");
-        }
+
+        check_by_each::<Errors>();
     }
 
     #[test]
     fn ends_are_those_of_the_functions() {
-        assert_eq!((exp(0.0), exp(f32::INFINITY)), (1.0, f32::INFINITY));
-        assert!(exp(f32::NEG_INFINITY) < 1.2e-38);
-        assert_eq!((logistic(f32::NEG_INFINITY), logistic(f32::INFINITY)), (0.0, 1.0));
-        assert_eq!((tanh(f32::NEG_INFINITY), tanh(f32::INFINITY)), (-1.0, 1.0));
-        assert_eq!(tanh(-0.0).to_bits(), (-0.0_f32).to_bits());
-        assert!(exp(f32::NAN).is_nan() && logistic(f32::NAN).is_nan() && tanh(f32::NAN).is_nan());
+        struct Ends;
+
+        impl Check for Ends {
+            #[inline(always)]
+            fn check<S: Instructions>() {
+                assert_eq!((exp::<S>(0.0), exp::<S>(f32::INFINITY)), (1.0, f32::INFINITY));
+                assert!(exp::<S>(f32::NEG_INFINITY) < 1.2e-38);
+                let ends = [f32::NEG_INFINITY, f32::INFINITY];
+                assert_eq!(ends.map(exp_of_any::<S>), [0.0, f32::INFINITY]);
+                // Numbers that are not normal, to half of the least of them.
+                for value in [-88.0_f32, -95.0, -103.0] {
+                    let error = f64::from(exp_of_any::<S>(value)) - f64::from(value).exp();
+                    assert!(error.abs() <= 0.75e-45, "{value}: {error}");
+                }
+                assert_eq!(ends.map(logistic::<S>), [0.0, 1.0]);
+                assert_eq!(ends.map(tanh::<S>), [-1.0, 1.0]);
+                assert_eq!(exp_minus_one::<S>(ends[0]), -1.0);
+                assert_eq!(tanh::<S>(-0.0).to_bits(), (-0.0_f32).to_bits());
+                let of_nan = [
+                    exp::<S>,
+                    exp_of_any::<S>,
+                    logistic::<S>,
+                    tanh::<S>,
+                    exp_minus_one::<S>,
+                ];
+                assert!(of_nan.iter().all(|function| function(f32::NAN).is_nan()));
+            }
+        }
+
+        check_by_each::<Ends>();
     }
 
     #[test]
     fn whole_slices_are_computed() {
         let mut values: Vec<f32> = (0..19).map(|at| at as f32 / 3.0 - 3.0).collect();
-        let exact: Vec<f32> = values.iter().map(|value| logistic(*value).tanh()).collect();
+        let exact: Vec<f32> = values
+            .iter()
+            .map(|value| (1.0 / (1.0 + (-value).exp())).tanh())
+            .collect();
         logistic_of_each(&mut values);
         tanh_of_each(&mut values);
         let close = |(found, exact): (&f32, &f32)| (found - exact).abs() < 3e-7;

@@ -5,9 +5,10 @@
 use std::ops::Range;
 
 use super::chain::{Extent, Function, Link, PaddedRow, joined};
-use super::elementwise::{Apply, Combine, Left, Right, Unary, cut, effort};
+use super::elementwise::{Combine, Left, Right, cut, effort};
 use super::parting;
 use super::simd::{Instructions, Work, dispatch};
+use super::unary::{Apply, Unary};
 use crate::executor::Declared;
 use crate::threads::Team;
 

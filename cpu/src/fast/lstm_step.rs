@@ -170,7 +170,7 @@ impl Peephole {
 }
 
 /// The values of an input that is a constant of floats.
-fn constant<'a>(declared: &Declared<'a>, input: usize) -> Option<&'a [f32]> {
+pub(super) fn constant<'a>(declared: &Declared<'a>, input: usize) -> Option<&'a [f32]> {
     let at = *declared.operation.inputs.get(input)? as usize;
     let is_float = declared.operands.get(at)?.operand_type == OperandType::TENSOR_FLOAT32;
     let constant = declared.constants.get(at)?.as_ref().filter(|_| is_float)?;
@@ -178,7 +178,7 @@ fn constant<'a>(declared: &Declared<'a>, input: usize) -> Option<&'a [f32]> {
 }
 
 /// Rows and columns of an input that is a constant matrix.
-fn extents(declared: &Declared<'_>, input: usize) -> Option<[usize; 2]> {
+pub(super) fn extents(declared: &Declared<'_>, input: usize) -> Option<[usize; 2]> {
     let at = *declared.operation.inputs.get(input)? as usize;
     let shape = declared.constants.get(at)?.as_ref()?.shape;
     (shape.rank() == 2).then(|| [shape.dim(0) as usize, shape.dim(1) as usize])
@@ -204,17 +204,17 @@ impl Work for Finish<'_> {
         let (new, out) = last.split_at_mut(step.units);
         let (before, after) = self.cell;
         let peephole = step.peephole.as_ref();
-        open(keep, peephole.map(|weights| (&weights.forget[..], before)));
+        open::<S>(keep, peephole.map(|weights| (&weights.forget[..], before)));
         if step.is_coupled {
             for (take, keep) in take.iter_mut().zip(&*keep) {
                 *take = 1.0 - keep;
             }
         } else {
-            open(take, peephole.map(|weights| (&weights.input[..], before)));
+            open::<S>(take, peephole.map(|weights| (&weights.input[..], before)));
         }
         // In passes over few slices each, for which the compiler makes vectors.
         for (new, take) in new.iter_mut().zip(&*take) {
-            *new = take * tanh(*new);
+            *new = take * tanh::<S>(*new);
         }
         for (keep, before) in keep.iter_mut().zip(before) {
             *keep *= before;
@@ -222,9 +222,9 @@ impl Work for Finish<'_> {
         for ((after, kept), new) in after.iter_mut().zip(&*keep).zip(&*new) {
             *after = cut(kept + new, step.clips[0]);
         }
-        open(out, peephole.map(|weights| (&weights.output[..], &*after)));
+        open::<S>(out, peephole.map(|weights| (&weights.output[..], &*after)));
         for ((gated, out), cell) in self.gated.iter_mut().zip(&*out).zip(&*after) {
-            *gated = out * tanh(*cell);
+            *gated = out * tanh::<S>(*cell);
         }
     }
 }
@@ -239,16 +239,16 @@ fn cut(value: f32, bound: f32) -> f32 {
 
 /// How far gates are open, of their sums and of what they see of the cell.
 #[inline(always)]
-fn open(gates: &mut [f32], seen: Option<(&[f32], &[f32])>) {
+fn open<S: Instructions>(gates: &mut [f32], seen: Option<(&[f32], &[f32])>) {
     match seen {
         Some((weights, cell)) => {
             for ((gate, weight), value) in gates.iter_mut().zip(weights).zip(cell) {
-                *gate = logistic(*gate + weight * value);
+                *gate = logistic::<S>(*gate + weight * value);
             }
         }
         None => {
             for gate in gates {
-                *gate = logistic(*gate);
+                *gate = logistic::<S>(*gate);
             }
         }
     }

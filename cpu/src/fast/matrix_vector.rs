@@ -5,6 +5,7 @@
 //! [`PackedMatrix`] are summed side by side for many rows, in another order.
 
 use super::simd::{Instructions, LANES, Simd, WIDE, Work, dispatch};
+use super::stored_weights::{Precision, Weight};
 
 /// Vectors of sums that are kept side by side.
 const VECTORS: usize = 8;
@@ -18,6 +19,7 @@ pub(super) const ROWS_OF_GROUP: usize = VECTORS * LANES;
 pub(crate) struct PackedMatrix {
     rows: usize,
     columns: usize,
+    precision: Precision,
 }
 
 /// Vectors of the next group, of so many that are left.
@@ -33,17 +35,28 @@ fn group(left: usize) -> usize {
 
 impl PackedMatrix {
     /// The order for a matrix of so many rows of so many values each.
-    pub(crate) fn new(rows: usize, columns: usize) -> PackedMatrix {
-        PackedMatrix { rows, columns }
+    pub(crate) fn new(rows: usize, columns: usize, precision: Precision) -> PackedMatrix {
+        PackedMatrix {
+            rows,
+            columns,
+            precision,
+        }
     }
 
-    /// How many values there are with the padding of the last vector.
-    pub(crate) fn len(&self) -> usize {
-        self.rows.next_multiple_of(LANES) * self.columns
+    /// How many bytes the weights take with the padding of the last vector.
+    pub(crate) fn size(&self) -> usize {
+        self.rows.next_multiple_of(LANES) * self.columns * self.precision.size()
     }
 
     /// Puts the weights, `weight(row, column)`, in order.
-    pub(crate) fn pack(&self, weight: impl Fn(usize, usize) -> f32, packed: &mut [f32]) {
+    pub(crate) fn pack(&self, weight: impl Fn(usize, usize) -> f32, packed: &mut [u8]) {
+        match self.precision {
+            Precision::Single => self.pack_as::<f32>(weight, bytemuck::cast_slice_mut(packed)),
+            Precision::Half => self.pack_as::<u16>(weight, bytemuck::cast_slice_mut(packed)),
+        }
+    }
+
+    fn pack_as<T: Weight>(&self, weight: impl Fn(usize, usize) -> f32, packed: &mut [T]) {
         let vectors = self.rows.div_ceil(LANES);
         let (mut first, mut rest) = (0, packed);
         while first < vectors {
@@ -51,7 +64,7 @@ impl PackedMatrix {
             let (these, after) = rest.split_at_mut(width * self.columns);
             for (column, line) in these.chunks_exact_mut(width).enumerate() {
                 for (row, to) in (first * LANES..).zip(line) {
-                    *to = if row < self.rows { weight(row, column) } else { 0.0 };
+                    *to = T::nearest(if row < self.rows { weight(row, column) } else { 0.0 });
                 }
             }
             rest = after;
@@ -63,32 +76,42 @@ impl PackedMatrix {
     /// multiple of [`ROWS_OF_GROUP`], to another one or the last. Weights are those that were packed.
     pub(super) fn add_products(
         &self,
-        weights: &[f32],
+        weights: &[u8],
         vector: &[f32],
         (first, sums): (usize, &mut [f32]),
         range: (f32, f32),
     ) {
         let rows = self.rows.saturating_sub(first).min(sums.len());
-        dispatch(AddPackedProducts {
-            weights: &weights[first * self.columns..],
-            vector: &vector[..self.columns],
-            sums: &mut sums[..rows],
-            range,
-        });
+        let weights = &weights[first * self.columns * self.precision.size()..];
+        let (vector, sums) = (&vector[..self.columns], &mut sums[..rows]);
+        match self.precision {
+            Precision::Single => dispatch(AddPackedProducts::<f32> {
+                weights: bytemuck::cast_slice(weights),
+                vector,
+                sums,
+                range,
+            }),
+            Precision::Half => dispatch(AddPackedProducts::<u16> {
+                weights: bytemuck::cast_slice(weights),
+                vector,
+                sums,
+                range,
+            }),
+        }
     }
 }
 
 /// The range that cuts nothing.
 pub(super) const EVERYTHING: (f32, f32) = (f32::NEG_INFINITY, f32::INFINITY);
 
-struct AddPackedProducts<'a> {
-    weights: &'a [f32],
+struct AddPackedProducts<'a, T> {
+    weights: &'a [T],
     vector: &'a [f32],
     sums: &'a mut [f32],
     range: (f32, f32),
 }
 
-impl Work for AddPackedProducts<'_> {
+impl<T: Weight> Work for AddPackedProducts<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -103,12 +126,12 @@ impl Work for AddPackedProducts<'_> {
             let group = (these, self.vector);
             match vectors {
                 // One sum for each row is fast enough for what comes out of a second-level cache.
-                VECTORS => add_group::<_, WIDE, 4, 1>(wide, group, to, self.range),
-                4 if S::HAS_WIDE => add_group::<_, WIDE, 2, 4>(wide, group, to, self.range),
-                4 => add_group::<_, WIDE, 2, 2>(wide, group, to, self.range),
-                2 if S::HAS_WIDE => add_group::<_, WIDE, 1, 8>(wide, group, to, self.range),
-                2 => add_group::<_, WIDE, 1, 4>(wide, group, to, self.range),
-                _ => add_group::<_, LANES, 1, 8>(simd.narrow(), group, to, self.range),
+                VECTORS => add_group::<_, T, WIDE, 4, 1>(wide, group, to, self.range),
+                4 if S::HAS_WIDE => add_group::<_, T, WIDE, 2, 4>(wide, group, to, self.range),
+                4 => add_group::<_, T, WIDE, 2, 2>(wide, group, to, self.range),
+                2 if S::HAS_WIDE => add_group::<_, T, WIDE, 1, 8>(wide, group, to, self.range),
+                2 => add_group::<_, T, WIDE, 1, 4>(wide, group, to, self.range),
+                _ => add_group::<_, T, LANES, 1, 8>(simd.narrow(), group, to, self.range),
             }
             (weights, sums) = (after, rest);
         }
@@ -118,9 +141,9 @@ impl Work for AddPackedProducts<'_> {
 /// Adds the products of a group of `C` vectors of rows; `APART` columns have sums of their own, so that none waits for
 /// its last sum.
 #[inline(always)]
-fn add_group<V: Simd<N>, const N: usize, const C: usize, const APART: usize>(
+fn add_group<V: Simd<N>, T: Weight, const N: usize, const C: usize, const APART: usize>(
     simd: V,
-    (weights, vector): (&[f32], &[f32]),
+    (weights, vector): (&[T], &[f32]),
     to: &mut [f32],
     range: (f32, f32),
 ) {
@@ -167,15 +190,15 @@ fn add_to<V: Simd<N>, const N: usize>(simd: V, vectors: &[V::F32], to: &mut [f32
 }
 
 #[inline(always)]
-fn add_line<V: Simd<N>, const N: usize, const C: usize>(
+fn add_line<V: Simd<N>, T: Weight, const N: usize, const C: usize>(
     simd: V,
     value: f32,
-    line: &[[f32; N]; C],
+    line: &[[T; N]; C],
     totals: &mut [V::F32; C],
 ) {
     let value = simd.splat(value);
     for at in 0..C {
-        totals[at] = simd.mul_add(value, simd.load(&line[at]), totals[at]);
+        totals[at] = simd.mul_add(value, T::load(simd, &line[at]), totals[at]);
     }
 }
 
@@ -243,7 +266,8 @@ fn add_rows<V: Simd<LANES>, const R: usize>(simd: V, rows: [&[f32]; R], vector: 
 
 #[cfg(test)]
 mod tests {
-    use super::{PackedMatrix, ROWS_OF_GROUP, add_products};
+    use super::{PackedMatrix, Precision, ROWS_OF_GROUP, add_products};
+    use crate::buffer::AlignedBuffer;
     use crate::kernels::recurrent::dot;
 
     #[test]
@@ -258,36 +282,52 @@ mod tests {
             (130, 5),
             (3, 0),
         ] {
-            let weight = |row: usize, column: usize| ((row * 7 + column * 13) % 19) as f32 - 9.0;
-            let vector: Vec<f32> = (0..columns).map(|at| (at % 5) as f32 - 1.0).collect();
-            let matrix = PackedMatrix::new(rows, columns);
-            let mut packed = vec![0.0; matrix.len()];
-            matrix.pack(weight, &mut packed);
-            let mut sums: Vec<f32> = (0..rows).map(|row| row as f32).collect();
-            for (part, sums) in sums.chunks_mut(ROWS_OF_GROUP).enumerate() {
-                matrix.add_products(&packed, &vector, (part * ROWS_OF_GROUP, sums), (-40.0, 60.0));
+            for precision in [Precision::Single, Precision::Half] {
+                assert_products(PackedMatrix::new(rows, columns, precision), rows, columns);
             }
-            for (row, sum) in sums.into_iter().enumerate() {
-                let product: f32 = vector
-                    .iter()
-                    .enumerate()
-                    .map(|(column, value)| weight(row, column) * value)
-                    .sum();
-                assert_eq!(sum, (row as f32 + product).clamp(-40.0, 60.0));
-            }
+        }
+    }
+
+    /// With weights that have few enough bits for either precision.
+    fn assert_products(matrix: PackedMatrix, rows: usize, columns: usize) {
+        let weight = |row: usize, column: usize| ((row * 7 + column * 13) % 19) as f32 - 9.0;
+        let vector: Vec<f32> = (0..columns).map(|at| (at % 5) as f32 - 1.0).collect();
+        let mut packed = AlignedBuffer::new();
+        packed.resize(matrix.size()).unwrap();
+        matrix.pack(weight, packed.bytes_mut());
+        let mut sums: Vec<f32> = (0..rows).map(|row| row as f32).collect();
+        for (part, sums) in sums.chunks_mut(ROWS_OF_GROUP).enumerate() {
+            let sums = (part * ROWS_OF_GROUP, sums);
+            matrix.add_products(packed.bytes(), &vector, sums, (-40.0, 60.0));
+        }
+        for (row, sum) in sums.into_iter().enumerate() {
+            let products = vector.iter().enumerate();
+            let product: f32 = products.map(|(column, value)| weight(row, column) * value).sum();
+            assert_eq!(sum, (row as f32 + product).clamp(-40.0, 60.0));
         }
     }
 
     /// If this fails, weights are packed otherwise than before: count [`crate::fast::LAYOUT`] up and write the new sum here.
     #[test]
     fn rows_are_laid_out_as_their_version_says() {
-        let matrix = PackedMatrix::new(121, 3);
-        let mut packed = vec![0.0; matrix.len()];
-        matrix.pack(|row, column| (row * 3 + column) as f32, &mut packed);
         // FNV-1a.
-        let fold = |sum: u64, value: &f32| (sum ^ u64::from(value.to_bits())).wrapping_mul(0x0100_0000_01b3);
-        let sum = packed.iter().fold(0xcbf2_9ce4_8422_2325, fold);
-        assert_eq!((crate::fast::LAYOUT, sum), (12, 13_548_032_039_609_762_085));
+        let fold = |sum: u64, bits: u32| (sum ^ u64::from(bits)).wrapping_mul(0x0100_0000_01b3);
+        let mut packed = AlignedBuffer::new();
+        let mut sum = |precision, bits: fn(&[u8]) -> Vec<u32>| {
+            let matrix = PackedMatrix::new(121, 3, precision);
+            packed.resize(matrix.size()).unwrap();
+            matrix.pack(|row, column| (row * 3 + column) as f32, packed.bytes_mut());
+            bits(packed.bytes()).into_iter().fold(0xcbf2_9ce4_8422_2325, fold)
+        };
+        let single = sum(Precision::Single, |bytes| bytemuck::cast_slice(bytes).to_vec());
+        let half = sum(Precision::Half, |bytes| {
+            let halves: &[u16] = bytemuck::cast_slice(bytes);
+            halves.iter().copied().map(u32::from).collect()
+        });
+        assert_eq!(
+            (crate::fast::LAYOUT, single, half),
+            (13, 13_548_032_039_609_762_085, 16_817_367_031_974_431_841)
+        );
     }
 
     #[test]

@@ -55,11 +55,13 @@ mod requantize;
 mod rescale;
 mod resize;
 mod resize_sixteenths;
+mod rnn_step;
 mod rounding;
 mod simd;
 mod single_row;
 mod softmax;
 mod steps;
+mod stored_weights;
 #[allow(unsafe_code)]
 mod strided;
 mod strip_chain;
@@ -69,6 +71,7 @@ mod testing;
 #[cfg(test)]
 mod thread_tests;
 mod tile;
+mod unary;
 
 pub(crate) use exponential::{logistic_of_each, tanh_of_each};
 pub(crate) use extremum::LargestMagnitude;
@@ -94,6 +97,7 @@ use nnhal::ops::OpError;
 
 use crate::buffer::AlignedSlice;
 use crate::kernel::{KernelContext, KernelError};
+use crate::kernels::activation_range::Activation;
 
 /// The name of what computes operations that have no step.
 pub(crate) const REFERENCE: &str = "reference";
@@ -120,6 +124,11 @@ pub(crate) trait PlannedStep: std::fmt::Debug + Send + Sync {
     /// What it is, if it is a convolution of floats of which everything is known.
     fn float_layer(&self) -> Option<FloatLayer<'_>> {
         None
+    }
+
+    /// Has it cut its results to the range of an activation from now on; whether it does, which needs that it cuts nothing yet.
+    fn cut(&mut self, _: Activation) -> bool {
+        false
     }
 
     /// The windows over the image, if it can put what is around it there itself.

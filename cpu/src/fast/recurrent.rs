@@ -12,14 +12,13 @@ use super::lstm_step::LstmStep;
 use super::matrix_vector::{EVERYTHING, PackedMatrix, ROWS_OF_GROUP};
 use super::packing::{Packing, PackingError};
 use super::parting;
+use super::rnn_step::RnnStep;
+use super::stored_weights::{Precision, Stored};
 use crate::buffer::{ALIGNMENT, AlignedSlice};
 use crate::executor::Declared;
 use crate::kernel::{KernelContext, KernelError};
 use crate::kernels;
 use crate::threads::{Effort, Team};
-
-/// Values to which each matrix is padded: whole lines.
-const LINE: usize = ALIGNMENT / size_of::<f32>();
 
 /// The weights of a recurrent cell, packed.
 #[derive(Debug)]
@@ -35,6 +34,7 @@ pub(crate) struct PackedCell {
 #[derive(Clone, Copy, Debug)]
 struct Product {
     matrix: PackedMatrix,
+    /// Where it begins, in bytes.
     start: usize,
 }
 
@@ -51,9 +51,8 @@ impl PackedCell {
         TeamedCell { cell: self, team }
     }
 
-    fn weights(&self, product: &Product) -> &[f32] {
-        let weights: &[f32] = bytemuck::cast_slice(self.weights.bytes());
-        &weights[product.start..][..product.matrix.len()]
+    fn weights(&self, product: &Product) -> &[u8] {
+        &self.weights.bytes()[product.start..][..product.matrix.size()]
     }
 }
 
@@ -61,13 +60,23 @@ impl TeamedCell<'_> {
     /// Adds what the gates see of an input, of an auxiliary one and of the last output to the sums of the gates, which
     /// follow each other; a gate that the cell has not is left out.
     pub(crate) fn add_to_gates(&self, input: &[f32], aux: Option<&[f32]>, output: &[f32], sums: &mut [f32]) {
+        self.add_and_cut((input, aux, output), sums, EVERYTHING);
+    }
+
+    /// The same, and cuts the sums to a range.
+    pub(super) fn add_and_cut(
+        &self,
+        (input, aux, output): (&[f32], Option<&[f32]>, &[f32]),
+        sums: &mut [f32],
+        range: (f32, f32),
+    ) {
         let cell = self.cell;
         let products = [
             Some((&cell.input, input)),
             cell.aux.as_ref().zip(aux),
             Some((&cell.recurrent, output)),
         ];
-        self.add(products, sums, EVERYTHING);
+        self.add(products, sums, range);
     }
 
     /// Adds the projection of gated values to what it starts from, and cuts it to values of magnitudes up to `bound`.
@@ -79,8 +88,8 @@ impl TeamedCell<'_> {
         );
     }
 
-    /// Adds the products of some matrices, all of as many rows, with a vector each, and cuts what comes of it to `range`, which
-    /// cuts nothing if they are several.
+    /// Adds the products of some matrices, all of as many rows, with a vector each, and cuts what comes of all of them to
+    /// `range`. The last one is there.
     fn add<const N: usize>(
         &self,
         products: [Option<(&Product, &[f32])>; N],
@@ -88,16 +97,23 @@ impl TeamedCell<'_> {
         range: (f32, f32),
     ) {
         let add_rows = |first: usize, sums: &mut [f32]| {
-            for (product, vector) in products.iter().flatten() {
+            for (number, product) in products.iter().enumerate() {
+                let Some((product, vector)) = product else {
+                    continue;
+                };
                 let weights = self.cell.weights(product);
                 let sums = (first, &mut *sums);
+                let range = if number + 1 < N { EVERYTHING } else { range };
                 product.matrix.add_products(weights, vector, sums, range);
             }
         };
-        let values = products.iter().flatten().map(|(product, _)| product.matrix.len());
+        let sizes = products
+            .iter()
+            .flatten()
+            .map(|(product, _)| product.matrix.size());
         let threads = self.team.threads_for(Effort {
             multiply_adds: 0,
-            bytes: (values.sum::<usize>() * size_of::<f32>()) as u64,
+            bytes: sizes.sum::<usize>() as u64,
         });
         if threads == 1 {
             return add_rows(0, sums);
@@ -144,15 +160,15 @@ impl<'a> Stack<'a> {
         (stack.rows > 0).then_some(stack)
     }
 
-    fn matrix(&self) -> PackedMatrix {
-        PackedMatrix::new(self.rows * self.matrices.len(), self.columns)
+    fn matrix(&self, precision: Precision) -> PackedMatrix {
+        PackedMatrix::new(self.rows * self.matrices.len(), self.columns, precision)
     }
 
-    fn pack(&self, packed: &mut [f32]) {
+    fn pack(&self, matrix: &PackedMatrix, packed: &mut [u8]) {
         let weight = |row: usize, column: usize| {
             self.matrices[row / self.rows][row % self.rows * self.columns + column]
         };
-        self.matrix().pack(weight, packed);
+        matrix.pack(weight, packed);
     }
 }
 
@@ -218,31 +234,35 @@ impl<'a> Weights<'a> {
             .chain(&self.projection)
     }
 
-    /// How many values they take when packed.
-    fn len(&self) -> usize {
+    /// All of them.
+    fn values(&self) -> impl Iterator<Item = f32> {
+        let matrices = self.stacks().flat_map(|stack| &stack.matrices);
+        matrices.flat_map(|matrix| matrix.iter().copied())
+    }
+
+    /// How many bytes they take when packed: each matrix whole lines.
+    fn size(&self, precision: Precision) -> usize {
         self.stacks()
-            .map(|stack| stack.matrix().len().next_multiple_of(LINE))
+            .map(|stack| stack.matrix(precision).size().next_multiple_of(ALIGNMENT))
             .sum()
     }
 
-    /// Packs them into memory of that length.
-    fn pack(&self, mut packed: &mut [f32]) {
+    /// Packs them into memory of that size.
+    fn pack(&self, precision: Precision, mut packed: &mut [u8]) {
         for stack in self.stacks() {
-            let length = stack.matrix().len();
-            let (these, rest) = packed.split_at_mut(length.next_multiple_of(LINE));
-            stack.pack(&mut these[..length]);
+            let matrix = stack.matrix(precision);
+            let (these, rest) = packed.split_at_mut(matrix.size().next_multiple_of(ALIGNMENT));
+            stack.pack(&matrix, &mut these[..matrix.size()]);
             packed = rest;
         }
     }
 
     /// The cell whose weights were packed from `start` on.
-    fn cell(&self, weights: &AlignedSlice, mut start: usize) -> PackedCell {
+    fn cell(&self, weights: &AlignedSlice, (mut start, precision): (usize, Precision)) -> PackedCell {
         let mut product = |stack: &Stack<'_>| {
-            let product = Product {
-                matrix: stack.matrix(),
-                start,
-            };
-            start += product.matrix.len().next_multiple_of(LINE);
+            let matrix = stack.matrix(precision);
+            let product = Product { matrix, start };
+            start += matrix.size().next_multiple_of(ALIGNMENT);
             product
         };
         PackedCell {
@@ -269,39 +289,56 @@ type Run = fn(&mut KernelContext<'_>, &[PackedCell]) -> Result<(), KernelError>;
 pub(super) struct RecurrentStep {
     run: Run,
     /// For an operation of the usual form.
-    lstm: Option<LstmStep>,
+    usual: Option<Usual>,
     cells: Vec<PackedCell>,
+    stored: Stored,
     packed: AlignedSlice,
+}
+
+/// An operation of which all but its input and its states is constant.
+#[derive(Debug)]
+enum Usual {
+    Lstm(LstmStep),
+    Rnn(RnnStep),
+}
+
+impl Usual {
+    fn of(declared: &Declared<'_>) -> Option<Usual> {
+        let lstm = LstmStep::of(declared).map(Usual::Lstm);
+        lstm.or_else(|| RnnStep::of(declared).map(Usual::Rnn))
+    }
 }
 
 impl RecurrentStep {
     /// The step for an operation of this family whose weights are all constant floats.
     pub(super) fn new(
         declared: &Declared<'_>,
-        packing: &mut Packing,
+        (packing, is_relaxed): (&mut Packing, bool),
     ) -> Result<Option<RecurrentStep>, PackingError> {
         let Some((run, cells)) = weights(declared) else {
             return Ok(None);
         };
-        let length: usize = cells.iter().map(Weights::len).sum();
-        let packed = packing.part(length * size_of::<f32>(), |bytes| {
-            let mut rest: &mut [f32] = bytemuck::cast_slice_mut(bytes);
+        let stored = Stored::choose(is_relaxed, packing, || cells.iter().flat_map(Weights::values))?;
+        let precision = stored.precision;
+        let size: usize = cells.iter().map(|cell| cell.size(precision)).sum();
+        let packed = packing.part(size, |mut rest| {
             for cell in &cells {
-                let (these, after) = rest.split_at_mut(cell.len());
-                cell.pack(these);
+                let (these, after) = rest.split_at_mut(cell.size(precision));
+                cell.pack(precision, these);
                 rest = after;
             }
         })?;
         let mut start = 0;
         let cells = cells.iter().map(|cell| {
-            let made = cell.cell(&packed, start);
-            start += cell.len();
+            let made = cell.cell(&packed, (start, precision));
+            start += cell.size(precision);
             made
         });
         Ok(Some(RecurrentStep {
             run,
-            lstm: LstmStep::of(declared),
+            usual: Usual::of(declared),
             cells: cells.collect(),
+            stored,
             packed: packed.clone(),
         }))
     }
@@ -342,18 +379,22 @@ fn weights<'a>(declared: &Declared<'a>) -> Option<(Run, Vec<Weights<'a>>)> {
 
 impl PlannedStep for RecurrentStep {
     fn name(&self, _: OperandType) -> &'static str {
-        "packed recurrent cell"
+        match self.stored.precision {
+            Precision::Single => "packed recurrent cell",
+            Precision::Half => "packed recurrent cell, f16 weights",
+        }
     }
 
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-        match (&self.lstm, &self.cells[..]) {
-            (Some(lstm), [cell]) => lstm.run(context, cell),
+        match (&self.usual, &self.cells[..]) {
+            (Some(Usual::Lstm(lstm)), [cell]) => lstm.run(context, cell),
+            (Some(Usual::Rnn(rnn)), [cell]) => rnn.run(context, cell),
             _ => (self.run)(context, &self.cells),
         }
     }
 
     fn packed(&self) -> Vec<&AlignedSlice> {
-        vec![&self.packed]
+        self.stored.packed(&self.packed)
     }
 }
 

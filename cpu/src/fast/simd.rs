@@ -137,6 +137,15 @@ fn lanes_from<T, const N: usize>(all: &[T], first: usize) -> &[T; N] {
     }
 }
 
+/// A float that is stored in half precision, if it is finite: the same without calls and branches.
+#[inline(always)]
+fn of_half(bits: u16) -> f32 {
+    /// What the exponent of one is away from the other's, as a factor.
+    const TWO_TO_112: f32 = f32::from_bits((127 + 112) << 23);
+    let magnitude = f32::from_bits(u32::from(bits & 0x7fff) << 13) * TWO_TO_112;
+    f32::from_bits(magnitude.to_bits() | u32::from(bits & 0x8000) << 16)
+}
+
 /// The operations of an instruction set on vectors of `N` lanes.
 pub(super) trait Simd<const N: usize>: Copy {
     /// 32-bit floats.
@@ -152,6 +161,11 @@ pub(super) trait Simd<const N: usize>: Copy {
 
     fn splat(self, value: f32) -> Self::F32;
     fn load(self, from: &[f32; N]) -> Self::F32;
+    /// Floats that are stored in half precision; of what is infinite or none, anything.
+    #[inline(always)]
+    fn load_half(self, from: &[u16; N]) -> Self::F32 {
+        self.load(&from.map(of_half))
+    }
     fn store(self, vector: Self::F32, to: &mut [f32; N]);
     fn add(self, left: Self::F32, right: Self::F32) -> Self::F32;
     fn mul(self, left: Self::F32, right: Self::F32) -> Self::F32;
@@ -261,6 +275,8 @@ pub(super) trait Instructions: Copy {
     /// Whether a wide vector is one register, of which there are 32, instead of two of 16 or four of 32, and bytes are
     /// multiplied and added by one instruction.
     const HAS_WIDE: bool;
+    /// Whether a product and a sum that is rounded once is one instruction.
+    const FUSES: bool;
 
     fn narrow(self) -> Self::Narrow;
     fn wide(self) -> Self::Wide;
@@ -300,6 +316,14 @@ fn run_by<W: Work>(instructions: InstructionSet, work: W) -> W::Output {
         InstructionSet::Neon => neon::Neon.run(work),
         InstructionSet::Portable => portable::Portable.run(work),
     }
+}
+
+/// Runs a kernel by each instruction set that the processor has.
+#[cfg(test)]
+pub(super) fn run_by_each<W: Work>(make: impl Fn() -> W) -> Vec<W::Output> {
+    available()
+        .map(|instructions| run_by(instructions, make()))
+        .collect()
 }
 
 /// A loop that becomes one over vectors if it is compiled for instructions that have them. To be marked
@@ -488,6 +512,9 @@ mod tests {
             keep(simd.mul_add(left, right, simd.splat(2.0)));
             keep(simd.at_least(left, right));
             keep(simd.at_most(left, right));
+            // One, the least normal number and the least of all, the largest, and both zeros, of both signs.
+            let halves = [0x3c00, 0x8400, 0x0001, 0xfbff, 0x7bff, 0x8001, 0x0000, 0x8000];
+            keep(simd.load_half(&std::array::from_fn(|lane| halves[lane % halves.len()])));
         }
 
         #[inline(always)]

@@ -9,8 +9,10 @@ use super::PlannedStep;
 use super::matrix_vector::{PackedMatrix, ROWS_OF_GROUP};
 use super::packing::{Packing, PackingError};
 use super::parting;
+use super::stored_weights::{Precision, Stored};
 use crate::buffer::AlignedSlice;
 use crate::kernel::{KernelContext, KernelError};
+use crate::kernels::activation_range::Activation;
 use crate::threads::{Effort, Team};
 
 /// The step of such a layer.
@@ -18,6 +20,7 @@ use crate::threads::{Effort, Team};
 pub(super) struct SingleRowStep {
     matrix: PackedMatrix,
     weights: AlignedSlice,
+    stored: Stored,
     /// By column.
     bias: Vec<f32>,
     depth: usize,
@@ -31,16 +34,17 @@ impl SingleRowStep {
         depth: usize,
         bias: &[f32],
         range: (f32, f32),
-        packing: &mut Packing,
+        (packing, is_relaxed): (&mut Packing, bool),
         weight: impl Fn(usize, usize) -> f32,
     ) -> Result<SingleRowStep, PackingError> {
-        let matrix = PackedMatrix::new(bias.len(), depth);
-        let weights = packing.part(matrix.len() * size_of::<f32>(), |bytes| {
-            matrix.pack(weight, bytemuck::cast_slice_mut(bytes));
-        })?;
+        let all = || (0..bias.len() * depth).map(|at| weight(at / depth, at % depth));
+        let stored = Stored::choose(is_relaxed, packing, all)?;
+        let matrix = PackedMatrix::new(bias.len(), depth, stored.precision);
+        let weights = packing.part(matrix.size(), |bytes| matrix.pack(weight, bytes))?;
         Ok(SingleRowStep {
             matrix,
             weights,
+            stored,
             bias: bias.to_vec(),
             depth,
             range,
@@ -48,7 +52,7 @@ impl SingleRowStep {
     }
 
     fn multiply(&self, row: &[f32], output: &mut [f32], team: &Team<'_>) {
-        let weights: &[f32] = bytemuck::cast_slice(self.weights.bytes());
+        let weights = self.weights.bytes();
         let columns_from = |first: usize, output: &mut [f32]| {
             output.copy_from_slice(&self.bias[first..][..output.len()]);
             self.matrix
@@ -56,7 +60,7 @@ impl SingleRowStep {
         };
         let threads = team.threads_for(Effort {
             multiply_adds: 0,
-            bytes: size_of_val(weights) as u64,
+            bytes: weights.len() as u64,
         });
         if threads == 1 {
             return columns_from(0, output);
@@ -71,7 +75,10 @@ impl SingleRowStep {
 
 impl PlannedStep for SingleRowStep {
     fn name(&self, _: OperandType) -> &'static str {
-        "f32 matrix-vector product"
+        match self.stored.precision {
+            Precision::Single => "f32 matrix-vector product",
+            Precision::Half => "f32 matrix-vector product, f16 weights",
+        }
     }
 
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
@@ -86,7 +93,15 @@ impl PlannedStep for SingleRowStep {
     }
 
     fn packed(&self) -> Vec<&AlignedSlice> {
-        vec![&self.weights]
+        self.stored.packed(&self.weights)
+    }
+
+    fn cut(&mut self, activation: Activation) -> bool {
+        let cuts_nothing = self.range == Activation::None.range();
+        if cuts_nothing {
+            self.range = activation.range();
+        }
+        cuts_nothing
     }
 
     /// No execution has another shape than the one that it is packed for.

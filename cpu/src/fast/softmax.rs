@@ -62,7 +62,7 @@ impl Work for Softmax<'_> {
                 },
             );
             for (result, value) in output.iter_mut().zip(input) {
-                *result = exp((*value - largest) * self.beta);
+                *result = exp::<S>((*value - largest) * self.beta);
             }
             let share = 1.0 / fold(output, 0.0, |sum, value| sum + value);
             output.iter_mut().for_each(|result| *result *= share);

@@ -5,7 +5,7 @@ use nnhal::ops::windows::{WindowArguments, WindowGeometry};
 use nnhal::ops::{self, OpError, OperationContext, ShapeIssue};
 
 use super::arg::ArgStep;
-use super::elementwise::{Binary, BinaryStep, Unary, UnaryStep};
+use super::elementwise::{Binary, BinaryStep};
 use super::epilogue::{Cut, Epilogue};
 use super::extremum::ExtremumStep;
 use super::float_matrix::FloatMatrix;
@@ -22,6 +22,7 @@ use super::resize::ResizeStep;
 use super::simd::multiplies_bytes;
 use super::single_row::SingleRowStep;
 use super::softmax::SoftmaxStep;
+use super::unary::{Unary, UnaryStep};
 use super::{PlannedStep, convolution::weight};
 use super::{convolution, depthwise, depthwise_bytes, depthwise_quantized};
 use crate::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
@@ -33,11 +34,11 @@ use crate::kernels::{kernel, layer};
 
 /// The step for an operation, or `None` if it has none: another operation, weights that are not constant, or types
 /// that only the reference kernels take. `filter` has the bytes of its second input, if that is a constant; they are not
-/// looked at if `packing` has what they become.
+/// looked at if `packing` has what they become. Results may be as coarse as floats of half precision if `is_relaxed` says so.
 pub(crate) fn plan(
     declared: &Declared<'_>,
     filter: &[u8],
-    packing: &mut Packing,
+    (packing, is_relaxed): (&mut Packing, bool),
 ) -> Result<Option<Box<dyn PlannedStep>>, PackingError> {
     let operation = declared.operation;
     let Some(fallback) = kernel(operation.operation_type) else {
@@ -46,7 +47,7 @@ pub(crate) fn plan(
     if let Some(step) = plain(declared, fallback) {
         return Ok(Some(step));
     }
-    if let Some(step) = RecurrentStep::new(declared, packing)? {
+    if let Some(step) = RecurrentStep::new(declared, (packing, is_relaxed))? {
         return Ok(Some(Box::new(step)));
     }
     let layer = Kind::of(operation.operation_type)
@@ -54,7 +55,7 @@ pub(crate) fn plan(
     let Some((kind, layer)) = layer else {
         return Ok(None);
     };
-    if let Some(step) = layer.single_row(declared, packing)? {
+    if let Some(step) = layer.single_row(declared, (packing, is_relaxed))? {
         return Ok(Some(Box::new(step)));
     }
     let Some(weights) = layer.pack(packing)? else {
@@ -62,10 +63,15 @@ pub(crate) fn plan(
     };
     let known = Known::of(kind, declared, &weights);
     let integers = layer.integers(declared, known.as_ref(), packing)?;
+    let context: &dyn OperationContext = declared;
+    let own_activation = (kind == Kind::FullyConnected)
+        .then(|| Activation::from_code(3, context.i32(3).ok()?).ok())
+        .flatten();
     Ok(Some(Box::new(Layer {
         kind,
         fallback,
         known,
+        activation: own_activation,
         weights,
         integers,
     })))
@@ -114,7 +120,7 @@ fn plain(declared: &Declared<'_>, fallback: Kernel) -> Option<Box<dyn PlannedSte
     if let Some(binary) = Binary::of(operation) {
         return Some(Box::new(BinaryStep::new(binary, fallback, declared)));
     }
-    if let Some(unary) = Unary::of(operation) {
+    if let Some(unary) = Unary::of(declared) {
         return Some(Box::new(UnaryStep { unary, fallback }));
     }
     if let Some(step) = QuantizationStep::of(operation, fallback) {
@@ -255,7 +261,7 @@ impl<'a> ConstantLayer<'a> {
     fn single_row(
         &self,
         declared: &Declared<'_>,
-        packing: &mut Packing,
+        (packing, is_relaxed): (&mut Packing, bool),
     ) -> Result<Option<SingleRowStep>, PackingError> {
         let (columns, depth) = self.sizes();
         let bias = self.bias.bytes.bytes();
@@ -274,7 +280,7 @@ impl<'a> ConstantLayer<'a> {
         let weights = floats(self.filter_bytes, &mut room)?;
         let bias = bytemuck::cast_slice(bias);
         let weight = |column: usize, at: usize| weights[column * depth + at];
-        SingleRowStep::new(depth, bias, activation.range(), packing, weight).map(Some)
+        SingleRowStep::new(depth, bias, activation.range(), (packing, is_relaxed), weight).map(Some)
     }
 
     fn pack_f32(&self, sizes: (usize, usize), packing: &mut Packing) -> Result<Weights, PackingError> {
@@ -502,6 +508,8 @@ struct Layer {
     fallback: Kernel,
     /// With it the fallback is never needed.
     known: Option<Known>,
+    /// Of a fully connected layer, if it is the same in every execution.
+    activation: Option<Activation>,
     weights: Weights,
     /// For an input of integers.
     integers: Option<Integers>,
@@ -581,6 +589,19 @@ impl PlannedStep for Layer {
         })
     }
 
+    fn cut(&mut self, activation: Activation) -> bool {
+        let known = self.known.as_mut().map(|known| &mut known.activation);
+        let own = known.or(self.activation.as_mut());
+        // Integers are summed without being cut.
+        match own.filter(|own| **own == Activation::None && self.integers.is_none()) {
+            Some(own) => {
+                *own = activation;
+                true
+            }
+            None => false,
+        }
+    }
+
     fn behind_padding(&self, around: &Around) -> Option<Patches> {
         let patches = self.known.as_ref()?.patches.behind_padding(around)?;
         (self.weights.serve(&patches) && patches.count() > 0).then_some(patches)
@@ -605,7 +626,10 @@ impl Layer {
         let output = context.outputs.tensor(0)?.shape;
         let depth = context.inputs.tensor(1)?.shape.dim(1);
         let patches = Patches::pixels(output.dim(0), depth, output.dim(1));
-        let activation = Activation::from_code(3, context.inputs.i32(3)?)?;
+        let activation = match self.activation {
+            Some(activation) => activation,
+            None => Activation::from_code(3, context.inputs.i32(3)?)?,
+        };
         self.run_on(context, &patches, activation)
     }
 

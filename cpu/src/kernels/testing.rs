@@ -18,6 +18,7 @@ pub(crate) struct OneOperation {
     operation: OperationType,
     inputs: Vec<(Operand, Option<Vec<u8>>)>,
     outputs: Vec<Operand>,
+    is_relaxed: bool,
 }
 
 /// What an operation gave for one output.
@@ -43,7 +44,14 @@ impl OneOperation {
             operation,
             inputs: Vec::new(),
             outputs: Vec::new(),
+            is_relaxed: false,
         }
+    }
+
+    /// In a model that may be computed with the range and precision of half floats.
+    pub(crate) fn relaxed(mut self) -> OneOperation {
+        self.is_relaxed = true;
+        self
     }
 
     /// One more input, a tensor without quantisation.
@@ -162,7 +170,10 @@ impl OneOperation {
     }
 
     fn model(&self) -> Model {
-        let mut model = Model::default();
+        let mut model = Model {
+            relax_computation_float32_to_float16: self.is_relaxed,
+            ..Model::default()
+        };
         let main = &mut model.main;
         for (index, (operand, bytes)) in (0_u32..).zip(&self.inputs) {
             let mut operand = operand.clone();

@@ -5,26 +5,27 @@ use std::arch::x86_64::*;
 use super::pair::{Halves, Pair};
 use super::{Instructions, LANES, Rescale, RescaleOnce, Simd, WIDE, Work, lanes_from};
 
-/// AVX2 and FMA. There is a value only where the processor has both.
+/// AVX2, FMA and F16C, as every processor with AVX2 has. There is a value only where the processor has all three.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Avx2(());
 
 impl Avx2 {
-    /// Where this processor has both.
+    /// Where this processor has all three.
     pub(super) fn find() -> Option<Avx2> {
-        let has_both =
-            std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
-        has_both.then_some(Avx2(()))
+        let has_all = std::arch::is_x86_feature_detected!("avx2")
+            && std::arch::is_x86_feature_detected!("fma")
+            && std::arch::is_x86_feature_detected!("f16c");
+        has_all.then_some(Avx2(()))
     }
 
-    /// Runs a kernel compiled for both features.
+    /// Runs a kernel compiled for all three features.
     #[inline]
     pub(super) fn run<W: Work>(self, work: W) -> W::Output {
-        #[target_feature(enable = "avx2,fma")]
+        #[target_feature(enable = "avx2,fma,f16c")]
         fn compiled<W: Work>(work: W, simd: Avx2) -> W::Output {
             work.run(simd)
         }
-        // SAFETY: `self` exists, so the processor has both features.
+        // SAFETY: `self` exists, so the processor has all three features.
         unsafe { compiled(work, self) }
     }
 }
@@ -32,7 +33,8 @@ impl Avx2 {
 /// An instruction that the processor has, since a value of [`Avx2`] exists.
 macro_rules! instruction {
     ($call:expr) => {{
-        // SAFETY: the instruction needs AVX2 or FMA and touches no memory; `self` exists, so the processor has both.
+        // SAFETY: the instruction needs AVX2, FMA or F16C and touches no memory; `self` exists, so the processor has all
+        // three.
         unsafe { $call }
     }};
 }
@@ -83,6 +85,7 @@ impl Instructions for Avx2 {
     type Narrow = Avx2;
     type Wide = Pair<Avx2>;
     const HAS_WIDE: bool = false;
+    const FUSES: bool = true;
 
     #[inline(always)]
     fn narrow(self) -> Avx2 {
@@ -97,11 +100,11 @@ impl Instructions for Avx2 {
     #[inline(always)]
     fn apart<W: Work>(self, work: W) -> W::Output {
         #[inline(never)]
-        #[target_feature(enable = "avx2,fma")]
+        #[target_feature(enable = "avx2,fma,f16c")]
         fn compiled<W: Work>(work: W, simd: Avx2) -> W::Output {
             work.run(simd)
         }
-        // SAFETY: `self` exists, so the processor has both features.
+        // SAFETY: `self` exists, so the processor has all three features.
         unsafe { compiled(work, self) }
     }
 }
@@ -132,6 +135,11 @@ impl Simd<LANES> for Avx2 {
     #[inline(always)]
     fn load(self, from: &[f32; LANES]) -> __m256 {
         bytemuck::cast(*from)
+    }
+
+    #[inline(always)]
+    fn load_half(self, from: &[u16; LANES]) -> __m256 {
+        instruction!(_mm256_cvtph_ps(bytemuck::cast(*from)))
     }
 
     #[inline(always)]

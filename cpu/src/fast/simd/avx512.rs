@@ -29,7 +29,7 @@ impl Avx512 {
     /// Runs a kernel compiled for all of them.
     #[inline(always)]
     pub(super) fn run<W: Work>(self, work: W) -> W::Output {
-        #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
+        #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
         fn compiled<W: Work>(work: W, simd: Avx512) -> W::Output {
             work.run(simd)
         }
@@ -164,6 +164,7 @@ impl Instructions for Avx512 {
     type Narrow = Avx2;
     type Wide = Avx512;
     const HAS_WIDE: bool = true;
+    const FUSES: bool = true;
 
     #[inline(always)]
     fn narrow(self) -> Avx2 {
@@ -195,6 +196,11 @@ impl Simd<WIDE> for Avx512 {
     #[inline(always)]
     fn load(self, from: &[f32; WIDE]) -> __m512 {
         bytemuck::cast(*from)
+    }
+
+    #[inline(always)]
+    fn load_half(self, from: &[u16; WIDE]) -> __m512 {
+        instruction!(_mm512_cvtph_ps(bytemuck::cast(*from)))
     }
 
     #[inline(always)]

@@ -102,6 +102,7 @@ impl Instructions for Neon {
     type Narrow = Neon;
     type Wide = Pair<Neon>;
     const HAS_WIDE: bool = false;
+    const FUSES: bool = true;
 
     #[inline(always)]
     fn narrow(self) -> Neon {

@@ -49,6 +49,12 @@ impl<S: Halves<Pairs = [i16; WIDE]>> Simd<WIDE> for Pair<S> {
     }
 
     #[inline(always)]
+    fn load_half(self, from: &[u16; WIDE]) -> Self::F32 {
+        let [low, high] = halves(from);
+        [self.0.load_half(low), self.0.load_half(high)]
+    }
+
+    #[inline(always)]
     fn store(self, vector: Self::F32, to: &mut [f32; WIDE]) {
         let [low, high] = halves_mut(to);
         self.0.store(vector[0], low);

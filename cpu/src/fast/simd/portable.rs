@@ -31,6 +31,7 @@ impl Instructions for Portable {
     type Narrow = Portable;
     type Wide = Pair<Portable>;
     const HAS_WIDE: bool = false;
+    const FUSES: bool = false;
 
     #[inline(always)]
     fn narrow(self) -> Portable {

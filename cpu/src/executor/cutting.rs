@@ -1,0 +1,244 @@
+//! RELU, RELU1 and RELU6 behind a layer without an activation: the layer cuts its results itself, as if the activation were its
+//! own. What is left of the operation gives the memory to its output, or copies it where that is the model's: cutting what is cut
+//! changes nothing.
+
+use nnhal::hal::{Operand, OperandLifeTime, OperationType, Subgraph};
+
+use super::padded::holds_the_same;
+use super::program::Step;
+use crate::kernels::activation_range::Activation;
+
+/// Has layers cut their results as those operations would that alone read them, and notes it with these.
+pub(super) fn cut(graph: &Subgraph, steps: &mut [Step]) {
+    let mut makers = vec![None; graph.operands.len()];
+    for (number, operation) in graph.operations.iter().enumerate() {
+        if let Some(activation) = activation(operation.operation_type)
+            && let (&[input], &[output]) = (&operation.inputs[..], &operation.outputs[..])
+            && is_for_one(&graph.operands[input as usize], &graph.operands[output as usize])
+            && let Some(maker) = makers[input as usize]
+        {
+            let maker: &mut Step = &mut steps[maker];
+            let is_cut = maker.planned_mut().is_some_and(|layer| layer.cut(activation));
+            steps[number].is_cut_before = is_cut;
+        }
+        for &output in &operation.outputs {
+            makers[output as usize] = Some(number);
+        }
+    }
+}
+
+fn activation(operation: OperationType) -> Option<Activation> {
+    match operation {
+        OperationType::RELU => Some(Activation::Relu),
+        OperationType::RELU1 => Some(Activation::Relu1),
+        OperationType::RELU6 => Some(Activation::Relu6),
+        _ => None,
+    }
+}
+
+/// Whether an operand is read by one operation only, whose result means the same.
+fn is_for_one(operand: &Operand, result: &Operand) -> bool {
+    operand.lifetime == OperandLifeTime::TemporaryVariable
+        && operand.number_of_consumers == 1
+        && holds_the_same(operand, result)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use nnhal::hal::{NoPools, Operand, OperandType as T, OperationType as O, Shape, SubgraphIndex};
+    use nnhal::validate::ValidModel;
+
+    use crate::test_graph::TestGraph;
+    use crate::{Execution, KernelSet, Program, RunOptions};
+
+    const CHANNELS: u32 = 12;
+    const CUT: &str = "as activation of the one before";
+
+    /// A layer, what cuts its results, and an operation behind that.
+    #[derive(Clone, Copy, Debug)]
+    struct Case {
+        layer: O,
+        ty: T,
+        cut: O,
+        activation: i32,
+        /// Whether the layer's results are read by another operation, too.
+        is_read_twice: bool,
+        /// Whether what cuts gives an output of the model.
+        is_output: bool,
+    }
+
+    const CASE: Case = Case {
+        layer: O::CONV_2D,
+        ty: T::TENSOR_FLOAT32,
+        cut: O::RELU6,
+        activation: 0,
+        is_read_twice: false,
+        is_output: false,
+    };
+
+    fn typed(ty: T, dims: &[u32], scale: f32) -> Operand {
+        let mut operand = Operand::new(ty, dims);
+        if ty != T::TENSOR_FLOAT32 {
+            (operand.scale, operand.zero_point) = (scale, 7);
+        }
+        operand
+    }
+
+    impl Case {
+        fn is_float(self) -> bool {
+            self.ty == T::TENSOR_FLOAT32
+        }
+
+        fn values(self, count: u32) -> Vec<u8> {
+            let value = |at: u32| (at * 37 % 23) as i32 - 11;
+            if self.is_float() {
+                (0..count)
+                    .flat_map(|at| (value(at) as f32 / 4.0).to_ne_bytes())
+                    .collect()
+            } else {
+                (0..count).map(|at| (value(at) + 7) as u8).collect()
+            }
+        }
+
+        fn constant(self, graph: &mut TestGraph, dims: &[u32], scale: f32) -> u32 {
+            let bytes = self.values(dims.iter().product());
+            graph.constant(typed(self.ty, dims, scale), &bytes)
+        }
+
+        fn bias(self, graph: &mut TestGraph) -> u32 {
+            if self.is_float() {
+                return self.constant(graph, &[CHANNELS], 0.0);
+            }
+            let mut operand = Operand::new(T::TENSOR_INT32, &[CHANNELS]);
+            operand.scale = 0.25 * 0.125;
+            let steps: Vec<u8> = (0..CHANNELS as i32)
+                .flat_map(|at| (9 * at - 40).to_ne_bytes())
+                .collect();
+            graph.constant(operand, &steps)
+        }
+
+        /// The model, and what its operations are computed by.
+        fn program(self, kernels: KernelSet) -> Program {
+            let mut graph = TestGraph::default();
+            let is_flat = self.layer == O::FULLY_CONNECTED;
+            let dims: &[u32] = if is_flat {
+                &[3, CHANNELS]
+            } else {
+                &[1, 4, 5, CHANNELS]
+            };
+            let input = graph.input(typed(self.ty, dims, 0.25));
+            let filter: &[u32] = match self.layer {
+                O::FULLY_CONNECTED => &[CHANNELS, CHANNELS],
+                O::DEPTHWISE_CONV_2D => &[1, 3, 3, CHANNELS],
+                _ => &[CHANNELS, 3, 3, CHANNELS],
+            };
+            let filter = self.constant(&mut graph, filter, 0.125);
+            let bias = self.bias(&mut graph);
+            let scalars: &[i32] = match self.layer {
+                O::FULLY_CONNECTED => &[],
+                O::DEPTHWISE_CONV_2D => &[1, 1, 1, 1],
+                _ => &[1, 1, 1],
+            };
+            let scalars: Vec<u32> = scalars
+                .iter()
+                .chain([&self.activation])
+                .map(|value| graph.scalar(*value))
+                .collect();
+            let inputs = [&[input, filter, bias][..], &scalars].concat();
+            let result = typed(self.ty, dims, 0.5);
+            let sums = graph.operation(self.layer, &inputs, result.clone());
+            let cut = graph.operation(self.cut, &[sums], result.clone());
+            let none = graph.scalar(0);
+            let other = if self.is_read_twice { sums } else { input };
+            let last = graph.operation(O::ADD, &[cut, other, none], result);
+            let outputs: &[u32] = if self.is_output { &[last, cut] } else { &[last] };
+            let model: Arc<ValidModel> = graph.valid(outputs);
+            Program::with_kernels(model, &NoPools, kernels).unwrap()
+        }
+
+        fn results(self, kernels: KernelSet) -> Vec<Vec<u8>> {
+            let program = self.program(kernels);
+            let dims = program.model().model().main.operands[0].dimensions.clone();
+            let mut execution = Execution::new(Arc::new(program));
+            let shape = Shape::new(&dims).unwrap();
+            let values = self.values(dims.iter().product());
+            execution.input(0, &shape).unwrap().copy_from_slice(&values);
+            execution.run(&RunOptions::default()).unwrap();
+            let outputs = 0..1 + usize::from(self.is_output);
+            outputs
+                .map(|number| execution.output(number).unwrap().1.to_vec())
+                .collect()
+        }
+
+        fn assert_as_reference(self) {
+            let (found, expected) = (self.results(KernelSet::Fast), self.results(KernelSet::Reference));
+            for (found, expected) in found.iter().zip(&expected) {
+                if !self.is_float() {
+                    assert_eq!(found, expected, "{self:?}");
+                    continue;
+                }
+                let floats = |bytes: &[u8]| -> Vec<f32> {
+                    let values = bytes.chunks_exact(size_of::<f32>());
+                    values.map(bytemuck::pod_read_unaligned).collect()
+                };
+                let pairs = floats(found).into_iter().zip(floats(expected));
+                pairs.for_each(|(found, expected)| assert!((found - expected).abs() < 1e-4, "{self:?}"));
+            }
+        }
+
+        fn cut_by(self) -> &'static str {
+            self.program(KernelSet::Fast).kernel_name(SubgraphIndex::Main, 1)
+        }
+    }
+
+    #[test]
+    fn layers_cut_what_they_give() {
+        for layer in [O::CONV_2D, O::DEPTHWISE_CONV_2D, O::FULLY_CONNECTED] {
+            for ty in [
+                T::TENSOR_FLOAT32,
+                T::TENSOR_QUANT8_ASYMM,
+                T::TENSOR_QUANT8_ASYMM_SIGNED,
+            ] {
+                for cut in [O::RELU, O::RELU1, O::RELU6] {
+                    let case = Case {
+                        layer,
+                        ty,
+                        cut,
+                        ..CASE
+                    };
+                    case.assert_as_reference();
+                    assert_eq!(case.cut_by(), CUT, "{case:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn results_that_others_see_are_left_as_they_are() {
+        for ty in [T::TENSOR_FLOAT32, T::TENSOR_QUANT8_ASYMM] {
+            let twice = Case {
+                ty,
+                is_read_twice: true,
+                ..CASE
+            };
+            let activated = Case {
+                ty,
+                activation: 1,
+                cut: O::RELU1,
+                ..CASE
+            };
+            for case in [twice, activated] {
+                case.assert_as_reference();
+                assert_ne!(case.cut_by(), CUT, "{case:?}");
+            }
+            Case {
+                ty,
+                is_output: true,
+                ..CASE
+            }
+            .assert_as_reference();
+        }
+    }
+}
