@@ -311,10 +311,16 @@ impl AlignedSlice {
 
 impl From<AlignedBuffer> for AlignedSlice {
     fn from(buffer: AlignedBuffer) -> AlignedSlice {
+        Arc::new(buffer).into()
+    }
+}
+
+impl From<Arc<AlignedBuffer>> for AlignedSlice {
+    fn from(buffer: Arc<AlignedBuffer>) -> AlignedSlice {
         AlignedSlice {
             start: 0,
             length: buffer.bytes().len(),
-            memory: Unchanging::Buffer(Arc::new(buffer)),
+            memory: Unchanging::Buffer(buffer),
         }
     }
 }

@@ -5,13 +5,11 @@
 //! neither covers, above all values: indexes, axes, codes. It allocates nothing in steady state: intermediate values
 //! go to [`Scratch`].
 
-use std::sync::Arc;
-
 use bytemuck::Pod;
 use nnhal::hal::{Operand, OperandType, Operation, OperationType, Shape};
 use nnhal::ops::{OpError, OperandInfo, OperationContext, ShapeIssue};
 
-use crate::buffer::{AlignedBuffer, OutOfMemory, Scratch};
+use crate::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory, Scratch};
 use crate::executor::{Interrupt, Interrupted};
 use crate::threads::Team;
 
@@ -49,7 +47,7 @@ pub struct Value {
     /// Its bytes, or memory for them.
     pub buffer: AlignedBuffer,
     /// Bytes of somebody else's that are read instead.
-    pub(crate) shared: Option<Arc<AlignedBuffer>>,
+    pub(crate) shared: Option<AlignedSlice>,
     /// Whether the operand has a value; an input that the request omits has none.
     pub present: bool,
 }
@@ -444,7 +442,7 @@ pub(crate) fn bind(
     value: &mut Value,
     operand: &Operand,
     shape: Shape,
-    memory: Arc<AlignedBuffer>,
+    memory: AlignedSlice,
 ) -> Result<(), KernelError> {
     let bytes = allowed_size(operand, shape)?;
     if memory.bytes().len() != bytes {

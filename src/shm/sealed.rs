@@ -27,6 +27,19 @@ impl SealedBytes {
     /// # Errors
     /// [`ShmError::NotSealed`] for memory that can still be changed or shrunk; what the system refuses.
     pub fn map(memory: &SharedMemory) -> Result<SealedBytes, ShmError> {
+        SealedBytes::map_for(memory, Purpose::Read)
+    }
+
+    /// The same for memory of which only parts may be read: pages come when they are touched, so that nobody pays for those that
+    /// are not.
+    ///
+    /// # Errors
+    /// As [`SealedBytes::map`].
+    pub fn map_parts(memory: &SharedMemory) -> Result<SealedBytes, ShmError> {
+        SealedBytes::map_for(memory, Purpose::ReadParts)
+    }
+
+    fn map_for(memory: &SharedMemory, purpose: Purpose) -> Result<SealedBytes, ShmError> {
         if !memory.is_immutable() {
             return Err(ShmError::NotSealed);
         }
@@ -36,7 +49,7 @@ impl SealedBytes {
         };
         let length =
             usize::try_from(memory.size()).map_err(|_| failed(std::io::ErrorKind::OutOfMemory.into()))?;
-        let mapping = FileMapping::new(memory, length, Purpose::Read)?;
+        let mapping = FileMapping::new(memory, length, purpose)?;
         Ok(SealedBytes { mapping })
     }
 

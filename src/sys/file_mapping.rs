@@ -31,6 +31,8 @@ pub struct FileMapping {
 pub enum Purpose {
     /// Reading. Pages are there before the call returns, as far as there is memory for those that nobody has touched.
     Read,
+    /// Reading a part of it. Pages come when they are touched.
+    ReadParts,
     /// Reading and writing. Pages come when they are touched.
     Write,
 }
@@ -59,6 +61,7 @@ impl FileMapping {
             // What is only read is never copied, so the pages are the file's; and kernels before 6.7 refuse a shared mapping
             // of memory that is sealed against writing where the descriptor might be written.
             Purpose::Read => (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_POPULATE),
+            Purpose::ReadParts => (libc::PROT_READ, libc::MAP_PRIVATE),
             Purpose::Write => (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED),
         };
         let at = reserved.as_mut_ptr().wrapping_add(start);
@@ -148,7 +151,7 @@ mod tests {
         for size in [1, 4096, 5000, HUGE_PAGE, HUGE_PAGE + 1] {
             let file = file(size);
             file.write_all_at(&[9], size as u64 - 1).unwrap();
-            for purpose in [Purpose::Read, Purpose::Write] {
+            for purpose in [Purpose::Read, Purpose::ReadParts, Purpose::Write] {
                 let mapping = FileMapping::new(&file, size, purpose).unwrap();
                 assert_eq!(mapping.as_mut_ptr() as usize % HUGE_PAGE, 0);
                 assert_eq!((mapping.len(), byte(&mapping, size - 1)), (size, 9));

@@ -10,7 +10,7 @@ use nnhal::time::{Clock, MonotonicClock, TimePoint};
 use super::fixed_outputs::FixedOutputs;
 use super::program::{Graph, Program, Step, Work};
 use super::{ExecutionError, ObservedOperation, RunOptions};
-use crate::buffer::{AlignedBuffer, OutOfMemory, Scratch};
+use crate::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory, Scratch};
 use crate::kernel::{Inputs, KernelContext, KernelError, Outputs, Value, Values, allocate, bind};
 use crate::threads::{Profit, Team};
 
@@ -277,7 +277,7 @@ impl Execution {
         &mut self,
         index: usize,
         shape: Shape,
-        memory: Arc<AlignedBuffer>,
+        memory: AlignedSlice,
     ) -> Result<(), ExecutionError> {
         let at = self.input_operand(index)?;
         let main = &self.program.model.model().main;
@@ -735,13 +735,13 @@ mod tests {
         assert!(first.output(0).is_none() && !first.exchange_output(0, &mut taken));
 
         let passed = Arc::new(taken);
-        second.bind_input(0, shape, Arc::clone(&passed)).unwrap();
+        second.bind_input(0, shape, Arc::clone(&passed).into()).unwrap();
         assert!(
             second
-                .bind_input(0, Shape::new(&[3]).unwrap(), Arc::clone(&passed))
+                .bind_input(0, Shape::new(&[3]).unwrap(), Arc::clone(&passed).into())
                 .is_err()
         );
-        second.bind_input(0, shape, Arc::clone(&passed)).unwrap();
+        second.bind_input(0, shape, Arc::clone(&passed).into()).unwrap();
         second.run(&RunOptions::default()).unwrap();
         assert_eq!(
             second.output(0).unwrap().1,

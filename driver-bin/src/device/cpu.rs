@@ -2,6 +2,7 @@
 //! where there are any.
 
 use std::any::Any;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use nnhal::hal::{
     ConstantPools, DeviceInfo, DeviceType, ExecutionPreference, HalVersion, OperandType, Operation, Shape,
     Subgraph, SubgraphIndex,
 };
+use nnhal::shm::SealedBytes;
 use nnhal::validate::ValidModel;
 use nnhal::wire::{Failure, OperationSupport, Place};
 use nnhal_cpu::executor::ProgramError;
@@ -356,8 +358,19 @@ impl Execution for CpuExecution {
             return memory.read(0, self.input(index, &shape)?);
         };
         self.execution
-            .bind_input(index, shape, memory)
+            .bind_input(index, shape, memory.into())
             .map_err(|error| execution_failure(&error))
+    }
+
+    fn bind_sealed(
+        &mut self,
+        index: usize,
+        shape: &Shape,
+        memory: &Arc<SealedBytes>,
+        part: Range<usize>,
+    ) -> bool {
+        AlignedSlice::sealed(Arc::clone(memory), part)
+            .is_some_and(|memory| self.execution.bind_input(index, *shape, memory).is_ok())
     }
 
     fn take_output(&mut self, index: usize) -> Result<Arc<dyn DeviceMemory>, Failure> {

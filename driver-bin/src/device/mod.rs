@@ -51,10 +51,12 @@ pub mod older;
 mod registry;
 
 use std::fmt::Debug;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nnhal::hal::{ConstantPools, DeviceInfo, DeviceStatus, ExecutionPreference, Priority, Shape};
+use nnhal::shm::SealedBytes;
 use nnhal::validate::ValidModel;
 use nnhal::wire::{Failure, OperationSupport};
 
@@ -222,6 +224,20 @@ pub trait Execution: Send + Debug {
         memory: &Arc<dyn DeviceMemory>,
     ) -> Result<(), Failure> {
         memory.read(0, self.input(index, &shape)?)
+    }
+
+    /// Gives input `index` its dimensions and reads its value in place, from a part of memory that no process can change any
+    /// more. Returns whether it does: a device need not, nor from where it cannot read it, nor with more or fewer bytes than the
+    /// input has; nothing is changed then.
+    fn bind_sealed(
+        &mut self,
+        index: usize,
+        shape: &Shape,
+        memory: &Arc<SealedBytes>,
+        part: Range<usize>,
+    ) -> bool {
+        let _ = (index, shape, memory, part);
+        false
     }
 
     /// Takes output `index` of a run that succeeded as the content of a device buffer: without copying, if the device

@@ -1,12 +1,13 @@
 //! Memories that the client shares.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use std::os::fd::OwnedFd;
 
 use nnhal::hal::{ErrorStatus, Model, OperandLifeTime};
-use nnhal::shm::{Access, Mapping, OngoingAccess, SharedMemory, SharedSlice, ShmError};
+use nnhal::shm::{Access, Mapping, OngoingAccess, SealedBytes, SharedMemory, SharedSlice, ShmError};
 use nnhal::wire::{Failure, MemoryDescription, MemoryHandle, Place};
 
 use super::client::no_such;
@@ -27,6 +28,8 @@ pub(crate) struct Memory {
     size: u64,
     is_writable: bool,
     mapping: OnceLock<Mapping>,
+    /// The whole file, if nobody can ever change it.
+    sealed: OnceLock<Option<Arc<SealedBytes>>>,
     /// Whether the client gave it up. Whoever still uses it then keeps it until that is done, a burst until its next
     /// series of requests, or the first pause.
     is_freed: AtomicBool,
@@ -75,6 +78,7 @@ impl Memory {
             size: description.size,
             is_writable,
             mapping: OnceLock::new(),
+            sealed: OnceLock::new(),
             is_freed: AtomicBool::new(false),
         })
     }
@@ -188,6 +192,21 @@ impl Memory {
             .map_err(|error| mapping_failure(&error, self.shared.size()))?;
         // If another thread was first, its mapping is as good.
         Ok(self.mapping.get_or_init(|| mapping))
+    }
+
+    /// What holds so many bytes from `offset` on, and where they are in it, if nobody can ever change them.
+    pub(crate) fn sealed(&self, offset: u64, length: u64) -> Option<(&Arc<SealedBytes>, Range<usize>)> {
+        let end = offset.checked_add(length).filter(|end| *end <= self.size)?;
+        let map = || {
+            let is_sealed = self.shared.is_immutable();
+            // Copying is left where it cannot be mapped.
+            is_sealed
+                .then(|| SealedBytes::map_parts(&self.shared).ok().map(Arc::new))
+                .flatten()
+        };
+        let bytes = self.sealed.get_or_init(map).as_ref()?;
+        let [start, end] = [offset, end].map(|at| usize::try_from(self.base.checked_add(at)?).ok());
+        Some((bytes, start?..end?))
     }
 
     /// The bytes in place, if nobody can ever change them.

@@ -45,6 +45,9 @@ pub(crate) struct Context {
 /// From how many bytes on devices are asked to fill an input themselves: copying fewer takes a few microseconds.
 const LARGE_INPUT: usize = 64 * 1024;
 
+/// Copying less takes less than to look whether it could be read where it is.
+const LEAST_IN_PLACE: u64 = 4096;
+
 /// How often a slot is given back at once after others were seen waiting for one. Those wait a microsecond longer, which is
 /// how long it is kept without work, and are then woken, some 10 us in all. Spread over so many requests that is less than
 /// the 8 ns that each of them saves.
@@ -357,6 +360,11 @@ impl Context {
                     offset,
                     length: given,
                 } => {
+                    if *given >= LEAST_IN_PLACE
+                        && self.reads_in_place(run, (index, shape), (*pool, *offset, *given))
+                    {
+                        continue;
+                    }
                     let bytes = match self.execution.input_again(index, shape) {
                         Some(bytes) => bytes,
                         None => self.execution.input(index, shape)?,
@@ -382,6 +390,21 @@ impl Context {
             }
         }
         Ok(())
+    }
+
+    /// Has a large input read where it is, if that is memory that nobody can change any more; says whether it is.
+    #[inline(never)]
+    fn reads_in_place(
+        &mut self,
+        run: &Run<'_, impl Pools>,
+        (index, shape): (usize, &Shape),
+        (pool, offset, length): (u32, u64, u64),
+    ) -> bool {
+        let is_inline = run.inline.is_some_and(|inline| inline.input_pool == Some(pool));
+        let memory = run.pools.memory(pool).filter(|_| !is_inline);
+        memory
+            .and_then(|memory| memory.sealed(offset, length))
+            .is_some_and(|(memory, part)| self.execution.bind_sealed(index, shape, memory, part))
     }
 
     /// Has an input read from its device buffer.

@@ -6,4 +6,5 @@ mod hostile;
 mod pipeline;
 mod results;
 mod same_requests;
+mod sealed_inputs;
 mod several_outputs;
