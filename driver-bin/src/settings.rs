@@ -146,8 +146,10 @@ pub struct ExecutionSettings {
     /// the number of processors.
     pub threads: u32,
     /// How long a burst looks for its next request before it sleeps, at most, in microseconds; twice that towards the end
-    /// of long waits that are alike.
+    /// of long waits that are alike. Bursts that are opened afterwards have it, and [`ExecutionSettings::polling`].
     pub polling_window_us: u64,
+    /// Whether bursts look for that long each time.
+    pub polling: Polling,
     /// After how long without a checkpoint work is taken for hung, in milliseconds; 0 for never.
     pub hang_limit_ms: u64,
     /// How long an execution waits for its fences at most, in milliseconds; 0 for ever.
@@ -164,6 +166,7 @@ impl Default for ExecutionSettings {
             slots: 0,
             threads: 0,
             polling_window_us: 50,
+            polling: Polling::Adaptive,
             hang_limit_ms: 60_000,
             fence_timeout_ms: 60_000,
             idle_release_ms: 5_000,
@@ -189,6 +192,17 @@ impl ExecutionSettings {
     pub fn idle_release(&self) -> Option<Duration> {
         (self.idle_release_ms != 0).then(|| Duration::from_millis(self.idle_release_ms))
     }
+}
+
+/// How the time that a burst looks for its next request follows from [`ExecutionSettings::polling_window_us`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Polling {
+    /// It follows the measured times, and the setting is the most.
+    #[default]
+    Adaptive,
+    /// It is the setting, whatever was measured, for those who want every request seen at once and have the processors.
+    Fixed,
 }
 
 /// Packed weights that workers share: one copy in memory for all clients of one user that prepare the same model.
@@ -388,10 +402,11 @@ mod tests {
     #[test]
     fn values_and_device_options_are_read() {
         let settings = read(
-            "devices = [\"nnhal-empty\"]\n[limits]\nbursts = 3\n[device.nnhal-empty]\nfault = \"hang\"\nafter = 2\n",
+            "devices = [\"nnhal-empty\"]\n[limits]\nbursts = 3\n[execution]\npolling = \"fixed\"\n[device.nnhal-empty]\nfault = \"hang\"\nafter = 2\n",
         )
         .unwrap();
         assert_eq!(settings.limits.bursts, 3);
+        assert_eq!(settings.execution.polling, Polling::Fixed);
         let options = settings.device_options("nnhal-empty");
         assert_eq!(
             (options.get("fault"), options.get("after")),
@@ -408,6 +423,7 @@ mod tests {
         for (text, mention) in [
             ("[limits]\nburst = 3", "burst"),
             ("[limits]\nbursts = \"many\"", "bursts"),
+            ("[execution]\npolling = \"always\"", "always"),
             ("devices = [\"nnhal-none\"]", "nnhal-none"),
             ("[device.ACME-npu]\n", "ACME-npu"),
             ("[clients]\nmax = 0", "clients.max"),

@@ -1,12 +1,12 @@
 //! What an execution preference changes: a model for low power has its worker sleep at once between the requests of a
 //! burst, where one for fast single answers has it look for the next. That models for sustained speed keep their memory
-//! is shown with that of the others, in `idle.rs`.
+//! is shown with that of the others, in `idle.rs`. And what the driver's setting for polling changes.
 
 use std::fs;
 
 use nnhal_client::{
-    BurstOptions, Devices, ExecuteOptions, ExecutionPreference, Input, ModelBuilder, OperationType, Output,
-    PrepareOptions, TensorType,
+    Burst, BurstOptions, Devices, ExecuteOptions, ExecutionPreference, Input, ModelBuilder, OperationType,
+    Output, PrepareOptions, PreparedModel, TensorType,
 };
 use nnhal_tests::{DaemonOptions, TestDaemon, wait_until};
 
@@ -34,26 +34,39 @@ fn is_asleep(pid: u32) -> bool {
     states.all(|(_, fields)| fields.trim_start().starts_with('S'))
 }
 
-/// How long the worker of a burst computes for one execution and until it sleeps, in nanoseconds: the most of three
-/// bursts. It may look for the next request for 200 ms.
-fn effort(preference: ExecutionPreference) -> u64 {
-    let daemon = TestDaemon::start(
-        EXE,
-        &DaemonOptions::with_settings("[execution]\npolling_window_us = 200000\n"),
-    );
-    let devices = Devices::open_in(daemon.runtime_dir()).unwrap();
-    let device = devices.device("nnhal-reference").unwrap();
-    let mut model = ModelBuilder::new();
-    let x = model.input(TensorType::float32(&[1]));
-    let y = model.output(TensorType::float32(&[1]));
-    model.operation(OperationType::RELU, &[x], &[y]);
-    let options = PrepareOptions::new().preference(preference);
-    let prepared = device.prepare(&model.finish().unwrap(), &options).unwrap();
-    let worker = device.worker().pid;
-    let efforts = (0..3).map(|_| {
-        let mut burst = prepared.burst(&BurstOptions::new()).unwrap();
-        wait_until("the worker sleeps", || is_asleep(worker));
-        let before = computed(worker);
+/// A model whose worker is looked at.
+struct Subject {
+    prepared: PreparedModel,
+    worker: u32,
+    /// Dropped last.
+    _daemon: TestDaemon,
+}
+
+impl Subject {
+    fn start(settings: &str, preference: ExecutionPreference) -> Subject {
+        let daemon = TestDaemon::start(EXE, &DaemonOptions::with_settings(settings));
+        let devices = Devices::open_in(daemon.runtime_dir()).unwrap();
+        let device = devices.device("nnhal-reference").unwrap();
+        let mut model = ModelBuilder::new();
+        let x = model.input(TensorType::float32(&[1]));
+        let y = model.output(TensorType::float32(&[1]));
+        model.operation(OperationType::RELU, &[x], &[y]);
+        let options = PrepareOptions::new().preference(preference);
+        Subject {
+            prepared: device.prepare(&model.finish().unwrap(), &options).unwrap(),
+            worker: device.worker().pid,
+            _daemon: daemon,
+        }
+    }
+
+    fn burst(&self) -> Burst {
+        self.prepared.burst(&BurstOptions::new()).unwrap()
+    }
+
+    /// How long the worker, which sleeps, computes for one execution and until it sleeps again, in nanoseconds.
+    fn effort(&self, burst: &mut Burst) -> u64 {
+        wait_until("the worker sleeps", || is_asleep(self.worker));
+        let before = computed(self.worker);
         let mut output = [0.0_f32];
         burst
             .run(
@@ -62,18 +75,32 @@ fn effort(preference: ExecutionPreference) -> u64 {
                 &ExecuteOptions::new(),
             )
             .unwrap();
-        wait_until("the worker sleeps", || is_asleep(worker));
-        computed(worker) - before
-    });
+        wait_until("the worker sleeps", || is_asleep(self.worker));
+        computed(self.worker) - before
+    }
+}
+
+/// The most that the first executions of three bursts take of a worker that may look for the next request for 200 ms.
+fn effort(preference: ExecutionPreference) -> u64 {
+    let subject = Subject::start("[execution]\npolling_window_us = 200000\n", preference);
+    let efforts = (0..3).map(|_| subject.effort(&mut subject.burst()));
     efforts.max().unwrap()
+}
+
+/// Whether nobody looks for requests here; then says so.
+fn is_single_processor() -> bool {
+    let is_single = std::thread::available_parallelism().is_ok_and(|processors| processors.get() < 2);
+    if is_single {
+        println!("SKIPPED: on a single processor nobody looks for requests");
+    }
+    is_single
 }
 
 #[test]
 fn worker_of_a_model_for_low_power_does_not_look_for_the_next_request() {
     let slept = effort(ExecutionPreference::LowPower);
     assert!(slept < 20_000_000, "{slept} ns");
-    if std::thread::available_parallelism().is_ok_and(|processors| processors.get() < 2) {
-        println!("SKIPPED: on a single processor nobody looks for requests");
+    if is_single_processor() {
         return;
     }
     for preference in [
@@ -85,4 +112,17 @@ fn worker_of_a_model_for_low_power_does_not_look_for_the_next_request() {
             effort(preference) > 4 * slept
         });
     }
+}
+
+#[test]
+fn worker_with_a_fixed_window_polls_for_all_of_it_though_that_was_in_vain_each_time() {
+    if is_single_processor() {
+        return;
+    }
+    let settings = "[execution]\npolling_window_us = 30000\npolling = \"fixed\"\n";
+    let subject = Subject::start(settings, ExecutionPreference::FastSingleAnswer);
+    let mut burst = subject.burst();
+    // One that adapts would have given up after the first of these waits. Polls may be faster than when they were counted.
+    let least = (0..8).map(|_| subject.effort(&mut burst)).min().unwrap();
+    assert!(least > 15_000_000, "{least} ns");
 }

@@ -67,8 +67,8 @@ impl BurstOptions {
         self
     }
 
-    /// How long the worker looks for the next request before it sleeps; never longer than the driver's own setting,
-    /// which it is without this.
+    /// How long the worker looks for the next request before it sleeps, at most, or each time if the driver's settings
+    /// say so (`execution.polling`); never longer than the driver's own window, which it is without this.
     #[must_use]
     pub fn polling_window(mut self, window: Duration) -> BurstOptions {
         self.polling_window = Some(window);

@@ -382,9 +382,8 @@ impl Session<'_> {
         polling_window_ns: Option<u64>,
         mut fds: Vec<OwnedFd>,
     ) -> Result<BurstHandle, Failure> {
-        let setting = self.orders.execution().polling_window_us;
         let preference = self.client.model(model)?.preference();
-        let wait = burst::wait_settings(preference, setting, polling_window_ns);
+        let wait = burst::wait_settings(preference, &self.orders.execution(), polling_window_ns);
         // Their number has been checked.
         let fd = fds
             .pop()

@@ -26,6 +26,7 @@ use nnhal::wire::{BurstHandle, Failure, PreparedModelHandle};
 use self::serve::Server;
 use super::client::Client;
 use super::table::Table;
+use crate::settings::{ExecutionSettings, Polling};
 
 /// The bursts of a client.
 #[derive(Debug)]
@@ -126,24 +127,24 @@ impl Bursts {
     }
 }
 
-/// How a burst waits: no longer than the driver's settings allow, and no longer than the client asks for.
+/// How a burst waits: it polls no longer than the driver's settings allow, and no longer than the client asks for.
 ///
 /// A model that was prepared for low power does not poll at all: its burst sleeps between requests, at the price of a
 /// wake-up for each.
 pub(crate) fn wait_settings(
     preference: ExecutionPreference,
-    setting_us: u64,
+    settings: &ExecutionSettings,
     asked_ns: Option<u64>,
 ) -> WaitSettings {
     if preference == ExecutionPreference::LowPower {
         return WaitSettings::Sleep;
     }
-    let setting = Duration::from_micros(setting_us);
-    let max_window = asked_ns.map_or(setting, |asked| setting.min(Duration::from_nanos(asked)));
-    if max_window.is_zero() {
-        WaitSettings::Sleep
-    } else {
-        WaitSettings::Adaptive { max_window }
+    let setting = Duration::from_micros(settings.polling_window_us);
+    let window = asked_ns.map_or(setting, |asked| setting.min(Duration::from_nanos(asked)));
+    match settings.polling {
+        _ if window.is_zero() => WaitSettings::Sleep,
+        Polling::Adaptive => WaitSettings::Adaptive { max_window: window },
+        Polling::Fixed => WaitSettings::Fixed { window },
     }
 }
 
@@ -181,23 +182,40 @@ mod tests {
 
     const FAST: ExecutionPreference = ExecutionPreference::FastSingleAnswer;
 
+    fn settings(polling: Polling, polling_window_us: u64) -> ExecutionSettings {
+        ExecutionSettings {
+            polling_window_us,
+            polling,
+            ..ExecutionSettings::default()
+        }
+    }
+
     #[test]
     fn low_power_does_not_poll() {
         let low = ExecutionPreference::LowPower;
-        assert_eq!(wait_settings(low, 50, Some(20_000)), WaitSettings::Sleep);
-        let sustained = wait_settings(ExecutionPreference::SustainedSpeed, 50, None);
-        assert_eq!(sustained, wait_settings(FAST, 50, None));
+        for polling in [Polling::Adaptive, Polling::Fixed] {
+            let settings = settings(polling, 50);
+            assert_eq!(wait_settings(low, &settings, Some(20_000)), WaitSettings::Sleep);
+            let sustained = wait_settings(ExecutionPreference::SustainedSpeed, &settings, None);
+            assert_eq!(sustained, wait_settings(FAST, &settings, None));
+        }
+    }
+
+    fn expect_bounds(polling: Polling, of: fn(Duration) -> WaitSettings) {
+        let window = |setting, asked| wait_settings(FAST, &settings(polling, setting), asked);
+        let micros = |micros| of(Duration::from_micros(micros));
+        assert_eq!(window(50, None), micros(50));
+        assert_eq!(window(50, Some(20_000)), micros(20));
+        assert_eq!(window(50, Some(u64::MAX)), micros(50));
+        assert_eq!(window(50, Some(0)), WaitSettings::Sleep);
+        assert_eq!(window(0, Some(1_000)), WaitSettings::Sleep);
     }
 
     #[test]
     fn polling_is_bounded_by_the_driver_and_by_the_client() {
-        let adaptive = |micros| WaitSettings::Adaptive {
-            max_window: Duration::from_micros(micros),
-        };
-        assert_eq!(wait_settings(FAST, 50, None), adaptive(50));
-        assert_eq!(wait_settings(FAST, 50, Some(20_000)), adaptive(20));
-        assert_eq!(wait_settings(FAST, 50, Some(u64::MAX)), adaptive(50));
-        assert_eq!(wait_settings(FAST, 50, Some(0)), WaitSettings::Sleep);
-        assert_eq!(wait_settings(FAST, 0, Some(1_000)), WaitSettings::Sleep);
+        expect_bounds(Polling::Adaptive, |max_window| WaitSettings::Adaptive {
+            max_window,
+        });
+        expect_bounds(Polling::Fixed, |window| WaitSettings::Fixed { window });
     }
 }
