@@ -16,7 +16,7 @@ use nnhal_bench::conditions::Conditions;
 use nnhal_bench::models::{self, ADDEND};
 use nnhal_bench::program::{self, Options};
 use nnhal_bench::rows::driver::{DriverRow, Way};
-use nnhal_bench::{Contest, Contestant, Error, Report, Result, library};
+use nnhal_bench::{Contest, Contestant, Error, Passing, Report, Result, library};
 use nnhal_capi_caller::{Arguments, Burst as LibraryBurst, Library, ReusableExecution};
 use nnhal_client::{
     Burst, BurstOptions, Device, ExecuteOptions, Memory, PrepareOptions, RegisteredRequest, Request,
@@ -64,7 +64,7 @@ fn contest(
     let mut contest = Contest::new(conditions.rounds);
     match arguments {
         Arguments::Own => contest.add(Named {
-            row: DriverRow::new(device, Way::BurstRegistered, values)?,
+            row: DriverRow::new(device, (Way::BurstRegistered, Passing::OwnMemory), values)?,
             name: "rust_cells",
         })?,
         Arguments::Memories => contest.add(RegisteredRow::new(device, values)?)?,
@@ -86,6 +86,10 @@ impl Contestant for Named {
 
     fn payload_bytes(&self) -> u64 {
         self.row.payload_bytes()
+    }
+
+    fn arguments(&self) -> Option<Passing> {
+        self.row.arguments()
     }
 
     fn others(&self) -> Vec<u32> {
@@ -154,6 +158,10 @@ impl Contestant for RegisteredRow {
         u64::from(self.values) * VALUE_BYTES as u64
     }
 
+    fn arguments(&self) -> Option<Passing> {
+        Some(Passing::SharedMemory)
+    }
+
     fn others(&self) -> Vec<u32> {
         vec![self.worker]
     }
@@ -213,6 +221,13 @@ impl Contestant for LibraryRow {
 
     fn payload_bytes(&self) -> u64 {
         u64::from(self.values) * VALUE_BYTES as u64
+    }
+
+    fn arguments(&self) -> Option<Passing> {
+        Some(match self.arguments {
+            Arguments::Own => Passing::by_run(self.values as usize * VALUE_BYTES),
+            Arguments::Memories => Passing::SharedMemory,
+        })
     }
 
     fn others(&self) -> Vec<u32> {

@@ -17,14 +17,15 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use nnhal_bench::conditions::Conditions;
+use nnhal_bench::passing::{BufferPair, Passing};
 use nnhal_bench::program::{self, Options};
 use nnhal_bench::report::duration;
 use nnhal_bench::rows::InProcess;
 use nnhal_bench::samples::{median, quantile};
 use nnhal_bench::{Contestant, Error, Result, models};
 use nnhal_client::{
-    Buffer, BufferDesc, BufferRole, Burst, BurstOptions, Device, ExecuteOptions, Input, Memory, Output,
-    PrepareOptions, PreparedModel, RegisteredRequest, Request,
+    Burst, BurstOptions, Device, ExecuteOptions, Input, Memory, Output, PrepareOptions, RegisteredRequest,
+    Request,
 };
 use serde::Serialize;
 
@@ -39,10 +40,10 @@ const WINDOW: Duration = Duration::from_millis(20);
 const FEWEST: usize = 5;
 const WAYS: [&str; 5] = [
     "in_process",
-    "own_memory",
-    "shared_memory",
+    Passing::OwnMemory.name(),
+    Passing::SharedMemory.name(),
     "new_memory",
-    "device_buffers",
+    Passing::DeviceBuffers.name(),
 ];
 
 /// The figures of a size.
@@ -144,8 +145,7 @@ struct Payload {
     burst: Burst,
     memory: Memory,
     in_memory: RegisteredRequest,
-    /// What the request below names.
-    _buffers: [Buffer; 2],
+    buffers: BufferPair,
     in_buffers: RegisteredRequest,
     input: Vec<f32>,
     output: Vec<f32>,
@@ -160,25 +160,30 @@ impl Payload {
         let size = u64::from(bytes);
         let memory = Memory::new(2 * size)?;
         let in_memory = burst.register(&request(&memory))?;
-        let buffers = [
-            buffer(device, &prepared, true)?,
-            buffer(device, &prepared, false)?,
-        ];
-        buffers[0].copy_from(&Memory::new(size)?, &[values])?;
-        let in_buffers = Request::new()
-            .input_buffer(&buffers[0])
-            .output_buffer(&buffers[1]);
-        Ok(Payload {
+        let buffers = BufferPair::new(device, &prepared, size)?;
+        let in_buffers = burst.register(buffers.request())?;
+        let mut payload = Payload {
             in_process: InProcess::new(values)?,
             memory,
             in_memory,
-            in_buffers: burst.register(&in_buffers)?,
-            _buffers: buffers,
+            in_buffers,
+            buffers,
             burst,
             input: vec![0.0; values as usize],
             output: vec![0.0; values as usize],
             count: 0,
-        })
+        };
+        payload.expect_sum_in_buffer()?;
+        Ok(payload)
+    }
+
+    /// What is between buffers is never seen while it is measured.
+    fn expect_sum_in_buffer(&mut self) -> Result<()> {
+        let expected = self.next_input();
+        self.buffers.set(&self.input)?;
+        self.between_buffers()?;
+        self.buffers.get(&mut self.output)?;
+        check(self.output.last(), expected)
     }
 
     fn next_input(&mut self) -> f32 {
@@ -230,21 +235,6 @@ impl Payload {
 fn request(memory: &Memory) -> Request {
     let (half, whole) = (memory.size() / 2, memory.size());
     Request::new().input(memory, 0..half).output(memory, half..whole)
-}
-
-/// A buffer for the model's input or output.
-fn buffer(device: &Device, prepared: &PreparedModel, is_input: bool) -> Result<Buffer> {
-    let role = [BufferRole {
-        model_index: 0,
-        io_index: 0,
-        frequency: 1.0,
-    }];
-    let (inputs, outputs) = if is_input {
-        (&role[..], &[][..])
-    } else {
-        (&[][..], &role[..])
-    };
-    Ok(device.allocate(&BufferDesc::default(), &[prepared], inputs, outputs)?)
 }
 
 fn check(found: Option<&f32>, expected: f32) -> Result<()> {

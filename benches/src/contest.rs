@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 
 use crate::conditions::Conditions;
 use crate::machine::{self, Scheduling};
+use crate::passing::Passing;
 use crate::report::{Report, Row};
 use crate::samples::{Samples, median, quantile};
 use crate::{Error, Result};
@@ -17,6 +18,11 @@ pub trait Contestant {
 
     /// How many bytes travel each way.
     fn payload_bytes(&self) -> u64;
+
+    /// How they do, if they are arguments of an execution by a driver.
+    fn arguments(&self) -> Option<Passing> {
+        None
+    }
 
     /// The processes of the other side.
     fn others(&self) -> Vec<u32>;
@@ -38,6 +44,7 @@ pub trait Contestant {
 trait Entrant {
     fn name(&self) -> &'static str;
     fn payload_bytes(&self) -> u64;
+    fn arguments(&self) -> Option<Passing>;
     fn others(&self) -> Vec<u32>;
     fn round(&mut self, trips: u32, samples: &mut Samples) -> Result<()>;
 }
@@ -49,6 +56,10 @@ impl<C: Contestant> Entrant for C {
 
     fn payload_bytes(&self) -> u64 {
         Contestant::payload_bytes(self)
+    }
+
+    fn arguments(&self) -> Option<Passing> {
+        Contestant::arguments(self)
     }
 
     fn others(&self) -> Vec<u32> {
@@ -79,6 +90,9 @@ pub struct Contest {
     rounds: u32,
     /// The names of the rows that are measured beside the first; all if there are none.
     only: Vec<String>,
+    is_real_time: bool,
+    /// How many round trips a row's round has; by default as many as take [`ROUND`].
+    trips: Option<u32>,
 }
 
 struct Entry {
@@ -104,7 +118,24 @@ impl Contest {
             entries: Vec::new(),
             rounds: rounds.max(1),
             only: Vec::new(),
+            is_real_time: true,
+            trips: None,
         }
+    }
+
+    /// Has each row's round have so many round trips, and as many to warm up, instead of as many as take some tens of
+    /// milliseconds.
+    #[must_use]
+    pub fn trips(mut self, trips: u32) -> Contest {
+        self.trips = Some(trips.max(1));
+        self
+    }
+
+    /// Leaves all sides scheduled as other processes are, instead of before them where that is permitted.
+    #[must_use]
+    pub fn without_real_time(mut self) -> Contest {
+        self.is_real_time = false;
+        self
     }
 
     /// Leaves out what is added later, but for the first row, unless it has one of these names.
@@ -141,7 +172,7 @@ impl Contest {
     pub fn run(mut self, mut conditions: Conditions, mut progress: impl FnMut(&str)) -> Result<Report> {
         let mut samples = Samples::new();
         for entry in &mut self.entries {
-            entry.warm_up(&mut samples)?;
+            entry.warm_up(&mut samples, self.trips)?;
         }
         conditions.rounds = self.rounds;
         conditions.clock_ns = u64::try_from(samples.clock_cost().as_nanos()).unwrap_or(u64::MAX);
@@ -172,11 +203,16 @@ impl Contest {
             .into_iter()
             .map(|pid| (pid, other))
             .chain([(std::process::id(), own)]);
+        let settle = if self.is_real_time {
+            machine::settle
+        } else {
+            machine::pin
+        };
         let mut worst = Scheduling::Fifo;
         for (pid, cpu) in sides {
-            match machine::settle(pid, cpu) {
+            match settle(pid, cpu) {
                 Ok(Scheduling::Fifo) => {}
-                Ok(Scheduling::Normal) => worst = Scheduling::Normal,
+                Ok(normal) => worst = normal,
                 Err(error) => notes.push(format!("process {pid} stays where it was: {error}")),
             }
         }
@@ -194,9 +230,13 @@ impl Contest {
 }
 
 impl Entry {
-    /// Finds out how many round trips a round has.
-    fn warm_up(&mut self, samples: &mut Samples) -> Result<()> {
+    /// Finds out how many round trips a round has, unless it is said.
+    fn warm_up(&mut self, samples: &mut Samples, trips: Option<u32>) -> Result<()> {
         let name = self.entrant.name();
+        if let Some(trips) = trips {
+            self.trips = trips;
+            return self.entrant.round(trips, samples).map_err(Error::row(name));
+        }
         self.entrant.round(WARM_UP, samples).map_err(Error::row(name))?;
         let start = Instant::now();
         self.entrant.round(WARM_UP, samples).map_err(Error::row(name))?;
@@ -234,6 +274,7 @@ impl Entry {
         Row {
             name: self.entrant.name().to_owned(),
             payload_bytes: self.entrant.payload_bytes(),
+            arguments: self.entrant.arguments(),
             p50_ns: over_rounds(0),
             p99_ns: over_rounds(1),
             p999_ns: over_rounds(2),

@@ -6,6 +6,7 @@
 //!   other, measured in interleaved rounds by [`Contest`], which gives a [`Report`].
 //! - [`library`]: `libneuralnetworks.so`, opened by name as programs do.
 //! - [`other_side`]: the other processes. A measuring program starts itself again as one.
+//! - [`passing`]: how arguments reach the worker.
 //! - [`program`]: what programs that measure are besides: their own driver, and the other sides of their rows.
 //! - [`rows`]: the contestants that need nothing but nnhal and the system. Peers are in the package `nnhal-bench-peers`.
 
@@ -20,6 +21,7 @@ pub mod library;
 pub mod machine;
 pub mod models;
 pub mod other_side;
+pub mod passing;
 pub mod program;
 pub mod report;
 pub mod rows;
@@ -29,6 +31,7 @@ pub mod workloads;
 pub use contest::{Contest, Contestant};
 pub use error::Error;
 pub use other_side::OtherSide;
+pub use passing::Passing;
 pub use report::{Report, Row};
 
 /// What the functions here return.

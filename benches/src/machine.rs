@@ -14,6 +14,8 @@ pub enum Scheduling {
     Fifo,
     /// As any other process, since real time is not permitted.
     Normal,
+    /// As any other process, since nobody asked for more.
+    NormalAsAsked,
 }
 
 impl Scheduling {
@@ -23,6 +25,7 @@ impl Scheduling {
         match self {
             Scheduling::Fifo => "SCHED_FIFO",
             Scheduling::Normal => "normal (SCHED_FIFO is not permitted)",
+            Scheduling::NormalAsAsked => "normal",
         }
     }
 }
@@ -40,6 +43,17 @@ pub fn settle(pid: u32, cpu: usize) -> Result<Scheduling, SysError> {
         }
     }
     Ok(scheduling)
+}
+
+/// Keeps all threads that a process has now on one processor, scheduled as they are.
+///
+/// # Errors
+/// The process belongs to another user, or is gone.
+pub fn pin(pid: u32, cpu: usize) -> Result<Scheduling, SysError> {
+    for thread in threads(pid) {
+        sched::pin_thread_to(thread, cpu)?;
+    }
+    Ok(Scheduling::NormalAsAsked)
 }
 
 /// The threads of a process.

@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::conditions::Conditions;
+use crate::passing::Passing;
 
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -14,6 +15,8 @@ pub struct Row {
     pub name: String,
     /// How many bytes travel each way.
     pub payload_bytes: u64,
+    /// How they do, if they are arguments of an execution by a driver.
+    pub arguments: Option<Passing>,
     /// The median over rounds of the round's median, in nanoseconds a round trip.
     pub p50_ns: f64,
     /// The median over rounds of the round's 99 % quantile.
@@ -68,15 +71,16 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "\n{:<28} {:>9} {:>10} {:>10} {:>10} {:>10} {:>8}",
-            "way", "bytes", "p50", "p99", "p99.9", "max", "x limit"
+            "\n{:<28} {:<14} {:>9} {:>10} {:>10} {:>10} {:>10} {:>8}",
+            "way", "arguments", "bytes", "p50", "p99", "p99.9", "max", "x limit"
         )?;
         for row in &self.rows {
+            let arguments = row.arguments.map_or("", Passing::name);
             let times = [row.p50_ns, row.p99_ns, row.p999_ns, row.max_ns].map(duration);
             writeln!(
                 f,
-                "{:<28} {:>9} {:>10} {:>10} {:>10} {:>10} {:>8.2}",
-                row.name, row.payload_bytes, times[0], times[1], times[2], times[3], row.ratio_p50
+                "{:<28} {:<14} {:>9} {:>10} {:>10} {:>10} {:>10} {:>8.2}",
+                row.name, arguments, row.payload_bytes, times[0], times[1], times[2], times[3], row.ratio_p50
             )?;
         }
         Ok(())
@@ -105,6 +109,7 @@ mod tests {
             rows: vec![Row {
                 name: "ping_pong".into(),
                 payload_bytes: 8,
+                arguments: None,
                 p50_ns: 230.0,
                 p99_ns: 300.0,
                 p999_ns: 310.0,
@@ -120,8 +125,21 @@ mod tests {
         let json = serde_json::to_value(report()).unwrap();
         assert_eq!(json["rows"][0]["name"], "ping_pong");
         assert_eq!(json["rows"][0]["ratio_p50"], 1.0);
+        assert_eq!(json["rows"][0]["arguments"], serde_json::Value::Null);
         assert_eq!(json["conditions"]["rounds"], 7);
         assert_eq!(json.as_object().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn ways_to_pass_arguments_have_the_same_names_everywhere() {
+        for way in [
+            Passing::Inline,
+            Passing::OwnMemory,
+            Passing::SharedMemory,
+            Passing::DeviceBuffers,
+        ] {
+            assert_eq!(serde_json::to_value(way).unwrap(), way.name());
+        }
     }
 
     #[test]

@@ -280,9 +280,8 @@ pub(crate) struct LatencyArguments {
     /// Interleaved rounds; figures are medians over them.
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
-    /// Only the smallest payload of each path.
-    #[arg(long)]
-    pub(crate) only_smallest: bool,
+    #[command(flatten)]
+    pub(crate) choice: nnhal_bench::rows::Choice,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use nnhal_bench::program::Options;
+use nnhal_bench::rows::Choice;
 
 /// What to measure, and where to write it.
 #[derive(Debug, Parser)]
@@ -14,9 +15,8 @@ pub(crate) struct Arguments {
     // Cargo runs benchmarks in their package's folder.
     #[arg(long, value_name = "FILE", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/latency.svg"))]
     pub(crate) svg: PathBuf,
-    /// No payloads but the smallest.
-    #[arg(long)]
-    pub(crate) only_smallest: bool,
+    #[command(flatten)]
+    pub(crate) choice: Choice,
     /// The rows to measure beside the ping-pong; without it all.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) rows: Vec<String>,

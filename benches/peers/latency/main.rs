@@ -5,14 +5,16 @@
 //! - `ping_pong`: two words in two cache lines: the limit of the hardware;
 //! - `in_process`: the model's execution in this process, without a driver;
 //! - `fmq`: a fast message queue, one cell of 56 bytes each way;
-//! - `burst_registered`, `burst_general`, `sync`, `async`, `fenced`: ADD through the client library;
+//! - `burst_registered`, `burst_general`, `sync`, `async`, `fenced`: ADD through the client library, with arguments
+//!   in the cells of the rings, in memory of the application, in shared memory and in device buffers;
 //! - `unix_seqpacket`: a Unix socket;
 //! - `ipc_channel`: the crate ipc-channel, a struct by serde;
 //! - `iceoryx2_request_response`: iceoryx2, both sides polling;
 //! - `tonic_uds`: a unary gRPC call over a Unix socket.
 //!
-//! `cargo bench --bench latency -- [--rounds N] [--json FILE] [--svg FILE] [--only-smallest] [--rows NAME,...]` prints a table, and writes
-//! JSON and a plot of the distributions (by default target/latency.svg).
+//! `cargo bench --bench latency -- [--rounds N] [--json FILE] [--svg FILE] [--only-smallest | --payloads BYTES,...]
+//! [--trips N] [--without-real-time] [--rows NAME,...]` prints a table, and writes JSON and a plot of the
+//! distributions (by default target/latency.svg).
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -26,7 +28,7 @@ use std::process::ExitCode;
 
 use nnhal_bench::conditions::Conditions;
 use nnhal_bench::other_side::Role;
-use nnhal_bench::{Contest, Error, Result, program, rows};
+use nnhal_bench::{Error, Result, program, rows};
 
 use arguments::Arguments;
 
@@ -45,13 +47,9 @@ fn measure(arguments: Arguments) -> Result<()> {
     let rounds = arguments.common.rounds.unwrap_or(ROUNDS);
     let device = program::own_driver()?.fastest()?;
     let mut conditions = Conditions::of_this_machine(rounds);
-    let mut contest = Contest::new(rounds).only(arguments.rows);
+    let mut contest = arguments.choice.contest(rounds).only(arguments.rows);
     let invocation = program::other_sides();
-    let payloads: &[u32] = if arguments.only_smallest {
-        &[]
-    } else {
-        &rows::PAYLOADS
-    };
+    let payloads = arguments.choice.payloads();
     rows::add_all(&mut contest, &invocation, &device, payloads, &mut conditions)?;
     ipc_channel_row::add_all(&mut contest, &invocation, payloads)?;
     iceoryx2_row::add(&mut contest, &invocation)?;

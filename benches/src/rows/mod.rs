@@ -1,11 +1,13 @@
 //! The contestants that need nothing but nnhal and the system.
 
+mod choice;
 pub mod driver;
 mod fmq;
 mod in_process;
 mod ping_pong;
 mod unix_seqpacket;
 
+pub use choice::Choice;
 pub use fmq::Fmq;
 pub use in_process::InProcess;
 pub use ping_pong::{PingPong, Polls};

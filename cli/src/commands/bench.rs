@@ -6,7 +6,7 @@ use std::io::Write as _;
 
 use nnhal_bench::conditions::Conditions;
 use nnhal_bench::other_side::{self, Invocation};
-use nnhal_bench::{Contest, capabilities, rows};
+use nnhal_bench::{capabilities, rows};
 
 use crate::arguments::{Bench, CapabilitiesArguments, LatencyArguments};
 use crate::driver;
@@ -28,18 +28,13 @@ pub(crate) fn run(bench: &Bench) -> Result<(), Error> {
 
 fn latency(arguments: &LatencyArguments) -> Result<(), Error> {
     let device = driver::device(&driver::devices()?, arguments.device.as_deref())?;
-    let payloads: &[u32] = if arguments.only_smallest {
-        &[]
-    } else {
-        &rows::PAYLOADS
-    };
     let mut conditions = Conditions::of_this_machine(arguments.rounds);
-    let mut contest = Contest::new(arguments.rounds);
+    let mut contest = arguments.choice.contest(arguments.rounds);
     rows::add_all(
         &mut contest,
         &Invocation::new(OTHER_SIDE),
         &device,
-        payloads,
+        arguments.choice.payloads(),
         &mut conditions,
     )?;
     let bar = progress::bar(u64::from(arguments.rounds), "rounds");

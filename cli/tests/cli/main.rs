@@ -4,6 +4,7 @@ mod bad_input;
 mod common;
 mod drivers;
 mod explain;
+mod latency;
 mod models;
 mod random_models;
 mod run;
