@@ -14,7 +14,10 @@ pub mod vts_cases;
 
 pub use daemon::{DaemonOptions, TestDaemon};
 pub use models::{add_model, request_in_one_memory, shared_floats};
-pub use process::{anonymous_bytes, children_of, fds_of, is_alive, private_bytes, thread_heaps, wait_until};
+pub use process::{
+    Activity, activities_of, anonymous_bytes, children_of, fds_of, is_alive, private_bytes, thread_heaps,
+    wait_until,
+};
 pub use raw_client::RawClient;
 
 /// How long anything may take before a test gives up on it: far above what it takes on a loaded machine.

@@ -1,6 +1,7 @@
 //! What the kernel says of processes.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nnhal::time::{Clock, Deadline, MonotonicClock};
@@ -88,6 +89,49 @@ pub fn anonymous_bytes(pid: u32) -> u64 {
     let kilobytes = |line: &str| line.split_whitespace().nth(1)?.parse::<u64>().ok();
     let line = status.lines().find(|line| line.starts_with("RssAnon:"));
     line.and_then(kilobytes).expect("a kernel that counts it") * 1024
+}
+
+/// What a thread has done since it was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Activity {
+    /// How long it ran, in nanoseconds.
+    pub run_ns: u64,
+    /// How often it gave its processor up, to wait for something.
+    pub voluntary_switches: u64,
+    /// How often the processor was taken from it.
+    pub involuntary_switches: u64,
+}
+
+/// What each thread of a process has done so far, by its number.
+#[must_use]
+pub fn activities_of(pid: u32) -> BTreeMap<i32, Activity> {
+    let tasks = std::fs::read_dir(proc(pid, "task"));
+    let activity = |task: std::fs::DirEntry| {
+        let number = task.file_name().to_str()?.parse().ok()?;
+        Some((number, activity_in(&task.path())?))
+    };
+    tasks
+        .into_iter()
+        .flatten()
+        .filter_map(|task| activity(task.ok()?))
+        .collect()
+}
+
+/// `None` if the thread has ended.
+fn activity_in(task: &Path) -> Option<Activity> {
+    let status = std::fs::read_to_string(task.join("status")).ok()?;
+    let count = |key: &str| {
+        let mut lines = status.lines();
+        let value = lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+        value.trim().parse().ok()
+    };
+    // Run time in nanoseconds, then waiting time.
+    let times = std::fs::read_to_string(task.join("schedstat")).ok()?;
+    Some(Activity {
+        run_ns: times.split_whitespace().next()?.parse().ok()?,
+        voluntary_switches: count("voluntary_ctxt_switches")?,
+        involuntary_switches: count("nonvoluntary_ctxt_switches")?,
+    })
 }
 
 /// Looks again and again until `condition` holds.
