@@ -18,8 +18,8 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, gettid};
 use nnhal_client::{
-    Burst, BurstOptions, Devices, ExecuteOptions, Input, Memory, ModelBuilder, OperationType, Output,
-    PrepareOptions, PreparedModel, Request, TensorType, WaitSettings,
+    Burst, BurstOptions, Devices, ExecuteOptions, Input, Memory, Model, ModelBuilder, OperandId,
+    OperationType, Output, PrepareOptions, PreparedModel, Request, TensorType, WaitSettings,
 };
 use nnhal_tests::{DaemonOptions, TestDaemon, wait_until};
 
@@ -54,28 +54,88 @@ fn start(device: &str, environment: Vec<(String, std::ffi::OsString)>) -> TestDa
     TestDaemon::start(EXE, &options)
 }
 
+/// A model whose result is one more than its inputs, all of which have the same value.
+struct Case {
+    device: &'static str,
+    inputs: usize,
+    model: fn() -> Model,
+}
+
+const REFERENCE: Case = Case {
+    device: "nnhal-reference",
+    inputs: 1,
+    model: one_more,
+};
+
+/// Which `nnhal-cpu` computes by what it has for few values.
+const FEW: Case = Case {
+    device: "nnhal-cpu",
+    ..REFERENCE
+};
+
+/// With weights that it packs.
+const NETWORK: Case = Case {
+    device: "nnhal-cpu",
+    inputs: 64,
+    model: network,
+};
+
+fn one_more() -> Model {
+    let mut model = ModelBuilder::new();
+    let x = model.input(TensorType::float32(&[1]));
+    let sum = model.output(TensorType::float32(&[1]));
+    add_one(&mut model, x, sum, &[1]);
+    model.finish().unwrap()
+}
+
+fn add_one(model: &mut ModelBuilder, x: OperandId, sum: OperandId, dimensions: &[u32]) {
+    let one = model.constant(TensorType::float32(dimensions), &[1.0_f32]);
+    let no_activation = model.scalar(0_i32);
+    model.operation(OperationType::ADD, &[x, one, no_activation], &[sum]);
+}
+
+/// A convolution, a fully connected layer and an ADD, of means that are exact.
+fn network() -> Model {
+    const CHANNELS: u32 = 32;
+    let mut model = ModelBuilder::new();
+    let image = model.input(TensorType::float32(&[1, 8, 8, 1]));
+    let filter = model.constant(
+        TensorType::float32(&[CHANNELS, 8, 8, 1]),
+        &[1.0 / 64.0_f32; CHANNELS as usize * 64],
+    );
+    let bias = model.constant(TensorType::float32(&[CHANNELS]), &[0.0_f32; CHANNELS as usize]);
+    let channels = model.temporary(TensorType::float32(&[1, 1, 1, CHANNELS]));
+    let [no_activation, one, valid] = [0, 1, 2].map(|value| model.scalar(value));
+    let inputs = [image, filter, bias, valid, one, one, no_activation];
+    model.operation(OperationType::CONV_2D, &inputs, &[channels]);
+    let weights = model.constant(
+        TensorType::float32(&[1, CHANNELS]),
+        &[1.0 / CHANNELS as f32; CHANNELS as usize],
+    );
+    let bias = model.constant(TensorType::float32(&[1]), &[0.0_f32]);
+    let mean = model.temporary(TensorType::float32(&[1, 1]));
+    let inputs = [channels, weights, bias, no_activation];
+    model.operation(OperationType::FULLY_CONNECTED, &inputs, &[mean]);
+    let sum = model.output(TensorType::float32(&[1, 1]));
+    add_one(&mut model, mean, sum, &[1, 1]);
+    model.finish().unwrap()
+}
+
 struct Subject {
     worker: u32,
     prepared: PreparedModel,
     burst: Burst,
     memory: Memory,
+    inputs: Vec<f32>,
 }
 
 impl Subject {
-    fn open(daemon: &TestDaemon) -> Subject {
+    fn open(daemon: &TestDaemon, case: &Case) -> Subject {
         let device = Devices::open_in(daemon.runtime_dir())
             .unwrap()
-            .device("nnhal-reference")
+            .device(case.device)
             .unwrap();
-        let mut model = ModelBuilder::new();
-        let x = model.input(TensorType::float32(&[1]));
-        let y = model.constant(TensorType::float32(&[1]), &[1.0_f32]);
-        let no_activation = model.scalar(0_i32);
-        let sum = model.output(TensorType::float32(&[1]));
-        model.operation(OperationType::ADD, &[x, y, no_activation], &[sum]);
-        let prepared = device
-            .prepare(&model.finish().unwrap(), &PrepareOptions::new())
-            .unwrap();
+        let prepared = device.prepare(&(case.model)(), &PrepareOptions::new()).unwrap();
         let wait = WaitSettings::Fixed {
             window: Duration::from_secs(10),
         };
@@ -85,14 +145,27 @@ impl Subject {
                 .burst(&BurstOptions::new().wait(wait).in_flight(2))
                 .unwrap(),
             prepared,
-            memory: Memory::new(8).unwrap(),
+            memory: Memory::new(4 * (case.inputs as u64 + 1)).unwrap(),
+            inputs: vec![0.0; case.inputs],
         }
     }
 
     fn request(&self) -> Request {
+        let size = self.memory.size();
         Request::new()
-            .input(&self.memory, 0..4)
-            .output(&self.memory, 4..8)
+            .input(&self.memory, 0..size - 4)
+            .output(&self.memory, size - 4..size)
+    }
+
+    fn write(&mut self, value: f32) {
+        self.inputs.fill(value);
+        self.memory.write(0, &self.inputs).unwrap();
+    }
+
+    fn expect_in_memory(&self, sum: f32) {
+        let mut bytes = [0_u8; 4];
+        self.memory.read_at(self.memory.size() - 4, &mut bytes).unwrap();
+        assert_eq!(f32::from_le_bytes(bytes), sum);
     }
 
     /// Executes as often as said, in every way that a burst has.
@@ -106,17 +179,15 @@ impl Subject {
         let timed = options.measure_timing();
         for round in 0..executions {
             let value = round as f32;
+            self.write(value);
             match round % 4 {
                 0 => {
-                    self.memory.write(0, &[value]).unwrap();
                     self.burst.execute(request, &options).unwrap();
                 }
                 1 => {
-                    self.memory.write(0, &[value]).unwrap();
                     self.burst.fire(registered, &timed).unwrap();
                 }
                 2 => {
-                    self.memory.write(0, &[value]).unwrap();
                     self.burst.submit(registered, &options).unwrap();
                     self.burst.submit(registered, &options).unwrap();
                     while let Some(finished) = self.burst.next_finished(&options).unwrap() {
@@ -126,15 +197,17 @@ impl Subject {
                 _ => {
                     let mut sum = [0.0_f32];
                     self.burst
-                        .run(&[Input::from(&[value])], &mut [Output::from(&mut sum)], &options)
+                        .run(
+                            &[Input::from(&self.inputs)],
+                            &mut [Output::from(&mut sum)],
+                            &options,
+                        )
                         .unwrap();
                     assert_eq!(sum, [value + 1.0]);
                     continue;
                 }
             }
-            let mut sum = [0_u8; 4];
-            self.memory.read_at(4, &mut sum).unwrap();
-            assert_eq!(f32::from_le_bytes(sum), value + 1.0);
+            self.expect_in_memory(value + 1.0);
         }
     }
 }
@@ -218,12 +291,11 @@ fn executions_by_several_threads_allocate_nothing_in_the_driver() {
     panic!("the driver allocated {least} times in 200 executions");
 }
 
-#[test]
-fn executions_allocate_on_neither_side() {
+fn expect_no_allocations(case: &Case) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let counter = Counter::new();
-    let daemon = start("nnhal-reference", counter.environment());
-    let mut subject = Subject::open(&daemon);
+    let daemon = start(case.device, counter.environment());
+    let mut subject = Subject::open(&daemon, case);
     let of_driver = || counter.allocations();
     assert!(of_driver() > 0, "the driver's processes count");
     let request = subject.request();
@@ -245,6 +317,21 @@ fn executions_allocate_on_neither_side() {
         }
     }
     panic!("the driver allocated {least} times in {EXECUTIONS} executions");
+}
+
+#[test]
+fn executions_allocate_on_neither_side() {
+    expect_no_allocations(&REFERENCE);
+}
+
+#[test]
+fn executions_of_few_values_on_the_fast_device_allocate_on_neither_side() {
+    expect_no_allocations(&FEW);
+}
+
+#[test]
+fn executions_of_a_network_on_the_fast_device_allocate_on_neither_side() {
+    expect_no_allocations(&NETWORK);
 }
 
 /// The system calls of a process or thread, traced from outside.
@@ -334,11 +421,10 @@ fn complaint(calls: &SystemCalls, of_tracing: &SystemCalls) -> Option<String> {
         .then(|| format!("slept {sleeps} times, of which {SLEEPS} are no matter; beside that {others:?}"))
 }
 
-#[test]
-fn executions_make_no_system_call_on_either_side() {
+fn expect_no_system_calls(case: &Case) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let daemon = start("nnhal-reference", Vec::new());
-    let mut subject = Subject::open(&daemon);
+    let daemon = start(case.device, Vec::new());
+    let mut subject = Subject::open(&daemon, case);
     let worker = subject.worker;
     let request = subject.request();
     let registered = subject.burst.register(&request).unwrap();
@@ -387,4 +473,19 @@ fn executions_make_no_system_call_on_either_side() {
         );
     }
     panic!("{EXECUTIONS} executions: {}", complaints.join("; "));
+}
+
+#[test]
+fn executions_make_no_system_call_on_either_side() {
+    expect_no_system_calls(&REFERENCE);
+}
+
+#[test]
+fn executions_of_few_values_on_the_fast_device_make_no_system_call_on_either_side() {
+    expect_no_system_calls(&FEW);
+}
+
+#[test]
+fn executions_of_a_network_on_the_fast_device_make_no_system_call_on_either_side() {
+    expect_no_system_calls(&NETWORK);
 }
