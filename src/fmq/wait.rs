@@ -12,7 +12,15 @@
 //! Where threads that poll outnumber processors, each lets the others go first: [`super::give_way`]. Where threads that
 //! compute do, waits last until the peer gets its turn, which is longer than any window, so polling stops
 //! by the rule above: such threads are not let go first for long. Within one process, no more threads poll than there are
-//! processors.
+//! processors: those that come last sleep at once ([`SpinPermit`]).
+//!
+//! That count ends at the process on purpose. One of all workers of a driver could be kept cheaply, in the page in which they count
+//! who computes, but it would know only half of those that poll: applications poll as many, and need not be honest. It could
+//! answer by sleep alone: from then on each request costs the application of a worker that was turned away a system call, and the worker
+//! the time to wake up, which together are several times what letting others go first costs, while those that have got
+//! their permits poll on. And a worker that has been taken over could put all others to sleep. The system knows of every thread
+//! that wants a processor, of whichever process, and it is asked by an offer to let others go first. Within one process the
+//! bound needs no system call, and nobody else's threads are concerned.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -432,7 +440,7 @@ impl Spin {
     /// Whether the window has not passed and not too many threads poll already.
     fn may_go_on(&mut self) -> bool {
         if self.window_left > 0 && self.permit.is_none() {
-            self.permit = SpinPermit::take(self.rates.cpus);
+            self.permit = SpinPermit::take(&SPINNING, self.rates.cpus);
             if self.permit.is_none() {
                 self.window_left = 0;
             }
@@ -476,21 +484,22 @@ impl Spin {
 
 /// The right of a thread to poll with pauses; at most one for each processor.
 #[derive(Debug)]
-struct SpinPermit;
+struct SpinPermit(&'static AtomicU32);
 
 impl SpinPermit {
-    fn take(cpus: u32) -> Option<Self> {
-        if SPINNING.fetch_add(1, Ordering::Relaxed) < cpus {
-            return Some(Self);
+    /// One of `most`, if not all of them are taken, as `taken` counts.
+    fn take(taken: &'static AtomicU32, most: u32) -> Option<Self> {
+        if taken.fetch_add(1, Ordering::Relaxed) < most {
+            return Some(Self(taken));
         }
-        SPINNING.fetch_sub(1, Ordering::Relaxed);
+        taken.fetch_sub(1, Ordering::Relaxed);
         None
     }
 }
 
 impl Drop for SpinPermit {
     fn drop(&mut self) {
-        SPINNING.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

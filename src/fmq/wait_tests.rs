@@ -225,13 +225,60 @@ fn single_processor_never_polls() {
 fn polling_covers_the_window_and_no_more() {
     let policy = WaitPolicy::with_rates(WaitSettings::Fixed { window: MAX }, PollRates::of(1, 40, 2));
     let mut spin = policy.start();
-    spin.permit = SpinPermit::take(u32::MAX);
+    spin.permit = SpinPermit::take(&SPINNING, u32::MAX);
     while spin.next() {}
     while spin.next_stretch(STRETCH_NANOS) {
         while spin.next() {}
     }
     let waited = spin.waited();
     assert!((49_000..=50_100).contains(&waited.nanos), "{waited:?}");
+}
+
+#[test]
+fn permit_is_refused_where_all_are_taken_until_one_is_given_back() {
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let take = || SpinPermit::take(&TAKEN, 2);
+    let (first, second) = (take(), take());
+    assert!(first.is_some() && second.is_some());
+    assert!(take().is_none() && take().is_none());
+    drop(first);
+    let third = take();
+    assert!(third.is_some(), "who was refused has taken none");
+    drop((second, third));
+    assert_eq!(TAKEN.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn who_is_refused_a_permit_sleeps_after_the_first_polls() {
+    for settings in [
+        WaitSettings::Adaptive { max_window: MAX },
+        WaitSettings::Fixed { window: MAX },
+    ] {
+        let mut policy = WaitPolicy::with_rates(settings, PollRates::of(1, 40, 2));
+        let polling = [0; 2].map(|_| SpinPermit::take(&SPINNING, u32::MAX));
+        let mut spin = policy.start();
+        while spin.next() {}
+        policy.begin_long_wait(&mut spin);
+        assert!(!policy.next_stretch(&mut spin), "{settings:?}");
+        // Nor later in the same wait, which is known to be as long as the first polls.
+        drop(polling);
+        assert!(!policy.next_stretch(&mut spin), "{settings:?}");
+        assert_eq!(spin.waited().nanos, 1000);
+    }
+}
+
+#[test]
+fn permit_is_held_while_a_wait_polls_and_given_back_when_it_sleeps() {
+    let mut policy = WaitPolicy::with_rates(
+        WaitSettings::Fixed { window: MAX },
+        PollRates::of(1, 40, u32::MAX),
+    );
+    let mut spin = policy.start();
+    assert!(spin.permit.is_none(), "the first polls need none");
+    assert!(policy.next_stretch(&mut spin));
+    assert!(spin.permit.is_some());
+    policy.stop(&mut spin);
+    assert!(spin.permit.is_none());
 }
 
 #[test]
@@ -319,7 +366,7 @@ fn offers_go_on_where_windows_are_hardly_longer_than_the_first_polls() {
     policy.give_way.take();
     policy.set_eager_polls();
     let mut spin = policy.start();
-    spin.permit = SpinPermit::take(u32::MAX);
+    spin.permit = SpinPermit::take(&SPINNING, u32::MAX);
     policy.begin_long_wait(&mut spin);
     assert!(policy.next_stretch(&mut spin));
 }

@@ -4,6 +4,7 @@
 
 use std::fs;
 
+use nnhal::sys::sched;
 use nnhal_client::{
     Burst, BurstOptions, Devices, ExecuteOptions, ExecutionPreference, Input, ModelBuilder, OperationType,
     Output, PrepareOptions, PreparedModel, TensorType,
@@ -29,9 +30,19 @@ fn computed(pid: u32) -> u64 {
 }
 
 fn is_asleep(pid: u32) -> bool {
-    let threads = of_threads(pid, "stat");
-    let mut states = threads.iter().filter_map(|line| line.rsplit_once(')'));
-    states.all(|(_, fields)| fields.trim_start().starts_with('S'))
+    states_of(pid, "").iter().all(|state| *state == 'S')
+}
+
+/// The states of those of a process's threads whose names begin so.
+fn states_of(pid: u32, name: &str) -> Vec<char> {
+    let state = |line: &String| {
+        let (before, fields) = line.rsplit_once(')')?;
+        let (_, found) = before.split_once('(')?;
+        found
+            .starts_with(name)
+            .then(|| fields.trim_start().chars().next())?
+    };
+    of_threads(pid, "stat").iter().filter_map(state).collect()
 }
 
 /// A model whose worker is looked at.
@@ -122,7 +133,35 @@ fn worker_with_a_fixed_window_polls_for_all_of_it_though_that_was_in_vain_each_t
     let settings = "[execution]\npolling_window_us = 30000\npolling = \"fixed\"\n";
     let subject = Subject::start(settings, ExecutionPreference::FastSingleAnswer);
     let mut burst = subject.burst();
-    // One that adapts would have given up after the first of these waits. Polls may be faster than when they were counted.
+    // One that adapts would have given up after the first of these waits. Polls may be faster than when they were
+    // counted.
     let least = (0..8).map(|_| subject.effort(&mut burst)).min().unwrap();
     assert!(least > 15_000_000, "{least} ns");
+}
+
+#[test]
+fn no_more_bursts_of_a_worker_poll_than_there_are_processors() {
+    if is_single_processor() {
+        return;
+    }
+    const MORE: usize = 2;
+    let processors = sched::online_cpus();
+    let bursts = processors + MORE;
+    let settings = format!(
+        "[limits]\nbursts = {bursts}\n[execution]\npolling_window_us = 20000000\npolling = \"fixed\"\n"
+    );
+    let subject = Subject::start(&settings, ExecutionPreference::FastSingleAnswer);
+    let _bursts: Vec<_> = (0..bursts).map(|_| subject.burst()).collect();
+    wait_until(
+        "as many poll as there are processors, and the others sleep",
+        || {
+            let mut states = states_of(subject.worker, "burst");
+            states.sort_unstable();
+            let expected = ['R', 'S'].into_iter().zip([processors, MORE]);
+            states
+                == expected
+                    .flat_map(|(state, count)| vec![state; count])
+                    .collect::<Vec<_>>()
+        },
+    );
 }
