@@ -34,7 +34,7 @@ pub(super) const SETTLE: Duration = Duration::from_micros(100);
 pub(super) const BACKSTOP: Duration = Duration::from_millis(10);
 
 /// How long the sleeps of an alert consumer last at most, one after the other.
-const LIMITS: [Duration; 2] = [SETTLE, BACKSTOP];
+pub(super) const LIMITS: [Duration; 2] = [SETTLE, BACKSTOP];
 
 /// Whether the consumer spares the producer the fence behind the packet that it has just stored.
 #[inline(always)]
@@ -47,16 +47,27 @@ pub(super) fn is_alert(doorbell: &Doorbell) -> bool {
 /// A consumer's part.
 #[derive(Debug)]
 pub(super) struct Alertness {
-    /// From what position on the producer is spared; none while it is.
+    /// Cells without a sleep before the producer is spared.
+    after: u64,
+    /// From what position on it is; none while it is.
     from: u64,
-    /// The limits of the sleeps to come, until a producer that has seen [`ALERT`] has had its packets seen.
+    /// The limits of the sleeps that follow then.
+    short: &'static [Duration],
+    /// Those to come, until a producer that has seen [`ALERT`] has had its packets seen.
     limits: &'static [Duration],
 }
 
 impl Alertness {
     pub(super) fn new() -> Alertness {
+        Alertness::after(ALERT_AFTER, &LIMITS)
+    }
+
+    /// One that begins after so many cells, with as many short sleeps.
+    pub(super) fn after(cells: u64, short: &'static [Duration]) -> Alertness {
         Alertness {
-            from: ALERT_AFTER,
+            after: cells,
+            from: cells,
+            short,
             limits: &[],
         }
     }
@@ -78,7 +89,7 @@ impl Alertness {
     #[cold]
     fn begin(&mut self, doorbell: &Doorbell) {
         self.from = u64::MAX;
-        self.limits = &LIMITS;
+        self.limits = self.short;
         doorbell.sleeper.store(ALERT, Ordering::Relaxed);
     }
 
@@ -102,6 +113,6 @@ impl Alertness {
     /// The consumer, whose next packet is at `position`, has said that it is awake, though it may not have slept: the word says
     /// no more that the producer is spared.
     pub(super) fn wakes(&mut self, position: u64) {
-        self.from = position.saturating_add(ALERT_AFTER);
+        self.from = position.saturating_add(self.after);
     }
 }

@@ -66,6 +66,17 @@ impl PollRates {
         }
     }
 
+    /// One poll in each stretch of a wait, and room for it whoever else polls.
+    #[cfg(all(test, loom))]
+    pub(super) fn slow() -> Self {
+        Self {
+            eager: 1 << FRACTION_BITS,
+            eager_pauses: false,
+            paused: 20_000 << FRACTION_BITS,
+            cpus: u32::MAX,
+        }
+    }
+
     /// How many polls without a pause take `nanos`.
     pub(super) fn eager_polls(&self, nanos: u64) -> u32 {
         polls(nanos, self.eager)

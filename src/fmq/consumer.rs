@@ -72,6 +72,18 @@ impl Consumer {
         &self.parked
     }
 
+    /// Has it be alert as this says from now on.
+    #[cfg(all(test, loom))]
+    pub(super) fn set_alertness(&mut self, alertness: Alertness) {
+        self.alertness = alertness;
+    }
+
+    /// Has its next wait begin with a nap and go on with a few polls.
+    #[cfg(all(test, loom))]
+    pub(super) fn expect_nap(&mut self) {
+        self.policy = WaitPolicy::napping();
+    }
+
     /// Has the policy learn that waits are all so long; says whether it naps through the next.
     #[cfg(all(test, not(loom)))]
     pub(super) fn expect_waits_of(&mut self, wait: Duration) -> bool {

@@ -70,6 +70,15 @@ impl Default for GiveWay {
 }
 
 impl GiveWay {
+    /// One that offers nothing for long.
+    #[cfg(all(test, loom))]
+    pub(super) fn resentful() -> GiveWay {
+        GiveWay {
+            grudge: u32::MAX,
+            ..GiveWay::default()
+        }
+    }
+
     /// After how many nanoseconds of polling a long wait that begins now is to offer the processor; `None` for never.
     pub(super) fn begin(&mut self) -> Option<u64> {
         self.waits = self.waits.wrapping_add(1);

@@ -2,7 +2,7 @@
 //!
 //! Lines that different sides write are 128 bytes apart, since processors fetch cache lines in pairs.
 
-use super::sync::{AtomicU32, AtomicU64};
+use super::sync::{AtomicU32, AtomicU64, SleeperWord};
 
 /// Bytes of a cell: one cache line.
 pub const CELL_BYTES: usize = 64;
@@ -49,7 +49,7 @@ pub(super) struct Progress {
 #[derive(Debug)]
 pub(super) struct Doorbell {
     /// [`AWAKE`], [`ALERT`] or [`SLEEPING`]; the futex word.
-    pub(super) sleeper: AtomicU32,
+    pub(super) sleeper: SleeperWord,
     /// Not 0 once the ring has ended.
     pub(super) closed: AtomicU32,
     /// When the producer last rang, or would have if it had not itself been late to wake up: monotonic nanoseconds.

@@ -1,15 +1,18 @@
 //! Every interleaving of small sessions with at most three preemptions. Run with
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p nnhal --lib fmq:: --target-dir target/loom`.
 //!
-//! No session is long enough for an alert consumer: its producer has time in the place of a fence, and loom knows none. The model
-//! in `alert_tests.rs` has that part.
+//! Sessions are too short for a consumer to become alert as it does elsewhere; those that are about that have one
+//! that is behind its first packet. What time is to an alert consumer, loom's model of a ring has in another form
+//! (`memory_loom.rs`); the model in `alert_tests.rs` has store buffers and time in their place.
 //!
 //! A lost wake-up shows as a deadlock, which loom reports; a cell seen before its content, as a wrong value.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use loom::thread;
 
+use super::alert::{Alertness, LIMITS};
 use super::closer::ChannelCloser;
 use super::memory::RingMemory;
 use super::parked::Parked;
@@ -38,6 +41,12 @@ fn packet_of(first: u64, cells: usize) -> Vec<u8> {
             cell
         })
         .collect()
+}
+
+/// Has it be alert behind each packet that it has not slept for, and sleep shortly as often as `limits` says before it
+/// sleeps for long.
+fn become_alert(consumer: &mut Consumer, limits: &'static [Duration]) {
+    consumer.set_alertness(Alertness::after(1, limits));
 }
 
 fn model(run: impl Fn() + Sync + Send + 'static) {
@@ -166,4 +175,70 @@ fn closer_ends_a_sleep_though_the_peer_puts_the_doorbell_back() {
         watcher.join().unwrap();
         drop(peer.join().unwrap());
     });
+}
+
+/// Two packets to a consumer that is alert behind the first; `prepare` is called before each wait. The producer sends
+/// nothing more and stays, so that nothing but the packets' own wake-ups ends the waits.
+fn expect_alert_consumer_to_miss_no_packet(limits: &'static [Duration], prepare: fn(&mut Consumer)) {
+    model(move || {
+        let (mut producer, mut consumer, _closer) = ring(2);
+        become_alert(&mut consumer, limits);
+        let sender = thread::spawn(move || {
+            producer.send(&packet_of(1, 1)).unwrap();
+            producer.send(&packet_of(2, 1)).unwrap();
+            producer
+        });
+        let mut packet = consumer.new_packet();
+        for expected in [1, 2] {
+            prepare(&mut consumer);
+            consumer.receive(&mut packet, Deadline::NONE).unwrap();
+            assert_eq!(words(&packet), [expected]);
+        }
+        drop(sender.join().unwrap());
+    });
+}
+
+#[test]
+fn alert_consumer_misses_no_packet() {
+    expect_alert_consumer_to_miss_no_packet(&LIMITS, |_| {});
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn alert_consumer_that_slept_for_long_at_once_would_miss_one() {
+    expect_alert_consumer_to_miss_no_packet(&[], |_| {});
+}
+
+#[test]
+fn consumer_that_naps_misses_no_packet() {
+    expect_alert_consumer_to_miss_no_packet(&LIMITS, Consumer::expect_nap);
+}
+
+/// A packet behind which the consumer is alert, and the end.
+fn expect_alert_consumer_to_see_the_end(prepare: fn(&mut Consumer)) {
+    model(move || {
+        let (mut producer, mut consumer, _closer) = ring(1);
+        become_alert(&mut consumer, &LIMITS);
+        let sender = thread::spawn(move || producer.send(&packet_of(1, 1)).unwrap());
+        let mut packet = consumer.new_packet();
+        prepare(&mut consumer);
+        consumer.receive(&mut packet, Deadline::NONE).unwrap();
+        assert_eq!(words(&packet), [1]);
+        prepare(&mut consumer);
+        assert_eq!(
+            consumer.receive(&mut packet, Deadline::NONE),
+            Err(ReceiveError::Closed)
+        );
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn alert_consumer_misses_no_end() {
+    expect_alert_consumer_to_see_the_end(|_| {});
+}
+
+#[test]
+fn consumer_that_naps_misses_no_end() {
+    expect_alert_consumer_to_see_the_end(Consumer::expect_nap);
 }

@@ -1,8 +1,15 @@
 //! A ring in loom's model of memory, where futexes are a mutex and a condition.
+//!
+//! Loom knows no time, and lets a load see an old value for as long as nothing orders it behind the new one. What
+//! takes the place of time in `alert.rs`, that a store is seen within a short sleep, is put in here: behind such a
+//! sleep, its thread sees what was stored before ([`loom::thread::yield_now`] does that), and from its beginning
+//! nobody sees a word of before it, since there is a fence between that word and the sleep ([`SleeperWord`]).
+
+use std::sync::atomic::AtomicBool;
 
 use loom::sync::{Condvar, Mutex};
 
-use super::layout::{AWAKE, Cell, Control, Doorbell, PAYLOAD_WORDS, Progress};
+use super::layout::{ALERT, AWAKE, Cell, Control, Doorbell, PAYLOAD_WORDS, Progress, SLEEPING};
 use super::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::sys::{SysError, futex};
 use crate::time::Deadline;
@@ -27,7 +34,7 @@ impl RingMemory {
                     consumed: AtomicU64::new(0),
                 },
                 doorbell: Doorbell {
-                    sleeper: AtomicU32::new(AWAKE),
+                    sleeper: SleeperWord::new(AWAKE),
                     closed: AtomicU32::new(0),
                     rung_at: AtomicU64::new(0),
                 },
@@ -48,8 +55,15 @@ impl RingMemory {
         &self.control
     }
 
-    pub(super) fn sleep(&self, expected: u32, _deadline: Deadline) -> Result<futex::Wait, SysError> {
-        Ok(self.model.wait(&self.control.doorbell.sleeper, expected))
+    /// A sleep with a deadline may last until then in every execution, and ends then: how long that is makes no
+    /// difference.
+    pub(super) fn sleep(&self, expected: u32, deadline: Deadline) -> Result<futex::Wait, SysError> {
+        let sleeper = &self.control.doorbell.sleeper;
+        Ok(if deadline.is_none() {
+            self.model.wait(sleeper, expected)
+        } else {
+            self.model.doze(sleeper, expected)
+        })
     }
 
     pub(super) fn wake(&self) {
@@ -57,22 +71,60 @@ impl RingMemory {
     }
 }
 
+/// The doorbell word, which says no longer that the consumer is alert once that has begun a short sleep: by then its
+/// word for that is behind a fence.
+#[derive(Debug)]
+pub(super) struct SleeperWord {
+    word: AtomicU32,
+    /// Whether [`ALERT`] cannot be seen any more. Not of loom: it is about what has been done, not about who may know
+    /// of it.
+    is_settled: AtomicBool,
+}
+
+impl SleeperWord {
+    fn new(value: u32) -> SleeperWord {
+        SleeperWord {
+            word: AtomicU32::new(value),
+            is_settled: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn load(&self, ordering: Ordering) -> u32 {
+        match self.word.load(ordering) {
+            ALERT if self.is_settled.load(Ordering::Relaxed) => SLEEPING,
+            value => value,
+        }
+    }
+
+    pub(super) fn store(&self, value: u32, ordering: Ordering) {
+        if value == ALERT {
+            self.is_settled.store(false, Ordering::Relaxed);
+        }
+        self.word.store(value, ordering);
+    }
+
+    fn settle(&self) {
+        self.is_settled.store(true, Ordering::Relaxed);
+    }
+}
+
 /// What a futex does: the value is compared and the thread queued in one step, as seen by wakers.
 #[derive(Debug)]
 struct FutexModel {
-    queue: Mutex<()>,
+    /// How often there was a wake.
+    queue: Mutex<u32>,
     woken: Condvar,
 }
 
 impl FutexModel {
     pub(super) fn new() -> Self {
         Self {
-            queue: Mutex::new(()),
+            queue: Mutex::new(0),
             woken: Condvar::new(),
         }
     }
 
-    fn wait(&self, word: &AtomicU32, expected: u32) -> futex::Wait {
+    fn wait(&self, word: &SleeperWord, expected: u32) -> futex::Wait {
         let queue = self.queue.lock().unwrap();
         if word.load(Ordering::Relaxed) != expected {
             return futex::Wait::Changed;
@@ -81,8 +133,25 @@ impl FutexModel {
         futex::Wait::Woken
     }
 
+    /// A sleep that others may or may not end while they run.
+    fn doze(&self, word: &SleeperWord, expected: u32) -> futex::Wait {
+        let wakes = self.queue.lock().unwrap();
+        if word.load(Ordering::Relaxed) != expected {
+            return futex::Wait::Changed;
+        }
+        word.settle();
+        let before = *wakes;
+        drop(wakes);
+        loom::thread::yield_now();
+        if *self.queue.lock().unwrap() == before {
+            futex::Wait::TimedOut
+        } else {
+            futex::Wait::Woken
+        }
+    }
+
     fn wake(&self) {
-        let _queue = self.queue.lock().unwrap();
+        *self.queue.lock().unwrap() += 1;
         self.woken.notify_all();
     }
 }

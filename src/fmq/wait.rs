@@ -14,13 +14,14 @@
 //! by the rule above: such threads are not let go first for long. Within one process, no more threads poll than there are
 //! processors: those that come last sleep at once ([`SpinPermit`]).
 //!
-//! That count ends at the process on purpose. One of all workers of a driver could be kept cheaply, in the page in which they count
-//! who computes, but it would know only half of those that poll: applications poll as many, and need not be honest. It could
-//! answer by sleep alone: from then on each request costs the application of a worker that was turned away a system call, and the worker
-//! the time to wake up, which together are several times what letting others go first costs, while those that have got
-//! their permits poll on. And a worker that has been taken over could put all others to sleep. The system knows of every thread
-//! that wants a processor, of whichever process, and it is asked by an offer to let others go first. Within one process the
-//! bound needs no system call, and nobody else's threads are concerned.
+//! That count ends at the process on purpose. One of all workers of a driver could be kept cheaply, in the page in
+//! which they count who computes, but it would know only half of those that poll: applications poll as many, and need
+//! not be honest. It could answer by sleep alone: from then on each request costs the application of a worker that
+//! was turned away a system call, and the worker the time to wake up, which together are several times what letting
+//! others go first costs, while those that have got their permits poll on. And a worker that has been taken over
+//! could put all others to sleep. The system knows of every thread that wants a processor, of whichever process, and
+//! it is asked by an offer to let others go first. Within one process the bound needs no system call, and nobody
+//! else's threads are concerned.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -141,6 +142,20 @@ impl WaitPolicy {
             policy.naps = NapPolicy::new(max_window);
         }
         policy.set_window(max_window);
+        policy
+    }
+
+    /// One that naps through the next wait, whatever time it takes, and polls a few times behind the nap: loom knows
+    /// no time, and what depends on it would not be the same in each of its executions.
+    #[cfg(all(test, loom))]
+    pub(super) fn napping() -> Self {
+        const LONG: u64 = 1_000_000_000_000;
+        let mut policy = Self::with_rates(WaitSettings::Sleep, PollRates::slow());
+        policy.adaptive = true;
+        policy.naps = NapPolicy::new(STRETCH_NANOS);
+        (0..64).for_each(|_| policy.naps.record(LONG));
+        policy.give_way = GiveWay::resentful();
+        assert!(policy.nap(&policy.start()).is_some());
         policy
     }
 
