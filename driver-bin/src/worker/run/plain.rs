@@ -222,6 +222,7 @@ impl Context {
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
+    use std::thread::JoinHandle;
     use std::time::Duration;
 
     use nnhal::hal::{ErrorStatus, Priority};
@@ -344,6 +345,19 @@ mod tests {
         fn runs(&self) -> u32 {
             *self.runs.lock().unwrap()
         }
+
+        /// Starts a thread that takes the slot when it is free and leaves it; returns once that waits.
+        fn start_other(&self) -> JoinHandle<()> {
+            let ticket = Ticket::new(&self.scheduler, Priority::Medium);
+            let other = std::thread::spawn(move || {
+                ticket.enter(Deadline::NONE).unwrap();
+                ticket.leave();
+            });
+            while !self.scheduler.has_waiting() {
+                std::thread::yield_now();
+            }
+            other
+        }
     }
 
     /// A memory of eight bytes, which can be read, and written if `protection` says so.
@@ -457,20 +471,12 @@ mod tests {
         let plain = request(argument(Place::Packet, 0, 3), argument(Place::Packet, 0, 3));
         let outcome = bench.run(&plain, &vec![], (&[1, 2, 3], &mut [0; 3]));
         assert_eq!(outcome.unwrap(), PlainRun::NotBegun);
-        let other = Ticket::new(&bench.scheduler, Priority::Medium);
-        let enters = std::thread::spawn(move || {
-            let outcome = other.enter(Deadline::NONE);
-            other.leave();
-            outcome
-        });
-        while !bench.scheduler.has_waiting() {
-            std::thread::yield_now();
-        }
+        let other = bench.start_other();
         bench.context.take_slot(Deadline::NONE).unwrap();
         assert!(bench.scheduler.has_waiting());
         // The next one lets others go first.
         bench.context.take_slot(Deadline::NONE).unwrap();
-        enters.join().unwrap().unwrap();
+        other.join().unwrap();
         assert!(!bench.scheduler.has_waiting());
     }
 
@@ -480,16 +486,9 @@ mod tests {
         bench.context.take_slot(Deadline::NONE).unwrap();
         bench.context.rest_in_slot();
         assert!(!bench.scheduler.has_free_slot());
-        let other = Ticket::new(&bench.scheduler, Priority::Medium);
-        let waits = std::thread::spawn(move || {
-            other.enter(Deadline::NONE).unwrap();
-            other.leave();
-        });
-        while !bench.scheduler.has_waiting() {
-            std::thread::yield_now();
-        }
+        let other = bench.start_other();
         bench.context.leave_slot();
-        waits.join().unwrap();
+        other.join().unwrap();
         for _ in 0..RETURNS_WHEN_WANTED {
             bench.context.take_slot(Deadline::NONE).unwrap();
             bench.context.rest_in_slot();
@@ -514,7 +513,7 @@ mod tests {
         assert!(bench.scheduler.has_free_slot());
     }
 
-    /// Takes a large input, which it has filled in two parts, and gives its first three bytes.
+    /// Takes a large input, which it has filled in two parts, and gives the three bytes at which they meet.
     #[derive(Debug)]
     struct Large {
         input: Vec<u8>,
