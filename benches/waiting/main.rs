@@ -9,15 +9,21 @@
 //!
 //! Rows take turns in each round; p50 and p99 are medians over the rounds. Nothing is pinned.
 //!
-//! `cargo bench --bench waiting -- [--rounds N] [--json FILE]`
+//! `cargo bench --bench waiting -- [--rounds N] [--json FILE]`; with `--record DIRECTORY` it measures nothing and
+//! writes there how long the sides of a burst wait in several situations, for the tests of the waiting policy
+//! (`src/fmq/traces`).
 #![forbid(unsafe_code)]
+
+mod record;
 
 use std::fs;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use clap::Parser;
 use nnhal::shm::{Access, Mapping, SharedMemory};
 use nnhal::sys::futex;
 use nnhal_bench::conditions::Conditions;
@@ -104,10 +110,27 @@ impl std::fmt::Display for Report {
 }
 
 fn main() -> ExitCode {
-    program::run(&ROLES, measure)
+    program::run(&ROLES, run)
 }
 
-fn measure(options: Options) -> Result<()> {
+/// What the program is told.
+#[derive(Debug, Parser)]
+struct WaitingOptions {
+    #[command(flatten)]
+    common: Options,
+    /// Write how long the sides of a burst wait into files there, and measure nothing.
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["rounds", "json"])]
+    record: Option<PathBuf>,
+}
+
+fn run(options: WaitingOptions) -> Result<()> {
+    match &options.record {
+        Some(directory) => record::record(directory),
+        None => measure(&options.common),
+    }
+}
+
+fn measure(options: &Options) -> Result<()> {
     let rounds = options.rounds.unwrap_or(ROUNDS);
     let devices = program::own_driver()?;
     let device = devices.fastest()?;

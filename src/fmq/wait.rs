@@ -521,3 +521,6 @@ impl Drop for SpinPermit {
 #[cfg(all(test, not(loom)))]
 #[path = "wait_tests.rs"]
 mod tests;
+#[cfg(all(test, not(loom)))]
+#[path = "wait_trace_tests.rs"]
+mod trace_tests;
