@@ -4,6 +4,7 @@
 //! - [`capabilities`]: how fast `nnhal-cpu` is beside `nnhal-reference`, by the models of [`workloads`].
 //! - [`contest`]: what latency measurements share: [`Contestant`]s, which make round trips to another process one after the
 //!   other, measured in interleaved rounds by [`Contest`], which gives a [`Report`].
+//! - [`fairness`]: how evenly such applications were served.
 //! - [`library`]: `libneuralnetworks.so`, opened by name as programs do.
 //! - [`other_side`]: the other processes. A measuring program starts itself again as one.
 //! - [`passing`]: how arguments reach the worker.
@@ -17,6 +18,7 @@ pub mod capabilities;
 pub mod conditions;
 pub mod contest;
 mod error;
+pub mod fairness;
 pub mod library;
 pub mod machine;
 pub mod models;
