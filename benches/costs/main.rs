@@ -6,6 +6,10 @@
 //! - `connect`, `prepare`, `first_execution`: its parts;
 //! - `connect_at_once`: connecting again and again, faster than the driver starts workers;
 //! - `new_memory_64_kib`, `known_memory_64_kib`: an execution on a memory that the driver has not seen, and on one it knows;
+//! - `make_memory_64_kib`: a memory of zeros, which no driver knows yet;
+//! - `register_memory_64_kib`: having the driver know it, by registering a request on it with a burst;
+//! - `register_request`: the same on a memory that it knows, which is what the row above has besides: one cell each
+//!   way;
 //! - `burst`: rings, and their thread in the worker;
 //! - `fence`: a fence created, signalled and waited for;
 //! - for each model in a `.tflite` file: preparing it, preparing it and saving the result, preparing it from what was
@@ -101,8 +105,9 @@ fn measure(options: Arguments) -> Result<()> {
     costs.push(time("connect_at_once", STARTS, Duration::ZERO, connect)?);
     costs.push(time("prepare", REPEATS, Duration::ZERO, || prepare(&device))?);
     costs.push(first_executions(&device)?);
-    costs.extend(memories(&prepare(&device)?)?);
     let prepared = prepare(&device)?;
+    costs.extend(memories(&prepared)?);
+    costs.extend(registrations(&prepared)?);
     costs.push(time("burst", REPEATS, Duration::ZERO, || {
         Ok(prepared.burst(&BurstOptions::new())?)
     })?);
@@ -175,6 +180,29 @@ fn memories(prepared: &PreparedModel) -> Result<[Cost; 2]> {
     Ok([
         cost("new_memory_64_kib", &new),
         cost("known_memory_64_kib", &known),
+    ])
+}
+
+/// Making a memory, having the driver know it, and registering a request on it when it does.
+fn registrations(prepared: &PreparedModel) -> Result<[Cost; 3]> {
+    let mut burst = prepared.burst(&BurstOptions::new())?;
+    let [mut made, mut new, mut known] = [const { Vec::new() }; 3];
+    for _ in 0..REPEATS {
+        let start = Instant::now();
+        let memory = Memory::new(MEMORY_BYTES)?;
+        made.push(start.elapsed().as_nanos() as f64);
+        let request = Request::new().input(&memory, 0..4).output(&memory, 64..68);
+        for nanos in [&mut new, &mut known] {
+            let start = Instant::now();
+            let registered = burst.register(&request)?;
+            nanos.push(start.elapsed().as_nanos() as f64);
+            burst.unregister(registered)?;
+        }
+    }
+    Ok([
+        cost("make_memory_64_kib", &made),
+        cost("register_memory_64_kib", &new),
+        cost("register_request", &known),
     ])
 }
 

@@ -1,8 +1,12 @@
-//! How many executions per second one burst carries out, by how many are in flight.
+//! How many executions per second one thread of a client has carried out, by how many bursts it drives and how many
+//! requests are in flight on each.
 //!
 //! One client, one worker, a processor for each; ADD of a constant to one value, requests registered. With one in
-//! flight an execution is a round trip; with more, both sides work at the same time, and what is measured is the slower
-//! of the two. Depths take turns in each round; printed are medians over the rounds, and ratios to depth 1.
+//! flight on one burst an execution is a round trip; with more, both sides work at the same time, and what is
+//! measured is the slower of the two. With several bursts the thread goes from one to the next: it takes the oldest
+//! result if as many as may be are in flight there, and submits another request; each burst has a thread of its own
+//! in the worker, all of them on its processor. Rows take turns in each round; printed are medians over the rounds,
+//! and ratios to one request on one burst.
 //!
 //! `cargo bench --bench pipelining -- [--rounds N] [--json FILE]`
 #![forbid(unsafe_code)]
@@ -21,8 +25,22 @@ use nnhal_client::{
 use serde::Serialize;
 
 const ROUNDS: u32 = 9;
-const DEPTHS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// How long a depth is measured in a round.
+/// Bursts, and how many requests are in flight on each.
+const SHAPES: [(u32, u32); 12] = [
+    (1, 1),
+    (1, 2),
+    (1, 4),
+    (1, 8),
+    (1, 16),
+    (1, 32),
+    (1, 64),
+    (2, 1),
+    (4, 1),
+    (16, 1),
+    (4, 4),
+    (16, 4),
+];
+/// How long a row is measured in a round.
 const WINDOW: Duration = Duration::from_millis(100);
 /// Executions between two looks at the clock.
 const BETWEEN_LOOKS: u32 = 256;
@@ -30,12 +48,14 @@ const BETWEEN_LOOKS: u32 = 256;
 const VALUE_BYTES: u64 = 4;
 const LINE_BYTES: u64 = 64;
 
-/// One depth.
+/// One way to drive bursts.
 #[derive(Debug, Serialize)]
 struct Row {
+    bursts: u32,
+    /// On each of them.
     in_flight: u32,
     executions_per_second: f64,
-    /// To one in flight.
+    /// To one in flight on one burst.
     ratio: f64,
 }
 
@@ -44,6 +64,11 @@ struct Row {
 struct Report {
     conditions: Conditions,
     rows: Vec<Row>,
+}
+
+/// Bursts that one thread drives.
+struct Fleet {
+    lanes: Vec<Lane>,
 }
 
 /// A burst with as many requests as it may have in flight.
@@ -62,9 +87,9 @@ fn measure(options: Options) -> Result<()> {
     let devices = program::own_driver()?;
     let device = devices.fastest()?;
     let prepared = device.prepare(&models::add(1)?, &PrepareOptions::new())?;
-    let mut lanes = DEPTHS
+    let mut fleets = SHAPES
         .iter()
-        .map(|depth| Lane::new(&prepared, *depth))
+        .map(|(bursts, depth)| Fleet::new(&prepared, *bursts, *depth))
         .collect::<Result<Vec<_>>>()?;
     let mut conditions = Conditions::of_this_machine(rounds);
     device.name().clone_into(&mut conditions.device);
@@ -78,10 +103,10 @@ fn measure(options: Options) -> Result<()> {
                 .push(format!("process {pid} stays where it was: {error}")),
         }
     }
-    let mut rates = vec![Vec::new(); lanes.len()];
+    let mut rates = vec![Vec::new(); fleets.len()];
     for _ in 0..rounds.max(1) {
-        for (lane, rates) in lanes.iter_mut().zip(&mut rates) {
-            rates.push(lane.rate()?);
+        for (fleet, rates) in fleets.iter_mut().zip(&mut rates) {
+            rates.push(fleet.rate()?);
         }
     }
     let report = Report {
@@ -94,15 +119,41 @@ fn measure(options: Options) -> Result<()> {
 
 fn rows(rates: &[Vec<f64>]) -> Vec<Row> {
     let first = rates.first().map(Vec::as_slice).unwrap_or_default();
-    let row = |(depth, rates): (&u32, &Vec<f64>)| {
+    let row = |(&(bursts, in_flight), rates): (&(u32, u32), &Vec<f64>)| {
         let ratios: Vec<f64> = rates.iter().zip(first).map(|(rate, one)| rate / one).collect();
         Row {
-            in_flight: *depth,
+            bursts,
+            in_flight,
             executions_per_second: median(rates),
             ratio: median(&ratios),
         }
     };
-    DEPTHS.iter().zip(rates).map(row).collect()
+    SHAPES.iter().zip(rates).map(row).collect()
+}
+
+impl Fleet {
+    fn new(prepared: &PreparedModel, bursts: u32, depth: u32) -> Result<Fleet> {
+        let lanes = (0..bursts).map(|_| Lane::new(prepared, depth));
+        Ok(Fleet {
+            lanes: lanes.collect::<Result<_>>()?,
+        })
+    }
+
+    /// Executions per second over a window.
+    fn rate(&mut self) -> Result<f64> {
+        let turns = BETWEEN_LOOKS / self.lanes.len() as u32;
+        let start = Instant::now();
+        let mut executions = 0_u64;
+        while start.elapsed() < WINDOW {
+            for _ in 0..turns {
+                self.lanes.iter_mut().try_for_each(Lane::execute)?;
+            }
+            executions += u64::from(turns) * self.lanes.len() as u64;
+        }
+        let rate = executions as f64 / start.elapsed().as_secs_f64();
+        self.lanes.iter_mut().try_for_each(Lane::finish)?;
+        Ok(rate)
+    }
 }
 
 impl Lane {
@@ -124,23 +175,6 @@ impl Lane {
         })
     }
 
-    /// Executions per second over a window.
-    fn rate(&mut self) -> Result<f64> {
-        let start = Instant::now();
-        let mut executions = 0_u64;
-        while start.elapsed() < WINDOW {
-            for _ in 0..BETWEEN_LOOKS {
-                self.execute()?;
-            }
-            executions += u64::from(BETWEEN_LOOKS);
-        }
-        let rate = executions as f64 / start.elapsed().as_secs_f64();
-        while let Some(finished) = self.burst.next_finished(&ExecuteOptions::new())? {
-            finished.result?;
-        }
-        Ok(rate)
-    }
-
     /// Submits one, after the oldest has ended if as many as may be are in flight.
     fn execute(&mut self) -> Result<()> {
         let options = ExecuteOptions::new();
@@ -155,6 +189,14 @@ impl Lane {
         self.next = (self.next + 1) % self.requests.len();
         Ok(())
     }
+
+    /// Takes the results of all that are in flight.
+    fn finish(&mut self) -> Result<()> {
+        while let Some(finished) = self.burst.next_finished(&ExecuteOptions::new())? {
+            finished.result?;
+        }
+        Ok(())
+    }
 }
 
 impl std::fmt::Display for Report {
@@ -162,7 +204,7 @@ impl std::fmt::Display for Report {
         let conditions = &self.conditions;
         writeln!(
             f,
-            "{}, {} processors, kernel {}, {}; {} rounds; load before {}; device {}\n{:>10} {:>18} {:>8}",
+            "{}, {} processors, kernel {}, {}; {} rounds; load before {}; device {}\n{:>8} {:>15} {:>18} {:>8}",
             conditions.cpu,
             conditions.cpus_online,
             conditions.kernel,
@@ -170,15 +212,16 @@ impl std::fmt::Display for Report {
             conditions.rounds,
             conditions.load_before,
             conditions.device,
-            "in flight",
+            "bursts",
+            "in flight each",
             "executions/s",
             "ratio"
         )?;
         for row in &self.rows {
             writeln!(
                 f,
-                "{:>10} {:>18.0} {:>8.2}",
-                row.in_flight, row.executions_per_second, row.ratio
+                "{:>8} {:>15} {:>18.0} {:>8.2}",
+                row.bursts, row.in_flight, row.executions_per_second, row.ratio
             )?;
         }
         Ok(())
