@@ -4,6 +4,8 @@
 //! - `own_memory`: `Burst::run`, from and to memory of the application: one copy more on each side than
 //! - `shared_memory`: a registered request whose arguments the application keeps in a memory that both sides have mapped and
 //!   touched before (pooled and pre-faulted);
+//! - `sealed_input`: registered requests whose inputs are in sealed memories, which nobody writes any more and the driver reads
+//!   where they are, and whose outputs are as before; two of them take turns;
 //! - `new_memory`: the same in a memory that is made for each execution, as of an application that pools nothing;
 //! - `device_buffers`: a registered request from a device buffer to another: nothing is passed, nothing is copied.
 //!
@@ -38,10 +40,11 @@ const VALUE_BYTES: u32 = 4;
 /// How long a way is measured in a round, unless it takes longer for the fewest times.
 const WINDOW: Duration = Duration::from_millis(20);
 const FEWEST: usize = 5;
-const WAYS: [&str; 5] = [
+const WAYS: [&str; 6] = [
     "in_process",
     Passing::OwnMemory.name(),
     Passing::SharedMemory.name(),
+    "sealed_input",
     "new_memory",
     Passing::DeviceBuffers.name(),
 ];
@@ -114,10 +117,11 @@ fn measure_size(device: &Device, bytes: u32, rounds: u32) -> Result<Row> {
     let mut payload = Payload::new(device, bytes)?;
     let mut medians = [const { Vec::new() }; WAYS.len()];
     for _ in 0..rounds {
-        let [in_process, own, shared, new, buffers] = &mut medians;
+        let [in_process, own, shared, sealed, new, buffers] = &mut medians;
         in_process.push(p50(|| payload.in_process.trip())?);
         own.push(p50(|| payload.in_own_memory())?);
         shared.push(p50(|| payload.in_shared_memory())?);
+        sealed.push(p50(|| payload.with_sealed_input())?);
         new.push(p50(|| payload.in_new_memory())?);
         buffers.push(p50(|| payload.between_buffers())?);
     }
@@ -145,6 +149,8 @@ struct Payload {
     burst: Burst,
     memory: Memory,
     in_memory: RegisteredRequest,
+    /// With what is expected of each.
+    sealed: [(RegisteredRequest, f32); 2],
     buffers: BufferPair,
     in_buffers: RegisteredRequest,
     input: Vec<f32>,
@@ -160,12 +166,22 @@ impl Payload {
         let size = u64::from(bytes);
         let memory = Memory::new(2 * size)?;
         let in_memory = burst.register(&request(&memory))?;
+        let sealed = [1.0_f32, 2.0].map(|value| {
+            let input = Memory::sealed(&[&f32::to_ne_bytes(value).repeat(values as usize)])?;
+            let request = Request::new()
+                .input(&input, 0..size)
+                .output(&memory, size..2 * size);
+            Ok((burst.register(&request)?, value + models::ADDEND))
+        });
+        let [first, second]: [Result<_>; 2] = sealed;
+        let sealed = [first?, second?];
         let buffers = BufferPair::new(device, &prepared, size)?;
         let in_buffers = burst.register(buffers.request())?;
         let mut payload = Payload {
             in_process: InProcess::new(values)?,
             memory,
             in_memory,
+            sealed,
             in_buffers,
             buffers,
             burst,
@@ -214,6 +230,16 @@ impl Payload {
             .memory
             .read::<f32>(self.memory.size() / 2, self.input.len())?;
         check(output.last(), expected)
+    }
+
+    fn with_sealed_input(&mut self) -> Result<()> {
+        self.sealed.swap(0, 1);
+        let (request, expected) = &self.sealed[0];
+        self.burst.fire(request, &ExecuteOptions::new())?;
+        let output = self
+            .memory
+            .read::<f32>(self.memory.size() / 2, self.input.len())?;
+        check(output.last(), *expected)
     }
 
     fn in_new_memory(&mut self) -> Result<()> {

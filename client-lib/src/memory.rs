@@ -78,7 +78,8 @@ impl Memory {
     }
 
     /// Memory that holds these bytes, part after part, and that nobody can change any more: what constants should be
-    /// in, for a driver uses them in place.
+    /// in, and inputs that are used again and again, for a driver uses them in place. Inputs are read there by devices that can,
+    /// as those of this project do from 4 KiB on, if they begin at a multiple of 64 bytes and are as long as the operand.
     ///
     /// # Errors
     /// No bytes; the system has no memory or no descriptors.
