@@ -4,10 +4,12 @@
 //! of many is found side by side.
 
 use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::shapes;
+use nnhal::ops::{OperationContext, ShapeIssue, shapes};
 
+use super::serves::Serves;
 use super::simd::{Instructions, WIDE, Work, dispatch};
 use super::{PlannedStep, REFERENCE, parting};
+use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::threads::Effort;
 
@@ -21,15 +23,25 @@ const MOST: usize = 1 << u8::BITS;
 #[derive(Debug)]
 pub(super) struct ArgStep {
     largest: bool,
+    serves: Serves,
     /// For other types and axes.
     fallback: Kernel,
 }
 
 impl ArgStep {
-    /// The step of an operation, if it is one of the two.
-    pub(super) fn of(operation: OperationType, fallback: Kernel) -> Option<ArgStep> {
-        let largest = operation == OperationType::ARGMAX;
-        (largest || operation == OperationType::ARGMIN).then_some(ArgStep { largest, fallback })
+    /// The step of an operation, if it is one of the two and may be executed as one that it takes.
+    pub(super) fn of(declared: &Declared<'_>, fallback: Kernel) -> Option<ArgStep> {
+        let largest = match declared.operation.operation_type {
+            OperationType::ARGMAX => true,
+            OperationType::ARGMIN => false,
+            _ => return None,
+        };
+        let serves = Serves::if_so(extent(declared).map(|extent| extent.is_some()));
+        (serves != Serves::Never).then_some(ArgStep {
+            largest,
+            serves,
+            fallback,
+        })
     }
 
     /// What makes the values of a type such that the largest unsigned one is the extreme.
@@ -43,25 +55,30 @@ impl ArgStep {
     }
 }
 
+/// How many values there are along the axis, if they are neighbours and no more than keys have places for.
+fn extent(context: &dyn OperationContext) -> Result<Option<usize>, ShapeIssue> {
+    let shape = context.shape(0)?;
+    let axis = shapes::resolve_axis(1, context.i32(1)?, shape.rank())?;
+    let extent = shape.dim(axis) as usize;
+    Ok((axis + 1 == shape.rank() && (1..=MOST).contains(&extent)).then_some(extent))
+}
+
 impl PlannedStep for ArgStep {
     fn name(&self, input: OperandType) -> &'static str {
         match self.flip(input) {
-            Some(_) => "8-bit places of extremes",
+            Some(_) => self.serves.name(
+                "8-bit places of extremes",
+                "8-bit places of extremes, reference on other axes",
+            ),
             None => REFERENCE,
         }
     }
 
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         let input = context.inputs.tensor(0)?;
-        let rank = input.shape.rank();
-        let axis = shapes::resolve_axis(1, context.inputs.i32(1)?, rank)?;
-        let extent = input.shape.dim(axis) as usize;
-        let Some(flip) = self.flip(input.ty()) else {
+        let (Some(flip), Some(extent)) = (self.flip(input.ty()), extent(context.inputs.rules())?) else {
             return (self.fallback)(context);
         };
-        if axis + 1 != rank || !(1..=MOST).contains(&extent) {
-            return (self.fallback)(context);
-        }
         let values = input.bytes;
         let output = context.outputs.data::<i32>(0)?;
         let threads = context.team.threads_for(Effort {

@@ -57,6 +57,7 @@ mod resize;
 mod resize_sixteenths;
 mod rnn_step;
 mod rounding;
+mod serves;
 mod simd;
 mod single_row;
 mod softmax;
@@ -108,7 +109,7 @@ pub(crate) trait PlannedStep: std::fmt::Debug + Send + Sync {
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError>;
 
     /// What computes operations whose first input is of this type, for people to read: [`REFERENCE`] where it leaves them
-    /// to the reference kernel.
+    /// to the reference kernel, and both where it depends on the execution.
     fn name(&self, input: OperandType) -> &'static str;
 
     /// The weights that it packed, in the order in which it did.

@@ -3,15 +3,18 @@
 use std::ops::Range;
 
 use bytemuck::Pod;
-use nnhal::hal::OperandType;
+use nnhal::hal::{OperandType, OperationType};
 use nnhal::ops::pooling::{arguments, geometry};
 use nnhal::ops::windows::WindowGeometry;
+use nnhal::ops::{OperationContext, ShapeIssue};
 
 use super::elementwise::cut;
 use super::parting;
+use super::serves::Serves;
 use super::simd::{Instructions, LANES, WIDE, Work, dispatch};
 use super::strips::seen;
 use super::{PlannedStep, REFERENCE};
+use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::element::Quant8;
@@ -21,33 +24,61 @@ use crate::threads::{Effort, Grid};
 #[derive(Debug)]
 pub(super) struct PoolingStep {
     /// Whether it takes the largest element; the mean otherwise.
-    pub(super) is_maximum: bool,
+    is_maximum: bool,
+    serves: Serves,
     /// For the types and layouts that have no fast code.
-    pub(super) fallback: Kernel,
+    fallback: Kernel,
+}
+
+/// Most pixels of a window: sums of so many 8-bit elements fit 32 bits.
+const MOST_PIXELS: i64 = 1 << 20;
+
+impl PoolingStep {
+    /// The step of an operation, if it is one of the two and may be executed as one that it takes.
+    pub(super) fn of(declared: &Declared<'_>, fallback: Kernel) -> Option<PoolingStep> {
+        let is_maximum = match declared.operation.operation_type {
+            OperationType::MAX_POOL_2D => true,
+            OperationType::AVERAGE_POOL_2D => false,
+            _ => return None,
+        };
+        let serves = Serves::if_so(is_served(declared));
+        (serves != Serves::Never).then_some(PoolingStep {
+            is_maximum,
+            serves,
+            fallback,
+        })
+    }
+}
+
+/// Whether these are images in NHWC, and windows that are not too large.
+fn is_served(context: &dyn OperationContext) -> Result<bool, ShapeIssue> {
+    let arguments = arguments(context);
+    if arguments.nchw(context)? {
+        return Ok(false);
+    }
+    let [width, height] = [arguments.own(), arguments.own() + 1].map(|at| context.i32(at).map(i64::from));
+    Ok(width? * height? <= MOST_PIXELS)
 }
 
 impl PlannedStep for PoolingStep {
     fn name(&self, input: OperandType) -> &'static str {
         match input {
-            OperandType::TENSOR_FLOAT32 => "f32 pooling",
-            OperandType::TENSOR_QUANT8_ASYMM | OperandType::TENSOR_QUANT8_ASYMM_SIGNED => "8-bit pooling",
+            OperandType::TENSOR_FLOAT32 => self.serves.name("f32 pooling", "f32 pooling, reference if NCHW"),
+            OperandType::TENSOR_QUANT8_ASYMM | OperandType::TENSOR_QUANT8_ASYMM_SIGNED => self
+                .serves
+                .name("8-bit pooling", "8-bit pooling, reference if NCHW"),
             _ => REFERENCE,
         }
     }
 
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         // Extents of what has no elements need not fit any memory.
-        if context.outputs.tensor(0)?.bytes.is_empty() {
+        if context.outputs.tensor(0)?.bytes.is_empty() || !is_served(context.inputs.rules())? {
             return (self.fallback)(context);
         }
         let geometry = geometry(context.inputs.rules())?;
         let at = arguments(context.inputs.rules()).activation();
         let activation = Activation::from_code(at, context.inputs.i32(at)?)?;
-        // Sums of so many 8-bit elements fit 32 bits.
-        let window = u64::from(geometry.vertical.filter) * u64::from(geometry.horizontal.filter);
-        if geometry.nchw || window > 1 << 20 {
-            return (self.fallback)(context);
-        }
         let pool = Pool {
             geometry: &geometry,
             is_maximum: self.is_maximum,

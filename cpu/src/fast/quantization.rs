@@ -1,6 +1,7 @@
 //! QUANTIZE of 32-bit floats and DEQUANTIZE to them, of 8-bit values with one scale, to the same bits as the reference.
 
 use nnhal::hal::{OperandType as T, OperationType};
+use nnhal::ops::OperationContext;
 
 use super::elementwise::effort;
 use super::parting;
@@ -8,6 +9,7 @@ use super::rounding::low_bits;
 use super::simd::{Instructions, Work, dispatch};
 use super::tile::COLUMNS;
 use super::{PlannedStep, REFERENCE};
+use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::element::Quant8;
 use crate::threads::Team;
@@ -16,14 +18,19 @@ use crate::threads::Team;
 #[derive(Debug)]
 pub(super) struct QuantizationStep {
     /// For other types.
-    pub(super) fallback: Kernel,
+    fallback: Kernel,
 }
 
 impl QuantizationStep {
-    /// The step of an operation, if it is one of the two.
-    pub(super) fn of(operation: OperationType, fallback: Kernel) -> Option<QuantizationStep> {
-        matches!(operation, OperationType::QUANTIZE | OperationType::DEQUANTIZE)
-            .then_some(QuantizationStep { fallback })
+    /// The step of an operation, if it is one of the two and gives what is computed here.
+    pub(super) fn of(declared: &Declared<'_>, fallback: Kernel) -> Option<QuantizationStep> {
+        let context: &dyn OperationContext = declared;
+        let is_half = context.output(0)?.ty() == T::TENSOR_FLOAT16;
+        let is_one = matches!(
+            context.operation(),
+            OperationType::QUANTIZE | OperationType::DEQUANTIZE
+        );
+        (is_one && !is_half).then_some(QuantizationStep { fallback })
     }
 }
 

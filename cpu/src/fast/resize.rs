@@ -7,14 +7,17 @@
 //! 8-bit images whose positions are all in sixteenths of a pixel, as those that grow by a power of two are, are summed in
 //! integers ([`super::resize_sixteenths`]).
 
-use nnhal::hal::OperandType;
+use nnhal::hal::{OperandType, OperationType};
+use nnhal::ops::OperationContext;
 use nnhal::ops::resize::{ResizeGeometry, geometry};
 
 use super::parting;
 use super::resize_sixteenths::{InSixteenths, are_sixteenths};
 use super::rounding::low_bits;
+use super::serves::Serves;
 use super::simd::{Instructions, LANES, WIDE, Work, dispatch};
 use super::{PlannedStep, REFERENCE};
+use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::resize::Axis;
 use crate::threads::Effort;
@@ -26,15 +29,42 @@ const LEFT_OUT: u32 = 4;
 /// A bilinear resizing.
 #[derive(Debug)]
 pub(super) struct ResizeStep {
+    serves: Serves,
     /// For other types and layouts.
-    pub(super) fallback: Kernel,
+    fallback: Kernel,
+}
+
+impl ResizeStep {
+    /// The step of an operation, if it is a bilinear resizing and may be executed as one that it takes.
+    pub(super) fn of(declared: &Declared<'_>, fallback: Kernel) -> Option<ResizeStep> {
+        let context: &dyn OperationContext = declared;
+        let is_nchw = context.bool_or(3, false) == Ok(true);
+        let serves = match geometry(context) {
+            Err(_) if is_nchw => Serves::Never,
+            geometry => Serves::if_so(geometry.map(|geometry| is_served(&geometry))),
+        };
+        let is_bilinear = context.operation() == OperationType::RESIZE_BILINEAR;
+        (is_bilinear && serves != Serves::Never).then_some(ResizeStep { serves, fallback })
+    }
+}
+
+/// Whether these are images in NHWC, and not much larger before than after.
+fn is_served(geometry: &ResizeGeometry) -> bool {
+    let line = u64::from(geometry.input.width) * u64::from(geometry.input.channels);
+    let is_mostly_left_out = geometry.input.width / LEFT_OUT > geometry.output.width;
+    !geometry.nchw && !is_mostly_left_out && line <= u64::from(u32::MAX)
 }
 
 impl PlannedStep for ResizeStep {
     fn name(&self, input: OperandType) -> &'static str {
         match input {
-            OperandType::TENSOR_FLOAT32 => "f32 resizing",
-            OperandType::TENSOR_QUANT8_ASYMM => "8-bit resizing",
+            OperandType::TENSOR_FLOAT32 => self
+                .serves
+                .name("f32 resizing", "f32 resizing, reference if NCHW or much smaller"),
+            OperandType::TENSOR_QUANT8_ASYMM => self.serves.name(
+                "8-bit resizing",
+                "8-bit resizing, reference if NCHW or much smaller",
+            ),
             _ => REFERENCE,
         }
     }
@@ -45,9 +75,7 @@ impl PlannedStep for ResizeStep {
             return (self.fallback)(context);
         }
         let geometry = geometry(context.inputs.rules())?;
-        let line = u64::from(geometry.input.width) * u64::from(geometry.input.channels);
-        let is_mostly_left_out = geometry.input.width / LEFT_OUT > geometry.output.width;
-        if geometry.nchw || is_mostly_left_out || line > u64::from(u32::MAX) {
+        if !is_served(&geometry) {
             return (self.fallback)(context);
         }
         match context.inputs.tensor(0)?.ty() {

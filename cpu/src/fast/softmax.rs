@@ -1,38 +1,66 @@
 //! SOFTMAX of 32-bit floats along the last axis.
 
-use nnhal::hal::OperandType;
-use nnhal::ops::shapes;
+use nnhal::hal::{OperandType, OperationType};
+use nnhal::ops::{OperationContext, ShapeIssue, shapes};
 
 use super::exponential::exp;
+use super::serves::Serves;
 use super::simd::{Instructions, LANES, Work, dispatch};
 use super::{PlannedStep, REFERENCE};
+use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 /// SOFTMAX with exponentials that are computed side by side; its error beside the reference is within 1e-6.
 #[derive(Debug)]
 pub(super) struct SoftmaxStep {
+    serves: Serves,
     /// For other types and axes.
-    pub(super) fallback: Kernel,
+    fallback: Kernel,
+}
+
+impl SoftmaxStep {
+    /// The step of an operation, if it is a softmax and may be executed as one that it takes.
+    pub(super) fn of(declared: &Declared<'_>, fallback: Kernel) -> Option<SoftmaxStep> {
+        let serves = Serves::if_so(is_along_last(declared));
+        let is_softmax = declared.operation.operation_type == OperationType::SOFTMAX;
+        (is_softmax && serves != Serves::Never).then_some(SoftmaxStep { serves, fallback })
+    }
+}
+
+/// Whether values that are neighbours share: those along the last axis.
+fn is_along_last(context: &dyn OperationContext) -> Result<bool, ShapeIssue> {
+    let axis = context.i32_or(2, -1)?;
+    if axis == -1 {
+        return Ok(true);
+    }
+    let input = context.required(0)?;
+    if !input.rank_known {
+        return Err(ShapeIssue::Unknown);
+    }
+    let rank = input.shape.rank();
+    Ok(shapes::resolve_axis(2, axis, rank)? + 1 == rank)
 }
 
 impl PlannedStep for SoftmaxStep {
     fn name(&self, input: OperandType) -> &'static str {
         match input {
-            OperandType::TENSOR_FLOAT32 => "f32 softmax",
+            OperandType::TENSOR_FLOAT32 => self
+                .serves
+                .name("f32 softmax", "f32 softmax, reference on other axes"),
             _ => REFERENCE,
         }
     }
 
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         let input = context.inputs.tensor(0)?;
-        let rank = input.shape.rank();
-        let axis = shapes::resolve_axis(2, context.inputs.i32_or(2, -1)?, rank)?;
-        if input.ty() != OperandType::TENSOR_FLOAT32 || axis + 1 != rank || input.bytes.is_empty() {
-            return (self.fallback)(context);
-        }
+        let is_float = input.ty() == OperandType::TENSOR_FLOAT32 && !input.bytes.is_empty();
+        let length = match input.shape.dims().last() {
+            Some(length) if is_float && is_along_last(context.inputs.rules())? => *length as usize,
+            _ => return (self.fallback)(context),
+        };
         dispatch(Softmax {
             beta: context.inputs.f32(1)?,
-            length: input.shape.dim(axis) as usize,
+            length,
             input: input.data()?,
             output: context.outputs.data(0)?,
         });

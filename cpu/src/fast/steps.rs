@@ -19,6 +19,7 @@ use super::quantization::QuantizationStep;
 use super::recurrent::RecurrentStep;
 use super::requantize::QuantizedOutput;
 use super::resize::ResizeStep;
+use super::serves::Serves;
 use super::simd::multiplies_bytes;
 use super::single_row::SingleRowStep;
 use super::softmax::SoftmaxStep;
@@ -70,6 +71,7 @@ pub(crate) fn plan(
     Ok(Some(Box::new(Layer {
         kind,
         fallback,
+        serves: serves(kind, declared, known.is_some(), &weights),
         known,
         activation: own_activation,
         weights,
@@ -97,12 +99,7 @@ struct Known {
 
 impl Known {
     fn of(kind: Kind, declared: &Declared<'_>, weights: &Weights) -> Option<Known> {
-        let is_known = (0..declared.operation.inputs.len()).all(|number| match declared.input(number) {
-            Some(input) => input.bytes.is_some() || (number == 0 && input.shape_known),
-            // Left out by the model.
-            None => number > 0,
-        });
-        if !is_known || kind == Kind::FullyConnected {
+        if !follow_from_model(declared) || kind == Kind::FullyConnected {
             return None;
         }
         let context: &dyn OperationContext = declared;
@@ -114,6 +111,46 @@ impl Known {
     }
 }
 
+/// Whether all executions of an operation have the same shapes and arguments.
+fn follow_from_model(declared: &Declared<'_>) -> bool {
+    (0..declared.operation.inputs.len()).all(|number| match declared.input(number) {
+        Some(input) => input.bytes.is_some() || (number == 0 && input.shape_known),
+        // Left out by the model.
+        None => number > 0,
+    })
+}
+
+/// Which executions packed weights serve.
+fn serves(kind: Kind, declared: &Declared<'_>, is_known: bool, weights: &Weights) -> Serves {
+    if is_known || kind == Kind::FullyConnected {
+        return Serves::All;
+    }
+    if follow_from_model(declared) {
+        return Serves::Never;
+    }
+    let context: &dyn OperationContext = declared;
+    let arguments = kind.arguments(context);
+    match arguments.nchw(context) {
+        Ok(true) => return Serves::Never,
+        Ok(false) => {}
+        Err(_) => return Serves::Those,
+    }
+    match weights {
+        Weights::MatrixF32(_) | Weights::MatrixQ8(_) | Weights::BytesQ8(_) => Serves::All,
+        Weights::DepthwiseF32(_) => Serves::if_so(is_one_to_one(context, arguments)),
+        // How far taps lie apart in the image is known with its extents.
+        Weights::DepthwiseQ8(_) | Weights::DepthwiseBytes(_) => match is_one_to_one(context, arguments) {
+            Ok(false) => Serves::Never,
+            _ => Serves::Those,
+        },
+    }
+}
+
+/// Whether a depthwise convolution has one filter for each channel of its input.
+fn is_one_to_one(context: &dyn OperationContext, arguments: WindowArguments) -> Result<bool, ShapeIssue> {
+    Ok(context.i32(arguments.own())? == 1)
+}
+
 /// The step of an operation that needs no constants.
 fn plain(declared: &Declared<'_>, fallback: Kernel) -> Option<Box<dyn PlannedStep>> {
     let operation = declared.operation.operation_type;
@@ -123,24 +160,23 @@ fn plain(declared: &Declared<'_>, fallback: Kernel) -> Option<Box<dyn PlannedSte
     if let Some(unary) = Unary::of(declared) {
         return Some(Box::new(UnaryStep { unary, fallback }));
     }
-    if let Some(step) = QuantizationStep::of(operation, fallback) {
+    if let Some(step) = QuantizationStep::of(declared, fallback) {
         return Some(Box::new(step));
     }
-    if let Some(step) = ArgStep::of(operation, fallback) {
+    if let Some(step) = ArgStep::of(declared, fallback) {
         return Some(Box::new(step));
     }
     if let Some(step) = ExtremumStep::of(operation, fallback) {
         return Some(Box::new(step));
     }
-    if operation == OperationType::RESIZE_BILINEAR {
-        return Some(Box::new(ResizeStep { fallback }));
+    if let Some(step) = ResizeStep::of(declared, fallback) {
+        return Some(Box::new(step));
     }
-    if operation == OperationType::SOFTMAX {
-        return Some(Box::new(SoftmaxStep { fallback }));
+    if let Some(step) = SoftmaxStep::of(declared, fallback) {
+        return Some(Box::new(step));
     }
-    let is_maximum = operation == OperationType::MAX_POOL_2D;
-    (is_maximum || operation == OperationType::AVERAGE_POOL_2D)
-        .then(|| Box::new(PoolingStep { is_maximum, fallback }) as Box<dyn PlannedStep>)
+    let step = PoolingStep::of(declared, fallback)?;
+    Some(Box::new(step))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,20 +196,22 @@ impl Kind {
         }
     }
 
+    fn arguments(self, context: &dyn OperationContext) -> WindowArguments {
+        match self {
+            Kind::Depthwise => ops::depthwise_convolution::arguments(context),
+            _ => ops::convolution::arguments(context),
+        }
+    }
+
     fn geometry(
         self,
         context: &dyn OperationContext,
     ) -> Result<(WindowArguments, WindowGeometry), ShapeIssue> {
-        Ok(match self {
-            Kind::Depthwise => (
-                ops::depthwise_convolution::arguments(context),
-                ops::depthwise_convolution::geometry(context)?,
-            ),
-            _ => (
-                ops::convolution::arguments(context),
-                ops::convolution::geometry(context)?,
-            ),
-        })
+        let geometry = match self {
+            Kind::Depthwise => ops::depthwise_convolution::geometry(context)?,
+            _ => ops::convolution::geometry(context)?,
+        };
+        Ok((self.arguments(context), geometry))
     }
 }
 
@@ -506,6 +544,7 @@ struct Layer {
     kind: Kind,
     /// For the layouts and multipliers that the packed form does not serve.
     fallback: Kernel,
+    serves: Serves,
     /// With it the fallback is never needed.
     known: Option<Known>,
     /// Of a fully connected layer, if it is the same in every execution.
@@ -532,13 +571,19 @@ pub(super) enum FloatWeights<'a> {
 
 impl PlannedStep for Layer {
     fn name(&self, _: OperandType) -> &'static str {
-        match &self.weights {
-            Weights::MatrixF32(weights) => weights.name(),
-            Weights::MatrixQ8(_) => "8-bit matrix product by pairs",
-            Weights::BytesQ8(weights) => weights.name(),
-            Weights::DepthwiseF32(_) => "f32 depthwise",
-            Weights::DepthwiseQ8(_) | Weights::DepthwiseBytes(_) => "8-bit depthwise",
-        }
+        let (always, sometimes) = match &self.weights {
+            Weights::MatrixF32(weights) => (weights.name(), "f32 matrix product, reference if NCHW"),
+            Weights::MatrixQ8(_) => (
+                "8-bit matrix product by pairs",
+                "8-bit matrix product by pairs, reference if NCHW",
+            ),
+            Weights::BytesQ8(weights) => (weights.name(), "8-bit matrix product, reference if NCHW"),
+            Weights::DepthwiseF32(_) => ("f32 depthwise", "f32 depthwise, or reference"),
+            Weights::DepthwiseQ8(_) | Weights::DepthwiseBytes(_) => {
+                ("8-bit depthwise", "8-bit depthwise, or reference")
+            }
+        };
+        self.serves.name(always, sometimes)
     }
 
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
