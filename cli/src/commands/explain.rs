@@ -1,11 +1,11 @@
-//! `nnhal explain`: which device runs which operation of a model, and why not another.
+//! `nnhal explain`: which device runs which operation of a model, and why not another; and which kernel of `nnhal-cpu`.
 
-use std::io::Write as _;
+use std::io::Write;
 
-use nnhal::hal::SubgraphIndex;
+use nnhal::hal::{Operation, OperationType, SubgraphIndex};
 use nnhal_client::ExecutionPreference;
 use nnhal_client::runtime::{CompilationOptions, Runtime, RuntimeDevice, RuntimeOptions};
-use nnhal_cpu::KernelSet;
+use nnhal_cpu::{KernelSet, Program};
 
 use crate::arguments::{ExplainArguments, Preference};
 use crate::driver;
@@ -39,14 +39,62 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Result<(), Error> {
     let program = InProcess::new(model_here, KernelSet::Fast)?;
     writeln!(out, "kernels of {}:", Kernels::FAST)?;
     for at in operations {
-        writeln!(
-            out,
-            "  operation {at} {}: {}",
-            explanation.operations[at].operation,
-            program.program().kernel_name(SubgraphIndex::Main, at)
-        )?;
+        write_kernel(&mut out, program.program(), (SubgraphIndex::Main, at), 1)?;
     }
     Ok(())
+}
+
+/// Writes what computes an operation, so deep in control flow, and for IF and WHILE what computes those of their graphs.
+fn write_kernel(
+    out: &mut impl Write,
+    program: &Program,
+    (graph, at): (SubgraphIndex, usize),
+    depth: usize,
+) -> std::io::Result<()> {
+    let model = program.model().model();
+    let subgraph = match graph {
+        SubgraphIndex::Main => Some(&model.main),
+        SubgraphIndex::Referenced(index) => model.referenced.get(index),
+    };
+    let Some((subgraph, operation)) = subgraph.and_then(|graph| Some((graph, graph.operations.get(at)?)))
+    else {
+        return Ok(());
+    };
+    let name = program.kernel_name(graph, at);
+    let indent = 2 * depth;
+    writeln!(
+        out,
+        "{:indent$}operation {at} {}: {name}",
+        "", operation.operation_type
+    )?;
+    for (role, operand) in graphs(operation) {
+        let Some(operand) = subgraph.operands.get(operand as usize) else {
+            continue;
+        };
+        let index = operand.location.offset as usize;
+        let inner = SubgraphIndex::Referenced(index);
+        let indent = indent + 2;
+        writeln!(out, "{:indent$}{role}, {inner}:", "")?;
+        let operations = model
+            .referenced
+            .get(index)
+            .map_or(0, |graph| graph.operations.len());
+        for at in 0..operations {
+            write_kernel(out, program, (inner, at), depth + 2)?;
+        }
+    }
+    Ok(())
+}
+
+/// The operands that name the graphs of an operation, and what each is to it.
+fn graphs(operation: &Operation) -> impl Iterator<Item = (&'static str, u32)> {
+    let (roles, first) = match operation.operation_type {
+        OperationType::IF => (&["then", "else"][..], 1),
+        OperationType::WHILE => (&["condition", "body"][..], 0),
+        _ => (&[][..], 0),
+    };
+    let operands = operation.inputs.iter().skip(first).copied();
+    roles.iter().copied().zip(operands)
 }
 
 fn device(runtime: &Runtime, name: &str) -> Result<RuntimeDevice, Error> {

@@ -1,5 +1,7 @@
 //! `nnhal explain`.
 
+use std::path::Path;
+
 use crate::common::{Surroundings, arguments, digits};
 
 #[test]
@@ -34,4 +36,31 @@ fn every_operation_has_its_device_and_every_device_its_reason() {
         "there is no device a-b",
         "nnhal-cpu, nnhal-reference, nnapi-reference",
     ]);
+}
+
+/// A model of the importer's own tests, with branches and a loop.
+#[test]
+fn kernels_of_graphs_are_listed_below_what_runs_them() {
+    let here = Surroundings::new();
+    let model =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../tflite/tests/operators/control_flow/model.tflite");
+    let text = here.run(arguments(&[&"explain", &model])).succeeds().stdout;
+    let (_, kernels) = text.split_once("kernels of nnhal-cpu:\n").unwrap();
+    println!("{kernels}");
+    for (operation, roles) in [("IF", ["then", "else"]), ("WHILE", ["condition", "body"])] {
+        let (_, below) = kernels
+            .split_once(&format!(" {operation}: control flow\n"))
+            .unwrap();
+        let end = below.find("\n  operation").unwrap_or(below.len());
+        for role in roles {
+            let (_, of_graph) = below[..end]
+                .split_once(&format!("    {role}, referenced graph "))
+                .unwrap();
+            let first = of_graph.lines().nth(1).unwrap();
+            assert!(
+                first.starts_with("      operation 0 "),
+                "{role} of {operation}: {first}"
+            );
+        }
+    }
 }
