@@ -1,5 +1,6 @@
 //! `nnhal run`: a model on a device.
 
+mod products;
 mod profile;
 
 use std::io::Write as _;

@@ -23,6 +23,7 @@ mod program;
 mod reserve;
 mod run;
 mod together;
+mod traffic;
 
 pub(crate) use declared::Declared;
 

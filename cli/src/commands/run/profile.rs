@@ -5,12 +5,13 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use nnhal::hal::{Operand, OperandType, Operation, OperationType, Shape, Subgraph, SubgraphIndex};
+use nnhal::hal::{OperandType, Operation, Subgraph, SubgraphIndex};
 use nnhal_cpu::Peak;
 use nnhal_cpu::executor::{ObservedOperation, Observer};
 use nnhal_tflite::ImportedModel;
 use serde::Serialize;
 
+use super::products::products;
 use crate::arguments::RunArguments;
 use crate::error::Error;
 use crate::feed::Value;
@@ -25,6 +26,9 @@ const LEAST_CALLS: u32 = 20;
 
 /// What is in the names of kernels that multiply by tiles.
 const BY_TILES: &str = "by tiles";
+
+/// What is in the names of kernels that multiply floats which are integers as bytes.
+const AS_BYTES: &str = "as bytes";
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -53,12 +57,13 @@ struct Row {
     /// Of the time of all operations.
     share: f64,
     /// Thousands of millions of operations on numbers in a second, a product and its sum being two, of all that are computed
-    /// with this one; none for operations that are not made of products, and for those that are computed with one before.
+    /// with this one; none for operations that are not made of products, and for those that are computed with one before. Of
+    /// operations that were computed beforehand there is none either: they are in no execution.
     giga_per_second: Option<f64>,
     /// Of the peak of as many threads: by tiles where the kernel's name says so, by vectors elsewhere, also where layers are
     /// computed together of which some are multiplied by tiles.
     share_of_peak: Option<f64>,
-    /// Of inputs, constants included, and outputs; none if the model does not know their dimensions.
+    /// Read and written by all that are computed with this one: [`nnhal_cpu::Program::bytes_moved`].
     bytes: Option<u64>,
 }
 
@@ -118,8 +123,9 @@ pub(super) fn run(
             .filter_map(|other| products(main, &main.operations[other]))
             .reduce(u64::saturating_add)
             .map(|products| 2.0 * products as f64 / (time_us * 1000.0).max(1e-3));
-        let is_float = first_type(main, operation).is_none_or(|ty| ty == OperandType::TENSOR_FLOAT32);
         let kernel = program.kernel_name(SubgraphIndex::Main, index);
+        let takes_floats = first_type(main, operation).is_none_or(|ty| ty == OperandType::TENSOR_FLOAT32);
+        let is_float = takes_floats && !kernel.contains(AS_BYTES);
         let most = match (is_float, kernel.contains(BY_TILES)) {
             (true, true) => peak.tiles,
             (true, false) => peak.float,
@@ -135,7 +141,7 @@ pub(super) fn run(
             share: time_us / total_us.max(f64::MIN_POSITIVE),
             giga_per_second,
             share_of_peak: giga_per_second.map(|speed| speed / most),
-            bytes: bytes(main, operation),
+            bytes: program.bytes_moved(SubgraphIndex::Main, index),
         }
     });
     let report = Report {
@@ -165,69 +171,9 @@ fn median_us(times: &mut [u64]) -> f64 {
         .map_or(0.0, |nanos| *nanos as f64 / 1000.0)
 }
 
-fn operand<'a>(graph: &'a Subgraph, at: Option<&u32>) -> Option<&'a Operand> {
-    graph.operands.get(*at? as usize)
-}
-
 fn first_type(graph: &Subgraph, operation: &Operation) -> Option<OperandType> {
-    Some(operand(graph, operation.inputs.first())?.operand_type)
-}
-
-/// How many elements an operand has, if the model says so.
-fn elements(operand: &Operand) -> Option<u64> {
-    let shape = Shape::new(&operand.dimensions).ok()?;
-    let is_known = operand.operand_type.is_scalar() || (shape.rank() > 0 && shape.is_fully_specified());
-    is_known
-        .then(|| shape.elements().ok())
-        .flatten()
-        .map(|count| count as u64)
-}
-
-/// The products that an operation sums, for those that are made of them.
-fn products(graph: &Subgraph, operation: &Operation) -> Option<u64> {
-    let output = elements(operand(graph, operation.outputs.first())?)?;
-    let filter = operand(graph, operation.inputs.get(1))?;
-    let for_each = |axis: usize| {
-        let others = filter.dimensions.iter().enumerate();
-        let product = others
-            .filter(|(at, _)| *at != axis)
-            .map(|(_, extent)| u64::from(*extent))
-            .product::<u64>();
-        Some(output * product)
-    };
-    match operation.operation_type {
-        OperationType::CONV_2D | OperationType::GROUPED_CONV_2D | OperationType::FULLY_CONNECTED => {
-            for_each(0)
-        }
-        OperationType::DEPTHWISE_CONV_2D => for_each(3),
-        // Each element of the input is multiplied with the whole filter of each output channel.
-        OperationType::TRANSPOSE_CONV_2D => {
-            let input = elements(operand(graph, operation.inputs.first())?)?;
-            let channels = u64::from(*filter.dimensions.get(3)?).max(1);
-            Some(input * (elements(filter)? / channels))
-        }
-        _ => None,
-    }
-}
-
-/// What an operation reads and writes, each operand once.
-fn bytes(graph: &Subgraph, operation: &Operation) -> Option<u64> {
-    let mut seen: Vec<u32> = operation
-        .inputs
-        .iter()
-        .chain(&operation.outputs)
-        .copied()
-        .collect();
-    seen.sort_unstable();
-    seen.dedup();
-    let sizes = seen.iter().map(|at| {
-        let operand = graph.operands.get(*at as usize)?;
-        if operand.lifetime == nnhal::hal::OperandLifeTime::NoValue {
-            return Some(0);
-        }
-        Some(elements(operand)? * operand.operand_type.element_size() as u64)
-    });
-    sizes.sum()
+    let first = *operation.inputs.first()?;
+    Some(graph.operands.get(first as usize)?.operand_type)
 }
 
 fn print(report: &Report) -> Result<(), Error> {
@@ -270,63 +216,4 @@ fn print(report: &Report) -> Result<(), Error> {
     }
     writeln!(out, "{:>5}  {:>10.1}", "all", report.total_us)?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn graph(operation: OperationType, dims: [&[u32]; 3]) -> Subgraph {
-        let operands = dims.map(|dims| Operand::new(OperandType::TENSOR_FLOAT32, dims));
-        Subgraph {
-            operands: operands.to_vec(),
-            operations: vec![Operation {
-                operation_type: operation,
-                inputs: vec![0, 1],
-                outputs: vec![2],
-            }],
-            ..Subgraph::default()
-        }
-    }
-
-    #[test]
-    fn products_are_those_of_the_definition() {
-        for (operation, dims, count) in [
-            (
-                OperationType::CONV_2D,
-                [&[1, 5, 5, 3][..], &[8, 3, 3, 3], &[1, 5, 5, 8]],
-                5 * 5 * 8 * 27,
-            ),
-            (
-                OperationType::DEPTHWISE_CONV_2D,
-                [&[1, 5, 5, 8], &[1, 3, 3, 8], &[1, 5, 5, 8]],
-                5 * 5 * 8 * 9,
-            ),
-            (
-                OperationType::FULLY_CONNECTED,
-                [&[2, 16], &[10, 16], &[2, 10]],
-                2 * 10 * 16,
-            ),
-            (
-                OperationType::TRANSPOSE_CONV_2D,
-                [&[1, 2, 2, 3], &[4, 5, 5, 3], &[1, 8, 8, 4]],
-                2 * 2 * 3 * 4 * 25,
-            ),
-        ] {
-            let graph = graph(operation, dims);
-            assert_eq!(products(&graph, &graph.operations[0]), Some(count), "{operation}");
-        }
-        let sum = graph(OperationType::ADD, [&[4], &[4], &[4]]);
-        assert_eq!(products(&sum, &sum.operations[0]), None);
-    }
-
-    #[test]
-    fn bytes_count_each_operand_once_and_unknown_ones_never() {
-        let mut sum = graph(OperationType::ADD, [&[4], &[4], &[4]]);
-        assert_eq!(bytes(&sum, &sum.operations[0]), Some(48));
-        sum.operations[0].inputs = vec![0, 0];
-        assert_eq!(bytes(&sum, &sum.operations[0]), Some(32));
-        sum.operands[2].dimensions = vec![0];
-        assert_eq!(bytes(&sum, &sum.operations[0]), None);
-    }
 }

@@ -1,0 +1,179 @@
+//! How many bytes an execution reads and writes for an operation.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use nnhal::hal::{OperandLifeTime, Shape, Subgraph, SubgraphIndex};
+
+use super::fixed_outputs::FixedOutputs;
+use super::fusion::Together;
+use super::program::{Graph, Program, Work};
+
+impl Program {
+    /// How many bytes an execution reads and writes for an operation and those that are computed with it: each operand that they
+    /// read from memory once, constants in the size that the model has them in, and each that they write. What operations that are
+    /// computed together hand on to each other stays in registers or caches, and does not count; nor does what was computed
+    /// beforehand.
+    ///
+    /// `None` for an operation that is computed with one before it, which has all bytes; where dimensions are known in executions
+    /// only; and for IF and WHILE.
+    #[must_use]
+    pub fn bytes_moved(&self, graph: SubgraphIndex, operation: usize) -> Option<u64> {
+        let number = match graph {
+            SubgraphIndex::Main => 0,
+            SubgraphIndex::Referenced(index) => index + 1,
+        };
+        let (_, subgraph) = self.model().model().subgraphs().find(|(at, _)| *at == graph)?;
+        let step = self.graphs.get(number)?.steps.get(operation)?;
+        let traffic = Traffic {
+            subgraph,
+            graph: self.graphs.get(number)?,
+        };
+        if step.is_folded() || step.renames {
+            return Some(0);
+        }
+        if self.computed_with(graph, operation)? != operation || matches!(step.work, Work::If | Work::While) {
+            return None;
+        }
+        let count = step.together.as_ref().map_or(1, Together::operations);
+        let alone = step.together.as_ref().map_or(&[][..], Together::before);
+        traffic.of(operation..operation + count, alone)
+    }
+}
+
+/// A graph whose operands are counted.
+struct Traffic<'a> {
+    subgraph: &'a Subgraph,
+    graph: &'a Graph,
+}
+
+impl Traffic<'_> {
+    /// Of operations that are computed together, but for those `alone`, which are counted from the first on and go through memory.
+    fn of(&self, operations: Range<usize>, alone: &[usize]) -> Option<u64> {
+        let first = operations.start;
+        let mut kept = BTreeSet::new();
+        let mut written = BTreeSet::new();
+        let last = operations.end - 1;
+        for at in operations.clone() {
+            let outputs = self.subgraph.operations.get(at)?.outputs.iter().copied();
+            if at == last || alone.contains(&(at - first)) {
+                written.extend(outputs);
+            } else {
+                kept.extend(outputs);
+            }
+        }
+        let operations = self.subgraph.operations.get(operations)?.iter();
+        let read: BTreeSet<u32> = operations
+            .flat_map(|operation| operation.inputs.iter().copied())
+            .collect();
+        let read = read.difference(&kept);
+        let sizes = read.chain(&written).map(|operand| self.bytes(*operand));
+        sizes.sum()
+    }
+
+    /// How many bytes an operand takes, if that is the same in every execution.
+    fn bytes(&self, at: u32) -> Option<u64> {
+        let operand = self.subgraph.operands.get(at as usize)?;
+        if operand.lifetime == OperandLifeTime::NoValue {
+            return Some(0);
+        }
+        let element = operand.operand_type.element_size() as u64;
+        let shape = match self.graph.constants.get(at as usize)? {
+            Some(constant) => constant.shape,
+            None => Shape::new(&operand.dimensions).ok()?,
+        };
+        let is_known = operand.operand_type.is_scalar() || (shape.rank() > 0 && shape.is_fully_specified());
+        if is_known {
+            return Some(shape.elements().ok()? as u64 * element);
+        }
+        self.computed_bytes(at)
+    }
+
+    /// The same of what an operation computes, by its rule.
+    fn computed_bytes(&self, at: u32) -> Option<u64> {
+        let operations = self.subgraph.operations.iter().zip(&self.graph.steps);
+        let mut sizes = operations.flat_map(|(operation, step)| {
+            let sizes = step.fixed.iter().flat_map(FixedOutputs::sizes);
+            operation.outputs.iter().zip(sizes)
+        });
+        sizes
+            .find(|(output, _)| **output == at)
+            .map(|(_, bytes)| bytes as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::{NoPools, Operand, OperandType as T, OperationType as O, SubgraphIndex};
+
+    use crate::test_graph::TestGraph;
+    use crate::{KernelSet, Program};
+
+    fn float(dims: &[u32]) -> Operand {
+        Operand::new(T::TENSOR_FLOAT32, dims)
+    }
+
+    fn bytes(graph: &TestGraph, output: u32, kernels: KernelSet) -> Vec<Option<u64>> {
+        let model = graph.valid(&[output]);
+        let program = Program::with_kernels(model, &NoPools, kernels).unwrap();
+        let count = program.model().model().main.operations.len();
+        let of = |at| program.bytes_moved(SubgraphIndex::Main, at);
+        (0..count).map(of).collect()
+    }
+
+    /// An operand that is read twice, the magnitude of the sum, and what does not depend on executions.
+    fn sum_of_doubled() -> (TestGraph, u32) {
+        let mut graph = TestGraph::default();
+        let dims = [6, 100];
+        let x = graph.input(float(&dims));
+        let none = graph.scalar(0);
+        let constant = graph.constant(float(&[100]), &[0; 400]);
+        let negated = graph.operation(O::NEG, &[constant], float(&[100]));
+        let doubled = graph.operation(O::ADD, &[x, x, none], float(&dims));
+        let sum = graph.operation(O::ADD, &[doubled, negated, none], float(&dims));
+        let result = graph.operation(O::ABS, &[sum], float(&dims));
+        (graph, result)
+    }
+
+    #[test]
+    fn each_operand_is_counted_once_where_operations_are_computed_alone() {
+        let (graph, result) = sum_of_doubled();
+        let expected = [800, 4804, 5204, 4800].map(Some);
+        assert_eq!(bytes(&graph, result, KernelSet::Reference), expected);
+    }
+
+    #[test]
+    fn what_operations_hand_on_when_they_are_computed_together_is_not_counted() {
+        let (graph, result) = sum_of_doubled();
+        // The input, the negated constant and the activation code, and the result.
+        let together = 2400 + 400 + 4 + 2400;
+        let expected = [Some(0), Some(together), None, None];
+        assert_eq!(bytes(&graph, result, KernelSet::Fast), expected);
+    }
+
+    #[test]
+    fn tensors_of_another_shape_stay_and_unknown_ones_are_not_guessed() {
+        // What the model leaves open of a result follows from the rule, if the input is declared.
+        for (input, expected) in [([0, 8], None), ([5, 8], Some(320))] {
+            let mut graph = TestGraph::default();
+            let x = graph.input(float(&input));
+            let result = graph.operation(O::TANH, &[x], float(&[0, 8]));
+            assert_eq!(bytes(&graph, result, KernelSet::Fast), [expected]);
+        }
+
+        let mut graph = TestGraph::default();
+        let x = graph.input(float(&[2, 50]));
+        let axis = graph.scalar(1);
+        let softmax = [
+            x,
+            graph.constant(Operand::new(T::FLOAT32, &[]), &1_f32.to_ne_bytes()),
+        ];
+        let shares = graph.operation(O::SOFTMAX, &softmax, float(&[2, 50]));
+        let wider = graph.operation(O::EXPAND_DIMS, &[shares, axis], float(&[2, 1, 50]));
+        let axes = graph.constant(Operand::new(T::TENSOR_INT32, &[1]), &2_i32.to_ne_bytes());
+        let keeps = graph.constant(Operand::new(T::BOOL, &[]), &[0]);
+        let most = graph.operation(O::REDUCE_MAX, &[wider, axes, keeps], float(&[2, 1]));
+        let expected = [804, 0, 413].map(Some);
+        assert_eq!(bytes(&graph, most, KernelSet::Fast), expected);
+    }
+}
