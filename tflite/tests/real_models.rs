@@ -7,6 +7,7 @@ mod support;
 
 use std::path::Path;
 
+use nnhal_cpu::KernelSet;
 use serde_json::Value;
 use support::{Accuracy, Npy, Runner, is_quantized, shared_models, worst};
 
@@ -49,7 +50,8 @@ fn models_that_nnapi_can_express_import_and_others_are_refused_by_name() {
     }
 }
 
-/// Runs every listed model with the reference kernels and compares all outputs of all invocations.
+/// Runs every listed model with both sets of kernels and compares all outputs of all invocations: integers are exact, floats of float
+/// weights within 1e-5 + 1e-4 of the value, of 16-bit ones within a thousandth of the range.
 fn check_outputs(wanted: impl Fn(&str, &Value) -> bool) {
     let Some(folder) = shared_models() else { return };
     let mut failures = Vec::new();
@@ -58,15 +60,22 @@ fn check_outputs(wanted: impl Fn(&str, &Value) -> bool) {
             continue;
         }
         let has_half_weights = entry["dtypes"].get("FLOAT16").is_some();
-        failures.extend(check_model(&folder.join(&name), &name, has_half_weights).err());
+        for kernels in [KernelSet::Reference, KernelSet::Fast] {
+            let checked = check_model(&folder.join(&name), &name, (kernels, has_half_weights));
+            failures.extend(checked.err().map(|error| format!("{error} ({kernels:?})")));
+        }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-fn check_model(folder: &Path, name: &str, has_half_weights: bool) -> Result<(), String> {
+fn check_model(
+    folder: &Path,
+    name: &str,
+    (kernels, has_half_weights): (KernelSet, bool),
+) -> Result<(), String> {
     let bytes = std::fs::read(folder.join("model.tflite")).unwrap();
     let imported = nnhal_tflite::import(&bytes).map_err(|error| format!("{name}: {error}"))?;
-    let mut runner = Runner::new(imported).map_err(|error| format!("{name}: {error}"))?;
+    let mut runner = Runner::with_kernels(imported, kernels).map_err(|error| format!("{name}: {error}"))?;
     let files = |what: &str, count: usize| -> Vec<Npy> {
         (0..count)
             .map(|index| Npy::read(&folder.join(format!("{what}_{index}.npy"))))
@@ -91,7 +100,9 @@ fn check_model(folder: &Path, name: &str, has_half_weights: bool) -> Result<(), 
                     }
                 };
             let off = worst(info, expected.invocation(invocation), result, accuracy);
-            println!("{name}: output {index}, invocation {invocation}: {off:.3} of what is allowed");
+            println!(
+                "{name} by {kernels:?}: output {index}, invocation {invocation}: {off:.3} of what is allowed"
+            );
             if off > 1.0 {
                 return Err(format!(
                     "{name}: output {index} of invocation {invocation} is {off} times too far off"

@@ -287,6 +287,118 @@ mod tests {
         assert_eq!(names, ["constant, computed beforehand", "reference"]);
     }
 
+    /// CAST of constant 16-bit floats, as DEQUANTIZE of files becomes.
+    fn widened(graph: &mut TestGraph, halves: &[f16], dims: &[u32]) -> u32 {
+        let half = Operand::new(OperandType::TENSOR_FLOAT16, dims);
+        let half = graph.constant(half, bytemuck::cast_slice(halves));
+        graph.operation(OperationType::CAST, &[half], float(dims))
+    }
+
+    /// All outputs of a model, given its inputs with their dimensions.
+    fn outputs(
+        model: &Arc<ValidModel>,
+        kernels: KernelSet,
+        inputs: &[(&[u32], &[f32])],
+    ) -> (Vec<Vec<f32>>, Arc<Program>) {
+        let program = Arc::new(Program::with_kernels(Arc::clone(model), &NoPools, kernels).unwrap());
+        let mut execution = Execution::new(Arc::clone(&program));
+        for (index, (dims, values)) in inputs.iter().enumerate() {
+            let bytes = execution.input(index, &Shape::new(dims).unwrap()).unwrap();
+            bytes.copy_from_slice(bytemuck::cast_slice(values));
+        }
+        execution.run(&RunOptions::default()).unwrap();
+        let count = model.model().main.output_indexes.len();
+        let output = |index| bytemuck::cast_slice(execution.output(index).unwrap().1).to_vec();
+        ((0..count).map(output).collect(), program)
+    }
+
+    fn assert_same_bits(found: &[f32], expected: impl Iterator<Item = f32>, what: &str) {
+        for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
+            let are_alike = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
+            assert!(
+                are_alike,
+                "{what} of half {at:#06x}: {found:e}, expected {expected:e}"
+            );
+        }
+    }
+
+    /// Subnormal ones, infinities, both zeros and NaNs are among them, and two operations read what becomes of them.
+    #[test]
+    fn every_16_bit_float_is_widened_beforehand_to_its_value() {
+        let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();
+        let dims = [all.len() as u32];
+        // Whether the wide values are an output, too, so that they cannot be constants.
+        for is_output in [false, true] {
+            let mut graph = TestGraph::default();
+            let (x, y) = (graph.input(float(&[1])), graph.input(float(&[1])));
+            let values = widened(&mut graph, &all, &dims);
+            let none = graph.scalar(0);
+            let sum = graph.operation(OperationType::ADD, &[x, values, none], float(&dims));
+            let product = graph.operation(OperationType::MUL, &[values, y, none], float(&dims));
+            let model = match is_output {
+                false => graph.valid(&[sum, product]),
+                true => graph.valid(&[sum, product, values]),
+            };
+            for kernels in [KernelSet::Reference, KernelSet::Fast] {
+                let (found, program) = outputs(&model, kernels, &[(&[1], &[1.0]), (&[1], &[-2.0])]);
+                let exact = || all.iter().map(|half| half.to_f32());
+                assert_same_bits(&found[0], exact().map(|value| 1.0 + value), "the sum");
+                assert_same_bits(&found[1], exact().map(|value| value * -2.0), "the product");
+                if is_output {
+                    assert_same_bits(&found[2], exact(), "the value");
+                }
+                let is_beforehand = kernels == KernelSet::Fast && !is_output;
+                let name = if is_beforehand {
+                    "constant, computed beforehand"
+                } else {
+                    "reference"
+                };
+                assert_eq!(program.kernel_name(SubgraphIndex::Main, 0), name);
+            }
+        }
+    }
+
+    #[test]
+    fn two_layers_share_weights_of_16_bit_floats() {
+        // A row that picks each weight by a product with 1: what sums begin with and go on with are zeros.
+        let rows: Vec<f32> = (0..EXTENT * EXTENT)
+            .map(|at| f32::from(u8::from(at % (EXTENT + 1) == 0)))
+            .collect();
+        let finite = (0..=u16::MAX).map(f16::from_bits).filter(|half| half.is_finite());
+        let halves: Vec<f16> = finite.step_by(39).take((EXTENT * EXTENT) as usize).collect();
+        let subnormal = halves
+            .iter()
+            .filter(|half| **half != f16::ZERO && !half.is_normal());
+        assert!(subnormal.count() > 40);
+        for is_output in [false, true] {
+            let mut graph = TestGraph::default();
+            let dims = [EXTENT, EXTENT];
+            let x = graph.input(float(&dims));
+            let weights = widened(&mut graph, &halves, &dims);
+            let bias = graph.constant(float(&[EXTENT]), &[0; 4 * EXTENT as usize]);
+            let [none, relu] = [0, 1].map(|code| graph.scalar(code));
+            let mut layer = |activation| {
+                let inputs = [x, weights, bias, activation];
+                graph.operation(OperationType::FULLY_CONNECTED, &inputs, float(&dims))
+            };
+            let mut results = vec![layer(none), layer(relu)];
+            if is_output {
+                results.push(weights);
+            }
+            let model = graph.valid(&results);
+            let (found, _) = outputs(&model, KernelSet::Fast, &[(&dims, &rows)]);
+            for (number, found) in found.iter().enumerate() {
+                let value = |row: u32, column: u32| match number {
+                    0 => halves[(column * EXTENT + row) as usize].to_f32() + 0.0,
+                    1 => halves[(column * EXTENT + row) as usize].to_f32().max(0.0) + 0.0,
+                    _ => halves[(row * EXTENT + column) as usize].to_f32(),
+                };
+                let expected = (0..EXTENT).flat_map(|row| (0..EXTENT).map(move |column| value(row, column)));
+                assert_same_bits(found, expected, &format!("output {number}"));
+            }
+        }
+    }
+
     #[test]
     fn programs_are_restored_with_what_is_computed_beforehand() {
         let model = model(false);

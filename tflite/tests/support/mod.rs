@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use nnhal::hal::{NoPools, OperandType, Shape};
 use nnhal::validate::ValidModel;
-use nnhal_cpu::{Execution, Program, RunOptions};
+use nnhal_cpu::{Execution, KernelSet, Program, RunOptions};
 use nnhal_tflite::{ImportedModel, TensorInfo};
 
 /// A .npy file: shape and bytes in C order.
@@ -54,8 +54,14 @@ pub(crate) struct Runner {
 
 impl Runner {
     pub(crate) fn new(imported: ImportedModel) -> Result<Runner, String> {
+        Runner::with_kernels(imported, KernelSet::Reference)
+    }
+
+    /// The same with a choice of kernels.
+    pub(crate) fn with_kernels(imported: ImportedModel, kernels: KernelSet) -> Result<Runner, String> {
         let valid = ValidModel::new(Arc::new(imported.model.clone()), &NoPools, &[]).unwrap();
-        let program = Program::new(Arc::new(valid), &NoPools).map_err(|error| error.to_string())?;
+        let program =
+            Program::with_kernels(Arc::new(valid), &NoPools, kernels).map_err(|error| error.to_string())?;
         let states = imported
             .states
             .iter()
