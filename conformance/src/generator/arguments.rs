@@ -70,8 +70,8 @@ impl<'a> Arguments<'a> {
     ) -> Arguments<'a> {
         let names: Vec<String> = params.iter().map(|param| key(param.name)).collect();
         let has_layout = names.iter().any(|name| name == "layout" || name == "nchw");
-        let nchw = has_layout && choices.once_in(2);
-        let extents = [(); 4].map(|()| 1 + choices.below(3));
+        let nchw = has_layout && choices.once_in(if graph.is_network { 8 } else { 2 });
+        let extents = shapes::extents(choices, operation, graph.is_network);
         let recurrent = names.iter().any(|name| name.contains("recurrent"));
         let time_major = recurrent && choices.once_in(2);
         let parts = if recurrent {
@@ -217,9 +217,13 @@ impl<'a> Arguments<'a> {
             .collect();
         let taken = !fitting.is_empty() && !WANT_DRAWN_DATA.contains(&self.operation);
         if taken && !self.choices.once_in(3) {
-            return self.choices.pick(&fitting).copied();
+            let follows = self.graph.is_network && !self.choices.once_in(3);
+            return match fitting.last() {
+                Some(last) if follows => Some(*last),
+                _ => self.choices.pick(&fitting).copied(),
+            };
         }
-        let dims = shapes::any(self.choices, rank);
+        let dims = shapes::any(self.choices, rank, self.graph.is_network);
         Some(self.tensor(ty, &dims, "", &[]))
     }
 
@@ -279,7 +283,8 @@ impl<'a> Arguments<'a> {
         let roles = [Role::ConstantCopy, Role::Input, Role::ConstantReference];
         // Parameters are mostly constants, as in real models; data is mostly given with the request.
         let first_data = self.graph.operands.is_empty();
-        let role = if constant_only {
+        let is_weight = self.graph.is_network && !first_data && !self.choices.once_in(8);
+        let role = if constant_only || is_weight {
             Role::ConstantCopy
         } else if first_data {
             Role::Input

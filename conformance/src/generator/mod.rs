@@ -4,6 +4,9 @@
 //! that breaks a [`property`] is shrunk to the shortest sequence that still does. Operations, their argument lists
 //! and types come from the operation table, whose rules also judge what was drawn; an operation that is new in the
 //! table is drawn with no change here, as long as its parameters have names or types that are known already.
+//!
+//! Some models are networks: of the operations that fast devices have kernels for, one behind the other, with constant weights and
+//! enough channels for vectors.
 
 mod arguments;
 pub mod choices;
@@ -40,9 +43,47 @@ pub struct Generated {
 #[derive(Clone, Debug)]
 pub struct Recipe {
     entries: Vec<&'static OperationEntry>,
+    /// What networks are made of, if some models are to be such.
+    of_networks: Vec<&'static OperationEntry>,
     control_flow: Vec<OperationType>,
     most_operations: u32,
 }
+
+/// The operations of networks.
+const OF_NETWORKS: &[OperationType] = &[
+    OperationType::CONV_2D,
+    OperationType::DEPTHWISE_CONV_2D,
+    OperationType::FULLY_CONNECTED,
+    OperationType::ADD,
+    OperationType::SUB,
+    OperationType::MUL,
+    OperationType::MAXIMUM,
+    OperationType::PRELU,
+    OperationType::RELU,
+    OperationType::RELU6,
+    OperationType::ABS,
+    OperationType::PAD,
+    OperationType::MAX_POOL_2D,
+    OperationType::AVERAGE_POOL_2D,
+    OperationType::RESIZE_BILINEAR,
+    OperationType::SOFTMAX,
+    OperationType::ARGMAX,
+    OperationType::ARGMIN,
+    OperationType::REDUCE_MAX,
+    OperationType::REDUCE_MIN,
+    OperationType::QUANTIZE,
+    OperationType::DEQUANTIZE,
+    OperationType::RESHAPE,
+    OperationType::LSTM,
+    OperationType::UNIDIRECTIONAL_SEQUENCE_LSTM,
+    OperationType::BIDIRECTIONAL_SEQUENCE_LSTM,
+    OperationType::RNN,
+    OperationType::UNIDIRECTIONAL_SEQUENCE_RNN,
+    OperationType::BIDIRECTIONAL_SEQUENCE_RNN,
+];
+
+/// One model in so many is a network.
+const NETWORKS: u32 = 2;
 
 /// How often arguments are drawn for an operation before another one is tried.
 const ATTEMPTS: u32 = 6;
@@ -51,6 +92,7 @@ impl Default for Recipe {
     fn default() -> Self {
         Recipe {
             entries: ops::entries().collect(),
+            of_networks: OF_NETWORKS.iter().filter_map(|one| ops::entry(*one)).collect(),
             control_flow: vec![OperationType::IF, OperationType::WHILE],
             most_operations: 8,
         }
@@ -68,6 +110,7 @@ impl Recipe {
         };
         Some(Recipe {
             entries,
+            of_networks: Vec::new(),
             control_flow,
             most_operations: 1,
         })
@@ -75,7 +118,10 @@ impl Recipe {
 
     /// The model that these choices make; `None` if none of its operations got arguments that fit.
     pub fn generate(&self, choices: &mut Choices) -> Option<Generated> {
-        let mut graph = Graph::default();
+        let mut graph = Graph {
+            is_network: !self.of_networks.is_empty() && choices.once_in(NETWORKS),
+            ..Graph::default()
+        };
         let count = 1 + choices.below(self.most_operations);
         for _ in 0..count {
             for _ in 0..ATTEMPTS {
@@ -88,6 +134,10 @@ impl Recipe {
     }
 
     fn try_one(&self, graph: &mut Graph, choices: &mut Choices) -> bool {
+        if graph.is_network {
+            let entry = choices.pick(&self.of_networks);
+            return entry.is_some_and(|entry| operation::try_operation(graph, choices, entry));
+        }
         let kinds = self.entries.len() + self.control_flow.len();
         let kind = choices.below(kinds as u32) as usize;
         if let Some(entry) = self.entries.get(kind) {
@@ -103,11 +153,13 @@ impl Recipe {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::sync::Arc;
 
-    use nnhal::hal::{OperationType, Subgraph};
+    use nnhal::hal::{OperationType, Subgraph, SubgraphIndex};
     use nnhal::ops;
-    use nnhal_cpu::KernelSet;
+    use nnhal::validate::ValidModel;
+    use nnhal_cpu::{KernelSet, Program};
 
     use super::choices::Choices;
     use super::property::{self, Verdict};
@@ -202,6 +254,58 @@ mod tests {
             )
         });
         assert!(found.is_none(), "{}", found.unwrap());
+    }
+
+    /// What the fast kernels say of themselves, in some of which the reference computes beside them.
+    const KERNELS: &[&str] = &[
+        "f32 matrix product",
+        "f32 matrix-vector product",
+        "8-bit matrix product",
+        "f32 depthwise",
+        "8-bit depthwise",
+        "f32 element-wise",
+        "8-bit sum",
+        "f32 pooling",
+        "8-bit pooling",
+        "f32 resizing",
+        "8-bit resizing",
+        "f32 softmax",
+        "8-bit places of extremes",
+        "f32 extremum",
+        "quantization",
+        "packed recurrent cell",
+        "f32 element-wise, with the next",
+        "f32 row by row, with the next",
+        "as padding of the next",
+        "f32 largest magnitude, with the next",
+        "another shape in the same memory",
+        "constant, computed beforehand",
+    ];
+
+    #[test]
+    fn every_family_of_fast_kernels_computes_some_model() {
+        let mut models = BTreeMap::new();
+        for seed in 0..4 * MODELS {
+            let Some(generated) = Recipe::default().generate(&mut Choices::from_seed(seed)) else {
+                continue;
+            };
+            let model = ValidModel::new(generated.model.model.clone(), &*generated.model.pools, &[]).unwrap();
+            let fast = KernelSet::Fast;
+            let program = Program::with_kernels(Arc::new(model), &*generated.model.pools, fast).unwrap();
+            let count = generated.model.model.main.operations.len();
+            let names = (0..count).map(|at| program.kernel_name(SubgraphIndex::Main, at));
+            for name in names.collect::<BTreeSet<_>>() {
+                *models.entry(name).or_insert(0) += 1;
+            }
+        }
+        println!("{models:#?}");
+        let has = |kernel: &str| {
+            let of_kernel =
+                |(name, _): (&&str, _)| *name == kernel || name.starts_with(&format!("{kernel}, reference"));
+            models.iter().any(of_kernel)
+        };
+        let missing: Vec<_> = KERNELS.iter().filter(|kernel| !has(kernel)).collect();
+        assert!(missing.is_empty(), "computed no model: {missing:?}");
     }
 
     #[test]

@@ -6,15 +6,40 @@ use nnhal::ops::Rank;
 use super::arguments::{Arguments, allows};
 use super::choices::Choices;
 
-/// Dimensions for a tensor with one of these ranks.
-pub(super) fn any(choices: &mut Choices, rank: Rank) -> Vec<u32> {
+/// Channels of networks: fewer than vectors have lanes, as many, and some more.
+const CHANNELS: &[u32] = &[3, 8, 16, 1, 20, 35];
+
+/// Dimensions for a tensor with one of these ranks; larger ones for a network.
+pub(super) fn any(choices: &mut Choices, rank: Rank, is_network: bool) -> Vec<u32> {
     let ranks: Vec<usize> = (1..=5)
         .filter(|candidate| allows(rank, *candidate))
         // Rank 5 only where the HAL has no bound of its own.
         .filter(|candidate| *candidate < 5 || rank == Rank::Any)
         .collect();
     let rank = choices.pick(&ranks).copied().unwrap_or(1);
-    (0..rank).map(|_| 1 + choices.below(4)).collect()
+    if !is_network {
+        return (0..rank).map(|_| 1 + choices.below(4)).collect();
+    }
+    let extent = |axis: usize| {
+        if axis + 1 == rank {
+            choices.pick(CHANNELS).copied().unwrap_or(1)
+        } else {
+            1 + choices.below(if axis == 0 { 2 } else { 7 })
+        }
+    };
+    (0..rank).map(extent).collect()
+}
+
+/// Numbers that the shapes of one operation share: channels or units, then extents of a window or what else there is.
+pub(super) fn extents(choices: &mut Choices, operation: OperationType, is_network: bool) -> [u32; 4] {
+    let mut extents = [(); 4].map(|()| 1 + choices.below(3));
+    if is_network && operation != OperationType::DEPTHWISE_CONV_2D {
+        extents[0] = choices.pick(CHANNELS).copied().unwrap_or(1);
+    } else if is_network {
+        // Mostly one filter for each channel.
+        extents[0] = 1 + u32::from(choices.once_in(4));
+    }
+    extents
 }
 
 /// Height, width and channels of the image that argument 0 is.
@@ -163,7 +188,7 @@ fn grouping(arguments: &mut Arguments<'_>, before: &[u32]) -> Option<u32> {
 /// Dimensions that go with those of an earlier argument: the same, or such as broadcast to them.
 fn companion(arguments: &mut Arguments<'_>, rank: Rank, before: &[u32]) -> Vec<u32> {
     let Some(mut dims) = arguments.dims(0, before).filter(|dims| !dims.is_empty()) else {
-        return any(arguments.choices, rank);
+        return any(arguments.choices, rank, arguments.graph.is_network);
     };
     if arguments.choices.once_in(3) {
         let axis = arguments.choices.below(dims.len() as u32) as usize;
@@ -176,7 +201,7 @@ fn companion(arguments: &mut Arguments<'_>, rank: Rank, before: &[u32]) -> Vec<u
     if allows(rank, dims.len()) {
         dims
     } else {
-        any(arguments.choices, rank)
+        any(arguments.choices, rank, arguments.graph.is_network)
     }
 }
 
