@@ -180,17 +180,28 @@ mod tests {
         let largest = values.fold(0.0, |largest: f64, value| {
             let error = error(value.into(), function(value).into());
             // What is no number is as wrong as can be.
-            if error.is_nan() { f64::INFINITY } else { error.max(largest) }
+            if error.is_nan() {
+                f64::INFINITY
+            } else {
+                error.max(largest)
+            }
         });
         println!("{name}: {largest:e}");
         assert!(largest <= bound.parse().unwrap(), "{name}: {largest:e}");
         let row = format!("| {name} | {bound} |");
-        assert!(PAGE.contains(&row), "docs/accuracy.md does not have the row {row}");
+        assert!(
+            PAGE.contains(&row),
+            "docs/accuracy.md does not have the row {row}"
+        );
     }
 
     /// The error of what was found, relative to what is exact.
     fn relative(found: f64, exact: f64) -> f64 {
-        if exact == 0.0 { found.abs() } else { (found / exact - 1.0).abs() }
+        if exact == 0.0 {
+            found.abs()
+        } else {
+            (found / exact - 1.0).abs()
+        }
     }
 
     #[test]
@@ -258,7 +269,13 @@ mod tests {
                 assert_eq!(ends.map(tanh::<S>), [-1.0, 1.0]);
                 assert_eq!(exp_minus_one::<S>(ends[0]), -1.0);
                 assert_eq!(tanh::<S>(-0.0).to_bits(), (-0.0_f32).to_bits());
-                let of_nan = [exp::<S>, exp_of_any::<S>, logistic::<S>, tanh::<S>, exp_minus_one::<S>];
+                let of_nan = [
+                    exp::<S>,
+                    exp_of_any::<S>,
+                    logistic::<S>,
+                    tanh::<S>,
+                    exp_minus_one::<S>,
+                ];
                 assert!(of_nan.iter().all(|function| function(f32::NAN).is_nan()));
             }
         }

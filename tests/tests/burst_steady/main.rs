@@ -3,25 +3,20 @@
 //! A file of its own: the allocator is the whole binary's, and threads of other tests that poll would keep these from
 //! polling.
 
-#[path = "../src/counting_allocator.rs"]
+#[path = "../../src/counting_allocator.rs"]
 mod counting_allocator;
+mod network;
+mod trace;
 
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, gettid};
 use nnhal_client::{
     Burst, BurstOptions, Devices, ExecuteOptions, Input, Memory, Model, ModelBuilder, OperandId,
     OperationType, Output, PrepareOptions, PreparedModel, Request, TensorType, WaitSettings,
 };
 use nnhal_tests::{DaemonOptions, TestDaemon, wait_until};
+use trace::{Counter, SystemCalls, system_calls_of, total};
 
 #[global_allocator]
 static ALLOCATOR: counting_allocator::CountingAllocator = counting_allocator::CountingAllocator;
@@ -46,10 +41,20 @@ static TURN: Mutex<()> = Mutex::new(());
 
 /// A worker that polls for its next request as long as it is allowed to.
 fn start(device: &str, environment: Vec<(String, std::ffi::OsString)>) -> TestDaemon {
+    start_with(device, environment, "")
+}
+
+/// The same with further settings of executions.
+fn start_with(
+    device: &str,
+    environment: Vec<(String, std::ffi::OsString)>,
+    execution_settings: &str,
+) -> TestDaemon {
+    let settings = format!("[execution]\npolling_window_us = 1000000\n{execution_settings}");
     let options = DaemonOptions {
         devices: vec![device.to_owned()],
         environment,
-        ..DaemonOptions::with_settings("[execution]\npolling_window_us = 1000000\n")
+        ..DaemonOptions::with_settings(&settings)
     };
     TestDaemon::start(EXE, &options)
 }
@@ -212,33 +217,11 @@ impl Subject {
     }
 }
 
-/// Where a driver's processes count what they allocate.
-struct Counter {
-    directory: tempfile::TempDir,
-    file: File,
-}
-
-impl Counter {
-    fn new() -> Counter {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("allocations");
-        std::fs::write(&path, [0; 4]).unwrap();
-        Counter {
-            file: File::open(path).unwrap(),
-            directory,
-        }
-    }
-
-    fn environment(&self) -> Vec<(String, std::ffi::OsString)> {
-        let path = self.directory.path().join("allocations");
-        vec![("NNHAL_TEST_ALLOCATIONS".to_owned(), path.into())]
-    }
-
-    fn allocations(&self) -> u32 {
-        let mut bytes = [0; 4];
-        self.file.read_exact_at(&mut bytes, 0).unwrap();
-        u32::from_ne_bytes(bytes)
-    }
+/// Whether a worker has helper threads.
+fn has_helper(worker: u32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{worker}/task")).unwrap();
+    let mut names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.any(|name| name.trim() == "helper")
 }
 
 #[test]
@@ -271,12 +254,7 @@ fn executions_by_several_threads_allocate_nothing_in_the_driver() {
     execute(20);
     let worker = device.worker().pid;
     if std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1) {
-        wait_until("there is a helper", || {
-            let tasks = std::fs::read_dir(format!("/proc/{worker}/task")).unwrap();
-            let mut names =
-                tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
-            names.any(|name| name.trim() == "helper")
-        });
+        wait_until("there is a helper", || has_helper(worker));
     }
     let mut least = u32::MAX;
     for _ in 0..ATTEMPTS {
@@ -334,91 +312,29 @@ fn executions_of_a_network_on_the_fast_device_allocate_on_neither_side() {
     expect_no_allocations(&NETWORK);
 }
 
-/// The system calls of a process or thread, traced from outside.
-struct Trace {
-    strace: Child,
-    directory: tempfile::TempDir,
-}
-
-impl Trace {
-    /// `None`, with a note, where tracing is not possible.
-    fn attach(arguments: &[&str]) -> Option<Trace> {
-        let directory = tempfile::tempdir().unwrap();
-        let started = Command::new("strace")
-            .arg("-o")
-            .arg(directory.path().join("calls"))
-            .args(arguments)
-            .stderr(Stdio::piped())
-            .spawn();
-        let mut strace = match started {
-            Ok(strace) => strace,
-            Err(error) => {
-                eprintln!("SKIPPED: strace cannot be started: {error}");
-                return None;
-            }
-        };
-        let mut said = String::new();
-        let mut stderr = BufReader::new(strace.stderr.take().unwrap());
-        while !said.contains("attached") {
-            if stderr.read_line(&mut said).unwrap() == 0 {
-                let _ = strace.wait();
-                eprintln!("SKIPPED: strace cannot trace: {said}");
-                return None;
-            }
-        }
-        // Its further words are dropped as long as somebody could read them.
-        strace.stderr = Some(stderr.into_inner());
-        Some(Trace { strace, directory })
-    }
-
-    /// Ends the tracing; how many calls of each name there were.
-    fn end(mut self) -> SystemCalls {
-        let pid = Pid::from_raw(self.strace.id().cast_signed());
-        kill(pid, Signal::SIGINT).unwrap();
-        self.strace.wait().unwrap();
-        calls_in(&self.directory.path().join("calls"))
-    }
-}
-
-/// How many system calls of each name there were.
-type SystemCalls = BTreeMap<String, u64>;
-
-fn calls_in(path: &Path) -> SystemCalls {
-    let mut calls = SystemCalls::new();
-    let text = std::fs::read_to_string(path).unwrap();
-    // A line is a call with its arguments, after the number of the thread if several are traced. A call that another
-    // thread's interrupted has a second line for its end, with its name in front of ` resumed>`.
-    let begun = text.lines().filter(|line| !line.contains(" resumed>"));
-    let called = begun.filter_map(|line| line.split_once('('));
-    for (before, _) in called {
-        let name = before.split_whitespace().last().unwrap_or_default();
-        *calls.entry(name.to_owned()).or_default() += 1;
-    }
-    calls
-}
-
-fn total(calls: &SystemCalls) -> u64 {
-    calls.values().sum()
-}
-
-/// The system calls of this thread and of the whole worker while `work` is done.
-fn system_calls_of(worker: u32, work: impl FnOnce()) -> Option<[SystemCalls; 2]> {
-    let there = Trace::attach(&["-f", "-p", &worker.to_string()])?;
-    let here = Trace::attach(&["-p", &gettid().to_string()])?;
-    work();
-    Some([here.end(), there.end()])
+/// What is wrong with the calls of both sides.
+fn complaints_of(calls: &[SystemCalls; 2], of_tracing: &[SystemCalls; 2], most_sleeps: u64) -> Vec<String> {
+    let sides = ["the client", "the worker"]
+        .into_iter()
+        .zip(calls.iter().zip(of_tracing));
+    sides
+        .filter_map(|(side, (calls, of_tracing))| {
+            complaint(calls, of_tracing, most_sleeps).map(|complaint| format!("{side} {complaint}"))
+        })
+        .collect()
 }
 
 /// What is wrong with the calls of one side, if those of tracing nothing are taken off.
-fn complaint(calls: &SystemCalls, of_tracing: &SystemCalls) -> Option<String> {
+fn complaint(calls: &SystemCalls, of_tracing: &SystemCalls, most_sleeps: u64) -> Option<String> {
     let sleeps: u64 = SLEEPING.iter().filter_map(|name| calls.get(*name)).sum();
     let others: Vec<_> = calls
         .iter()
         .filter(|(name, _)| !SLEEPING.contains(&name.as_str()))
         .filter(|(name, count)| *count > of_tracing.get(*name).unwrap_or(&0))
         .collect();
-    (!others.is_empty() || sleeps > SLEEPS)
-        .then(|| format!("slept {sleeps} times, of which {SLEEPS} are no matter; beside that {others:?}"))
+    (!others.is_empty() || sleeps > most_sleeps).then(|| {
+        format!("slept {sleeps} times, of which {most_sleeps} are no matter; beside that {others:?}")
+    })
 }
 
 fn expect_no_system_calls(case: &Case) {
@@ -457,13 +373,7 @@ fn expect_no_system_calls(case: &Case) {
         let Some(calls) = system_calls_of(worker, work) else {
             return;
         };
-        complaints = ["the client", "the worker"]
-            .into_iter()
-            .zip(calls.iter().zip(&of_tracing))
-            .filter_map(|(side, (calls, of_tracing))| {
-                complaint(calls, of_tracing).map(|complaint| format!("{side} {complaint}"))
-            })
-            .collect();
+        complaints = complaints_of(&calls, &of_tracing, SLEEPS);
         if complaints.is_empty() {
             return;
         }
