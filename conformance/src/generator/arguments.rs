@@ -283,7 +283,9 @@ impl<'a> Arguments<'a> {
         let roles = [Role::ConstantCopy, Role::Input, Role::ConstantReference];
         // Parameters are mostly constants, as in real models; data is mostly given with the request.
         let first_data = self.graph.operands.is_empty();
-        let is_weight = self.graph.is_network && !first_data && !self.choices.once_in(8);
+        // A convolution has many scalars, one of which is enough to leave it to the execution.
+        let times = if operand.operand_type.is_scalar() { 64 } else { 8 };
+        let is_weight = self.graph.is_network && !first_data && !self.choices.once_in(times);
         let role = if constant_only || is_weight {
             Role::ConstantCopy
         } else if first_data {

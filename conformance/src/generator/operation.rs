@@ -33,7 +33,7 @@ pub(super) fn try_operation(
 
 fn add_operation(graph: &mut Graph, choices: &mut Choices, entry: &'static OperationEntry) -> Option<()> {
     let form = choices.pick(entry.forms)?;
-    let variant = choices.pick(entry.variants);
+    let variant = variant(graph, choices, entry);
     let params = parameter_list(form, choices);
     let mut arguments = Arguments::new(graph, choices, entry.operation, variant, &params);
     let mut inputs = Vec::new();
@@ -64,6 +64,23 @@ fn add_operation(graph: &mut Graph, choices: &mut Choices, entry: &'static Opera
         outputs: indexes,
     });
     Some(())
+}
+
+/// The types of one call: in a network mostly those of what was computed last, so that operations follow each other.
+fn variant(graph: &Graph, choices: &mut Choices, entry: &'static OperationEntry) -> Option<&'static Variant> {
+    let mut computed = graph.operands.iter().rev();
+    let last = computed.find(|drawn| drawn.role == Role::Computed);
+    if let Some(last) = last.filter(|_| graph.is_network)
+        && !choices.once_in(6)
+    {
+        let variants = entry.variants.iter();
+        let takes_last = |variant: &&Variant| variant.types.first() == Some(&last.operand.operand_type);
+        let fitting: Vec<&'static Variant> = variants.filter(takes_last).collect();
+        if let Some(variant) = choices.pick(&fitting) {
+            return Some(*variant);
+        }
+    }
+    choices.pick(entry.variants)
 }
 
 /// The parameters of one call: how many trailing ones and how many copies of a repeated one is chosen.

@@ -298,6 +298,11 @@ pub(super) fn integers(arguments: &mut Arguments<'_>, name: &str, before: &[u32]
             dims: vec![2, 2],
             values: (0..4).map(|_| arguments.choices.below(3) as i32).collect(),
         },
+        // As networks pad images before convolutions.
+        "paddings" if rank == 4 && arguments.graph.is_network => Integers {
+            dims: vec![4, 2],
+            values: [0, 0, 1, 1, 1, 1, 0, 0].to_vec(),
+        },
         "paddings" => Integers {
             dims: vec![rank as u32, 2],
             values: each(0, 3).into_iter().flat_map(|head| [head, 1]).collect(),
