@@ -192,7 +192,7 @@ fn states_begin_anew_whichever_buffers_they_were_left_in() {
     let Some(folder) = shared("models") else { return };
     let here = Surroundings::new();
     for path in ["sync", "burst"] {
-        let mut arguments = run_arguments(&folder.join("mlts_tts_float"), path);
+        let mut arguments = run_arguments(&folder.join("mlts_tts_float"), (path, "nnhal-cpu"));
         arguments.extend(["--iterations", "3"].map(OsString::from));
         let outcome = here.run(arguments);
         assert!(outcome.stdout.contains("(15 calls)"), "{}", outcome.stdout);
