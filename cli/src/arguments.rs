@@ -154,12 +154,13 @@ pub(crate) struct RunArguments {
     pub(crate) iterations: u32,
     /// Tell what each operation took. Runs the device's program in this process, without a driver.
     ///
-    /// A row is an operation of the main graph; the first of some that are computed together has what all of them took, the others
-    /// have no time. The columns: `us` the median time of a call in microseconds, `share` of the sum of all times, `G/s` thousands of
-    /// millions of operations on numbers in a second (a product and its sum are two; layers, convolutions and cells have them), `peak`
-    /// their share of what this processor was just measured to reach with as many threads, for floats or 8-bit values, by vectors or by
-    /// tiles as the kernel does, `KiB` what is read from and written to memory: each operand once, constants in the size that the model
-    /// has them in; not what operations that are computed together hand on to each other, nor what was computed when the model was
+    /// A row is an operation of the main graph; the first of some that are computed together has what all of them
+    /// took, the others have no time. The columns: `us` the median time of a call in microseconds, `share` of the sum
+    /// of all times, `G/s` thousands of millions of operations on numbers in a second (a product and its sum are two;
+    /// layers, convolutions and cells have them), `peak` their share of what this processor was just measured to
+    /// reach with as many threads, for floats or 8-bit values, by vectors or by tiles as the kernel does, `KiB` what
+    /// is read from and written to memory: each operand once, constants in the size that the model has them in; not
+    /// what operations that are computed together hand on to each other, nor what was computed when the model was
     /// prepared. `-` stands where there is none, or where dimensions are known in executions only.
     #[arg(long, conflicts_with_all = ["path", "expect", "labels"])]
     pub(crate) profile: bool,
@@ -188,8 +189,8 @@ pub(crate) struct VtsArguments {
     )]
     pub(crate) corpus: Option<PathBuf>,
     /// Instead of the corpus, this many random models of operations of every kind: each must give, by every path and
-    /// each time, the bytes that the same kernels give in this process, and what the kernels of nnhal-reference give, as close
-    /// as the HAL's criteria for random models ask.
+    /// each time, the bytes that the same kernels give in this process, and what the kernels of nnhal-reference give,
+    /// as close as the HAL's criteria for random models ask.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) random: Option<u64>,
     /// The seed of the first random model; one that failed is run again with `--seed SEED --random 1`.

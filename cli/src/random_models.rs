@@ -1,5 +1,5 @@
-//! Random models on a device: every path to it gives what the same kernels give in this process, and what the reference kernels
-//! give, as far as arithmetic may differ.
+//! Random models on a device: every path to it gives what the same kernels give in this process, and what the
+//! reference kernels give, as far as arithmetic may differ.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! Weights that a file keeps as 16-bit floats, for which DEQUANTIZE stands before what reads them: they become constants of exactly
-//! their values, whoever and however many read them.
+//! Weights that a file keeps as 16-bit floats, for which DEQUANTIZE stands before what reads them: they become
+//! constants of exactly their values, whoever and however many read them.
 
 #![forbid(unsafe_code)]
 

@@ -44,7 +44,8 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes what computes an operation, so deep in control flow, and for IF and WHILE what computes those of their graphs.
+/// Writes what computes an operation, so deep in control flow, and for IF and WHILE what computes those of their
+/// graphs.
 fn write_kernel(
     out: &mut impl Write,
     program: &Program,

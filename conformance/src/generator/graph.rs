@@ -56,7 +56,8 @@ pub(super) struct Drawn {
 pub(super) struct Graph {
     pub(super) operands: Vec<Drawn>,
     pub(super) operations: Vec<Operation>,
-    /// Whether it is a network: operations mostly read what the last one computed and constants, and have many channels.
+    /// Whether it is a network: operations mostly read what the last one computed and constants, and have many
+    /// channels.
     pub(super) is_network: bool,
     /// The graphs that control flow refers to.
     pub(super) referenced: Vec<Subgraph>,

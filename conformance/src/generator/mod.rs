@@ -5,8 +5,8 @@
 //! and types come from the operation table, whose rules also judge what was drawn; an operation that is new in the
 //! table is drawn with no change here, as long as its parameters have names or types that are known already.
 //!
-//! Some models are networks: of the operations that fast devices have kernels for, one behind the other, with constant weights and
-//! enough channels for vectors.
+//! Some models are networks: of the operations that fast devices have kernels for, one behind the other, with
+//! constant weights and enough channels for vectors.
 
 mod arguments;
 pub mod choices;
@@ -256,8 +256,8 @@ mod tests {
         assert!(found.is_none(), "{}", found.unwrap());
     }
 
-    /// What the fast kernels say of themselves, in some of which the reference computes beside them. Models that are so small have
-    /// none of those for large images, and hardly any of those for what converters put around layers.
+    /// What the fast kernels say of themselves, in some of which the reference computes beside them. Models that are
+    /// so small have none of those for large images, and hardly any of those for what converters put around layers.
     const KERNELS: &[&str] = &[
         "f32 matrix product",
         "f32 matrix-vector product",

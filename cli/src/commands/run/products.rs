@@ -2,7 +2,8 @@
 
 use nnhal::hal::{Operand, OperandLifeTime, Operation, OperationType, Shape, Subgraph};
 
-/// The products that an operation sums, for those that are made of them; none if the model does not know the dimensions.
+/// The products that an operation sums, for those that are made of them; none if the model does not know the
+/// dimensions.
 pub(super) fn products(graph: &Subgraph, operation: &Operation) -> Option<u64> {
     if let Some(weights) = cell_weights(operation.operation_type) {
         return products_of_cells(graph, operation, weights);
@@ -32,8 +33,9 @@ pub(super) fn products(graph: &Subgraph, operation: &Operation) -> Option<u64> {
     }
 }
 
-/// The inputs of an operation with cells, such as an LSTM, each of whose elements is multiplied once for every row of the input:
-/// matrices, those of a projection, and the vectors that look at the cell. From the first on, to before the second.
+/// The inputs of an operation with cells, such as an LSTM, each of whose elements is multiplied once for every row of
+/// the input: matrices, those of a projection, and the vectors that look at the cell. From the first on, to before
+/// the second.
 fn cell_weights(operation: OperationType) -> Option<&'static [[usize; 2]]> {
     Some(match operation {
         OperationType::LSTM | OperationType::UNIDIRECTIONAL_SEQUENCE_LSTM | OperationType::QUANTIZED_LSTM => {

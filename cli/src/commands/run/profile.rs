@@ -56,9 +56,9 @@ struct Row {
     time_us: f64,
     /// Of the time of all operations.
     share: f64,
-    /// Thousands of millions of operations on numbers in a second, a product and its sum being two, of all that are computed
-    /// with this one; none for operations that are not made of products, and for those that are computed with one before. Of
-    /// operations that were computed beforehand there is none either: they are in no execution.
+    /// Thousands of millions of operations on numbers in a second, a product and its sum being two, of all that are
+    /// computed with this one; none for operations that are not made of products, and for those that are computed
+    /// with one before. Of operations that were computed beforehand there is none either: they are in no execution.
     giga_per_second: Option<f64>,
     /// Of the peak of as many threads: by tiles where the kernel's name says so, by vectors elsewhere, also where layers are
     /// computed together of which some are multiplied by tiles.
