@@ -21,7 +21,8 @@ struct Kept {
 }
 
 impl KeptStates {
-    /// Buffers of `device` for these states of what was prepared there, with their initial values; `None` if it has none.
+    /// Buffers of `device` for these states of what was prepared there, with their initial values; `None` if it has none for
+    /// them.
     pub(crate) fn allocate(
         device: &Device,
         prepared: &PreparedModel,
@@ -31,6 +32,9 @@ impl KeptStates {
             states: Vec::new(),
             turn: 0,
         };
+        if states.iter().any(|state| state.initial.is_empty()) {
+            return Ok(None);
+        }
         for state in states {
             let Some(buffers) = buffers(device, prepared, state)? else {
                 return Ok(None);
@@ -93,10 +97,19 @@ fn buffers(
             &[role(state.output)],
         )
     };
-    match (allocate(), allocate()) {
-        (Ok(first), Ok(second)) => Ok(Some([first, second])),
-        // A device need not have any.
-        (Err(error), _) | (_, Err(error)) if error.status() == ErrorStatus::GeneralFailure => Ok(None),
-        (Err(error), _) | (_, Err(error)) => Err(error.into()),
+    match allocate().and_then(|first| Ok([first, allocate()?])) {
+        Ok(buffers) => Ok(Some(buffers)),
+        Err(error) if is_without(error.status()) => Ok(None),
+        Err(error) => Err(error.into()),
     }
+}
+
+/// Whether a device says so that it has no buffers, or no more of them, which it need not have.
+fn is_without(status: ErrorStatus) -> bool {
+    matches!(
+        status,
+        ErrorStatus::GeneralFailure
+            | ErrorStatus::ResourceExhaustedTransient
+            | ErrorStatus::ResourceExhaustedPersistent
+    )
 }

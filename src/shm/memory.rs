@@ -159,9 +159,7 @@ impl SharedMemory {
     /// As [`SharedMemory::from_fd`]; [`ShmError::NotSealed`], [`ShmError::LongerThanDeclared`].
     pub fn from_sealed_fd(fd: OwnedFd, size: u64) -> Result<Self, ShmError> {
         let memory = Self::from_fd(fd, size, size)?;
-        // Huge pages of their own file system run out by themselves, and touching what is not there is fatal then.
-        let file_system = fstatfs(&memory.file).map_err(SysError::of("fstatfs"))?;
-        if memory.dma_buf || !memory.seals.contains(FINAL) || file_system.filesystem_type() != TMPFS_MAGIC {
+        if !memory.seals.contains(FINAL) || !memory.has_ordinary_pages()? {
             return Err(ShmError::NotSealed);
         }
         match memory.file.metadata()?.size() {
@@ -171,6 +169,13 @@ impl SharedMemory {
                 actual,
             }),
         }
+    }
+
+    /// Whether its pages are those of every process. Huge pages of their own file system run out by themselves, and touching what is
+    /// not there is fatal then; and the kernel maps whole ones, more than was asked for.
+    pub(super) fn has_ordinary_pages(&self) -> Result<bool, ShmError> {
+        let file_system = fstatfs(&self.file).map_err(SysError::of("fstatfs"))?;
+        Ok(!self.dma_buf && file_system.filesystem_type() == TMPFS_MAGIC)
     }
 
     /// Size in bytes, never 0.
@@ -415,6 +420,13 @@ mod tests {
         };
         memfd::set_size(&huge, 2 << 20).unwrap();
         memfd::seal(&huge, FINAL).unwrap();
+        // Declared shorter than one of its pages: all of that would be mapped.
+        let memory = SharedMemory::from_fd(huge.try_clone().unwrap(), 8192, u64::MAX).unwrap();
+        assert!(memory.is_immutable());
+        for map in [crate::shm::SealedBytes::map, crate::shm::SealedBytes::map_parts] {
+            let error = map(&memory).unwrap_err();
+            assert!(matches!(error, ShmError::NotSealed), "{error}");
+        }
         let error = SharedMemory::from_sealed_fd(huge, 2 << 20).unwrap_err();
         assert!(matches!(error, ShmError::NotSealed), "{error}");
     }

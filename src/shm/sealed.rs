@@ -25,7 +25,8 @@ impl SealedBytes {
     /// has touched them.
     ///
     /// # Errors
-    /// [`ShmError::NotSealed`] for memory that can still be changed or shrunk; what the system refuses.
+    /// [`ShmError::NotSealed`] for memory that can still be changed or shrunk, or has huge pages of its own; what the system
+    /// refuses.
     pub fn map(memory: &SharedMemory) -> Result<SealedBytes, ShmError> {
         SealedBytes::map_for(memory, Purpose::Read)
     }
@@ -40,7 +41,7 @@ impl SealedBytes {
     }
 
     fn map_for(memory: &SharedMemory, purpose: Purpose) -> Result<SealedBytes, ShmError> {
-        if !memory.is_immutable() {
+        if !memory.is_immutable() || !memory.has_ordinary_pages()? {
             return Err(ShmError::NotSealed);
         }
         let failed = |source| ShmError::Map {

@@ -3,6 +3,7 @@
 //! is shown with that of the others, in `idle.rs`. And what the driver's setting for polling changes.
 
 use std::fs;
+use std::sync::{Mutex, PoisonError};
 
 use nnhal::sys::sched;
 use nnhal_client::{
@@ -10,6 +11,9 @@ use nnhal_client::{
     Output, PrepareOptions, PreparedModel, TensorType,
 };
 use nnhal_tests::{DaemonOptions, TestDaemon, wait_until};
+
+/// Tests that look at who polls take turns: one that polls on all processors would be seen by the others.
+static TURN: Mutex<()> = Mutex::new(());
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 
@@ -109,6 +113,7 @@ fn is_single_processor() -> bool {
 
 #[test]
 fn worker_of_a_model_for_low_power_does_not_look_for_the_next_request() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let slept = effort(ExecutionPreference::LowPower);
     assert!(slept < 20_000_000, "{slept} ns");
     if is_single_processor() {
@@ -133,10 +138,12 @@ fn worker_with_a_fixed_window_polls_for_all_of_it_though_that_was_in_vain_each_t
     let settings = "[execution]\npolling_window_us = 30000\npolling = \"fixed\"\n";
     let subject = Subject::start(settings, ExecutionPreference::FastSingleAnswer);
     let mut burst = subject.burst();
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     // One that adapts would have given up after the first of these waits. Polls may be faster than when they were
-    // counted.
-    let least = (0..8).map(|_| subject.effort(&mut burst)).min().unwrap();
-    assert!(least > 15_000_000, "{least} ns");
+    // counted, or be counted while others had the processor.
+    let mut efforts: Vec<u64> = (0..9).map(|_| subject.effort(&mut burst)).collect();
+    efforts.sort_unstable();
+    assert!(efforts[4] > 10_000_000, "{efforts:?} ns");
 }
 
 #[test]
@@ -147,6 +154,7 @@ fn no_more_bursts_of_a_worker_poll_than_there_are_processors() {
     const MORE: usize = 2;
     let processors = sched::online_cpus();
     let bursts = processors + MORE;
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let settings = format!(
         "[limits]\nbursts = {bursts}\n[execution]\npolling_window_us = 20000000\npolling = \"fixed\"\n"
     );

@@ -82,6 +82,9 @@ impl Buffer {
             "LiteRtLockTensorBuffer",
             (self.functions.LockTensorBuffer)(self.pointer(), &raw mut place, mode),
         )?;
+        if place.is_null() {
+            return Err(Error::Null("LiteRtLockTensorBuffer"));
+        }
         let result = job(place);
         checked(
             "LiteRtUnlockTensorBuffer",

@@ -30,6 +30,9 @@ pub(crate) enum Error {
     /// A function of the library has failed.
     #[error("{function} answered LiteRtStatus {status}; what LiteRT has logged says why")]
     Call { function: &'static str, status: c_int },
+    /// A function of the library has given no memory.
+    #[error("{0} says that it has succeeded and gives no address")]
+    Null(&'static str),
     /// The library did not take the number of threads.
     #[error(
         "LiteRT was told to compute with {wanted} threads and has {found}, so its figures would be of something else"

@@ -133,6 +133,10 @@ fn kinds_with_payloads() -> impl Iterator<Item = Kind<'static>> {
 
 #[test]
 fn report_has_conditions_and_a_row_for_each_way_and_for_each_way_to_pass_each_payload() {
+    if std::thread::available_parallelism().is_ok_and(|processors| processors.get() < 2) {
+        println!("SKIPPED: the sides of a round trip are measured on a processor each");
+        return;
+    }
     let report = report();
     assert_eq!(keys(&report), ["conditions", "rows"].into());
     expect_conditions(&report["conditions"]);

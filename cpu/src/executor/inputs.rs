@@ -5,8 +5,13 @@
 
 use std::sync::OnceLock;
 
+use nnhal::hal::Shape;
+
+use super::ExecutionError;
 use super::run::Execution;
+use crate::buffer::AlignedSlice;
 use crate::fast::copied;
+use crate::kernel::bind;
 use crate::threads::{Effort, Helpers, Team, Threads};
 
 /// Inputs of fewer bytes take one thread no longer than a few microseconds. The driver asks from as many on.
@@ -19,6 +24,53 @@ impl Execution {
         if let Some((count, _)) = self.expected_helpers() {
             helpers.rouse(count);
         }
+    }
+
+    /// Gives input `index` this shape and reads its value in place, from memory that nobody writes any more.
+    ///
+    /// # Errors
+    /// The shape contradicts the model, or the memory has not exactly as many bytes.
+    pub fn bind_input(
+        &mut self,
+        index: usize,
+        shape: Shape,
+        memory: AlignedSlice,
+    ) -> Result<(), ExecutionError> {
+        let at = self.input_operand(index)?;
+        let program = std::sync::Arc::clone(self.program());
+        let main = &program.model().model().main;
+        let value = &mut self.frame.values[at];
+        self.borrows = true;
+        bind(value, &main.operands[at], shape, memory).map_err(|error| ExecutionError::Input {
+            index,
+            message: error.to_string(),
+        })
+    }
+
+    /// Memory that others lent for a run is theirs again.
+    #[inline]
+    pub fn unbind_inputs(&mut self) {
+        if std::mem::take(&mut self.borrows) {
+            self.let_go_of_shared();
+        }
+    }
+
+    #[inline(never)]
+    fn let_go_of_shared(&mut self) {
+        for &at in &self.inputs {
+            let value = &mut self.frame.values[at as usize];
+            if value.shared.take().is_some() {
+                value.present = false;
+            }
+        }
+    }
+
+    /// How many bytes input `index` has with this shape; `None` if there is no such input, or they are too many.
+    #[must_use]
+    pub fn input_size(&self, index: usize, shape: &Shape) -> Option<usize> {
+        let main = &self.program().model().model().main;
+        let operand = main.operands.get(*main.input_indexes.get(index)? as usize)?;
+        shape.byte_size(operand.operand_type.element_size()).ok()
     }
 
     /// Fills the memory that [`Execution::input`] gave for input `index`. `fill` is given parts of it, with where they begin, by

@@ -10,8 +10,8 @@ use nnhal::time::{Clock, MonotonicClock, TimePoint};
 use super::fixed_outputs::FixedOutputs;
 use super::program::{Graph, Program, Step, Work};
 use super::{ExecutionError, ObservedOperation, RunOptions};
-use crate::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory, Scratch};
-use crate::kernel::{Inputs, KernelContext, KernelError, Outputs, Value, Values, allocate, bind};
+use crate::buffer::{AlignedBuffer, OutOfMemory, Scratch};
+use crate::kernel::{Inputs, KernelContext, KernelError, Outputs, Value, Values, allocate};
 use crate::threads::{Profit, Team};
 
 /// The memory of one run at a time.
@@ -20,9 +20,9 @@ pub struct Execution {
     program: Arc<Program>,
     /// The operands that are the main graph's inputs and outputs, at hand: those of small models are looked up as fast as they
     /// are computed.
-    inputs: Box<[u32]>,
+    pub(super) inputs: Box<[u32]>,
     outputs: Box<[u32]>,
-    frame: Frame,
+    pub(super) frame: Frame,
     memory: Memory,
     /// How many microseconds the operations of the last run that can be parted take one thread, about.
     partable: u64,
@@ -31,7 +31,7 @@ pub struct Execution {
     /// How many the last run had.
     helpers: usize,
     /// Whether an input reads memory of somebody else's.
-    borrows: bool,
+    pub(super) borrows: bool,
 }
 
 /// The values of one graph while it runs.
@@ -209,9 +209,7 @@ impl Execution {
         self.partable = team.partable();
         self.helpers = team.helpers();
         self.profit.end(&timed, outcome.is_ok());
-        if std::mem::take(&mut self.borrows) {
-            self.let_go_of_shared();
-        }
+        self.unbind_inputs();
         outcome
     }
 
@@ -250,16 +248,6 @@ impl Execution {
         }
     }
 
-    /// Memory that others lent for the run is theirs again.
-    fn let_go_of_shared(&mut self) {
-        for &at in &self.inputs {
-            let value = &mut self.frame.values[at as usize];
-            if value.shared.take().is_some() {
-                value.present = false;
-            }
-        }
-    }
-
     /// Shape and bytes of output `index` after a run that succeeded.
     #[must_use]
     #[inline]
@@ -267,26 +255,6 @@ impl Execution {
         let at = *self.outputs.get(index)? as usize;
         let value = self.frame.values.get(at).filter(|value| value.present)?;
         Some((&value.shape, value.bytes()))
-    }
-
-    /// Gives input `index` this shape and reads its value in place, from memory that nobody writes any more.
-    ///
-    /// # Errors
-    /// The shape contradicts the model, or the memory has not exactly as many bytes.
-    pub fn bind_input(
-        &mut self,
-        index: usize,
-        shape: Shape,
-        memory: AlignedSlice,
-    ) -> Result<(), ExecutionError> {
-        let at = self.input_operand(index)?;
-        let main = &self.program.model.model().main;
-        let value = &mut self.frame.values[at];
-        self.borrows = true;
-        bind(value, &main.operands[at], shape, memory).map_err(|error| ExecutionError::Input {
-            index,
-            message: error.to_string(),
-        })
     }
 
     /// Exchanges the memory of output `index` after a run that succeeded for other memory, which the next run uses.
@@ -311,7 +279,7 @@ impl Execution {
     }
 
     #[inline]
-    fn input_operand(&self, index: usize) -> Result<usize, ExecutionError> {
+    pub(super) fn input_operand(&self, index: usize) -> Result<usize, ExecutionError> {
         let at = self.inputs.get(index).map(|at| *at as usize);
         at.ok_or_else(|| ExecutionError::Input {
             index,
@@ -748,6 +716,10 @@ mod tests {
             bytemuck::cast_slice::<f32, u8>(&[9.0, 18.0])
         );
         assert_eq!(Arc::strong_count(&passed), 1, "a run lets go of what it has read");
+        second.bind_input(0, shape, Arc::clone(&passed).into()).unwrap();
+        second.unbind_inputs();
+        assert_eq!(Arc::strong_count(&passed), 1, "also where nothing was run");
+        assert!(second.run(&RunOptions::default()).is_err(), "there is no input");
     }
 
     #[test]

@@ -369,8 +369,13 @@ impl Execution for CpuExecution {
         memory: &Arc<SealedBytes>,
         part: Range<usize>,
     ) -> bool {
-        AlignedSlice::sealed(Arc::clone(memory), part)
-            .is_some_and(|memory| self.execution.bind_input(index, *shape, memory).is_ok())
+        self.execution.input_size(index, shape) == Some(part.len())
+            && AlignedSlice::sealed(Arc::clone(memory), part)
+                .is_some_and(|memory| self.execution.bind_input(index, *shape, memory).is_ok())
+    }
+
+    fn unbind_inputs(&mut self) {
+        self.execution.unbind_inputs();
     }
 
     fn take_output(&mut self, index: usize) -> Result<Arc<dyn DeviceMemory>, Failure> {

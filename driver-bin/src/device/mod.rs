@@ -240,6 +240,9 @@ pub trait Execution: Send + Debug {
         false
     }
 
+    /// Lets go of all memory that inputs are read from in place, as a run does when it ends: there will be none.
+    fn unbind_inputs(&mut self) {}
+
     /// Takes output `index` of a run that succeeded as the content of a device buffer: without copying, if the device
     /// can. The output cannot be read by [`Execution::output`] afterwards.
     ///

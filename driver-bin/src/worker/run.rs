@@ -34,6 +34,8 @@ pub(crate) struct Context {
     is_slot_fresh: bool,
     /// Whether something was to run in it since [`Context::rest_in_slot`].
     uses_slot: bool,
+    /// Whether the last run read an input in place that a plain request would copy.
+    read_in_place: bool,
     /// How many more times it is given back at once, since others have waited for one.
     returns_slot: u32,
     watchdog: Arc<Watchdog>,
@@ -176,6 +178,7 @@ impl Context {
             holds_slot: false,
             is_slot_fresh: false,
             uses_slot: false,
+            read_in_place: false,
             returns_slot: 0,
             watchdog: Arc::clone(watchdog),
             estimate: Arc::clone(estimate),
@@ -300,7 +303,10 @@ impl Context {
     /// Returns the time on the device, if the run is measured.
     fn run_in_slot(&mut self, run: &Run<'_, impl Pools>) -> Result<Option<Duration>, Failure> {
         let copies = trace::span(SpanKind::CopyIn, 0, 0);
-        self.copy_in(run)?;
+        if let Err(failure) = self.copy_in(run) {
+            self.execution.unbind_inputs();
+            return Err(failure);
+        }
         drop(copies);
         let control = Control::new(&self.ticket, run.limits.deadline, run.limits.loop_timeout)
             .measured(run.measure_since.is_some());
@@ -351,6 +357,7 @@ impl Context {
     }
 
     fn copy_in(&mut self, run: &Run<'_, impl Pools>) -> Result<(), Failure> {
+        self.read_in_place = false;
         for (index, plan) in run.request.inputs().iter().enumerate() {
             match plan {
                 ArgumentPlan::Omitted => self.execution.omit_input(index)?,
@@ -363,6 +370,7 @@ impl Context {
                     if *given >= LEAST_IN_PLACE
                         && self.reads_in_place(run, (index, shape), (*pool, *offset, *given))
                     {
+                        self.read_in_place = true;
                         continue;
                     }
                     let bytes = match self.execution.input_again(index, shape) {
