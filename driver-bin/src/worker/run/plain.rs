@@ -181,11 +181,11 @@ impl Context {
         pools: &impl Pools,
         (packet, reply): (&[u8], &mut [u8]),
     ) -> Result<PlainRun, Box<Failure>> {
+        self.outputs.clear();
         // What is copied before it is found that an input is not there would be copied again.
         if self.read_in_place {
             return Ok(PlainRun::NotBegun);
         }
-        self.outputs.clear();
         for (index, output) in request.outputs.iter().enumerate() {
             self.execution.expect_output(index, &output.shape);
             if let Place::Pool(pool) = output.place {
