@@ -467,3 +467,70 @@ impl Interrupt for Checkpoints<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nnhal::hal::{Model, NoPools, Operand, OperandLifeTime, OperationType};
+    use nnhal::shm::SharedMemory;
+
+    use super::*;
+
+    const BYTES: usize = 4096;
+
+    /// An execution of RELU of as many bytes.
+    fn execution() -> CpuExecution {
+        let tensor =
+            |lifetime| Operand::new(OperandType::TENSOR_FLOAT32, &[BYTES as u32 / 4]).with_lifetime(lifetime);
+        let mut input = tensor(OperandLifeTime::SubgraphInput);
+        input.number_of_consumers = 1;
+        let model = Model {
+            main: Subgraph {
+                operands: vec![input, tensor(OperandLifeTime::SubgraphOutput)],
+                operations: vec![Operation {
+                    operation_type: OperationType::RELU,
+                    inputs: vec![0],
+                    outputs: vec![1],
+                }],
+                input_indexes: vec![0],
+                output_indexes: vec![1],
+            },
+            ..Model::default()
+        };
+        let valid = ValidModel::new(Arc::new(model), &NoPools, &[]).unwrap();
+        let program = Program::with_kernels(Arc::new(valid), &NoPools, KernelSet::Fast).unwrap();
+        CpuExecution {
+            execution: nnhal_cpu::Execution::new(Arc::new(program)),
+            spare: Vec::new(),
+            helpers: Arc::new(Helpers::new(0)),
+            most_threads: 1,
+        }
+    }
+
+    #[test]
+    fn sealed_memory_is_held_while_it_is_read_in_place_and_only_where_it_can_be() {
+        let memory = SharedMemory::create_sealed(&[0; 2 * BYTES]).unwrap();
+        let memory = Arc::new(SealedBytes::map_parts(&memory).unwrap());
+        let shape = Shape::new(&[BYTES as u32 / 4]).unwrap();
+        let mut execution = execution();
+        for part in [
+            4..4 + BYTES,
+            0..BYTES - 4,
+            0..BYTES + 64,
+            BYTES + 64..2 * BYTES + 64,
+        ] {
+            assert!(
+                !execution.bind_sealed(0, &shape, &memory, part.clone()),
+                "{part:?}"
+            );
+        }
+        assert!(
+            !execution.bind_sealed(1, &shape, &memory, 0..BYTES),
+            "there is one input"
+        );
+        assert_eq!(Arc::strong_count(&memory), 1);
+        assert!(execution.bind_sealed(0, &shape, &memory, 64..64 + BYTES));
+        assert_eq!(Arc::strong_count(&memory), 2, "nothing was copied");
+        execution.unbind_inputs();
+        assert_eq!(Arc::strong_count(&memory), 1);
+    }
+}
