@@ -37,8 +37,7 @@ impl Execution {
         memory: AlignedSlice,
     ) -> Result<(), ExecutionError> {
         let at = self.input_operand(index)?;
-        let program = std::sync::Arc::clone(self.program());
-        let main = &program.model().model().main;
+        let main = &self.program.model().model().main;
         let value = &mut self.frame.values[at];
         self.borrows = true;
         bind(value, &main.operands[at], shape, memory).map_err(|error| ExecutionError::Input {
@@ -68,7 +67,7 @@ impl Execution {
     /// How many bytes input `index` has with this shape; `None` if there is no such input, or they are too many.
     #[must_use]
     pub fn input_size(&self, index: usize, shape: &Shape) -> Option<usize> {
-        let main = &self.program().model().model().main;
+        let main = &self.program.model().model().main;
         let operand = main.operands.get(*main.input_indexes.get(index)? as usize)?;
         shape.byte_size(operand.operand_type.element_size()).ok()
     }

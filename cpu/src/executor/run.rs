@@ -17,7 +17,7 @@ use crate::threads::{Profit, Team};
 /// The memory of one run at a time.
 #[derive(Debug)]
 pub struct Execution {
-    program: Arc<Program>,
+    pub(super) program: Arc<Program>,
     /// The operands that are the main graph's inputs and outputs, at hand: those of small models are looked up as fast as they
     /// are computed.
     pub(super) inputs: Box<[u32]>,
