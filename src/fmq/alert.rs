@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use super::layout::{ALERT, Doorbell};
 use super::sync::{Ordering, compiler_fence};
-use crate::time::{Clock, Deadline, MonotonicClock};
+use crate::time::{Deadline, TimePoint};
 
 /// Cells that a consumer receives without a sleep before it spares the producer its fences: the short sleep that follows costs
 /// what some hundred of them do.
@@ -55,6 +55,8 @@ pub(super) struct Alertness {
     short: &'static [Duration],
     /// Those to come, until a producer that has seen [`ALERT`] has had its packets seen.
     limits: &'static [Duration],
+    /// When the first of them is over, in a sleep.
+    until: Deadline,
 }
 
 impl Alertness {
@@ -69,6 +71,7 @@ impl Alertness {
             from: cells,
             short,
             limits: &[],
+            until: Deadline::NONE,
         }
     }
 
@@ -93,21 +96,19 @@ impl Alertness {
         doorbell.sleeper.store(ALERT, Ordering::Relaxed);
     }
 
-    /// The consumer has said that it sleeps. Returns until when it may.
-    pub(super) fn sleeps(&self, deadline: Deadline) -> Deadline {
-        self.limits.first().map_or(deadline, |limit| {
-            Deadline::after(MonotonicClock.now(), *limit).earlier(deadline)
-        })
+    /// The consumer has said that it sleeps, before `now`. Returns until when it may.
+    pub(super) fn sleeps(&mut self, now: TimePoint, deadline: Deadline) -> Deadline {
+        let limit = self.limits.first();
+        self.until = limit.map_or(Deadline::NONE, |limit| Deadline::after(now, *limit));
+        self.until.earlier(deadline)
     }
 
-    /// A sleep has lasted until [`Alertness::sleeps`] said. Whether that was to look for packets once more, and the consumer
-    /// may sleep on.
-    pub(super) fn settles(&mut self, until: Deadline, deadline: Deadline) -> bool {
-        let was_short = until != deadline;
-        if was_short {
+    /// A sleep has lasted for as long as this says. If [`Alertness::sleeps`] has said no more, that was to look for packets once
+    /// more, and the consumer may sleep on.
+    pub(super) fn has_settled(&mut self, until: Deadline) {
+        if self.until.earlier(until) == self.until {
             self.limits = self.limits.get(1..).unwrap_or_default();
         }
-        was_short
     }
 
     /// The consumer, whose next packet is at `position`, has said that it is awake, though it may not have slept: the word says

@@ -57,23 +57,24 @@ fn sleeps_of_an_alert_consumer_are_short_until_two_have_lasted() {
     let start = MonotonicClock.now();
     let late = Deadline::after(start, Duration::from_secs(60));
     let mut alertness = Alertness::new();
-    assert_eq!(alertness.sleeps(late), late);
+    assert_eq!(alertness.sleeps(start, late), late);
     alertness.wakes(1);
     alertness.received(ALERT_AFTER, doorbell);
     assert_eq!(client.producer.sleeper_word(), AWAKE);
     alertness.received(1 + ALERT_AFTER, doorbell);
     assert_eq!(client.producer.sleeper_word(), ALERT);
     for limit in [SETTLE, BACKSTOP] {
-        // One that is cut short by its deadline, or by a packet, settles nothing.
-        assert_eq!(alertness.sleeps(PAST), PAST);
-        assert!(!alertness.settles(PAST, PAST));
+        // One that is cut short by its deadline, or by the limit of another consumer, settles nothing.
+        assert_eq!(alertness.sleeps(start, PAST), PAST);
+        alertness.has_settled(PAST);
         alertness.wakes(300);
-        let until = alertness.sleeps(Deadline::NONE);
-        assert!(Deadline::after(start, limit) <= until && until < late);
-        assert!(alertness.settles(until, Deadline::NONE));
+        let until = alertness.sleeps(start, Deadline::NONE);
+        assert_eq!(until, Deadline::after(start, limit));
+        alertness.has_settled(until);
     }
-    assert_eq!(alertness.sleeps(Deadline::NONE), Deadline::NONE);
-    assert!(!alertness.settles(late, late));
+    assert_eq!(alertness.sleeps(start, Deadline::NONE), Deadline::NONE);
+    alertness.has_settled(late);
+    assert_eq!(alertness.sleeps(start, late), late);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::alert::Alertness;
 use super::closer::close_ring;
+use super::company::{Alone, Company};
 use super::error::{Misbehaviour, ReceiveError};
 use super::layout::{AWAKE, PAYLOAD_WORDS, SLEEPING, cell_count, idle_stamp, sequence_word, stamp};
 use super::memory::RingMemory;
@@ -13,7 +14,7 @@ use super::packet::Packet;
 use super::parked::Parked;
 use super::sync::{Ordering, fence};
 use super::wait::{Spin, WaitPolicy, WaitSettings};
-use crate::sys::futex;
+use crate::sys::{SysError, futex};
 use crate::time::{Clock, Deadline, MonotonicClock, TimePoint};
 
 /// Receives packets. Dropping it closes the ring.
@@ -134,18 +135,34 @@ impl Consumer {
         packet: &mut Packet,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<(), ReceiveError> {
+        self.receive_in(&mut Alone, packet, |_| deadline()).map(|_| ())
+    }
+
+    /// The same in the company of other rings: ends as well when something has come there, and leaves it where it is. What came
+    /// on this ring goes first.
+    ///
+    /// # Errors
+    /// As [`Consumer::receive`]; those of the other rings are left to whoever receives from them.
+    #[inline(always)]
+    pub fn receive_in<C: Company>(
+        &mut self,
+        company: &mut C,
+        packet: &mut Packet,
+        deadline: impl FnOnce(&mut C) -> Deadline,
+    ) -> Result<Came, ReceiveError> {
         self.policy.review_if_due();
         let mut spin = self.policy.start();
         loop {
-            if let Some(word) = self.poll()? {
+            if let Some(sign) = self.look(company)? {
                 self.policy.record(spin.waited());
-                return self.take(word, packet);
+                return self.come(sign, packet);
             }
             if !spin.next() {
                 break;
             }
         }
-        self.receive_slow(packet, deadline(), spin)
+        let deadline = deadline(company);
+        self.receive_slow(company, packet, deadline, spin)
     }
 
     /// Whether a packet is there, or the end, or an error: whether [`Consumer::receive`] would return at once.
@@ -161,56 +178,58 @@ impl Consumer {
 
     /// Goes on polling past the first stretch, then sleeps.
     #[cold]
-    fn receive_slow(
+    fn receive_slow<C: Company>(
         &mut self,
+        company: &mut C,
         packet: &mut Packet,
         deadline: Deadline,
         mut spin: Spin,
-    ) -> Result<(), ReceiveError> {
+    ) -> Result<Came, ReceiveError> {
         self.policy.begin_long_wait(&mut spin);
-        if self.parked.take_rang() {
+        if self.has_rung(company) {
             self.policy.await_sleeper(&mut spin);
         }
-        if let Some(word) = self.poll_stretches(deadline, &mut spin)? {
+        if let Some(sign) = self.poll_stretches(company, deadline, &mut spin)? {
             self.policy.record(spin.waited());
-            return self.take(word, packet);
+            return self.come(sign, packet);
         }
         self.policy.stop(&mut spin);
-        let rung_before = self.rung_at();
+        let rung_before = self.rung_at(company);
         let mut start = MonotonicClock.now();
         // What passed before the sleep that the packet ended.
         let mut before = Duration::ZERO;
         let ready = match self.policy.nap(&spin) {
-            Some(nap) => match self.nap(nap, deadline, start) {
-                Ok(NapEnd::Received(word, waited)) => {
+            Some(nap) => match self.nap(company, nap, deadline, start) {
+                Ok(NapEnd::Received(sign, waited)) => {
                     self.policy.record(spin.waited().and_slept(waited));
-                    return self.take(word, packet);
+                    return self.come(sign, packet);
                 }
-                Ok(NapEnd::Woken(word)) => Ok(word),
+                Ok(NapEnd::Woken(sign)) => Ok(sign),
                 Ok(NapEnd::InVain) => {
                     let now = MonotonicClock.now();
                     before = now.saturating_since(start);
                     start = now;
-                    self.sleep(deadline)
+                    self.sleep(company, deadline)
                 }
                 Err(error) => Err(error),
             },
             None => {
                 self.policy.naps().slept_on();
-                self.sleep(deadline)
+                self.sleep(company, deadline)
             }
         };
         let slept = MonotonicClock.now().saturating_since(start);
         match ready {
-            Ok(word) => {
-                let needed = self.needed_sleep(start, slept);
+            Ok(sign) => {
+                let rung_at = self.rung_at(company);
+                let needed = self.needed_sleep(company, TimePoint::from_nanos(rung_at), start, slept);
                 self.policy.record(spin.waited().and_slept(before + needed));
                 // What a look has found woke nobody. That the time is before the sleep does not say so: who rings late
                 // dates it back.
-                if self.rung_at() != rung_before {
+                if rung_at != rung_before {
                     self.policy.record_wake(slept - needed);
                 }
-                self.take(word, packet)
+                self.come(sign, packet)
             }
             Err(error) => {
                 self.policy.record(spin.waited().and_slept(before + slept));
@@ -219,12 +238,17 @@ impl Consumer {
         }
     }
 
-    /// Polls with pauses for the rest of a window; returns the sequence word of the next packet if it comes.
-    fn poll_stretches(&mut self, deadline: Deadline, spin: &mut Spin) -> Result<Option<u64>, ReceiveError> {
+    /// Polls with pauses for the rest of a window; returns what has come, if something does.
+    fn poll_stretches(
+        &mut self,
+        company: &mut impl Company,
+        deadline: Deadline,
+        spin: &mut Spin,
+    ) -> Result<Option<Sign>, ReceiveError> {
         while !self.is_closed() && !is_past(deadline) && self.policy.next_stretch(spin) {
             loop {
-                if let Some(word) = self.poll()? {
-                    return Ok(Some(word));
+                if let Some(sign) = self.look(company)? {
+                    return Ok(Some(sign));
                 }
                 if !spin.next() {
                     break;
@@ -235,14 +259,20 @@ impl Consumer {
     }
 
     /// Sleeps until the packet is due, then polls for it.
-    fn nap(&mut self, nap: Nap, deadline: Deadline, start: TimePoint) -> Result<NapEnd, ReceiveError> {
+    fn nap(
+        &mut self,
+        company: &mut impl Company,
+        nap: Nap,
+        deadline: Deadline,
+        start: TimePoint,
+    ) -> Result<NapEnd, ReceiveError> {
         let up = Deadline::after(start, nap.length);
         if up.earlier(deadline) != up {
             return Ok(NapEnd::InVain);
         }
-        let early = match self.sleep(up) {
+        let early = match self.sleep(company, up) {
             Err(ReceiveError::TimedOut) => None,
-            Ok(word) => Some(word),
+            Ok(sign) => Some(sign),
             Err(error) => return Err(error),
         };
         let woke = MonotonicClock.now().saturating_since(start);
@@ -250,71 +280,150 @@ impl Consumer {
         if early.is_none() || woke > nap.length {
             self.policy.naps().got_up(woke.saturating_sub(nap.length));
         }
-        if let Some(word) = early {
-            return Ok(NapEnd::Woken(word));
+        if let Some(sign) = early {
+            return Ok(NapEnd::Woken(sign));
         }
         let mut spin = self.policy.start_after_nap(nap.poll_nanos);
-        let found = self.poll_stretches(deadline, &mut spin)?;
+        let found = self.poll_stretches(company, deadline, &mut spin)?;
         let polled = Duration::from_nanos(spin.waited().nanos);
         match found {
             Some(_) => self.policy.naps().was_right(),
             None => self.policy.naps().was_wrong(),
         }
-        Ok(found.map_or(NapEnd::InVain, |word| NapEnd::Received(word, woke + polled)))
+        Ok(found.map_or(NapEnd::InVain, |sign| NapEnd::Received(sign, woke + polled)))
     }
 
-    fn rung_at(&self) -> u64 {
-        self.ring.control().doorbell.rung_at.load(Ordering::Relaxed)
+    /// Whether this process has rung on one of the channels since its consumer last waited for long; tells it once.
+    fn has_rung(&self, company: &impl Company) -> bool {
+        let others = company
+            .consumers()
+            .fold(false, |rung, other| other.parked.take_rang() | rung);
+        self.parked.take_rang() | others
+    }
+
+    /// When a producer rang last, on whichever ring.
+    fn rung_at(&self, company: &impl Company) -> u64 {
+        let of = |consumer: &Consumer| consumer.ring.control().doorbell.rung_at.load(Ordering::Relaxed);
+        company.consumers().map(of).fold(of(self), u64::max)
     }
 
     /// How much of a sleep passed before the packet would have been there, had both sides been awake: the rest is by how much
     /// this side is late. Counting that too would keep two sides asleep that each wait for the other to wake up.
     /// A packet for which nobody has rung was there when the sleep began.
-    fn needed_sleep(&self, start: TimePoint, slept: Duration) -> Duration {
-        let rung_at = TimePoint::from_nanos(self.rung_at());
+    fn needed_sleep(
+        &mut self,
+        company: &mut impl Company,
+        rung_at: TimePoint,
+        start: TimePoint,
+        slept: Duration,
+    ) -> Duration {
         let needed = rung_at.saturating_since(start).min(slept);
         let late = u64::try_from((slept - needed).as_nanos()).unwrap_or(u64::MAX);
         self.parked.was_late(late);
+        company
+            .consumers_mut()
+            .filter_map(|other| other.is_ready().then_some(&other.parked))
+            .for_each(|parked| parked.was_late(late));
         needed
     }
 
-    /// Sleeps until the next cell is there; returns its sequence word.
-    fn sleep(&mut self, deadline: Deadline) -> Result<u64, ReceiveError> {
-        let ring = Arc::clone(&self.ring);
-        let sleeper = &ring.control().doorbell.sleeper;
+    /// Sleeps until something has come.
+    fn sleep(&mut self, company: &mut impl Company, deadline: Deadline) -> Result<Sign, ReceiveError> {
         let result = loop {
-            self.parked.enter();
-            sleeper.store(SLEEPING, Ordering::Relaxed);
-            // Orders the announcement before the last look. The closer has the mirror image of it, and so has the producer
+            self.announce_sleep();
+            company.consumers().for_each(Consumer::announce_sleep);
+            // Orders the announcements before the last look. The closer has the mirror image of it, and so has the producer
             // unless it was spared it; then a short sleep makes up for that.
             fence(Ordering::SeqCst);
-            match self.poll() {
+            match self.look(company) {
                 Ok(None) => {}
-                Ok(Some(word)) => break Ok(word),
+                Ok(Some(sign)) => break Ok(sign),
                 Err(error) => break Err(error),
             }
             if self.is_closed() {
                 // A packet may have been sent between the look above and the end.
-                break self.poll().and_then(|word| word.ok_or(ReceiveError::Closed));
+                break self.look_again(company, ReceiveError::Closed);
             }
-            let until = self.alertness.sleeps(deadline);
-            match self.ring.sleep(SLEEPING, until) {
-                Ok(futex::Wait::TimedOut) if self.alertness.settles(until, deadline) => {}
-                Ok(futex::Wait::TimedOut) => {
-                    break self.poll().and_then(|word| word.ok_or(ReceiveError::TimedOut));
+            let until = self.sleep_limit_of_all(company, deadline);
+            match self.fall_asleep(company, until) {
+                Ok(futex::Wait::TimedOut) if until != deadline => {
+                    self.alertness.has_settled(until);
+                    company
+                        .consumers_mut()
+                        .for_each(|other| other.alertness.has_settled(until));
                 }
+                Ok(futex::Wait::TimedOut) => break self.look_again(company, ReceiveError::TimedOut),
                 // The peer can change the word again and again, which must not outlast the deadline.
-                Ok(_) if is_past(deadline) => {
-                    break self.poll().and_then(|word| word.ok_or(ReceiveError::TimedOut));
-                }
+                Ok(_) if is_past(deadline) => break self.look_again(company, ReceiveError::TimedOut),
                 Ok(_) => {}
                 Err(error) => break Err(error.into()),
             }
         };
+        self.get_up();
+        company.consumers_mut().for_each(Consumer::get_up);
+        result
+    }
+
+    /// Until when this consumer and all others may sleep.
+    fn sleep_limit_of_all(&mut self, company: &mut impl Company, deadline: Deadline) -> Deadline {
+        let now = MonotonicClock.now();
+        let own = self.alertness.sleeps(now, deadline);
+        company.consumers_mut().fold(own, |until, other| {
+            until.earlier(other.alertness.sleeps(now, deadline))
+        })
+    }
+
+    /// What has come by now, or else this error.
+    fn look_again(&mut self, company: &mut impl Company, none: ReceiveError) -> Result<Sign, ReceiveError> {
+        self.look(company).and_then(|sign| sign.ok_or(none))
+    }
+
+    /// Says that this consumer sleeps. A full fence must follow before it looks for packets and the end.
+    fn announce_sleep(&self) {
+        self.parked.enter();
+        let sleeper = &self.ring.control().doorbell.sleeper;
+        sleeper.store(SLEEPING, Ordering::Relaxed);
+    }
+
+    /// Sleeps on the words of all rings while each says that its consumer sleeps.
+    fn fall_asleep(&self, company: &impl Company, until: Deadline) -> Result<futex::Wait, SysError> {
+        let mut others = company.consumers().peekable();
+        if others.peek().is_none() && company.bell().is_none() {
+            return self.ring.sleep(SLEEPING, until);
+        }
+        let others = others.map(|other| &*other.ring);
+        RingMemory::sleep_on_any(
+            std::iter::once(&*self.ring).chain(others),
+            SLEEPING,
+            company.bell(),
+            until,
+        )
+    }
+
+    /// Says that this consumer does not sleep any more.
+    fn get_up(&mut self) {
+        let sleeper = &self.ring.control().doorbell.sleeper;
         sleeper.store(AWAKE, Ordering::Relaxed);
         self.alertness.wakes(self.position);
         self.parked.leave();
-        result
+    }
+
+    /// What has come, if something has: here first.
+    #[inline(always)]
+    fn look(&mut self, company: &mut impl Company) -> Result<Option<Sign>, ReceiveError> {
+        Ok(match self.poll()? {
+            Some(word) => Some(Sign::Here(word)),
+            None => company.is_ready().then_some(Sign::Elsewhere),
+        })
+    }
+
+    /// Takes the packet that has come, if it has come here.
+    #[inline(always)]
+    fn come(&mut self, sign: Sign, packet: &mut Packet) -> Result<Came, ReceiveError> {
+        match sign {
+            Sign::Here(word) => self.take(word, packet).map(|()| Came::Here),
+            Sign::Elsewhere => Ok(Came::Elsewhere),
+        }
     }
 
     /// The sequence word of the next packet's first cell, once it is there.
@@ -416,12 +525,29 @@ impl Drop for Consumer {
     }
 }
 
+/// Where something has come that a wait in company was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Came {
+    /// A packet on the ring itself, which was received.
+    Here,
+    /// Something elsewhere, which is for others to receive.
+    Elsewhere,
+}
+
+/// What a look has found.
+#[derive(Clone, Copy)]
+enum Sign {
+    /// The packet with this sequence word.
+    Here(u64),
+    Elsewhere,
+}
+
 /// How a nap ended.
 enum NapEnd {
-    /// The packet with this sequence word came while this side polled, after so long.
-    Received(u64, Duration),
-    /// The packet with this sequence word came while this side slept, which is an end of a sleep like others.
-    Woken(u64),
+    /// This came while this side polled, after so long.
+    Received(Sign, Duration),
+    /// This came while this side slept, which is an end of a sleep like others.
+    Woken(Sign),
     /// No packet came.
     InVain,
 }

@@ -242,3 +242,122 @@ fn alert_consumer_misses_no_end() {
 fn consumer_that_naps_misses_no_end() {
     expect_alert_consumer_to_see_the_end(Consumer::expect_nap);
 }
+
+/// Another ring beside the one that is waited for, and a bell.
+struct Neighbours {
+    consumers: Vec<Consumer>,
+    bell: Arc<Bell>,
+}
+
+impl Company for Neighbours {
+    fn consumers(&self) -> impl Iterator<Item = &Consumer> {
+        self.consumers.iter()
+    }
+
+    fn consumers_mut(&mut self) -> impl Iterator<Item = &mut Consumer> {
+        self.consumers.iter_mut()
+    }
+
+    fn bell(&self) -> Option<&Bell> {
+        Some(&self.bell)
+    }
+}
+
+/// Two packets to the neighbour of a ring on which nothing comes; both are alert as `limits` says behind what they have
+/// received.
+fn expect_no_packet_of_a_neighbour_to_be_missed(limits: &'static [Duration]) {
+    model(move || {
+        let (_quiet, mut consumer, _closer) = ring(1);
+        let (mut producer, mut neighbour, _closer) = ring(2);
+        become_alert(&mut consumer, limits);
+        become_alert(&mut neighbour, limits);
+        let sender = thread::spawn(move || {
+            producer.send(&packet_of(1, 1)).unwrap();
+            producer.send(&packet_of(2, 1)).unwrap();
+            producer
+        });
+        let mut company = Neighbours {
+            consumers: vec![neighbour],
+            bell: Arc::default(),
+        };
+        let mut packet = consumer.new_packet();
+        for expected in [1, 2] {
+            let came = consumer.receive_in(&mut company, &mut packet, |_| Deadline::NONE);
+            assert_eq!(came, Ok(Came::Elsewhere));
+            assert_eq!(company.consumers[0].try_receive(&mut packet), Ok(true));
+            assert_eq!(words(&packet), [expected]);
+        }
+        drop(sender.join().unwrap());
+    });
+}
+
+#[test]
+fn packets_of_a_neighbour_end_the_sleep() {
+    expect_no_packet_of_a_neighbour_to_be_missed(&LIMITS);
+}
+
+#[test]
+#[should_panic(expected = "maximum number of branches")]
+fn neighbour_that_is_alert_and_slept_for_long_at_once_would_miss_one() {
+    expect_no_packet_of_a_neighbour_to_be_missed(&[]);
+}
+
+#[test]
+fn end_of_a_neighbour_ends_the_sleep() {
+    model(|| {
+        let (_quiet, mut consumer, _closer) = ring(1);
+        let (_peer, neighbour, closer) = ring(1);
+        let watcher = thread::spawn(move || closer.close());
+        let mut company = Neighbours {
+            consumers: vec![neighbour],
+            bell: Arc::default(),
+        };
+        let mut packet = consumer.new_packet();
+        let came = consumer.receive_in(&mut company, &mut packet, |_| Deadline::NONE);
+        assert_eq!(came, Ok(Came::Elsewhere));
+        assert_eq!(
+            company.consumers[0].try_receive(&mut packet),
+            Err(ReceiveError::Closed)
+        );
+        watcher.join().unwrap();
+    });
+}
+
+#[test]
+fn bell_ends_the_sleep() {
+    model(|| {
+        let (_quiet, mut consumer, _closer) = ring(1);
+        let bell = Arc::new(Bell::default());
+        let rope = Arc::clone(&bell);
+        let ringer = thread::spawn(move || rope.ring());
+        let mut company = Neighbours {
+            consumers: Vec::new(),
+            bell,
+        };
+        let mut packet = consumer.new_packet();
+        let came = consumer.receive_in(&mut company, &mut packet, |_| Deadline::NONE);
+        assert_eq!(came, Ok(Came::Elsewhere));
+        assert!(company.bell.silence());
+        ringer.join().unwrap();
+    });
+}
+
+#[test]
+fn packet_on_the_ring_itself_is_received_in_company() {
+    model(|| {
+        let (mut producer, mut consumer, _closer) = ring(1);
+        let (_quiet, neighbour, _closer) = ring(1);
+        let sender = thread::spawn(move || {
+            producer.send(&packet_of(1, 1)).unwrap();
+            producer
+        });
+        let mut company = Neighbours {
+            consumers: vec![neighbour],
+            bell: Arc::default(),
+        };
+        let mut packet = consumer.new_packet();
+        let came = consumer.receive_in(&mut company, &mut packet, |_| Deadline::NONE);
+        assert_eq!((came, words(&packet)), (Ok(Came::Here), vec![1]));
+        drop(sender.join().unwrap());
+    });
+}

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use loom::sync::{Condvar, Mutex};
 
+use super::bell::Bell;
 use super::layout::{ALERT, AWAKE, Cell, Control, Doorbell, PAYLOAD_WORDS, Progress, SLEEPING};
 use super::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::sys::{SysError, futex};
@@ -64,6 +65,33 @@ impl RingMemory {
         } else {
             self.model.doze(sleeper, expected)
         })
+    }
+
+    /// The model of sleeping on several words looks at them now and then. Whoever wakes a thread changes the word that it
+    /// sleeps on, so a wake-up that is lost leaves it looking for ever, which loom reports.
+    pub(super) fn sleep_on_any<'a>(
+        rings: impl Iterator<Item = &'a RingMemory>,
+        expected: u32,
+        bell: Option<&'a Bell>,
+        deadline: Deadline,
+    ) -> Result<futex::Wait, SysError> {
+        let words: Vec<&SleeperWord> = rings.map(|ring| &ring.control.doorbell.sleeper).collect();
+        let has_changed = || {
+            words.iter().any(|word| word.load(Ordering::Relaxed) != expected)
+                || bell.is_some_and(Bell::has_rung)
+        };
+        if has_changed() {
+            return Ok(futex::Wait::Changed);
+        }
+        if !deadline.is_none() {
+            words.iter().for_each(|word| word.settle());
+            loom::thread::yield_now();
+            return Ok(futex::Wait::TimedOut);
+        }
+        while !has_changed() {
+            loom::thread::yield_now();
+        }
+        Ok(futex::Wait::Woken)
     }
 
     pub(super) fn wake(&self) {

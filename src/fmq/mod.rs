@@ -28,14 +28,20 @@
 //! A consumer that has received 256 cells without a sleep spares the producer that fence. The two can miss each other then, so the
 //! consumer wakes up 100 us after it has fallen asleep, and once more after 10 ms, to look again (`alert.rs`).
 //!
+//! # Several rings
+//! One thread can wait for the packets of several rings ([`Company`]): it polls all of them and sleeps on all of their words
+//! (`futex_waitv`). Nothing changes for the producers.
+//!
 //! # The end
 //! Either end dropped, or [`ChannelCloser::close`], ends the ring by a word of its own and wakes the sleeper; packets sent
 //! before are still received. A peer that dies says nothing, so the thread that watches the peer's socket or
 //! pid descriptor calls `close`, and nobody has to wake up now and then to look.
 
 mod alert;
+mod bell;
 mod calibrate;
 mod closer;
+mod company;
 mod consumer;
 mod error;
 mod give_way;
@@ -57,10 +63,12 @@ mod memory;
 #[cfg(not(loom))]
 mod memory;
 
+pub use bell::Bell;
 #[cfg(not(loom))]
 pub use channel::{ChannelEnd, ChannelSize};
 pub use closer::ChannelCloser;
-pub use consumer::Consumer;
+pub use company::{Alone, Company, MAX_COMPANY};
+pub use consumer::{Came, Consumer};
 pub use error::{ChannelError, Misbehaviour, ReceiveError, SendError};
 pub use layout::{CELL_BYTES, MAX_CELLS, PAYLOAD_BYTES};
 pub use packet::Packet;
@@ -69,6 +77,8 @@ pub use wait::{WaitPolicy, WaitSettings, Waited};
 
 #[cfg(all(test, not(loom)))]
 mod alert_tests;
+#[cfg(all(test, not(loom)))]
+mod company_tests;
 #[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(all(test, not(loom)))]

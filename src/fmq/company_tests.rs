@@ -1,0 +1,129 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::time::{Clock, Deadline, MonotonicClock, TimePoint};
+
+/// Other rings, and a bell.
+struct Neighbours {
+    ends: Vec<ChannelEnd>,
+    bell: Arc<Bell>,
+}
+
+impl Company for Neighbours {
+    fn consumers(&self) -> impl Iterator<Item = &Consumer> {
+        self.ends.iter().map(|end| &end.consumer)
+    }
+
+    fn consumers_mut(&mut self) -> impl Iterator<Item = &mut Consumer> {
+        self.ends.iter_mut().map(|end| &mut end.consumer)
+    }
+
+    fn bell(&self) -> Option<&Bell> {
+        Some(&self.bell)
+    }
+}
+
+fn pair(wait: WaitSettings) -> (ChannelEnd, ChannelEnd) {
+    let size = ChannelSize {
+        outgoing: 8,
+        incoming: 8,
+    };
+    let (client, memory) = ChannelEnd::create(size, wait).unwrap();
+    (client, ChannelEnd::open(&memory, wait).unwrap())
+}
+
+/// As many rings as a thread can wait for, the first of which it waits on: the ends that send, and those that receive.
+fn street(wait: WaitSettings) -> (Vec<ChannelEnd>, ChannelEnd, Neighbours) {
+    let (clients, mut ends): (Vec<_>, Vec<_>) = (0..=MAX_COMPANY).map(|_| pair(wait)).unzip();
+    let first = ends.remove(0);
+    let bell = Arc::default();
+    (clients, first, Neighbours { ends, bell })
+}
+
+fn expect_elsewhere(first: &mut ChannelEnd, neighbours: &mut Neighbours, deadline: Deadline) {
+    let mut packet = first.consumer.new_packet();
+    let came = first.consumer.receive_in(neighbours, &mut packet, |_| deadline);
+    assert_eq!(came, Ok(Came::Elsewhere));
+}
+
+#[test]
+fn every_packet_on_any_ring_ends_the_wait() {
+    for wait in [WaitSettings::Sleep, WaitSettings::default()] {
+        let (mut clients, mut first, mut neighbours) = street(wait);
+        let count = clients.len();
+        let sender = std::thread::spawn(move || {
+            for number in 0..3000 {
+                clients[number * 7 % count].producer.send(&[1]).unwrap();
+                let mut packet = clients[0].consumer.new_packet();
+                clients[0].consumer.receive(&mut packet, Deadline::NONE).unwrap();
+            }
+            clients
+        });
+        let mut packet = first.consumer.new_packet();
+        for number in 0..3000 {
+            let came = first
+                .consumer
+                .receive_in(&mut neighbours, &mut packet, |_| Deadline::NONE);
+            match number * 7 % count {
+                0 => assert_eq!(came, Ok(Came::Here)),
+                at => {
+                    assert_eq!(came, Ok(Came::Elsewhere));
+                    assert_eq!(
+                        neighbours.ends[at - 1].consumer.try_receive(&mut packet),
+                        Ok(true)
+                    );
+                }
+            }
+            first.producer.send(&[1]).unwrap();
+        }
+        drop(sender.join().unwrap());
+    }
+}
+
+#[test]
+fn wait_in_company_keeps_its_deadline() {
+    let (_clients, mut first, mut neighbours) = street(WaitSettings::Sleep);
+    let mut packet = first.consumer.new_packet();
+    let soon = Deadline::after(MonotonicClock.now(), Duration::from_millis(2));
+    let outcome = first.consumer.receive_in(&mut neighbours, &mut packet, |_| soon);
+    assert_eq!(outcome, Err(ReceiveError::TimedOut));
+    assert!(soon.is_past(MonotonicClock.now()));
+    let past = Deadline::at(TimePoint::from_nanos(1));
+    let outcome = first.consumer.receive_in(&mut neighbours, &mut packet, |_| past);
+    assert_eq!(outcome, Err(ReceiveError::TimedOut));
+}
+
+#[test]
+fn bell_ends_waits_until_it_is_silenced() {
+    let (_clients, mut first, mut neighbours) = street(WaitSettings::Sleep);
+    let bell = Arc::clone(&neighbours.bell);
+    let ringer = std::thread::spawn(move || bell.ring());
+    expect_elsewhere(&mut first, &mut neighbours, Deadline::NONE);
+    ringer.join().unwrap();
+    expect_elsewhere(&mut first, &mut neighbours, Deadline::NONE);
+    assert!(neighbours.bell.silence());
+    assert!(!neighbours.bell.silence());
+}
+
+#[test]
+fn end_of_any_ring_ends_the_wait_and_who_closes_does_not_wait_for_long() {
+    let (clients, mut first, mut neighbours) = street(WaitSettings::Sleep);
+    let closer = neighbours.ends[40].closer.clone();
+    let watcher = std::thread::spawn(move || closer.close());
+    expect_elsewhere(&mut first, &mut neighbours, Deadline::NONE);
+    watcher.join().unwrap();
+    let mut packet = first.consumer.new_packet();
+    let gone = neighbours.ends.remove(40);
+    assert!(gone.closer.is_closed());
+    // A peer that goes.
+    let sender = std::thread::spawn(move || drop(clients));
+    let came = first
+        .consumer
+        .receive_in(&mut neighbours, &mut packet, |_| Deadline::NONE);
+    assert!(
+        matches!(came, Ok(Came::Elsewhere) | Err(ReceiveError::Closed)),
+        "{came:?}"
+    );
+    sender.join().unwrap();
+}
