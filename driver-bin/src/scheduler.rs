@@ -325,6 +325,14 @@ impl Ticket {
         may_stay
     }
 
+    /// Gives the slot to other work of the same scheduler, which must have none.
+    #[inline]
+    pub(crate) fn pass_slot(&self, to: &Ticket) {
+        self.state.advance(1);
+        to.state.immune_until.store(0, Ordering::Relaxed);
+        to.state.advance(1);
+    }
+
     /// Gives the slot back; says whether anybody waited for one.
     pub(crate) fn leave(&self) -> bool {
         self.state.advance(1);

@@ -150,6 +150,9 @@ pub struct ExecutionSettings {
     pub polling_window_us: u64,
     /// Whether bursts look for that long each time.
     pub polling: Polling,
+    /// How many threads of bursts may serve other bursts of brief executions, too; 0 for half of the processors. With as
+    /// many as there may be bursts, each burst keeps its own. Applies to workers that start afterwards.
+    pub burst_hosts: u32,
     /// After how long without a checkpoint work is taken for hung, in milliseconds; 0 for never.
     pub hang_limit_ms: u64,
     /// How long an execution waits for its fences at most, in milliseconds; 0 for ever.
@@ -167,6 +170,7 @@ impl Default for ExecutionSettings {
             threads: 0,
             polling_window_us: 50,
             polling: Polling::Adaptive,
+            burst_hosts: 0,
             hang_limit_ms: 60_000,
             fence_timeout_ms: 60_000,
             idle_release_ms: 5_000,

@@ -21,10 +21,16 @@ pub trait Company {
     /// By what threads of this process end the wait.
     fn bell(&self) -> Option<&Bell>;
 
-    /// Whether something has come elsewhere: a packet, the end or an error on another ring, or the bell has rung.
-    #[inline]
+    /// Whether something has come elsewhere: a packet, the end or an error on another ring, or the bell has rung. Looks at all of
+    /// them, as a thread must before it sleeps.
     fn is_ready(&mut self) -> bool {
         self.bell().is_some_and(Bell::has_rung) || self.consumers_mut().any(Consumer::is_ready)
+    }
+
+    /// The same, for one poll of many: may look at some of them, if it gets to the others in the next polls.
+    #[inline]
+    fn seems_ready(&mut self) -> bool {
+        self.is_ready()
     }
 }
 

@@ -168,7 +168,13 @@ impl Consumer {
     /// Whether a packet is there, or the end, or an error: whether [`Consumer::receive`] would return at once.
     #[inline]
     pub fn is_ready(&mut self) -> bool {
-        !matches!(self.poll(), Ok(None)) || self.is_closed()
+        self.has_packet() || self.is_closed()
+    }
+
+    /// Whether a packet is there, or an error.
+    #[inline]
+    pub fn has_packet(&mut self) -> bool {
+        !matches!(self.poll(), Ok(None))
     }
 
     /// Whether the ring has ended; packets sent before may still be there.
@@ -335,7 +341,7 @@ impl Consumer {
             // Orders the announcements before the last look. The closer has the mirror image of it, and so has the producer
             // unless it was spared it; then a short sleep makes up for that.
             fence(Ordering::SeqCst);
-            match self.look(company) {
+            match self.look_everywhere(company) {
                 Ok(None) => {}
                 Ok(Some(sign)) => break Ok(sign),
                 Err(error) => break Err(error),
@@ -375,7 +381,7 @@ impl Consumer {
 
     /// What has come by now, or else this error.
     fn look_again(&mut self, company: &mut impl Company, none: ReceiveError) -> Result<Sign, ReceiveError> {
-        self.look(company).and_then(|sign| sign.ok_or(none))
+        self.look_everywhere(company).and_then(|sign| sign.ok_or(none))
     }
 
     /// Says that this consumer sleeps. A full fence must follow before it looks for packets and the end.
@@ -408,9 +414,17 @@ impl Consumer {
         self.parked.leave();
     }
 
-    /// What has come, if something has: here first.
+    /// What has come, as far as one poll shows it: here first.
     #[inline(always)]
     fn look(&mut self, company: &mut impl Company) -> Result<Option<Sign>, ReceiveError> {
+        Ok(match self.poll()? {
+            Some(word) => Some(Sign::Here(word)),
+            None => company.seems_ready().then_some(Sign::Elsewhere),
+        })
+    }
+
+    /// What has come, wherever that is.
+    fn look_everywhere(&mut self, company: &mut impl Company) -> Result<Option<Sign>, ReceiveError> {
         Ok(match self.poll()? {
             Some(word) => Some(Sign::Here(word)),
             None => company.is_ready().then_some(Sign::Elsewhere),

@@ -76,7 +76,7 @@ impl Client {
             watchdog: Arc::new(Watchdog::new(config.execution.hang_limit(), wake()?)),
             idle_release: Arc::new(IdleRelease::new(config.execution.idle_release())),
             memories: Arc::new(Memories::new(&limits)),
-            bursts: Bursts::new(limits.bursts),
+            bursts: Bursts::new(limits.bursts, config.execution.burst_hosts),
             buffers: Arc::new(Buffers::new(&limits)),
             weights,
             fenced: Mutex::new(Table::new(limits.objects)),

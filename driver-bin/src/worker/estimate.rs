@@ -58,6 +58,11 @@ impl Estimate {
         }
     }
 
+    /// Whether all runs do the same work.
+    pub(crate) fn is_steady(&self) -> bool {
+        self.is_steady
+    }
+
     /// Takes a run that succeeded into account.
     pub(crate) fn record(&self, elapsed: Duration) {
         let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);

@@ -61,6 +61,11 @@ impl Prepared {
         self.preference
     }
 
+    /// Whether all runs do the same work.
+    pub(crate) fn is_steady(&self) -> bool {
+        self.estimate.is_steady()
+    }
+
     /// A context of its own for one run at a time.
     pub(crate) fn new_context(&self) -> Result<Context, Failure> {
         let ticket = Ticket::new(&self.scheduler, self.priority);

@@ -285,6 +285,16 @@ impl Context {
         }
     }
 
+    /// Leaves the slot that the last run has kept, if it has, to another context whose work the same thread does next.
+    #[inline]
+    pub(crate) fn pass_slot(&mut self, to: &mut Context) {
+        if self.holds_slot && !to.holds_slot {
+            (self.holds_slot, self.is_slot_fresh) = (false, false);
+            self.ticket.pass_slot(&to.ticket);
+            to.holds_slot = true;
+        }
+    }
+
     /// To be called where the next run may come at once, and [`Context::leave_slot`] is called if it does not: goes on
     /// holding the slot, as taking it is a locked instruction on that run's way. Not where others have waited for one
     /// lately, nor where nothing has run since the last time, and so nobody has looked for others: requests that fail early

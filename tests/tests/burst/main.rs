@@ -8,3 +8,4 @@ mod results;
 mod same_requests;
 mod sealed_inputs;
 mod several_outputs;
+mod sharing;

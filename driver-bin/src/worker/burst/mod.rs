@@ -1,16 +1,19 @@
-//! Bursts: requests that come over a ring and are run by a thread of the burst's own.
+//! Bursts: requests that come over a ring and are run by a thread of the burst's own, or by that of another.
 //!
-//! Contract: one thread owns both ends of the ring and one execution of the prepared model. While requests keep coming
+//! Contract: one thread at a time owns both ends of the ring and one execution of the prepared model ([`sharing`]). While requests keep coming
 //! it neither allocates, locks nor makes a system call: registered requests are validated once, and general ones once as long as
 //! they stay the same; memories are kept as weak references, which are held only while requests follow each other at once, so
 //! that what the client frees goes before the next series of them or in the first pause; everything else is used again. What arrives is
 //! decoded by [`nnhal::burst`], which trusts nothing; a packet that means nothing is answered, and the
 //! burst goes on. A ring that the client corrupted ends the burst.
 
+mod brevity;
+mod guests;
 mod layout;
 mod memories;
 mod series;
 mod serve;
+mod sharing;
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,6 +27,7 @@ use nnhal::sys::{eventfd, fds};
 use nnhal::wire::{BurstHandle, Failure, PreparedModelHandle};
 
 use self::serve::Server;
+use self::sharing::Sharing;
 use super::client::Client;
 use super::table::Table;
 use crate::settings::{ExecutionSettings, Polling};
@@ -34,6 +38,7 @@ pub(crate) struct Bursts {
     table: Mutex<Table<Burst>>,
     /// Threads of bursts that were released, until they have ended.
     ending: Mutex<Vec<JoinHandle<()>>>,
+    sharing: Arc<Sharing>,
 }
 
 #[derive(Debug)]
@@ -43,10 +48,12 @@ struct Burst {
 }
 
 impl Bursts {
-    pub(crate) fn new(limit: u32) -> Bursts {
+    /// At most `limit`, of which at most so many have threads that serve others, too; 0 for half of the processors.
+    pub(crate) fn new(limit: u32, most_hosts: u32) -> Bursts {
         Bursts {
             table: Mutex::new(Table::new(limit)),
             ending: Mutex::default(),
+            sharing: Arc::new(Sharing::new(most_hosts)),
         }
     }
 
@@ -71,13 +78,13 @@ impl Bursts {
         let prepared = client.model(model)?;
         let end = open_channel(fd, wait)?;
         let closer = end.closer.clone();
-        let mut server = Server::new(client, prepared, end)?;
+        let server = Box::new(Server::new(client, prepared, end, wait)?);
+        let sharing = Arc::clone(&client.bursts.sharing);
         let wake = fds::duplicate_of(wake).map_err(no_resources)?;
         let thread = std::thread::Builder::new()
             .name("burst".to_owned())
             .spawn(move || {
-                server.serve();
-                drop(server);
+                sharing.serve(server);
                 // A full counter wakes as well.
                 let _ = eventfd::add(&wake, 1);
             })

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nnhal::burst::{
     self, MAX_REGISTERED, RequestBody, RequestHeader, RequestPacket, decode_request, encode_failure,
@@ -9,14 +10,17 @@ use nnhal::burst::{
 };
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
-use nnhal::fmq::{ChannelEnd, Packet, ReceiveError, SendError};
+use nnhal::fmq::{Came, ChannelEnd, Consumer, Packet, ReceiveError, SendError, WaitSettings};
 use nnhal::hal::{ErrorStatus, MeasureTiming, OutputShape, Timing};
-use nnhal::time::{Clock, Deadline, MonotonicClock, Stopwatch};
+use nnhal::time::{Clock, Deadline, MonotonicClock, Stopwatch, TimePoint};
 use nnhal::wire::Failure;
 
+use super::brevity::Brevity;
+use super::guests::Guests;
 use super::layout::Layout;
 use super::memories::{HeldMemories, KnownMemories};
 use super::series::{Series, SeriesPolicy};
+use super::sharing::{Kind, Sharing};
 use crate::trace;
 use crate::worker::buffer::{Buffers, RequestBuffers};
 use crate::worker::client::Client;
@@ -25,9 +29,11 @@ use crate::worker::memory::Memories;
 use crate::worker::prepared::Prepared;
 use crate::worker::run::{Context, PlainRun, Run, RunLimits};
 
-/// What the thread of a burst owns.
+/// What the thread of a burst owns, or has lent to another.
+#[derive(Debug)]
 pub(super) struct Server {
     end: ChannelEnd,
+    kind: Kind,
     packet: Packet,
     reply: Vec<u8>,
     body: RequestBody,
@@ -39,30 +45,77 @@ pub(super) struct Server {
     known: KnownMemories,
     runner: Runner,
     series: SeriesPolicy,
+    brevity: Brevity,
+    state: State,
     /// Whether the client was asleep when a result of the last series came.
     client_slept: bool,
     idle_release: Arc<IdleRelease>,
 }
 
+/// How the thread that serves a burst goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It waits for the next request.
+    Served,
+    /// Whether executions are brief has changed.
+    Changed,
+    /// No request came at once, and another thread may wait for the next.
+    Waits,
+    Ended,
+}
+
+/// When a thread leaves the waiting to another if no request comes at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Leave<'a> {
+    Never,
+    AtOnce,
+    /// Once a place may have become free after so many openings.
+    AfterOpening(&'a Sharing, u32),
+}
+
 /// What runs requests.
-struct Runner {
+#[derive(Debug)]
+pub(super) struct Runner {
     prepared: Arc<Prepared>,
     memories: Arc<Memories>,
     device_buffers: Arc<Buffers>,
     context: Context,
     /// Whether the context may have memory to give back.
     holds_memory: bool,
+    /// Since when it was not used, if that was noticed.
+    unused_since: Option<TimePoint>,
     held: HeldMemories,
     buffers: RequestBuffers,
 }
 
+impl Leave<'_> {
+    #[inline]
+    fn is_due(self) -> bool {
+        match self {
+            Leave::Never => false,
+            Leave::AtOnce => true,
+            Leave::AfterOpening(sharing, openings) => sharing.openings() != openings,
+        }
+    }
+}
+
 impl Server {
-    pub(super) fn new(client: &Client, prepared: Arc<Prepared>, end: ChannelEnd) -> Result<Server, Failure> {
+    pub(super) fn new(
+        client: &Client,
+        prepared: Arc<Prepared>,
+        end: ChannelEnd,
+        wait: WaitSettings,
+    ) -> Result<Server, Failure> {
+        let kind = Kind {
+            priority: prepared.priority(),
+            wait,
+        };
         let context = prepared.new_context()?;
         let packet = end.consumer.new_packet();
         let reply = Vec::with_capacity(end.producer.max_packet_bytes().min(4096));
         Ok(Server {
             end,
+            kind,
             packet,
             reply,
             body: RequestBody::default(),
@@ -76,37 +129,100 @@ impl Server {
                 device_buffers: Arc::clone(&client.buffers),
                 context,
                 holds_memory: true,
+                unused_since: None,
                 held: HeldMemories::default(),
                 buffers: RequestBuffers::default(),
             },
             series: SeriesPolicy::default(),
+            brevity: Brevity::default(),
+            state: State::Served,
             client_slept: false,
             idle_release: Arc::clone(&client.idle_release),
         })
     }
 
-    /// Serves requests until the burst ends.
-    pub(super) fn serve(&mut self) {
-        // On this thread, so that nobody waits for it but the first request.
+    /// Takes memory for the first execution, so that nobody waits for it but the first request.
+    pub(super) fn reserve_memory(&mut self) {
         if !self.end.consumer.is_closed() {
             self.runner.context.reserve_memory();
         }
-        loop {
-            match self.receive() {
-                Ok(()) => {}
-                Err(ReceiveError::Closed) => return,
-                Err(ReceiveError::TimedOut) => continue,
-                Err(error) => {
-                    tracing::warn!(target: tags::DRIVER, %error, "a burst ends");
-                    return self.end.closer.close();
+    }
+
+    /// What bursts must have in common with this one to be served by the same thread.
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Whether others hardly wait behind its executions, as far as is known.
+    pub(super) fn is_brief(&self) -> bool {
+        self.runner.prepared.is_steady() && self.brevity.is_brief()
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.state == State::Ended
+    }
+
+    /// Whether it was left because no request came at once.
+    pub(super) fn may_be_lent(&self) -> bool {
+        self.state == State::Waits
+    }
+
+    pub(super) fn consumer(&self) -> &Consumer {
+        &self.end.consumer
+    }
+
+    pub(super) fn consumer_mut(&mut self) -> &mut Consumer {
+        &mut self.end.consumer
+    }
+
+    /// Serves requests of this burst and of the guests of its thread until it ends, until whether it [`Server::is_brief`]
+    /// changes, or until it waits and the thread is to leave that to another.
+    pub(super) fn serve(&mut self, guests: &mut Guests<'_>, leave: Leave<'_>) {
+        self.state = State::Served;
+        while self.state == State::Served {
+            match self.receive(guests, leave) {
+                Ok(Came::Here) => {
+                    self.serve_received();
+                    guests.serve_between(&mut self.runner);
                 }
+                Ok(Came::Elsewhere) => guests.serve(&mut self.runner),
+                Err(ReceiveError::TimedOut) if leave.is_due() => self.state = State::Waits,
+                // It was time to see who has not used its memory.
+                Err(ReceiveError::TimedOut) => {}
+                Err(error) => self.end_for(&error, error == ReceiveError::Closed),
             }
-            if let Err(error) = self.serve_series() {
-                if error != SendError::Closed {
-                    tracing::warn!(target: tags::DRIVER, %error, "a burst ends");
-                }
-                return self.end.closer.close();
-            }
+        }
+    }
+
+    /// Serves what has come for this burst, which is the guest of another thread; whether it may stay that.
+    pub(super) fn serve_ready(&mut self) -> bool {
+        self.state = State::Served;
+        match self.end.consumer.try_receive(&mut self.packet) {
+            Ok(false) => {}
+            Ok(true) => self.serve_received(),
+            Err(error) => self.end_for(&error, error == ReceiveError::Closed),
+        }
+        self.state == State::Served
+    }
+
+    /// Ends the burst; an end that the client has not wished for is worth a word.
+    fn end_for(&mut self, error: &dyn std::error::Error, is_wanted: bool) {
+        if !is_wanted {
+            tracing::warn!(target: tags::DRIVER, %error, "a burst ends");
+            self.end.closer.close();
+        }
+        self.state = State::Ended;
+    }
+
+    fn serve_received(&mut self) {
+        let looked_at = self.brevity.begin();
+        if let Err(error) = self.serve_series() {
+            return self.end_for(&error, error == SendError::Closed);
+        }
+        if let Some(since) = looked_at
+            && self.brevity.end(since.elapsed())
+        {
+            self.state = State::Changed;
         }
     }
 
@@ -148,27 +264,32 @@ impl Server {
         Ok(())
     }
 
-    /// Waits for the next packet, and lets go of the slot and the memories if it does not come at once. A burst that has
-    /// waited for long gives back the memory of its execution, unless its model is to keep it.
-    fn receive(&mut self) -> Result<(), ReceiveError> {
-        let (consumer, runner) = (&mut self.end.consumer, &mut self.runner);
-        if runner.holds_memory
-            && !runner.prepared.keeps_memory()
-            && let Some(patience) = self.idle_release.get()
-        {
-            let deadline = || {
-                runner.rest();
-                Deadline::after(MonotonicClock.now(), patience)
-            };
-            match consumer.receive_by(&mut self.packet, deadline) {
-                Err(ReceiveError::TimedOut) => runner.release_memory(),
-                other => return other,
-            }
-        }
-        consumer.receive_by(&mut self.packet, || {
+    /// Waits for the next packet, or for what comes for guests, and has all let go of slots and memories if neither comes at
+    /// once. Bursts that have waited for long give back the memory of their executions, unless their models are to keep it.
+    #[inline]
+    fn receive(&mut self, guests: &mut Guests<'_>, leave: Leave<'_>) -> Result<Came, ReceiveError> {
+        let (runner, idle_release) = (&mut self.runner, &self.idle_release);
+        self.end.consumer.receive_in(guests, &mut self.packet, |guests| {
             runner.rest();
-            Deadline::NONE
+            guests.rest();
+            if leave.is_due() {
+                return Deadline::at(TimePoint::EPOCH);
+            }
+            let Some(patience) = idle_release.get() else {
+                return Deadline::NONE;
+            };
+            runner.give_memory_up(guests, patience)
         })
+    }
+
+    /// Gives back what is kept between requests that follow each other at once.
+    pub(super) fn rest(&mut self) {
+        self.runner.rest();
+    }
+
+    /// What runs its requests.
+    pub(super) fn runner(&mut self) -> &mut Runner {
+        &mut self.runner
     }
 
     /// Sends the reply without looking for a sleeper; one that the whole ring cannot hold becomes a failure that says so.
@@ -297,7 +418,7 @@ impl Runner {
 
     /// Runs a request and leaves its result in `reply`.
     fn run(&mut self, layout: &mut Layout, header: &RequestHeader, inline: &[u8], reply: &mut Vec<u8>) {
-        self.holds_memory = true;
+        (self.holds_memory, self.unused_since) = (true, None);
         match self.run_plain(layout, header, inline) {
             Ok(PlainRun::Done) => {
                 let outputs = layout.inline.outputs.get_mut();
@@ -379,15 +500,41 @@ impl Runner {
     }
 
     /// Gives back what is kept between requests that follow each other at once.
-    fn rest(&mut self) {
+    pub(super) fn rest(&mut self) {
         self.context.leave_slot();
         self.held.release();
     }
 
-    fn release_memory(&mut self) {
+    /// Leaves its slot to another for the time being, if it has kept one.
+    pub(super) fn pass_slot(&mut self, to: &mut Runner) {
+        self.context.pass_slot(&mut to.context);
+    }
+
+    /// Has those that did not use their memory for that long give it back; returns when to look again.
+    fn give_memory_up(&mut self, guests: &mut Guests<'_>, patience: Duration) -> Deadline {
+        let now = MonotonicClock.now();
+        let until = guests.release_unused_memory(now, patience);
+        if self.release_unused_memory(now, patience) {
+            Deadline::after(now, patience).earlier(until)
+        } else {
+            until
+        }
+    }
+
+    /// Gives back the memory of the execution if it was not used for that long, and the model is not to keep it; whether there
+    /// is some that may be given back later.
+    pub(super) fn release_unused_memory(&mut self, now: TimePoint, patience: Duration) -> bool {
+        if !self.holds_memory || self.prepared.keeps_memory() {
+            return false;
+        }
+        let since = *self.unused_since.get_or_insert(now);
+        if now.saturating_since(since) < patience {
+            return true;
+        }
         self.context.release_memory();
         self.holds_memory = false;
         nnhal::sys::heap::give_back_free();
+        false
     }
 
     fn succeed(&self, layout: &Layout, sequence: u32, timing: Timing, reply: &mut Vec<u8>) {

@@ -1,0 +1,117 @@
+//! Whether a burst's executions are brief enough for one thread to serve other bursts between them.
+
+use std::time::Duration;
+
+use nnhal::time::Stopwatch;
+
+/// Those who wait behind a series of brief executions wait for no longer than about this. It is also about what one thread
+/// computes alone: longer executions have helpers.
+const BRIEF: Duration = Duration::from_micros(50);
+
+/// So many series in a row must be brief before a burst is taken for one of brief executions, and so many of those that are
+/// looked at must not before it is no more: one may have been interrupted.
+const BRIEF_AFTER: u32 = 4;
+const LONG_AFTER: u32 = 2;
+
+/// Of a burst of brief executions one series of so many is looked at, as reading the clock takes a good part of what the
+/// shortest do.
+const LOOKS_EVERY: u32 = 64;
+
+/// Learns how long the series of a burst take.
+#[derive(Debug, Default)]
+pub(super) struct Brevity {
+    is_brief: bool,
+    /// Series in a row that were not as `is_brief` says.
+    contrary: u32,
+    /// Series until the next is looked at.
+    until_look: u32,
+}
+
+impl Brevity {
+    /// Whether executions are brief, as far as is known.
+    #[inline]
+    pub(super) fn is_brief(&self) -> bool {
+        self.is_brief
+    }
+
+    /// A series begins. If it is one to be looked at, what this returns is for [`Brevity::end`].
+    #[inline]
+    pub(super) fn begin(&mut self) -> Option<Stopwatch> {
+        if self.until_look > 0 {
+            self.until_look -= 1;
+            return None;
+        }
+        Some(Stopwatch::start())
+    }
+
+    /// A series that is looked at has ended. Whether [`Brevity::is_brief`] says something else now.
+    #[cold]
+    pub(super) fn end(&mut self, took: Duration) -> bool {
+        let is_brief = took <= BRIEF;
+        let enough = if self.is_brief { LONG_AFTER } else { BRIEF_AFTER };
+        self.contrary = if is_brief == self.is_brief {
+            0
+        } else {
+            self.contrary + 1
+        };
+        let has_turned = self.contrary == enough;
+        if has_turned {
+            (self.is_brief, self.contrary) = (is_brief, 0);
+        }
+        let is_sure = self.is_brief && self.contrary == 0;
+        self.until_look = if is_sure { LOOKS_EVERY - 1 } else { 0 };
+        has_turned
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Duration = Duration::from_micros(2);
+    const LONG: Duration = Duration::from_millis(1);
+
+    /// Series that take so long; how many until it says something else.
+    fn turns_after(brevity: &mut Brevity, took: Duration, most: u32) -> Option<u32> {
+        (1..=most).find(|_| brevity.begin().is_some() && brevity.end(took))
+    }
+
+    #[test]
+    fn bursts_are_brief_after_some_brief_series() {
+        let mut brevity = Brevity::default();
+        assert!(!brevity.is_brief());
+        assert_eq!(turns_after(&mut brevity, LONG, 100), None);
+        assert_eq!(turns_after(&mut brevity, SHORT, 100), Some(BRIEF_AFTER));
+        assert!(brevity.is_brief());
+        assert_eq!(turns_after(&mut brevity, SHORT, 1000), None);
+    }
+
+    #[test]
+    fn bursts_that_take_longer_again_are_seen_soon() {
+        let mut brevity = Brevity::default();
+        turns_after(&mut brevity, SHORT, 100);
+        let after = turns_after(&mut brevity, LONG, 1000).unwrap();
+        assert!(after <= LOOKS_EVERY - 1 + LONG_AFTER, "{after}");
+        assert!(!brevity.is_brief());
+    }
+
+    #[test]
+    fn one_long_series_is_no_reason() {
+        let mut brevity = Brevity::default();
+        turns_after(&mut brevity, SHORT, 100);
+        for _ in 0..10 {
+            while brevity.begin().is_none() {}
+            assert!(!brevity.end(LONG));
+            assert_eq!(turns_after(&mut brevity, SHORT, 10), None);
+        }
+        assert!(brevity.is_brief());
+    }
+
+    #[test]
+    fn few_series_of_a_brief_burst_are_looked_at() {
+        let mut brevity = Brevity::default();
+        turns_after(&mut brevity, SHORT, 100);
+        let looks = (0..10 * LOOKS_EVERY).filter(|_| brevity.begin().is_some_and(|_| !brevity.end(SHORT)));
+        assert_eq!(looks.count(), 10);
+    }
+}

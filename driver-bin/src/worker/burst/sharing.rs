@@ -1,0 +1,161 @@
+//! Bursts that share a thread.
+//!
+//! Each burst has a thread of its own. Where one thread of the client drives many bursts, all of these threads would want a
+//! processor now and then, and most would be asleep when their requests come. So a thread whose burst has brief executions
+//! becomes a host: it waits for the requests of its guests, too, and carries them out. Guests are bursts of the same kind whose threads
+//! have lent them to the host and rest until they come home, when they end, when their executions are brief no more, or when
+//! the host ceases to be one. Beside the first of each kind there are no more hosts than half of the processors, the other
+//! half being for the threads of the client, so that where there are processors enough each burst keeps its own thread.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nnhal::fmq::{Bell, MAX_COMPANY, WaitSettings};
+use nnhal::hal::Priority;
+use nnhal::sys::futex;
+
+use super::guests::{Guest, Guests, Home};
+use super::serve::{Leave, Server};
+
+/// What bursts have in common that one thread may serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Kind {
+    pub(super) priority: Priority,
+    pub(super) wait: WaitSettings,
+}
+
+/// The hosts of a client's worker.
+#[derive(Debug)]
+pub(super) struct Sharing {
+    most_hosts: usize,
+    hosts: Mutex<Vec<Host>>,
+    /// Counts up when a place for a guest or a host may have become free.
+    openings: AtomicU32,
+}
+
+/// A host as those see it who look for one.
+#[derive(Debug)]
+struct Host {
+    bell: Arc<Bell>,
+    kind: Kind,
+    /// With those that arrive.
+    guests: usize,
+    /// Those that the host has not yet let in.
+    arriving: Vec<Guest>,
+}
+
+impl Sharing {
+    /// With at most so many hosts; 0 for half of the processors.
+    pub(super) fn new(most_hosts: u32) -> Sharing {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let most_hosts = match most_hosts {
+            0 => (processors / 2).max(1),
+            most => most as usize,
+        };
+        Sharing {
+            // Without this a thread cannot sleep for several bursts.
+            most_hosts: if futex::can_wait_on_any() { most_hosts } else { 0 },
+            hosts: Mutex::default(),
+            openings: AtomicU32::new(0),
+        }
+    }
+
+    /// Serves a burst until it ends: by this thread, or by another.
+    pub(super) fn serve(&self, mut server: Box<Server>) {
+        server.reserve_memory();
+        let mut leave = Leave::AtOnce;
+        while !server.has_ended() {
+            let openings = self.openings();
+            self.serve_here(&mut server, leave);
+            leave = Leave::AtOnce;
+            if server.may_be_lent() {
+                server = match self.lend(server) {
+                    Ok(home) => home.wait(),
+                    Err(server) => {
+                        leave = Leave::AfterOpening(self, openings);
+                        server
+                    }
+                };
+            }
+        }
+    }
+
+    /// Serves a burst by this thread, as a host if it may be one, until that is to be done otherwise.
+    fn serve_here(&self, server: &mut Server, leave: Leave<'_>) {
+        if !server.is_brief() {
+            server.serve(&mut Guests::none(), Leave::Never);
+        } else if let Some(mut guests) = self.host(server.kind()) {
+            server.serve(&mut guests, Leave::Never);
+        } else {
+            server.serve(&mut Guests::none(), leave);
+        }
+    }
+
+    /// How often a place may have become free.
+    #[inline]
+    pub(super) fn openings(&self) -> u32 {
+        self.openings.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Host>> {
+        // The list is whole between any two statements of this module.
+        self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the calling thread a host, if there may be one more; the first of a kind always may.
+    fn host(&self, kind: Kind) -> Option<Guests<'_>> {
+        let mut hosts = self.lock();
+        let is_first = !hosts.iter().any(|host| host.kind == kind);
+        if self.most_hosts == 0 || (hosts.len() >= self.most_hosts && !is_first) {
+            return None;
+        }
+        let bell = Arc::<Bell>::default();
+        hosts.push(Host {
+            bell: Arc::clone(&bell),
+            kind,
+            guests: 0,
+            arriving: Vec::new(),
+        });
+        self.openings.fetch_add(1, Ordering::Relaxed);
+        Some(Guests::of_host(self, bell))
+    }
+
+    /// Lends a burst to the host of its kind that has the fewest guests, if there is one with room.
+    fn lend(&self, server: Box<Server>) -> Result<Arc<Home>, Box<Server>> {
+        let kind = server.kind();
+        let mut hosts = self.lock();
+        let host = hosts
+            .iter_mut()
+            .filter(|host| host.kind == kind && host.guests < MAX_COMPANY)
+            .min_by_key(|host| host.guests);
+        let Some(host) = host else { return Err(server) };
+        let home = Arc::<Home>::default();
+        host.guests += 1;
+        host.arriving.push(Guest::new(server, Arc::clone(&home)));
+        host.bell.ring();
+        Ok(home)
+    }
+
+    /// Those who have come to a host since it was last asked.
+    pub(super) fn arrived(&self, bell: &Arc<Bell>) -> Vec<Guest> {
+        let mut hosts = self.lock();
+        let host = hosts.iter_mut().find(|host| Arc::ptr_eq(&host.bell, bell));
+        host.map(|host| std::mem::take(&mut host.arriving))
+            .unwrap_or_default()
+    }
+
+    /// A guest leaves its host.
+    pub(super) fn has_left(&self, bell: &Arc<Bell>) {
+        let mut hosts = self.lock();
+        if let Some(host) = hosts.iter_mut().find(|host| Arc::ptr_eq(&host.bell, bell)) {
+            host.guests -= 1;
+        }
+        self.openings.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A host ceases to be one. Guests who are on their way to it go home.
+    pub(super) fn closes(&self, bell: &Arc<Bell>) {
+        self.lock().retain(|host| !Arc::ptr_eq(&host.bell, bell));
+        self.openings.fetch_add(1, Ordering::Relaxed);
+    }
+}

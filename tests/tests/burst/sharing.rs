@@ -1,0 +1,278 @@
+//! Many bursts of one client, which few threads of its worker serve.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use nnhal_client::{
+    Burst, BurstOptions, Device, ErrorKind, ExecuteOptions, Memory, ModelBuilder, OperationType,
+    PrepareOptions, PreparedModel, RegisteredRequest, Request, TensorType,
+};
+use nnhal_tests::{Activity, DaemonOptions, TestDaemon, activities_of};
+
+use crate::common::{EXE, REFERENCE, add, open, prepare};
+
+/// More rounds than a worker needs to see what a burst's executions are like.
+const ROUNDS: usize = 40;
+
+/// Rounds that are tried at most until the worker's threads do what they are to: others may take the processors from them.
+const TRIES: usize = 20;
+
+/// A daemon whose workers have one thread that serves several bursts.
+fn start_with_one_host() -> TestDaemon {
+    TestDaemon::start(
+        EXE,
+        &DaemonOptions::with_settings("[execution]\nburst_hosts = 1\n"),
+    )
+}
+
+fn bursts(prepared: &PreparedModel, count: usize) -> Vec<Burst> {
+    (0..count)
+        .map(|_| prepared.burst(&BurstOptions::new()).unwrap())
+        .collect()
+}
+
+fn options() -> ExecuteOptions {
+    ExecuteOptions::new().wait_at_most(Duration::from_secs(60))
+}
+
+/// Executes on each in turn.
+fn execute_each(bursts: &mut [Burst], rounds: usize) {
+    for round in 0..rounds {
+        for (number, burst) in bursts.iter_mut().enumerate() {
+            let value = (round * 1000 + number) as f32;
+            assert_eq!(add(burst, value).unwrap(), value + 1.0);
+        }
+    }
+}
+
+/// The threads of the worker that did something meanwhile.
+fn busy_threads(device: &Device, work: impl FnOnce()) -> Vec<i32> {
+    let now = || -> BTreeMap<i32, Activity> { activities_of(device.worker().pid) };
+    let before = now();
+    work();
+    let after = now();
+    after
+        .into_iter()
+        .filter(|(thread, activity)| before.get(thread) != Some(activity))
+        .map(|(thread, _)| thread)
+        .collect()
+}
+
+/// Repeats `work` until so many threads of the worker did it.
+fn expect_busy_threads(device: &Device, expected: usize, mut work: impl FnMut()) {
+    let mut seen = Vec::new();
+    let is_found = (0..TRIES).any(|_| {
+        seen.push(busy_threads(device, &mut work).len());
+        seen.last() == Some(&expected)
+    });
+    assert!(is_found, "{expected} expected: {seen:?}");
+}
+
+#[test]
+fn one_thread_serves_all_bursts_of_brief_executions() {
+    let daemon = start_with_one_host();
+    let device = open(&daemon, REFERENCE);
+    let mut bursts = bursts(&prepare(&device, 1), 12);
+    execute_each(&mut bursts, ROUNDS);
+    expect_busy_threads(&device, 1, || execute_each(&mut bursts, ROUNDS));
+    // Whichever goes, the host among them, the others are served on.
+    while bursts.len() > 1 {
+        bursts.remove(0);
+        execute_each(&mut bursts, 2);
+    }
+    execute_each(&mut bursts, ROUNDS);
+    expect_busy_threads(&device, 1, || execute_each(&mut bursts, ROUNDS));
+}
+
+#[test]
+fn bursts_have_threads_of_their_own_where_there_may_be_as_many() {
+    let settings = DaemonOptions::with_settings("[execution]\nburst_hosts = 64\n");
+    let daemon = TestDaemon::start(EXE, &settings);
+    let device = open(&daemon, REFERENCE);
+    let mut bursts = bursts(&prepare(&device, 1), 5);
+    execute_each(&mut bursts, ROUNDS);
+    expect_busy_threads(&device, 5, || execute_each(&mut bursts, ROUNDS));
+}
+
+/// `output = input * input` of square matrices that take much longer than a microsecond.
+fn prepare_long(device: &Device) -> (PreparedModel, Request) {
+    const SIDE: u32 = 128;
+    let mut model = ModelBuilder::new();
+    let shape = TensorType::float32(&[SIDE, SIDE]);
+    let x = model.input(shape.clone());
+    let bias = model.constant(TensorType::float32(&[SIDE]), &[0.0_f32; SIDE as usize]);
+    let no_activation = model.scalar(0_i32);
+    let product = model.output(shape);
+    model.operation(
+        OperationType::FULLY_CONNECTED,
+        &[x, x, bias, no_activation],
+        &[product],
+    );
+    let prepared = device.prepare(&model.finish().unwrap(), &PrepareOptions::new());
+    let bytes = u64::from(4 * SIDE * SIDE);
+    let memory = Memory::new(2 * bytes).unwrap();
+    let request = Request::new()
+        .input(&memory, 0..bytes)
+        .output(&memory, bytes..2 * bytes);
+    (prepared.unwrap(), request)
+}
+
+#[test]
+fn bursts_of_long_executions_keep_their_threads() {
+    let daemon = start_with_one_host();
+    let device = open(&daemon, REFERENCE);
+    let mut brief = bursts(&prepare(&device, 1), 4);
+    let (prepared, request) = prepare_long(&device);
+    let mut long = prepared.burst(&BurstOptions::new()).unwrap();
+    let request = long.register(&request).unwrap();
+    let mut execute = || {
+        execute_each(&mut brief, ROUNDS);
+        for _ in 0..10 {
+            long.fire(&request, &options()).unwrap();
+        }
+    };
+    execute();
+    expect_busy_threads(&device, 2, execute);
+}
+
+#[test]
+fn bursts_of_other_priority_are_served_by_others() {
+    let daemon = start_with_one_host();
+    let device = open(&daemon, REFERENCE);
+    let of = |priority| {
+        let options = PrepareOptions::new().priority(priority);
+        let prepared = device.prepare(&crate::common::add_one(1), &options).unwrap();
+        bursts(&prepared, 3)
+    };
+    let mut all: Vec<Burst> = [nnhal::hal::Priority::Low, nnhal::hal::Priority::High]
+        .into_iter()
+        .flat_map(of)
+        .collect();
+    execute_each(&mut all, ROUNDS);
+    expect_busy_threads(&device, 2, || execute_each(&mut all, ROUNDS));
+}
+
+/// Bursts with several requests in flight on each, each with values of its own.
+struct Fleet {
+    bursts: Vec<(Burst, Vec<RegisteredRequest>)>,
+    memory: Memory,
+}
+
+impl Fleet {
+    const DEPTH: usize = 4;
+
+    fn new(prepared: &PreparedModel, count: usize) -> Fleet {
+        let memory = Memory::new((count * Fleet::DEPTH * 8) as u64).unwrap();
+        let burst = |number: usize| {
+            let mut burst = prepared
+                .burst(&BurstOptions::new().in_flight(Fleet::DEPTH as u32))
+                .unwrap();
+            let requests = (0..Fleet::DEPTH).map(|slot| {
+                let at = Fleet::place(number, slot);
+                let request = Request::new()
+                    .input(&memory, at..at + 4)
+                    .output(&memory, at + 4..at + 8);
+                burst.register(&request).unwrap()
+            });
+            let requests = requests.collect();
+            (burst, requests)
+        };
+        Fleet {
+            bursts: (0..count).map(burst).collect(),
+            memory: memory.clone(),
+        }
+    }
+
+    fn place(burst: usize, slot: usize) -> u64 {
+        ((burst * Fleet::DEPTH + slot) * 8) as u64
+    }
+
+    /// Submits as many as may be in flight on each burst, then takes all results.
+    fn run(&mut self, round: usize) {
+        let value = |burst, slot| (round * 10_000 + burst * 100 + slot) as f32;
+        for (number, (burst, requests)) in self.bursts.iter_mut().enumerate() {
+            for (slot, request) in requests.iter().enumerate() {
+                let at = Fleet::place(number, slot);
+                self.memory.write(at, &[value(number, slot)]).unwrap();
+                burst.submit(request, &options()).unwrap();
+            }
+        }
+        for (number, (burst, _)) in self.bursts.iter_mut().enumerate() {
+            for slot in 0..Fleet::DEPTH {
+                let finished = burst.next_finished(&options()).unwrap().unwrap();
+                finished.result.unwrap();
+                let at = Fleet::place(number, slot) + 4;
+                let sum: Vec<f32> = self.memory.read(at, 1).unwrap();
+                assert_eq!(sum, [value(number, slot) + 1.0]);
+            }
+        }
+    }
+}
+
+#[test]
+fn many_requests_in_flight_on_many_bursts_each_have_their_values() {
+    let daemon = start_with_one_host();
+    let mut fleet = Fleet::new(&prepare(&open(&daemon, REFERENCE), 1), 30);
+    (0..300).for_each(|round| fleet.run(round));
+}
+
+#[test]
+fn threads_of_a_client_share_the_host_while_bursts_come_and_go() {
+    let daemon = start_with_one_host();
+    let device = open(&daemon, REFERENCE);
+    let prepared = prepare(&device, 1);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    let mut bursts = bursts(&prepared, 4);
+                    execute_each(&mut bursts, 20);
+                }
+            });
+        }
+    });
+    let mut last = bursts(&prepared, 1);
+    execute_each(&mut last, ROUNDS);
+}
+
+#[test]
+fn burst_that_always_has_requests_lets_others_have_their_turn() {
+    let daemon = start_with_one_host();
+    let prepared = prepare(&open(&daemon, REFERENCE), 1);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let mut fleet = Fleet::new(&prepared, 1);
+            fleet.run(0);
+            let is_over = &is_over;
+            scope.spawn(move || {
+                for round in 0.. {
+                    fleet.run(round);
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+        }
+        let mut others = bursts(&prepared, 3);
+        execute_each(&mut others, 10 * ROUNDS);
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn death_of_the_worker_ends_all_bursts() {
+    let daemon = start_with_one_host();
+    let device = open(&daemon, REFERENCE);
+    let mut bursts = bursts(&prepare(&device, 1), 6);
+    execute_each(&mut bursts, ROUNDS);
+    let pid = i32::try_from(device.worker().pid).unwrap();
+    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    for burst in &mut bursts {
+        let error = add(burst, 1.0).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::DeadObject { .. }), "{error}");
+    }
+}
