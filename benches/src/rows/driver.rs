@@ -58,7 +58,7 @@ impl Way {
 }
 
 /// What is measured with each payload.
-const WITH_PAYLOADS: [(Way, Passing); 7] = [
+const WITH_PAYLOADS: [(Way, Passing); 11] = [
     (Way::BurstRegistered, Passing::OwnMemory),
     (Way::BurstRegistered, Passing::SharedMemory),
     (Way::BurstRegistered, Passing::DeviceBuffers),
@@ -66,9 +66,13 @@ const WITH_PAYLOADS: [(Way, Passing); 7] = [
     (Way::BurstGeneral, Passing::DeviceBuffers),
     (Way::Sync, Passing::SharedMemory),
     (Way::Sync, Passing::DeviceBuffers),
+    (Way::Async, Passing::SharedMemory),
+    (Way::Async, Passing::DeviceBuffers),
+    (Way::Fenced, Passing::SharedMemory),
+    (Way::Fenced, Passing::DeviceBuffers),
 ];
 
-/// Adds every way with one value; if there are `payloads`, also bursts and messages with so many bytes, by shared
+/// Adds every way with one value; if there are `payloads`, also with so many bytes, by shared
 /// memory and by device buffers, and registered requests with the most that their cells can carry. What the device's
 /// driver does not have is left out; returns what it says of each.
 ///

@@ -123,6 +123,10 @@ fn kinds_with_payloads() -> impl Iterator<Item = Kind<'static>> {
         ("burst_general", "device_buffers"),
         ("sync", "shared_memory"),
         ("sync", "device_buffers"),
+        ("async", "shared_memory"),
+        ("async", "device_buffers"),
+        ("fenced", "shared_memory"),
+        ("fenced", "device_buffers"),
     ];
     let nnhal = nnhal.map(|(name, arguments)| (name, Some(arguments)));
     let payloads = nnhal.into_iter().chain([("unix_seqpacket", None)]);

@@ -6,6 +6,7 @@
 #[path = "../../src/counting_allocator.rs"]
 mod counting_allocator;
 mod network;
+mod several;
 mod trace;
 
 use std::sync::{Mutex, PoisonError};
@@ -27,7 +28,13 @@ const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 const EXECUTIONS: u64 = 10_000;
 
 /// What is called to sleep, to wake who sleeps, to let others have the processor and to see whether they took it.
-const SLEEPING: [&str; 4] = ["futex", "sched_yield", "getrusage", "restart_syscall"];
+const SLEEPING: [&str; 5] = [
+    "futex",
+    "futex_waitv",
+    "sched_yield",
+    "getrusage",
+    "restart_syscall",
+];
 
 /// Who is put off its processor for a while lets the other side fall asleep. So many calls for that in all executions
 /// are no matter of executions.
@@ -274,27 +281,30 @@ fn expect_no_allocations(case: &Case) {
     let counter = Counter::new();
     let daemon = start(case.device, counter.environment());
     let mut subject = Subject::open(&daemon, case);
-    let of_driver = || counter.allocations();
-    assert!(of_driver() > 0, "the driver's processes count");
+    assert!(counter.allocations() > 0, "the driver's processes count");
     let request = subject.request();
     let registered = subject.burst.register(&request).unwrap();
     subject.execute_in_turn(&request, &registered, 1000);
+    expect_none_allocated(&counter, case.device, || {
+        subject.execute_in_turn(&request, &registered, EXECUTIONS);
+    });
+}
+
+/// That `work` allocates nothing, here and in the driver.
+fn expect_none_allocated(counter: &Counter, what: &str, mut work: impl FnMut()) {
     let mut least = u32::MAX;
     for _ in 0..ATTEMPTS {
-        let (here, there) = (counting_allocator::of_this_thread(), of_driver());
-        subject.execute_in_turn(&request, &registered, EXECUTIONS);
-        assert_eq!(
-            counting_allocator::of_this_thread() - here,
-            0,
-            "allocations of the client"
-        );
+        let (here, there) = (counting_allocator::of_this_thread(), counter.allocations());
+        work();
+        let of_client = counting_allocator::of_this_thread() - here;
+        assert_eq!(of_client, 0, "{what}: allocations of the client");
         // The supervisor and the worker that waits for the next client are counted too, while they start.
-        least = least.min(of_driver() - there);
+        least = least.min(counter.allocations() - there);
         if least == 0 {
             return;
         }
     }
-    panic!("the driver allocated {least} times in {EXECUTIONS} executions");
+    panic!("{what}: the driver allocated {least} times");
 }
 
 #[test]
@@ -363,26 +373,29 @@ fn expect_no_system_calls(case: &Case) {
         eprintln!("SKIPPED: two processes cannot poll at once on one processor");
         return;
     }
+    expect_none_called(worker, case.device, SLEEPS, || {
+        subject.execute_in_turn(&request, &registered, EXECUTIONS);
+    });
+}
+
+/// That this thread and the worker make no system calls for `work`, but so many to sleep and to wake.
+fn expect_none_called(worker: u32, what: &str, most_sleeps: u64, mut work: impl FnMut()) {
     let mut complaints = Vec::new();
     for _ in 0..ATTEMPTS {
         // Attaching interrupts what threads wait in, and this thread ends the trace of itself.
         let Some(of_tracing) = system_calls_of(worker, || ()) else {
             return;
         };
-        let work = || subject.execute_in_turn(&request, &registered, EXECUTIONS);
-        let Some(calls) = system_calls_of(worker, work) else {
+        let Some(calls) = system_calls_of(worker, &mut work) else {
             return;
         };
-        complaints = complaints_of(&calls, &of_tracing, SLEEPS);
+        complaints = complaints_of(&calls, &of_tracing, most_sleeps);
         if complaints.is_empty() {
             return;
         }
-        eprintln!(
-            "{EXECUTIONS} executions: {}; {calls:?} {of_tracing:?}",
-            complaints.join("; ")
-        );
+        eprintln!("{what}: {}; {calls:?} {of_tracing:?}", complaints.join("; "));
     }
-    panic!("{EXECUTIONS} executions: {}", complaints.join("; "));
+    panic!("{what}: {}", complaints.join("; "));
 }
 
 #[test]

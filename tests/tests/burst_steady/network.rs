@@ -254,22 +254,7 @@ fn for_each(mut work: impl FnMut(&Counter, &mut Network, usize)) {
 fn networks_allocate_on_neither_side() {
     for_each(|counter, network, threads| {
         let what = format!("{:?} by {threads} threads", network.elements);
-        // The supervisor and the worker that waits for the next client are counted too, while they start.
-        let fewest = (0..ATTEMPTS).map(|_| {
-            let (here, there) = (counting_allocator::of_this_thread(), counter.allocations());
-            network.execute(NETWORK_EXECUTIONS);
-            assert_eq!(
-                counting_allocator::of_this_thread() - here,
-                0,
-                "allocations of the client, {what}"
-            );
-            counter.allocations() - there
-        });
-        let is_none = { fewest }.any(|allocations| allocations == 0);
-        assert!(
-            is_none,
-            "the driver allocated in each of {ATTEMPTS} times {NETWORK_EXECUTIONS} executions, {what}"
-        );
+        expect_none_allocated(counter, &what, || network.execute(NETWORK_EXECUTIONS));
     });
 }
 
@@ -278,29 +263,9 @@ fn networks_make_no_system_call_but_to_sleep_and_to_wake() {
     for_each(|_, network, threads| {
         // A helper sleeps between executions, and is woken.
         let most_sleeps = if threads == 1 { SLEEPS } else { u64::MAX };
-        let mut complaints = Vec::new();
-        for _ in 0..ATTEMPTS {
-            let worker = network.worker;
-            let Some(of_tracing) = system_calls_of(worker, || ()) else {
-                return;
-            };
-            let Some(calls) = system_calls_of(worker, || network.execute(NETWORK_EXECUTIONS)) else {
-                return;
-            };
-            complaints = complaints_of(&calls, &of_tracing, most_sleeps);
-            if complaints.is_empty() {
-                return;
-            }
-            eprintln!(
-                "{:?} by {threads} threads: {}; {calls:?}",
-                network.elements,
-                complaints.join("; ")
-            );
-        }
-        panic!(
-            "{:?} by {threads} threads: {}",
-            network.elements,
-            complaints.join("; ")
-        );
+        let what = format!("{:?} by {threads} threads", network.elements);
+        expect_none_called(network.worker, &what, most_sleeps, || {
+            network.execute(NETWORK_EXECUTIONS);
+        });
     });
 }
