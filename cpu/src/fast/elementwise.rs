@@ -1,19 +1,20 @@
-//! Element-wise operations on two operands of 32-bit floats, and ADD and SUB of 8-bit values.
+//! Element-wise operations on two operands: of 32-bit floats here, of 8-bit values in [`super::quantized_pairs`].
 
 use std::ops::Range;
 
 use nnhal::hal::{OperandType, OperationType, Shape};
-use nnhal::ops::{OperandInfo, OperationContext};
+use nnhal::ops::OperationContext;
 
+use super::broadcast::{self, Operand, Pairwise};
 use super::parting;
-use super::quantized_sum::{self, QuantizedSum};
+use super::quantized_pairs::{self, QuantizedPairs};
 use super::simd::{Instructions, LANES, Work, dispatch};
 use super::tile::COLUMNS;
 use super::{PlannedStep, REFERENCE};
 use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
-use crate::kernels::broadcast::for_each_run;
+use crate::kernels::broadcast::Walk;
 use crate::threads::{Effort, Team};
 
 /// What is computed of two elements.
@@ -74,19 +75,15 @@ pub(super) struct BinaryStep {
     fallback: Kernel,
     /// What results are cut to, for floats where it is known beforehand.
     range: Option<(f32, f32)>,
-    /// What adds or subtracts 8-bit values, if all of it is known beforehand.
-    sum: Option<QuantizedSum>,
+    /// What computes 8-bit values, if all of it is known beforehand.
+    quantized: Option<Box<dyn QuantizedPairs>>,
 }
 
 impl PlannedStep for BinaryStep {
     fn name(&self, input: OperandType) -> &'static str {
         match input {
             OperandType::TENSOR_FLOAT32 => "f32 element-wise",
-            OperandType::TENSOR_QUANT8_ASYMM | OperandType::TENSOR_QUANT8_ASYMM_SIGNED
-                if matches!(self.binary, Binary::Add | Binary::Sub) =>
-            {
-                "8-bit sum, reference to broadcast"
-            }
+            ty if quantized_pairs::is_of_8_bits(ty) => quantized_pairs::name(self.binary),
             _ => REFERENCE,
         }
     }
@@ -95,71 +92,13 @@ impl PlannedStep for BinaryStep {
         if self.run_without_walk(context) {
             return Ok(());
         }
-        let (left, right) = (context.inputs.tensor(0)?, context.inputs.tensor(1)?);
-        match left.ty() {
-            OperandType::TENSOR_FLOAT32 => {}
-            OperandType::TENSOR_QUANT8_ASYMM | OperandType::TENSOR_QUANT8_ASYMM_SIGNED
-                if matches!(self.binary, Binary::Add | Binary::Sub) && left.shape == right.shape =>
-            {
-                let output = context.outputs.tensor(0)?;
-                let (inputs, team) = ((left.bytes, right.bytes), context.team);
-                if let Some(sum) = &self.sum {
-                    quantized_sum::run(sum, inputs, output.bytes, team);
-                    return Ok(());
-                }
-                let sum = QuantizedSum::new(
-                    [left, right].map(|input| (input.scale(), input.zero_point())),
-                    (output.scale(), output.zero_point()),
-                    left.ty() == OperandType::TENSOR_QUANT8_ASYMM_SIGNED,
-                    self.binary == Binary::Sub,
-                    Activation::from_code(2, context.inputs.i32(2)?)?,
-                );
-                quantized_sum::run(&sum, inputs, output.bytes, team);
-                return Ok(());
-            }
-            _ => return (self.fallback)(context),
+        if context.inputs.tensor(0)?.ty() == OperandType::TENSOR_FLOAT32 {
+            return self.run_floats(context);
         }
-        let range = if self.binary.has_activation() {
-            Activation::from_code(2, context.inputs.i32(2)?)?.range()
-        } else {
-            Activation::None.range()
-        };
-        let (left_data, right_data) = (left.data::<f32>()?, right.data::<f32>()?);
-        let output = context.outputs.tensor(0)?;
-        let shape = output.shape;
-        let data = output.into_data::<f32>()?;
-        if let (Some(left), Some(right)) = (
-            Left::without_walk(left_data, data.len()),
-            Right::without_walk(right_data, data.len()),
-        ) {
-            self.combine(context.team, (left, right), (data, COLUMNS), range);
+        if quantized_pairs::run(self.binary, self.quantized.as_deref(), context)? {
             return Ok(());
         }
-        if repeats_along_last_axis(&shape, &left.shape, &right.shape) {
-            let operands = (Left::Each(left_data), Right::Repeated(right_data));
-            self.combine(context.team, operands, (data, right_data.len()), range);
-            return Ok(());
-        }
-        for_each_run(&shape, &left.shape, &right.shape, |run| {
-            let left = if run.left_moves {
-                Left::Each(&left_data[run.left..][..run.length])
-            } else {
-                Left::One(left_data[run.left])
-            };
-            let right = if run.right_moves {
-                Right::Each(&right_data[run.right..][..run.length])
-            } else {
-                Right::One(right_data[run.right])
-            };
-            dispatch(Combine {
-                binary: self.binary,
-                left,
-                right,
-                output: &mut data[run.output..][..run.length],
-                range,
-            });
-        })?;
-        Ok(())
+        (self.fallback)(context)
     }
 }
 
@@ -174,8 +113,28 @@ impl BinaryStep {
             binary,
             fallback,
             range: are_floats.then(|| known_range(binary, declared)).flatten(),
-            sum: known_sum(binary, declared),
+            quantized: quantized_pairs::known(binary, declared),
         }
+    }
+
+    /// Computes floats, whatever their shapes.
+    fn run_floats(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+        let range = if self.binary.has_activation() {
+            Activation::from_code(2, context.inputs.i32(2)?)?.range()
+        } else {
+            Activation::None.range()
+        };
+        let (left, right) = (context.inputs.tensor(0)?, context.inputs.tensor(1)?);
+        let inputs = (left.data()?, right.data()?);
+        let output = context.outputs.tensor(0)?;
+        let walk = Walk::new(&output.shape, &left.shape, &right.shape)?;
+        let floats = Floats {
+            binary: self.binary,
+            range,
+        };
+        let bytes = 3 * size_of::<f32>();
+        broadcast::run(&floats, &walk, inputs, output.into_data()?, (context.team, bytes));
+        Ok(())
     }
 
     /// Computes floats of which either operand has one element, or as many as the result, hence no axis along which it is
@@ -198,12 +157,12 @@ impl BinaryStep {
             return self.combine_few((left, right), data, range);
         }
         let (Some(left), Some(right)) = (
-            Left::without_walk(left, data.len()),
-            Right::without_walk(right, data.len()),
+            Operand::without_walk(left, data.len()),
+            Operand::without_walk(right, data.len()),
         ) else {
             return false;
         };
-        self.combine(context.team, (left, right), (data, COLUMNS), range);
+        self.combine(context.team, (left, right), data, range);
         true
     }
 
@@ -226,14 +185,14 @@ impl BinaryStep {
         true
     }
 
-    /// Combines elements of the same place, in blocks of a multiple of `unit` elements.
+    /// Combines elements of the same place.
     // Always inlined for the reason that `dispatch` is.
     #[inline(always)]
     fn combine(
         &self,
         team: &Team<'_>,
-        (left, right): (Left<'_>, Right<'_>),
-        (output, unit): (&mut [f32], usize),
+        (left, right): (Operand<'_, f32>, Operand<'_, f32>),
+        output: &mut [f32],
         range: (f32, f32),
     ) {
         let threads = team.threads_for(effort(3 * size_of_val(output)));
@@ -247,7 +206,7 @@ impl BinaryStep {
                 range,
             });
         }
-        let grid = parting::elements(threads, output.len(), unit);
+        let grid = parting::elements(threads, output.len(), COLUMNS);
         let none: &mut [u8] = &mut [];
         team.for_each_block(threads, &grid, (output, none), |mut block, _| {
             dispatch(Combine {
@@ -270,43 +229,10 @@ pub(super) fn known_range(binary: Binary, declared: &Declared<'_>) -> Option<(f3
 }
 
 /// The activation of an operation that has one, if it is known beforehand.
-fn known_activation(declared: &Declared<'_>) -> Option<Activation> {
+pub(super) fn known_activation(declared: &Declared<'_>) -> Option<Activation> {
     let code = declared.input(2)?.bytes?.try_into().ok()?;
     Activation::from_code(2, i32::from_ne_bytes(code)).ok()
 }
-
-/// What adds or subtracts 8-bit values, if it is known beforehand and they are not known to have different shapes.
-fn known_sum(binary: Binary, declared: &Declared<'_>) -> Option<QuantizedSum> {
-    let subtracts = match binary {
-        Binary::Add => false,
-        Binary::Sub => true,
-        _ => return None,
-    };
-    let (left, right) = (declared.input(0)?, declared.input(1)?);
-    let is_signed = match left.ty() {
-        OperandType::TENSOR_QUANT8_ASYMM => false,
-        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => true,
-        _ => return None,
-    };
-    if left.shape_known && right.shape_known && left.shape != right.shape {
-        return None;
-    }
-    let output = declared.output(0)?;
-    let of = |info: &OperandInfo<'_>| (info.operand.scale, info.operand.zero_point);
-    let inputs = [of(&left), of(&right)];
-    let activation = known_activation(declared)?;
-    let elements = left.shape_known.then(|| left.shape.elements().unwrap_or(0));
-    let make = if elements.is_some_and(|elements| elements >= WORTH_A_PROOF) {
-        QuantizedSum::prepared
-    } else {
-        QuantizedSum::new
-    };
-    Some(make(inputs, of(&output), is_signed, subtracts, activation))
-}
-
-/// Fewer elements than these gain less from floats than proving them takes, however often they are computed: trying all pairs takes
-/// as long as 65,536 elements and more, and a model may have many small sums.
-const WORTH_A_PROOF: usize = 2048;
 
 /// What an operation takes that does little more than to read and write so many bytes.
 pub(super) fn effort(bytes: usize) -> Effort {
@@ -324,57 +250,46 @@ pub(super) fn repeats_along_last_axis(output: &Shape, left: &Shape, right: &Shap
     row == columns && *row > 1 && left == output && right.elements().is_ok_and(|count| count == *row as usize)
 }
 
-/// The left operand of a run of elements.
-#[derive(Clone, Copy)]
-pub(super) enum Left<'a> {
-    Each(&'a [f32]),
-    One(f32),
+/// What is computed of two floats, and what results are cut to.
+struct Floats {
+    binary: Binary,
+    range: (f32, f32),
 }
 
-/// The right operand of a run of elements.
-#[derive(Clone, Copy)]
-pub(super) enum Right<'a> {
-    Each(&'a [f32]),
-    One(f32),
-    /// From the start again, as often as it takes.
-    Repeated(&'a [f32]),
+impl Pairwise<f32> for Floats {
+    #[inline(always)]
+    fn compute<S: Instructions>(
+        &self,
+        simd: S,
+        (left, right): (Operand<'_, f32>, Operand<'_, f32>),
+        output: &mut [f32],
+    ) {
+        let combine = Combine {
+            binary: self.binary,
+            left,
+            right,
+            output,
+            range: self.range,
+        };
+        combine.run(simd);
+    }
 }
 
-impl<'a> Left<'a> {
+impl<'a> Operand<'a, f32> {
     /// What serves these elements of the output.
-    fn part(self, elements: Range<usize>) -> Left<'a> {
+    fn part(self, elements: Range<usize>) -> Operand<'a, f32> {
         match self {
-            Left::Each(data) => Left::Each(&data[elements]),
-            Left::One(_) => self,
+            Operand::Each(data) => Operand::Each(&data[elements]),
+            Operand::One(_) => self,
         }
     }
 
     /// For an operand that has all elements of the output, hence no axis along which it is repeated, or one for all.
     #[inline]
-    fn without_walk(data: &'a [f32], elements: usize) -> Option<Left<'a>> {
+    fn without_walk(data: &'a [f32], elements: usize) -> Option<Operand<'a, f32>> {
         match data {
-            each if each.len() == elements => Some(Left::Each(each)),
-            [one] => Some(Left::One(*one)),
-            _ => None,
-        }
-    }
-}
-
-impl<'a> Right<'a> {
-    /// What serves these elements of the output, which begin with a row if rows are repeated.
-    fn part(self, elements: Range<usize>) -> Right<'a> {
-        match self {
-            Right::Each(data) => Right::Each(&data[elements]),
-            Right::One(_) | Right::Repeated(_) => self,
-        }
-    }
-
-    /// As [`Left::without_walk`].
-    #[inline]
-    fn without_walk(data: &'a [f32], elements: usize) -> Option<Right<'a>> {
-        match data {
-            each if each.len() == elements => Some(Right::Each(each)),
-            [one] => Some(Right::One(*one)),
+            each if each.len() == elements => Some(Operand::Each(each)),
+            [one] => Some(Operand::One(*one)),
             _ => None,
         }
     }
@@ -383,8 +298,8 @@ impl<'a> Right<'a> {
 /// A binary operation on some elements.
 pub(super) struct Combine<'a> {
     pub(super) binary: Binary,
-    pub(super) left: Left<'a>,
-    pub(super) right: Right<'a>,
+    pub(super) left: Operand<'a, f32>,
+    pub(super) right: Operand<'a, f32>,
     pub(super) output: &'a mut [f32],
     pub(super) range: (f32, f32),
 }
@@ -421,35 +336,22 @@ impl Combine<'_> {
     fn each(&mut self, combine: impl Fn(f32, f32) -> f32) {
         let results = self.output.iter_mut();
         match (self.left, self.right) {
-            (Left::Each(lefts), Right::Each(rights)) => {
+            (Operand::Each(lefts), Operand::Each(rights)) => {
                 for ((result, left), right) in results.zip(lefts).zip(rights) {
                     *result = combine(*left, *right);
                 }
             }
-            (Left::Each(lefts), Right::One(right)) => {
+            (Operand::Each(lefts), Operand::One(right)) => {
                 for (result, left) in results.zip(lefts) {
                     *result = combine(*left, right);
                 }
             }
-            (Left::One(left), Right::Each(rights)) => {
+            (Operand::One(left), Operand::Each(rights)) => {
                 for (result, right) in results.zip(rights) {
                     *result = combine(left, *right);
                 }
             }
-            (Left::Each(lefts), Right::Repeated(rights)) => {
-                let rows = self.output.chunks_exact_mut(rights.len());
-                for (results, lefts) in rows.zip(lefts.chunks_exact(rights.len())) {
-                    for ((result, left), right) in results.iter_mut().zip(lefts).zip(rights) {
-                        *result = combine(*left, *right);
-                    }
-                }
-            }
-            (Left::One(left), Right::Repeated(rights)) => {
-                for (result, right) in results.zip(rights.iter().cycle()) {
-                    *result = combine(left, *right);
-                }
-            }
-            (Left::One(left), Right::One(right)) => {
+            (Operand::One(left), Operand::One(right)) => {
                 let value = combine(left, right);
                 results.for_each(|result| *result = value);
             }

@@ -4,8 +4,9 @@
 
 use std::ops::Range;
 
+use super::broadcast::Operand;
 use super::chain::{Extent, Function, Link, PaddedRow, joined};
-use super::elementwise::{Combine, Left, Right, cut, effort};
+use super::elementwise::{Combine, cut, effort};
 use super::parting;
 use super::simd::{Instructions, Work, dispatch};
 use super::unary::{Apply, Unary};
@@ -406,10 +407,10 @@ impl<'a> Stand<'a> {
             Function::Pad(row) => pad(left.unwrap_or_default(), row, output),
             Function::Binary(binary, range) => Combine {
                 binary,
-                left: left.map_or_else(Left::One, Left::Each),
+                left: left.map_or_else(Operand::One, Operand::Each),
                 right: self
                     .operand(instruction.inputs[1])
-                    .map_or_else(Right::One, Right::Each),
+                    .map_or_else(Operand::One, Operand::Each),
                 output,
                 range,
             }

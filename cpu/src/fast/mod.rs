@@ -10,6 +10,7 @@
 //! another order than the reference's; 8-bit results are the same bits.
 
 mod arg;
+mod broadcast;
 mod chain;
 mod convolution;
 mod depthwise;
@@ -48,6 +49,9 @@ mod patches;
 mod peak;
 mod pooling;
 mod quantization;
+mod quantized_extremum;
+mod quantized_pairs;
+mod quantized_product;
 mod quantized_sum;
 mod quantized_tile;
 mod recurrent;

@@ -1,4 +1,4 @@
-//! ADD and SUB of 8-bit values of the same shape, to the same bits as the reference: inputs shifted left by 20 bits,
+//! ADD and SUB of 8-bit values, to the same bits as the reference: inputs shifted left by 20 bits,
 //! rescaled to twice the larger input scale, summed, rescaled to the output.
 //!
 //! The input with the larger scale is rescaled by a half: it is shifted by a bit less, exactly. The others' multipliers are less
@@ -7,15 +7,14 @@
 //! Where everything is known when a model is prepared, floats take the place of the integers if they can: see
 //! [`super::float_sum`].
 
-use super::elementwise::effort;
+use super::broadcast::{Operand, Pairwise};
 use super::float_sum::{AT_ONCE, FloatSum};
-use super::parting;
+use super::quantized_pairs::{Cost, Quantizations, with_each};
 use super::requantize::{QuantizedOutput, Requantization, rescale_once};
 use super::simd::{ByteForm, Columns, Instructions, RescaleOnce, Work, dispatch};
 use super::tile::{COLUMNS, for_each_constant};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::fixed_point::Multiplier;
-use crate::threads::Team;
 
 /// Head room for the rescaled inputs, in bits.
 const SUM_SHIFT: i32 = 20;
@@ -34,9 +33,6 @@ pub(super) struct QuantizedSum {
     /// What gives the same results by floats.
     floats: Option<FloatSum>,
 }
-
-/// A scale and a zero point.
-pub(super) type Quantization = (f32, i32);
 
 /// What scales values where one step is enough.
 #[derive(Debug)]
@@ -70,15 +66,10 @@ impl Input {
 }
 
 impl QuantizedSum {
-    /// The sum, or difference, of two tensors of 8-bit values; how these and the output are quantised, and whether signed.
-    pub(super) fn new(
-        [left, right]: [Quantization; 2],
-        (scale, zero_point): Quantization,
-        is_signed: bool,
-        subtracts: bool,
-        activation: Activation,
-    ) -> QuantizedSum {
-        let (least, most) = if is_signed { (-128, 127) } else { (0, 255) };
+    /// The sum of two tensors of 8-bit values, or their difference.
+    pub(super) fn new(forms: &Quantizations, subtracts: bool, activation: Activation) -> QuantizedSum {
+        let ([left, right], (scale, zero_point)) = (forms.inputs, forms.output);
+        let [least, most] = forms.ends();
         let (left_scale, right_scale) = (f64::from(left.0), f64::from(right.0));
         let twice_the_larger = 2.0 * left_scale.max(right_scale);
         let (low, high) = activation.quantized_range(scale, zero_point, least, most);
@@ -95,11 +86,11 @@ impl QuantizedSum {
             Some(Once {
                 inputs: [Input::new(left_by)?, Input::new(right_by)?],
                 output: rescale_once([by; COLUMNS])?,
-                form: stored.form(is_signed),
+                form: stored.form(forms.is_signed),
             })
         };
         QuantizedSum {
-            is_signed,
+            is_signed: forms.is_signed,
             zero_points: [left.1, right.1],
             inputs: [left_by, right_by].map(|by| Requantization::with_shift([by; COLUMNS], SUM_SHIFT)),
             subtracts,
@@ -111,78 +102,84 @@ impl QuantizedSum {
     }
 
     /// The same by floats if they are proven to give the same results, which is worth it for a sum that is computed often.
-    pub(super) fn prepared(
-        inputs: [Quantization; 2],
-        output: Quantization,
-        is_signed: bool,
-        subtracts: bool,
-        activation: Activation,
-    ) -> QuantizedSum {
-        let sum = QuantizedSum::new(inputs, output, is_signed, subtracts, activation);
-        let [left, right] = inputs.map(|input| f64::from(input.0) / f64::from(output.0));
-        let scales = [left, if subtracts { -right } else { right }];
-        let exact = |inputs: (&[u8], &[u8]), output: &mut [u8]| sum.compute(inputs, output);
-        let floats = FloatSum::new(scales, sum.zero_points, (sum.stored, is_signed), exact);
-        QuantizedSum { floats, ..sum }
-    }
-
-    /// Computes some sums.
-    fn compute(&self, (left, right): (&[u8], &[u8]), output: &mut [u8]) {
-        let sum = self;
-        if self.is_signed {
-            dispatch(Sum::<true> {
-                sum,
+    pub(super) fn by_floats(self, forms: &Quantizations) -> QuantizedSum {
+        let [left, right] = forms
+            .inputs
+            .map(|input| f64::from(input.0) / f64::from(forms.output.0));
+        let scales = [left, if self.subtracts { -right } else { right }];
+        let exact = |(left, right): (&[u8], &[u8]), output: &mut [u8]| {
+            dispatch(Sum {
+                sum: &self,
                 left,
                 right,
                 output,
             });
-        } else {
-            dispatch(Sum::<false> {
-                sum,
-                left,
-                right,
-                output,
-            });
-        }
+        };
+        let floats = FloatSum::new(scales, self.zero_points, (self.stored, self.is_signed), exact);
+        QuantizedSum { floats, ..self }
     }
 }
 
-/// Computes the sums of elements.
-pub(super) fn run(sum: &QuantizedSum, (left, right): (&[u8], &[u8]), output: &mut [u8], team: &Team<'_>) {
-    // An element takes about as long as eight bytes that are only moved, or four with floats.
-    let bytes = if sum.floats.is_some() { 4 } else { 8 };
-    let threads = team.threads_for(effort(bytes * output.len()));
-    let grid = parting::elements(threads, output.len(), COLUMNS);
-    let none: &mut [u8] = &mut [];
-    team.for_each_block(threads, &grid, (output, none), |mut block, _| {
-        let inputs = (&left[block.columns()], &right[block.columns()]);
-        sum.compute(inputs, block.all());
-    });
+impl Cost for QuantizedSum {
+    fn bytes(&self) -> usize {
+        if self.floats.is_some() { 4 } else { 8 }
+    }
 }
 
-struct Sum<'a, const SIGNED: bool> {
+impl Pairwise<u8> for QuantizedSum {
+    #[inline(always)]
+    fn compute<S: Instructions>(
+        &self,
+        simd: S,
+        operands: (Operand<'_, u8>, Operand<'_, u8>),
+        output: &mut [u8],
+    ) {
+        with_each(operands, output, |(left, right), output| {
+            let sum = Sum {
+                sum: self,
+                left,
+                right,
+                output,
+            };
+            sum.run(simd);
+        });
+    }
+}
+
+/// The sums of some elements.
+struct Sum<'a> {
     sum: &'a QuantizedSum,
     left: &'a [u8],
     right: &'a [u8],
     output: &'a mut [u8],
 }
 
-impl<const SIGNED: bool> Work for Sum<'_, SIGNED> {
+impl Work for Sum<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Instructions>(self, simd: S) {
-        let simd = simd.wide();
+        if self.sum.is_signed {
+            self.compute::<S::Wide, true>(simd.wide());
+        } else {
+            self.compute::<S::Wide, false>(simd.wide());
+        }
+    }
+}
+
+impl Sum<'_> {
+    #[inline(always)]
+    fn compute<V: Columns, const SIGNED: bool>(self, simd: V) {
         let sum = self.sum;
         let (mut left, mut right, mut output) = (self.left, self.right, self.output);
         if let Some(floats) = &sum.floats {
-            return floats.add::<S::Wide, SIGNED>(simd, (left, right), output);
+            return floats.add::<V, SIGNED>(simd, (left, right), output);
         }
         if let Some(once) = &sum.once {
             let (lefts, rights) = (left.as_chunks::<AT_ONCE>().0, right.as_chunks::<AT_ONCE>().0);
             let (outputs, rest) = output.as_chunks_mut::<AT_ONCE>();
             for ((left, right), output) in lefts.iter().zip(rights).zip(&mut *outputs) {
-                four_times::<S::Wide, SIGNED>(simd, (sum, once), (left, right), output);
+                four_times::<V, SIGNED>(simd, (sum, once), (left, right), output);
             }
             let done = outputs.len() * AT_ONCE;
             (left, right, output) = (&left[done..], &right[done..], rest);
@@ -191,7 +188,7 @@ impl<const SIGNED: bool> Work for Sum<'_, SIGNED> {
         let (rights, right_rest) = right.as_chunks::<COLUMNS>();
         let (outputs, output_rest) = output.as_chunks_mut::<COLUMNS>();
         for ((left, right), output) in lefts.iter().zip(rights).zip(outputs) {
-            columns::<S::Wide, SIGNED>(simd, sum, left, right, output);
+            columns::<V, SIGNED>(simd, sum, left, right, output);
         }
         let pad = |rest: &[u8]| {
             let mut whole = [0; COLUMNS];
@@ -199,7 +196,7 @@ impl<const SIGNED: bool> Work for Sum<'_, SIGNED> {
             whole
         };
         if !output_rest.is_empty() {
-            columns::<S::Wide, SIGNED>(simd, sum, &pad(left_rest), &pad(right_rest), output_rest);
+            columns::<V, SIGNED>(simd, sum, &pad(left_rest), &pad(right_rest), output_rest);
         }
     }
 }
@@ -251,85 +248,4 @@ fn columns<V: Columns, const SIGNED: bool>(
         simd.add_i32(left, right)
     };
     sum.output.store::<V, SIGNED>(simd, total, &sum.stored, output);
-}
-
-#[cfg(test)]
-mod tests {
-    use nnhal::hal::{Operand, OperandType, OperationType};
-
-    use crate::kernels::testing::OneOperation;
-    use crate::{KernelSet, RunOptions};
-
-    /// The sums, or differences, of all pairs of bytes, and of some more that do not fill a vector.
-    fn all_pairs(
-        operation: OperationType,
-        ty: OperandType,
-        (scales, zero_points): ([f32; 3], [i32; 3]),
-        activation: i32,
-        (kernels, is_known): (KernelSet, bool),
-    ) -> Vec<u8> {
-        let left: Vec<u8> = (0..65_536 + 70).map(|at: u32| (at >> 8) as u8).collect();
-        let right: Vec<u8> = (0..65_536 + 70).map(|at: u32| at as u8).collect();
-        let operand = |scale: f32, zero_point: i32| {
-            let mut operand = Operand::new(ty, &[left.len() as u32]);
-            (operand.scale, operand.zero_point) = (scale, zero_point);
-            operand
-        };
-        let one = OneOperation::new(operation)
-            .operand(operand(scales[0], zero_points[0]), &left)
-            .operand(operand(scales[1], zero_points[1]), &right)
-            .i32(activation)
-            .output_operand(operand(scales[2], zero_points[2]));
-        // By floats only where the activation is known when the model is prepared.
-        let one = if is_known { one.with_constants() } else { one };
-        one.run_by(kernels, &RunOptions::default())
-            .unwrap()
-            .remove(0)
-            .bytes
-    }
-
-    #[test]
-    fn all_pairs_have_the_sums_and_differences_of_the_reference() {
-        // Equal ones, a power of two and any number between them, and one step that is not enough for the output or for an input.
-        let scales = [
-            [0.5, 0.5, 1.0],
-            [0.25, 0.5, 0.7],
-            [0.037, 0.029, 0.05],
-            [1.3, 0.000_3, 1.1],
-            [0.1, 0.09, 1e-8],
-            [1.0, 1e-11, 1.1],
-            [1.0, 0.999_999_9, 2.0],
-            // Ties, on both sides of real 0, and very different scales.
-            [0.5, 0.5, 0.5],
-            [0.5, 0.125, 1.0],
-            [0.3, 0.6, 2.4],
-            [100.0, 0.001, 90.0],
-            [0.01, 0.02, 1e6],
-            // Such as models have.
-            [0.023_529, 0.117_3, 0.101_7],
-            [0.184_3, 0.172_2, 0.211_9],
-            [0.071_4, 0.052_8, 0.089_1],
-            [0.310_7, 0.299_1, 0.420_3],
-        ];
-        for (at, scales) in scales.into_iter().enumerate() {
-            let zero_points = [[3, 120, 7], [1, 4, 100], [90, 0, 0]][at % 3];
-            for ty in [
-                OperandType::TENSOR_QUANT8_ASYMM,
-                OperandType::TENSOR_QUANT8_ASYMM_SIGNED,
-            ] {
-                for operation in [OperationType::ADD, OperationType::SUB] {
-                    let by =
-                        |kernels| all_pairs(operation, ty, (scales, zero_points), at as i32 % 4, kernels);
-                    let exact = by((KernelSet::Reference, false));
-                    for is_known in [false, true] {
-                        let found = by((KernelSet::Fast, is_known));
-                        assert!(
-                            found == exact,
-                            "{operation} of {ty} {scales:?}, known: {is_known}"
-                        );
-                    }
-                }
-            }
-        }
-    }
 }

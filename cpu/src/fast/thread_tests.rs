@@ -258,18 +258,23 @@ fn poolings_are_the_same_by_any_number_of_threads() {
 
 #[test]
 fn sums_are_the_same_by_any_number_of_threads() {
-    for ty in TYPES {
-        let smaller: &[&[u32]] = match ty {
-            OperandType::TENSOR_FLOAT32 => &[&[101], &[1]],
-            _ => &[],
-        };
-        for right in smaller.iter().copied().chain([&[38, 73, 101][..]]) {
-            expect_same_bits(&format!("{ty} {right:?}"), || {
-                let one = values(OneOperation::new(OperationType::ADD), ty, &[38, 73, 101]);
-                let one = values(one, ty, right).i32(0).with_constants();
-                one.output_operand(operand(ty, &[38, 73, 101]))
-            });
-        }
+    // A row for all, one element for all or for each row, planes for all others, and of short rows all of these.
+    let shapes: [([u32; 3], &[u32]); 8] = [
+        ([38, 73, 101], &[38, 73, 101]),
+        ([38, 73, 101], &[101]),
+        ([38, 73, 101], &[1]),
+        ([38, 73, 101], &[73, 1]),
+        ([38, 73, 101], &[38, 1, 1]),
+        ([211, 401, 3], &[3]),
+        ([211, 401, 3], &[401, 1]),
+        ([211, 401, 3], &[211, 1, 3]),
+    ];
+    for (ty, (left, right)) in TYPES.into_iter().flat_map(|ty| shapes.map(|both| (ty, both))) {
+        expect_same_bits(&format!("{ty} {left:?} {right:?}"), || {
+            let one = values(OneOperation::new(OperationType::ADD), ty, &left);
+            let one = values(one, ty, right).i32(0).with_constants();
+            one.output_operand(operand(ty, &left))
+        });
     }
     expect_same_bits("RELU", || {
         let ty = OperandType::TENSOR_FLOAT32;

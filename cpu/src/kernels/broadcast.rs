@@ -3,6 +3,8 @@
 //! Indices are never recomputed by division: neighbouring axes along which both operands move alike are merged, and
 //! what is left is cut into runs of consecutive output elements.
 
+use std::ops::Range;
+
 use nnhal::hal::{MAX_RANK, Shape};
 use nnhal::ops::OpError;
 
@@ -25,12 +27,168 @@ pub(crate) struct Run {
     pub(crate) right_moves: bool,
 }
 
-/// One axis of the walk: its extent and how far a step along it moves in each operand.
-#[derive(Clone, Copy, Default)]
-struct Axis {
-    extent: usize,
-    left: usize,
-    right: usize,
+/// One axis of a walk: its extent and how far a step along it moves in each operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Axis {
+    pub(crate) extent: usize,
+    pub(crate) left: usize,
+    pub(crate) right: usize,
+}
+
+impl Axis {
+    /// Along which there is one place.
+    const SINGLE: Axis = Axis {
+        extent: 1,
+        left: 0,
+        right: 0,
+    };
+}
+
+/// Most axes of a walk: those of a shape, and one of extent 1 behind them.
+const MOST_AXES: usize = MAX_RANK + 1;
+
+/// Some neighbouring steps of a walk along one axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    /// Index of the first output element.
+    pub(crate) output: usize,
+    /// Index of the left operand's first element.
+    pub(crate) left: usize,
+    /// The same of the right operand.
+    pub(crate) right: usize,
+    /// How many steps.
+    pub(crate) steps: usize,
+}
+
+/// How two operands move with an output that they broadcast to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walk {
+    /// Innermost first, those of extent 1 left out and neighbours merged where both operands allow; behind them single ones.
+    axes: [Axis; MOST_AXES],
+    count: usize,
+    elements: usize,
+}
+
+impl Walk {
+    /// A walk over `output`, to which `left` and `right` broadcast.
+    pub(crate) fn new(output: &Shape, left: &Shape, right: &Shape) -> Result<Walk, OpError> {
+        let mut walk = Walk {
+            axes: [Axis::SINGLE; MOST_AXES],
+            count: 0,
+            elements: output
+                .elements()
+                .map_err(|error| OpError::operation(error.to_string()))?,
+        };
+        let (mut left_stride, mut right_stride) = (1, 1);
+        for from_last in 1..=output.rank() {
+            let extent_in = |shape: &Shape| {
+                shape
+                    .rank()
+                    .checked_sub(from_last)
+                    .map_or(1, |axis| shape.dim(axis) as usize)
+            };
+            let (left_extent, right_extent) = (extent_in(left), extent_in(right));
+            walk.add(Axis {
+                extent: extent_in(output),
+                left: if left_extent == 1 { 0 } else { left_stride },
+                right: if right_extent == 1 { 0 } else { right_stride },
+            });
+            left_stride *= left_extent;
+            right_stride *= right_extent;
+        }
+        Ok(walk)
+    }
+
+    /// Adds the next outer axis.
+    fn add(&mut self, axis: Axis) {
+        if axis.extent == 1 {
+            return;
+        }
+        match self.axes[..self.count].last_mut() {
+            Some(inner)
+                if axis.left == inner.left * inner.extent && axis.right == inner.right * inner.extent =>
+            {
+                inner.extent *= axis.extent;
+            }
+            _ => {
+                self.axes[self.count] = axis;
+                self.count += 1;
+            }
+        }
+    }
+
+    /// How many axes are left.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// One of the axes, innermost first, or the single one behind them.
+    pub(crate) fn axis(&self, level: usize) -> Axis {
+        self.axes[level]
+    }
+
+    /// Calls `each` for stretches along the axis `level`, of at most `most` steps, that cover these output elements, as far as
+    /// they are whole steps along it.
+    #[inline(always)]
+    pub(crate) fn for_each_stretch(
+        &self,
+        (level, most): (usize, usize),
+        elements: Range<usize>,
+        mut each: impl FnMut(Stretch),
+    ) {
+        let elements = elements.start..elements.end.min(self.elements);
+        if elements.is_empty() {
+            return;
+        }
+        let unit: usize = self.axes[..level].iter().map(|axis| axis.extent).product();
+        let axes = &self.axes[level..self.count.max(level + 1)];
+        let (mut at, mut position) = self.place(axes, elements.start, unit);
+        while at.output + unit <= elements.end {
+            at.steps = (axes[0].extent - position[0])
+                .min((elements.end - at.output) / unit)
+                .min(most);
+            each(at);
+            at.output += at.steps * unit;
+            advance(axes, &mut position, &mut at);
+        }
+    }
+
+    /// Where an output element is, and which step it is along each of `axes`.
+    fn place(&self, axes: &[Axis], output: usize, unit: usize) -> (Stretch, [usize; MOST_AXES]) {
+        let mut at = Stretch {
+            output,
+            left: 0,
+            right: 0,
+            steps: 0,
+        };
+        let mut position = [0; MOST_AXES];
+        let mut rest = output / unit;
+        for (axis, step) in axes.iter().zip(&mut position) {
+            *step = rest % axis.extent;
+            rest /= axis.extent;
+            at.left += *step * axis.left;
+            at.right += *step * axis.right;
+        }
+        (at, position)
+    }
+}
+
+/// Moves the operands of a stretch behind it.
+#[inline(always)]
+fn advance(axes: &[Axis], position: &mut [usize; MOST_AXES], at: &mut Stretch) {
+    let mut steps = at.steps;
+    for (axis, position) in axes.iter().zip(position) {
+        *position += steps;
+        at.left += steps * axis.left;
+        at.right += steps * axis.right;
+        if *position < axis.extent {
+            break;
+        }
+        at.left -= axis.extent * axis.left;
+        at.right -= axis.extent * axis.right;
+        *position = 0;
+        steps = 1;
+    }
 }
 
 /// Calls `each` for runs that cover `output`, to which `left` and `right` broadcast.
@@ -40,87 +198,19 @@ pub(crate) fn for_each_run(
     right: &Shape,
     mut each: impl FnMut(Run),
 ) -> Result<(), OpError> {
-    let total = output
-        .elements()
-        .map_err(|error| OpError::operation(error.to_string()))?;
-    if total == 0 {
-        return Ok(());
-    }
-    let mut axes = [Axis::default(); MAX_RANK];
-    let count = merged_axes(output, left, right, &mut axes);
-    let (inner, outer) = match axes[..count].split_first() {
-        Some((inner, outer)) => (*inner, outer),
-        None => (
-            Axis {
-                extent: 1,
-                ..Axis::default()
-            },
-            &[][..],
-        ),
-    };
-    let mut run = Run {
-        length: inner.extent,
-        output: 0,
-        left: 0,
-        right: 0,
-        left_moves: inner.left != 0,
-        right_moves: inner.right != 0,
-    };
-    let mut position = [0_usize; MAX_RANK];
-    while run.output < total {
-        each(run);
-        run.output += inner.extent;
-        for (axis, at) in outer.iter().zip(&mut position) {
-            *at += 1;
-            run.left += axis.left;
-            run.right += axis.right;
-            if *at < axis.extent {
-                break;
-            }
-            run.left -= axis.left * *at;
-            run.right -= axis.right * *at;
-            *at = 0;
-        }
-    }
+    let walk = Walk::new(output, left, right)?;
+    let inner = walk.axis(0);
+    walk.for_each_stretch((0, usize::MAX), 0..walk.elements, |stretch| {
+        each(Run {
+            length: stretch.steps,
+            output: stretch.output,
+            left: stretch.left,
+            right: stretch.right,
+            left_moves: inner.left != 0,
+            right_moves: inner.right != 0,
+        });
+    });
     Ok(())
-}
-
-/// The axes of the output, innermost first, those of extent 1 left out and neighbours merged where both operands
-/// allow; returns how many there are.
-fn merged_axes(output: &Shape, left: &Shape, right: &Shape, axes: &mut [Axis; MAX_RANK]) -> usize {
-    let mut count = 0;
-    let (mut left_stride, mut right_stride) = (1, 1);
-    for from_last in 1..=output.rank() {
-        let extent_in = |shape: &Shape| {
-            shape
-                .rank()
-                .checked_sub(from_last)
-                .map_or(1, |axis| shape.dim(axis) as usize)
-        };
-        let (extent, left_extent, right_extent) = (extent_in(output), extent_in(left), extent_in(right));
-        let axis = Axis {
-            extent,
-            left: if left_extent == 1 { 0 } else { left_stride },
-            right: if right_extent == 1 { 0 } else { right_stride },
-        };
-        left_stride *= left_extent;
-        right_stride *= right_extent;
-        if extent == 1 {
-            continue;
-        }
-        match axes[..count].last_mut() {
-            Some(inner)
-                if axis.left == inner.left * inner.extent && axis.right == inner.right * inner.extent =>
-            {
-                inner.extent *= extent;
-            }
-            _ => {
-                axes[count] = axis;
-                count += 1;
-            }
-        }
-    }
-    count
 }
 
 /// Applies `compute` to every pair of elements of inputs 0 and 1, broadcast, into output 0.
@@ -238,7 +328,7 @@ impl Lanes {
 mod tests {
     use nnhal::hal::Shape;
 
-    use super::{Lanes, Run, for_each_run};
+    use super::{Lanes, Run, Walk, for_each_run};
 
     fn shape(dims: &[u32]) -> Shape {
         Shape::new(dims).unwrap()
@@ -283,6 +373,34 @@ mod tests {
         let crossed = runs(&[2, 3], &[2, 1], &[3]);
         assert_eq!((crossed.len(), crossed[1].left, crossed[1].right), (2, 1, 0));
         assert!(!crossed[1].left_moves && crossed[1].right_moves);
+    }
+
+    #[test]
+    fn a_walk_can_begin_and_end_anywhere() {
+        let output = shape(&[2, 3, 4, 5]);
+        let walk = Walk::new(&output, &shape(&[2, 1, 4, 1]), &shape(&[3, 1, 5])).unwrap();
+        let places = |level, unit, elements| {
+            let mut places = Vec::new();
+            let (axis, mut next) = (walk.axis(level), std::ops::Range::<usize>::clone(&elements).start);
+            walk.for_each_stretch((level, 4), elements, |stretch| {
+                assert_eq!(stretch.output, next);
+                next += stretch.steps * unit;
+                places.extend(
+                    (0..stretch.steps)
+                        .map(|step| (stretch.left + step * axis.left, stretch.right + step * axis.right)),
+                );
+            });
+            places
+        };
+        let all = places(0, 1, 0..120);
+        assert_eq!((all.len(), all[119], all[66]), (120, (7, 14), (5, 1)));
+        for start in 0..120 {
+            assert_eq!(places(0, 1, start..120), all[start..]);
+            assert_eq!(places(0, 1, 0..start), all[..start]);
+        }
+        let rows = places(1, 5, 0..120);
+        assert!(all.iter().step_by(5).eq(&rows));
+        assert_eq!(places(1, 5, 15..100), rows[3..20]);
     }
 
     #[test]

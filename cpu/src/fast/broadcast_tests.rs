@@ -1,0 +1,95 @@
+use nnhal::hal::{Operand, OperandType, OperationType, Shape};
+
+use crate::fast::elementwise::Binary;
+use crate::kernels::testing::OneOperation;
+use crate::{KernelSet, RunOptions};
+
+const OPERATIONS: [OperationType; 7] = [
+    OperationType::ADD,
+    OperationType::SUB,
+    OperationType::MUL,
+    OperationType::DIV,
+    OperationType::MAXIMUM,
+    OperationType::MINIMUM,
+    OperationType::PRELU,
+];
+
+/// Shapes of two operands: a row, long and short ones, for all rows; an element for each row, for all rows of an image, or
+/// for all; the other way round; products of leading extents; and several at once.
+const SHAPES: [[&[u32]; 2]; 15] = [
+    [&[2, 3, 5, 70], &[70]],
+    [&[2, 30, 5, 3], &[3]],
+    [&[3], &[2, 30, 5, 3]],
+    [&[2, 3, 5, 70], &[2, 3, 5, 1]],
+    [&[2, 30, 5, 3], &[2, 30, 5, 1]],
+    [&[2, 1, 1, 1], &[2, 30, 5, 3]],
+    [&[2, 4, 5, 70], &[1, 1, 1, 1]],
+    [&[1, 1, 1], &[2, 4, 5, 70]],
+    [&[2, 4, 5, 9], &[2, 1, 1, 9]],
+    [&[2, 1, 1, 80], &[2, 4, 5, 80]],
+    [&[90, 1], &[1, 90]],
+    [&[1, 7], &[90, 1]],
+    [&[3, 1, 4, 1], &[1, 5, 1, 6]],
+    [&[4, 1, 33], &[1, 9, 33]],
+    [&[0, 4], &[1, 4]],
+];
+
+fn elements(dims: &[u32]) -> usize {
+    Shape::new(dims).unwrap().elements().unwrap()
+}
+
+/// An operation on two operands of these shapes, by these kernels: dimensions and bytes.
+fn result(
+    (operation, ty): (OperationType, OperandType),
+    shapes: [&[u32]; 2],
+    kernels: KernelSet,
+) -> (Vec<u32>, Vec<u8>) {
+    let operand = |dims: &[u32], zero_point| match ty {
+        OperandType::TENSOR_FLOAT32 => Operand::new(ty, dims),
+        _ => Operand::new(ty, dims).with_quantization(0.5, zero_point),
+    };
+    let mut one = OneOperation::new(operation);
+    for (at, dims) in shapes.into_iter().enumerate() {
+        let values = (0..elements(dims)).map(|place| (place * 37 + at * 11) % 251);
+        let operand = operand(dims, 5 * at as i32);
+        one = if ty == OperandType::TENSOR_FLOAT32 {
+            one.operand(
+                operand,
+                &values.map(|value| value as f32 - 90.5).collect::<Vec<_>>(),
+            )
+        } else {
+            one.operand(operand, &values.map(|value| value as u8).collect::<Vec<_>>())
+        };
+    }
+    if Binary::of(operation).unwrap().has_activation() {
+        one = one.i32(1);
+    }
+    let one = one.output_operand(operand(&[], 9));
+    let found = one.run_by(kernels, &RunOptions::default()).unwrap().remove(0);
+    (found.dims, found.bytes)
+}
+
+#[test]
+fn operands_that_broadcast_give_the_bits_of_the_reference() {
+    for ty in [
+        OperandType::TENSOR_FLOAT32,
+        OperandType::TENSOR_QUANT8_ASYMM,
+        OperandType::TENSOR_QUANT8_ASYMM_SIGNED,
+    ] {
+        let is_float = ty == OperandType::TENSOR_FLOAT32;
+        let takes = |operation: &OperationType| is_float || *operation != OperationType::DIV;
+        for operation in OPERATIONS.into_iter().filter(takes) {
+            // The slope of a PRELU has no more elements than what it serves.
+            let fits = |[left, right]: &[&[u32]; 2]| {
+                operation != OperationType::PRELU || elements(left) >= elements(right)
+            };
+            for shapes in SHAPES.into_iter().filter(fits) {
+                let by = |kernels| result((operation, ty), shapes, kernels);
+                assert!(
+                    by(KernelSet::Fast) == by(KernelSet::Reference),
+                    "{operation} of {ty} {shapes:?}"
+                );
+            }
+        }
+    }
+}
