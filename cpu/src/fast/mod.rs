@@ -11,6 +11,7 @@
 
 mod arg;
 mod broadcast;
+mod byte_table;
 mod chain;
 mod convolution;
 mod depthwise;
@@ -52,6 +53,7 @@ mod quantization;
 mod quantized_extremum;
 mod quantized_pairs;
 mod quantized_product;
+mod quantized_softmax;
 mod quantized_sum;
 mod quantized_tile;
 mod recurrent;

@@ -158,14 +158,13 @@ mod tests {
 
     #[test]
     fn operations_along_an_axis_are_named_by_it() {
-        let softmax = |given, axis| {
-            let one = image(
-                OneOperation::new(OperationType::SOFTMAX),
-                T::TENSOR_FLOAT32,
-                &[4, 5, 6],
-            );
+        let softmax = |ty, given, axis| {
+            let one = image(OneOperation::new(OperationType::SOFTMAX), ty, &[4, 5, 6]);
             let one = deciding(one.f32(0.5), given, |one| one.i32(axis));
-            one.output(T::TENSOR_FLOAT32, &[4, 5, 6])
+            one.output_operand(match ty {
+                T::TENSOR_FLOAT32 => Operand::new(ty, &[4, 5, 6]),
+                _ => Operand::new(ty, &[4, 5, 6]).with_quantization(1.0 / 256.0, 0),
+            })
         };
         let places = |extents: [u32; 2], given, axis| {
             let one = image(
@@ -175,16 +174,23 @@ mod tests {
             );
             deciding(one, given, |one| one.i32(axis)).output(T::TENSOR_INT32, &[])
         };
-        let shares = |axis| name(|| softmax(Given::Constant, axis));
-        assert_eq!(
-            [-1, 2, 1, -2].map(shares),
-            ["f32 softmax", "f32 softmax", REFERENCE, REFERENCE]
-        );
-        let sometimes = "f32 softmax, reference on other axes";
-        assert_eq!(
-            [2, 0].map(|axis| name(|| softmax(Given::WithRequest, axis))),
-            [sometimes; 2]
-        );
+        for (ty, always, sometimes) in [
+            (
+                T::TENSOR_FLOAT32,
+                "f32 softmax",
+                "f32 softmax, reference on other axes",
+            ),
+            (
+                T::TENSOR_QUANT8_ASYMM,
+                "8-bit softmax",
+                "8-bit softmax, reference on other axes",
+            ),
+        ] {
+            let shares = |axis| name(|| softmax(ty, Given::Constant, axis));
+            assert_eq!([-1, 2, 1, -2].map(shares), [always, always, REFERENCE, REFERENCE]);
+            let shares = |axis| name(|| softmax(ty, Given::WithRequest, axis));
+            assert_eq!([2, 0].map(shares), [sometimes; 2]);
+        }
 
         let found = |axis| name(|| places([4, 9], Given::Constant, axis));
         assert_eq!(

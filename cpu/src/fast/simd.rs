@@ -239,6 +239,13 @@ pub(super) trait Columns: Simd<WIDE> {
             }
         }
     }
+    /// What a table has for each of 64 bytes.
+    #[inline(always)]
+    fn look_up(self, table: &[u8; 256], bytes: &[u8; 4 * WIDE], to: &mut [u8; 4 * WIDE]) {
+        for (byte, to) in bytes.iter().zip(to) {
+            *to = table[usize::from(*byte)];
+        }
+    }
     /// Four times sixteen columns of output steps from real 0, in natural order or in [`COLUMN_ORDER`], in a form of 8 bits.
     #[inline(always)]
     fn bytes_of_four<const NATURAL: bool>(self, columns: [Self::I32; 4], form: &ByteForm) -> [[u8; WIDE]; 4] {
@@ -588,6 +595,11 @@ mod tests {
             let mut fours = [[0; 4]; 4 * WIDE];
             simd.by_fours(rows.each_ref(), 0x80, &mut fours);
             self.bytes.extend(fours.as_flattened());
+            let table = std::array::from_fn(|byte| (byte * 7 + byte / 32) as u8);
+            let places = std::array::from_fn(|at| (at * 67 + at / 8) as u8);
+            let mut values = [0; 4 * WIDE];
+            simd.look_up(&table, &places, &mut values);
+            self.bytes.extend(values);
             let four = [
                 some,
                 simd.join(low, high),

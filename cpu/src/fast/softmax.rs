@@ -1,19 +1,26 @@
-//! SOFTMAX of 32-bit floats along the last axis.
+//! SOFTMAX along the last axis: of 32-bit floats here, of 8-bit values in [`super::quantized_softmax`].
 
 use nnhal::hal::{OperandType, OperationType};
 use nnhal::ops::{OperationContext, ShapeIssue, shapes};
 
 use super::exponential::exp;
+use super::quantized_pairs::is_of_8_bits;
+use super::quantized_softmax::{QuantizedLanes, QuantizedSoftmax};
 use super::serves::Serves;
 use super::simd::{Instructions, LANES, Work, dispatch};
-use super::{PlannedStep, REFERENCE};
+use super::{PlannedStep, REFERENCE, parting};
 use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
+use crate::kernels::element::is_signed_8_bit;
+use crate::threads::Effort;
 
-/// SOFTMAX with exponentials that are computed side by side; its error beside the reference is within 1e-6.
+/// SOFTMAX with exponentials that are computed side by side, whose error beside the reference is within 1e-6, or that are taken
+/// from a table.
 #[derive(Debug)]
 pub(super) struct SoftmaxStep {
     serves: Serves,
+    /// The table for 8-bit values, if beta is known beforehand.
+    quantized: Option<Box<QuantizedSoftmax>>,
     /// For other types and axes.
     fallback: Kernel,
 }
@@ -23,8 +30,21 @@ impl SoftmaxStep {
     pub(super) fn of(declared: &Declared<'_>, fallback: Kernel) -> Option<SoftmaxStep> {
         let serves = Serves::if_so(is_along_last(declared));
         let is_softmax = declared.operation.operation_type == OperationType::SOFTMAX;
-        (is_softmax && serves != Serves::Never).then_some(SoftmaxStep { serves, fallback })
+        (is_softmax && serves != Serves::Never).then(|| SoftmaxStep {
+            serves,
+            quantized: known_table(declared).map(Box::new),
+            fallback,
+        })
     }
+}
+
+/// The table of an operation on 8-bit values whose beta is known beforehand.
+fn known_table(declared: &Declared<'_>) -> Option<QuantizedSoftmax> {
+    let context: &dyn OperationContext = declared;
+    let input = declared.input(0).filter(|input| is_of_8_bits(input.ty()))?;
+    let beta = context.f32(1).ok()?;
+    let is_signed = is_signed_8_bit(input.ty());
+    Some(QuantizedSoftmax::new(beta, input.operand.scale, is_signed))
 }
 
 /// Whether values that are neighbours share: those along the last axis.
@@ -41,31 +61,93 @@ fn is_along_last(context: &dyn OperationContext) -> Result<bool, ShapeIssue> {
     Ok(shapes::resolve_axis(2, axis, rank)? + 1 == rank)
 }
 
+/// About how many operations a share takes.
+const OPERATIONS: usize = 16;
+
 impl PlannedStep for SoftmaxStep {
     fn name(&self, input: OperandType) -> &'static str {
         match input {
             OperandType::TENSOR_FLOAT32 => self
                 .serves
                 .name("f32 softmax", "f32 softmax, reference on other axes"),
+            ty if is_of_8_bits(ty) => self
+                .serves
+                .name("8-bit softmax", "8-bit softmax, reference on other axes"),
             _ => REFERENCE,
         }
     }
 
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         let input = context.inputs.tensor(0)?;
-        let is_float = input.ty() == OperandType::TENSOR_FLOAT32 && !input.bytes.is_empty();
+        let is_float = input.ty() == OperandType::TENSOR_FLOAT32;
+        let is_served = (is_float || is_of_8_bits(input.ty())) && !input.bytes.is_empty();
         let length = match input.shape.dims().last() {
-            Some(length) if is_float && is_along_last(context.inputs.rules())? => *length as usize,
+            Some(length) if is_served && is_along_last(context.inputs.rules())? => *length as usize,
             _ => return (self.fallback)(context),
         };
-        dispatch(Softmax {
-            beta: context.inputs.f32(1)?,
-            length,
-            input: input.data()?,
-            output: context.outputs.data(0)?,
-        });
-        Ok(())
+        if is_float {
+            return run_floats(context, length);
+        }
+        match &self.quantized {
+            Some(softmax) => run_bytes(context, length, softmax),
+            None => {
+                let is_signed = is_signed_8_bit(input.ty());
+                let softmax = QuantizedSoftmax::new(context.inputs.f32(1)?, input.scale(), is_signed);
+                run_bytes(context, length, &softmax)
+            }
+        }
     }
+}
+
+/// Shares of lanes of so many floats.
+fn run_floats(context: &mut KernelContext<'_>, length: usize) -> Result<(), KernelError> {
+    let (beta, input) = (context.inputs.f32(1)?, context.inputs.data::<f32>(0)?);
+    for_each_part(context, length, |first, output| {
+        dispatch(Softmax {
+            beta,
+            length,
+            input: &input[first..],
+            output,
+        });
+    })
+}
+
+/// Shares of lanes of so many bytes.
+fn run_bytes(
+    context: &mut KernelContext<'_>,
+    length: usize,
+    softmax: &QuantizedSoftmax,
+) -> Result<(), KernelError> {
+    let input = context.inputs.tensor(0)?.bytes;
+    for_each_part(context, length, |first, output| {
+        dispatch(QuantizedLanes {
+            softmax,
+            length,
+            input: &input[first..],
+            output,
+        });
+    })
+}
+
+/// Has threads compute whole lanes of the output, each from an element on.
+fn for_each_part<T: bytemuck::Pod + Send>(
+    context: &mut KernelContext<'_>,
+    length: usize,
+    compute: impl Fn(usize, &mut [T]) + Sync,
+) -> Result<(), KernelError> {
+    let output = context.outputs.data::<T>(0)?;
+    let threads = context.team.threads_for(Effort {
+        multiply_adds: (OPERATIONS * output.len()) as u64,
+        bytes: 2 * size_of_val(output) as u64,
+    });
+    let grid = parting::elements(threads, output.len(), length);
+    let none: &mut [u8] = &mut [];
+    let team = context.team;
+    team.for_each_block(threads, &grid, (output, none), |mut block, _| {
+        let first = block.columns().start;
+        compute(first, block.all());
+    });
+    Ok(())
 }
 
 struct Softmax<'a> {
@@ -116,7 +198,7 @@ fn fold(values: &[f32], start: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType, OperationType};
+    use nnhal::hal::{Operand, OperandType, OperationType};
 
     use crate::kernels::testing::OneOperation;
     use crate::{KernelSet, RunOptions};
@@ -139,6 +221,52 @@ mod tests {
             let (found, exact) = (compute(KernelSet::Fast), compute(KernelSet::Reference));
             let close = |(found, exact): (&f32, &f32)| (found - exact).abs() < 1e-6;
             assert!(found.iter().zip(&exact).all(close), "{axis}");
+        }
+    }
+
+    #[test]
+    fn shares_of_bytes_are_the_bits_of_the_reference() {
+        // Few values, more than wait at a time, and so many that their shares are looked up, with a sum that needs more bits.
+        for (lanes, length) in [(5, 3), (3, 129), (2, 300), (2, 1001), (1, 70_000)] {
+            for ((scale, beta), most) in [
+                ((0.1, 1.0), 256),
+                ((0.004, 0.5), 256),
+                ((3.0, 2.0), 9),
+                ((1e9, 1e9), 256),
+            ] {
+                for ty in [
+                    OperandType::TENSOR_QUANT8_ASYMM,
+                    OperandType::TENSOR_QUANT8_ASYMM_SIGNED,
+                ] {
+                    let values: Vec<u8> = (0..lanes * length)
+                        .map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 20) % most)
+                        .map(|value| value as u8)
+                        .collect();
+                    let least = if ty == OperandType::TENSOR_QUANT8_ASYMM {
+                        0
+                    } else {
+                        -128
+                    };
+                    let operand =
+                        |scale, zero| Operand::new(ty, &[lanes, length]).with_quantization(scale, zero);
+                    let compute = |kernels, is_known| {
+                        let one = OneOperation::new(OperationType::SOFTMAX)
+                            .operand(operand(scale, 7), &values)
+                            .f32(beta)
+                            .output_operand(operand(1.0 / 256.0, least));
+                        let one = if is_known { one.with_constants() } else { one };
+                        let name = one.kernel_name();
+                        let outputs = one.run_by(kernels, &RunOptions::default());
+                        (outputs.unwrap().remove(0).bytes, name)
+                    };
+                    let (exact, _) = compute(KernelSet::Reference, false);
+                    for is_known in [false, true] {
+                        let (found, name) = compute(KernelSet::Fast, is_known);
+                        assert!(found == exact, "{ty} {lanes} x {length}, scale {scale}");
+                        assert_eq!(name, "8-bit softmax");
+                    }
+                }
+            }
         }
     }
 }

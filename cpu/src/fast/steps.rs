@@ -5,6 +5,7 @@ use nnhal::ops::windows::{WindowArguments, WindowGeometry};
 use nnhal::ops::{self, OpError, OperationContext, ShapeIssue};
 
 use super::arg::ArgStep;
+use super::byte_table::TableStep;
 use super::elementwise::{Binary, BinaryStep};
 use super::epilogue::{Cut, Epilogue};
 use super::extremum::ExtremumStep;
@@ -156,6 +157,9 @@ fn plain(declared: &Declared<'_>, fallback: Kernel) -> Option<Box<dyn PlannedSte
     let operation = declared.operation.operation_type;
     if let Some(binary) = Binary::of(operation) {
         return Some(Box::new(BinaryStep::new(binary, fallback, declared)));
+    }
+    if let Some(step) = TableStep::of(declared, fallback) {
+        return Some(Box::new(step));
     }
     if let Some(unary) = Unary::of(declared) {
         return Some(Box::new(UnaryStep { unary, fallback }));

@@ -33,14 +33,10 @@ fn unary_quantized<T: Quant8>(
     context: &mut KernelContext<'_>,
     compute: impl Fn(i32) -> i32,
 ) -> Result<(), KernelError> {
-    let compute = |value: i32| T::saturate(compute(value));
     if context.inputs.tensor(0)?.bytes.len() < 256 {
-        return unary::<T, T>(context, |value| compute(value.to_i32()));
+        return unary::<T, T>(context, |value| T::saturate(compute(value.to_i32())));
     }
-    let mut table = [T::zeroed(); 256];
-    for (entry, value) in table.iter_mut().zip(T::LEAST..=T::MOST) {
-        *entry = compute(value);
-    }
+    let table = results::<T>(compute);
     unary::<T, T>(context, |value| table[(value.to_i32() - T::LEAST) as usize])
 }
 
@@ -74,8 +70,14 @@ fn clamp_quantized<T: Quant8>(
     activation: Activation,
 ) -> Result<(), KernelError> {
     let input = context.inputs.tensor(0)?;
-    let (low, high) = activation.quantized_range(input.scale(), input.zero_point(), T::LEAST, T::MOST);
-    unary::<T, T>(context, |value| T::saturate(value.to_i32().max(low).min(high)))
+    let clamp = clamp_steps::<T>(activation, (input.scale(), input.zero_point()));
+    unary::<T, T>(context, |value| T::saturate(clamp(value.to_i32())))
+}
+
+/// What cuts quantised values of this scale and zero point.
+fn clamp_steps<T: Quant8>(activation: Activation, (scale, zero_point): (f32, i32)) -> impl Fn(i32) -> i32 {
+    let (low, high) = activation.quantized_range(scale, zero_point, T::LEAST, T::MOST);
+    move |value| value.max(low).min(high)
 }
 
 /// A function that flattens towards both ends, in floating and in fixed point.
@@ -120,14 +122,23 @@ fn sigmoid_quantized<T: Quant8>(
     context: &mut KernelContext<'_>,
     function: Sigmoid,
 ) -> Result<(), KernelError> {
-    const INTEGER_BITS: u32 = 4;
     let input = context.inputs.tensor(0)?;
-    let (scale, zero_point) = (input.scale(), input.zero_point());
     let output_zero = context.outputs.tensor(0)?.zero_point();
+    let compute = sigmoid_steps(function, (input.scale(), input.zero_point()), output_zero);
+    unary_quantized::<T>(context, compute)
+}
+
+/// The function of quantised values with this scale and zero point, in steps of the scale that the output must have.
+fn sigmoid_steps(
+    function: Sigmoid,
+    (scale, zero_point): (f32, i32),
+    output_zero: i32,
+) -> impl Fn(i32) -> i32 {
+    const INTEGER_BITS: u32 = 4;
     let multiplier = Multiplier::new(f64::from(scale) * f64::from(1 << (31 - INTEGER_BITS)));
     let radius = multiplier.input_radius(INTEGER_BITS);
     let (low, high) = function.ends;
-    unary_quantized::<T>(context, |value| {
+    move |value| {
         let value = value - zero_point;
         let result = if value <= -radius {
             low
@@ -138,7 +149,7 @@ fn sigmoid_quantized<T: Quant8>(
             rounding_divide_by_power_of_two(fixed, function.dropped_bits).min(high)
         };
         result + output_zero
-    })
+    }
 }
 
 fn elu(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
@@ -159,8 +170,12 @@ fn elu(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     }
 }
 
+fn hard_swish_of(value: f32) -> f32 {
+    value * (value + 3.0).clamp(0.0, 6.0) / 6.0
+}
+
 fn hard_swish(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    let compute = |value: f32| value * (value + 3.0).clamp(0.0, 6.0) / 6.0;
+    let compute = hard_swish_of;
     match context.inputs.tensor(0)?.ty() {
         OperandType::TENSOR_FLOAT32 => unary::<f32, f32>(context, compute),
         OperandType::TENSOR_FLOAT16 => {
@@ -178,11 +193,51 @@ fn real_quantized<T: Quant8>(
     compute: impl Fn(f32) -> f32,
 ) -> Result<(), KernelError> {
     let input = context.inputs.tensor(0)?;
-    let (scale, zero_point) = (input.scale(), input.zero_point());
     let output = context.outputs.tensor(0)?;
-    let (output_scale, output_zero) = (output.scale(), output.zero_point());
-    unary_quantized::<T>(context, |value| {
+    let compute = real_steps(
+        compute,
+        (input.scale(), input.zero_point()),
+        (output.scale(), output.zero_point()),
+    );
+    unary_quantized::<T>(context, compute)
+}
+
+/// The same function of values with one scale and zero point, in steps of the other ones.
+fn real_steps(
+    compute: impl Fn(f32) -> f32,
+    (scale, zero_point): (f32, i32),
+    (output_scale, output_zero): (f32, i32),
+) -> impl Fn(i32) -> i32 {
+    move |value| {
         let real = (value - zero_point) as f32 * scale;
         quantize(compute(real), output_scale, output_zero)
+    }
+}
+
+/// What an operation here makes of each value of an 8-bit type, from the least one on, given scale and zero point of input and
+/// output; `None` if it is another operation, or takes floats only.
+pub(crate) fn quantized_results<T: Quant8>(
+    operation: OperationType,
+    input: (f32, i32),
+    output: (f32, i32),
+) -> Option<[T; 256]> {
+    let clamp = |activation| results(clamp_steps::<T>(activation, input));
+    Some(match operation {
+        OperationType::RELU => clamp(Activation::Relu),
+        OperationType::RELU1 => clamp(Activation::Relu1),
+        OperationType::RELU6 => clamp(Activation::Relu6),
+        OperationType::LOGISTIC => results(sigmoid_steps(LOGISTIC, input, output.1)),
+        OperationType::TANH => results(sigmoid_steps(TANH, input, output.1)),
+        OperationType::HARD_SWISH => results(real_steps(hard_swish_of, input, output)),
+        _ => return None,
     })
+}
+
+/// A function of each value of a type, from the least one on, cut to the type.
+fn results<T: Quant8>(compute: impl Fn(i32) -> i32) -> [T; 256] {
+    let mut results = [T::zeroed(); 256];
+    for (result, value) in results.iter_mut().zip(T::LEAST..=T::MOST) {
+        *result = T::saturate(compute(value));
+    }
+    results
 }

@@ -2,7 +2,7 @@
 //!
 //! A family is added by one line in `FAMILIES`.
 
-mod activation;
+pub(crate) mod activation;
 pub mod activation_range;
 mod arg;
 mod arithmetic;
@@ -54,7 +54,7 @@ pub(crate) mod rnn;
 mod roi;
 mod select;
 mod slice;
-mod softmax;
+pub(crate) mod softmax;
 mod space_batch;
 mod space_depth;
 mod split;

@@ -93,14 +93,15 @@ const DIFFERENCE_BITS: u32 = 5;
 const SUM_BITS: u32 = 12;
 
 /// The exponentials of a lane's differences to its largest value.
-struct Exponentials {
+pub(crate) struct Exponentials {
     multiplier: Multiplier,
     /// Differences below this count as minus infinity.
     least: i32,
 }
 
 impl Exponentials {
-    fn new(beta: f32, scale: f32) -> Exponentials {
+    /// Those of values with this scale, times `beta`.
+    pub(crate) fn new(beta: f32, scale: f32) -> Exponentials {
         let unit = f64::from(1 << (31 - DIFFERENCE_BITS));
         let real = (f64::from(beta) * f64::from(scale) * unit).min(f64::from(i32::MAX));
         let multiplier = Multiplier::new(real);
@@ -111,7 +112,7 @@ impl Exponentials {
     }
 
     /// `e^(beta * scale * difference)` with no integer bits, or `None` where it is as good as 0.
-    fn of(&self, difference: i32) -> Option<i32> {
+    pub(crate) fn of(&self, difference: i32) -> Option<i32> {
         (difference >= self.least)
             .then(|| exp_of_negative(self.multiplier.apply(difference).min(0), DIFFERENCE_BITS))
     }
@@ -149,7 +150,7 @@ fn softmax_quantized<T: Quant8>(context: &mut KernelContext<'_>) -> Result<(), K
         let sum: u64 = lanes
             .lane(input, start)
             .filter_map(exponential)
-            .map(|exponential| rounding_shift_right(i64::from(exponential), SUM_BITS) as u64)
+            .map(summand)
             .sum();
         let share = Share::of(sum);
         for (result, value) in lanes.lane_mut(output, start).zip(lanes.lane(input, start)) {
@@ -160,17 +161,22 @@ fn softmax_quantized<T: Quant8>(context: &mut KernelContext<'_>) -> Result<(), K
     Ok(())
 }
 
+/// An exponential as it is summed.
+pub(crate) fn summand(exponential: i32) -> u64 {
+    rounding_shift_right(i64::from(exponential), SUM_BITS) as u64
+}
+
 /// One over the sum of a lane's exponentials.
-struct Share {
+pub(crate) struct Share {
     /// With no integer bits, from 1/2 to 1.
-    reciprocal: i32,
+    pub(crate) reciprocal: i32,
     /// What it must be divided by, as a power of two.
-    exponent: u32,
+    pub(crate) exponent: u32,
 }
 
 impl Share {
     /// `sum` has [`SUM_BITS`] bits before the point, and more if the lane is long; it is at least 1.
-    fn of(sum: u64) -> Share {
+    pub(crate) fn of(sum: u64) -> Share {
         let sum = sum.max(1 << (31 - SUM_BITS));
         let leading = sum.leading_zeros();
         // The sum between 1 and 2, without the 1 and cut to 31 bits after the point.

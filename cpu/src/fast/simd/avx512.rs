@@ -345,6 +345,23 @@ impl Simd<WIDE> for Avx512 {
     }
 }
 
+impl Avx512 {
+    /// What a table of bytes, two in each word, has for half as many bytes as a vector has: instructions find words.
+    #[inline(always)]
+    fn words_of(self, table: &[__m512i; 4], bytes: __m256i) -> __m256i {
+        let bytes = instruction!(_mm512_cvtepu8_epi16(bytes));
+        let word = instruction!(_mm512_srli_epi16::<1>(bytes));
+        let low = instruction!(_mm512_permutex2var_epi16(table[0], word, table[1]));
+        let high = instruction!(_mm512_permutex2var_epi16(table[2], word, table[3]));
+        let is_high = instruction!(_mm512_movepi16_mask(_mm512_slli_epi16::<8>(bytes)));
+        let found = instruction!(_mm512_mask_blend_epi16(is_high, low, high));
+        // The second byte of a word is that of an odd number.
+        let odd = instruction!(_mm512_and_si512(bytes, _mm512_set1_epi16(1)));
+        let found = instruction!(_mm512_srlv_epi16(found, _mm512_slli_epi16::<3>(odd)));
+        instruction!(_mm512_cvtepi16_epi8(found))
+    }
+}
+
 impl Columns for Avx512 {
     type Narrow = Avx2;
     const TRUNCATES: bool = true;
@@ -441,6 +458,14 @@ impl Columns for Avx512 {
         to[1] = bytemuck::cast(instruction!(_mm512_unpackhi_epi16(low[0], low[1])));
         to[2] = bytemuck::cast(instruction!(_mm512_unpacklo_epi16(high[0], high[1])));
         to[3] = bytemuck::cast(instruction!(_mm512_unpackhi_epi16(high[0], high[1])));
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: &[u8; 256], bytes: &[u8; 4 * WIDE], to: &mut [u8; 4 * WIDE]) {
+        let table: [__m512i; 4] = bytemuck::cast(*table);
+        let bytes: [__m256i; 2] = bytemuck::cast(*bytes);
+        let found = [self.words_of(&table, bytes[0]), self.words_of(&table, bytes[1])];
+        *to = bytemuck::cast(found);
     }
 
     #[inline(always)]

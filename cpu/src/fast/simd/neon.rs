@@ -331,4 +331,25 @@ impl Halves for Neon {
             bytemuck::cast(instruction!(vminq_u8(raised, most)))
         };
     }
+
+    #[inline(always)]
+    fn look_up(self, table: &[u8; 256], bytes: &[u8; 4 * WIDE], to: &mut [u8; 4 * WIDE]) {
+        let (quarters, _) = table.as_chunks::<64>();
+        let quarter = |number: usize| {
+            let vectors: [uint8x16_t; 4] = bytemuck::cast(quarters[number]);
+            uint8x16x4_t(vectors[0], vectors[1], vectors[2], vectors[3])
+        };
+        let step = instruction!(vdupq_n_u8(64));
+        let (bytes, to) = (bytes.as_chunks::<WIDE>().0, to.as_chunks_mut::<WIDE>().0);
+        for (bytes, to) in bytes.iter().zip(to) {
+            let mut at: uint8x16_t = bytemuck::cast(*bytes);
+            // What lies beyond a quarter is 0 or stays.
+            let mut found = instruction!(vqtbl4q_u8(quarter(0), at));
+            for number in 1..4 {
+                at = instruction!(vsubq_u8(at, step));
+                found = instruction!(vqtbx4q_u8(found, quarter(number), at));
+            }
+            *to = bytemuck::cast(found);
+        }
+    }
 }

@@ -13,6 +13,12 @@ pub(super) trait Halves: Simd<LANES> {
     fn add_byte_products(self, sums: Self::I32, left: Self::I32, right: Self::I32) -> Self::I32;
     fn load_bytes<const SIGNED: bool>(self, from: &[u8; WIDE]) -> [Self::I32; 2];
     fn store_bytes<const SIGNED: bool>(self, columns: [Self::I32; 2], range: [u8; 2], to: &mut [u8; WIDE]);
+    #[inline(always)]
+    fn look_up(self, table: &[u8; 256], bytes: &[u8; 4 * WIDE], to: &mut [u8; 4 * WIDE]) {
+        for (byte, to) in bytes.iter().zip(to) {
+            *to = table[usize::from(*byte)];
+        }
+    }
 }
 
 /// The halves of an array.
@@ -228,5 +234,10 @@ impl<S: Halves<Pairs = [i16; WIDE]>> Columns for Pair<S> {
     #[inline(always)]
     fn store_bytes<const SIGNED: bool>(self, columns: Self::I32, range: [u8; 2], to: &mut [u8; WIDE]) {
         self.0.store_bytes::<SIGNED>(columns, range, to);
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: &[u8; 256], bytes: &[u8; 4 * WIDE], to: &mut [u8; 4 * WIDE]) {
+        self.0.look_up(table, bytes, to);
     }
 }
