@@ -41,6 +41,9 @@ pub struct ModelInput {
     pub inputs: Vec<u8>,
 }
 
+/// Larger models are no seeds: most of their bytes are values, and they take long.
+const MOST_SEED_BYTES: usize = 32 * 1024;
+
 /// Random models as seeds.
 #[must_use]
 pub fn model_seeds(count: u64) -> Vec<Vec<u8>> {
@@ -55,7 +58,7 @@ pub fn model_seeds(count: u64) -> Vec<Vec<u8>> {
         };
         codec::encode(&input).ok()
     });
-    encoded.collect()
+    encoded.filter(|bytes| bytes.len() <= MOST_SEED_BYTES).collect()
 }
 
 /// How far a model came.

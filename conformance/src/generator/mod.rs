@@ -6,7 +6,7 @@
 //! table is drawn with no change here, as long as its parameters have names or types that are known already.
 //!
 //! Some models are networks: of the operations that fast devices have kernels for, one behind the other, with
-//! constant weights and enough channels for vectors.
+//! constant weights and enough channels for vectors. Some operations of these come together, as such devices compute them.
 
 mod arguments;
 pub mod choices;
@@ -15,6 +15,7 @@ mod criteria;
 mod graph;
 pub mod mutation;
 mod operation;
+mod patterns;
 pub mod property;
 mod shapes;
 mod values;
@@ -58,9 +59,13 @@ const OF_NETWORKS: &[OperationType] = &[
     OperationType::SUB,
     OperationType::MUL,
     OperationType::MAXIMUM,
+    OperationType::MINIMUM,
     OperationType::PRELU,
     OperationType::RELU,
     OperationType::RELU6,
+    OperationType::LOGISTIC,
+    OperationType::TANH,
+    OperationType::HARD_SWISH,
     OperationType::ABS,
     OperationType::PAD,
     OperationType::MAX_POOL_2D,
@@ -84,6 +89,9 @@ const OF_NETWORKS: &[OperationType] = &[
 
 /// One model in so many is a network.
 const NETWORKS: u32 = 2;
+
+/// One operation in so many of a network is several, which come together.
+const PATTERNS: u32 = 8;
 
 /// How often arguments are drawn for an operation before another one is tried.
 const ATTEMPTS: u32 = 6;
@@ -134,6 +142,9 @@ impl Recipe {
     }
 
     fn try_one(&self, graph: &mut Graph, choices: &mut Choices) -> bool {
+        if graph.is_network && choices.once_in(PATTERNS) {
+            return patterns::try_pattern(graph, choices);
+        }
         if graph.is_network {
             let entry = choices.pick(&self.of_networks);
             return entry.is_some_and(|entry| operation::try_operation(graph, choices, entry));
@@ -156,7 +167,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
     use std::sync::Arc;
 
-    use nnhal::hal::{OperationType, Subgraph, SubgraphIndex};
+    use nnhal::hal::{OperandType, Operation, OperationType, Subgraph, SubgraphIndex};
     use nnhal::ops;
     use nnhal::validate::ValidModel;
     use nnhal_cpu::{KernelSet, Program};
@@ -168,6 +179,16 @@ mod tests {
 
     /// Models for each property in this test; the command runs millions.
     const MODELS: u64 = 1500;
+
+    /// Operations on two operands whose shapes may differ.
+    const BROADCASTING: &[OperationType] = &[
+        OperationType::ADD,
+        OperationType::SUB,
+        OperationType::MUL,
+        OperationType::MAXIMUM,
+        OperationType::MINIMUM,
+        OperationType::PRELU,
+    ];
 
     #[test]
     fn the_same_seed_gives_the_same_model() {
@@ -256,29 +277,52 @@ mod tests {
         assert!(found.is_none(), "{}", found.unwrap());
     }
 
-    /// What the fast kernels say of themselves, in some of which the reference computes beside them. Models that are
-    /// so small have none of those for large images, and hardly any of those for what converters put around layers.
+    /// What the fast kernels say of themselves, in some of which the reference computes beside them.
     const KERNELS: &[&str] = &[
         "f32 matrix product",
         "f32 matrix-vector product",
-        "8-bit matrix product",
+        "8-bit matrix product by pairs",
         "f32 depthwise",
         "8-bit depthwise",
         "f32 element-wise",
         "8-bit sum",
+        "8-bit product",
+        "8-bit larger or smaller ones",
+        "8-bit table",
         "f32 pooling",
         "8-bit pooling",
         "f32 resizing",
         "8-bit resizing",
         "f32 softmax",
+        "8-bit softmax",
         "8-bit places of extremes",
         "f32 extremum",
         "quantization",
         "packed recurrent cell",
         "f32 element-wise, with the next",
+        "f32 row by row, with the next",
+        "f32 matrix product, with the next",
+        "f32 largest magnitude, with the next",
+        "8-bit offset, with the next",
+        "as padding of the next",
         "another shape in the same memory",
         "constant, computed beforehand",
     ];
+
+    /// Those for processors that multiply bytes.
+    const OF_BYTES: &[&str] = &[
+        "8-bit matrix product",
+        "integers of floats as bytes, with the next",
+    ];
+
+    /// Whether this processor is one that the fast kernels multiply bytes on.
+    fn multiplies_bytes() -> bool {
+        #[cfg(target_arch = "x86_64")]
+        let has_vnni = std::arch::is_x86_feature_detected!("avx512vnni");
+        #[cfg(not(target_arch = "x86_64"))]
+        let has_vnni = false;
+        has_vnni
+    }
 
     #[test]
     fn every_family_of_fast_kernels_computes_some_model() {
@@ -302,8 +346,43 @@ mod tests {
                 |(name, _): (&&str, _)| *name == kernel || name.starts_with(&format!("{kernel}, reference"));
             models.iter().any(of_kernel)
         };
-        let missing: Vec<_> = KERNELS.iter().filter(|kernel| !has(kernel)).collect();
+        let of_bytes = if multiplies_bytes() { OF_BYTES } else { &[] };
+        let wanted = KERNELS.iter().chain(of_bytes);
+        let missing: Vec<_> = wanted.filter(|kernel| !has(kernel)).collect();
         assert!(missing.is_empty(), "computed no model: {missing:?}");
+    }
+
+    #[test]
+    fn operands_of_networks_broadcast() {
+        let mut models = BTreeMap::new();
+        for seed in 0..MODELS {
+            let Some(generated) = Recipe::default().generate(&mut Choices::from_seed(seed)) else {
+                continue;
+            };
+            let main = &generated.model.model.main;
+            let of = |operand: Option<&u32>| operand.map(|operand| &main.operands[*operand as usize]);
+            let is_one = |operation: &&Operation| BROADCASTING.contains(&operation.operation_type);
+            for operation in main.operations.iter().filter(is_one) {
+                let (left, right) = (of(operation.inputs.first()), of(operation.inputs.get(1)));
+                if let (Some(left), Some(right)) = (left, right)
+                    && left.dimensions != right.dimensions
+                {
+                    *models
+                        .entry((operation.operation_type, left.operand_type))
+                        .or_insert(0) += 1;
+                }
+            }
+        }
+        println!("{models:#?}");
+        for operation in BROADCASTING {
+            for ty in [
+                OperandType::TENSOR_FLOAT32,
+                OperandType::TENSOR_QUANT8_ASYMM,
+                OperandType::TENSOR_QUANT8_ASYMM_SIGNED,
+            ] {
+                assert!(models.contains_key(&(*operation, ty)), "{operation} of {ty}");
+            }
+        }
     }
 
     #[test]

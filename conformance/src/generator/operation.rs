@@ -47,7 +47,29 @@ fn add_operation(graph: &mut Graph, choices: &mut Choices, entry: &'static Opera
         outputs.push(Operand::new(concrete_type(param.ty, variant, choices)?, &[]));
     }
     quantize_outputs(graph, entry, &inputs, &mut outputs, choices)?;
-    let shapes = output_shapes(graph, entry, (&inputs, &outputs), choices)?;
+    let adding = Adding {
+        entry,
+        most_elements: MOST_ELEMENTS,
+    };
+    complete(graph, choices, adding, (inputs, outputs))
+}
+
+/// An operation that is added.
+#[derive(Clone, Copy)]
+pub(super) struct Adding {
+    pub(super) entry: &'static OperationEntry,
+    /// Elements that an output has at most.
+    pub(super) most_elements: usize,
+}
+
+/// Adds an operation with these inputs and with outputs of these types and scales, if they fit.
+pub(super) fn complete(
+    graph: &mut Graph,
+    choices: &mut Choices,
+    adding: Adding,
+    (inputs, outputs): (Vec<u32>, Vec<Operand>),
+) -> Option<()> {
+    let shapes = output_shapes(graph, adding, (&inputs, &outputs), choices)?;
     let mut indexes = Vec::new();
     for (mut operand, shape) in outputs.into_iter().zip(shapes) {
         operand.dimensions = shape.map(|shape| shape.dims().to_vec()).unwrap_or_default();
@@ -59,7 +81,7 @@ fn add_operation(graph: &mut Graph, choices: &mut Choices, entry: &'static Opera
         }));
     }
     graph.operations.push(Operation {
-        operation_type: entry.operation,
+        operation_type: adding.entry.operation,
         inputs,
         outputs: indexes,
     });
@@ -238,18 +260,21 @@ fn accepts(entry: &'static OperationEntry, draft: &dyn OperationContext) -> bool
 /// The shapes of the outputs, `None` for those that depend on data; nothing if the arguments do not fit.
 fn output_shapes(
     graph: &Graph,
-    entry: &'static OperationEntry,
+    Adding { entry, most_elements }: Adding,
     (inputs, outputs): (&[u32], &[Operand]),
     choices: &mut Choices,
 ) -> Option<Vec<Option<Shape>>> {
-    let ShapeRule::Infer(rule) = entry.shape else {
-        return Some(vec![None; outputs.len()]);
-    };
     let draft = Draft {
         graph,
         operation: entry.operation,
         inputs,
         outputs,
+    };
+    if !accepts(entry, &draft) {
+        return None;
+    }
+    let ShapeRule::Infer(rule) = entry.shape else {
+        return Some(vec![None; outputs.len()]);
     };
     let mut shapes = vec![Shape::SCALAR; outputs.len()];
     rule(&draft, &mut shapes).ok()?;
@@ -270,7 +295,7 @@ fn output_shapes(
         .into_iter()
         .map(|shape| {
             let elements = shape.elements().ok()?;
-            (elements <= MOST_ELEMENTS).then_some(Some(shape))
+            (elements <= most_elements).then_some(Some(shape))
         })
         .collect()
 }
