@@ -382,7 +382,7 @@ mod tests {
         } else {
             4_954_416_915_776_117_319
         };
-        assert_eq!((fast::LAYOUT, sums), (13, [5_305_636_182_905_620_312, of_bytes]));
-        assert!(compiled_form().starts_with("layout 13 for "));
+        assert_eq!((fast::LAYOUT, sums), (14, [5_305_636_182_905_620_312, of_bytes]));
+        assert!(compiled_form().starts_with("layout 14 for "));
     }
 }

@@ -102,40 +102,32 @@ pub(super) fn exp_minus_one<S: Instructions>(value: f32) -> f32 {
     if value > TINY { value } else { result }
 }
 
-/// Puts the logistic function of each value in its place.
-pub(crate) fn logistic_of_each(values: &mut [f32]) {
-    struct Logistics<'a>(&'a mut [f32]);
+/// Puts a function of each value in its place: the hyperbolic tangent, or the logistic function.
+struct InPlace<'a, const TANH: bool>(&'a mut [f32]);
 
-    impl Work for Logistics<'_> {
-        type Output = ();
+impl<const TANH: bool> Work for InPlace<'_, TANH> {
+    type Output = ();
 
-        #[inline(always)]
-        fn run<S: Instructions>(self, _: S) {
-            for value in self.0 {
-                *value = logistic::<S>(*value);
-            }
+    #[inline(always)]
+    fn run<S: Instructions>(self, _: S) {
+        for value in self.0 {
+            *value = if TANH {
+                tanh::<S>(*value)
+            } else {
+                logistic::<S>(*value)
+            };
         }
     }
+}
 
-    dispatch(Logistics(values));
+/// Puts the logistic function of each value in its place.
+pub(crate) fn logistic_of_each(values: &mut [f32]) {
+    dispatch(InPlace::<false>(values));
 }
 
 /// Puts the hyperbolic tangent of each value in its place.
 pub(crate) fn tanh_of_each(values: &mut [f32]) {
-    struct Tangents<'a>(&'a mut [f32]);
-
-    impl Work for Tangents<'_> {
-        type Output = ();
-
-        #[inline(always)]
-        fn run<S: Instructions>(self, _: S) {
-            for value in self.0 {
-                *value = tanh::<S>(*value);
-            }
-        }
-    }
-
-    dispatch(Tangents(values));
+    dispatch(InPlace::<true>(values));
 }
 
 #[cfg(test)]

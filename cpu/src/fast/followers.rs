@@ -43,18 +43,21 @@ impl Followers {
         (1..=links.len()).rev().find_map(|count| {
             let inner = links[..count - 1].iter().map(|link| link.output);
             let is_closed = inner.chain([layer]).all(|operand| ends_within(operand, count));
-            let followers = Followers::of(&joined(&links[..count]), layer, (elements, columns))?;
-            is_closed.then_some(Followers {
-                operations: count,
-                ..followers
-            })
+            let links = joined(&links[..count]);
+            is_closed
+                .then(|| Followers::of((&links, count), layer, (elements, columns)))
+                .flatten()
         })
     }
 
-    /// All of these, if they are such.
-    fn of(links: &[Link], layer: u32, (elements, columns): (usize, usize)) -> Option<Followers> {
+    /// All of these, which are so many operations, if they are such.
+    fn of(
+        (links, operations): (&[Link], usize),
+        layer: u32,
+        (elements, columns): (usize, usize),
+    ) -> Option<Followers> {
         let mut followers = Followers {
-            operations: links.len(),
+            operations,
             addend: None,
             range: Activation::None.range(),
             slopes: None,

@@ -274,4 +274,15 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn layers_that_are_left_to_the_reference_pack_nothing() {
+        for ty in [T::TENSOR_FLOAT32, T::TENSOR_QUANT8_ASYMM] {
+            let packed = |multiplier, how| convolution(ty, multiplier, how).is_packed();
+            assert_eq!(BOTH.map(|how| packed(Some(1), how)), [true, false]);
+            assert_eq!(BOTH.map(|how| packed(None, how)), [true, false]);
+            assert_eq!(BOTH.map(|how| packed(Some(2), how)), [false, false]);
+            assert_eq!(WITH_REQUEST.map(|how| packed(Some(1), how)), [true, true]);
+        }
+    }
 }

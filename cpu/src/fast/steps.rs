@@ -60,6 +60,9 @@ pub(crate) fn plan(
     if let Some(step) = layer.single_row(declared, (packing, is_relaxed))? {
         return Ok(Some(Box::new(step)));
     }
+    if layer.is_left_to_reference(declared) {
+        return Ok(None);
+    }
     let Some(weights) = layer.pack(packing)? else {
         return Ok(None);
     };
@@ -121,7 +124,7 @@ fn follow_from_model(declared: &Declared<'_>) -> bool {
     })
 }
 
-/// Which executions packed weights serve.
+/// Which executions packed weights serve, of a layer that is not [left](ConstantLayer::is_left_to_reference) to the reference.
 fn serves(kind: Kind, declared: &Declared<'_>, is_known: bool, weights: &Weights) -> Serves {
     if is_known || kind == Kind::FullyConnected {
         return Serves::All;
@@ -131,19 +134,14 @@ fn serves(kind: Kind, declared: &Declared<'_>, is_known: bool, weights: &Weights
     }
     let context: &dyn OperationContext = declared;
     let arguments = kind.arguments(context);
-    match arguments.nchw(context) {
-        Ok(true) => return Serves::Never,
-        Ok(false) => {}
-        Err(_) => return Serves::Those,
+    if arguments.nchw(context).is_err() {
+        return Serves::Those;
     }
     match weights {
         Weights::MatrixF32(_) | Weights::MatrixQ8(_) | Weights::BytesQ8(_) => Serves::All,
         Weights::DepthwiseF32(_) => Serves::if_so(is_one_to_one(context, arguments)),
         // How far taps lie apart in the image is known with its extents.
-        Weights::DepthwiseQ8(_) | Weights::DepthwiseBytes(_) => match is_one_to_one(context, arguments) {
-            Ok(false) => Serves::Never,
-            _ => Serves::Those,
-        },
+        Weights::DepthwiseQ8(_) | Weights::DepthwiseBytes(_) => Serves::Those,
     }
 }
 
@@ -266,6 +264,21 @@ impl<'a> ConstantLayer<'a> {
     /// Whether all filters of a depthwise convolution see the same single channel: then it is a convolution.
     fn sees_one_channel(&self) -> bool {
         self.input.dimensions.get(3) == Some(&1)
+    }
+
+    /// Whether no execution can use packed weights, whatever its shapes are: of images in NCHW, and of depthwise convolutions with
+    /// several filters for a channel.
+    fn is_left_to_reference(&self, declared: &Declared<'_>) -> bool {
+        if self.kind == Kind::FullyConnected {
+            return false;
+        }
+        let context: &dyn OperationContext = declared;
+        let arguments = self.kind.arguments(context);
+        let is_nchw = arguments.nchw(context) == Ok(true);
+        let has_several = self.kind == Kind::Depthwise
+            && !self.sees_one_channel()
+            && is_one_to_one(context, arguments) == Ok(false);
+        is_nchw || has_several
     }
 
     /// How many outputs there are of each channel, if the model says so, and how many values of what they see lie side by

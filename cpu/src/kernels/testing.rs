@@ -162,6 +162,11 @@ impl OneOperation {
         program.kernel_name(SubgraphIndex::Main, 0)
     }
 
+    /// Whether the fast kernels have packed weights for it.
+    pub(crate) fn is_packed(&self) -> bool {
+        self.program(KernelSet::Fast).unwrap().compiled().is_some()
+    }
+
     /// Runs and gives the dimensions and elements of the only output.
     pub(crate) fn run_one<T: bytemuck::Pod>(self) -> Result<(Vec<u32>, Vec<T>), String> {
         let outputs = self.run()?;
