@@ -287,7 +287,7 @@ mod tests {
         "f32 element-wise",
         "8-bit sum",
         "8-bit product",
-        "8-bit larger or smaller ones",
+        "8-bit maximum or minimum",
         "8-bit table",
         "f32 pooling",
         "8-bit pooling",

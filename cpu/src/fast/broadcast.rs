@@ -14,7 +14,7 @@ use crate::kernels::broadcast::Walk;
 use crate::threads::Team;
 
 /// From this many elements on, a row is computed by itself.
-const LONG: usize = 64;
+const LONG: usize = 128;
 
 /// Elements that are laid out at a time.
 const ROOM: usize = 4 * LONG;

@@ -60,7 +60,7 @@ pub(super) fn name(binary: Binary) -> &'static str {
     match binary {
         Binary::Add | Binary::Sub => "8-bit sum",
         Binary::Mul | Binary::Prelu => "8-bit product",
-        Binary::Maximum | Binary::Minimum => "8-bit larger or smaller ones",
+        Binary::Maximum | Binary::Minimum => "8-bit maximum or minimum",
         Binary::Div => REFERENCE,
     }
 }

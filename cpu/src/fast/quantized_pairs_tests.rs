@@ -140,5 +140,5 @@ fn operations_on_bytes_say_what_computes_them() {
     let products = [OperationType::MUL, OperationType::PRELU].map(name);
     assert_eq!(products, ["8-bit product"; 2]);
     let extremes = [OperationType::MAXIMUM, OperationType::MINIMUM].map(name);
-    assert_eq!(extremes, ["8-bit larger or smaller ones"; 2]);
+    assert_eq!(extremes, ["8-bit maximum or minimum"; 2]);
 }
