@@ -267,14 +267,17 @@ mod tests {
 
     #[test]
     fn fast_kernels_agree_with_the_reference() {
+        let mut of_integers = 0;
         let found = property::search(&Recipe::default(), 0..MODELS, |generated, _| {
-            property::agrees_with(
+            of_integers += u64::from(!property::has_float_tensors(&generated.model.model));
+            property::gives_the_same_integers(
                 &mut InProcess::new(KernelSet::Reference),
                 &mut InProcess::new(KernelSet::Fast),
                 generated,
             )
         });
         assert!(found.is_none(), "{}", found.unwrap());
+        assert!(of_integers >= MODELS / 20, "{of_integers}");
     }
 
     /// What the fast kernels say of themselves, in some of which the reference computes beside them.

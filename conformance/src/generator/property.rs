@@ -321,6 +321,59 @@ fn compare<R: Implementation, I: Implementation>(
     Ok(())
 }
 
+/// As [`agrees_with`], and the same bits if the model has no tensors of floats: what implementations promise that round
+/// integers as the reference does.
+pub fn gives_the_same_integers<R: Implementation, I: Implementation>(
+    reference: &mut R,
+    other: &mut I,
+    generated: &Generated,
+) -> Verdict {
+    if has_float_tensors(&generated.model.model) {
+        return agrees_with(reference, other, generated);
+    }
+    match expect_same_bytes(reference, other, generated) {
+        Ok(()) => Verdict::Kept,
+        Err(message) => Verdict::Broken(message),
+    }
+}
+
+/// Whether any tensor of the model, or of one that it refers to, is of floats.
+pub(super) fn has_float_tensors(model: &Model) -> bool {
+    std::iter::once(&model.main)
+        .chain(&model.referenced)
+        .flat_map(|subgraph| &subgraph.operands)
+        .any(|operand| {
+            matches!(
+                operand.operand_type,
+                OperandType::TENSOR_FLOAT32 | OperandType::TENSOR_FLOAT16
+            )
+        })
+}
+
+fn expect_same_bytes<R: Implementation, I: Implementation>(
+    reference: &mut R,
+    other: &mut I,
+    generated: &Generated,
+) -> Result<(), String> {
+    let expected = synchronous_result(reference, generated)?;
+    let found = synchronous_result(other, generated)?;
+    expect_same_dimensions(&expected, &found)?;
+    for (number, (expected, found)) in expected.iter().zip(&found).enumerate() {
+        let differs = expected
+            .bytes
+            .iter()
+            .zip(&found.bytes)
+            .position(|(one, other)| one != other);
+        if let Some(at) = differs {
+            let [expected, found] = [expected, found].map(|output| output.bytes.get(at).copied());
+            return Err(format!(
+                "byte {at} of output {number} is {found:?}, the reference gives {expected:?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Extents are exact, whatever the values are.
 fn expect_same_dimensions(expected: &[Computed], found: &[Computed]) -> Result<(), String> {
     let differs = |(one, other): (&Computed, &Computed)| one.dimensions != other.dimensions;
