@@ -325,7 +325,8 @@ impl Ticket {
         may_stay
     }
 
-    /// Gives the slot to other work of the same scheduler, which must have none.
+    /// Gives the slot to other work of the same scheduler, which must have none. Nobody is looked for who waits: that work must
+    /// [`Ticket::stay`] or leave, before long.
     #[inline]
     pub(crate) fn pass_slot(&self, to: &Ticket) {
         self.state.advance(1);

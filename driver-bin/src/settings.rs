@@ -113,7 +113,7 @@ pub struct Limits {
     pub address_space_bytes: u64,
     /// Memories, prepared models, device buffers, fences and outcomes of fenced executions, of each kind.
     pub objects: u32,
-    /// Bursts; each has a thread of its own.
+    /// Bursts; each has a thread of its own, which may rest while another serves it.
     pub bursts: u32,
     /// Calls that have not been answered.
     pub calls: u32,
@@ -150,8 +150,8 @@ pub struct ExecutionSettings {
     pub polling_window_us: u64,
     /// Whether bursts look for that long each time.
     pub polling: Polling,
-    /// How many threads of bursts may serve other bursts of brief executions, too; 0 for half of the processors. With as
-    /// many as there may be bursts, each burst keeps its own. Applies to workers that start afterwards.
+    /// How many threads of bursts may serve other bursts, too, that have brief executions and are of the same kind; 0 for half of the
+    /// processors. With as many as there may be bursts, each burst keeps its own. Applies to workers that start afterwards.
     pub burst_hosts: u32,
     /// After how long without a checkpoint work is taken for hung, in milliseconds; 0 for never.
     pub hang_limit_ms: u64,

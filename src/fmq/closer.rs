@@ -59,9 +59,14 @@ impl ChannelCloser {
 
 /// Marks a ring as ended and wakes its sleeper, on whichever side.
 pub(super) fn close_ring(ring: &RingMemory) {
-    let doorbell = &ring.control().doorbell;
-    doorbell.closed.store(1, Ordering::Release);
+    ring.control().doorbell.closed.store(1, Ordering::Release);
+    wake_consumer(ring);
+}
+
+/// Wakes the consumer of a ring, if it sleeps, to look at what was stored before. It says that it sleeps, fences, and looks; here it is
+/// the other way round, so it either sees what was stored or does not fall asleep.
+pub(super) fn wake_consumer(ring: &RingMemory) {
     fence(Ordering::SeqCst);
-    doorbell.sleeper.store(AWAKE, Ordering::Relaxed);
+    ring.control().doorbell.sleeper.store(AWAKE, Ordering::Relaxed);
     ring.wake();
 }

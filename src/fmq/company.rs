@@ -21,6 +21,13 @@ pub trait Company {
     /// By what threads of this process end the wait.
     fn bell(&self) -> Option<&Bell>;
 
+    /// How many polls of a single ring take about as long as one look by [`Company::seems_ready`] beside the poll of the own ring,
+    /// counting that: where polls do not pause, so much shorter is a window in polls.
+    #[inline]
+    fn polls_in_one(&self) -> u32 {
+        1
+    }
+
     /// Whether something has come elsewhere: a packet, the end or an error on another ring, or the bell has rung. Looks at all of
     /// them, as a thread must before it sleeps.
     fn is_ready(&mut self) -> bool {

@@ -37,13 +37,15 @@ fn pair(wait: WaitSettings) -> (ChannelEnd, ChannelEnd) {
 fn street(wait: WaitSettings) -> (Vec<ChannelEnd>, ChannelEnd, Neighbours) {
     let (clients, mut ends): (Vec<_>, Vec<_>) = (0..=MAX_COMPANY).map(|_| pair(wait)).unzip();
     let first = ends.remove(0);
-    let bell = Arc::default();
+    let bell = Arc::new(first.consumer.new_bell());
     (clients, first, Neighbours { ends, bell })
 }
 
 fn expect_elsewhere(first: &mut ChannelEnd, neighbours: &mut Neighbours, deadline: Deadline) {
     let mut packet = first.consumer.new_packet();
-    let came = first.consumer.receive_in(neighbours, &mut packet, |_| deadline);
+    let came = first
+        .consumer
+        .receive_in(neighbours, &mut packet, |_| Some(deadline));
     assert_eq!(came, Ok(Came::Elsewhere));
 }
 
@@ -64,7 +66,7 @@ fn every_packet_on_any_ring_ends_the_wait() {
         for number in 0..3000 {
             let came = first
                 .consumer
-                .receive_in(&mut neighbours, &mut packet, |_| Deadline::NONE);
+                .receive_in(&mut neighbours, &mut packet, |_| Some(Deadline::NONE));
             match number * 7 % count {
                 0 => assert_eq!(came, Ok(Came::Here)),
                 at => {
@@ -86,11 +88,15 @@ fn wait_in_company_keeps_its_deadline() {
     let (_clients, mut first, mut neighbours) = street(WaitSettings::Sleep);
     let mut packet = first.consumer.new_packet();
     let soon = Deadline::after(MonotonicClock.now(), Duration::from_millis(2));
-    let outcome = first.consumer.receive_in(&mut neighbours, &mut packet, |_| soon);
+    let outcome = first
+        .consumer
+        .receive_in(&mut neighbours, &mut packet, |_| Some(soon));
     assert_eq!(outcome, Err(ReceiveError::TimedOut));
     assert!(soon.is_past(MonotonicClock.now()));
     let past = Deadline::at(TimePoint::from_nanos(1));
-    let outcome = first.consumer.receive_in(&mut neighbours, &mut packet, |_| past);
+    let outcome = first
+        .consumer
+        .receive_in(&mut neighbours, &mut packet, |_| Some(past));
     assert_eq!(outcome, Err(ReceiveError::TimedOut));
 }
 
@@ -120,10 +126,27 @@ fn end_of_any_ring_ends_the_wait_and_who_closes_does_not_wait_for_long() {
     let sender = std::thread::spawn(move || drop(clients));
     let came = first
         .consumer
-        .receive_in(&mut neighbours, &mut packet, |_| Deadline::NONE);
+        .receive_in(&mut neighbours, &mut packet, |_| Some(Deadline::NONE));
     assert!(
         matches!(came, Ok(Came::Elsewhere) | Err(ReceiveError::Closed)),
         "{came:?}"
     );
     sender.join().unwrap();
+}
+
+#[test]
+fn wait_without_a_deadline_is_over_with_its_first_polls() {
+    for wait in [WaitSettings::Sleep, WaitSettings::default()] {
+        let (mut clients, mut first, mut neighbours) = street(wait);
+        let mut packet = first.consumer.new_packet();
+        let mut receive =
+            |neighbours: &mut Neighbours| first.consumer.receive_in(neighbours, &mut packet, |_| None);
+        assert_eq!(receive(&mut neighbours), Err(ReceiveError::TimedOut));
+        clients[3].producer.send(&[1]).unwrap();
+        assert_eq!(receive(&mut neighbours), Ok(Came::Elsewhere));
+        let mut other = neighbours.ends[2].consumer.new_packet();
+        assert_eq!(neighbours.ends[2].consumer.try_receive(&mut other), Ok(true));
+        drop(clients.remove(0));
+        assert_eq!(receive(&mut neighbours), Err(ReceiveError::Closed));
+    }
 }

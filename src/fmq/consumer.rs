@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::alert::Alertness;
+use super::bell::Bell;
 use super::closer::close_ring;
 use super::company::{Alone, Company};
 use super::error::{Misbehaviour, ReceiveError};
@@ -44,6 +45,11 @@ impl Consumer {
     /// A buffer for the longest packet of this ring.
     pub fn new_packet(&self) -> Packet {
         Packet::with_room_for(self.ring.capacity() as usize)
+    }
+
+    /// A bell for whoever waits for this ring's packets in company.
+    pub fn new_bell(&self) -> Bell {
+        Bell::new(Arc::clone(&self.ring))
     }
 
     /// Sets how to wait from now on.
@@ -135,11 +141,12 @@ impl Consumer {
         packet: &mut Packet,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<(), ReceiveError> {
-        self.receive_in(&mut Alone, packet, |_| deadline()).map(|_| ())
+        self.receive_in(&mut Alone, packet, |_| Some(deadline()))
+            .map(|_| ())
     }
 
     /// The same in the company of other rings: ends as well when something has come there, and leaves it where it is. What came
-    /// on this ring goes first.
+    /// on this ring goes first. If `deadline` says nothing, the wait is over with the first stretch of polling.
     ///
     /// # Errors
     /// As [`Consumer::receive`]; those of the other rings are left to whoever receives from them.
@@ -148,21 +155,27 @@ impl Consumer {
         &mut self,
         company: &mut C,
         packet: &mut Packet,
-        deadline: impl FnOnce(&mut C) -> Deadline,
+        deadline: impl FnOnce(&mut C) -> Option<Deadline>,
     ) -> Result<Came, ReceiveError> {
         self.policy.review_if_due();
         let mut spin = self.policy.start();
+        let polls = company.polls_in_one();
         loop {
             if let Some(sign) = self.look(company)? {
                 self.policy.record(spin.waited());
                 return self.come(sign, packet);
             }
-            if !spin.next() {
+            if !spin.next_of(polls) {
                 break;
             }
         }
-        let deadline = deadline(company);
-        self.receive_slow(company, packet, deadline, spin)
+        match deadline(company) {
+            Some(deadline) => self.receive_slow(company, packet, deadline, spin),
+            None if self.is_closed() => self
+                .look_again(company, ReceiveError::Closed)
+                .and_then(|sign| self.come(sign, packet)),
+            None => Err(ReceiveError::TimedOut),
+        }
     }
 
     /// Whether a packet is there, or the end, or an error: whether [`Consumer::receive`] would return at once.
@@ -325,10 +338,9 @@ impl Consumer {
     ) -> Duration {
         let needed = rung_at.saturating_since(start).min(slept);
         let late = u64::try_from((slept - needed).as_nanos()).unwrap_or(u64::MAX);
-        self.parked.was_late(late);
-        company
-            .consumers_mut()
-            .filter_map(|other| other.is_ready().then_some(&other.parked))
+        std::iter::once(self)
+            .chain(company.consumers_mut())
+            .filter_map(|consumer| consumer.has_packet().then_some(&consumer.parked))
             .for_each(|parked| parked.was_late(late));
         needed
     }
@@ -394,16 +406,11 @@ impl Consumer {
     /// Sleeps on the words of all rings while each says that its consumer sleeps.
     fn fall_asleep(&self, company: &impl Company, until: Deadline) -> Result<futex::Wait, SysError> {
         let mut others = company.consumers().peekable();
-        if others.peek().is_none() && company.bell().is_none() {
+        if others.peek().is_none() {
             return self.ring.sleep(SLEEPING, until);
         }
         let others = others.map(|other| &*other.ring);
-        RingMemory::sleep_on_any(
-            std::iter::once(&*self.ring).chain(others),
-            SLEEPING,
-            company.bell(),
-            until,
-        )
+        RingMemory::sleep_on_any(std::iter::once(&*self.ring).chain(others), SLEEPING, until)
     }
 
     /// Says that this consumer does not sleep any more.

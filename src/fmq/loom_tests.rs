@@ -249,6 +249,15 @@ struct Neighbours {
     bell: Arc<Bell>,
 }
 
+impl Neighbours {
+    fn of(consumer: &Consumer, consumers: Vec<Consumer>) -> Neighbours {
+        Neighbours {
+            consumers,
+            bell: Arc::new(consumer.new_bell()),
+        }
+    }
+}
+
 impl Company for Neighbours {
     fn consumers(&self) -> impl Iterator<Item = &Consumer> {
         self.consumers.iter()
@@ -276,13 +285,10 @@ fn expect_no_packet_of_a_neighbour_to_be_missed(limits: &'static [Duration]) {
             producer.send(&packet_of(2, 1)).unwrap();
             producer
         });
-        let mut company = Neighbours {
-            consumers: vec![neighbour],
-            bell: Arc::default(),
-        };
+        let mut company = Neighbours::of(&consumer, vec![neighbour]);
         let mut packet = consumer.new_packet();
         for expected in [1, 2] {
-            let came = consumer.receive_in(&mut company, &mut packet, |_| Deadline::NONE);
+            let came = consumer.receive_in(&mut company, &mut packet, |_| Some(Deadline::NONE));
             assert_eq!(came, Ok(Came::Elsewhere));
             assert_eq!(company.consumers[0].try_receive(&mut packet), Ok(true));
             assert_eq!(words(&packet), [expected]);
@@ -308,12 +314,9 @@ fn end_of_a_neighbour_ends_the_sleep() {
         let (_quiet, mut consumer, _closer) = ring(1);
         let (_peer, neighbour, closer) = ring(1);
         let watcher = thread::spawn(move || closer.close());
-        let mut company = Neighbours {
-            consumers: vec![neighbour],
-            bell: Arc::default(),
-        };
+        let mut company = Neighbours::of(&consumer, vec![neighbour]);
         let mut packet = consumer.new_packet();
-        let came = consumer.receive_in(&mut company, &mut packet, |_| Deadline::NONE);
+        let came = consumer.receive_in(&mut company, &mut packet, |_| Some(Deadline::NONE));
         assert_eq!(came, Ok(Came::Elsewhere));
         assert_eq!(
             company.consumers[0].try_receive(&mut packet),
@@ -323,23 +326,34 @@ fn end_of_a_neighbour_ends_the_sleep() {
     });
 }
 
-#[test]
-fn bell_ends_the_sleep() {
-    model(|| {
+/// A bell ends the wait of a consumer, be there other rings or none.
+fn expect_bell_to_end_the_sleep(neighbours: usize) {
+    model(move || {
         let (_quiet, mut consumer, _closer) = ring(1);
-        let bell = Arc::new(Bell::default());
-        let rope = Arc::clone(&bell);
-        let ringer = thread::spawn(move || rope.ring());
-        let mut company = Neighbours {
-            consumers: Vec::new(),
-            bell,
-        };
+        let (others, consumers): (Vec<_>, Vec<_>) = (0..neighbours)
+            .map(|_| ring(1))
+            .map(|(producer, consumer, closer)| ((producer, closer), consumer))
+            .unzip();
+        let mut company = Neighbours::of(&consumer, consumers);
+        let bell = Arc::clone(&company.bell);
+        let ringer = thread::spawn(move || bell.ring());
         let mut packet = consumer.new_packet();
-        let came = consumer.receive_in(&mut company, &mut packet, |_| Deadline::NONE);
+        let came = consumer.receive_in(&mut company, &mut packet, |_| Some(Deadline::NONE));
         assert_eq!(came, Ok(Came::Elsewhere));
         assert!(company.bell.silence());
         ringer.join().unwrap();
+        drop(others);
     });
+}
+
+#[test]
+fn bell_ends_the_sleep() {
+    expect_bell_to_end_the_sleep(0);
+}
+
+#[test]
+fn bell_ends_the_sleep_on_several_rings() {
+    expect_bell_to_end_the_sleep(1);
 }
 
 #[test]
@@ -351,12 +365,9 @@ fn packet_on_the_ring_itself_is_received_in_company() {
             producer.send(&packet_of(1, 1)).unwrap();
             producer
         });
-        let mut company = Neighbours {
-            consumers: vec![neighbour],
-            bell: Arc::default(),
-        };
+        let mut company = Neighbours::of(&consumer, vec![neighbour]);
         let mut packet = consumer.new_packet();
-        let came = consumer.receive_in(&mut company, &mut packet, |_| Deadline::NONE);
+        let came = consumer.receive_in(&mut company, &mut packet, |_| Some(Deadline::NONE));
         assert_eq!((came, words(&packet)), (Ok(Came::Here), vec![1]));
         drop(sender.join().unwrap());
     });

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use super::bell::Bell;
 use super::channel_layout::{CONTROL_OFFSETS, ChannelLayout};
 use super::layout::{Cell, Control};
 use crate::shm::{Access, Mapping, SharedMemory, ShmError};
@@ -80,15 +79,13 @@ impl RingMemory {
         futex::wait(self.sleeper(), expected, deadline)
     }
 
-    /// Sleeps while the doorbell words of all `rings` hold `expected` and the bell is silent.
+    /// Sleeps while the doorbell words of all `rings` hold `expected`.
     pub(super) fn sleep_on_any<'a>(
         rings: impl Iterator<Item = &'a RingMemory>,
         expected: u32,
-        bell: Option<&'a Bell>,
         deadline: Deadline,
     ) -> Result<futex::Wait, crate::sys::SysError> {
-        let words = rings.map(|ring| (ring.sleeper(), expected));
-        futex::wait_on_any(words.chain(bell.map(Bell::word)), deadline)
+        futex::wait_on_any(rings.map(|ring| (ring.sleeper(), expected)), deadline)
     }
 
     /// Wakes whoever sleeps on the doorbell word.

@@ -9,7 +9,6 @@ use std::sync::atomic::AtomicBool;
 
 use loom::sync::{Condvar, Mutex};
 
-use super::bell::Bell;
 use super::layout::{ALERT, AWAKE, Cell, Control, Doorbell, PAYLOAD_WORDS, Progress, SLEEPING};
 use super::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::sys::{SysError, futex};
@@ -72,14 +71,10 @@ impl RingMemory {
     pub(super) fn sleep_on_any<'a>(
         rings: impl Iterator<Item = &'a RingMemory>,
         expected: u32,
-        bell: Option<&'a Bell>,
         deadline: Deadline,
     ) -> Result<futex::Wait, SysError> {
         let words: Vec<&SleeperWord> = rings.map(|ring| &ring.control.doorbell.sleeper).collect();
-        let has_changed = || {
-            words.iter().any(|word| word.load(Ordering::Relaxed) != expected)
-                || bell.is_some_and(Bell::has_rung)
-        };
+        let has_changed = || words.iter().any(|word| word.load(Ordering::Relaxed) != expected);
         if has_changed() {
             return Ok(futex::Wait::Changed);
         }

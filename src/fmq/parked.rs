@@ -37,7 +37,8 @@ impl Parked {
 
     /// Whether the answer that the consumer waits for must wait for the peer to get up; tells it once.
     pub(super) fn take_rang(&self) -> bool {
-        self.rang.swap(0, Ordering::Relaxed) != 0
+        // Mostly not, and a thread may ask for many rings.
+        self.rang.load(Ordering::Relaxed) != 0 && self.rang.swap(0, Ordering::Relaxed) != 0
     }
 
     /// Marks the ring as ended for this process.

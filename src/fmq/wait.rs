@@ -435,10 +435,16 @@ impl Spin {
     /// Whether to poll once more in this stretch; pauses if it is one with pauses.
     #[inline(always)]
     pub(super) fn next(&mut self) -> bool {
+        self.next_of(1)
+    }
+
+    /// The same where a poll takes as long as so many.
+    #[inline(always)]
+    pub(super) fn next_of(&mut self, polls: u32) -> bool {
         if self.left == 0 {
             return false;
         }
-        self.left -= 1;
+        self.left = self.left.saturating_sub(polls);
         match self.pause {
             Pause::None => {}
             Pause::Brief => cpu::relax_briefly(),

@@ -86,7 +86,7 @@ pub fn wait_on_any<'a>(
         .as_ref()
         .map_or(std::ptr::null(), |spec| spec as *const libc::timespec);
     // SAFETY: the first `count` waiters are filled in as the kernel wants them, with words that live for `'a`, which outlasts
-    // the call, and are aligned; `timeout` is null or points to a timespec on this stack frame.
+    // the call, and are aligned; `timeout` is null or points to a timespec on this stack frame, of the size that the kernel reads.
     let woken = unsafe {
         libc::syscall(
             libc::SYS_futex_waitv,
@@ -127,6 +127,9 @@ struct Waiter {
     flags: u32,
     reserved: u32,
 }
+
+// The kernel reads its own timespec here, of 64-bit parts wherever Linux runs.
+const _: () = assert!(size_of::<libc::timespec>() == 16);
 
 /// A word of 32 bits that processes share (`FUTEX2_SIZE_U32`).
 const FUTEX_32: u32 = 2;

@@ -36,6 +36,11 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    /// Whether other devices share it, whom an access may have to wait for.
+    pub(crate) fn is_dma_buf(&self) -> bool {
+        self.shared.is_dma_buf()
+    }
+
     /// Takes what the client sent as a memory.
     fn new(description: &MemoryDescription, mut fds: Vec<OwnedFd>) -> Result<Memory, Failure> {
         let base = match description.name.as_str() {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use nnhal::time::Stopwatch;
 
-/// Those who wait behind a series of brief executions wait for no longer than about this. It is also about what one thread
-/// computes alone: longer executions have helpers.
-const BRIEF: Duration = Duration::from_micros(50);
+/// Series of brief executions take no longer than this, which is about what waking a thread takes: others wait for one as long as
+/// for a thread of their own.
+const BRIEF: Duration = Duration::from_micros(20);
 
 /// So many series in a row must be brief before a burst is taken for one of brief executions, and so many of those that are
 /// looked at must not before it is no more: one may have been interrupted.
@@ -44,9 +44,9 @@ impl Brevity {
         Some(Stopwatch::start())
     }
 
-    /// A series that is looked at has ended. Whether [`Brevity::is_brief`] says something else now.
+    /// A series that is looked at has ended.
     #[cold]
-    pub(super) fn end(&mut self, took: Duration) -> bool {
+    pub(super) fn end(&mut self, took: Duration) {
         let is_brief = took <= BRIEF;
         let enough = if self.is_brief { LONG_AFTER } else { BRIEF_AFTER };
         self.contrary = if is_brief == self.is_brief {
@@ -54,13 +54,11 @@ impl Brevity {
         } else {
             self.contrary + 1
         };
-        let has_turned = self.contrary == enough;
-        if has_turned {
+        if self.contrary == enough {
             (self.is_brief, self.contrary) = (is_brief, 0);
         }
         let is_sure = self.is_brief && self.contrary == 0;
         self.until_look = if is_sure { LOOKS_EVERY - 1 } else { 0 };
-        has_turned
     }
 }
 
@@ -73,7 +71,13 @@ mod tests {
 
     /// Series that take so long; how many until it says something else.
     fn turns_after(brevity: &mut Brevity, took: Duration, most: u32) -> Option<u32> {
-        (1..=most).find(|_| brevity.begin().is_some() && brevity.end(took))
+        let before = brevity.is_brief();
+        (1..=most).find(|_| {
+            if brevity.begin().is_some() {
+                brevity.end(took);
+            }
+            brevity.is_brief() != before
+        })
     }
 
     #[test]
@@ -101,7 +105,8 @@ mod tests {
         turns_after(&mut brevity, SHORT, 100);
         for _ in 0..10 {
             while brevity.begin().is_none() {}
-            assert!(!brevity.end(LONG));
+            brevity.end(LONG);
+            assert!(brevity.is_brief());
             assert_eq!(turns_after(&mut brevity, SHORT, 10), None);
         }
         assert!(brevity.is_brief());
@@ -111,7 +116,7 @@ mod tests {
     fn few_series_of_a_brief_burst_are_looked_at() {
         let mut brevity = Brevity::default();
         turns_after(&mut brevity, SHORT, 100);
-        let looks = (0..10 * LOOKS_EVERY).filter(|_| brevity.begin().is_some_and(|_| !brevity.end(SHORT)));
+        let looks = (0..10 * LOOKS_EVERY).filter(|_| brevity.begin().map(|_| brevity.end(SHORT)).is_some());
         assert_eq!(looks.count(), 10);
     }
 }

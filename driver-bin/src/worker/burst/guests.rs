@@ -1,7 +1,8 @@
 //! Bursts that the thread of another one serves.
 //!
-//! A poll of the host's must take no longer than one without guests, or requests are seen later. So it looks at those guests
-//! that something has come for lately, and now and then at one of the others.
+//! A poll of the host's should take hardly longer than one without guests, or requests are seen later. So it looks at those guests
+//! that something has come for lately, and now and then at one of the others. What is served without a pause is interrupted after
+//! some rounds by a look at all of them.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,11 +10,15 @@ use std::time::Duration;
 use nnhal::fmq::{Bell, Company, Consumer};
 use nnhal::time::{Deadline, TimePoint};
 
+use super::busy_first::BusyFirst;
 use super::serve::{Runner, Server};
 use super::sharing::Sharing;
 
 /// How many of the guests that are busy are looked at in one poll.
 const BUSY_GLANCES: usize = 4;
+
+/// A look at a guest takes about as long as so many polls of a ring alone, and the look whether there are any as one.
+const POLLS_IN_GLANCE: u32 = 4;
 
 /// In one poll of so many, one guest is looked at that is not busy.
 const POLLS_BETWEEN_OTHERS: u32 = 8;
@@ -21,25 +26,20 @@ const POLLS_BETWEEN_OTHERS: u32 = 8;
 /// A guest for which nothing has come in so many looks is not busy any more: some microseconds where one is.
 const BUSY_FOR: u32 = 256;
 
-/// After so many requests without a pause guests give back what they keep between requests, so that what the client has freed
-/// goes.
-const REQUESTS_BETWEEN_RESTS: u32 = 64;
+/// After so many series of requests without a pause, of the host and of guests, all guests are looked at, and all give back what
+/// they keep between requests, so that what the client has freed goes.
+const SERIES_BETWEEN_ROUNDS: u32 = 64;
 
 /// The guests of one thread: of a host, or nobody's.
 #[derive(Debug)]
 pub(super) struct Guests<'a> {
     host: Option<(&'a Sharing, Arc<Bell>)>,
-    /// Those that are busy first.
-    guests: Vec<Guest>,
-    busy: usize,
-    /// Which of those that are busy, and of the others, to look at next.
-    next_busy: usize,
-    next_other: usize,
+    guests: BusyFirst<Guest>,
     polls_until_others: u32,
     /// For whom something has come.
     ready: Option<usize>,
-    /// Requests since the guests have last given back what they keep between requests.
-    requests: u32,
+    /// Series since the last round or pause.
+    series: u32,
     memory: MemoryLook,
 }
 
@@ -81,22 +81,26 @@ impl<'a> Guests<'a> {
     fn new(host: Option<(&'a Sharing, Arc<Bell>)>) -> Guests<'a> {
         Guests {
             host,
-            guests: Vec::new(),
-            busy: 0,
-            next_busy: 0,
-            next_other: 0,
+            guests: BusyFirst::new(),
             polls_until_others: POLLS_BETWEEN_OTHERS,
             ready: None,
-            requests: 0,
+            series: 0,
             memory: MemoryLook::default(),
         }
     }
 
-    /// Carries out what has come for one of the guests that are busy, if something has: between requests of the host's own,
-    /// which go first while it waits.
+    /// Carries out what has come for guests that are busy, a series for each at most: between two series of the host's own, which
+    /// go first while it waits.
     #[inline]
     pub(super) fn serve_between(&mut self, host: &mut Runner) {
-        if self.seems_ready() {
+        if self.host.is_none() {
+            return;
+        }
+        self.count_series(host);
+        for _ in 0..self.guests.busy().max(1) {
+            if !self.seems_ready() {
+                break;
+            }
             self.serve(host);
         }
     }
@@ -116,11 +120,40 @@ impl<'a> Guests<'a> {
         if !stays {
             self.send_home(at);
         }
-        self.requests += 1;
-        if self.requests >= REQUESTS_BETWEEN_RESTS {
-            self.rest();
+        self.count_series(host);
+    }
+
+    #[inline]
+    fn count_series(&mut self, host: &mut Runner) {
+        self.series += 1;
+        if self.series >= SERIES_BETWEEN_ROUNDS && !self.is_empty() {
+            self.go_round();
             host.rest();
         }
+    }
+
+    /// Has all guests rest, and finds out for which something has come that are not busy.
+    #[cold]
+    fn go_round(&mut self) {
+        self.rest();
+        for at in 0..self.guests.iter().count() {
+            if self.guests.get_mut(at).is_some_and(Guest::is_ready) {
+                self.guests.make_busy(at);
+            }
+        }
+    }
+
+    /// Has no thread be a host any more.
+    pub(super) fn give_sharing_up(&self) {
+        if let Some((sharing, _)) = &self.host {
+            sharing.give_up();
+        }
+    }
+
+    /// Whether the thread has had no pause for so long that it is time to look whether its own burst has ended.
+    #[inline]
+    pub(super) fn has_gone_round(&self) -> bool {
+        self.series == 0
     }
 
     fn let_in(&mut self) {
@@ -128,87 +161,77 @@ impl<'a> Guests<'a> {
             && bell.has_rung()
         {
             bell.silence();
-            self.guests.extend(sharing.arrived(bell));
+            let arrived = sharing.arrived(bell);
+            arrived.into_iter().for_each(|guest| self.guests.push_busy(guest));
+            // What its executions hold was taken before.
+            self.memory.is_used = true;
         }
     }
 
     #[cold]
     fn send_home(&mut self, at: usize) {
-        let at = self.is_idle(at);
-        drop(self.guests.swap_remove(at));
+        drop(self.guests.remove(at));
         if let Some((sharing, bell)) = &self.host {
             sharing.has_left(bell);
         }
     }
 
-    /// Looks at some of the guests that are busy.
+    /// Looks at one of the guests that are not busy now and then, and at some of those that are.
     #[inline]
     fn glance(&mut self) -> bool {
-        for _ in 0..self.busy.min(BUSY_GLANCES) {
-            if self.next_busy >= self.busy {
-                self.next_busy = 0;
-            }
-            let at = self.next_busy;
-            let Some(guest) = self.guests.get_mut(at) else {
+        self.polls_until_others -= 1;
+        if self.polls_until_others == 0 && self.glance_at_other() {
+            return true;
+        }
+        for _ in 0..self.guests.busy().min(BUSY_GLANCES) {
+            let Some((at, guest)) = self.guests.next_busy() else {
                 break;
             };
             if guest.has_packet() {
-                self.next_busy = at + 1;
                 self.ready = Some(at);
                 return true;
             }
             if guest.looks_in_vain >= BUSY_FOR {
-                self.is_idle(at);
-            } else {
-                self.next_busy = at + 1;
+                self.let_be(at);
             }
         }
-        self.polls_until_others -= 1;
-        self.polls_until_others == 0 && self.glance_at_other()
+        false
     }
 
-    /// Looks at one of the guests that are not busy.
     #[cold]
     fn glance_at_other(&mut self) -> bool {
         self.polls_until_others = POLLS_BETWEEN_OTHERS;
-        if self.next_other < self.busy || self.next_other >= self.guests.len() {
-            self.next_other = self.busy;
-        }
-        let at = self.next_other;
-        self.next_other += 1;
-        let is_ready = self.guests.get_mut(at).is_some_and(Guest::is_ready);
+        let Some((at, guest)) = self.guests.next_other() else {
+            return false;
+        };
+        let is_ready = guest.is_ready();
         if is_ready {
-            self.ready = Some(self.is_busy(at));
+            self.ready = Some(self.guests.make_busy(at));
         }
         is_ready
     }
 
-    /// Something has come for this one. Returns where it is now.
-    fn is_busy(&mut self, at: usize) -> usize {
-        if at < self.busy {
-            return at;
-        }
-        self.guests.swap(at, self.busy);
-        self.busy += 1;
-        self.busy - 1
-    }
-
-    /// Nothing has come for this one in a while, or nothing will. Returns where it is now.
+    /// Nothing has come for this one in a while.
     #[cold]
-    fn is_idle(&mut self, at: usize) -> usize {
-        if at >= self.busy {
-            return at;
+    fn let_be(&mut self, at: usize) {
+        let at = self.guests.make_idle(at);
+        if let Some(server) = self.guests.get_mut(at).and_then(Guest::server) {
+            server.rest();
         }
-        self.busy -= 1;
-        self.guests.swap(at, self.busy);
-        self.busy
     }
 
-    /// Has them give back what they keep between requests that follow each other at once.
+    /// Has them give back what they keep between requests that follow each other at once: only who is busy keeps something.
     pub(super) fn rest(&mut self) {
-        self.requests = 0;
-        let busy = self.guests.iter_mut().take(self.busy);
-        busy.filter_map(Guest::server).for_each(Server::rest);
+        self.series = 0;
+        self.guests
+            .busy_mut()
+            .filter_map(Guest::server)
+            .for_each(Server::rest);
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.guests.is_empty()
     }
 
     /// Has those give back the memory of their executions that did not use it for that long, twice as long at most; returns
@@ -250,12 +273,16 @@ impl Company for Guests<'_> {
         self.host.as_ref().map(|(_, bell)| &**bell)
     }
 
+    #[inline]
+    fn polls_in_one(&self) -> u32 {
+        let glances = self.guests.busy().min(BUSY_GLANCES) as u32;
+        1 + u32::from(self.host.is_some()) + glances * POLLS_IN_GLANCE
+    }
+
     fn is_ready(&mut self) -> bool {
-        if let Some(at) = self.guests.iter_mut().position(Guest::is_ready) {
-            self.ready = Some(self.is_busy(at));
-            return true;
-        }
-        self.bell().is_some_and(Bell::has_rung)
+        let first = self.guests.iter_mut().position(Guest::is_ready);
+        self.ready = first.map(|at| self.guests.make_busy(at));
+        self.ready.is_some() || self.bell().is_some_and(Bell::has_rung)
     }
 
     #[inline]
@@ -277,7 +304,8 @@ impl Drop for Guests<'_> {
 }
 
 impl Guest {
-    pub(super) fn new(server: Box<Server>, home: Arc<Home>) -> Guest {
+    pub(super) fn new(mut server: Box<Server>, home: Arc<Home>) -> Guest {
+        server.runner().set_shares_thread(true);
         Guest {
             server: Some(server),
             home,
@@ -312,6 +340,7 @@ impl Drop for Guest {
     fn drop(&mut self) {
         if let Some(mut server) = self.server.take() {
             server.rest();
+            server.runner().set_shares_thread(false);
             *self.home.lock() = Some(server);
             self.home.has_returned.notify_one();
         }

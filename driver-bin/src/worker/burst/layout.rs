@@ -26,6 +26,8 @@ pub(super) struct Layout {
     pub(super) buffers: WeakBuffers,
     /// Whether the client knows all output shapes beforehand.
     pub(super) has_fixed_shapes: bool,
+    /// Whether an argument is in memory that other devices share.
+    pub(super) has_dma_buf: bool,
     /// The same request, if it comes again and is a plain one.
     pub(super) plain: PlainRequest,
     /// Whether it was looked at for that.
@@ -45,6 +47,7 @@ impl Layout {
     ) -> Result<(), Failure> {
         self.plain.forget();
         self.is_looked_up = false;
+        self.has_dma_buf = false;
         self.inline.clear();
         self.memories.clear();
         self.unchecked.pools.clear();
@@ -113,6 +116,7 @@ impl Layout {
             Pool::Memory(handle) => {
                 let memory = known.get(handle, memories)?;
                 let size = memory.size();
+                self.has_dma_buf |= memory.is_dma_buf();
                 self.memories.push(Some(KnownMemory::new(handle, &memory)));
                 Ok(RequestPool::Memory { size })
             }

@@ -8,6 +8,7 @@
 //! burst goes on. A ring that the client corrupted ends the burst.
 
 mod brevity;
+mod busy_first;
 mod guests;
 mod layout;
 mod memories;

@@ -86,6 +86,10 @@ pub(super) struct Runner {
     unused_since: Option<TimePoint>,
     held: HeldMemories,
     buffers: RequestBuffers,
+    /// Whether all executions do the same work and wait for nobody.
+    is_steady: bool,
+    /// Whether requests of other bursts may have been carried out since one arrived.
+    shares_thread: bool,
 }
 
 impl Leave<'_> {
@@ -124,6 +128,8 @@ impl Server {
             registered: Vec::new(),
             known: KnownMemories::default(),
             runner: Runner {
+                is_steady: prepared.is_steady(),
+                shares_thread: false,
                 prepared,
                 memories: Arc::clone(&client.memories),
                 device_buffers: Arc::clone(&client.buffers),
@@ -154,8 +160,9 @@ impl Server {
     }
 
     /// Whether others hardly wait behind its executions, as far as is known.
+    #[inline]
     pub(super) fn is_brief(&self) -> bool {
-        self.runner.prepared.is_steady() && self.brevity.is_brief()
+        self.brevity.is_brief() && self.runner.is_steady
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -182,13 +189,27 @@ impl Server {
         while self.state == State::Served {
             match self.receive(guests, leave) {
                 Ok(Came::Here) => {
+                    self.runner.shares_thread = !guests.is_empty();
                     self.serve_received();
                     guests.serve_between(&mut self.runner);
                 }
-                Ok(Came::Elsewhere) => guests.serve(&mut self.runner),
+                Ok(Came::Elsewhere) => {
+                    guests.serve(&mut self.runner);
+                    if guests.has_gone_round()
+                        && self.end.consumer.is_closed()
+                        && !self.end.consumer.has_packet()
+                    {
+                        self.state = State::Ended;
+                    }
+                }
                 Err(ReceiveError::TimedOut) if leave.is_due() => self.state = State::Waits,
                 // It was time to see who has not used its memory.
                 Err(ReceiveError::TimedOut) => {}
+                Err(ReceiveError::System(error)) if !guests.is_empty() => {
+                    tracing::warn!(target: tags::DRIVER, %error, "bursts keep their threads");
+                    guests.give_sharing_up();
+                    self.state = State::Changed;
+                }
                 Err(error) => self.end_for(&error, error == ReceiveError::Closed),
             }
         }
@@ -215,13 +236,15 @@ impl Server {
     }
 
     fn serve_received(&mut self) {
+        let was_brief = self.is_brief();
         let looked_at = self.brevity.begin();
         if let Err(error) = self.serve_series() {
             return self.end_for(&error, error == SendError::Closed);
         }
-        if let Some(since) = looked_at
-            && self.brevity.end(since.elapsed())
-        {
+        if let Some(since) = looked_at {
+            self.brevity.end(since.elapsed());
+        }
+        if self.is_brief() != was_brief {
             self.state = State::Changed;
         }
     }
@@ -273,12 +296,12 @@ impl Server {
             runner.rest();
             guests.rest();
             if leave.is_due() {
-                return Deadline::at(TimePoint::EPOCH);
+                return None;
             }
-            let Some(patience) = idle_release.get() else {
-                return Deadline::NONE;
-            };
-            runner.give_memory_up(guests, patience)
+            Some(match idle_release.get() {
+                Some(patience) => runner.give_memory_up(guests, patience),
+                None => Deadline::NONE,
+            })
         })
     }
 
@@ -397,12 +420,14 @@ impl Server {
 impl Runner {
     /// Checks a decoded request into a layout.
     fn fill(
-        &self,
+        &mut self,
         layout: &mut Layout,
         body: &mut RequestBody,
         known: &mut KnownMemories,
     ) -> Result<(), Failure> {
         layout.fill(body, &self.prepared, known, &self.memories)?;
+        // What a device still writes is waited for.
+        self.is_steady &= !layout.has_dma_buf;
         layout.buffers = self
             .device_buffers
             .of_request(&self.prepared, &layout.request)?
@@ -480,7 +505,7 @@ impl Runner {
         let measure_since = (header.measure == MeasureTiming::Yes).then(Stopwatch::start);
         let limits = RunLimits::from_hal(header.deadline_ns.map(NonZeroU64::get), None);
         layout.inline.receive(inline)?;
-        limits.check_not_past()?;
+        self.check_not_past(&limits)?;
         self.held.hold(&layout.memories)?;
         layout.buffers.upgrade_into(&mut self.buffers)?;
         let run = Run {
@@ -497,6 +522,22 @@ impl Runner {
             return self.context.finish(&run);
         }
         self.context.run(&run)
+    }
+
+    /// What is said of a request that was too late when it was taken up: it may be the fault of other bursts.
+    fn check_not_past(&self, limits: &RunLimits) -> Result<(), Failure> {
+        match limits.check_not_past() {
+            Err(_) if self.shares_thread => Err(Failure::new(
+                ErrorStatus::MissedDeadlineTransient,
+                "the deadline had passed when the request was taken up; other bursts of the client may have been first",
+            )),
+            outcome => outcome,
+        }
+    }
+
+    /// The burst is a guest from now on, or is one no more.
+    pub(super) fn set_shares_thread(&mut self, shares_thread: bool) {
+        self.shares_thread = shares_thread;
     }
 
     /// Gives back what is kept between requests that follow each other at once.

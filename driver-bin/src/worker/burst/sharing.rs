@@ -4,10 +4,10 @@
 //! processor now and then, and most would be asleep when their requests come. So a thread whose burst has brief executions
 //! becomes a host: it waits for the requests of its guests, too, and carries them out. Guests are bursts of the same kind whose threads
 //! have lent them to the host and rest until they come home, when they end, when their executions are brief no more, or when
-//! the host ceases to be one. Beside the first of each kind there are no more hosts than half of the processors, the other
-//! half being for the threads of the client, so that where there are processors enough each burst keeps its own thread.
+//! the host ceases to be one. Of each kind there are no more hosts than half of the processors, the other half being for the
+//! threads of the client, so that with no more bursts than that each keeps its own thread.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nnhal::fmq::{Bell, MAX_COMPANY, WaitSettings};
@@ -27,7 +27,8 @@ pub(super) struct Kind {
 /// The hosts of a client's worker.
 #[derive(Debug)]
 pub(super) struct Sharing {
-    most_hosts: usize,
+    /// Of each kind.
+    most_hosts: AtomicUsize,
     hosts: Mutex<Vec<Host>>,
     /// Counts up when a place for a guest or a host may have become free.
     openings: AtomicU32,
@@ -45,7 +46,7 @@ struct Host {
 }
 
 impl Sharing {
-    /// With at most so many hosts; 0 for half of the processors.
+    /// With at most so many hosts of each kind; 0 for half of the processors.
     pub(super) fn new(most_hosts: u32) -> Sharing {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let most_hosts = match most_hosts {
@@ -54,7 +55,7 @@ impl Sharing {
         };
         Sharing {
             // Without this a thread cannot sleep for several bursts.
-            most_hosts: if futex::can_wait_on_any() { most_hosts } else { 0 },
+            most_hosts: AtomicUsize::new(if futex::can_wait_on_any() { most_hosts } else { 0 }),
             hosts: Mutex::default(),
             openings: AtomicU32::new(0),
         }
@@ -84,7 +85,7 @@ impl Sharing {
     fn serve_here(&self, server: &mut Server, leave: Leave<'_>) {
         if !server.is_brief() {
             server.serve(&mut Guests::none(), Leave::Never);
-        } else if let Some(mut guests) = self.host(server.kind()) {
+        } else if let Some(mut guests) = self.host(server) {
             server.serve(&mut guests, Leave::Never);
         } else {
             server.serve(&mut Guests::none(), leave);
@@ -102,17 +103,17 @@ impl Sharing {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the calling thread a host, if there may be one more; the first of a kind always may.
-    fn host(&self, kind: Kind) -> Option<Guests<'_>> {
+    /// Makes the thread of a burst a host, if there may be one more of its kind.
+    fn host(&self, server: &Server) -> Option<Guests<'_>> {
         let mut hosts = self.lock();
-        let is_first = !hosts.iter().any(|host| host.kind == kind);
-        if self.most_hosts == 0 || (hosts.len() >= self.most_hosts && !is_first) {
+        let same = hosts.iter().filter(|host| host.kind == server.kind()).count();
+        if same >= self.most_hosts.load(Ordering::Relaxed) {
             return None;
         }
-        let bell = Arc::<Bell>::default();
+        let bell = Arc::new(server.consumer().new_bell());
         hosts.push(Host {
             bell: Arc::clone(&bell),
-            kind,
+            kind: server.kind(),
             guests: 0,
             arriving: Vec::new(),
         });
@@ -134,6 +135,11 @@ impl Sharing {
         host.arriving.push(Guest::new(server, Arc::clone(&home)));
         host.bell.ring();
         Ok(home)
+    }
+
+    /// From now on each burst keeps its own thread: this one could not sleep for several.
+    pub(super) fn give_up(&self) {
+        self.most_hosts.store(0, Ordering::Relaxed);
     }
 
     /// Those who have come to a host since it was last asked.
