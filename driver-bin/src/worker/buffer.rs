@@ -4,14 +4,18 @@
 //! it there when it has succeeded; executions that read the buffer meanwhile keep what they began with. So no lock is
 //! held while anything runs, and what one model computed is another's input without a copy.
 
+mod of_request;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nnhal::hal::{BufferRole, ExtraParams, Operand, OperandType, Shape};
 use nnhal::validate::{ArgumentPlan, Direction, ValidRequest};
 use nnhal::wire::{Allocated, BufferHandle, Failure};
 
+use self::of_request::{BufferList, RegisteredLists};
+pub(crate) use self::of_request::{RequestBuffers, WeakBuffers};
 use super::client::no_such;
 use super::prepared::Prepared;
 use super::table::Table;
@@ -116,6 +120,7 @@ impl Buffer {
 #[derive(Debug)]
 pub(crate) struct Buffers {
     state: Mutex<State>,
+    registered: Arc<RegisteredLists>,
     limits: Limits,
 }
 
@@ -138,6 +143,7 @@ impl Buffers {
         };
         Buffers {
             state: Mutex::new(state),
+            registered: Arc::default(),
             limits: limits.clone(),
         }
     }
@@ -215,6 +221,8 @@ impl Buffers {
         state.promised = state
             .promised
             .saturating_sub(buffer.declared_size().unwrap_or(0) as u64);
+        drop(state);
+        self.registered.forget(&buffer);
         Ok(())
     }
 
@@ -232,7 +240,7 @@ impl Buffers {
         model: &Arc<Prepared>,
         request: &ValidRequest,
     ) -> Result<RequestBuffers, Failure> {
-        let mut buffers = RequestBuffers::default();
+        let mut list = BufferList::default();
         let inputs = request
             .inputs()
             .iter()
@@ -266,9 +274,9 @@ impl Buffers {
                     buffer.declared
                 )));
             }
-            buffers.add(index, direction, buffer).map_err(invalid)?;
+            list.add(index, direction, buffer).map_err(invalid)?;
         }
-        Ok(buffers)
+        Ok(RequestBuffers::new(list, &self.registered))
     }
 }
 
@@ -280,165 +288,6 @@ impl State {
             if !self.by_token.contains_key(&token) {
                 return token;
             }
-        }
-    }
-}
-
-/// The device buffers of one request.
-#[derive(Debug, Default)]
-pub(crate) struct RequestBuffers {
-    inputs: Vec<(usize, Arc<Buffer>)>,
-    outputs: Vec<(usize, Arc<Buffer>)>,
-}
-
-impl RequestBuffers {
-    /// Output buffers are written by one execution, in one place.
-    fn add(&mut self, index: usize, direction: Direction, buffer: Arc<Buffer>) -> Result<(), String> {
-        let is_same = |(_, other): &(usize, Arc<Buffer>)| Arc::ptr_eq(other, &buffer);
-        let token = buffer.token;
-        match direction {
-            Direction::Input => self.inputs.push((index, buffer)),
-            Direction::Output if self.inputs.iter().any(is_same) => {
-                return Err(format!("device buffer {token} is an input of the same request"));
-            }
-            Direction::Output if self.outputs.iter().any(is_same) => {
-                return Err(format!(
-                    "device buffer {token} is another output of the same request"
-                ));
-            }
-            Direction::Output => self.outputs.push((index, buffer)),
-        }
-        Ok(())
-    }
-
-    /// The buffer of input `index`.
-    pub(crate) fn input(&self, index: usize) -> Option<&Buffer> {
-        self.inputs
-            .iter()
-            .find(|(at, _)| *at == index)
-            .map(|(_, buffer)| &**buffer)
-    }
-
-    /// The buffer of output `index`.
-    pub(crate) fn output(&self, index: usize) -> Option<&Buffer> {
-        self.outputs
-            .iter()
-            .find(|(at, _)| *at == index)
-            .map(|(_, buffer)| &**buffer)
-    }
-
-    /// After a failure: what was to be written holds nothing.
-    #[cold]
-    pub(crate) fn invalidate_outputs(&self) {
-        for (_, buffer) in &self.outputs {
-            buffer.set_content(None);
-        }
-    }
-}
-
-impl RequestBuffers {
-    /// The same for a request that is kept: it keeps no buffer alive.
-    pub(crate) fn downgrade(&self) -> WeakBuffers {
-        let weak = |buffers: &[(usize, Arc<Buffer>)]| {
-            buffers
-                .iter()
-                .map(|(index, buffer)| WeakBuffer {
-                    index: *index,
-                    token: buffer.token,
-                    buffer: Arc::downgrade(buffer),
-                })
-                .collect()
-        };
-        WeakBuffers {
-            inputs: weak(&self.inputs),
-            outputs: weak(&self.outputs),
-        }
-    }
-
-    /// Lets go of the buffers, but not of the memory that listed them.
-    #[inline]
-    pub(crate) fn clear(&mut self) {
-        if !self.is_empty() {
-            self.clear_all();
-        }
-    }
-
-    #[inline(never)]
-    fn clear_all(&mut self) {
-        self.inputs.clear();
-        self.outputs.clear();
-    }
-
-    #[inline]
-    fn is_empty(&self) -> bool {
-        self.inputs.is_empty() && self.outputs.is_empty()
-    }
-}
-
-/// The device buffers of a request that is registered with a burst. They stay the client's to free.
-#[derive(Debug, Default)]
-pub(crate) struct WeakBuffers {
-    inputs: Vec<WeakBuffer>,
-    outputs: Vec<WeakBuffer>,
-}
-
-#[derive(Debug)]
-struct WeakBuffer {
-    index: usize,
-    token: u32,
-    buffer: Weak<Buffer>,
-}
-
-impl WeakBuffer {
-    fn upgrade(&self) -> Result<(usize, Arc<Buffer>), Failure> {
-        let alive = self
-            .buffer
-            .upgrade()
-            .filter(|buffer| !buffer.is_freed.load(Ordering::Acquire));
-        let buffer = alive.ok_or_else(|| {
-            Failure::invalid_argument(format!(
-                "device buffer {} was freed; register the request anew",
-                self.token
-            ))
-        })?;
-        Ok((self.index, buffer))
-    }
-}
-
-impl WeakBuffers {
-    /// Whether the client has freed none of them.
-    #[inline]
-    pub(crate) fn are_alive(&self) -> bool {
-        let mut buffers = self.inputs.iter().chain(&self.outputs);
-        buffers.all(|buffer| buffer.upgrade().is_ok())
-    }
-
-    /// Puts the buffers, which must all be there still, into `buffers`.
-    #[inline]
-    pub(crate) fn upgrade_into(&self, buffers: &mut RequestBuffers) -> Result<(), Failure> {
-        buffers.clear();
-        if self.inputs.is_empty() && self.outputs.is_empty() {
-            return Ok(());
-        }
-        self.upgrade_all_into(buffers)
-    }
-
-    #[inline(never)]
-    fn upgrade_all_into(&self, buffers: &mut RequestBuffers) -> Result<(), Failure> {
-        for input in &self.inputs {
-            buffers.inputs.push(input.upgrade()?);
-        }
-        for output in &self.outputs {
-            buffers.outputs.push(output.upgrade()?);
-        }
-        Ok(())
-    }
-
-    /// After a failure: what was to be written holds nothing.
-    #[cold]
-    pub(crate) fn invalidate_outputs(&self) {
-        for buffer in self.outputs.iter().filter_map(|output| output.buffer.upgrade()) {
-            buffer.set_content(None);
         }
     }
 }
