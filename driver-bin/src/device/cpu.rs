@@ -380,16 +380,20 @@ impl Execution for CpuExecution {
 
     fn take_output(&mut self, index: usize) -> Result<Arc<dyn DeviceMemory>, Failure> {
         let mut taken = self.spare.pop().unwrap_or_default();
-        // Spare memory is nobody else's; if it were, it would be theirs to keep.
-        if Arc::get_mut(&mut taken).is_none() {
-            taken = Arc::default();
-        }
-        let is_taken =
-            Arc::get_mut(&mut taken).is_some_and(|memory| self.execution.exchange_output(index, memory));
+        let is_taken = match Arc::get_mut(&mut taken) {
+            Some(memory) => self.execution.exchange_output(index, memory),
+            // Spare memory is nobody else's; if it were, it would be theirs to keep.
+            None => {
+                let mut memory = AlignedBuffer::new();
+                let is_taken = self.execution.exchange_output(index, &mut memory);
+                taken = Arc::new(memory);
+                is_taken
+            }
+        };
         if is_taken {
             Ok(taken)
         } else {
-            Err(Failure::general(format!("there is no output {index}")))
+            Err(no_output(index))
         }
     }
 
@@ -454,6 +458,11 @@ impl Observer for Operations {
             u64::from(observed.operation.0),
         );
     }
+}
+
+#[cold]
+fn no_output(index: usize) -> Failure {
+    Failure::general(format!("there is no output {index}"))
 }
 
 /// The driver's checkpoints as the executor asks for them.
