@@ -2,7 +2,7 @@
 //! activation and without layer normalisation. What [`crate::kernels::lstm`] works out of the operands each time is known
 //! here, and the gates are finished in a few passes over their sums.
 
-use nnhal::hal::{OperandType, OperationType};
+use nnhal::hal::{Operand, OperandLifeTime, OperandType, OperationType};
 use nnhal::ops::OperationContext;
 use nnhal::ops::lstm::STEP_CELL;
 use nnhal::ops::lstm_cell::Gate;
@@ -111,7 +111,9 @@ impl LstmStep {
         let [gates, gated] = context.scratch.carve([4 * self.units, self.units])?;
         let [scratch, output_states, cell_states, outputs] = context.outputs.tensors([0, 1, 2, 3])?;
         // Room to compute in, which is not needed.
-        scratch.bytes.fill(0);
+        if is_seen(scratch.operand) {
+            scratch.bytes.fill(0);
+        }
         let (output_states, cell_states) =
             (output_states.into_data::<f32>()?, cell_states.into_data::<f32>()?);
         let outputs = outputs.into_data::<f32>()?;
@@ -145,6 +147,11 @@ impl LstmStep {
         }
         Ok(())
     }
+}
+
+/// Whether anybody may look at what an operation gives out.
+fn is_seen(output: &Operand) -> bool {
+    output.lifetime != OperandLifeTime::TemporaryVariable || output.number_of_consumers > 0
 }
 
 impl Peephole {
