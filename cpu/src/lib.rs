@@ -19,5 +19,5 @@ pub use executor::{
     CompiledProgram, Execution, ExecutionError, Interrupt, Interrupted, KernelSet, NeverInterrupted,
     ObservedOperation, Observer, Program, ProgramError, RunOptions, compiled_form,
 };
-pub use fast::{Peak, permit_tiles};
+pub use fast::{Peak, permit_tiles, reading_time};
 pub use threads::{Cores, Helpers, OwnCores, Threads};

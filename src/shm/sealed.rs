@@ -11,8 +11,9 @@ use crate::sys::memfd;
 
 const HUGE: u64 = HUGE_PAGE as u64;
 
-/// At most so much of a memory's last huge page is beyond its contents.
-const MOST_PADDING: u64 = HUGE / 4;
+/// At most so much of a memory's last huge page is beyond its contents. Weights of a megabyte or two are what a second-level
+/// cache holds, and a huge page has as many lines for each place of such a cache as it has places of its own.
+const MOST_PADDING: u64 = HUGE / 2;
 
 /// Bytes that no process can ever change, mapped into this one until dropped. They begin at a page.
 #[derive(Debug)]
@@ -169,8 +170,8 @@ mod tests {
     fn little_is_added_to_fill_huge_pages() {
         for (length, size) in [
             (64, 64),
-            (HUGE * 3 / 4 - 1, HUGE * 3 / 4 - 1),
-            (HUGE * 3 / 4, HUGE),
+            (HUGE / 2 - 1, HUGE / 2 - 1),
+            (HUGE / 2, HUGE),
             (HUGE, HUGE),
             (HUGE + 1, HUGE + 1),
             (u64::MAX, u64::MAX),

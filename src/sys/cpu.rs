@@ -85,6 +85,19 @@ fn for_each_line(start: *const u8, length: usize, mut each: impl FnMut(usize)) {
     }
 }
 
+/// How many bytes the second-level cache of a processor holds, as the C library tells; `None` where it cannot say.
+#[must_use]
+pub fn second_level_cache() -> Option<usize> {
+    #[cfg(all(target_env = "gnu", not(miri)))]
+    {
+        // SAFETY: the call takes a number and returns one.
+        let bytes = unsafe { libc::sysconf(libc::_SC_LEVEL2_CACHE_SIZE) };
+        usize::try_from(bytes).ok().filter(|&bytes| bytes > 0)
+    }
+    #[cfg(not(all(target_env = "gnu", not(miri))))]
+    None
+}
+
 /// Of `arch_prctl`: which parts of the processor's state the process may use, and asking for one more. `asm/prctl.h`.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const ARCH_GET_XCOMP_PERM: libc::c_int = 0x1022;

@@ -19,6 +19,7 @@ mod fenced;
 mod idle;
 mod memory;
 mod outbox;
+mod placement;
 mod pool;
 mod prepare;
 mod prepared;

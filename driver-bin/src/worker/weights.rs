@@ -17,6 +17,7 @@ use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal_cpu::AlignedSlice;
 use nnhal_cpu::buffer::ALIGNMENT;
 
+use super::placement::placed;
 use crate::settings::WeightSettings;
 use crate::weights::{self, ANSWER_BYTES, Answer, Question, WeightsName};
 
@@ -174,7 +175,9 @@ impl Weights {
             Reply::Refused => return Ok(None),
             Reply::Agreed => {}
         }
-        let memory = SharedMemory::create_sealed_aligned(parts.parts, ALIGNMENT as u64)?;
+        let memory = placed(parts.length, || {
+            SharedMemory::create_sealed_aligned(parts.parts, ALIGNMENT as u64)
+        })?;
         if is_late() {
             return Ok(None);
         }

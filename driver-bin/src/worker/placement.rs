@@ -1,0 +1,124 @@
+//! Where packed weights lie that a processor's second-level cache holds.
+//!
+//! By its physical address a line has one of a few places in that cache. Pages come as they are free, so that in some places
+//! more lines meet than fit: they push each other out in every run, and reading all of them takes up to a half longer. Which
+//! addresses a process has it cannot see, least of all in a virtual machine; how long reading takes it can. So some memories
+//! are made, and the first one that is read as fast as its parts by themselves is kept, or the fastest.
+
+use std::time::Duration;
+
+use nnhal::shm::{SealedBytes, SharedMemory, ShmError};
+use nnhal::sys::cpu;
+use nnhal_cpu::buffer::ALIGNMENT;
+use nnhal_cpu::reading_time;
+
+/// Most memories that are made: of as many, one is mostly as good as any can be. Each takes about as long as it takes to write it.
+const MOST: usize = 8;
+
+/// How often each is read, of which the fastest counts: others may disturb some.
+const PASSES: usize = 12;
+
+/// Parts of which each leaves most places of the cache empty.
+const PARTS: usize = 4;
+
+/// What takes at most this fraction longer than its parts by themselves is good enough.
+const TOLERANCE: u32 = 32;
+
+/// The best memory for `length` bytes of weights that `make` makes, from its first byte on; any one, if there are so few that the
+/// second-level cache has room enough wherever they lie, or so many that it has not anywhere.
+///
+/// # Errors
+/// That of the first one that could not be made.
+pub(super) fn placed(
+    length: u64,
+    make: impl Fn() -> Result<SharedMemory, ShmError>,
+) -> Result<SharedMemory, ShmError> {
+    let first = make()?;
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    if !cpu::second_level_cache().is_some_and(|cache| depends_on_place(length, cache)) {
+        return Ok(first);
+    }
+    let measured = |memory: &SharedMemory, measure: fn(&[u8]) -> Duration| {
+        let mapped = SealedBytes::map(memory).ok()?;
+        mapped.bytes().get(..length).map(measure)
+    };
+    let Some(undisturbed) = measured(&first, by_parts) else {
+        return Ok(first);
+    };
+    let others = std::iter::from_fn(|| make().ok()).take(MOST - 1);
+    let time = |memory: &SharedMemory| measured(memory, |bytes| reading_time(bytes, PASSES));
+    Ok(choose(first, others, time, undisturbed + undisturbed / TOLERANCE))
+}
+
+fn depends_on_place(length: usize, cache: usize) -> bool {
+    (cache / 2..=cache / 8 * 7).contains(&length)
+}
+
+/// How long it takes to read so few of the bytes at a time, again and again, that they are not in each other's way.
+fn by_parts(bytes: &[u8]) -> Duration {
+    let part = bytes.len().div_ceil(PARTS).next_multiple_of(ALIGNMENT);
+    bytes.chunks(part).map(|part| reading_time(part, PASSES)).sum()
+}
+
+/// The first one that takes at most as long as a good one, or the one that takes the least time. None is let go of before that is
+/// known: its pages would be the next one's.
+fn choose<T>(
+    first: T,
+    others: impl Iterator<Item = T>,
+    time: impl Fn(&T) -> Option<Duration>,
+    good: Duration,
+) -> T {
+    let time = |candidate: &T| time(candidate).unwrap_or(Duration::MAX);
+    let mut best = (time(&first), first);
+    let mut worse = Vec::new();
+    for other in others {
+        if best.0 <= good {
+            break;
+        }
+        let other = (time(&other), other);
+        worse.push(if other.0 < best.0 {
+            std::mem::replace(&mut best, other)
+        } else {
+            other
+        });
+    }
+    best.1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(times: &[u64], good: u64) -> usize {
+        let time = |at: &usize| Some(Duration::from_nanos(times[*at])).filter(|time| !time.is_zero());
+        choose(0, 1..times.len(), time, Duration::from_nanos(good))
+    }
+
+    #[test]
+    fn the_first_good_one_is_chosen_or_the_best() {
+        assert_eq!(chosen(&[7, 5, 4], 7), 0);
+        assert_eq!(chosen(&[9, 8, 6, 5], 6), 2);
+        assert_eq!(chosen(&[9, 7, 8], 6), 1);
+        assert_eq!(chosen(&[9], 6), 0);
+        // One that could not be read.
+        assert_eq!(chosen(&[0, 9, 0], 6), 1);
+    }
+
+    #[test]
+    fn what_is_placed_holds_what_was_written_whatever_its_size() {
+        let cache = cpu::second_level_cache().unwrap_or(1 << 20);
+        for length in [64, cache / 2 + 64, 2 * cache] {
+            let bytes: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            let made = std::cell::Cell::new(0);
+            let make = || {
+                made.set(made.get() + 1);
+                SharedMemory::create_sealed_aligned(&[&bytes], ALIGNMENT as u64)
+            };
+            let memory = placed(length as u64, make).unwrap();
+            assert!(SealedBytes::map(&memory).unwrap().bytes()[..length] == bytes[..]);
+            assert!(made.get() <= if depends_on_place(length, cache) { MOST } else { 1 });
+        }
+        let failed = placed(64, || Err(ShmError::Empty));
+        assert!(matches!(failed, Err(ShmError::Empty)));
+    }
+}
