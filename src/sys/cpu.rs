@@ -152,6 +152,11 @@ mod tests {
     }
 
     #[test]
+    fn the_second_level_cache_holds_whole_lines() {
+        assert!(second_level_cache().is_none_or(|bytes| bytes >= LINE_BYTES && bytes % LINE_BYTES == 0));
+    }
+
+    #[test]
     fn tiles_are_permitted_once_they_are_asked_for() {
         let permitted = permit_tiles();
         assert_eq!(may_use_tiles(), permitted);
