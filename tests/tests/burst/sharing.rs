@@ -238,27 +238,40 @@ fn threads_of_a_client_share_the_host_while_bursts_come_and_go() {
     execute_each(&mut last, ROUNDS);
 }
 
+/// Keeps as many in flight on a burst as may be, until it is told to end.
+fn saturate(fleet: &mut Fleet, is_over: &AtomicBool) {
+    fleet.run(0);
+    let (burst, requests) = fleet.bursts.first_mut().unwrap();
+    for request in requests.iter().cycle() {
+        if burst.in_flight() == Fleet::DEPTH {
+            burst.next_finished(&options()).unwrap().unwrap().result.unwrap();
+        }
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        burst.submit(request, &options()).unwrap();
+    }
+}
+
 #[test]
-fn burst_that_always_has_requests_lets_others_have_their_turn() {
+fn bursts_that_always_have_requests_let_others_have_their_turn_that_pause() {
     let daemon = start_with_one_host();
     let prepared = prepare(&open(&daemon, REFERENCE), 1);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             let mut fleet = Fleet::new(&prepared, 1);
-            fleet.run(0);
             let is_over = &is_over;
-            scope.spawn(move || {
-                for round in 0.. {
-                    fleet.run(round);
-                    if is_over.load(Ordering::Relaxed) {
-                        break;
-                    }
-                }
-            });
+            scope.spawn(move || saturate(&mut fleet, is_over));
         }
         let mut others = bursts(&prepared, 3);
-        execute_each(&mut others, 10 * ROUNDS);
+        execute_each(&mut others, ROUNDS);
+        // While one executes, the others pause for longer than they are taken for busy.
+        for _ in 0..3 {
+            for other in &mut others {
+                execute_each(std::slice::from_mut(other), 5 * ROUNDS);
+            }
+        }
         is_over.store(true, Ordering::Relaxed);
     });
 }
