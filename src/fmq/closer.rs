@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::layout::AWAKE;
+use super::layout::{AWAKE, SLEEPING};
 use super::memory::RingMemory;
 use super::parked::Parked;
 use super::sync::{Ordering, fence};
@@ -59,14 +59,21 @@ impl ChannelCloser {
 
 /// Marks a ring as ended and wakes its sleeper, on whichever side.
 pub(super) fn close_ring(ring: &RingMemory) {
-    ring.control().doorbell.closed.store(1, Ordering::Release);
-    wake_consumer(ring);
+    let doorbell = &ring.control().doorbell;
+    doorbell.closed.store(1, Ordering::Release);
+    fence(Ordering::SeqCst);
+    doorbell.sleeper.store(AWAKE, Ordering::Relaxed);
+    ring.wake();
 }
 
 /// Wakes the consumer of a ring, if it sleeps, to look at what was stored before. It says that it sleeps, fences, and looks; here it is
-/// the other way round, so it either sees what was stored or does not fall asleep.
+/// the other way round, so it either sees what was stored or does not fall asleep, unless the peer puts the word back: whose burst sleeps on
+/// then until its next packet. One that is alert and awake stays so.
 pub(super) fn wake_consumer(ring: &RingMemory) {
     fence(Ordering::SeqCst);
-    ring.control().doorbell.sleeper.store(AWAKE, Ordering::Relaxed);
-    ring.wake();
+    let sleeper = &ring.control().doorbell.sleeper;
+    if sleeper.load(Ordering::Relaxed) == SLEEPING {
+        sleeper.store(AWAKE, Ordering::Relaxed);
+        ring.wake();
+    }
 }

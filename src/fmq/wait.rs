@@ -438,12 +438,17 @@ impl Spin {
         self.next_of(1)
     }
 
-    /// The same where a poll takes as long as so many.
+    /// The same where a poll takes as long as so many, but for pauses: with one that hardly counts.
     #[inline(always)]
     pub(super) fn next_of(&mut self, polls: u32) -> bool {
         if self.left == 0 {
             return false;
         }
+        let polls = if matches!(self.pause, Pause::None) {
+            polls
+        } else {
+            1
+        };
         self.left = self.left.saturating_sub(polls);
         match self.pause {
             Pause::None => {}

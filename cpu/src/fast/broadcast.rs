@@ -97,7 +97,7 @@ impl<T: Pod, P: Pairwise<T>> Work for Part<'_, T, P> {
         let mut left = Laid::new(self.left, step, [inner.left, outer.left]);
         let mut right = Laid::new(self.right, step, [inner.right, outer.right]);
         let elements = self.first..self.first + self.output.len();
-        self.walk.for_each_stretch((level, most), elements, |stretch| {
+        for stretch in self.walk.stretches((level, most), elements) {
             let operands = (
                 left.steps(stretch.left, stretch.steps),
                 right.steps(stretch.right, stretch.steps),
@@ -105,7 +105,7 @@ impl<T: Pod, P: Pairwise<T>> Work for Part<'_, T, P> {
             let output = &mut self.output[stretch.output - self.first..];
             self.pairwise
                 .compute(simd, operands, &mut output[..stretch.steps * step]);
-        });
+        }
     }
 }
 

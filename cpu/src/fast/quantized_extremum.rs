@@ -1,7 +1,7 @@
 //! MAXIMUM and MINIMUM of 8-bit values, to the same bits as the reference: of bytes, once each input is in the output's steps.
 
 use super::broadcast::{Operand, Pairwise};
-use super::quantized_pairs::{Cost, Quantization, Quantizations, with_each};
+use super::quantized_pairs::{Cost, Parts, Quantization, Quantizations};
 use super::simd::Instructions;
 use crate::kernels::fixed_point::requantize;
 
@@ -83,14 +83,18 @@ impl Pairwise<u8> for QuantizedExtremum {
         output: &mut [u8],
     ) {
         let flip = |byte: u8| byte ^ self.flip;
-        with_each(operands, output, |inputs, output| match &self.tables {
-            [None, None] => self.compare(inputs, output, (flip, flip)),
-            [Some(left), None] => self.compare(inputs, output, (|byte| left[usize::from(byte)], flip)),
-            [None, Some(right)] => self.compare(inputs, output, (flip, |byte| right[usize::from(byte)])),
-            [Some(left), Some(right)] => {
-                let values = (|byte| left[usize::from(byte)], |byte| right[usize::from(byte)]);
-                self.compare(inputs, output, values);
+        let parts = Parts::new(operands, output.len());
+        for (number, output) in output.chunks_mut(parts.length).enumerate() {
+            let inputs = parts.part(number, output.len());
+            match &self.tables {
+                [None, None] => self.compare(inputs, output, (flip, flip)),
+                [Some(left), None] => self.compare(inputs, output, (|byte| left[usize::from(byte)], flip)),
+                [None, Some(right)] => self.compare(inputs, output, (flip, |byte| right[usize::from(byte)])),
+                [Some(left), Some(right)] => {
+                    let values = (|byte| left[usize::from(byte)], |byte| right[usize::from(byte)]);
+                    self.compare(inputs, output, values);
+                }
             }
-        });
+        }
     }
 }

@@ -153,21 +153,34 @@ pub(super) fn run(
 /// Elements that are laid out at a time of an operand that is the same for all.
 const AT_ONCE: usize = 256;
 
-/// Calls `compute` with slices of both operands for each part of an output.
-#[inline(always)]
-pub(super) fn with_each(
-    (left, right): (Operand<'_, u8>, Operand<'_, u8>),
-    output: &mut [u8],
-    mut compute: impl FnMut((&[u8], &[u8]), &mut [u8]),
-) {
-    let (lefts, rights) = (Laid::new(left), Laid::new(right));
-    let at_once = match (left, right) {
-        (Operand::Each(_), Operand::Each(_)) => output.len().max(1),
-        _ => AT_ONCE,
-    };
-    for (number, output) in output.chunks_mut(at_once).enumerate() {
-        let (from, count) = (number * at_once, output.len());
-        compute((lefts.part(from, count), rights.part(from, count)), output);
+/// Slices of both operands for the parts of an output. Not a function that calls another for each: that would be compiled without
+/// the vector instructions of who calls it.
+pub(super) struct Parts<'a> {
+    left: Laid<'a>,
+    right: Laid<'a>,
+    /// Elements of a part, at least one.
+    pub(super) length: usize,
+}
+
+impl<'a> Parts<'a> {
+    /// Those of an output of so many elements.
+    #[inline(always)]
+    pub(super) fn new((left, right): (Operand<'a, u8>, Operand<'a, u8>), elements: usize) -> Parts<'a> {
+        Parts {
+            left: Laid::new(left),
+            right: Laid::new(right),
+            length: match (left, right) {
+                (Operand::Each(_), Operand::Each(_)) => elements.max(1),
+                _ => AT_ONCE,
+            },
+        }
+    }
+
+    /// The operands of one part, which has so many elements.
+    #[inline(always)]
+    pub(super) fn part(&self, number: usize, count: usize) -> (&[u8], &[u8]) {
+        let from = number * self.length;
+        (self.left.part(from, count), self.right.part(from, count))
     }
 }
 

@@ -5,7 +5,7 @@
 //! counts from the type's least one or from 0 up, whereby the upper half of its lane is 0 and only one product is left.
 
 use super::broadcast::{Operand, Pairwise};
-use super::quantized_pairs::{Cost, Quantizations, with_each};
+use super::quantized_pairs::{Cost, Parts, Quantizations};
 use super::requantize::{QuantizedOutput, Requantization, in_order};
 use super::simd::{ByteForm, Columns, Instructions};
 use super::tile::{COLUMNS, for_each_constant};
@@ -164,12 +164,14 @@ impl Pairwise<u8> for QuantizedProduct {
         output: &mut [u8],
     ) {
         let simd = simd.wide();
-        with_each(operands, output, |inputs, output| {
+        let parts = Parts::new(operands, output.len());
+        for (number, output) in output.chunks_mut(parts.length).enumerate() {
+            let inputs = parts.part(number, output.len());
             if self.is_signed {
                 self.multiply::<S::Wide, true>(simd, inputs, output);
             } else {
                 self.multiply::<S::Wide, false>(simd, inputs, output);
             }
-        });
+        }
     }
 }

@@ -9,7 +9,7 @@
 
 use super::broadcast::{Operand, Pairwise};
 use super::float_sum::{AT_ONCE, FloatSum};
-use super::quantized_pairs::{Cost, Quantizations, with_each};
+use super::quantized_pairs::{Cost, Parts, Quantizations};
 use super::requantize::{QuantizedOutput, Requantization, rescale_once};
 use super::simd::{ByteForm, Columns, Instructions, RescaleOnce, Work, dispatch};
 use super::tile::{COLUMNS, for_each_constant};
@@ -134,7 +134,9 @@ impl Pairwise<u8> for QuantizedSum {
         operands: (Operand<'_, u8>, Operand<'_, u8>),
         output: &mut [u8],
     ) {
-        with_each(operands, output, |(left, right), output| {
+        let parts = Parts::new(operands, output.len());
+        for (number, output) in output.chunks_mut(parts.length).enumerate() {
+            let (left, right) = parts.part(number, output.len());
             let sum = Sum {
                 sum: self,
                 left,
@@ -142,7 +144,7 @@ impl Pairwise<u8> for QuantizedSum {
                 output,
             };
             sum.run(simd);
-        });
+        }
     }
 }
 

@@ -48,7 +48,7 @@ impl Axis {
 const MOST_AXES: usize = MAX_RANK + 1;
 
 /// Some neighbouring steps of a walk along one axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stretch {
     /// Index of the first output element.
     pub(crate) output: usize,
@@ -79,6 +79,10 @@ impl Walk {
                 .elements()
                 .map_err(|error| OpError::operation(error.to_string()))?,
         };
+        if walk.elements == 0 {
+            // Beside an extent of 0 the others may be of any size, and their products, too.
+            return Ok(walk);
+        }
         let (mut left_stride, mut right_stride) = (1, 1);
         for from_last in 1..=output.rank() {
             let extent_in = |shape: &Shape| {
@@ -127,29 +131,33 @@ impl Walk {
         self.axes[level]
     }
 
-    /// Calls `each` for stretches along the axis `level`, of at most `most` steps, that cover these output elements, as far as
-    /// they are whole steps along it.
+    /// Stretches along the axis `level`, of at most `most` steps, that cover these output elements, as far as
+    /// they are whole steps along it. Not a function that calls another: that would be compiled without the vector instructions of
+    /// who calls it.
     #[inline(always)]
-    pub(crate) fn for_each_stretch(
-        &self,
-        (level, most): (usize, usize),
-        elements: Range<usize>,
-        mut each: impl FnMut(Stretch),
-    ) {
-        let elements = elements.start..elements.end.min(self.elements);
-        if elements.is_empty() {
-            return;
-        }
+    pub(crate) fn stretches(&self, (level, most): (usize, usize), elements: Range<usize>) -> Stretches<'_> {
+        let end = elements.end.min(self.elements);
         let unit: usize = self.axes[..level].iter().map(|axis| axis.extent).product();
         let axes = &self.axes[level..self.count.max(level + 1)];
-        let (mut at, mut position) = self.place(axes, elements.start, unit);
-        while at.output + unit <= elements.end {
-            at.steps = (axes[0].extent - position[0])
-                .min((elements.end - at.output) / unit)
-                .min(most);
-            each(at);
-            at.output += at.steps * unit;
-            advance(axes, &mut position, &mut at);
+        let (at, position) = if elements.start < end {
+            self.place(axes, elements.start, unit)
+        } else {
+            // Behind the end, so that none comes.
+            (
+                Stretch {
+                    output: end,
+                    ..Stretch::default()
+                },
+                [0; MOST_AXES],
+            )
+        };
+        Stretches {
+            axes,
+            unit,
+            most,
+            end,
+            at,
+            position,
         }
     }
 
@@ -170,6 +178,38 @@ impl Walk {
             at.right += *step * axis.right;
         }
         (at, position)
+    }
+}
+
+/// See [`Walk::stretches`].
+pub(crate) struct Stretches<'a> {
+    axes: &'a [Axis],
+    /// Elements of a step.
+    unit: usize,
+    most: usize,
+    /// Behind the last element.
+    end: usize,
+    /// Where the next one begins.
+    at: Stretch,
+    position: [usize; MOST_AXES],
+}
+
+impl Iterator for Stretches<'_> {
+    type Item = Stretch;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Stretch> {
+        let at = &mut self.at;
+        if at.output + self.unit > self.end {
+            return None;
+        }
+        at.steps = (self.axes[0].extent - self.position[0])
+            .min((self.end - at.output) / self.unit)
+            .min(self.most);
+        let stretch = *at;
+        at.output += at.steps * self.unit;
+        advance(self.axes, &mut self.position, at);
+        Some(stretch)
     }
 }
 
@@ -200,7 +240,7 @@ pub(crate) fn for_each_run(
 ) -> Result<(), OpError> {
     let walk = Walk::new(output, left, right)?;
     let inner = walk.axis(0);
-    walk.for_each_stretch((0, usize::MAX), 0..walk.elements, |stretch| {
+    for stretch in walk.stretches((0, usize::MAX), 0..walk.elements) {
         each(Run {
             length: stretch.steps,
             output: stretch.output,
@@ -209,7 +249,7 @@ pub(crate) fn for_each_run(
             left_moves: inner.left != 0,
             right_moves: inner.right != 0,
         });
-    });
+    }
     Ok(())
 }
 
@@ -376,20 +416,29 @@ mod tests {
     }
 
     #[test]
+    fn extents_beside_a_zero_may_be_of_any_size() {
+        let largest = i32::MAX as u32;
+        let none = [0, largest, largest, largest];
+        assert_eq!(runs(&none, &none, &none), []);
+        assert_eq!(runs(&none, &none, &[1]), []);
+        assert_eq!(runs(&none, &[largest, 1], &none), []);
+    }
+
+    #[test]
     fn a_walk_can_begin_and_end_anywhere() {
         let output = shape(&[2, 3, 4, 5]);
         let walk = Walk::new(&output, &shape(&[2, 1, 4, 1]), &shape(&[3, 1, 5])).unwrap();
         let places = |level, unit, elements| {
             let mut places = Vec::new();
             let (axis, mut next) = (walk.axis(level), std::ops::Range::<usize>::clone(&elements).start);
-            walk.for_each_stretch((level, 4), elements, |stretch| {
+            for stretch in walk.stretches((level, 4), elements) {
                 assert_eq!(stretch.output, next);
                 next += stretch.steps * unit;
                 places.extend(
                     (0..stretch.steps)
                         .map(|step| (stretch.left + step * axis.left, stretch.right + step * axis.right)),
                 );
-            });
+            }
             places
         };
         let all = places(0, 1, 0..120);

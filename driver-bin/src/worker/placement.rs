@@ -15,6 +15,9 @@ use nnhal_cpu::reading_time;
 /// Most memories that are made: of as many, one is mostly as good as any can be. Each takes about as long as it takes to write it.
 const MOST: usize = 8;
 
+/// Most bytes of all of them, which are there at once.
+const MOST_BYTES: usize = 32 << 20;
+
 /// How often each is read, of which the fastest counts: others may disturb some.
 const PASSES: usize = 12;
 
@@ -45,7 +48,8 @@ pub(super) fn placed(
     let Some(undisturbed) = measured(&first, by_parts) else {
         return Ok(first);
     };
-    let others = std::iter::from_fn(|| make().ok()).take(MOST - 1);
+    let most = MOST.min(MOST_BYTES / length.max(1));
+    let others = std::iter::from_fn(|| make().ok()).take(most.saturating_sub(1));
     let time = |memory: &SharedMemory| measured(memory, |bytes| reading_time(bytes, PASSES));
     Ok(choose(first, others, time, undisturbed + undisturbed / TOLERANCE))
 }
@@ -71,10 +75,9 @@ fn choose<T>(
     let time = |candidate: &T| time(candidate).unwrap_or(Duration::MAX);
     let mut best = (time(&first), first);
     let mut worse = Vec::new();
-    for other in others {
-        if best.0 <= good {
-            break;
-        }
+    let mut others = others;
+    while best.0 > good {
+        let Some(other) = others.next() else { break };
         let other = (time(&other), other);
         worse.push(if other.0 < best.0 {
             std::mem::replace(&mut best, other)
@@ -89,19 +92,23 @@ fn choose<T>(
 mod tests {
     use super::*;
 
-    fn chosen(times: &[u64], good: u64) -> usize {
+    /// Which one is chosen, and how many were made.
+    fn chosen(times: &[u64], good: u64) -> (usize, usize) {
         let time = |at: &usize| Some(Duration::from_nanos(times[*at])).filter(|time| !time.is_zero());
-        choose(0, 1..times.len(), time, Duration::from_nanos(good))
+        let made = std::cell::Cell::new(1);
+        let others = (1..times.len()).inspect(|_| made.set(made.get() + 1));
+        let chosen = choose(0, others, time, Duration::from_nanos(good));
+        (chosen, made.get())
     }
 
     #[test]
     fn the_first_good_one_is_chosen_or_the_best() {
-        assert_eq!(chosen(&[7, 5, 4], 7), 0);
-        assert_eq!(chosen(&[9, 8, 6, 5], 6), 2);
-        assert_eq!(chosen(&[9, 7, 8], 6), 1);
-        assert_eq!(chosen(&[9], 6), 0);
+        assert_eq!(chosen(&[7, 5, 4], 7), (0, 1));
+        assert_eq!(chosen(&[9, 8, 6, 5], 6), (2, 3));
+        assert_eq!(chosen(&[9, 7, 8], 6), (1, 3));
+        assert_eq!(chosen(&[9], 6), (0, 1));
         // One that could not be read.
-        assert_eq!(chosen(&[0, 9, 0], 6), 1);
+        assert_eq!(chosen(&[0, 9, 0], 6), (1, 3));
     }
 
     #[test]

@@ -47,7 +47,8 @@ impl Brevity {
     /// A series that is looked at has ended.
     #[cold]
     pub(super) fn end(&mut self, took: Duration) {
-        let is_brief = took <= BRIEF;
+        // What is near the limit is left as it is.
+        let is_brief = took <= if self.is_brief { 2 * BRIEF } else { BRIEF };
         let enough = if self.is_brief { LONG_AFTER } else { BRIEF_AFTER };
         self.contrary = if is_brief == self.is_brief {
             0

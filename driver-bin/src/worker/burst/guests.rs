@@ -17,7 +17,8 @@ use super::sharing::Sharing;
 /// How many of the guests that are busy are looked at in one poll.
 const BUSY_GLANCES: usize = 4;
 
-/// A look at a guest takes about as long as so many polls of a ring alone, and the look whether there are any as one.
+/// A look at a guest takes about as long as so many polls of a ring alone that do not pause, and the look whether there are any as
+/// one.
 const POLLS_IN_GLANCE: u32 = 4;
 
 /// In one poll of so many, one guest is looked at that is not busy.
@@ -125,20 +126,31 @@ impl<'a> Guests<'a> {
 
     #[inline]
     fn count_series(&mut self, host: &mut Runner) {
-        self.series += 1;
-        if self.series >= SERIES_BETWEEN_ROUNDS && !self.is_empty() {
+        self.series = if self.is_empty() { 0 } else { self.series + 1 };
+        if self.series >= SERIES_BETWEEN_ROUNDS {
             self.go_round();
             host.rest();
         }
     }
 
-    /// Has all guests rest, and finds out for which something has come that are not busy.
+    /// Has all guests rest, sends those home that have ended, and finds out for which something has come that are not busy.
     #[cold]
     fn go_round(&mut self) {
         self.rest();
-        for at in 0..self.guests.iter().count() {
-            if self.guests.get_mut(at).is_some_and(Guest::is_ready) {
-                self.guests.make_busy(at);
+        for at in (0..self.guests.iter().count()).rev() {
+            let Some(consumer) = self
+                .guests
+                .get_mut(at)
+                .and_then(Guest::server)
+                .map(Server::consumer_mut)
+            else {
+                continue;
+            };
+            match (consumer.has_packet(), consumer.is_closed()) {
+                (true, _) => drop(self.guests.make_busy(at)),
+                // Its own thread finds out that it has ended.
+                (false, true) => self.send_home(at),
+                (false, false) => {}
             }
         }
     }
