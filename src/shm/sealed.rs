@@ -68,7 +68,7 @@ impl SealedBytes {
 
 impl SharedMemory {
     /// Size of the memory that [`SharedMemory::create_sealed_aligned`] makes for contents of `length` bytes: whole huge
-    /// pages where that adds little.
+    /// pages where the contents fill at least half of the last one.
     #[must_use]
     pub fn sealed_aligned_size(length: u64) -> u64 {
         match length.checked_next_multiple_of(HUGE) {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn little_is_added_to_fill_huge_pages() {
+    fn half_a_huge_page_at_most_is_added_to_fill_it() {
         for (length, size) in [
             (64, 64),
             (HUGE / 2 - 1, HUGE / 2 - 1),

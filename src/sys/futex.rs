@@ -43,17 +43,19 @@ pub fn wait(word: &AtomicU32, expected: u32, deadline: Deadline) -> Result<Wait,
             libc::FUTEX_BITSET_MATCH_ANY,
         )
     };
-    if done == 0 {
+    ended("futex(WAIT)", done)
+}
+
+/// Why a call that sleeps has returned, right after it has.
+fn ended(call: &'static str, returned: libc::c_long) -> Result<Wait, SysError> {
+    if returned >= 0 {
         return Ok(Wait::Woken);
     }
     match Errno::last() {
         Errno::EAGAIN => Ok(Wait::Changed),
         Errno::ETIMEDOUT => Ok(Wait::TimedOut),
         Errno::EINTR => Ok(Wait::Interrupted),
-        errno => Err(SysError {
-            call: "futex(WAIT)",
-            errno,
-        }),
+        errno => Err(SysError { call, errno }),
     }
 }
 
@@ -97,18 +99,7 @@ pub fn wait_on_any<'a>(
             libc::CLOCK_MONOTONIC,
         )
     };
-    if woken >= 0 {
-        return Ok(Wait::Woken);
-    }
-    match Errno::last() {
-        Errno::EAGAIN => Ok(Wait::Changed),
-        Errno::ETIMEDOUT => Ok(Wait::TimedOut),
-        Errno::EINTR => Ok(Wait::Interrupted),
-        errno => Err(SysError {
-            call: "futex_waitv",
-            errno,
-        }),
-    }
+    ended("futex_waitv", woken)
 }
 
 /// Whether [`wait_on_any`] works here: older kernels lack it, and sandboxes may forbid it.

@@ -21,7 +21,7 @@ use nnhal_tests::{
     shared_floats, wait_until,
 };
 
-use crate::common::{EXE, REFERENCE, add, open, prepare};
+use crate::common::{EXE, REFERENCE, add, burst_threads, open, prepare};
 
 const SIZE: ChannelSize = ChannelSize {
     outgoing: 16,
@@ -187,17 +187,6 @@ fn configure(
         polling_window_ns: None,
     };
     client.call(call, &[rings.as_fd()])
-}
-
-/// How many threads of a process serve bursts.
-fn burst_threads(pid: u32) -> usize {
-    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten();
-    tasks
-        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
-        .filter(|name| name.trim_end() == "burst")
-        .count()
 }
 
 /// Another client's burst, which shall not notice anything.

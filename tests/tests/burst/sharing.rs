@@ -10,9 +10,9 @@ use nnhal_client::{
     Burst, BurstOptions, Device, ErrorKind, ExecuteOptions, Memory, ModelBuilder, OperationType,
     PrepareOptions, PreparedModel, RegisteredRequest, Request, TensorType,
 };
-use nnhal_tests::{Activity, DaemonOptions, TestDaemon, activities_of};
+use nnhal_tests::{Activity, DaemonOptions, TestDaemon, activities_of, wait_until};
 
-use crate::common::{EXE, REFERENCE, add, open, prepare};
+use crate::common::{EXE, REFERENCE, add, burst_threads, open, prepare};
 
 /// More rounds than a worker needs to see what a burst's executions are like.
 const ROUNDS: usize = 40;
@@ -238,6 +238,15 @@ fn threads_of_a_client_share_the_host_while_bursts_come_and_go() {
     execute_each(&mut last, ROUNDS);
 }
 
+/// Tells others to end when it is dropped, be it by a panic.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Keeps as many in flight on a burst as may be, until it is told to end.
 fn saturate(fleet: &mut Fleet, is_over: &AtomicBool) {
     fleet.run(0);
@@ -259,6 +268,7 @@ fn bursts_that_always_have_requests_let_others_have_their_turn_that_pause() {
     let prepared = prepare(&open(&daemon, REFERENCE), 1);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _ending = Ending(&is_over);
         for _ in 0..2 {
             let mut fleet = Fleet::new(&prepared, 1);
             let is_over = &is_over;
@@ -272,7 +282,30 @@ fn bursts_that_always_have_requests_let_others_have_their_turn_that_pause() {
                 execute_each(std::slice::from_mut(other), 5 * ROUNDS);
             }
         }
-        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn bursts_end_though_others_always_have_requests() {
+    let daemon = start_with_one_host();
+    let device = open(&daemon, REFERENCE);
+    let prepared = prepare(&device, 1);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _ending = Ending(&is_over);
+        for _ in 0..2 {
+            let mut fleet = Fleet::new(&prepared, 1);
+            let is_over = &is_over;
+            scope.spawn(move || saturate(&mut fleet, is_over));
+        }
+        for _ in 0..3 {
+            let mut others = bursts(&prepared, 3);
+            execute_each(&mut others, ROUNDS);
+            drop(others);
+            wait_until("the threads of released bursts have ended", || {
+                burst_threads(device.worker().pid) == 2
+            });
+        }
     });
 }
 

@@ -137,21 +137,18 @@ impl<'a> Guests<'a> {
     #[cold]
     fn go_round(&mut self) {
         self.rest();
-        for at in (0..self.guests.iter().count()).rev() {
-            let Some(consumer) = self
-                .guests
-                .get_mut(at)
-                .and_then(Guest::server)
-                .map(Server::consumer_mut)
-            else {
+        // Upwards, so that what comes to a place has been looked at or is looked at there.
+        let mut at = 0;
+        while let Some(guest) = self.guests.get_mut(at) {
+            // Its own thread finds out, too.
+            if guest.server().is_some_and(Server::has_no_more) {
+                self.send_home(at);
                 continue;
-            };
-            match (consumer.has_packet(), consumer.is_closed()) {
-                (true, _) => drop(self.guests.make_busy(at)),
-                // Its own thread finds out that it has ended.
-                (false, true) => self.send_home(at),
-                (false, false) => {}
             }
+            if guest.is_ready() {
+                self.guests.make_busy(at);
+            }
+            at += 1;
         }
     }
 

@@ -174,6 +174,11 @@ impl Server {
         self.state == State::Waits
     }
 
+    /// Whether its ring has ended and holds no more packets.
+    pub(super) fn has_no_more(&mut self) -> bool {
+        self.end.consumer.is_closed() && !self.end.consumer.has_packet()
+    }
+
     pub(super) fn consumer(&self) -> &Consumer {
         &self.end.consumer
     }
@@ -195,10 +200,7 @@ impl Server {
                 }
                 Ok(Came::Elsewhere) => {
                     guests.serve(&mut self.runner);
-                    if guests.has_gone_round()
-                        && self.end.consumer.is_closed()
-                        && !self.end.consumer.has_packet()
-                    {
+                    if guests.has_gone_round() && self.has_no_more() {
                         self.state = State::Ended;
                     }
                 }

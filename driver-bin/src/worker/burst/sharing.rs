@@ -137,7 +137,8 @@ impl Sharing {
         Ok(home)
     }
 
-    /// From now on each burst keeps its own thread: this one could not sleep for several.
+    /// From now on no thread becomes a host: one could not sleep for several bursts. Those that are hosts already stay so until they
+    /// find out the same.
     pub(super) fn give_up(&self) {
         self.most_hosts.store(0, Ordering::Relaxed);
     }
