@@ -247,12 +247,15 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Keeps as many in flight on a burst as may be, until it is told to end.
+/// Requests that are in flight on a burst that always has some: one that is carried out, and one behind it. No more, so that its
+/// series are brief in a driver that is not optimised, too.
+const WAITING: usize = 2;
+
+/// Keeps requests in flight on a burst until it is told to end.
 fn saturate(fleet: &mut Fleet, is_over: &AtomicBool) {
-    fleet.run(0);
     let (burst, requests) = fleet.bursts.first_mut().unwrap();
     for request in requests.iter().cycle() {
-        if burst.in_flight() == Fleet::DEPTH {
+        if burst.in_flight() == WAITING {
             burst.next_finished(&options()).unwrap().unwrap().result.unwrap();
         }
         if is_over.load(Ordering::Relaxed) {

@@ -10,6 +10,16 @@ pub(super) struct BusyFirst<T> {
     next_other: usize,
 }
 
+/// What a look at an element has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// It is to be taken out.
+    Gone,
+    Busy,
+    /// It may be as busy as it was.
+    Same,
+}
+
 impl<T> BusyFirst<T> {
     pub(super) fn new() -> BusyFirst<T> {
         BusyFirst {
@@ -79,6 +89,25 @@ impl<T> BusyFirst<T> {
         self.busy -= 1;
         self.elements.swap(at, self.busy);
         self.busy
+    }
+
+    /// Looks at each; returns those that are gone.
+    pub(super) fn go_round(&mut self, mut look: impl FnMut(&mut T) -> Look) -> Vec<T> {
+        let mut gone = Vec::new();
+        // Upwards, so that what comes to a place has been looked at or is looked at there.
+        let mut at = 0;
+        while let Some(element) = self.elements.get_mut(at) {
+            match look(element) {
+                Look::Gone => {
+                    gone.push(self.remove(at));
+                    continue;
+                }
+                Look::Busy => drop(self.make_busy(at)),
+                Look::Same => {}
+            }
+            at += 1;
+        }
+        gone
     }
 
     /// One of those that are busy after the other, and where it is.
@@ -189,6 +218,46 @@ mod tests {
                 prop_assert_eq!(&first, &busy);
                 prop_assert_eq!(list.iter().count(), busy.len() + others.len());
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_round_leaves_nobody_out(
+            elements in proptest::collection::vec((any::<bool>(), 0..3_u8), 0..40),
+        ) {
+            let mut list = BusyFirst::new();
+            // By number: whether it was busy, and what the look shows.
+            for number in 0..elements.len() {
+                list.push_busy(number);
+            }
+            for (number, (was_busy, _)) in elements.iter().enumerate() {
+                let at = list.iter().position(|element| *element == number).unwrap();
+                if !was_busy {
+                    list.make_idle(at);
+                }
+            }
+            let shown = |number: usize| [Look::Gone, Look::Busy, Look::Same][usize::from(elements[number].1)];
+            let mut seen = BTreeSet::new();
+            let gone: BTreeSet<usize> = list
+                .go_round(|number| {
+                    seen.insert(*number);
+                    shown(*number)
+                })
+                .into_iter()
+                .collect();
+            prop_assert_eq!(seen.len(), elements.len());
+            let of = |wanted: &dyn Fn(usize) -> bool| -> BTreeSet<usize> {
+                (0..elements.len()).filter(|number| wanted(*number)).collect()
+            };
+            prop_assert_eq!(gone, of(&|number| shown(number) == Look::Gone));
+            let busy: BTreeSet<usize> = list.busy_mut().map(|number| *number).collect();
+            let is_busy = |number: usize| match shown(number) {
+                Look::Gone => false,
+                Look::Busy => true,
+                Look::Same => elements[number].0,
+            };
+            prop_assert_eq!(busy, of(&is_busy));
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use nnhal::fmq::{Bell, Company, Consumer};
 use nnhal::time::{Deadline, TimePoint};
 
-use super::busy_first::BusyFirst;
+use super::busy_first::{BusyFirst, Look};
 use super::serve::{Runner, Server};
 use super::sharing::Sharing;
 
@@ -119,7 +119,8 @@ impl<'a> Guests<'a> {
         server.runner().pass_slot(host);
         self.memory.is_used = true;
         if !stays {
-            self.send_home(at);
+            let guest = self.guests.remove(at);
+            self.goes_home(guest);
         }
         self.count_series(host);
     }
@@ -137,19 +138,20 @@ impl<'a> Guests<'a> {
     #[cold]
     fn go_round(&mut self) {
         self.rest();
-        // Upwards, so that what comes to a place has been looked at or is looked at there.
-        let mut at = 0;
-        while let Some(guest) = self.guests.get_mut(at) {
-            // Its own thread finds out, too.
-            if guest.server().is_some_and(Server::has_no_more) {
-                self.send_home(at);
-                continue;
+        let gone = self.guests.go_round(|guest| {
+            let Some(server) = guest.server() else {
+                return Look::Same;
+            };
+            if server.has_no_more() {
+                // Its own thread finds out, too.
+                Look::Gone
+            } else if server.consumer_mut().has_packet() {
+                Look::Busy
+            } else {
+                Look::Same
             }
-            if guest.is_ready() {
-                self.guests.make_busy(at);
-            }
-            at += 1;
-        }
+        });
+        gone.into_iter().for_each(|guest| self.goes_home(guest));
     }
 
     /// Has no thread be a host any more.
@@ -178,8 +180,8 @@ impl<'a> Guests<'a> {
     }
 
     #[cold]
-    fn send_home(&mut self, at: usize) {
-        drop(self.guests.remove(at));
+    fn goes_home(&self, guest: Guest) {
+        drop(guest);
         if let Some((sharing, bell)) = &self.host {
             sharing.has_left(bell);
         }
