@@ -12,6 +12,9 @@ use crate::driver;
 use crate::error::Error;
 use crate::in_process::{InProcess, Kernels};
 
+/// Threads of which more would compute no more together, as long as each has rows enough.
+const SEVERAL: usize = 2;
+
 /// Compiles the model and prints what the runtime did with it.
 pub(crate) fn run(arguments: &ExplainArguments) -> Result<(), Error> {
     let model = super::import(&arguments.model)?;
@@ -61,13 +64,17 @@ fn write_kernel(
     else {
         return Ok(());
     };
-    let name = program.kernel_name(graph, at);
+    let [name, several] = [1, SEVERAL].map(|threads| program.kernel_name(graph, at, threads));
     let indent = 2 * depth;
-    writeln!(
+    write!(
         out,
         "{:indent$}operation {at} {}: {name}",
         "", operation.operation_type
     )?;
+    if several != name {
+        write!(out, "; by several threads: {several}")?;
+    }
+    writeln!(out)?;
     for (role, operand) in graphs(operation) {
         let Some(operand) = subgraph.operands.get(operand as usize) else {
             continue;

@@ -338,7 +338,7 @@ mod tests {
             let fast = KernelSet::Fast;
             let program = Program::with_kernels(Arc::new(model), &*generated.model.pools, fast).unwrap();
             let count = generated.model.model.main.operations.len();
-            let names = (0..count).map(|at| program.kernel_name(SubgraphIndex::Main, at));
+            let names = (0..count).map(|at| program.kernel_name(SubgraphIndex::Main, at, 1));
             for name in names.collect::<BTreeSet<_>>() {
                 *models.entry(name).or_insert(0) += 1;
             }

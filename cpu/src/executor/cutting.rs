@@ -189,7 +189,8 @@ mod tests {
         }
 
         fn cut_by(self) -> &'static str {
-            self.program(KernelSet::Fast).kernel_name(SubgraphIndex::Main, 1)
+            self.program(KernelSet::Fast)
+                .kernel_name(SubgraphIndex::Main, 1, 1)
         }
     }
 

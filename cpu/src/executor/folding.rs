@@ -192,7 +192,7 @@ mod tests {
             let (expected, reference) = run(&model, KernelSet::Reference);
             let (found, program) = run(&model, KernelSet::Fast);
             assert_eq!(found, expected);
-            let name = |program: &Program, at| program.kernel_name(SubgraphIndex::Main, at);
+            let name = |program: &Program, at| program.kernel_name(SubgraphIndex::Main, at, 1);
             let beforehand = "constant, computed beforehand";
             assert_eq!([0, 1].map(|at| name(&program, at)), [beforehand; 2]);
             assert_eq!(name(&program, 2), "f32 matrix product");
@@ -283,7 +283,7 @@ mod tests {
         let (expected, _) = run(&model, KernelSet::Reference);
         let (found, program) = run(&model, KernelSet::Fast);
         assert_eq!(found, expected);
-        let names = [1, 3].map(|at| program.kernel_name(SubgraphIndex::Main, at));
+        let names = [1, 3].map(|at| program.kernel_name(SubgraphIndex::Main, at, 1));
         assert_eq!(names, ["constant, computed beforehand", "reference"]);
     }
 
@@ -353,7 +353,7 @@ mod tests {
                 } else {
                     "reference"
                 };
-                assert_eq!(program.kernel_name(SubgraphIndex::Main, 0), name);
+                assert_eq!(program.kernel_name(SubgraphIndex::Main, 0, 1), name);
             }
         }
     }

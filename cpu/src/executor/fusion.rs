@@ -4,10 +4,11 @@ use nnhal::hal::{OperandLifeTime, Subgraph};
 
 use super::declared::Declared;
 use super::padded::PaddedConvolution;
-use super::program::{Step, Work};
+use super::program::{Step, Work, operations_from};
 use super::{Interrupt, Interrupted};
 use crate::fast::{
     Candidate, FollowedLayer, Following, Fused, Hybrid, LargestMagnitude, Offset, PlannedStep, StripChain,
+    Worth,
 };
 use crate::kernel::Constant;
 
@@ -60,6 +61,14 @@ impl Together {
         match self {
             Together::Hybrid(hybrid) => hybrid.before(),
             _ => &[],
+        }
+    }
+
+    /// Whether so many threads had better compute these together.
+    pub(super) fn suits(&self, threads: usize) -> bool {
+        match self {
+            Together::Rows(chain) => chain.suits(threads),
+            _ => true,
         }
     }
 
@@ -127,13 +136,8 @@ pub(super) fn fuse(
         let pair = pair.or(offset.map(Together::Offset));
         let pair = pair.or(magnitude.map(Together::Magnitude));
         let together = pair.or_else(|| {
-            let executed = operations.clone().take_while(|(_, step)| !step.is_folded());
-            let candidates = executed.map(|(operation, step)| Candidate {
-                declared: declared(operation),
-                layer: step.float_layer(),
-                elements: step.elements(),
-            });
-            find(candidates.take(MOST_AHEAD), ends_within)
+            let candidates = candidates((graph, constants), &steps[first..], first);
+            find(candidates, ends_within)
         });
         let together = together.map(|together| match together {
             Together::Elements(head) => {
@@ -159,6 +163,54 @@ pub(super) fn fuse(
     Ok(())
 }
 
+/// Notes with the first of layers that several threads had better compute together that they are, after [`fuse`].
+///
+/// # Errors
+/// `interrupt`, which is asked before each of them.
+pub(super) fn fuse_for_several(
+    graph: &Subgraph,
+    constants: &[Option<Constant>],
+    steps: &mut [Step],
+    interrupt: &dyn Interrupt,
+) -> Result<(), Interrupted> {
+    let readers = Readers::of(graph);
+    let mut first = 0;
+    while first < steps.len() {
+        interrupt.check()?;
+        let ends_within = |operand, count| readers.end_before(operand, first + count);
+        let chain = steps[first].float_layer().and_then(|_| {
+            let all: Vec<_> = candidates((graph, constants), &steps[first..], first).collect();
+            StripChain::longest(&all, Worth::BY_SEVERAL, ends_within)
+        });
+        let always = operations_from(Some(&steps[first]), 1);
+        let chain = chain.filter(|chain| chain.operations() > always);
+        let operations = chain.as_ref().map_or(always, StripChain::operations);
+        steps[first].parted = chain.map(Together::Rows);
+        first += operations;
+    }
+    Ok(())
+}
+
+/// The operations that `steps` compute, the first of which has this number, as far as they may be computed together.
+fn candidates<'d>(
+    (graph, constants): (&'d Subgraph, &'d [Option<Constant>]),
+    steps: &'d [Step],
+    first: usize,
+) -> impl Iterator<Item = Candidate<'d>> {
+    let operations = graph.operations[first..].iter().zip(steps);
+    let executed = operations.take_while(|(_, step)| !step.is_folded());
+    let candidates = executed.map(move |(operation, step)| Candidate {
+        declared: Declared {
+            operation,
+            operands: &graph.operands,
+            constants,
+        },
+        layer: step.float_layer(),
+        elements: step.elements(),
+    });
+    candidates.take(MOST_AHEAD)
+}
+
 /// The first ones of some operations that can be computed together.
 fn find<'d>(
     mut operations: impl Iterator<Item = Candidate<'d>>,
@@ -169,7 +221,7 @@ fn find<'d>(
     let all = std::iter::once(first).chain(operations);
     if first.layer.is_some() {
         let all: Vec<_> = all.collect();
-        let chain = StripChain::longest(&all, &ends_within).map(Together::Rows);
+        let chain = StripChain::longest(&all, Worth::ALWAYS, &ends_within).map(Together::Rows);
         return chain.or_else(|| FollowedLayer::longest(&all, &ends_within).map(Together::Layer));
     }
     let alike = all.take_while(|operation| operation.elements == Some(elements));

@@ -224,7 +224,7 @@ mod tests {
             let bytes = outputs.map(|at| execution.output(at).unwrap().1.to_vec());
             (
                 bytes.collect(),
-                program.computed_with(SubgraphIndex::Main, 1) == Some(0),
+                program.computed_with(SubgraphIndex::Main, 1, 1) == Some(0),
             )
         }
 

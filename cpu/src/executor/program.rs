@@ -13,7 +13,7 @@ use super::cutting::cut;
 use super::declared::Declared;
 use super::fixed_outputs::FixedOutputs;
 use super::folding::fold;
-use super::fusion::{Together, fuse};
+use super::fusion::{Together, fuse, fuse_for_several};
 use super::{Interrupt, Interrupted, NeverInterrupted};
 use crate::buffer::{AlignedSlice, OutOfMemory};
 use crate::fast::{self, Few, FloatLayer, Packing, PackingError, PlannedStep};
@@ -61,6 +61,8 @@ pub(super) struct Step {
     pub(super) few: Option<Few>,
     /// With it this operation and those that follow are computed together, if everything that it reads is there.
     pub(super) together: Option<Together>,
+    /// The same where several threads compute, in place of `together`.
+    pub(super) parted: Option<Together>,
     /// Temporaries that nothing reads after this operation.
     pub(super) releases: Vec<u32>,
     /// Whether its output may have its input's memory, which nothing else reads: it gives a tensor another shape, or has nothing
@@ -77,10 +79,17 @@ impl Step {
             fixed: None,
             few: None,
             together: None,
+            parted: None,
             releases: Vec::new(),
             renames: false,
             is_cut_before: false,
         }
+    }
+
+    /// What computes this operation and those that follow together where so many threads compute.
+    pub(super) fn together_by(&self, threads: usize) -> Option<&Together> {
+        let parted = self.parted.as_ref().filter(|parted| parted.suits(threads));
+        parted.or(self.together.as_ref())
     }
 
     /// Whether it was computed beforehand.
@@ -265,19 +274,20 @@ impl Program {
         self.is_small
     }
 
-    /// What computes an operation, for people to read: the name of a step that was made for it, or of the reference kernel.
+    /// What computes an operation where so many threads compute, for people to read: the name of a step that was made for it, or
+    /// of the reference kernel.
     #[must_use]
-    pub fn kernel_name(&self, graph: SubgraphIndex, operation: usize) -> &'static str {
+    pub fn kernel_name(&self, graph: SubgraphIndex, operation: usize, threads: usize) -> &'static str {
         let Some((subgraph, steps)) = self.steps(graph) else {
             return fast::REFERENCE;
         };
-        let Some(first) = self.computed_with(graph, operation) else {
+        let Some(first) = self.computed_with(graph, operation, threads) else {
             return "constant, computed beforehand";
         };
         if first < operation {
             return "with the one before";
         }
-        if let Some(together) = steps.get(first).and_then(|step| step.together.as_ref()) {
+        if let Some(together) = steps.get(first).and_then(|step| step.together_by(threads)) {
             return together.name();
         }
         let input = || {
@@ -298,19 +308,20 @@ impl Program {
         }
     }
 
-    /// The first of the operations that an operation is computed together with, if everything that they read is there: itself if
-    /// it is computed alone, or is the first. `None` if it was computed beforehand.
+    /// The first of the operations that an operation is computed together with where so many threads compute, if everything that
+    /// they read is there: itself if it is computed alone, or is the first. `None` if it was computed beforehand.
     #[must_use]
-    pub fn computed_with(&self, graph: SubgraphIndex, operation: usize) -> Option<usize> {
+    pub fn computed_with(&self, graph: SubgraphIndex, operation: usize, threads: usize) -> Option<usize> {
         let steps = self.steps(graph).map_or(&[][..], |(_, steps)| steps);
         if steps.get(operation).is_some_and(Step::is_folded) {
             return None;
         }
-        let mut before = steps[..steps.len().min(operation)].iter().enumerate().rev();
-        // The nearest before it that is the first of some is of those which contain it, or of others.
-        let nearest = before.find_map(|(first, step)| Some((first, step.together.as_ref()?.operations())));
-        let with = nearest.filter(|(first, count)| operation < first + count);
-        Some(with.map_or(operation, |(first, _)| first))
+        let (mut first, mut next) = (operation, 0);
+        while next <= operation {
+            first = next;
+            next += operations_from(steps.get(first), threads);
+        }
+        Some(first)
     }
 
     fn steps(&self, graph: SubgraphIndex) -> Option<(&Subgraph, &[Step])> {
@@ -343,6 +354,12 @@ impl Program {
             format!("this device has no kernel for {operation}")
         })
     }
+}
+
+/// How many operations are computed together from a step on where so many threads compute.
+pub(super) fn operations_from(step: Option<&Step>, threads: usize) -> usize {
+    let together = step.and_then(|step| step.together_by(threads));
+    together.map_or(1, Together::operations)
 }
 
 impl Graph {
@@ -428,6 +445,7 @@ impl Graph {
         // Small operations are computed faster by themselves than what prepares computing them together takes.
         if kernel_set == KernelSet::Fast && !are_small(&steps) {
             fuse(graph, &constants.values, &mut steps, interrupt)?;
+            fuse_for_several(graph, &constants.values, &mut steps, interrupt)?;
             for step in steps.iter_mut().filter(|step| step.together.is_some()) {
                 step.few = None;
             }

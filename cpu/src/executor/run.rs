@@ -318,7 +318,7 @@ impl<'a> Runner<'a> {
         let mut index = 0;
         while let Some(step) = graph.steps.get(index) {
             self.options.interrupt.check()?;
-            if is_observed || step.together.is_some() || step.renames {
+            if is_observed || step.together.is_some() || step.parted.is_some() || step.renames {
                 index += self.several((at, index), graphs, frame)?;
                 continue;
             }
@@ -757,7 +757,7 @@ mod tests {
     #[test]
     fn another_shape_is_in_the_same_memory() {
         let program = Program::with_kernels(negated_twice(), &NoPools, KernelSet::Fast).unwrap();
-        let name = program.kernel_name(SubgraphIndex::Main, 1);
+        let name = program.kernel_name(SubgraphIndex::Main, 1, 1);
         assert_eq!(name, "another shape in the same memory");
         let mut execution = Execution::new(Arc::new(program));
         for values in [[1.0_f32, -2.0, 3.0, 4.0, 5.0, 6.0], [0.5; 6], [-1.0; 6]] {

@@ -27,18 +27,25 @@ impl Runner<'_> {
         let (operation, step) = (&subgraph.operations[index], &graph.steps[index]);
         let started = self.options.observer.map(|_| MonotonicClock.now());
         let failed = |error| execution_error((at, index), operation, error);
-        let count = match &step.together {
-            Some(together) if self.together((at, index), together, frame).map_err(failed)? => {
-                together.operations()
+        let mut together = None;
+        let most = self.team.most();
+        let parted = step.parted.iter().filter(|parted| parted.suits(most));
+        for some in parted.chain(&step.together) {
+            if self.together((at, index), some, frame).map_err(failed)? {
+                together = Some(some);
+                break;
             }
-            _ if step.renames
+        }
+        let count = match together {
+            Some(together) => together.operations(),
+            None if step.renames
                 && self
                     .rename(operation, step, frame)
                     .map_err(|error| failed(error.into()))? =>
             {
                 1
             }
-            _ => {
+            None => {
                 self.operation((at, index), graphs, frame)?;
                 1
             }
@@ -123,7 +130,7 @@ impl Runner<'_> {
             }
             Together::Rows(chain) => {
                 let layer = |number: usize| graph.steps[first + number].float_layer();
-                let Some(ready) = chain.ready(layer, bytes) else {
+                let Some(ready) = chain.ready(layer, bytes, self.team) else {
                     return Ok(false);
                 };
                 give(output, self.memory)?;

@@ -7,10 +7,10 @@ use nnhal::hal::{OperandLifeTime, Shape, Subgraph, SubgraphIndex};
 
 use super::fixed_outputs::FixedOutputs;
 use super::fusion::Together;
-use super::program::{Graph, Program, Work};
+use super::program::{Graph, Program, Work, operations_from};
 
 impl Program {
-    /// How many bytes an execution reads and writes for an operation and those that are computed with it: each
+    /// How many bytes an execution by so many threads reads and writes for an operation and those that are computed with it: each
     /// operand that they read from memory once, constants in the size that the model has them in, and each that they
     /// write. What operations that are computed together hand on to each other stays in registers or caches, and does
     /// not count; nor does what was computed beforehand.
@@ -18,7 +18,7 @@ impl Program {
     /// `None` for an operation that is computed with one before it, which has all bytes; where dimensions are known in executions
     /// only; and for IF and WHILE.
     #[must_use]
-    pub fn bytes_moved(&self, graph: SubgraphIndex, operation: usize) -> Option<u64> {
+    pub fn bytes_moved(&self, graph: SubgraphIndex, operation: usize, threads: usize) -> Option<u64> {
         let number = match graph {
             SubgraphIndex::Main => 0,
             SubgraphIndex::Referenced(index) => index + 1,
@@ -32,12 +32,13 @@ impl Program {
         if step.is_folded() || step.renames {
             return Some(0);
         }
-        if self.computed_with(graph, operation)? != operation || matches!(step.work, Work::If | Work::While) {
+        if self.computed_with(graph, operation, threads)? != operation
+            || matches!(step.work, Work::If | Work::While)
+        {
             return None;
         }
-        let count = step.together.as_ref().map_or(1, Together::operations);
-        let alone = step.together.as_ref().map_or(&[][..], Together::before);
-        traffic.of(operation..operation + count, alone)
+        let alone = step.together_by(threads).map_or(&[][..], Together::before);
+        traffic.of(operation..operation + operations_from(Some(step), threads), alone)
     }
 }
 
@@ -118,7 +119,7 @@ mod tests {
         let model = graph.valid(&[output]);
         let program = Program::with_kernels(model, &NoPools, kernels).unwrap();
         let count = program.model().model().main.operations.len();
-        let of = |at| program.bytes_moved(SubgraphIndex::Main, at);
+        let of = |at| program.bytes_moved(SubgraphIndex::Main, at, 1);
         (0..count).map(of).collect()
     }
 

@@ -99,7 +99,7 @@ impl Chain {
         assert_eq!(found, exact);
         let operations = 0..self.graph.model.main.operations.len();
         operations
-            .map(|at| programs[0].kernel_name(SubgraphIndex::Main, at))
+            .map(|at| programs[0].kernel_name(SubgraphIndex::Main, at, 1))
             .collect()
     }
 }

@@ -252,10 +252,10 @@ impl Case {
         let restored = Program::restore(Arc::clone(&model), &NoPools, kept, &NeverInterrupted);
         alike(self.outputs(Arc::new(restored.unwrap()), special));
         let last = model.model().main.operations.len() - 1;
-        let name = program.kernel_name(SubgraphIndex::Main, first);
+        let name = program.kernel_name(SubgraphIndex::Main, first, 1);
         let is_together = name == "integers of floats as bytes, with the next";
         if is_together {
-            let with = program.computed_with(SubgraphIndex::Main, last);
+            let with = program.computed_with(SubgraphIndex::Main, last, 1);
             assert_eq!(with, Some(first), "{self:?}");
         }
         is_together

@@ -99,7 +99,7 @@ pub(crate) use recurrent::{PackedCell, TeamedCell};
 pub use simd::permit_tiles;
 pub(crate) use simd::{Loop, instruction_set, vectorised};
 pub(crate) use steps::{FloatLayer, has_filter, packs, plan};
-pub(crate) use strip_chain::{Candidate, StripChain};
+pub(crate) use strip_chain::{Candidate, StripChain, Worth};
 
 use nnhal::hal::OperandType;
 use nnhal::ops::OpError;

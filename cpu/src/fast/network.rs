@@ -1,14 +1,26 @@
 //! For the unit tests of what computes operations together: graphs of convolutions of floats and what is around them.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use nnhal::hal::{NoPools, Operand, OperandType, OperationType as O, Shape, SubgraphIndex};
 
+use crate::executor::{ObservedOperation, Observer};
 use crate::test_graph::TestGraph;
 use crate::{Execution, Helpers, KernelSet, OwnCores, Program, RunOptions, Threads};
 
 /// The name of what computes operations that are computed with one before.
 pub(super) const OTHERS: &str = "with the one before";
+
+/// Of each operation in turn, whether it was computed with one before: those take no time.
+#[derive(Default)]
+struct Observed(RefCell<Vec<bool>>);
+
+impl Observer for Observed {
+    fn operation_ended(&self, observed: &ObservedOperation) {
+        self.0.borrow_mut().push(observed.started == observed.ended);
+    }
+}
 
 /// A graph of convolutions on one image, all of the same padding.
 pub(super) struct Network {
@@ -130,29 +142,62 @@ impl Network {
     }
 
     fn run_by(&self, kernels: KernelSet, outputs: &[u32]) -> (Vec<Vec<u8>>, Vec<&'static str>) {
-        let valid = self.graph.valid(outputs);
-        let program = Arc::new(Program::with_kernels(valid, &NoPools, kernels).unwrap());
+        let program = self.program(kernels, outputs);
         let mut execution = Execution::new(Arc::clone(&program));
         let (helpers, cores) = (Helpers::new(2), OwnCores::new(3));
         let threads = [Threads::ALONE, Threads::new(&helpers, &cores, 3)];
         let [results, again, parted] = [threads[0], threads[0], threads[1]].map(|threads| {
-            let input = execution.input(0, &Shape::new(&self.dims(0)).unwrap()).unwrap();
-            for (at, value) in input.chunks_exact_mut(4).enumerate() {
-                let float = ((at * 7919) % 2003) as f32 * 0.01 - 10.0;
-                value.copy_from_slice(&float.to_ne_bytes());
-            }
             let options = RunOptions {
                 threads,
                 ..RunOptions::default()
             };
-            execution.run(&options).unwrap();
+            self.execute(&mut execution, &options);
             let output = |at| execution.output(at).unwrap().1.to_vec();
             (0..outputs.len()).map(output).collect::<Vec<_>>()
         });
         assert!(results == again && results == parted);
+        (results, self.names(&program, 1))
+    }
+
+    fn program(&self, kernels: KernelSet, outputs: &[u32]) -> Arc<Program> {
+        let valid = self.graph.valid(outputs);
+        Arc::new(Program::with_kernels(valid, &NoPools, kernels).unwrap())
+    }
+
+    fn execute(&self, execution: &mut Execution, options: &RunOptions<'_>) {
+        let input = execution.input(0, &Shape::new(&self.dims(0)).unwrap()).unwrap();
+        for (at, value) in input.chunks_exact_mut(4).enumerate() {
+            let float = ((at * 7919) % 2003) as f32 * 0.01 - 10.0;
+            value.copy_from_slice(&float.to_ne_bytes());
+        }
+        execution.run(options).unwrap();
+    }
+
+    /// The names of what computes the operations, by so many threads.
+    fn names(&self, program: &Program, threads: usize) -> Vec<&'static str> {
         let operations = 0..self.graph.model.main.operations.len();
-        let names = operations.map(|at| program.kernel_name(SubgraphIndex::Main, at));
-        (results, names.collect())
+        let names = operations.map(|at| program.kernel_name(SubgraphIndex::Main, at, threads));
+        names.collect()
+    }
+
+    /// The names of what computes the operations, by so many threads. Runs it by as many and asserts that it is so.
+    pub(super) fn names_by(&self, threads: usize, outputs: &[u32]) -> Vec<&'static str> {
+        let program = self.program(KernelSet::Fast, outputs);
+        let mut execution = Execution::new(Arc::clone(&program));
+        let (helpers, cores) = (Helpers::new(threads - 1), OwnCores::new(threads));
+        let observed = Observed::default();
+        let options = |observer| RunOptions {
+            threads: Threads::new(&helpers, &cores, threads),
+            observer,
+            ..RunOptions::default()
+        };
+        // How much there is to part is known from then on.
+        self.execute(&mut execution, &options(None));
+        self.execute(&mut execution, &options(Some(&observed)));
+        let names = self.names(&program, threads);
+        let with_others: Vec<bool> = names.iter().map(|name| *name == OTHERS).collect();
+        assert_eq!(observed.0.into_inner(), with_others);
+        names
     }
 
     /// Asserts that all operations are computed together, with the same results as each alone; returns the name of what does.

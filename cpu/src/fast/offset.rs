@@ -146,7 +146,7 @@ mod tests {
             }
             execution.run(&RunOptions::default()).unwrap();
             let bytes = execution.output(0).unwrap().1.to_vec();
-            (bytes, program.kernel_name(SubgraphIndex::Main, 0))
+            (bytes, program.kernel_name(SubgraphIndex::Main, 0, 1))
         });
         assert!(found.0 == exact.0, "{types:?} {from:?} {to:?}");
         found.1

@@ -104,6 +104,16 @@ pub(super) fn rows(threads: usize, rows: usize, columns: usize) -> Grid {
     }
 }
 
+/// The same in one block for each thread, for what is computed twice at the borders of blocks.
+pub(super) fn rows_at_once(threads: usize, rows: usize, columns: usize) -> Grid {
+    Grid {
+        rows,
+        columns,
+        rows_per_block: rows.div_ceil(threads.max(1)).max(1),
+        columns_per_block: columns,
+    }
+}
+
 /// Blocks of `elements` that are computed one like the other, each a multiple of `unit` elements but the last.
 pub(super) fn elements(threads: usize, elements: usize, unit: usize) -> Grid {
     let some = if threads == 1 {
@@ -127,7 +137,7 @@ pub(crate) fn copied(threads: usize, bytes: usize) -> Grid {
 
 #[cfg(test)]
 mod tests {
-    use super::{elements, even, product, rows};
+    use super::{elements, even, product, rows, rows_at_once};
 
     const NEAR: usize = 1 << 14;
     const FAR: usize = 1 << 22;
@@ -188,6 +198,9 @@ mod tests {
         assert_eq!(elements(2, 100, 8).columns_per_block, 56);
         assert_eq!(elements(2, 1000, 8).columns_per_block, 256);
         assert_eq!(rows(4, 3, 5).rows_per_block, 1);
+        assert_eq!(rows_at_once(1, 10, 3).rows_per_block, 10);
+        assert_eq!(rows_at_once(3, 10, 3).rows_per_block, 4);
+        assert_eq!(rows_at_once(4, 0, 3).rows_per_block, 1);
         assert_eq!(elements(3, 0, 8).columns_per_block, 8);
     }
 }

@@ -177,7 +177,7 @@ mod tests {
         let inputs = [row, weights, bias, activation];
         let output = graph.operation(OperationType::FULLY_CONNECTED, &inputs, float(&[0, 2]));
         let program = Program::with_kernels(graph.valid(&[output]), &NoPools, KernelSet::Fast).unwrap();
-        Arc::new(program).kernel_name(SubgraphIndex::Main, 0)
+        Arc::new(program).kernel_name(SubgraphIndex::Main, 0, 1)
     }
 
     /// Of such a layer nothing is known to be wrong before it is executed, if the model does not say that it has no values.

@@ -3,7 +3,8 @@
 //! windows see again stay in their strip, so nothing is computed twice but at the borders between threads.
 //!
 //! Worth it for large images with few channels, as at the beginning of networks: their tensors do not fit in a second-level
-//! cache, and the matrices, which pass the processor once for every few rows, do.
+//! cache, and the matrices, which pass the processor once for every few rows, do. For several threads smaller ones are worth it,
+//! too ([`Worth`]): a thread then reads its own rows, but at the borders, and waits for the others once in place of once a layer.
 
 use std::ops::Range;
 
@@ -26,16 +27,8 @@ use crate::threads::{Block, Effort, Team};
 /// Most layers of a chain.
 const MOST_LAYERS: usize = 8;
 
-/// Least bytes of a tensor between two layers, and of a result on which element-wise operations follow: smaller ones stay near
-/// without being parted.
-const LEAST_BYTES: usize = 512 * 1024;
-
 /// Most bytes of a layer's matrix.
 const MOST_MATRIX_BYTES: usize = 128 * 1024;
-
-/// Least rows of the result: with fewer there is little between those that are computed at a time and all, and among
-/// threads.
-const LEAST_ROWS: usize = 16;
 
 /// Most bytes of a thread's strips.
 const STRIPS_BYTES: usize = 768 * 1024;
@@ -46,6 +39,38 @@ const STRIPS_OF_MANY_BYTES: usize = 128 * 1024;
 /// Fewer rows at a time cost more than strips that fill much of a second-level cache: what is done once for each step weighs
 /// more.
 const FEW_ROWS: usize = 4;
+
+/// From where on operations are worth a chain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Worth {
+    /// Fewest threads that compute it.
+    threads: usize,
+    /// Least bytes of a tensor between two layers, and of a result on which element-wise operations follow.
+    bytes: usize,
+    /// Least rows of the result: with fewer there is little between those that are computed at a time and all, and among
+    /// threads.
+    rows: usize,
+    /// Fewest rows of a thread: with fewer, what is computed twice at the borders weighs more than waiting for each other.
+    rows_each: usize,
+}
+
+impl Worth {
+    /// For any number of threads: smaller tensors stay near without being parted.
+    pub(crate) const ALWAYS: Worth = Worth {
+        threads: 1,
+        bytes: 512 * 1024,
+        rows: 16,
+        rows_each: 0,
+    };
+
+    /// For several threads. Behind smaller tensors they wait for each other no longer than it takes to compute the borders twice.
+    pub(crate) const BY_SEVERAL: Worth = Worth {
+        threads: 2,
+        bytes: 64 * 1024,
+        rows: 8,
+        rows_each: 4,
+    };
+}
 
 /// An operation that may be one of a chain.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +95,7 @@ pub(crate) struct StripChain {
     operations: usize,
     input: u32,
     output: u32,
+    worth: Worth,
     /// How many rows of the result are computed at a time.
     step: usize,
     /// Where in a thread's memory results are that element-wise operations pass over.
@@ -116,11 +142,11 @@ impl Behind {
     /// worth no chain of their own, and no strip to pass over, but in a chain an epilogue costs nothing.
     fn of(
         operations: &[Candidate<'_>],
-        is_in_chain: bool,
+        (is_in_chain, least_bytes): (bool, usize),
         ends_within: impl Fn(u32, usize) -> bool,
     ) -> Behind {
         let elements = operations.first().and_then(|first| first.elements);
-        let is_large = elements.is_some_and(|elements| elements * size_of::<f32>() >= LEAST_BYTES);
+        let is_large = elements.is_some_and(|elements| elements * size_of::<f32>() >= least_bytes);
         let followers = (is_large || is_in_chain)
             .then(|| followers(operations, &ends_within))
             .flatten();
@@ -181,10 +207,11 @@ fn takes_rows(layer: &FloatLayer<'_>) -> bool {
 }
 
 impl StripChain {
-    /// As many of the first operations as are worth computing together. `ends_within(operand, count)` says whether no other
+    /// As many of the first operations as are `worth` computing together. `ends_within(operand, count)` says whether no other
     /// than the first `count` read an operand.
     pub(crate) fn longest(
         operations: &[Candidate<'_>],
+        worth: Worth,
         ends_within: impl Fn(u32, usize) -> bool,
     ) -> Option<StripChain> {
         let mut links: Vec<Link> = Vec::new();
@@ -202,14 +229,15 @@ impl StripChain {
                 let follows = operation.declared.operation.inputs.first() == Some(&output)
                     && before.patches.output == layer.patches.input
                     && ends_within(output, count + 1);
-                if !(follows && takes_rows(&layer) && between >= LEAST_BYTES) {
+                if !(follows && takes_rows(&layer) && between >= worth.bytes) {
                     break;
                 }
             }
             output = operation.output()?;
             let number = count;
             count += 1;
-            let behind = Behind::of(&operations[number..], !links.is_empty(), |operand, some| {
+            let is_worth = (!links.is_empty(), worth.bytes);
+            let behind = Behind::of(&operations[number..], is_worth, |operand, some| {
                 ends_within(operand, number + some)
             });
             if let Some((operations, last)) = behind.operations() {
@@ -235,6 +263,7 @@ impl StripChain {
             operations: count,
             input: *operations[0].declared.operation.inputs.first()?,
             output,
+            worth,
             step: 1,
             followed: 0..0,
             padded: 0..0,
@@ -254,10 +283,16 @@ impl StripChain {
         self.output
     }
 
+    /// Whether so many threads had better compute these together.
+    pub(crate) fn suits(&self, threads: usize) -> bool {
+        let rows = self.links.last().map_or(0, |last| last.height);
+        threads >= self.worth.threads && rows / threads >= self.worth.rows_each
+    }
+
     /// As many rows at a time as strips fit for, about equally many each time. `None` if there are too few rows for that.
     fn choose_step(&mut self, layers: &[FloatLayer<'_>]) -> Option<()> {
         let height = self.links.last()?.height;
-        if height < LEAST_ROWS {
+        if height < self.worth.rows {
             return None;
         }
         let few = self.most_rows(layers, FEW_ROWS.min(height), STRIPS_BYTES)?;
@@ -339,11 +374,12 @@ impl StripChain {
     }
 
     /// Whether everything is there that they need, given the layers by their numbers among the operations and the bytes of
-    /// the operands that are there.
+    /// the operands that are there, and the team has as many threads for them as they are worth.
     pub(crate) fn ready<'v>(
         &self,
         layer: impl Fn(usize) -> Option<FloatLayer<'v>>,
         bytes: impl Fn(u32) -> Option<&'v [u8]>,
+        team: &Team<'_>,
     ) -> Option<ReadyChain<'v, '_>> {
         let mut layers = [const { None }; MOST_LAYERS];
         for (ready, link) in layers.iter_mut().zip(&self.links) {
@@ -353,11 +389,13 @@ impl StripChain {
         let input: &[f32] = bytemuck::try_cast_slice(bytes(self.input)?).ok()?;
         let patches = first.patches;
         let whole = patches.image_size(&patches.input) * patches.input.batch as usize;
-        (input.len() == whole).then_some(ReadyChain {
+        let ready = (input.len() == whole).then_some(ReadyChain {
             chain: self,
             layers,
             input,
-        })
+        })?;
+        self.suits(team.threads_that_part(ready.effort()))
+            .then_some(ready)
     }
 }
 
@@ -411,7 +449,7 @@ impl ReadyChain<'_, '_> {
             return Ok(false);
         };
         let threads = team.threads_for(self.effort());
-        let grid = parting::rows(threads, last.height, last.row);
+        let grid = parting::rows_at_once(threads, last.height, last.row);
         let threads = threads.min(grid.blocks().max(1));
         let memory = scratch.shares::<f32>(threads, self.chain.multiplied.end)?;
         let input = self

@@ -111,6 +111,41 @@ fn small_images_and_large_matrices_are_left_to_the_layers() {
 }
 
 #[test]
+fn several_threads_compute_smaller_images_row_by_row() {
+    for padding in [1, 2] {
+        let mut network = Network::new([2, 49, 51, 16], padding);
+        let first = network.layer(0, (3, 1, 20), 1);
+        let second = network.depthwise(first, 3, 1);
+        let third = network.layer(second, (1, 1, 24), 0);
+        let fourth = network.prelu(third);
+        let last = network.depthwise(fourth, 5, 2);
+        // Has the same bits by one thread and by three.
+        let alone = network.assert_as_alone();
+        assert!(!alone.contains(&FIRST), "{alone:?}");
+        assert_eq!(network.names_by(1, &[last]), alone);
+        for threads in [2, 3, 5] {
+            let names = network.names_by(threads, &[last]);
+            assert_eq!(names, [FIRST, OTHERS, OTHERS, OTHERS, OTHERS], "{threads}");
+        }
+        // Fewer rows for each than are worth it.
+        assert_eq!(network.names_by(7, &[last]), alone);
+        // What others read is a tensor for several, too.
+        let names = network.names_by(3, &[second, last]);
+        assert_eq!(names, [FIRST, OTHERS, FIRST, OTHERS, OTHERS]);
+    }
+}
+
+#[test]
+fn several_threads_are_not_worth_it_for_the_smallest_images() {
+    for dims in [[1, 24, 24, 24], [1, 6, 256, 24]] {
+        let mut network = Network::new(dims, 1);
+        let first = network.layer(0, (3, 1, 24), 1);
+        let last = network.depthwise(first, 3, 1);
+        assert!(!network.names_by(3, &[last]).contains(&OTHERS), "{dims:?}");
+    }
+}
+
+#[test]
 fn networks_along_one_axis_are_left_to_the_layers() {
     let mut network = Network::new([1, 8, 4096, 8], 1);
     let first = network.pixels(0, 16);

@@ -159,7 +159,7 @@ impl OneOperation {
     /// What computes it by the fast kernels, for people to read.
     pub(crate) fn kernel_name(&self) -> &'static str {
         let program = self.program(KernelSet::Fast).unwrap();
-        program.kernel_name(SubgraphIndex::Main, 0)
+        program.kernel_name(SubgraphIndex::Main, 0, 1)
     }
 
     /// Whether the fast kernels have packed weights for it.

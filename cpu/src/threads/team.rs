@@ -56,7 +56,7 @@ impl<'a> Team<'a> {
 
     /// How many threads to part an operation of this effort for; 1 if it is not worth helpers.
     pub(crate) fn threads_for(&self, effort: Effort) -> usize {
-        let Some((helpers, cores)) = self.threads.pool else {
+        let Some((_, cores)) = self.threads.pool else {
             return 1;
         };
         let takes = effort.micros();
@@ -70,7 +70,23 @@ impl<'a> Team<'a> {
         if !self.is_counted.replace(true) {
             cores.enter();
         }
-        self.threads.most.min(cores.most()).min(helpers.most() + 1)
+        self.most()
+    }
+
+    /// What [`Team::threads_for`] would answer, for an operation of which it is not known yet whether it is computed so.
+    pub(crate) fn threads_that_part(&self, effort: Effort) -> usize {
+        if effort.micros() < self.least {
+            return 1;
+        }
+        self.most()
+    }
+
+    /// Most threads that an operation can be parted for.
+    #[inline]
+    pub(crate) fn most(&self) -> usize {
+        self.threads.pool.map_or(1, |(helpers, cores)| {
+            self.threads.most.min(cores.most()).min(helpers.most() + 1)
+        })
     }
 
     /// Has `work` done for every block of `output`, by at most `threads` threads, each with its share of `scratch`, of
@@ -343,7 +359,10 @@ mod tests {
         };
         let threads = |expected, micros| {
             let team = Team::new(Threads::new(&helpers, &cores, 2), expected);
+            let foreseen = team.threads_that_part(effort(micros));
+            assert_eq!(team.partable(), 0);
             let threads = team.threads_for(effort(micros));
+            assert_eq!(foreseen, threads);
             assert_eq!(team.partable(), if micros < WORTH_PARTING { 0 } else { micros });
             threads
         };

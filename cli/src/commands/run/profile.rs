@@ -116,14 +116,14 @@ pub(super) fn run(
         .collect();
     let total_us: f64 = medians.iter().sum();
     let rows = main.operations.iter().zip(&medians).enumerate();
-    let with = |index| program.computed_with(SubgraphIndex::Main, index);
+    let with = |index| program.computed_with(SubgraphIndex::Main, index, threads);
     let operations = rows.map(|(index, (operation, &time_us))| {
         let together = (index..main.operations.len()).take_while(|other| with(*other) == Some(index));
         let giga_per_second = together
             .filter_map(|other| products(main, &main.operations[other]))
             .reduce(u64::saturating_add)
             .map(|products| 2.0 * products as f64 / (time_us * 1000.0).max(1e-3));
-        let kernel = program.kernel_name(SubgraphIndex::Main, index);
+        let kernel = program.kernel_name(SubgraphIndex::Main, index, threads);
         let takes_floats = first_type(main, operation).is_none_or(|ty| ty == OperandType::TENSOR_FLOAT32);
         let is_float = takes_floats && !kernel.contains(AS_BYTES);
         let most = match (is_float, kernel.contains(BY_TILES)) {
@@ -141,7 +141,7 @@ pub(super) fn run(
             share: time_us / total_us.max(f64::MIN_POSITIVE),
             giga_per_second,
             share_of_peak: giga_per_second.map(|speed| speed / most),
-            bytes: program.bytes_moved(SubgraphIndex::Main, index),
+            bytes: program.bytes_moved(SubgraphIndex::Main, index, threads),
         }
     });
     let report = Report {
