@@ -444,20 +444,18 @@ impl<'a> Runner<'a> {
         sizes: Sizes<'_>,
         frame: &mut Frame,
     ) -> Result<(), KernelError> {
-        // Several are taken out of the frame, so that inputs and outputs can be borrowed side by side.
-        let mut outputs = std::mem::take(&mut self.memory.outputs);
-        outputs.extend(
-            operation
-                .outputs
-                .iter()
-                .map(|at| std::mem::take(&mut frame.values[*at as usize])),
-        );
-        let inputs = Values::all(&frame.values);
-        let result = self.compute_into(graphs, operation, kernel, sizes, inputs, &mut outputs);
-        for (at, value) in operation.outputs.iter().zip(outputs.drain(..)) {
-            frame.values[*at as usize] = value;
+        // Several change places with others outside the frame, so that inputs and outputs can be borrowed side by side.
+        let mut outside = std::mem::take(&mut self.memory.outputs);
+        let count = operation.outputs.len();
+        if outside.len() < count {
+            outside.resize_with(count, Value::default);
         }
-        self.memory.outputs = outputs;
+        let outputs = &mut outside[..count];
+        exchange(&operation.outputs, frame, outputs);
+        let inputs = Values::all(&frame.values);
+        let result = self.compute_into(graphs, operation, kernel, sizes, inputs, outputs);
+        exchange(&operation.outputs, frame, outputs);
+        self.memory.outputs = outside;
         result
     }
 
@@ -529,6 +527,14 @@ impl<'a> Runner<'a> {
             })?;
         }
         Ok(())
+    }
+}
+
+/// Has the values of some operands change places with others: moving them by way of the stack waits for its stores.
+#[inline]
+fn exchange(operands: &[u32], frame: &mut Frame, others: &mut [Value]) {
+    for (at, other) in operands.iter().zip(others) {
+        std::mem::swap(&mut frame.values[*at as usize], other);
     }
 }
 

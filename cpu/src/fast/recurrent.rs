@@ -59,11 +59,14 @@ impl PackedCell {
 impl TeamedCell<'_> {
     /// Adds what the gates see of an input, of an auxiliary one and of the last output to the sums of the gates, which
     /// follow each other; a gate that the cell has not is left out.
+    #[inline]
     pub(crate) fn add_to_gates(&self, input: &[f32], aux: Option<&[f32]>, output: &[f32], sums: &mut [f32]) {
         self.add_and_cut((input, aux, output), sums, EVERYTHING);
     }
 
     /// The same, and cuts the sums to a range.
+    // Inlined, as slices that are handed over by way of the stack are read before its stores are done.
+    #[inline(always)]
     pub(super) fn add_and_cut(
         &self,
         (input, aux, output): (&[f32], Option<&[f32]>, &[f32]),

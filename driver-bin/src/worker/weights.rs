@@ -175,9 +175,8 @@ impl Weights {
             Reply::Refused => return Ok(None),
             Reply::Agreed => {}
         }
-        let memory = placed(parts.length, || {
-            SharedMemory::create_sealed_aligned(parts.parts, ALIGNMENT as u64)
-        })?;
+        let make = || SharedMemory::create_sealed_aligned(parts.parts, ALIGNMENT as u64);
+        let memory = placed(parts.length, make, is_late)?;
         if is_late() {
             return Ok(None);
         }
