@@ -85,9 +85,7 @@ impl<'a> Tensor<'a> {
     /// The elements, as `T`, which must have the size of the operand's elements.
     #[inline]
     pub fn data<T: Pod>(&self) -> Result<&'a [T], KernelError> {
-        check_element_size::<T>(self.ty())?;
-        bytemuck::try_cast_slice(self.bytes)
-            .map_err(|error| OpError::operation(format!("an operand cannot be read: {error}")).into())
+        elements(self.ty(), self.bytes)
     }
 
     /// Scale of a quantised tensor.
@@ -130,16 +128,12 @@ impl<'a> TensorMut<'a> {
     /// The elements, as `T`, which must have the size of the operand's elements.
     #[inline]
     pub fn into_data<T: Pod>(self) -> Result<&'a mut [T], KernelError> {
-        check_element_size::<T>(self.ty())?;
-        bytemuck::try_cast_slice_mut(self.bytes)
-            .map_err(|error| OpError::operation(format!("an operand cannot be written: {error}")).into())
+        elements_mut(self.ty(), self.bytes)
     }
 
     /// The elements, as `T`, for as long as the tensor is borrowed.
     pub fn data_mut<T: Pod>(&mut self) -> Result<&mut [T], KernelError> {
-        check_element_size::<T>(self.ty())?;
-        bytemuck::try_cast_slice_mut(self.bytes)
-            .map_err(|error| OpError::operation(format!("an operand cannot be written: {error}")).into())
+        elements_mut(self.ty(), self.bytes)
     }
 
     /// Scale of a quantised tensor.
@@ -155,6 +149,23 @@ impl<'a> TensorMut<'a> {
     }
 }
 
+/// The elements of an operand of this type.
+#[inline]
+fn elements<T: Pod>(ty: OperandType, bytes: &[u8]) -> Result<&[T], KernelError> {
+    check_element_size::<T>(ty)?;
+    bytemuck::try_cast_slice(bytes)
+        .map_err(|error| OpError::operation(format!("an operand cannot be read: {error}")).into())
+}
+
+/// The same, to write.
+#[inline]
+fn elements_mut<T: Pod>(ty: OperandType, bytes: &mut [u8]) -> Result<&mut [T], KernelError> {
+    check_element_size::<T>(ty)?;
+    bytemuck::try_cast_slice_mut(bytes)
+        .map_err(|error| OpError::operation(format!("an operand cannot be written: {error}")).into())
+}
+
+#[inline]
 fn check_element_size<T>(ty: OperandType) -> Result<(), KernelError> {
     if size_of::<T>() == ty.element_size() {
         return Ok(());
@@ -272,8 +283,14 @@ impl<'a> Inputs<'a> {
     }
 
     /// The elements of the input with this number, which must be there.
+    #[inline]
     pub fn data<T: Pod>(&self, index: usize) -> Result<&'a [T], KernelError> {
-        self.tensor(index)?.data()
+        let at = self.operation.inputs.get(index);
+        let operand = at.and_then(|at| self.operands.get(*at as usize));
+        match operand.zip(self.bytes(index)) {
+            Some((operand, bytes)) => elements(operand.operand_type, bytes),
+            None => self.tensor(index)?.data(),
+        }
     }
 
     /// Scalar and shape helpers, as shape rules have them.
@@ -410,7 +427,12 @@ impl Outputs<'_> {
     /// The elements of the output with this number.
     #[inline]
     pub fn data<T: Pod>(&mut self, index: usize) -> Result<&mut [T], KernelError> {
-        self.tensor(index)?.into_data()
+        let at = self.operation.outputs.get(index);
+        let operand = at.and_then(|at| self.operands.get(*at as usize));
+        match operand.zip(self.values.get_mut(index)) {
+            Some((operand, value)) => elements_mut(operand.operand_type, value.buffer.bytes_mut()),
+            None => Err(OpError::operation(format!("has no output {index}")).into()),
+        }
     }
 
     /// Sets the shape of an output and gives it the memory; for operations whose output shapes depend on data.

@@ -12,9 +12,6 @@ use crate::driver;
 use crate::error::Error;
 use crate::in_process::{InProcess, Kernels};
 
-/// Threads of which more would compute no more together, as long as each has rows enough.
-const SEVERAL: usize = 2;
-
 /// Compiles the model and prints what the runtime did with it.
 pub(crate) fn run(arguments: &ExplainArguments) -> Result<(), Error> {
     let model = super::import(&arguments.model)?;
@@ -64,15 +61,15 @@ fn write_kernel(
     else {
         return Ok(());
     };
-    let [name, several] = [1, SEVERAL].map(|threads| program.kernel_name(graph, at, threads));
+    let [name, by_two] = [1, 2].map(|threads| program.kernel_name(graph, at, threads));
     let indent = 2 * depth;
     write!(
         out,
         "{:indent$}operation {at} {}: {name}",
         "", operation.operation_type
     )?;
-    if several != name {
-        write!(out, "; by several threads: {several}")?;
+    if by_two != name {
+        write!(out, "; by two threads: {by_two}")?;
     }
     writeln!(out)?;
     for (role, operand) in graphs(operation) {

@@ -179,7 +179,11 @@ pub(super) fn fuse_for_several(
         interrupt.check()?;
         let ends_within = |operand, count| readers.end_before(operand, first + count);
         let chain = steps[first].float_layer().and_then(|_| {
-            let all: Vec<_> = candidates((graph, constants), &steps[first..], first).collect();
+            // What a layer has cut already would be cut again in a chain.
+            let is_computed = |step: &Step| !(step.is_cut_before && step.renames);
+            let count = steps[first..].iter().take_while(|step| is_computed(step)).count();
+            let steps = &steps[first..first + count];
+            let all: Vec<_> = candidates((graph, constants), steps, first).collect();
             StripChain::longest(&all, Worth::BY_SEVERAL, ends_within)
         });
         let always = operations_from(Some(&steps[first]), 1);

@@ -313,7 +313,10 @@ impl Program {
     #[must_use]
     pub fn computed_with(&self, graph: SubgraphIndex, operation: usize, threads: usize) -> Option<usize> {
         let steps = self.steps(graph).map_or(&[][..], |(_, steps)| steps);
-        if steps.get(operation).is_some_and(Step::is_folded) {
+        let Some(step) = steps.get(operation) else {
+            return Some(operation);
+        };
+        if step.is_folded() {
             return None;
         }
         let (mut first, mut next) = (operation, 0);

@@ -367,7 +367,9 @@ impl<'a> Runner<'a> {
             let value = &mut frame.values[operand as usize];
             value.present = false;
             value.shared = None;
-            self.memory.give_back(std::mem::take(&mut value.buffer));
+            if value.buffer.capacity() > 0 {
+                self.memory.free.push(std::mem::take(&mut value.buffer));
+            }
         }
     }
 

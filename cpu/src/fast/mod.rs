@@ -10,6 +10,7 @@
 //! another order than the reference's; 8-bit results are the same bits.
 
 mod arg;
+mod borders;
 mod broadcast;
 mod byte_table;
 mod chain;

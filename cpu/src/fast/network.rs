@@ -129,6 +129,12 @@ impl Network {
         self.operation(O::PAD, &[input, paddings], [batch, height, width, channels])
     }
 
+    /// At 0 and 6.
+    pub(super) fn cut(&mut self, input: u32) -> u32 {
+        let dims = self.dims(input);
+        self.operation(O::RELU6, &[input], dims)
+    }
+
     pub(super) fn prelu(&mut self, input: u32) -> u32 {
         let dims = self.dims(input);
         let slopes = self.floats(&dims[3..]);
@@ -180,7 +186,8 @@ impl Network {
         names.collect()
     }
 
-    /// The names of what computes the operations, by so many threads. Runs it by as many and asserts that it is so.
+    /// The names of what computes the operations, by so many threads. Runs it by as many, and asserts that it is so and that one
+    /// thread has the same results.
     pub(super) fn names_by(&self, threads: usize, outputs: &[u32]) -> Vec<&'static str> {
         let program = self.program(KernelSet::Fast, outputs);
         let mut execution = Execution::new(Arc::clone(&program));
@@ -191,9 +198,16 @@ impl Network {
             observer,
             ..RunOptions::default()
         };
-        // How much there is to part is known from then on.
+        self.execute(&mut execution, &RunOptions::default());
+        let results = |execution: &Execution| {
+            let output = |at| execution.output(at).unwrap().1.to_vec();
+            (0..outputs.len()).map(output).collect::<Vec<_>>()
+        };
+        let alone = results(&execution);
+        // How much there is to part is known from the first of these on.
         self.execute(&mut execution, &options(None));
         self.execute(&mut execution, &options(Some(&observed)));
+        assert!(results(&execution) == alone, "{threads} threads");
         let names = self.names(&program, threads);
         let with_others: Vec<bool> = names.iter().map(|name| *name == OTHERS).collect();
         assert_eq!(observed.0.into_inner(), with_others);

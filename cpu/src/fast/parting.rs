@@ -104,7 +104,7 @@ pub(super) fn rows(threads: usize, rows: usize, columns: usize) -> Grid {
     }
 }
 
-/// The same in one block for each thread, for what is computed twice at the borders of blocks.
+/// The same in one block for each thread, where something is computed twice at each border between blocks.
 pub(super) fn rows_at_once(threads: usize, rows: usize, columns: usize) -> Grid {
     Grid {
         rows,

@@ -65,7 +65,8 @@ impl TeamedCell<'_> {
     }
 
     /// The same, and cuts the sums to a range.
-    // Inlined, as slices that are handed over by way of the stack are read before its stores are done.
+    // Inlined, as slices that are handed over on the stack are read back while they are being stored, which takes longer than from
+    // anywhere else near.
     #[inline(always)]
     pub(super) fn add_and_cut(
         &self,

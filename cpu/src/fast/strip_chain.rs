@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use nnhal::ops::padding::Window;
 
+use super::borders::{self, LayerRows};
 use super::epilogue::{Cut, Epilogue};
 use super::followed_layer::followers;
 use super::followers::Followers;
@@ -22,7 +23,7 @@ use super::{convolution, depthwise, parting};
 use crate::buffer::{ALIGNMENT, Scratch};
 use crate::executor::{Declared, Interrupt};
 use crate::kernel::KernelError;
-use crate::threads::{Block, Effort, Team};
+use crate::threads::{Block, Effort, Grid, Team};
 
 /// Most layers of a chain.
 const MOST_LAYERS: usize = 8;
@@ -50,8 +51,8 @@ pub(crate) struct Worth {
     /// Least rows of the result: with fewer there is little between those that are computed at a time and all, and among
     /// threads.
     rows: usize,
-    /// Fewest rows of a thread: with fewer, what is computed twice at the borders weighs more than waiting for each other.
-    rows_each: usize,
+    /// Fewest layers.
+    layers: usize,
 }
 
 impl Worth {
@@ -60,15 +61,16 @@ impl Worth {
         threads: 1,
         bytes: 512 * 1024,
         rows: 16,
-        rows_each: 0,
+        layers: 1,
     };
 
-    /// For several threads. Behind smaller tensors they wait for each other no longer than it takes to compute the borders twice.
+    /// For several threads, as far as what they compute twice is little ([`borders`]). Where it is smaller, a tensor between two
+    /// layers is fetched from another thread's processor, and the other thread waited for, in less time than that takes.
     pub(crate) const BY_SEVERAL: Worth = Worth {
         threads: 2,
         bytes: 64 * 1024,
         rows: 8,
-        rows_each: 4,
+        layers: 2,
     };
 }
 
@@ -96,6 +98,7 @@ pub(crate) struct StripChain {
     input: u32,
     output: u32,
     worth: Worth,
+    most_threads: usize,
     /// How many rows of the result are computed at a time.
     step: usize,
     /// Where in a thread's memory results are that element-wise operations pass over.
@@ -111,6 +114,8 @@ pub(crate) struct StripChain {
 struct Link {
     /// Which of the operations the layer is.
     number: usize,
+    /// How many operations there are up to the last one behind it, and the operand that this one computes.
+    end: (usize, u32),
     behind: Behind,
     /// Elements of a row of the result.
     row: usize,
@@ -194,6 +199,15 @@ fn matrix_bytes(layer: &FloatLayer<'_>) -> usize {
     }
 }
 
+fn effort(layer: &FloatLayer<'_>) -> Effort {
+    match layer.weights {
+        FloatWeights::Matrix(weights) => {
+            convolution::effort(layer.patches, matrix_bytes(layer), weights.times_as_fast())
+        }
+        FloatWeights::Depthwise(_) => depthwise::effort(layer.patches),
+    }
+}
+
 fn row(patches: &Patches) -> usize {
     patches.output.width as usize * patches.output.channels as usize
 }
@@ -246,6 +260,7 @@ impl StripChain {
             }
             links.push(Link {
                 number,
+                end: (count, output),
                 behind,
                 row: row(layer.patches),
                 height: layer.patches.output.height as usize,
@@ -253,24 +268,51 @@ impl StripChain {
             });
             layers.push(layer);
         }
-        let is_one_layer =
-            links.len() == 1 && links.iter().all(|link| matches!(link.behind, Behind::Nothing));
-        if links.is_empty() || is_one_layer || layers.iter().any(|layer| layer.patches.count() == 0) {
-            return None;
-        }
+        let shortest = if worth.threads > 1 { 1 } else { links.len() };
         let mut chain = StripChain {
             links,
-            operations: count,
-            input: *operations[0].declared.operation.inputs.first()?,
+            operations: 0,
+            input: *operations.first()?.declared.operation.inputs.first()?,
             output,
             worth,
+            most_threads: usize::MAX,
             step: 1,
             followed: 0..0,
             padded: 0..0,
             multiplied: 0..0,
         };
-        chain.choose_step(&layers)?;
-        Some(chain)
+        for count in (shortest..=layers.len()).rev() {
+            chain.links.truncate(count);
+            if chain.settle(&layers[..count]).is_some() {
+                return Some(chain);
+            }
+        }
+        None
+    }
+
+    /// Finds out how these layers, which are all of the chain's, are computed; `None` if they are not worth it.
+    fn settle(&mut self, layers: &[FloatLayer<'_>]) -> Option<()> {
+        let last = self.links.last()?;
+        (self.operations, self.output) = last.end;
+        let is_one_layer = layers.len() == 1 && matches!(last.behind, Behind::Nothing);
+        if is_one_layer
+            || layers.len() < self.worth.layers
+            || last.height < self.worth.rows
+            || layers.iter().any(|layer| layer.patches.count() == 0)
+        {
+            return None;
+        }
+        if self.worth.threads > 1 {
+            let rows = layers.iter().map(|layer| LayerRows {
+                vertical: layer.patches.vertical,
+                input: layer.patches.input.height as usize,
+                output: layer.patches.output.height as usize,
+                work: effort(layer).nanos(),
+            });
+            self.most_threads = borders::most_threads(&rows.collect::<Vec<_>>());
+        }
+        (self.most_threads >= self.worth.threads).then_some(())?;
+        self.choose_step(layers)
     }
 
     /// How many operations these are.
@@ -285,16 +327,12 @@ impl StripChain {
 
     /// Whether so many threads had better compute these together.
     pub(crate) fn suits(&self, threads: usize) -> bool {
-        let rows = self.links.last().map_or(0, |last| last.height);
-        threads >= self.worth.threads && rows / threads >= self.worth.rows_each
+        (self.worth.threads..=self.most_threads).contains(&threads)
     }
 
-    /// As many rows at a time as strips fit for, about equally many each time. `None` if there are too few rows for that.
+    /// As many rows at a time as strips fit for, about equally many each time. `None` if they do not even for one.
     fn choose_step(&mut self, layers: &[FloatLayer<'_>]) -> Option<()> {
-        let height = self.links.last()?.height;
-        if height < self.worth.rows {
-            return None;
-        }
+        let height = self.links.last()?.height.div_ceil(self.worth.threads);
         let few = self.most_rows(layers, FEW_ROWS.min(height), STRIPS_BYTES)?;
         let many = self
             .most_rows(layers, height, STRIPS_OF_MANY_BYTES)
@@ -449,7 +487,7 @@ impl ReadyChain<'_, '_> {
             return Ok(false);
         };
         let threads = team.threads_for(self.effort());
-        let grid = parting::rows_at_once(threads, last.height, last.row);
+        let grid = self.grid(threads, last);
         let threads = threads.min(grid.blocks().max(1));
         let memory = scratch.shares::<f32>(threads, self.chain.multiplied.end)?;
         let input = self
@@ -466,15 +504,19 @@ impl ReadyChain<'_, '_> {
         Ok(true)
     }
 
+    /// How the result's rows are parted.
+    fn grid(&self, threads: usize, last: &Link) -> Grid {
+        if self.chain.worth.threads > 1 {
+            parting::rows_at_once(threads, last.height, last.row)
+        } else {
+            parting::rows(threads, last.height, last.row)
+        }
+    }
+
     fn effort(&self) -> Effort {
         let mut all = Effort::default();
         for (layer, _) in self.layers.iter().flatten() {
-            let each = match layer.weights {
-                FloatWeights::Matrix(weights) => {
-                    convolution::effort(layer.patches, matrix_bytes(layer), weights.times_as_fast())
-                }
-                FloatWeights::Depthwise(_) => depthwise::effort(layer.patches),
-            };
+            let each = effort(layer);
             all.multiply_adds = all.multiply_adds.saturating_add(each.multiply_adds);
             all.bytes = all.bytes.saturating_add(each.bytes);
         }

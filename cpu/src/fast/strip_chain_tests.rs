@@ -118,31 +118,65 @@ fn several_threads_compute_smaller_images_row_by_row() {
         let second = network.depthwise(first, 3, 1);
         let third = network.layer(second, (1, 1, 24), 0);
         let fourth = network.prelu(third);
-        let last = network.depthwise(fourth, 5, 2);
-        // Has the same bits by one thread and by three.
+        let last = network.depthwise(fourth, 3, 2);
         let alone = network.assert_as_alone();
         assert!(!alone.contains(&FIRST), "{alone:?}");
         assert_eq!(network.names_by(1, &[last]), alone);
-        for threads in [2, 3, 5] {
-            let names = network.names_by(threads, &[last]);
-            assert_eq!(names, [FIRST, OTHERS, OTHERS, OTHERS, OTHERS], "{threads}");
-        }
-        // Fewer rows for each than are worth it.
+        let names = network.names_by(2, &[last]);
+        assert_eq!(names, [FIRST, OTHERS, OTHERS, OTHERS, OTHERS]);
+        // They would compute too much twice.
         assert_eq!(network.names_by(7, &[last]), alone);
         // What others read is a tensor for several, too.
-        let names = network.names_by(3, &[second, last]);
+        let names = network.names_by(2, &[second, last]);
         assert_eq!(names, [FIRST, OTHERS, FIRST, OTHERS, OTHERS]);
     }
 }
 
 #[test]
+fn threads_compute_fewer_layers_together_where_they_would_compute_more_twice() {
+    let mut network = Network::new([1, 24, 48, 32], 1);
+    let last = (0..6).fold(0, |input, _| network.layer(input, (3, 1, 32), 1));
+    let (mut before, all) = (7, network.names_by(1, &[last]));
+    assert!(!all.contains(&OTHERS), "{all:?}");
+    for threads in [2, 3, 4, 6] {
+        let names = network.names_by(threads, &[last]);
+        let longest = names.split(|name| *name != OTHERS).map(<[_]>::len).max();
+        let layers = 1 + longest.unwrap();
+        assert!(layers < before || layers == 1, "{threads}: {names:?}");
+        before = layers;
+    }
+}
+
+#[test]
+fn borders_of_single_pixels_are_nothing() {
+    let mut network = Network::new([1, 8, 256, 24], 1);
+    let first = network.pixels(0, 48);
+    let last = network.pixels(first, 24);
+    for threads in [2, 5, 8] {
+        assert_eq!(network.names_by(threads, &[last]), [FIRST, OTHERS]);
+    }
+    assert!(!network.names_by(9, &[last]).contains(&OTHERS));
+}
+
+#[test]
 fn several_threads_are_not_worth_it_for_the_smallest_images() {
-    for dims in [[1, 24, 24, 24], [1, 6, 256, 24]] {
+    for dims in [[1, 24, 24, 24], [1, 7, 256, 24]] {
         let mut network = Network::new(dims, 1);
-        let first = network.layer(0, (3, 1, 24), 1);
-        let last = network.depthwise(first, 3, 1);
+        let first = network.pixels(0, 24);
+        let last = network.pixels(first, 24);
         assert!(!network.names_by(3, &[last]).contains(&OTHERS), "{dims:?}");
     }
+}
+
+#[test]
+fn what_a_layer_has_cut_is_not_cut_again_by_several() {
+    let mut network = Network::new([1, 32, 32, 24], 1);
+    let first = network.layer(0, (3, 1, 32), 0);
+    let cut = network.cut(first);
+    let last = network.depthwise(cut, 3, 1);
+    let alone = network.names_by(1, &[last]);
+    assert_eq!(alone[1], "as activation of the one before");
+    assert_eq!(network.names_by(2, &[last]), alone);
 }
 
 #[test]

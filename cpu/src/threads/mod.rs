@@ -5,7 +5,8 @@
 //! needed; not where executions have been found to be faster without (`profit.rs`). Contract:
 //!
 //! - **Results have the same bits whatever the number of threads**: an output is parted into blocks, each of which one
-//!   thread computes as it would be computed alone.
+//!   thread computes as it would be computed alone, and layers that only several threads compute together give what each gives by
+//!   itself (the tests of `strip_chain.rs` compare them).
 //! - **No more threads than processors compute.** Before each such operation the team asks [`Cores`] for processors on which
 //!   nobody computes, and gives them back after it. Without any, the operation is computed by its own thread.
 //! - **In steady state** nothing is allocated and no lock taken. System calls are a helper's sleep and wake: a helper
@@ -73,9 +74,15 @@ pub(crate) struct Effort {
 impl Effort {
     /// About how many microseconds one thread takes.
     fn micros(self) -> u64 {
+        self.nanos() / 1000
+    }
+
+    /// The same in nanoseconds.
+    pub(crate) fn nanos(self) -> u64 {
+        let at = |amount: u64, per_us| amount.saturating_mul(1000) / per_us;
         let cached = self.bytes.min(CACHED_BYTES);
-        let moving = cached / CACHED_BYTES_PER_US + (self.bytes - cached) / BYTES_PER_US;
-        moving.max(self.multiply_adds / MULTIPLY_ADDS_PER_US)
+        let moving = at(cached, CACHED_BYTES_PER_US) + at(self.bytes - cached, BYTES_PER_US);
+        moving.max(at(self.multiply_adds, MULTIPLY_ADDS_PER_US))
     }
 }
 

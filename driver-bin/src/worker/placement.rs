@@ -5,6 +5,7 @@
 //! addresses a process has it cannot see, least of all in a virtual machine; how long reading takes it can. So some memories
 //! are made, and the first one that is read as fast as its parts by themselves is kept, or the fastest.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use nnhal::shm::{SealedBytes, SharedMemory, ShmError};
@@ -28,8 +29,12 @@ const PARTS: usize = 4;
 /// What takes at most this fraction longer than its parts by themselves is good enough.
 const TOLERANCE: u32 = 32;
 
+/// Held by who looks for a place: two would take twice the memory, and disturb each other's reading.
+static LOOKING: Mutex<()> = Mutex::new(());
+
 /// The best memory for `length` bytes of weights that `make` makes, from its first byte on; any one, if there are so few that the
-/// second-level cache has room enough wherever they lie, or so many that it has not anywhere. Once `is_late`, the best so far.
+/// second-level cache has room enough wherever they lie, or so many that it has not anywhere, or somebody else in this process looks
+/// for a place. Once `is_late`, the best so far.
 ///
 /// # Errors
 /// That of the first one that could not be made.
@@ -43,6 +48,9 @@ pub(super) fn placed(
     if !cpu::second_level_cache().is_some_and(|cache| depends_on_place(length, cache)) {
         return Ok(first);
     }
+    let Ok(_looking) = LOOKING.try_lock() else {
+        return Ok(first);
+    };
     let measured = |memory: &SharedMemory, measure: fn(&[u8]) -> Duration| {
         let mapped = SealedBytes::map(memory).ok()?;
         mapped.bytes().get(..length).map(measure)
@@ -50,11 +58,17 @@ pub(super) fn placed(
     let Some(undisturbed) = measured(&first, by_parts) else {
         return Ok(first);
     };
-    let most = MOST.min(MOST_BYTES / length.max(1));
-    let others = std::iter::from_fn(|| if is_late() { None } else { make().ok() });
-    let others = others.take(most.saturating_sub(1));
+    let others = others(make, is_late).take(MOST.min(MOST_BYTES / length.max(1)).saturating_sub(1));
     let time = |memory: &SharedMemory| measured(memory, |bytes| reading_time(bytes, PASSES));
-    Ok(choose(first, others, time, undisturbed + undisturbed / TOLERANCE))
+    let good = undisturbed + undisturbed / TOLERANCE;
+    // Mapped they have their pages, and need no descriptors, of which others in this process need some.
+    let lay_aside = |memory: SharedMemory| SealedBytes::map(&memory).ok();
+    Ok(choose((first, others), (time, good), lay_aside))
+}
+
+/// More of them until it is late, or none can be made.
+fn others<T, E>(make: impl Fn() -> Result<T, E>, is_late: impl Fn() -> bool) -> impl Iterator<Item = T> {
+    std::iter::from_fn(move || if is_late() { None } else { make().ok() })
 }
 
 fn depends_on_place(length: usize, cache: usize) -> bool {
@@ -67,26 +81,25 @@ fn by_parts(bytes: &[u8]) -> Duration {
     bytes.chunks(part).map(|part| reading_time(part, PASSES)).sum()
 }
 
-/// The first one that takes at most as long as a good one, or the one that takes the least time. None is let go of before that is
-/// known: its pages would be the next one's.
-fn choose<T>(
-    first: T,
-    others: impl Iterator<Item = T>,
-    time: impl Fn(&T) -> Option<Duration>,
-    good: Duration,
+/// The first one that takes at most as long as a good one, or the one that takes the least time. The others are laid aside and not
+/// let go of before that is known: their pages would be the next one's.
+fn choose<T, A>(
+    (first, mut others): (T, impl Iterator<Item = T>),
+    (time, good): (impl Fn(&T) -> Option<Duration>, Duration),
+    lay_aside: impl Fn(T) -> A,
 ) -> T {
     let time = |candidate: &T| time(candidate).unwrap_or(Duration::MAX);
     let mut best = (time(&first), first);
     let mut worse = Vec::new();
-    let mut others = others;
     while best.0 > good {
         let Some(other) = others.next() else { break };
         let other = (time(&other), other);
-        worse.push(if other.0 < best.0 {
+        let given_up = if other.0 < best.0 {
             std::mem::replace(&mut best, other)
         } else {
             other
-        });
+        };
+        worse.push(lay_aside(given_up.1));
     }
     best.1
 }
@@ -100,7 +113,7 @@ mod tests {
         let time = |at: &usize| Some(Duration::from_nanos(times[*at])).filter(|time| !time.is_zero());
         let made = std::cell::Cell::new(1);
         let others = (1..times.len()).inspect(|_| made.set(made.get() + 1));
-        let chosen = choose(0, others, time, Duration::from_nanos(good));
+        let chosen = choose((0, others), (time, Duration::from_nanos(good)), |at| at);
         (chosen, made.get())
     }
 
@@ -115,17 +128,15 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_made_once_it_is_late() {
-        let length = cpu::second_level_cache().unwrap_or(1 << 20) / 8 * 5;
-        let bytes = vec![1; length];
+    fn no_more_are_made_once_it_is_late_or_one_cannot_be_made() {
         let made = std::cell::Cell::new(0);
         let make = || {
             made.set(made.get() + 1);
-            SharedMemory::create_sealed_aligned(&[&bytes], ALIGNMENT as u64)
+            if made.get() == 5 { Err(()) } else { Ok(made.get()) }
         };
-        let memory = placed(length as u64, make, || true).unwrap();
-        assert!(SealedBytes::map(&memory).unwrap().bytes()[..length] == bytes[..]);
-        assert_eq!(made.get(), 1);
+        assert!(others(make, || made.get() == 3).eq([1, 2, 3]));
+        assert_eq!(made.get(), 3);
+        assert!(others(make, || false).eq([4]));
     }
 
     #[test]

@@ -176,7 +176,12 @@ impl Weights {
             Reply::Agreed => {}
         }
         let make = || SharedMemory::create_sealed_aligned(parts.parts, ALIGNMENT as u64);
-        let memory = placed(parts.length, make, is_late)?;
+        // Half of the time that is left: they shall be offered, too.
+        let now = MonotonicClock.now();
+        let left = deadline.remaining(now);
+        let until = left.map(|left| now.saturating_add(left.saturating_sub(ANSWER_TIMEOUT) / 2));
+        let is_enough = || until.is_some_and(|until| MonotonicClock.now() >= until);
+        let memory = placed(parts.length, make, is_enough)?;
         if is_late() {
             return Ok(None);
         }

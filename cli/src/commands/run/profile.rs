@@ -1,13 +1,14 @@
 //! `nnhal run --profile`: what each operation of a model takes.
 
 use std::cell::RefCell;
+use std::cmp::Ordering;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use nnhal::hal::{OperandType, Operation, Subgraph, SubgraphIndex};
-use nnhal_cpu::Peak;
 use nnhal_cpu::executor::{ObservedOperation, Observer};
+use nnhal_cpu::{Peak, Program};
 use nnhal_tflite::ImportedModel;
 use serde::Serialize;
 
@@ -67,18 +68,52 @@ struct Row {
     bytes: Option<u64>,
 }
 
-/// The times of the main graph's operations, in nanoseconds.
-#[derive(Debug)]
-struct Times(RefCell<Vec<Vec<u64>>>);
+/// The main graph's operations, call by call.
+#[derive(Debug, Default)]
+struct Calls(RefCell<Vec<Vec<ObservedOperation>>>);
 
-impl Observer for Times {
+impl Observer for Calls {
     fn operation_ended(&self, observed: &ObservedOperation) {
-        let nanos = observed.ended.saturating_since(observed.started).as_nanos();
         if observed.graph == SubgraphIndex::Main
-            && let Some(times) = self.0.borrow_mut().get_mut(observed.index)
+            && let Some(call) = self.0.borrow_mut().last_mut()
         {
-            times.push(u64::try_from(nanos).unwrap_or(u64::MAX));
+            call.push(*observed);
         }
+    }
+}
+
+impl Calls {
+    /// The median time of each of so many operations, in microseconds, and how many threads decided what was computed together in the
+    /// calls that it is of: an execution may find that it is faster without helpers. The calls are those of either kind of which
+    /// there were more.
+    fn medians(&self, operations: usize, program: &Program, threads: usize) -> (Vec<f64>, usize) {
+        let all = self.0.borrow();
+        let of = |threads: usize| {
+            let expected: Vec<bool> = (0..operations)
+                .map(|index| {
+                    let first = program.computed_with(SubgraphIndex::Main, index, threads);
+                    first.is_some_and(|first| first < index)
+                })
+                .collect();
+            // What was computed with one before takes no time.
+            let is_so = move |call: &&Vec<ObservedOperation>| {
+                call.iter()
+                    .all(|one| (one.started == one.ended) == expected[one.index])
+            };
+            all.iter().filter(is_so).collect::<Vec<_>>()
+        };
+        let (several, alone) = (of(threads), of(1));
+        let (calls, threads) = match several.len().cmp(&alone.len()) {
+            Ordering::Less => (alone, 1),
+            _ if several.is_empty() => (all.iter().collect(), threads),
+            _ => (several, threads),
+        };
+        let mut times = vec![Vec::new(); operations];
+        for one in calls.into_iter().flatten() {
+            let nanos = one.ended.saturating_since(one.started).as_nanos();
+            times[one.index].push(u64::try_from(nanos).unwrap_or(u64::MAX));
+        }
+        (times.iter_mut().map(|times| median_us(times)).collect(), threads)
     }
 }
 
@@ -91,39 +126,35 @@ pub(super) fn run(
     let name = arguments.device.as_deref().unwrap_or(Kernels::FAST);
     let kernels = Kernels::of_device(Some(name))?;
     let main = &model.model.main;
-    let times = Rc::new(Times(RefCell::new(vec![Vec::new(); main.operations.len()])));
+    let observed = Rc::new(Calls::default());
     let threads = usize::from(arguments.threads);
     let subject = InProcess::with_threads(model.model.clone(), kernels.set, threads)?
-        .observed_by(Rc::clone(&times) as Rc<dyn Observer>);
+        .observed_by(Rc::clone(&observed) as Rc<dyn Observer>);
     let program = std::sync::Arc::clone(subject.program());
     let mut session = Session::new(model, Box::new(subject));
     let calls = arguments.iterations.max(LEAST_CALLS);
     for call in 0..WARM_UP + calls {
         if call == WARM_UP {
-            times.0.borrow_mut().iter_mut().for_each(Vec::clear);
+            observed.0.borrow_mut().clear();
         }
         session.reset();
         for values in inputs {
+            observed.0.borrow_mut().push(Vec::new());
             session.call(values)?;
         }
     }
     let peak = Peak::measure();
-    let medians: Vec<f64> = times
-        .0
-        .borrow_mut()
-        .iter_mut()
-        .map(|times| median_us(times))
-        .collect();
+    let (medians, by) = observed.medians(main.operations.len(), &program, threads);
     let total_us: f64 = medians.iter().sum();
     let rows = main.operations.iter().zip(&medians).enumerate();
-    let with = |index| program.computed_with(SubgraphIndex::Main, index, threads);
+    let with = |index| program.computed_with(SubgraphIndex::Main, index, by);
     let operations = rows.map(|(index, (operation, &time_us))| {
         let together = (index..main.operations.len()).take_while(|other| with(*other) == Some(index));
         let giga_per_second = together
             .filter_map(|other| products(main, &main.operations[other]))
             .reduce(u64::saturating_add)
             .map(|products| 2.0 * products as f64 / (time_us * 1000.0).max(1e-3));
-        let kernel = program.kernel_name(SubgraphIndex::Main, index, threads);
+        let kernel = program.kernel_name(SubgraphIndex::Main, index, by);
         let takes_floats = first_type(main, operation).is_none_or(|ty| ty == OperandType::TENSOR_FLOAT32);
         let is_float = takes_floats && !kernel.contains(AS_BYTES);
         let most = match (is_float, kernel.contains(BY_TILES)) {
@@ -141,7 +172,7 @@ pub(super) fn run(
             share: time_us / total_us.max(f64::MIN_POSITIVE),
             giga_per_second,
             share_of_peak: giga_per_second.map(|speed| speed / most),
-            bytes: program.bytes_moved(SubgraphIndex::Main, index, threads),
+            bytes: program.bytes_moved(SubgraphIndex::Main, index, by),
         }
     });
     let report = Report {
