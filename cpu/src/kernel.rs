@@ -288,7 +288,9 @@ impl<'a> Inputs<'a> {
         let at = self.operation.inputs.get(index);
         let operand = at.and_then(|at| self.operands.get(*at as usize));
         match operand.zip(self.bytes(index)) {
+            // Without the tensor's shape, which would be copied.
             Some((operand, bytes)) => elements(operand.operand_type, bytes),
+            // Tells which it is.
             None => self.tensor(index)?.data(),
         }
     }
@@ -430,6 +432,7 @@ impl Outputs<'_> {
         let at = self.operation.outputs.get(index);
         let operand = at.and_then(|at| self.operands.get(*at as usize));
         match operand.zip(self.values.get_mut(index)) {
+            // Without the tensor's shape, which would be copied.
             Some((operand, value)) => elements_mut(operand.operand_type, value.buffer.bytes_mut()),
             None => Err(OpError::operation(format!("has no output {index}")).into()),
         }

@@ -178,13 +178,21 @@ pub(super) fn fuse_for_several(
     while first < steps.len() {
         interrupt.check()?;
         let ends_within = |operand, count| readers.end_before(operand, first + count);
+        // One that ended in the middle of what is computed together otherwise would leave the rest of that one by one.
+        let ends_between = |count| {
+            let mut at = first;
+            while at < first + count {
+                at += operations_from(Some(&steps[at]), 1);
+            }
+            at == first + count
+        };
         let chain = steps[first].float_layer().and_then(|_| {
-            // What a layer has cut already would be cut again in a chain.
-            let is_computed = |step: &Step| !(step.is_cut_before && step.renames);
-            let count = steps[first..].iter().take_while(|step| is_computed(step)).count();
-            let steps = &steps[first..first + count];
+            // It ends before an operation with nothing left to compute, which gives its memory on: in a chain it would be computed.
+            let is_computed = |step: &&Step| !(step.is_cut_before && step.renames);
+            let ahead = steps[first..].iter().take(MOST_AHEAD);
+            let steps = &steps[first..first + ahead.take_while(is_computed).count()];
             let all: Vec<_> = candidates((graph, constants), steps, first).collect();
-            StripChain::longest(&all, Worth::BY_SEVERAL, ends_within)
+            StripChain::longest(&all, (Worth::BY_SEVERAL, ends_between), ends_within)
         });
         let always = operations_from(Some(&steps[first]), 1);
         let chain = chain.filter(|chain| chain.operations() > always);
@@ -225,7 +233,7 @@ fn find<'d>(
     let all = std::iter::once(first).chain(operations);
     if first.layer.is_some() {
         let all: Vec<_> = all.collect();
-        let chain = StripChain::longest(&all, Worth::ALWAYS, &ends_within).map(Together::Rows);
+        let chain = StripChain::longest(&all, (Worth::ALWAYS, |_| true), &ends_within).map(Together::Rows);
         return chain.or_else(|| FollowedLayer::longest(&all, &ends_within).map(Together::Layer));
     }
     let alike = all.take_while(|operation| operation.elements == Some(elements));

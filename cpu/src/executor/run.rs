@@ -367,6 +367,7 @@ impl<'a> Runner<'a> {
             let value = &mut frame.values[operand as usize];
             value.present = false;
             value.shared = None;
+            // As `give_back` does, which is handed the buffer on the stack.
             if value.buffer.capacity() > 0 {
                 self.memory.free.push(std::mem::take(&mut value.buffer));
             }

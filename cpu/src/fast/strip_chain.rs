@@ -64,8 +64,9 @@ impl Worth {
         layers: 1,
     };
 
-    /// For several threads, as far as what they compute twice is little ([`borders`]). Where it is smaller, a tensor between two
-    /// layers is fetched from another thread's processor, and the other thread waited for, in less time than that takes.
+    /// For several threads, as far as they compute little twice ([`borders`]): a chain is as long as is good for two, and where that is
+    /// too long for more, those compute as one does. To fetch a smaller tensor from the processor that has computed it, and to wait
+    /// for that, takes less time than to compute borders twice.
     pub(crate) const BY_SEVERAL: Worth = Worth {
         threads: 2,
         bytes: 64 * 1024,
@@ -98,6 +99,7 @@ pub(crate) struct StripChain {
     input: u32,
     output: u32,
     worth: Worth,
+    /// Most threads that it is worth it for.
     most_threads: usize,
     /// How many rows of the result are computed at a time.
     step: usize,
@@ -199,6 +201,14 @@ fn matrix_bytes(layer: &FloatLayer<'_>) -> usize {
     }
 }
 
+/// How many images [`effort`] is of.
+fn images(layer: &FloatLayer<'_>) -> u64 {
+    match layer.weights {
+        FloatWeights::Matrix(_) => u64::from(layer.patches.input.batch).max(1),
+        FloatWeights::Depthwise(_) => 1,
+    }
+}
+
 fn effort(layer: &FloatLayer<'_>) -> Effort {
     match layer.weights {
         FloatWeights::Matrix(weights) => {
@@ -221,11 +231,11 @@ fn takes_rows(layer: &FloatLayer<'_>) -> bool {
 }
 
 impl StripChain {
-    /// As many of the first operations as are `worth` computing together. `ends_within(operand, count)` says whether no other
-    /// than the first `count` read an operand.
+    /// As many of the first operations as are `worth` computing together, as many as `may_be` says. `ends_within(operand, count)`
+    /// says whether no other than the first `count` read an operand.
     pub(crate) fn longest(
         operations: &[Candidate<'_>],
-        worth: Worth,
+        (worth, may_be): (Worth, impl Fn(usize) -> bool),
         ends_within: impl Fn(u32, usize) -> bool,
     ) -> Option<StripChain> {
         let mut links: Vec<Link> = Vec::new();
@@ -268,7 +278,11 @@ impl StripChain {
             });
             layers.push(layer);
         }
-        let shortest = if worth.threads > 1 { 1 } else { links.len() };
+        let shortest = if worth.threads > 1 {
+            worth.layers
+        } else {
+            links.len()
+        };
         let mut chain = StripChain {
             links,
             operations: 0,
@@ -283,7 +297,8 @@ impl StripChain {
         };
         for count in (shortest..=layers.len()).rev() {
             chain.links.truncate(count);
-            if chain.settle(&layers[..count]).is_some() {
+            let operations = chain.links.last().map_or(0, |last| last.end.0);
+            if may_be(operations) && chain.settle(&layers[..count]).is_some() {
                 return Some(chain);
             }
         }
@@ -296,7 +311,6 @@ impl StripChain {
         (self.operations, self.output) = last.end;
         let is_one_layer = layers.len() == 1 && matches!(last.behind, Behind::Nothing);
         if is_one_layer
-            || layers.len() < self.worth.layers
             || last.height < self.worth.rows
             || layers.iter().any(|layer| layer.patches.count() == 0)
         {
@@ -307,7 +321,7 @@ impl StripChain {
                 vertical: layer.patches.vertical,
                 input: layer.patches.input.height as usize,
                 output: layer.patches.output.height as usize,
-                work: effort(layer).nanos(),
+                work: effort(layer).nanos() / images(layer),
             });
             self.most_threads = borders::most_threads(&rows.collect::<Vec<_>>());
         }
@@ -332,12 +346,11 @@ impl StripChain {
 
     /// As many rows at a time as strips fit for, about equally many each time. `None` if they do not even for one.
     fn choose_step(&mut self, layers: &[FloatLayer<'_>]) -> Option<()> {
-        let height = self.links.last()?.height.div_ceil(self.worth.threads);
-        let few = self.most_rows(layers, FEW_ROWS.min(height), STRIPS_BYTES)?;
-        let many = self
-            .most_rows(layers, height, STRIPS_OF_MANY_BYTES)
-            .unwrap_or(few);
-        self.step = height.div_ceil(height.div_ceil(few.max(many)));
+        // Of a thread, with the fewest threads.
+        let rows = self.links.last()?.height.div_ceil(self.worth.threads);
+        let few = self.most_rows(layers, FEW_ROWS.min(rows), STRIPS_BYTES)?;
+        let many = self.most_rows(layers, rows, STRIPS_OF_MANY_BYTES).unwrap_or(few);
+        self.step = rows.div_ceil(rows.div_ceil(few.max(many)));
         self.lay_out(layers, self.step)?;
         Some(())
     }
@@ -504,7 +517,7 @@ impl ReadyChain<'_, '_> {
         Ok(true)
     }
 
-    /// How the result's rows are parted.
+    /// How the result's rows are parted. Strips of large images take several steps in any case: threads that come late find blocks left.
     fn grid(&self, threads: usize, last: &Link) -> Grid {
         if self.chain.worth.threads > 1 {
             parting::rows_at_once(threads, last.height, last.row)

@@ -5,7 +5,7 @@
 //! addresses a process has it cannot see, least of all in a virtual machine; how long reading takes it can. So some memories
 //! are made, and the first one that is read as fast as its parts by themselves is kept, or the fastest.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 
 use nnhal::shm::{SealedBytes, SharedMemory, ShmError};
@@ -34,22 +34,24 @@ static LOOKING: Mutex<()> = Mutex::new(());
 
 /// The best memory for `length` bytes of weights that `make` makes, from its first byte on; any one, if there are so few that the
 /// second-level cache has room enough wherever they lie, or so many that it has not anywhere, or somebody else in this process looks
-/// for a place. Once `is_late`, the best so far.
+/// for a place. Once `is_enough`, the best so far.
 ///
 /// # Errors
 /// That of the first one that could not be made.
 pub(super) fn placed(
     length: u64,
     make: impl Fn() -> Result<SharedMemory, ShmError>,
-    is_late: impl Fn() -> bool,
+    is_enough: impl Fn() -> bool,
 ) -> Result<SharedMemory, ShmError> {
     let first = make()?;
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     if !cpu::second_level_cache().is_some_and(|cache| depends_on_place(length, cache)) {
         return Ok(first);
     }
-    let Ok(_looking) = LOOKING.try_lock() else {
-        return Ok(first);
+    let _looking = match LOOKING.try_lock() {
+        Ok(looking) => looking,
+        Err(TryLockError::Poisoned(looking)) => looking.into_inner(),
+        Err(TryLockError::WouldBlock) => return Ok(first),
     };
     let measured = |memory: &SharedMemory, measure: fn(&[u8]) -> Duration| {
         let mapped = SealedBytes::map(memory).ok()?;
@@ -58,7 +60,7 @@ pub(super) fn placed(
     let Some(undisturbed) = measured(&first, by_parts) else {
         return Ok(first);
     };
-    let others = others(make, is_late).take(MOST.min(MOST_BYTES / length.max(1)).saturating_sub(1));
+    let others = others(make, is_enough).take(MOST.min(MOST_BYTES / length.max(1)).saturating_sub(1));
     let time = |memory: &SharedMemory| measured(memory, |bytes| reading_time(bytes, PASSES));
     let good = undisturbed + undisturbed / TOLERANCE;
     // Mapped they have their pages, and need no descriptors, of which others in this process need some.
@@ -66,9 +68,9 @@ pub(super) fn placed(
     Ok(choose((first, others), (time, good), lay_aside))
 }
 
-/// More of them until it is late, or none can be made.
-fn others<T, E>(make: impl Fn() -> Result<T, E>, is_late: impl Fn() -> bool) -> impl Iterator<Item = T> {
-    std::iter::from_fn(move || if is_late() { None } else { make().ok() })
+/// More of them until that is enough, or none can be made.
+fn others<T, E>(make: impl Fn() -> Result<T, E>, is_enough: impl Fn() -> bool) -> impl Iterator<Item = T> {
+    std::iter::from_fn(move || if is_enough() { None } else { make().ok() })
 }
 
 fn depends_on_place(length: usize, cache: usize) -> bool {
@@ -106,6 +108,8 @@ fn choose<T, A>(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     /// Which one is chosen, and how many were made.
@@ -113,7 +117,17 @@ mod tests {
         let time = |at: &usize| Some(Duration::from_nanos(times[*at])).filter(|time| !time.is_zero());
         let made = std::cell::Cell::new(1);
         let others = (1..times.len()).inspect(|_| made.set(made.get() + 1));
-        let chosen = choose((0, others), (time, Duration::from_nanos(good)), |at| at);
+        // How many of those that were laid aside are there yet.
+        let aside = Arc::new(());
+        let lay_aside = |_| Arc::clone(&aside);
+        let most_aside = std::cell::Cell::new(0);
+        let time = |at: &usize| {
+            most_aside.set(most_aside.get().max(Arc::strong_count(&aside) - 1));
+            time(at)
+        };
+        let chosen = choose((0, others), (time, Duration::from_nanos(good)), lay_aside);
+        // All but the best and the one that was looked at last.
+        assert_eq!(most_aside.get(), usize::max(made.get(), 2) - 2);
         (chosen, made.get())
     }
 
@@ -128,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_made_once_it_is_late_or_one_cannot_be_made() {
+    fn no_more_are_made_once_it_is_enough_or_one_cannot_be_made() {
         let made = std::cell::Cell::new(0);
         let make = || {
             made.set(made.get() + 1);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use nnhal::diag::tags;
 use nnhal::shm::{SealedBytes, SharedMemory, ShmError};
 use nnhal::sys::socket::{Connection, SocketError};
-use nnhal::time::{Clock, Deadline, MonotonicClock};
+use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
 use nnhal_cpu::AlignedSlice;
 use nnhal_cpu::buffer::ALIGNMENT;
 
@@ -26,6 +26,13 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Now or not at all.
 const NOW: Deadline = Deadline::from_raw(0);
+
+/// Until when to look for a place for weights: for half of the time that is left before it is too late to ask for an answer, as they shall
+/// be offered, too. `None` if there is no deadline.
+fn looking_until(deadline: Deadline, now: TimePoint) -> Option<TimePoint> {
+    let left = deadline.remaining(now)?;
+    Some(now.saturating_add(left.saturating_sub(ANSWER_TIMEOUT) / 2))
+}
 
 /// Why weights are not shared.
 #[derive(Debug, thiserror::Error)]
@@ -176,10 +183,7 @@ impl Weights {
             Reply::Agreed => {}
         }
         let make = || SharedMemory::create_sealed_aligned(parts.parts, ALIGNMENT as u64);
-        // Half of the time that is left: they shall be offered, too.
-        let now = MonotonicClock.now();
-        let left = deadline.remaining(now);
-        let until = left.map(|left| now.saturating_add(left.saturating_sub(ANSWER_TIMEOUT) / 2));
+        let until = looking_until(deadline, MonotonicClock.now());
         let is_enough = || until.is_some_and(|until| MonotonicClock.now() >= until);
         let memory = placed(parts.length, make, is_enough)?;
         if is_late() {
@@ -273,6 +277,16 @@ mod tests {
     const DEVICE: (&str, &str) = ("device", "1");
 
     const PARTS: [&[u8]; 3] = [&[1; 100], &[2; 64], &[3; 5]];
+
+    #[test]
+    fn a_place_is_looked_for_in_half_of_the_time_before_it_is_too_late_to_ask() {
+        let now = MonotonicClock.now();
+        let until = |left| looking_until(Deadline::after(now, left), now);
+        assert_eq!(looking_until(Deadline::NONE, now), None);
+        let half = now.saturating_add(Duration::from_millis(20));
+        assert_eq!(until(ANSWER_TIMEOUT + Duration::from_millis(40)), Some(half));
+        assert_eq!(until(ANSWER_TIMEOUT / 2), Some(now));
+    }
 
     fn expected() -> Vec<u8> {
         let mut expected = [PARTS[0], &[0; 28], PARTS[1], PARTS[2]].concat();

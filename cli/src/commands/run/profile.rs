@@ -36,7 +36,8 @@ struct Report {
     model: PathBuf,
     device: &'static str,
     threads: u16,
-    calls: u32,
+    /// Those that times are medians of.
+    calls: usize,
     /// What one thread reaches where nothing but products are summed: 32-bit floats, by vectors and by tiles (0 where there are
     /// none), and 8-bit values likewise.
     peak_gflops: f64,
@@ -61,32 +62,43 @@ struct Row {
     /// computed with this one; none for operations that are not made of products, and for those that are computed
     /// with one before. Of operations that were computed beforehand there is none either: they are in no execution.
     giga_per_second: Option<f64>,
-    /// Of the peak of as many threads: by tiles where the kernel's name says so, by vectors elsewhere, also where layers are
+    /// Of the peak of as many threads, or of one if executions were faster without helpers: by tiles where the kernel's name says so, by vectors elsewhere, also where layers are
     /// computed together of which some are multiplied by tiles.
     share_of_peak: Option<f64>,
     /// Read and written by all that are computed with this one: [`nnhal_cpu::Program::bytes_moved`].
     bytes: Option<u64>,
 }
 
-/// The main graph's operations, call by call.
+/// The main graph's operations, call by call: which, and how many nanoseconds it took.
 #[derive(Debug, Default)]
-struct Calls(RefCell<Vec<Vec<ObservedOperation>>>);
+struct Calls(RefCell<Vec<Vec<(usize, u64)>>>);
 
 impl Observer for Calls {
     fn operation_ended(&self, observed: &ObservedOperation) {
+        let nanos = observed.ended.saturating_since(observed.started).as_nanos();
         if observed.graph == SubgraphIndex::Main
             && let Some(call) = self.0.borrow_mut().last_mut()
         {
-            call.push(*observed);
+            call.push((observed.index, u64::try_from(nanos).unwrap_or(u64::MAX)));
         }
     }
 }
 
+/// What calls in which the same operations were computed together have shown.
+struct Medians {
+    /// By operation, in microseconds.
+    times: Vec<f64>,
+    /// How many calls these are.
+    calls: usize,
+    /// What is computed together where so many threads compute was so.
+    threads: usize,
+}
+
 impl Calls {
-    /// The median time of each of so many operations, in microseconds, and how many threads decided what was computed together in the
-    /// calls that it is of: an execution may find that it is faster without helpers. The calls are those of either kind of which
-    /// there were more.
-    fn medians(&self, operations: usize, program: &Program, threads: usize) -> (Vec<f64>, usize) {
+    /// The median time of each of so many operations. An execution may find that it is faster without helpers, and compute other
+    /// operations together then: the calls that count are those of which there were more, or all if none was as the program has it,
+    /// which is where dimensions are known in executions only.
+    fn medians(&self, operations: usize, program: &Program, threads: usize) -> Medians {
         let all = self.0.borrow();
         let of = |threads: usize| {
             let expected: Vec<bool> = (0..operations)
@@ -96,9 +108,8 @@ impl Calls {
                 })
                 .collect();
             // What was computed with one before takes no time.
-            let is_so = move |call: &&Vec<ObservedOperation>| {
-                call.iter()
-                    .all(|one| (one.started == one.ended) == expected[one.index])
+            let is_so = move |call: &&Vec<(usize, u64)>| {
+                call.iter().all(|&(index, nanos)| (nanos == 0) == expected[index])
             };
             all.iter().filter(is_so).collect::<Vec<_>>()
         };
@@ -109,11 +120,14 @@ impl Calls {
             _ => (several, threads),
         };
         let mut times = vec![Vec::new(); operations];
-        for one in calls.into_iter().flatten() {
-            let nanos = one.ended.saturating_since(one.started).as_nanos();
-            times[one.index].push(u64::try_from(nanos).unwrap_or(u64::MAX));
+        for &(index, nanos) in calls.iter().copied().flatten() {
+            times[index].push(nanos);
         }
-        (times.iter_mut().map(|times| median_us(times)).collect(), threads)
+        Medians {
+            times: times.iter_mut().map(|times| median_us(times)).collect(),
+            calls: calls.len(),
+            threads,
+        }
     }
 }
 
@@ -144,9 +158,10 @@ pub(super) fn run(
         }
     }
     let peak = Peak::measure();
-    let (medians, by) = observed.medians(main.operations.len(), &program, threads);
-    let total_us: f64 = medians.iter().sum();
-    let rows = main.operations.iter().zip(&medians).enumerate();
+    let medians = observed.medians(main.operations.len(), &program, threads);
+    let by = medians.threads;
+    let total_us: f64 = medians.times.iter().sum();
+    let rows = main.operations.iter().zip(&medians.times).enumerate();
     let with = |index| program.computed_with(SubgraphIndex::Main, index, by);
     let operations = rows.map(|(index, (operation, &time_us))| {
         let together = (index..main.operations.len()).take_while(|other| with(*other) == Some(index));
@@ -163,7 +178,7 @@ pub(super) fn run(
             (false, true) => peak.byte_tiles,
             (false, false) => peak.byte,
         };
-        let most = most * threads as f64;
+        let most = most * by as f64;
         Row {
             index,
             operation: operation.operation_type.to_string(),
@@ -179,7 +194,7 @@ pub(super) fn run(
         model: arguments.model.clone(),
         device: kernels.device,
         threads: arguments.threads,
-        calls: calls * inputs.len() as u32,
+        calls: medians.calls,
         peak_gflops: peak.float,
         peak_tiles_gflops: peak.tiles,
         peak_gops: peak.byte,
