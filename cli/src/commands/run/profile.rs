@@ -62,8 +62,8 @@ struct Row {
     /// computed with this one; none for operations that are not made of products, and for those that are computed
     /// with one before. Of operations that were computed beforehand there is none either: they are in no execution.
     giga_per_second: Option<f64>,
-    /// Of the peak of as many threads, or of one if executions were faster without helpers: by tiles where the kernel's name says so, by vectors elsewhere, also where layers are
-    /// computed together of which some are multiplied by tiles.
+    /// Of the peak of as many threads, or of one if executions were faster without helpers: by tiles where the kernel's name says
+    /// so, by vectors elsewhere, also where layers are computed together of which some are multiplied by tiles.
     share_of_peak: Option<f64>,
     /// Read and written by all that are computed with this one: [`nnhal_cpu::Program::bytes_moved`].
     bytes: Option<u64>,
