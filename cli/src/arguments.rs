@@ -69,11 +69,12 @@ impl Path {
 }
 
 /// Where the arguments of executions are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MemoryKind {
     /// In memory that both processes share.
-    #[default]
     Shared,
+    /// In the application's own memory.
+    Own,
     /// In the device's own buffers, wherever the device can hold them.
     Device,
 }
@@ -83,6 +84,7 @@ impl MemoryKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             MemoryKind::Shared => "shared",
+            MemoryKind::Own => "own",
             MemoryKind::Device => "device",
         }
     }
@@ -188,9 +190,9 @@ pub(crate) struct VtsArguments {
         conflicts_with = "random"
     )]
     pub(crate) corpus: Option<PathBuf>,
-    /// Instead of the corpus, this many random models of operations of every kind: each must give, by every path and
-    /// each time, the bytes that the same kernels give in this process, and what the kernels of nnhal-reference give,
-    /// as close as the HAL's criteria for random models ask.
+    /// Instead of the corpus, this many random models of operations of every kind: each must give the same bytes by
+    /// every path and each time, on a device those that the same kernels give in this process, and what the kernels of
+    /// nnhal-reference give, as close as the HAL's criteria for random models ask.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) random: Option<u64>,
     /// The seed of the first random model; one that failed is run again with `--seed SEED --random 1`.
@@ -203,18 +205,19 @@ pub(crate) struct VtsArguments {
     #[arg(long, value_enum)]
     pub(crate) path: Option<Path>,
     /// What is tested.
-    #[arg(long, value_enum, default_value_t, conflicts_with = "random")]
+    #[arg(long, value_enum, default_value_t)]
     pub(crate) via: Via,
     /// With `--via capi`: the library, instead of the libneuralnetworks.so beside this command or that of the loader.
     #[arg(long, value_name = "FILE", requires = "via")]
     pub(crate) library: Option<PathBuf>,
     /// Have the runtime give the operations of a model to the first two devices in turn, so that it has to divide every
     /// model of more than one operation.
-    #[arg(long, requires = "via")]
+    #[arg(long, requires = "via", conflicts_with = "device")]
     pub(crate) split: bool,
-    /// Where inputs and outputs are, if they go through the driver.
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) memory: MemoryKind,
+    /// Where inputs and outputs are, if they go through the driver: by default `shared` for a device, which takes no
+    /// other but `device`, and `own` for the runtime and the C API, which take no other but `shared`.
+    #[arg(long, value_enum)]
+    pub(crate) memory: Option<MemoryKind>,
     /// Only cases whose name matches this regular expression.
     #[arg(long, value_name = "RE", conflicts_with = "random")]
     pub(crate) filter: Option<Regex>,

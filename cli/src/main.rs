@@ -4,11 +4,8 @@
 
 mod accuracy;
 mod arguments;
-mod capi_under_test;
 mod commands;
 mod comparison;
-mod device_arguments;
-mod device_under_test;
 mod digits;
 mod driver;
 mod error;
@@ -23,8 +20,8 @@ mod present;
 mod progress;
 mod random_models;
 mod remote;
-mod runtime_under_test;
 mod session;
+mod under_test;
 
 use std::io::Write as _;
 use std::process::ExitCode;

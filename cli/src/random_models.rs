@@ -1,10 +1,9 @@
-//! Random models on a device: every path to it gives what the same kernels give in this process, and what the
-//! reference kernels give, as far as arithmetic may differ.
+//! Random models on an implementation: every path to it gives one result, on a device that of the same kernels in this
+//! process, and what the reference kernels give, as far as arithmetic may differ.
 
 use std::ops::Range;
 
 use indicatif::ProgressBar;
-use nnhal_client::Devices;
 use nnhal_conformance::generator::property::{self, Counterexample, Verdict};
 use nnhal_conformance::generator::{Generated, Recipe};
 use nnhal_conformance::implementation::{Form, Implementation};
@@ -12,13 +11,11 @@ use nnhal_conformance::in_process::InProcess;
 use nnhal_cpu::KernelSet;
 use serde::Serialize;
 
-use crate::arguments::{MemoryKind, VtsArguments};
+use crate::arguments::VtsArguments;
 use crate::commands::print_json;
-use crate::device_under_test::DeviceUnderTest;
-use crate::driver;
 use crate::error::Error;
-use crate::in_process::Kernels;
 use crate::progress;
+use crate::under_test::{self, Subject, Task};
 
 /// Everything that is told of a run.
 #[derive(Debug, Serialize)]
@@ -41,29 +38,18 @@ pub(crate) fn run(arguments: &VtsArguments, count: u64, forms: &[Form]) -> Resul
         .checked_add(count)
         .ok_or_else(|| Error::Result(format!("there are no {count} seeds from {first} on")))?;
     let bar = progress::bar(count, "random models");
-    let (device, found) = if forms.is_empty() {
-        let kernels = Kernels::of_device(arguments.device.as_deref())?;
-        let found = search_in_process(kernels, first..end, &bar);
-        (kernels.device.to_owned(), found)
-    } else {
-        let devices = driver::devices()?;
-        // Opened once for all, so that an unknown name fails before anything runs, and one private driver serves.
-        let device = driver::device(&devices, arguments.device.as_deref())?;
-        let subject = Subject {
-            devices: &devices,
-            kernels: Kernels::of_device(Some(device.name()))?,
-            forms,
-            memory: arguments.memory,
-        };
-        let found = search_on_threads(&subject, first..end, u64::from(arguments.jobs), &bar)?;
-        (device.name().to_owned(), found)
+    let task = SearchTask {
+        seeds: first..end,
+        threads: arguments.jobs.into(),
+        bar: &bar,
     };
+    let (device, found) = under_test::with_subject(arguments, forms, task)?;
     let models = bar.position();
     bar.finish_and_clear();
     let report = Report {
         device,
         forms: forms.iter().map(Form::to_string).collect(),
-        memory: arguments.memory.name(),
+        memory: under_test::memory(arguments)?.name(),
         first_seed: first,
         seeds: count,
         models,
@@ -92,77 +78,74 @@ fn tell(report: &Report, json: bool) -> Result<(), Error> {
     }
 }
 
-/// What the models run on.
-struct Subject<'a> {
-    devices: &'a Devices,
-    kernels: Kernels,
-    forms: &'a [Form],
-    memory: MemoryKind,
-}
-
-/// Searches on so many connections, each with its share of the seeds.
-fn search_on_threads(
-    subject: &Subject<'_>,
+/// Searches for a model that breaks a property, on so many threads, each with its share of the seeds.
+struct SearchTask<'a> {
     seeds: Range<u64>,
     threads: u64,
-    bar: &ProgressBar,
-) -> Result<Option<Counterexample>, Error> {
-    let share = (seeds.end - seeds.start).div_ceil(threads.max(1)).max(1);
-    let parts: Vec<Range<u64>> = (0..threads)
-        .map_while(|part| {
-            let first = seeds.start.checked_add(part.checked_mul(share)?)?;
-            (first < seeds.end).then(|| first..first.saturating_add(share).min(seeds.end))
-        })
-        .collect();
-    let found = std::thread::scope(|scope| {
-        let running: Vec<_> = parts
-            .into_iter()
-            .map(|part| scope.spawn(|| search_on_device(subject, part, bar)))
-            .collect();
-        running
-            .into_iter()
-            .map(|part| {
-                let ended = part.join();
-                ended.unwrap_or_else(|_| Err(Error::Result("the search itself panicked".into())))
+    bar: &'a ProgressBar,
+}
+
+impl Task for SearchTask<'_> {
+    /// The subject's name, and what was found.
+    type Output = (String, Option<Counterexample>);
+
+    fn run<I: Implementation>(
+        self,
+        subject: &Subject,
+        make: impl Fn() -> Result<I, String> + Sync,
+    ) -> Result<Self::Output, Error> {
+        let Range { start, end } = self.seeds;
+        let share = (end - start).div_ceil(self.threads.max(1)).max(1);
+        let parts: Vec<Range<u64>> = (0..self.threads)
+            .map_while(|part| {
+                let first = start.checked_add(part.checked_mul(share)?)?;
+                (first < end).then(|| first..first.saturating_add(share).min(end))
             })
-            .collect::<Result<Vec<_>, Error>>()
-    })?;
-    Ok(found.into_iter().flatten().next())
-}
-
-fn search_on_device(
-    subject: &Subject<'_>,
-    seeds: Range<u64>,
-    bar: &ProgressBar,
-) -> Result<Option<Counterexample>, Error> {
-    let name = subject.kernels.device;
-    let mut device = DeviceUnderTest::open(subject.devices, name, subject.forms, subject.memory)?;
-    let mut same = InProcess::new(subject.kernels.set);
-    Ok(search(seeds, bar, |generated| {
-        let verdict = property::same_result_by_every_path(&mut same, &mut device, generated);
-        // The device's bytes are those of the same kernels here, which save it another preparation.
-        and_agrees(verdict, subject.kernels, &mut same, generated)
-    }))
-}
-
-fn search_in_process(kernels: Kernels, seeds: Range<u64>, bar: &ProgressBar) -> Option<Counterexample> {
-    let mut subject = InProcess::new(kernels.set);
-    search(seeds, bar, |generated| {
-        let verdict = property::one_result_by_every_path(&mut subject, generated);
-        and_agrees(verdict, kernels, &mut subject, generated)
-    })
-}
-
-/// A verdict, and if it is good whether kernels that are not the reference's own agree with them.
-fn and_agrees(
-    verdict: Verdict,
-    kernels: Kernels,
-    subject: &mut impl Implementation,
-    generated: &Generated,
-) -> Verdict {
-    if verdict != Verdict::Kept || kernels.set == KernelSet::Reference {
-        return verdict;
+            .collect();
+        let work = |part| -> Result<Option<Counterexample>, Error> {
+            let mut implementation = make().map_err(Error::Result)?;
+            Ok(search(part, self.bar, |generated| {
+                verdict(subject, &mut implementation, generated)
+            }))
+        };
+        let work = &work;
+        let found = std::thread::scope(|scope| {
+            let running: Vec<_> = parts
+                .into_iter()
+                .map(|part| scope.spawn(move || work(part)))
+                .collect();
+            running
+                .into_iter()
+                .map(|part| {
+                    let ended = part.join();
+                    ended.unwrap_or_else(|_| Err(Error::Result("the search itself panicked".into())))
+                })
+                .collect::<Result<Vec<_>, Error>>()
+        })?;
+        Ok((subject.name.clone(), found.into_iter().flatten().next()))
     }
+}
+
+/// Whether a model gives one result by every path, that of the same kernels in this process where they are known, and
+/// one that is close to the reference's.
+fn verdict(subject: &Subject, implementation: &mut impl Implementation, generated: &Generated) -> Verdict {
+    let by_paths = match subject.kernels {
+        Some(kernels) => {
+            property::same_result_by_every_path(&mut InProcess::new(kernels), implementation, generated)
+        }
+        None => property::one_result_by_every_path(implementation, generated),
+    };
+    match subject.kernels {
+        _ if by_paths != Verdict::Kept => by_paths,
+        Some(KernelSet::Reference) => by_paths,
+        // Its bytes are those of the same kernels here, which save it another preparation.
+        Some(kernels) => agrees(&mut InProcess::new(kernels), generated),
+        None => agrees(implementation, generated),
+    }
+}
+
+/// Whether the reference kernels agree.
+fn agrees(subject: &mut impl Implementation, generated: &Generated) -> Verdict {
     property::agrees_with(&mut InProcess::new(KernelSet::Reference), subject, generated)
 }
 
@@ -225,15 +208,18 @@ mod tests {
 
     #[test]
     fn results_that_are_always_the_same_are_told_from_the_reference() {
-        let fast = Kernels::of_device(Some(Kernels::FAST)).unwrap();
+        let subject = Subject {
+            name: "wrong".to_owned(),
+            kernels: None,
+        };
         let recipe = Recipe::default();
         let wrong = (0..50)
             .filter_map(|seed| recipe.generate(&mut Choices::from_seed(seed)))
             .filter(|generated| {
-                let mut subject = Wrong(InProcess::new(fast.set));
-                let by_paths = property::one_result_by_every_path(&mut subject, generated);
+                let mut wrong = Wrong(InProcess::new(KernelSet::Fast));
+                let by_paths = property::one_result_by_every_path(&mut wrong, generated);
                 assert_eq!(by_paths, Verdict::Kept);
-                and_agrees(by_paths, fast, &mut subject, generated) != Verdict::Kept
+                verdict(&subject, &mut wrong, generated) != Verdict::Kept
             });
         let wrong = wrong.count();
         assert!(wrong > 40, "{wrong} of 50");

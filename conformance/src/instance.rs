@@ -22,6 +22,9 @@ pub struct Variation {
     pub signed: bool,
     /// Every dimension of every output of the main graph becomes unspecified; the rank stays.
     pub unspecified_outputs: bool,
+    /// Every dimension of every input and output of the main graph becomes unspecified, the rank stays, and the
+    /// request gives them all.
+    pub given_with_request: bool,
 }
 
 /// A case that can be executed.
@@ -97,6 +100,7 @@ impl Instance {
             };
             request.outputs.push(RequestArgument {
                 location,
+                dimensions: builder.given_dimensions(entry),
                 ..RequestArgument::default()
             });
             outputs_size += bytes.len().max(1).next_multiple_of(VALUE_ALIGNMENT);
@@ -222,7 +226,14 @@ impl Builder<'_> {
     fn operand(&self, entry: &OperandEntry, main: bool) -> Result<Operand, MalformedCase> {
         let lifetime = lifetime(entry.lifetime);
         let mut dimensions = entry.dims.clone();
-        if main && self.variation.unspecified_outputs && lifetime == OperandLifeTime::SubgraphOutput {
+        let is_open = match lifetime {
+            OperandLifeTime::SubgraphInput => self.variation.given_with_request,
+            OperandLifeTime::SubgraphOutput => {
+                self.variation.given_with_request || self.variation.unspecified_outputs
+            }
+            _ => false,
+        };
+        if main && is_open {
             dimensions.fill(0);
         }
         let mut operand = Operand::new(self.operand_type(entry)?, &dimensions)
@@ -280,8 +291,18 @@ impl Builder<'_> {
         }
         Ok(RequestArgument {
             location: append(pool, &bytes)?,
+            dimensions: self.given_dimensions(entry),
             ..RequestArgument::default()
         })
+    }
+
+    /// The dimensions that the request gives for an argument.
+    fn given_dimensions(&self, entry: &OperandEntry) -> Vec<u32> {
+        if self.variation.given_with_request {
+            entry.dims.clone()
+        } else {
+            Vec::new()
+        }
     }
 
     fn expected(&self, entry: &OperandEntry, bytes: &[u8]) -> Result<ExpectedOutput, MalformedCase> {

@@ -2,15 +2,19 @@
 //!
 //! Source: the corpus' description, section 5, which sums up the HAL's own driver tests.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use nnhal::hal::{ErrorStatus, HalVersion, MeasureTiming, OperationType, Request, Timing};
+use nnhal::validate::ValidModel;
 use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
 
 use crate::accuracy;
 use crate::corpus::{Case, Specification, Suite};
 use crate::coupling;
-use crate::implementation::{Breakdown, ExecutionAnswer, ExecutionCall, Form, Implementation, PreparedModel};
+use crate::implementation::{
+    Breakdown, ExecutionAnswer, ExecutionCall, Form, Implementation, ModelWithPools, PreparedModel,
+};
 use crate::instance::{Instance, Variation};
 
 /// The limit that an endless loop is given.
@@ -87,7 +91,9 @@ impl<I: Implementation> CaseRun<'_, I> {
         }
         for suite in &self.case.suites {
             match suite {
-                Suite::General => self.general(Variation::default()),
+                Suite::General => self
+                    .general(Variation::default())
+                    .and_then(|()| self.given_with_request()),
                 Suite::DynamicOutputShape => self
                     .dynamic_output_shape()
                     .map_err(|stop| stop.within("unspecified output dimensions")),
@@ -166,6 +172,33 @@ impl<I: Implementation> CaseRun<'_, I> {
                 };
                 checked.map_err(|stop| stop.within(&format!("{form} execution")))?;
             }
+        }
+        Ok(())
+    }
+
+    /// The model leaves the extents of inputs and outputs open, and the request gives them: each form succeeds as with
+    /// a model that says them, where such a model is valid.
+    fn given_with_request(&mut self) -> Result<(), Stop> {
+        let variation = Variation {
+            given_with_request: true,
+            ..Variation::default()
+        };
+        let instance = self.instance(variation)?;
+        let ModelWithPools { model, pools } = &instance.model;
+        let is_valid = ValidModel::new(Arc::clone(model), &**pools, &[]).is_ok();
+        // An extent of 0 in a request is one that is not given.
+        if instance.has_zero_sized_output() || !is_valid || !self.finds_dimensions() {
+            return Ok(());
+        }
+        let within = |stop: Stop| stop.within("with dimensions given at the request");
+        if let Some(reason) = self.unsupported(&instance)? {
+            return Stop::failed(format!("is not supported: {reason}")).map_err(within);
+        }
+        let mut prepared = self.prepare(&instance).map_err(within)?;
+        for form in self.forms() {
+            let answer = prepared.execute(&call(&instance, &instance.request, form, MeasureTiming::No))?;
+            self.check_success(&instance, &answer, MeasureTiming::No)
+                .map_err(|stop| within(stop.within(&format!("{form} execution"))))?;
         }
         Ok(())
     }

@@ -171,6 +171,21 @@ fn every_false_report_fails() {
 }
 
 #[test]
+fn output_that_is_not_written_where_its_dimensions_come_with_the_request_fails() {
+    let mut forgetful = tampered(|call, answer| {
+        if !call.request.outputs[0].dimensions.is_empty() {
+            answer.outputs.fill(0);
+        }
+    });
+    let specification = addition(r#"["general"]"#, false, "[4,6]");
+    let reason = reason(run(&specification, &mut forgetful));
+    assert!(
+        reason.contains("with dimensions given at the request") && reason.contains("[0] is 0, expected 4"),
+        "{reason}"
+    );
+}
+
+#[test]
 fn signed_result_one_step_from_the_unsigned_one_fails() {
     let mut signed_is_off = tampered(|call, answer| {
         // The signed model's inputs are lowered bytes.

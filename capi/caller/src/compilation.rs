@@ -6,6 +6,7 @@ use crate::error::{CallError, Result};
 use crate::execution::{Computation, Execution, ExecutionSettings};
 use crate::library::{OwnedBurst, OwnedCompilation, OwnedEvent, OwnedMemory, OwnedModel};
 use crate::model::Model;
+use crate::reusable::Arguments;
 
 /// A model that was compiled through the library.
 #[derive(Debug)]
@@ -49,7 +50,8 @@ impl Compilation {
         Ok(compilation)
     }
 
-    /// Executes a request of two pools, one with the inputs and one for the outputs.
+    /// Executes a request of two pools, one with the inputs and one for the outputs. By burst, it is executed three
+    /// times, and the outputs are those of the last.
     ///
     /// # Errors
     /// What a function of the library fails with.
@@ -61,26 +63,61 @@ impl Compilation {
         outputs: &mut [u8],
     ) -> Result<(Vec<OutputShape>, Timing)> {
         let library = self.owned.library;
+        let functions = library.functions;
         let execution = Execution::new(self)?;
         execution.apply(settings)?;
-        for (index, (argument, operand)) in request.inputs.iter().zip(&self.inputs).enumerate() {
-            execution.set_input(index as i32, argument, operand, inputs)?;
-        }
-        let shared = match settings.computation {
-            Computation::Fenced => Some(OwnedMemory::with_room(library, outputs.len())?),
-            _ => None,
+        let memories = match settings.arguments {
+            Arguments::Memories => Some([inputs.len(), outputs.len()].map(|size| {
+                let memory = OwnedMemory::with_room(library, size)?;
+                Ok::<_, CallError>(memory)
+            })),
+            Arguments::Own => None,
         };
+        let memories = match memories {
+            Some([inputs, outputs]) => Some((inputs?, outputs?)),
+            None => None,
+        };
+        if let Some(((memory, _), _)) = &memories {
+            memory.write_at(0, inputs).map_err(unmappable)?;
+        }
+        let input_memory = memories.as_ref().map(|((_, memory), _)| memory);
+        for (index, (argument, operand)) in request.inputs.iter().zip(&self.inputs).enumerate() {
+            execution.set_input(index as i32, argument, operand, (input_memory, inputs))?;
+        }
+        let output_memory = memories.as_ref().map(|(_, (_, memory))| memory);
         for (index, (argument, operand)) in request.outputs.iter().zip(&self.outputs).enumerate() {
-            let memory = shared.as_ref().map(|(_, memory)| memory);
-            execution.set_output(index as i32, argument, operand, (memory, &mut *outputs))?;
+            execution.set_output(index as i32, argument, operand, (output_memory, &mut *outputs))?;
         }
-        let outcome = self.compute(&execution, settings.computation);
-        if let Some((memory, _)) = &shared {
-            memory
-                .read_at(0, outputs)
-                .map_err(|error| CallError::unmappable(error.to_string()))?;
+        // By burst, what comes again may take another way each time.
+        let repetitions = match settings.computation {
+            Computation::Burst => 2,
+            _ => 0,
+        };
+        library.checked((functions.Execution_setReusable)(
+            execution.owned.object,
+            repetitions > 0,
+        ))?;
+        let mut outcome = self.compute(&execution, settings.computation);
+        let mut output_shapes = execution.shapes(request.outputs.len());
+        for _ in 0..repetitions {
+            if outcome.is_err() {
+                break;
+            }
+            match &memories {
+                Some((_, (memory, _))) => memory.write_at(0, &vec![0; outputs.len()]).map_err(unmappable)?,
+                None => outputs.fill(0),
+            }
+            outcome = self.compute(&execution, settings.computation);
+            let first = std::mem::replace(&mut output_shapes, execution.shapes(request.outputs.len()));
+            if outcome.is_ok() && output_shapes != first {
+                return Err(CallError::failed(format!(
+                    "a repeated execution reports the shapes {output_shapes:?}, the one before {first:?}"
+                )));
+            }
         }
-        let output_shapes = execution.shapes(request.outputs.len());
+        if let Some((_, (memory, _))) = &memories {
+            memory.read_at(0, outputs).map_err(unmappable)?;
+        }
         if let Err(error) = outcome {
             return Err(CallError {
                 output_shapes,
@@ -136,4 +173,8 @@ impl Compilation {
         let object = library.made(|place| (library.functions.Burst_create)(object, place))?;
         Ok(OwnedBurst { library, object })
     }
+}
+
+fn unmappable(error: nnhal_client::Error) -> CallError {
+    CallError::unmappable(error.to_string())
 }

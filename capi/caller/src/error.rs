@@ -68,6 +68,11 @@ impl CallError {
         CallError::new(UNMAPPABLE, text)
     }
 
+    /// The library contradicts itself.
+    pub(crate) fn failed(text: impl Into<String>) -> CallError {
+        CallError::new(OP_FAILED, text)
+    }
+
     /// The HAL's status for the code.
     #[must_use]
     pub fn status(&self) -> ErrorStatus {
@@ -76,6 +81,9 @@ impl CallError {
         same.unwrap_or(ErrorStatus::GeneralFailure)
     }
 }
+
+/// `ANEURALNETWORKS_OP_FAILED`.
+const OP_FAILED: c_int = 5;
 
 /// `ANEURALNETWORKS_UNMAPPABLE`.
 const UNMAPPABLE: c_int = 7;

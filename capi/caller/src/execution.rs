@@ -9,6 +9,7 @@ use crate::error::{INSUFFICIENT, Result};
 use crate::functions::OperandType;
 use crate::library::{OwnedCompilation, OwnedExecution, OwnedMemory};
 use crate::model::type_of;
+use crate::reusable::Arguments;
 
 /// How an execution is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub enum Computation {
     Asynchronous,
     /// `ANeuralNetworksExecution_burstCompute`.
     Burst,
-    /// `ANeuralNetworksExecution_startComputeWithDependencies`, with outputs in shared memory.
+    /// `ANeuralNetworksExecution_startComputeWithDependencies`.
     Fenced,
 }
 
@@ -28,6 +29,8 @@ pub enum Computation {
 pub struct ExecutionSettings {
     /// How it is computed.
     pub computation: Computation,
+    /// Where its arguments are.
+    pub arguments: Arguments,
     /// Whether it is measured, which only compilations for one named device can be.
     pub is_measured: bool,
     /// The longest that a loop may take, in nanoseconds.
@@ -60,23 +63,32 @@ impl Execution {
         }
     }
 
+    /// The input is in the memory, if there is one, else in `pool`.
     pub(crate) fn set_input(
         &self,
         index: i32,
         argument: &RequestArgument,
         operand: &Operand,
-        pool: &[u8],
+        (memory, pool): (Option<&OwnedMemory>, &[u8]),
     ) -> Result<()> {
         let OwnedExecution { library, object } = self.owned;
-        let set = library.functions.Execution_setInput;
+        let functions = library.functions;
         if argument.has_no_value {
+            let set = functions.Execution_setInput;
             return library.checked(set(object, index, std::ptr::null(), std::ptr::null(), 0));
         }
-        let start = argument.location.offset as usize;
-        let bytes = &pool[start..start + argument.location.length as usize];
+        let (start, length) = range_of(argument);
         let ty = type_of(operand, &argument.dimensions);
-        let bytes_at = bytes.as_ptr().cast();
-        library.checked(set(object, index, if_any(&ty), bytes_at, bytes.len()))
+        library.checked(match memory {
+            Some(memory) => {
+                let set = functions.Execution_setInputFromMemory;
+                set(object, index, if_any(&ty), memory.object, start, length)
+            }
+            None => {
+                let bytes_at = pool[start..start + length].as_ptr().cast();
+                (functions.Execution_setInput)(object, index, if_any(&ty), bytes_at, length)
+            }
+        })
     }
 
     /// The output goes into the memory, if there is one, else into `pool`.
@@ -89,10 +101,7 @@ impl Execution {
     ) -> Result<()> {
         let OwnedExecution { library, object } = self.owned;
         let functions = library.functions;
-        let (start, length) = (
-            argument.location.offset as usize,
-            argument.location.length as usize,
-        );
+        let (start, length) = range_of(argument);
         let ty = type_of(operand, &argument.dimensions);
         library.checked(match memory {
             Some(memory) => {
@@ -161,4 +170,10 @@ pub(crate) fn if_any(ty: &OperandType) -> *const OperandType {
     } else {
         std::ptr::from_ref(ty)
     }
+}
+
+/// First byte and number of bytes of an argument in its pool.
+fn range_of(argument: &RequestArgument) -> (usize, usize) {
+    let location = argument.location;
+    (location.offset as usize, location.length as usize)
 }

@@ -2,26 +2,21 @@
 
 use std::io::Write as _;
 use std::path::Path as FilePath;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use indicatif::ProgressBar;
 use nnhal_conformance::corpus::Corpus;
-use nnhal_conformance::implementation::Form;
-use nnhal_conformance::in_process::InProcess;
+use nnhal_conformance::implementation::{Form, Implementation};
 use nnhal_conformance::procedure::Outcome;
 use nnhal_conformance::report::{CaseReport, Counts, Tally};
 use nnhal_conformance::runner::{self, Observer, RunError, Selection};
 use serde::Serialize;
 
-use crate::arguments::{Path, Via, VtsArguments};
-use crate::capi_under_test::{self, CapiUnderTest};
-use crate::device_under_test::DeviceUnderTest;
-use crate::driver;
+use crate::arguments::{Path, VtsArguments};
 use crate::error::Error;
-use crate::in_process::Kernels;
 use crate::progress;
 use crate::random_models;
-use crate::runtime_under_test::{RuntimeSetting, RuntimeUnderTest, Seen};
+use crate::under_test::{self, Subject, Task};
 
 /// Everything that is told of a run.
 #[derive(Debug, Serialize)]
@@ -78,49 +73,13 @@ fn run_corpus(arguments: &VtsArguments, corpus: &FilePath) -> Result<(), Error> 
         prints: !arguments.json,
         remarks: Mutex::default(),
     };
-    let threads = usize::from(arguments.jobs);
-    let seen = Arc::new(Seen::default());
-    let (device, tally) = if arguments.via == Via::Runtime {
-        if arguments.device.is_some() {
-            return Err(Error::Result(
-                "the runtime chooses devices itself; leave --device out".into(),
-            ));
-        }
-        if forms.is_empty() {
-            return Err(Error::Result(
-                "the runtime is not tested without a driver; leave --path out".into(),
-            ));
-        }
-        let setting = RuntimeSetting {
-            devices: driver::devices_options(),
-            is_split: arguments.split,
-            forms: forms.clone(),
-            seen: Arc::clone(&seen),
-        };
-        let make = || RuntimeUnderTest::open(&setting);
-        let tally = runner::run(&corpus, &selection, threads, make, &watcher)?;
-        ("the runtime".to_owned(), tally)
-    } else if arguments.via == Via::Capi {
-        let (make, device) = through_capi(arguments, &forms)?;
-        let tally = runner::run(&corpus, &selection, threads, make, &watcher)?;
-        (format!("{device}, through the C API"), tally)
-    } else if forms.is_empty() {
-        let kernels = Kernels::of_device(arguments.device.as_deref())?;
-        let make = || Ok(InProcess::new(kernels.set));
-        let tally = runner::run(&corpus, &selection, threads, make, &watcher)?;
-        (kernels.device.to_owned(), tally)
-    } else {
-        let devices = driver::devices()?;
-        // Opened once for all, so that an unknown name fails before anything runs, and one private driver serves.
-        let device = driver::device(&devices, arguments.device.as_deref())?;
-        let name = device.info().name.clone();
-        let make = || {
-            DeviceUnderTest::open(&devices, &name, &forms, arguments.memory)
-                .map_err(|error| error.to_string())
-        };
-        let tally = runner::run(&corpus, &selection, threads, make, &watcher)?;
-        (name, tally)
+    let task = CorpusTask {
+        corpus: &corpus,
+        selection: &selection,
+        threads: usize::from(arguments.jobs),
+        watcher: &watcher,
     };
+    let (device, tally) = under_test::with_subject(arguments, &forms, task)?;
     watcher.bar.finish_and_clear();
     let remarks = watcher
         .remarks
@@ -131,36 +90,35 @@ fn run_corpus(arguments: &VtsArguments, corpus: &FilePath) -> Result<(), Error> 
         &Report {
             device: &device,
             paths: paths.into_iter().map(Path::name).collect(),
-            memory: arguments.memory.name(),
+            memory: under_test::memory(arguments)?.name(),
             tally: &tally,
             failures: remarks.failures,
             skips: remarks.skips,
         },
     )?;
-    if arguments.via == Via::Runtime {
-        writeln!(std::io::stderr(), "{seen}")?;
-    }
     verdict(tally.total, arguments.require_all)
 }
 
-/// What makes the C API an implementation under test, and the name of the device.
-fn through_capi(
-    arguments: &VtsArguments,
-    forms: &[Form],
-) -> Result<(impl Fn() -> Result<CapiUnderTest, String> + use<>, String), Error> {
-    if forms.is_empty() {
-        return Err(Error::Result(
-            "the C API is not tested without a driver; leave --path out".into(),
-        ));
+/// Takes the corpus through its procedures.
+struct CorpusTask<'a> {
+    corpus: &'a Corpus,
+    selection: &'a Selection,
+    threads: usize,
+    watcher: &'a Watcher,
+}
+
+impl Task for CorpusTask<'_> {
+    /// The subject's name, and what became of the cases.
+    type Output = (String, Tally);
+
+    fn run<I: Implementation>(
+        self,
+        subject: &Subject,
+        make: impl Fn() -> Result<I, String> + Sync,
+    ) -> Result<(String, Tally), Error> {
+        let tally = runner::run(self.corpus, self.selection, self.threads, make, self.watcher)?;
+        Ok((subject.name.clone(), tally))
     }
-    let library = capi_under_test::open(arguments.library.as_deref())?;
-    let device = capi_under_test::device(library, arguments.device.as_deref())?;
-    let implementation = CapiUnderTest {
-        library,
-        device: device.clone(),
-        forms: forms.to_vec(),
-    };
-    Ok((move || Ok(implementation.clone()), device))
 }
 
 /// How a driver executes by this path.

@@ -129,7 +129,7 @@ impl RunBurst {
             .execute_by(inputs, outputs, options, Some(&mut self.bursts))?;
         if let [burst] = self.bursts.as_slice()
             && finished.fallback.is_none()
-            && burst.has_registered()
+            && burst.registered_shapes().is_some()
             && is_shared(inputs, outputs)
         {
             self.registered = Some(KnownArguments::of_request());
@@ -176,7 +176,14 @@ impl RunBurst {
             Known::Values(layout) => step.run_again(burst, layout, values, options)?,
         };
         let result = match completed {
-            Ok(completed) => step.report_again(completed, options, finished),
+            Ok(completed) => {
+                let registered = match known.0 {
+                    Known::Request(_) => burst.registered_shapes(),
+                    Known::Values(_) => None,
+                };
+                let shapes = registered.unwrap_or(&step.declared_shapes);
+                step.report_again(completed, shapes, options, finished)
+            }
             Err(error) if error.is_argument() && matches!(known.0, Known::Values(_)) => {
                 return Some(Err(error.into()));
             }
@@ -193,7 +200,7 @@ impl RunBurst {
     }
 }
 
-/// Executes with arguments that are all in this process's own memory.
+/// Executes with arguments that are all in this process's own memory, and outputs whose dimensions the model alone says.
 fn execute_plain(
     step: &Step,
     burst: &mut StepBurst,
@@ -208,7 +215,7 @@ fn execute_plain(
     );
     burst.end_after(&result);
     let (completed, layout) = result?;
-    Ok((step.computed(completed)?, layout))
+    Ok((step.computed(completed, &step.declared_shapes)?, layout))
 }
 
 /// Whether there is another way after this error: another device, or the same one opened again.

@@ -8,7 +8,7 @@ use super::execution::Finished;
 use super::run::asked;
 use super::step::Step;
 use super::{RuntimeError, RuntimeResult};
-use crate::{Completed, ExecuteOptions, Model};
+use crate::{Completed, ExecuteOptions, Model, Request};
 
 /// A successful execution of a step.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Computed {
     pub(super) timing: Timing,
 }
 
-/// The shapes of outputs of which a driver need not say anything.
+/// The shapes of a model's outputs, as far as the model says them.
 pub(super) fn declared_shapes(model: &Model) -> Arc<[OutputShape]> {
     let main = &model.hal().main;
     let outputs = main.output_indexes.iter();
@@ -30,11 +30,34 @@ pub(super) fn declared_shapes(model: &Model) -> Arc<[OutputShape]> {
 }
 
 impl Step {
-    /// Holds what a driver says of its outputs to the model: one shape each, without a contradiction. An output of which
-    /// it need not say anything has the model's dimensions.
-    pub(super) fn computed(&self, completed: Completed) -> RuntimeResult<Computed> {
+    /// The shapes of a request's outputs, as far as the step's model and the request say them.
+    pub(super) fn known_shapes(&self, request: &Request) -> Arc<[OutputShape]> {
+        let outputs = &request.hal().outputs;
+        if outputs.iter().all(|output| output.dimensions.is_empty()) {
+            return Arc::clone(&self.declared_shapes);
+        }
+        let outputs = self.declared_shapes.iter().zip(outputs);
+        let shapes = outputs.map(|(declared, output)| {
+            let [own, given] = [&declared.dimensions, &output.dimensions]
+                .map(|dimensions| Shape::new(dimensions).unwrap_or_default());
+            OutputShape {
+                // Dimensions that contradict the model's are refused by whoever executes the request.
+                dimensions: own.combine(&given).unwrap_or(own).dims().to_vec(),
+                is_sufficient: true,
+            }
+        });
+        shapes.collect()
+    }
+
+    /// Holds what a driver says of its outputs to what is known of them: one shape each, without a contradiction. A
+    /// driver that says nothing means the known shapes.
+    pub(super) fn computed(
+        &self,
+        completed: Completed,
+        known: &Arc<[OutputShape]>,
+    ) -> RuntimeResult<Computed> {
         Ok(Computed {
-            output_shapes: self.output_shapes(completed.output_shapes)?,
+            output_shapes: self.output_shapes(completed.output_shapes, known)?,
             timing: completed.timing,
         })
     }
@@ -44,44 +67,48 @@ impl Step {
     pub(super) fn report_again(
         &self,
         completed: Completed,
+        known: &Arc<[OutputShape]>,
         options: &ExecuteOptions,
         finished: &mut Finished,
     ) -> RuntimeResult<()> {
-        let is_as_before =
-            completed.output_shapes.is_empty() && Arc::ptr_eq(&finished.output_shapes, &self.declared_shapes);
+        let is_as_before = completed.output_shapes.is_empty() && Arc::ptr_eq(&finished.output_shapes, known);
         if !is_as_before {
-            finished.output_shapes = self.output_shapes(completed.output_shapes)?;
+            finished.output_shapes = self.output_shapes(completed.output_shapes, known)?;
         }
         finished.timing = asked(options, completed.timing);
         finished.fallback = None;
         Ok(())
     }
 
-    fn output_shapes(&self, shapes: Vec<OutputShape>) -> RuntimeResult<Arc<[OutputShape]>> {
+    fn output_shapes(
+        &self,
+        shapes: Vec<OutputShape>,
+        known: &Arc<[OutputShape]>,
+    ) -> RuntimeResult<Arc<[OutputShape]>> {
         if shapes.is_empty() {
-            return Ok(Arc::clone(&self.declared_shapes));
+            return Ok(Arc::clone(known));
         }
-        self.expect_declared(&shapes)?;
+        self.expect_known(&shapes, known)?;
         Ok(shapes.into())
     }
 
-    fn expect_declared(&self, shapes: &[OutputShape]) -> RuntimeResult<()> {
+    fn expect_known(&self, shapes: &[OutputShape], known: &[OutputShape]) -> RuntimeResult<()> {
         let wrong = |what: String| {
             Err(RuntimeError::failed(format!(
                 "{} answered an execution wrongly: {what}",
                 self.device.name()
             )))
         };
-        let outputs = self.declared_shapes.len();
+        let outputs = known.len();
         if shapes.len() != outputs {
             return wrong(format!("{} shapes for {outputs} outputs", shapes.len()));
         }
-        for (index, (shape, declared)) in shapes.iter().zip(self.declared_shapes.iter()).enumerate() {
+        for (index, (shape, known)) in shapes.iter().zip(known).enumerate() {
             let found = Shape::new(&shape.dimensions).ok();
-            let declared = Shape::new(&declared.dimensions).unwrap_or_default();
-            if !found.is_some_and(|found| declared.allows(&found)) {
+            let known = Shape::new(&known.dimensions).unwrap_or_default();
+            if !found.is_some_and(|found| known.allows(&found)) {
                 return wrong(format!(
-                    "output {index} has dimensions {:?}, the model declares {declared:?}",
+                    "output {index} has dimensions {:?}, the model and the request say {known:?}",
                     shape.dimensions
                 ));
             }

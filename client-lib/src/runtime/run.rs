@@ -92,7 +92,7 @@ impl<'a> Run<'a> {
             Target::Cpu if !step.device.is_cpu() => step.execute_on_cpu(&builder.request, &self.options)?,
             _ => step.execute(&builder.request, &self.options, burst)?,
         };
-        let computed = step.computed(completed)?;
+        let computed = step.computed(completed, &step.known_shapes(&builder.request))?;
         builder.store(&computed.output_shapes)?;
         Ok(computed)
     }

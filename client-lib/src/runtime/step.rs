@@ -88,7 +88,15 @@ struct OpenBurst {
     /// What was executed last, by request.
     last: Option<RequestIdentity>,
     /// That, if it came twice in a row.
-    registered: Option<RegisteredRequest>,
+    registered: Option<Registered>,
+}
+
+/// A request that a step's burst has registered.
+#[derive(Debug)]
+struct Registered {
+    request: RegisteredRequest,
+    /// Of its outputs, as far as they are known before it is executed.
+    known_shapes: Arc<[OutputShape]>,
 }
 
 impl StepBurst {
@@ -110,29 +118,40 @@ impl StepBurst {
 }
 
 impl StepBurst {
-    /// Whether the request that was executed last is registered.
-    pub(super) fn has_registered(&self) -> bool {
-        self.open.as_ref().is_some_and(|open| open.registered.is_some())
+    /// What is known of the outputs of the registered request, if the request that was executed last is.
+    #[inline]
+    pub(super) fn registered_shapes(&self) -> Option<&Arc<[OutputShape]>> {
+        let registered = self.open.as_ref()?.registered.as_ref()?;
+        Some(&registered.known_shapes)
     }
 }
 
 impl OpenBurst {
     /// Executes a request. One that comes again, as those of reusable executions do, is registered and takes one cell
     /// from then on.
-    fn execute(&mut self, request: &Request, options: &ExecuteOptions) -> crate::Result<Completed> {
+    fn execute(
+        &mut self,
+        step: &Step,
+        request: &Request,
+        options: &ExecuteOptions,
+    ) -> crate::Result<Completed> {
         let comes_again = self.last.as_ref().is_some_and(|last| last.is_of(request));
         if !comes_again {
             self.last = Some(request.identity());
             if let Some(registered) = self.registered.take() {
-                self.burst.unregister(registered)?;
+                self.burst.unregister(registered.request)?;
             }
             return self.burst.execute(request, options);
         }
         let registered = match self.registered.take() {
             Some(registered) => registered,
-            None => self.burst.register(request)?,
+            None => Registered {
+                request: self.burst.register(request)?,
+                known_shapes: step.known_shapes(request),
+            },
         };
-        self.burst.fire(self.registered.insert(registered), options)
+        self.burst
+            .fire(&self.registered.insert(registered).request, options)
     }
 }
 
@@ -195,7 +214,7 @@ impl Step {
         if let Some(burst) = burst
             && !self.device.is_cpu()
         {
-            let result = self.open_burst(burst)?.execute(request, options);
+            let result = self.open_burst(burst)?.execute(self, request, options);
             burst.end_after(&result);
             return Ok(result?);
         }
@@ -214,7 +233,7 @@ impl Step {
     ) -> Option<crate::Result<Completed>> {
         let generation = self.generation.load(Ordering::Acquire);
         let open = burst.open.as_mut().filter(|open| open.generation == generation)?;
-        let result = open.burst.fire(open.registered.as_ref()?, options);
+        let result = open.burst.fire(&open.registered.as_ref()?.request, options);
         burst.end_after(&result);
         Some(result)
     }

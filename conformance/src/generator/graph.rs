@@ -136,7 +136,7 @@ impl Graph {
                 }
                 Role::Computed => {
                     let output = !reader.is_read(index) || choices.once_in(6);
-                    open_dimensions(&mut operand, choices);
+                    let is_open = open_dimensions(&mut operand, choices);
                     if !output {
                         operand.lifetime = OperandLifeTime::TemporaryVariable;
                     } else {
@@ -145,11 +145,18 @@ impl Graph {
                         let bytes = drawn.shape.map_or(UNKNOWN_OUTPUT_BYTES, |shape| {
                             shape.byte_size(operand.operand_type.element_size()).unwrap_or(0)
                         });
+                        // An extent of 0 would say nothing.
+                        let can_be_given = is_open && bytes > 0 && !dims.is_empty();
                         request.outputs.push(RequestArgument {
                             location: DataLocation {
                                 pool_index: 1,
                                 offset: outputs_size as u32,
                                 length: bytes.max(1) as u32,
+                            },
+                            dimensions: if can_be_given && choices.once_in(2) {
+                                dims
+                            } else {
+                                Vec::new()
                             },
                             ..RequestArgument::default()
                         });

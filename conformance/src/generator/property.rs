@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use nnhal::hal::{MeasureTiming, Model, OperandType, OutputShape};
+use nnhal::hal::{MeasureTiming, Model, Operand, OperandType, OutputShape, RequestArgument};
 
 use super::choices::{Choices, shrink};
 use super::{Generated, Recipe, criteria};
@@ -150,21 +150,22 @@ impl Computed {
 }
 
 /// The outputs in their pool. Their extents are those that were answered or, if none were, as after a fenced
-/// execution, those of the model. What lies behind an output that is smaller than its place is nobody's.
+/// execution, those of the request or the model. What lies behind an output that is smaller than its place is nobody's.
 fn computed(generated: &Generated, shapes: &[OutputShape], pool: &[u8]) -> Vec<Computed> {
     let main = &generated.model.model.main;
     let arguments = main.output_indexes.iter().zip(&generated.request.outputs);
     let outputs = arguments.enumerate().filter_map(|(number, (index, argument))| {
         let operand = main.operands.get(*index as usize)?;
+        let known = known_dimensions(operand, argument);
         let dimensions = shapes
             .get(number)
-            .map_or(&operand.dimensions, |shape| &shape.dimensions);
+            .map_or(known, |shape| shape.dimensions.as_slice());
         let elements: usize = dimensions.iter().map(|extent| *extent as usize).product();
         let from = argument.location.offset as usize;
         let length = elements * operand.operand_type.element_size();
         Some(Computed {
             ty: operand.operand_type,
-            dimensions: dimensions.clone(),
+            dimensions: dimensions.to_vec(),
             bytes: pool.get(from..from + length).unwrap_or_default().to_vec(),
         })
     });
@@ -428,13 +429,24 @@ fn synchronous_result<I: Implementation>(
     )
 }
 
+/// The dimensions of an output as far as they are known before the execution. A generated request gives all or none.
+fn known_dimensions<'a>(operand: &'a Operand, argument: &'a RequestArgument) -> &'a [u32] {
+    if argument.dimensions.is_empty() {
+        &operand.dimensions
+    } else {
+        &argument.dimensions
+    }
+}
+
 /// Whether every output's size is known before the execution, as fenced executions need.
 fn is_fully_specified(generated: &Generated) -> bool {
     let main = &generated.model.model.main;
-    main.output_indexes.iter().all(|index| {
+    let mut outputs = main.output_indexes.iter().zip(&generated.request.outputs);
+    outputs.all(|(index, argument)| {
         main.operands.get(*index as usize).is_some_and(|operand| {
-            let known = !operand.dimensions.is_empty() || !operand.operand_type.is_tensor();
-            known && !operand.dimensions.contains(&0)
+            let dimensions = known_dimensions(operand, argument);
+            let known = !dimensions.is_empty() || !operand.operand_type.is_tensor();
+            known && !dimensions.contains(&0)
         })
     })
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use nnhal_client::runtime::{CompilationOptions, Finished, OwnValues, ResultCode, RunInput, RunOutput};
 use nnhal_client::{Deadline, ExecuteOptions, Memory, ModelBuilder, OperationType, TensorType};
 
-use crate::common::{FAST, bytes, chain, floats, in_turn, on, start, sum};
+use crate::common::{FAST, REFERENCE, bytes, chain, floats, in_turn, on, start, sum};
 
 #[test]
 fn arguments_in_memories_and_in_bytes_mix() {
@@ -93,6 +93,64 @@ fn open_dimensions_are_given_with_the_input_and_told_of_the_output() {
                 assert_eq!(error.code(), ResultCode::OutputInsufficientSize);
                 assert_eq!(error.output_shapes()[0].dimensions, [count]);
                 assert!(!error.output_shapes()[0].is_sufficient);
+            }
+        }
+    }
+}
+
+#[test]
+fn dimensions_given_with_the_output_are_those_that_a_burst_reports() {
+    let (_daemon, runtime) = start();
+    let options = ExecuteOptions::new();
+    let input = bytes(&[1.0; 3]);
+    let memory = Memory::new(64).unwrap();
+    memory.write(0, &[1.0_f32; 3]).unwrap();
+    let inputs = [
+        RunInput::Bytes {
+            bytes: &input,
+            dimensions: &[3],
+        },
+        RunInput::Memory {
+            memory: &memory,
+            offset: 0,
+            length: 12,
+            dimensions: &[3],
+        },
+    ];
+    for name in [FAST, REFERENCE, "nnapi-reference"] {
+        let compilation = runtime.compile(&open_model(), &on(&runtime, &[name])).unwrap();
+        let mut burst = compilation.burst().unwrap();
+        for input in inputs {
+            for _ in 0..3 {
+                let mut output = vec![0; 12];
+                let room = RunOutput::Bytes {
+                    bytes: &mut output,
+                    dimensions: &[3],
+                };
+                let finished = burst.execute(&[input], &mut [room], &options).unwrap();
+                assert_eq!(finished.output_shapes[0].dimensions, [3], "{name}");
+                assert_eq!(floats(&output), [2.0; 3], "{name}");
+            }
+            let mut finished = Finished::default();
+            for _ in 0..3 {
+                memory.write(16, &[0.0_f32; 3]).unwrap();
+                let room = RunOutput::Memory {
+                    memory: &memory,
+                    offset: 16,
+                    length: 12,
+                    dimensions: &[3],
+                };
+                finished = burst.execute(&[input], &mut [room], &options).unwrap();
+                assert_eq!(finished.output_shapes[0].dimensions, [3], "{name}");
+                assert_eq!(memory.read::<f32>(16, 3).unwrap(), [2.0; 3], "{name}");
+            }
+            let Some(known) = burst.known() else { continue };
+            for mut finished in [Finished::default(), finished] {
+                burst
+                    .execute_again(known, &mut (), &options, &mut finished)
+                    .unwrap()
+                    .unwrap();
+                assert_eq!(finished.output_shapes[0].dimensions, [3], "{name}");
             }
         }
     }

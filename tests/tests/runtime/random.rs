@@ -183,6 +183,18 @@ fn random_parts_give_the_results_of_the_whole() {
         failures += usize::from(expected.is_err());
         // Some control flow runs in this process only.
         let on_driver = runtime.compile(&model, &on(&runtime, &[REFERENCE])).ok();
+        if let Some(compilation) = &on_driver {
+            let mut burst = compilation.burst().unwrap();
+            for _ in 0..2 {
+                let found = run_now(&generated, |inputs, outputs| {
+                    burst.execute(inputs, outputs, &options)
+                });
+                assert!(
+                    found == expected,
+                    "seed {seed}, by burst: {found:?} instead of {expected:?}"
+                );
+            }
+        }
         if let Some(found) = on_driver.and_then(|compilation| run_known(&compilation, &generated)) {
             known += 1;
             assert!(

@@ -11,8 +11,8 @@ use nnhal_conformance::implementation::{
     PreparedModel as ConformancePreparedModel,
 };
 
+use super::device_arguments::{DeviceArguments, Place};
 use crate::arguments::MemoryKind;
-use crate::device_arguments::{DeviceArguments, Place};
 use crate::form;
 
 /// A connection to a device, opened anew after its worker died.

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use nnhal::hal::{MeasureTiming, Timing};
 use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
-use nnhal_capi_caller::{CallError, Compilation, Computation, ExecutionSettings, Library, Model};
+use nnhal_capi_caller::{Arguments, CallError, Compilation, Computation, ExecutionSettings, Library, Model};
 use nnhal_client::Memory;
 use nnhal_conformance::implementation::{
     Answer, Breakdown, ExecutionAnswer, ExecutionCall, Form, Implementation, ModelWithPools,
     PreparedModel as ConformancePreparedModel,
 };
 
+use crate::arguments::MemoryKind;
 use crate::error::Error;
 
 /// The device that runs what no driver may have, such as control flow of sizes that are not known.
@@ -58,6 +59,7 @@ pub(crate) struct CapiUnderTest {
     pub(crate) library: Library,
     pub(crate) device: String,
     pub(crate) forms: Vec<Form>,
+    pub(crate) memory: MemoryKind,
 }
 
 impl Implementation for CapiUnderTest {
@@ -86,16 +88,22 @@ impl Implementation for CapiUnderTest {
     }
 
     fn prepare(&mut self, model: &ModelWithPools) -> Answer<CompilationUnderTest> {
+        let arguments = match self.memory {
+            MemoryKind::Own => Arguments::Own,
+            MemoryKind::Shared | MemoryKind::Device => Arguments::Memories,
+        };
         let compiled = built(self.library, model)?.and_then(|built| {
             let for_device = Compilation::new(&built, &model.model, Some(&self.device));
             for_device
                 .map(|compilation| CompilationUnderTest {
                     compilation,
+                    arguments,
                     can_be_measured: true,
                 })
                 .or_else(|_| {
                     Ok(CompilationUnderTest {
                         compilation: Compilation::new(&built, &model.model, None)?,
+                        arguments,
                         can_be_measured: false,
                     })
                 })
@@ -107,6 +115,7 @@ impl Implementation for CapiUnderTest {
 /// A compiled model.
 pub(crate) struct CompilationUnderTest {
     compilation: Compilation,
+    arguments: Arguments,
     /// Only what is compiled for one named device can be.
     can_be_measured: bool,
 }
@@ -120,6 +129,7 @@ impl ConformancePreparedModel for CompilationUnderTest {
                 Form::Burst => Computation::Burst,
                 Form::Fenced => Computation::Fenced,
             },
+            arguments: self.arguments,
             is_measured: self.can_be_measured && call.measure == MeasureTiming::Yes,
             loop_timeout: call
                 .loop_timeout
