@@ -12,7 +12,7 @@ use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::{self, Call, OperationSupport, PrepareModel, PrepareModelFromCache, Reply};
 
 use crate::connection::Connection;
-use crate::{Buffer, Devices, Error, Model, PendingPrepare, PreparedModel, Process, Result};
+use crate::{Buffer, Devices, Error, Model, PendingPrepare, PreparedModel, Process, Result, WorkerSpans};
 
 /// How long a driver may take to answer what needs no computing.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -93,6 +93,15 @@ impl Device {
     /// As [`Devices::device`].
     pub fn reopen(&self) -> Result<Device> {
         self.devices.device(self.name())
+    }
+
+    /// Has the worker record spans of time from now on: what it waits for, copies and runs, and how long each operation
+    /// takes, as far as the device tells. It costs two readings of the clock for each.
+    ///
+    /// # Errors
+    /// It records already, for this program or for the file that `NNHAL_TRACE` names; its driver is older than traces.
+    pub fn record_spans(&self) -> Result<WorkerSpans> {
+        self.connection.record_spans(call_deadline())
     }
 
     /// HAL `getStatus`.

@@ -72,10 +72,11 @@ pub use prepared_model::PreparedModel;
 pub use private_driver::DRIVER_VARIABLE;
 pub use request::Request;
 pub use tensor::{Element, TensorType};
-pub use trace::{TRACE_VARIABLE, flush_trace};
+pub use trace::{TRACE_VARIABLE, WorkerSpans, flush_trace};
 pub use watch::{DeviceChange, DeviceWatch};
 
 pub use half::f16;
+pub use nnhal::diag::trace::{Span, SpanKind};
 pub use nnhal::fence::{Fence, FenceSource, FenceState};
 pub use nnhal::fmq::WaitSettings;
 pub use nnhal::hal::{

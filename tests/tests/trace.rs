@@ -13,7 +13,8 @@ use nnhal::wire::{Call, Reply};
 use nnhal_client::runtime::{CompilationOptions, RunInput, RunOutput, Runtime};
 use nnhal_client::{
     BurstOptions, Clock, Deadline, Devices, ExecuteOptions, Fence, Memory, Model, ModelBuilder,
-    MonotonicClock, OperationType, PrepareOptions, Request, TRACE_VARIABLE, TensorType, WaitFor,
+    MonotonicClock, OperationType, PrepareOptions, Request, SpanKind, TRACE_VARIABLE, TensorType, WaitFor,
+    WorkerSpans,
 };
 use nnhal_tests::{DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model};
 use serde_json::Value;
@@ -47,6 +48,9 @@ fn model() -> Model {
 #[ignore = "a program for another test to run"]
 fn traced_program() {
     let device = Devices::open().unwrap().device(DEVICE).unwrap();
+    // They go into the file.
+    let error = device.record_spans().unwrap_err();
+    assert!(error.to_string().contains(TRACE_VARIABLE), "{error}");
     let prepared = device.prepare(&model(), &PrepareOptions::new()).unwrap();
     let memory = Memory::new(32).unwrap();
     let request = Request::new().input(&memory, 0..16).output(&memory, 16..32);
@@ -193,6 +197,53 @@ fn application_and_worker_are_in_one_trace() {
             "{served}"
         );
     }
+}
+
+/// The operations that a worker recorded, with their places.
+fn operations(spans: &mut WorkerSpans) -> Vec<(OperationType, u64)> {
+    let mut found = Vec::new();
+    let lost = spans.drain(|span| {
+        if span.kind == SpanKind::Operation {
+            let code = u32::try_from(span.detail).unwrap();
+            found.push((OperationType(code), span.subject));
+        }
+    });
+    assert_eq!(lost, 0);
+    found
+}
+
+#[test]
+fn program_reads_the_operations_of_each_execution_when_it_has_ended() {
+    let daemon = start();
+    let device = Devices::open_in(daemon.runtime_dir())
+        .unwrap()
+        .device(DEVICE)
+        .unwrap();
+    let prepared = device.prepare(&model(), &PrepareOptions::new()).unwrap();
+    let memory = Memory::new(32).unwrap();
+    let request = Request::new().input(&memory, 0..16).output(&memory, 16..32);
+    let options = ExecuteOptions::new();
+    prepared.execute(&request, &options).unwrap();
+    let mut spans = device.record_spans().unwrap();
+    assert_eq!(operations(&mut spans), []);
+    let both = [(OperationType::ADD, 0), (OperationType::TANH, 1)];
+    let patience = || Deadline::after(MonotonicClock.now(), PATIENCE);
+    prepared.execute(&request, &options).unwrap();
+    assert_eq!(operations(&mut spans), both);
+    let mut pending = prepared.start(&request, &options).unwrap();
+    pending.wait(patience()).unwrap();
+    assert_eq!(operations(&mut spans), both);
+    let fenced = prepared.execute_fenced(&request, &[], &options).unwrap();
+    fenced.wait(patience()).unwrap();
+    assert_eq!(operations(&mut spans), both);
+    let mut burst = prepared.burst(&BurstOptions::new()).unwrap();
+    let registered = burst.register(&request).unwrap();
+    for _ in 0..2 {
+        burst.fire(&registered, &options).unwrap();
+        assert_eq!(operations(&mut spans), both);
+    }
+    let error = device.record_spans().unwrap_err();
+    assert!(error.to_string().contains("traces already"), "{error}");
 }
 
 #[test]

@@ -41,8 +41,10 @@ pub(crate) struct Connection {
     link: Arc<Link>,
     watcher: Option<JoinHandle<()>>,
     socket_path: PathBuf,
+    /// Of the protocol, which both sides go on with.
+    version: u32,
     /// The worker's part of this process's trace.
-    _trace: Option<WorkerTrace>,
+    trace: Option<WorkerTrace>,
     /// After the link, so that the connection is closed before the driver is told to end.
     driver: Option<Arc<PrivateDriver>>,
 }

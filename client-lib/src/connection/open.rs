@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
+use nnhal::shm::SharedMemory;
 use nnhal::sys::fork::ForkStamp;
 use nnhal::sys::socket::{self, SocketError};
 use nnhal::sys::{eventfd, peer};
@@ -18,7 +19,7 @@ use super::calls::{Callbacks, Calls};
 use super::{Connection, Link, watcher};
 use crate::error::Death;
 use crate::private_driver::PrivateDriver;
-use crate::trace::{self, WorkerTrace};
+use crate::trace::{self, WorkerSpans, WorkerTrace};
 use crate::{Error, ErrorKind, Process, Result, Role};
 
 /// What the driver said in the handshake.
@@ -85,31 +86,51 @@ impl Connection {
             link,
             watcher: Some(watcher),
             socket_path: path.to_owned(),
-            _trace: traced,
+            version: greeting.version,
+            trace: traced,
             driver,
         }))
+    }
+
+    /// Has the worker record its spans for this program.
+    ///
+    /// # Errors
+    /// It records them for the trace of this process, or for this program already; its driver is older than traces.
+    pub(crate) fn record_spans(&self, deadline: Deadline) -> Result<WorkerSpans> {
+        if self.trace.is_some() {
+            return Err(Error::argument(format!(
+                "{} names a file for the worker's spans; without it they can be read here",
+                trace::TRACE_VARIABLE
+            )));
+        }
+        let (memory, spans) = WorkerSpans::new()?;
+        have_recorded(&self.link, self.version, &memory, deadline)?;
+        Ok(spans)
     }
 }
 
 /// Has the worker record its spans, if this process traces. A connection is as good without.
 fn start_trace(link: &Link, version: u32, deadline: Deadline) -> Option<WorkerTrace> {
     let (memory, traced) = trace::of_worker(link.worker().pid, &link.name)?;
-    if version < TRACE_SINCE {
-        tracing::warn!(
-            target: tags::DRIVER,
-            device = %link.name,
-            "the driver is older than traces; its spans will be missing"
-        );
-        return None;
-    }
-    let call = Call::StartTrace { size: memory.size() };
-    match link.call(call, &[memory.as_fd()], deadline) {
-        Ok(_) => Some(traced),
+    match have_recorded(link, version, &memory, deadline) {
+        Ok(()) => Some(traced),
         Err(error) => {
-            tracing::warn!(target: tags::DRIVER, %error, "the worker does not trace");
+            tracing::warn!(target: tags::DRIVER, %error, "the worker's spans will be missing");
             None
         }
     }
+}
+
+/// Has the worker record its spans in `memory`.
+fn have_recorded(link: &Link, version: u32, memory: &SharedMemory, deadline: Deadline) -> Result<()> {
+    if version < TRACE_SINCE {
+        return Err(Error::argument(format!(
+            "the driver of {} is older than traces: it speaks version {version} of the protocol, traces came with {TRACE_SINCE}",
+            link.name
+        )));
+    }
+    let call = Call::StartTrace { size: memory.size() };
+    link.call(call, &[memory.as_fd()], deadline).map(drop)
 }
 
 fn greet(socket: &socket::Connection, path: &Path, deadline: Deadline) -> Result<Greeting> {

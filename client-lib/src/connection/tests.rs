@@ -585,3 +585,15 @@ fn handshake_that_comes_to_nothing_says_why() {
     assert!(error.is_dead_object(), "{error}");
     assert_eq!(error.process().unwrap().role, crate::Role::Supervisor);
 }
+
+#[test]
+fn spans_of_a_driver_that_is_older_than_traces_are_refused_without_asking_it() {
+    std::thread::scope(|scope| {
+        let (connection, worker) = connect(scope, |mut worker| worker.receive().call);
+        let error = connection.record_spans(soon()).unwrap_err();
+        assert!(error.to_string().contains("older than traces"), "{error}");
+        // The first call that reaches the worker is the next one.
+        connection.link().tell(Call::GetStatus);
+        assert!(matches!(worker.join().unwrap(), Call::GetStatus));
+    });
+}

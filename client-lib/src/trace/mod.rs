@@ -6,6 +6,7 @@
 
 mod file;
 mod sources;
+mod worker_spans;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -16,6 +17,8 @@ use nnhal::diag::trace::{Guard, SpanKind, TraceReader, Tracer, trace_bytes};
 use nnhal::shm::SharedMemory;
 use nnhal::sys::fork::ForkStamp;
 use nnhal::wire::Call;
+
+pub use self::worker_spans::WorkerSpans;
 
 use self::file::TraceFile;
 use self::sources::{Source, Sources};
