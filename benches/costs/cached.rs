@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nnhal_bench::{Error, Result};
-use nnhal_client::{CacheFiles, CompilationCache, Device, Model, PrepareOptions, PreparedModel};
+use nnhal_client::{CacheFiles, CompilationCache, Device, Model, PrepareOptions, PreparedModel, TfliteModel};
 
 use super::{Cost, cost};
 
@@ -18,11 +18,8 @@ type Way<'a> = &'a dyn Fn(&Model) -> nnhal_client::Result<PreparedModel>;
 
 /// The ways to a prepared model, in rounds in which they take turns.
 pub(super) fn costs(device: &Device, path: &Path) -> Result<Vec<Cost>> {
-    let read = std::fs::read(path).map_err(Error::io(format!("read {}", path.display())))?;
-    let imported = nnhal_tflite::import(&read).map_err(Error::row("import"))?;
     // Constants in memory of its own, as an application that has just read its model.
-    let model =
-        || -> Result<Model> { Ok(Model::from_hal(imported.model.clone(), Vec::new()).share_constants()?) };
+    let model = || -> Result<Model> { Ok(TfliteModel::load(path)?.model) };
     let folder = tempfile::tempdir().map_err(Error::io("make a directory for the cache"))?;
     let folder = folder
         .path()

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nnhal::hal::{Shape, TypeLayouts};
 use nnhal_bench::{Error, Result, program};
 use nnhal_client::{
-    Device, ExecuteOptions, Memory, Model, PrepareOptions, PreparedModel, Request, TensorType,
+    Device, ExecuteOptions, Memory, PrepareOptions, PreparedModel, Request, TensorType, TfliteModel,
 };
 use serde::Serialize;
 
@@ -53,17 +53,14 @@ impl Shares {
 
 /// Measures it for the model of a file.
 pub(super) fn shares(path: &Path) -> Result<Shares> {
-    let read = std::fs::read(path).map_err(Error::io(format!("read {}", path.display())))?;
-    let imported = nnhal_tflite::import(&read).map_err(Error::row("import"))?;
-    let inline = Model::from_hal(imported.model, Vec::new());
     let alone_kib = {
         let devices = driver(&format!("{AT_REST}[weights]\nshare = false\n"))?;
-        let client = Client::new(devices.fastest()?, &inline)?;
+        let client = Client::new(devices.fastest()?, path)?;
         client.kib_at_rest()?
     };
     let devices = driver(AT_REST)?;
-    let first = Client::new(devices.fastest()?, &inline)?;
-    let second = Client::new(devices.fastest()?, &inline)?;
+    let first = Client::new(devices.fastest()?, path)?;
+    let second = Client::new(devices.fastest()?, path)?;
     let second_kib = second.kib_at_rest()?;
     Ok(Shares {
         model: super::model_name(path),
@@ -89,9 +86,9 @@ struct Client {
 }
 
 impl Client {
-    fn new(device: Device, model: &Model) -> Result<Client> {
+    fn new(device: Device, path: &Path) -> Result<Client> {
         // Constants in memory of its own, as an application that has just read its model, which it does not need afterwards.
-        let model = model.clone().share_constants()?;
+        let model = TfliteModel::load(path)?.model;
         let prepared = device.prepare(&model, &PrepareOptions::new())?;
         execute(&prepared)?;
         Ok(Client {

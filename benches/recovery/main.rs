@@ -30,7 +30,7 @@ use nnhal_capi_caller::{Arguments, Burst, ReusableExecution};
 use nnhal_client::runtime::{
     Compilation, CompilationOptions, Recovery, RunBurst, RunInput, RunOutput, Runtime,
 };
-use nnhal_client::{ExecuteOptions, Model};
+use nnhal_client::{ExecuteOptions, Model, TfliteModel};
 use serde::Serialize;
 
 /// Deaths in each row.
@@ -191,9 +191,7 @@ fn additions(runtime: &Runtime, device: &str) -> Result<Vec<Row>> {
 
 /// The rows of a model in a file, whose inputs are zeros.
 fn of_file(runtime: &Runtime, device: &str, path: &Path, caches: &Path) -> Result<Vec<Row>> {
-    let read = std::fs::read(path).map_err(Error::io(format!("read {}", path.display())))?;
-    let imported = nnhal_tflite::import(&read).map_err(Error::row("import"))?;
-    let model = Model::from_hal(imported.model, Vec::new()).share_constants()?;
+    let model = TfliteModel::load(path)?.model;
     let file = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     [("prepared anew", None), ("from the cache", Some(caches))]
         .into_iter()

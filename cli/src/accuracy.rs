@@ -4,7 +4,7 @@
 //! and one step off on others; floats within `1e-5 + 1e-4 * |expected|`, or within a thousandth of the output's range
 //! where the weights are float16; indexes and truth values exactly.
 
-use nnhal_tflite::ElementType;
+use nnhal_client::tflite::ElementType;
 use serde::Serialize;
 
 /// What one output is allowed.
@@ -126,7 +126,7 @@ pub(crate) fn range<'a>(values: impl IntoIterator<Item = &'a f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{Circumstances, Deviation, Rule, range, rule};
-    use nnhal_tflite::ElementType;
+    use nnhal_client::tflite::ElementType;
 
     const REFERENCE: Circumstances = Circumstances {
         is_reference_device: true,

@@ -1,6 +1,6 @@
 //! The outputs of a run against what is expected of them.
 
-use nnhal_tflite::ImportedModel;
+use nnhal_client::TfliteModel;
 use serde::Serialize;
 
 use crate::accuracy::{self, Circumstances, Deviation, Rule};
@@ -10,7 +10,7 @@ use crate::present;
 /// A comparison in progress.
 #[derive(Debug)]
 pub(crate) struct Comparison<'a> {
-    model: &'a ImportedModel,
+    model: &'a TfliteModel,
     outputs: Vec<OutputComparison>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct OutputReport {
 impl<'a> Comparison<'a> {
     /// A comparison with `expected`, which holds every output of every call.
     pub(crate) fn new(
-        model: &'a ImportedModel,
+        model: &'a TfliteModel,
         expected: &Sequence,
         circumstances: Circumstances,
     ) -> Comparison<'a> {

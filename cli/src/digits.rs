@@ -1,6 +1,6 @@
 //! The digit classifier and its images, inside this binary so that the demo needs nothing else.
 
-use nnhal_tflite::ImportedModel;
+use nnhal_client::TfliteModel;
 
 use crate::accuracy::Circumstances;
 use crate::comparison::{Comparison, OutputReport};
@@ -46,7 +46,7 @@ pub(crate) struct Digits {
     /// The name of its file.
     pub(crate) name: &'static str,
     /// The model.
-    pub(crate) model: ImportedModel,
+    pub(crate) model: TfliteModel,
     /// The images, one a call.
     pub(crate) images: Sequence,
     expected: Sequence,
@@ -68,7 +68,7 @@ impl Digits {
     /// Reads the files.
     pub(crate) fn load(files: DigitFiles) -> Result<Digits, Error> {
         let (name, bytes) = files.model;
-        let model = nnhal_tflite::import(bytes).map_err(Error::import(name.as_ref()))?;
+        let model = TfliteModel::from_bytes(name, bytes)?;
         let images = feed::inputs(&model, &[array(files.images)?])?;
         let expected = feed::expectations(&model, &[array(files.expected)?], images.len())?;
         let (_, truth) = array(TRUTH)?;
@@ -125,8 +125,7 @@ mod tests {
     fn both_forms_recognise_99_of_100_and_agree_with_the_recorded_outputs() {
         for files in [FLOAT, INT8] {
             let digits = Digits::load(files).unwrap();
-            let executor =
-                InProcess::new(digits.model.model.clone(), nnhal_cpu::KernelSet::Reference).unwrap();
+            let executor = InProcess::new(&digits.model.model, nnhal_cpu::KernelSet::Reference).unwrap();
             let mut session = Session::new(&digits.model, Box::new(executor));
             let circumstances = Circumstances {
                 is_reference_device: true,

@@ -3,8 +3,7 @@
 use std::ffi::OsStr;
 use std::io::Write as _;
 
-use nnhal::hal::Model;
-use nnhal_client::{BurstOptions, Device, Devices, DevicesOptions, PrepareOptions};
+use nnhal_client::{BurstOptions, Device, Devices, DevicesOptions, Model, PrepareOptions};
 use nnhal_conformance::implementation::Form;
 use serde::Serialize;
 
@@ -53,7 +52,7 @@ pub(crate) struct Opened {
 pub(crate) fn open(model: &Model, path: Path, name: Option<&str>) -> Result<Opened, Error> {
     if path == Path::InProcess {
         let kernels = Kernels::of_device(name)?;
-        let subject = InProcess::new(model.clone(), kernels.set)?;
+        let subject = InProcess::new(model, kernels.set)?;
         return Ok(opened_here(kernels.device, subject));
     }
     let device = device(&devices()?, name)?;
@@ -85,7 +84,7 @@ pub(crate) fn open_with_threads(
 ) -> Result<Opened, Error> {
     if path == Path::InProcess {
         let kernels = Kernels::of_device(name)?;
-        let subject = InProcess::with_threads(model.clone(), kernels.set, threads as usize)?;
+        let subject = InProcess::with_threads(model, kernels.set, threads as usize)?;
         return Ok(opened_here(kernels.device, subject));
     }
     // A private driver has read it by the time that there are devices.
@@ -141,13 +140,12 @@ pub(crate) fn processes(device: &Device) -> Processes {
 
 /// Prepares `model` on `device`, to be executed by `path`, which leads to a driver.
 pub(crate) fn subject(device: &Device, model: &Model, path: Path) -> Result<Box<dyn Subject>, Error> {
-    let shared = nnhal_client::Model::from_hal(model.clone(), Vec::new()).share_constants()?;
-    let prepared = device.prepare(&shared, &PrepareOptions::new())?;
+    let prepared = device.prepare(model, &PrepareOptions::new())?;
     let way = match path {
         Path::Burst => Way::Burst(Box::new(prepared.burst(&BurstOptions::new())?)),
         Path::Async => Way::Messages(prepared, Form::Asynchronous),
         Path::Fenced => Way::Messages(prepared, Form::Fenced),
         Path::Sync | Path::InProcess => Way::Messages(prepared, Form::Synchronous),
     };
-    Ok(Box::new(Remote::new(model, device.clone(), way)))
+    Ok(Box::new(Remote::new(model.hal(), device.clone(), way)))
 }

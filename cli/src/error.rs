@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use nnhal_conformance::runner::RunError;
-use nnhal_tflite::ImportError;
 
 use crate::feed::FeedError;
 use crate::in_process::InProcessError;
@@ -15,9 +14,6 @@ pub(crate) enum Error {
     /// A file could not be read.
     #[error("failed to read {}: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
-    /// A model file that cannot be used.
-    #[error("failed to import {}: {source}", path.display())]
-    Import { path: PathBuf, source: ImportError },
     /// An array file that cannot be used.
     #[error("{} {source}", path.display())]
     Array { path: PathBuf, source: NpyError },
@@ -62,14 +58,6 @@ impl Error {
     /// For `map_err` on reading an array.
     pub(crate) fn array(path: &Path) -> impl FnOnce(NpyError) -> Error {
         move |source| Error::Array {
-            path: path.into(),
-            source,
-        }
-    }
-
-    /// For `map_err` on importing a model.
-    pub(crate) fn import(path: &Path) -> impl FnOnce(ImportError) -> Error {
-        move |source| Error::Import {
             path: path.into(),
             source,
         }

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use nnhal_tflite::{ElementError, ElementType, ImportedModel, TensorInfo};
+use nnhal_client::TfliteModel;
+use nnhal_client::tflite::{ElementError, ElementType, TensorInfo};
 
 use crate::npy::{Array, Element};
 
@@ -106,7 +107,7 @@ pub(crate) type NamedArray = (PathBuf, Array);
 
 /// The values that `files` give the inputs of `model`: one call, or as many as their additional leading axis has. A
 /// file with one call serves for all. Without any file there is one call with zeros.
-pub(crate) fn inputs(model: &ImportedModel, files: &[NamedArray]) -> Result<Sequence, FeedError> {
+pub(crate) fn inputs(model: &TfliteModel, files: &[NamedArray]) -> Result<Sequence, FeedError> {
     if files.is_empty() {
         let zeros = model.inputs.iter().enumerate().map(zeros);
         return Ok(vec![zeros.collect::<Result<_, _>>()?]);
@@ -127,7 +128,7 @@ pub(crate) fn files_beside(model: &Path, inputs: usize) -> Vec<PathBuf> {
 
 /// The values that `files` say the outputs of `model` must have, over `calls` calls.
 pub(crate) fn expectations(
-    model: &ImportedModel,
+    model: &TfliteModel,
     files: &[NamedArray],
     calls: usize,
 ) -> Result<Sequence, FeedError> {

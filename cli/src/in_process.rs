@@ -3,8 +3,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nnhal::hal::{Model, NoPools, Shape, ShapeError};
+use nnhal::hal::{Shape, ShapeError};
 use nnhal::validate::{ModelError, ValidModel};
+use nnhal_client::{Memory, Model};
 use nnhal_cpu::executor::Observer;
 use nnhal_cpu::{
     Execution, ExecutionError, Helpers, KernelSet, OwnCores, Program, ProgramError, RunOptions, Threads,
@@ -25,6 +26,8 @@ pub(crate) enum InProcessError {
     NoSuchDevice { name: String },
     #[error("the model is not valid: {0}")]
     Model(#[from] ModelError),
+    #[error(transparent)]
+    Constants(#[from] nnhal_client::Error),
     #[error(transparent)]
     Program(#[from] ProgramError),
     #[error(transparent)]
@@ -86,18 +89,20 @@ pub(crate) struct InProcess {
 
 impl InProcess {
     /// Makes a model ready.
-    pub(crate) fn new(model: Model, kernels: KernelSet) -> Result<InProcess, InProcessError> {
+    pub(crate) fn new(model: &Model, kernels: KernelSet) -> Result<InProcess, InProcessError> {
         InProcess::with_threads(model, kernels, 1)
     }
 
     /// The same, to be computed by so many threads, at least one.
     pub(crate) fn with_threads(
-        model: Model,
+        model: &Model,
         kernels: KernelSet,
         threads: usize,
     ) -> Result<InProcess, InProcessError> {
-        let valid = ValidModel::new(Arc::new(model), &NoPools, &[])?;
-        let program = Program::with_kernels(Arc::new(valid), &NoPools, kernels)?;
+        let pools = model.pools().iter().map(Memory::constant_bytes);
+        let pools = pools.collect::<nnhal_client::Result<Vec<_>>>()?;
+        let valid = ValidModel::new(Arc::new(model.hal().clone()), &pools, &[])?;
+        let program = Program::with_kernels(Arc::new(valid), &pools, kernels)?;
         Ok(InProcess {
             execution: Execution::new(Arc::new(program)),
             helpers: Helpers::new(threads.saturating_sub(1)),

@@ -1,6 +1,6 @@
 //! Values as people read them.
 
-use nnhal_tflite::TensorInfo;
+use nnhal_client::tflite::TensorInfo;
 use serde::Serialize;
 
 use crate::feed::Value;
@@ -132,7 +132,7 @@ pub(crate) fn microseconds(microseconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use nnhal::hal::OperandType;
-    use nnhal_tflite::{ElementType, Quantization, TensorInfo};
+    use nnhal_client::tflite::{ElementType, Quantization, TensorInfo};
 
     use super::{TensorReport, best_classes, classes, microseconds};
     use crate::feed::Value;

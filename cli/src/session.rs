@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use nnhal_tflite::{ImportedModel, State};
+use nnhal_client::TfliteModel;
+use nnhal_client::tflite::State;
 
 use crate::error::Error;
 use crate::feed::Value;
@@ -28,7 +29,7 @@ pub(crate) trait Subject {
 
 /// A model that is called again and again.
 pub(crate) struct Session<'a> {
-    model: &'a ImportedModel,
+    model: &'a TfliteModel,
     subject: Box<dyn Subject>,
     /// Whether the states have the values that the next call is to begin with.
     has_states: bool,
@@ -42,7 +43,7 @@ pub(crate) struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// A session in which nothing has been called yet.
-    pub(crate) fn new(model: &'a ImportedModel, subject: Box<dyn Subject>) -> Session<'a> {
+    pub(crate) fn new(model: &'a TfliteModel, subject: Box<dyn Subject>) -> Session<'a> {
         Session {
             model,
             subject,
@@ -60,7 +61,7 @@ impl<'a> Session<'a> {
 
     /// Gives every state its initial value.
     fn begin(&mut self) -> Result<(), Error> {
-        let ImportedModel {
+        let TfliteModel {
             inputs,
             outputs,
             states,

@@ -149,6 +149,24 @@ pub enum ErrorKind {
         /// What it did.
         message: String,
     },
+    /// A model's file could not be read.
+    #[cfg(feature = "tflite")]
+    #[error("failed to read {}: {source}", .path.display())]
+    ReadModel {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: Arc<std::io::Error>,
+    },
+    /// A file is no model that can be used.
+    #[cfg(feature = "tflite")]
+    #[error("failed to import {name}: {source}")]
+    ImportModel {
+        /// The file, or what else the model came from.
+        name: String,
+        /// What is wrong with it, and where.
+        source: Arc<nnhal_tflite::ImportError>,
+    },
     /// The handle was made before `fork()`, and this is the child.
     #[error(
         "this handle was made before fork(): it belongs to the parent process; open the device anew in the child"
@@ -218,6 +236,8 @@ impl Error {
             | ErrorKind::Directory { .. }
             | ErrorKind::PrivateDriver { .. } => ErrorStatus::DeviceUnavailable,
             ErrorKind::Argument { .. } => ErrorStatus::InvalidArgument,
+            #[cfg(feature = "tflite")]
+            ErrorKind::ImportModel { .. } => ErrorStatus::InvalidArgument,
             ErrorKind::Memory { source, .. } if source.is_exhaustion() => {
                 ErrorStatus::ResourceExhaustedTransient
             }

@@ -1,7 +1,7 @@
 //! The application's side of nnhal: devices, models, executions, bursts and memories.
 //!
 //! A device runs in processes of its own. Opening one ([`Devices`], [`Device`]) gives this process a worker that serves
-//! nobody else; a model is built ([`ModelBuilder`]) or loaded, prepared ([`Device::prepare`]) and executed: from and
+//! nobody else; a model is built ([`ModelBuilder`]) or loaded (`TfliteModel`), prepared ([`Device::prepare`]) and executed: from and
 //! to this process's own memory ([`PreparedModel::run`]), or, with fewer copies, in memory that both processes share
 //! ([`Memory`], [`Request`], [`Arguments`]); synchronously, asynchronously ([`PreparedModel::start`]), behind fences,
 //! or by burst, which costs little more than the computing itself.
@@ -23,6 +23,9 @@
 //! assert_eq!(result, [2.0, 3.0, 4.0, 5.0]);
 //! # Ok::<(), nnhal_client::Error>(())
 //! ```
+//!
+//! Two parts are there on demand. The feature `tflite` loads models of `.tflite` files; `runtime` is what NNAPI's framework does
+//! above the drivers, and brings the reference kernels into the program, which take minutes to compile.
 //!
 //! Every wait ends: with the answer, with the deadline that the caller gave, or with the process that was to answer;
 //! then the [`Error`] says which process died and how. Handles that were made before a `fork()` refuse to work in the
@@ -52,6 +55,8 @@ mod request;
 #[cfg(feature = "runtime")]
 pub mod runtime;
 mod tensor;
+#[cfg(feature = "tflite")]
+pub mod tflite;
 mod trace;
 mod watch;
 
@@ -72,6 +77,8 @@ pub use prepared_model::PreparedModel;
 pub use private_driver::DRIVER_VARIABLE;
 pub use request::Request;
 pub use tensor::{Element, TensorType};
+#[cfg(feature = "tflite")]
+pub use tflite::TfliteModel;
 pub use trace::{TRACE_VARIABLE, WorkerSpans, flush_trace};
 pub use watch::{DeviceChange, DeviceWatch};
 
@@ -87,6 +94,6 @@ pub use nnhal::hal::{
 pub use nnhal::time::{Clock, Deadline, MonotonicClock};
 pub use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
 
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "tflite"))]
 #[doc = include_str!("../../README.md")]
 mod readme {}

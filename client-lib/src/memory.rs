@@ -235,7 +235,10 @@ impl Memory {
     }
 
     /// All bytes: in place if nobody can ever change them, else a copy.
-    pub(crate) fn constant_bytes(&self) -> Result<std::borrow::Cow<'_, [u8]>> {
+    ///
+    /// # Errors
+    /// The memory cannot be mapped.
+    pub fn constant_bytes(&self) -> Result<std::borrow::Cow<'_, [u8]>> {
         let shared = self.bytes()?;
         let _access = self.begin(Access::ReadOnly)?;
         let mapped = self.inner.mapping.get().and_then(|mapping| mapping.as_ref().ok());

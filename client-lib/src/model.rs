@@ -55,15 +55,15 @@ impl Model {
     /// # Errors
     /// The system has no memory.
     pub fn share_constants(self) -> Result<Model> {
-        let bytes = &self.hal.operand_values;
-        if bytes.len() <= INLINE_CONSTANTS {
+        if self.hal.operand_values.len() <= INLINE_CONSTANTS {
             return Ok(self);
         }
-        let memory = Memory::sealed(&[bytes])?;
-        let pool_index = u32::try_from(self.hal.pools.len())
-            .map_err(|_| Error::argument("the model has more pools than an index can count"))?;
-        let mut model = (*self.hal).clone();
+        // Copied only if somebody else has a handle on it: constants may be most of what this process has.
+        let mut model = Arc::unwrap_or_clone(self.hal);
         let whole = std::mem::take(&mut model.operand_values);
+        let memory = Memory::sealed(&[&whole])?;
+        let pool_index = u32::try_from(model.pools.len())
+            .map_err(|_| Error::argument("the model has more pools than an index can count"))?;
         let mut small = Vec::new();
         for graph in std::iter::once(&mut model.main).chain(&mut model.referenced) {
             for operand in &mut graph.operands {
@@ -91,6 +91,17 @@ impl Model {
         let mut pools = self.pools.to_vec();
         pools.push(memory);
         Ok(Model::from_hal(model, pools))
+    }
+
+    /// The same model, whose 32-bit floats may be computed with the range and precision of 16-bit floats if `is_relaxed`.
+    #[must_use]
+    pub fn relax_float32_to_float16(self, is_relaxed: bool) -> Model {
+        let mut model = Arc::unwrap_or_clone(self.hal);
+        model.relax_computation_float32_to_float16 = is_relaxed;
+        Model {
+            hal: Arc::new(model),
+            pools: self.pools,
+        }
     }
 
     /// The model in the HAL's own form.

@@ -143,6 +143,22 @@ impl TensorInfo {
     }
 }
 
+/// Name, element type and dimensions, and what integers mean if the file says so.
+impl std::fmt::Display for TensorInfo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if !self.name.is_empty() {
+            write!(f, "{} ", self.name)?;
+        }
+        write!(f, "{}{:?}", self.element_type, self.dimensions)?;
+        match self.quantization {
+            Some(Quantization { scale, zero_point }) => {
+                write!(f, " of scale {scale} and zero point {zero_point}")
+            }
+            None => Ok(()),
+        }
+    }
+}
+
 fn i32_of(chunk: &[u8]) -> i32 {
     let mut exact = [0; 4];
     exact.copy_from_slice(chunk);
@@ -165,7 +181,7 @@ pub(crate) fn narrow(data: &[u8]) -> Result<Vec<u8>, ElementError> {
 #[cfg(test)]
 mod tests {
     use super::{ElementError, TensorInfo};
-    use crate::tensor::ElementType;
+    use crate::tensor::{ElementType, Quantization};
     use nnhal::hal::OperandType;
 
     fn info(element_type: ElementType, operand_type: OperandType) -> TensorInfo {
@@ -177,6 +193,24 @@ mod tests {
             dimensions: vec![2],
             quantization: None,
         }
+    }
+
+    #[test]
+    fn text_has_all_that_is_needed_to_fill_a_tensor() {
+        let float = info(ElementType::Float32, OperandType::TENSOR_FLOAT32);
+        assert_eq!(float.to_string(), "float32[2]");
+        let quantized = TensorInfo {
+            name: "scores".into(),
+            quantization: Some(Quantization {
+                scale: 0.5,
+                zero_point: -128,
+            }),
+            ..info(ElementType::Int8, OperandType::TENSOR_QUANT8_ASYMM_SIGNED)
+        };
+        assert_eq!(
+            quantized.to_string(),
+            "scores int8[2] of scale 0.5 and zero point -128"
+        );
     }
 
     #[test]

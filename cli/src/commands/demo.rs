@@ -93,7 +93,7 @@ fn measure_all(device: &nnhal_client::Device, calls: u32) -> Result<Vec<[Summary
     for path in PATHS {
         for digits in &forms {
             let subject: Box<dyn Subject> = match path {
-                Path::InProcess => Box::new(InProcess::new(digits.model.model.clone(), kernels.set)?),
+                Path::InProcess => Box::new(InProcess::new(&digits.model.model, kernels.set)?),
                 path => driver::subject(device, &digits.model.model, path)?,
             };
             sessions.push((digits, Session::new(&digits.model, subject), Latencies::new()));

@@ -13,8 +13,8 @@ const GRAPHVIZ: &str = "dot";
 
 /// Prints the graph of the model that NNAPI sees, which is not operator for operator the file's.
 pub(crate) fn run(arguments: &DumpArguments) -> Result<(), Error> {
-    let model = super::import(&arguments.model)?;
-    let dot = Dot(&model.model).to_string();
+    let file = super::load(&arguments.model)?;
+    let dot = Dot(file.model.hal()).to_string();
     let text = match arguments.format {
         GraphFormat::Dot => dot.into_bytes(),
         GraphFormat::Svg => svg(GRAPHVIZ, &dot)?,

@@ -14,9 +14,7 @@ use crate::in_process::{InProcess, Kernels};
 
 /// Compiles the model and prints what the runtime did with it.
 pub(crate) fn run(arguments: &ExplainArguments) -> Result<(), Error> {
-    let model = super::import(&arguments.model)?;
-    let model_here = model.model.clone();
-    let model = nnhal_client::Model::from_hal(model.model, Vec::new()).share_constants()?;
+    let model = super::load(&arguments.model)?.model;
     let runtime = Runtime::with(RuntimeOptions::new().devices(driver::devices_options()))?;
     let mut options = CompilationOptions::new().preference(preference(arguments.preference));
     if !arguments.device.is_empty() {
@@ -36,7 +34,7 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Result<(), Error> {
         return Ok(());
     }
     // The same program as the device makes of it.
-    let program = InProcess::new(model_here, KernelSet::Fast)?;
+    let program = InProcess::new(&model, KernelSet::Fast)?;
     writeln!(out, "kernels of {}:", Kernels::FAST)?;
     for at in operations {
         write_kernel(&mut out, program.program(), (SubgraphIndex::Main, at), 1)?;

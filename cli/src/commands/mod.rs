@@ -11,7 +11,7 @@ pub(crate) mod vts;
 
 use std::path::{Path, PathBuf};
 
-use nnhal_tflite::ImportedModel;
+use nnhal_client::TfliteModel;
 
 use crate::error::Error;
 use crate::feed::NamedArray;
@@ -25,21 +25,19 @@ fn read_arrays(paths: &[PathBuf]) -> Result<Vec<NamedArray>, Error> {
         .collect()
 }
 
-/// Imports a .tflite file.
-pub(crate) fn import(path: &Path) -> Result<ImportedModel, Error> {
+/// Loads a .tflite file.
+pub(crate) fn load(path: &Path) -> Result<TfliteModel, Error> {
     let bytes = crate::input_file::read(path).map_err(Error::read(path))?;
-    let model = nnhal_tflite::import(&bytes).map_err(Error::import(path))?;
-    for note in &model.notes {
-        tracing::info!("{}: {note}", path.display());
-    }
-    Ok(model)
+    Ok(TfliteModel::from_bytes(&path.display().to_string(), &bytes)?)
 }
 
 /// The same, to be computed as coarsely as 16-bit floats where `is_relaxed` says so.
-pub(crate) fn import_relaxed(path: &Path, is_relaxed: bool) -> Result<ImportedModel, Error> {
-    let mut model = import(path)?;
-    model.model.relax_computation_float32_to_float16 |= is_relaxed;
-    Ok(model)
+pub(crate) fn load_relaxed(path: &Path, is_relaxed: bool) -> Result<TfliteModel, Error> {
+    let mut file = load(path)?;
+    if is_relaxed {
+        file.model = file.model.relax_float32_to_float16(true);
+    }
+    Ok(file)
 }
 
 /// Writes a value as JSON to standard output.

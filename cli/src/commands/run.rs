@@ -6,7 +6,7 @@ mod profile;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use nnhal_tflite::ImportedModel;
+use nnhal_client::TfliteModel;
 use serde::Serialize;
 
 use crate::accuracy::Circumstances;
@@ -46,7 +46,7 @@ struct CallReport {
 
 /// Runs the model and reports; an output that is further off than it may be is an error.
 pub(crate) fn run(arguments: &RunArguments) -> Result<(), Error> {
-    let model = super::import_relaxed(&arguments.model, arguments.relaxed)?;
+    let model = super::load_relaxed(&arguments.model, arguments.relaxed)?;
     let inputs = feed::inputs(&model, &super::read_arrays(&arguments.input)?)?;
     if arguments.profile {
         return profile::run(arguments, &model, &inputs);
@@ -112,7 +112,7 @@ fn read_labels(path: &Path) -> Result<Vec<String>, Error> {
     Ok(text.lines().map(|line| line.trim().to_owned()).collect())
 }
 
-fn report_call(model: &ImportedModel, results: &[Value], labels: Option<&[String]>) -> CallReport {
+fn report_call(model: &TfliteModel, results: &[Value], labels: Option<&[String]>) -> CallReport {
     let tensors = model.outputs.iter().zip(results);
     CallReport {
         classes: labels.and_then(|labels| {

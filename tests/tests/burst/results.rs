@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use nnhal_client::{
-    BurstOptions, Clock, Deadline, Device, ErrorKind, ErrorStatus, ExecuteOptions, Input, Memory, Model,
-    MonotonicClock, Output, PrepareOptions, Request,
+    BurstOptions, Clock, Deadline, Device, ErrorKind, ErrorStatus, ExecuteOptions, Input, Memory,
+    MonotonicClock, Output, PrepareOptions, Request, TfliteModel,
 };
 use nnhal_tests::{DaemonOptions, TestDaemon};
 
@@ -30,10 +30,7 @@ fn digits_agree(device: &Device, model: &str, images_file: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../models/digits")
         .join(model);
-    let imported = nnhal_tflite::import(&std::fs::read(path).unwrap()).unwrap();
-    let model = Model::from_hal(imported.model, Vec::new())
-        .share_constants()
-        .unwrap();
+    let model = TfliteModel::load(path).unwrap().model;
     let prepared = device.prepare(&model, &PrepareOptions::new()).unwrap();
     let mut burst = prepared.burst(&BurstOptions::new()).unwrap();
     let (images, count) = images(images_file);

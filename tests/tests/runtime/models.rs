@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use nnhal_client::runtime::{CPU_DEVICE, Compilation, CompilationOptions, RunInput, RunOutput};
-use nnhal_client::{DeviceInfo, ExecuteOptions, Model};
+use nnhal_client::{DeviceInfo, ExecuteOptions, Model, TfliteModel};
 
 use crate::common::{REFERENCE, on, start};
 
@@ -12,10 +12,7 @@ fn digits(name: &str) -> Model {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../models/digits")
         .join(name);
-    let imported = nnhal_tflite::import(&std::fs::read(path).unwrap()).unwrap();
-    Model::from_hal(imported.model, Vec::new())
-        .share_constants()
-        .unwrap()
+    TfliteModel::load(path).unwrap().model
 }
 
 /// The outputs for inputs that count up.

@@ -124,7 +124,7 @@ impl Contestant<'_> {
 
 /// Measures a model with each number of threads, in rounds that take turns.
 fn measure(path: &Path, arguments: &ComputeArguments) -> Result<Vec<Row>, Error> {
-    let model = super::super::import_relaxed(path, arguments.relaxed)?;
+    let model = super::super::load_relaxed(path, arguments.relaxed)?;
     let files = super::super::read_arrays(&feed::files_beside(path, model.inputs.len()))?;
     let inputs = feed::inputs(&model, &files)?;
     let mut contestants = Vec::new();

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use nnhal::hal::{OperandType, Operation, Subgraph, SubgraphIndex};
+use nnhal_client::TfliteModel;
 use nnhal_cpu::executor::{ObservedOperation, Observer};
 use nnhal_cpu::{Peak, Program};
-use nnhal_tflite::ImportedModel;
 use serde::Serialize;
 
 use super::products::products;
@@ -132,17 +132,13 @@ impl Calls {
 }
 
 /// Runs the model and tells what each operation took.
-pub(super) fn run(
-    arguments: &RunArguments,
-    model: &ImportedModel,
-    inputs: &[Vec<Value>],
-) -> Result<(), Error> {
+pub(super) fn run(arguments: &RunArguments, model: &TfliteModel, inputs: &[Vec<Value>]) -> Result<(), Error> {
     let name = arguments.device.as_deref().unwrap_or(Kernels::FAST);
     let kernels = Kernels::of_device(Some(name))?;
-    let main = &model.model.main;
+    let main = &model.model.hal().main;
     let observed = Rc::new(Calls::default());
     let threads = usize::from(arguments.threads);
-    let subject = InProcess::with_threads(model.model.clone(), kernels.set, threads)?
+    let subject = InProcess::with_threads(&model.model, kernels.set, threads)?
         .observed_by(Rc::clone(&observed) as Rc<dyn Observer>);
     let program = std::sync::Arc::clone(subject.program());
     let mut session = Session::new(model, Box::new(subject));
