@@ -148,13 +148,17 @@ pub(crate) struct RunArguments {
     /// The device; by default the one that is fastest by its own account.
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
-    /// How requests reach the model.
-    #[arg(long, value_enum, default_value_t = Path::Sync)]
-    pub(crate) path: Path,
+    /// How requests reach the model; by default by `sync`, and for a profile `in-process`.
+    #[arg(long, value_enum)]
+    pub(crate) path: Option<Path>,
+    /// Most threads that compute an execution, on a private driver; by default those of the driver that runs, and one
+    /// in this process.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) threads: Option<u32>,
     /// How often to go through all calls; a model with state starts afresh each time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iterations: u32,
-    /// Tell what each operation took. Runs the device's program in this process, without a driver.
+    /// Tell what each operation took: in this process, or by a path to a driver in the process of its worker.
     ///
     /// A row is an operation of the main graph; the first of some that are computed together has what all of them
     /// took, the others have no time. The columns: `us` the median time of a call in microseconds, `share` of the sum
@@ -163,12 +167,11 @@ pub(crate) struct RunArguments {
     /// reach with as many threads, for floats or 8-bit values, by vectors or by tiles as the kernel does, `KiB` what
     /// is read from and written to memory: each operand once, constants in the size that the model has them in; not
     /// what operations that are computed together hand on to each other, nor what was computed when the model was
-    /// prepared. `-` stands where there is none, or where dimensions are known in executions only.
-    #[arg(long, conflicts_with_all = ["path", "expect", "labels"])]
+    /// prepared. `-` stands where there is none, where dimensions are known in executions only, for peaks of a driver
+    /// whose threads are not known (`--threads` says how many), and for kernels of other vendors' devices. Below them
+    /// stand the sum and what a whole call took by the path.
+    #[arg(long, conflicts_with_all = ["expect", "labels"])]
     pub(crate) profile: bool,
-    /// Threads for a profile.
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "profile", value_parser = clap::value_parser!(u16).range(1..=64))]
-    pub(crate) threads: u16,
     /// Let floats be computed with the range and precision of 16 bits, as `relaxComputationFloat32toFloat16` of a model does.
     #[arg(long)]
     pub(crate) relaxed: bool,

@@ -25,6 +25,17 @@ pub(crate) struct Processes {
     pub(crate) worker: Option<u32>,
 }
 
+impl Processes {
+    /// This one alone.
+    pub(crate) fn here() -> Processes {
+        Processes {
+            client: std::process::id(),
+            supervisor: None,
+            worker: None,
+        }
+    }
+}
+
 impl std::fmt::Display for Processes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "processes: client {}", self.client)?;
@@ -48,14 +59,24 @@ pub(crate) struct Opened {
     pub(crate) subject: Box<dyn Subject>,
 }
 
-/// Prepares `model` on the device with this name, or else the fastest, to be executed by `path`.
-pub(crate) fn open(model: &Model, path: Path, name: Option<&str>) -> Result<Opened, Error> {
+/// Prepares `model` on the device with this name, or else the fastest, to be executed by `path`: with so many threads
+/// that compute an execution at most, or by the driver's settings and with one in this process.
+pub(crate) fn open(
+    model: &Model,
+    path: Path,
+    name: Option<&str>,
+    threads: Option<u32>,
+) -> Result<Opened, Error> {
     if path == Path::InProcess {
         let kernels = Kernels::of_device(name)?;
-        let subject = InProcess::new(model, kernels.set)?;
-        return Ok(opened_here(kernels.device, subject));
+        let threads = threads.unwrap_or(1) as usize;
+        return Ok(Opened {
+            device: kernels.device.to_owned(),
+            processes: Processes::here(),
+            subject: Box::new(InProcess::with_threads(model, kernels.set, threads)?),
+        });
     }
-    let device = device(&devices()?, name)?;
+    let device = open_device(name, threads)?;
     Ok(Opened {
         device: device.name().to_owned(),
         processes: processes(&device),
@@ -63,30 +84,12 @@ pub(crate) fn open(model: &Model, path: Path, name: Option<&str>) -> Result<Open
     })
 }
 
-fn opened_here(device: &str, subject: InProcess) -> Opened {
-    Opened {
-        device: device.to_owned(),
-        processes: Processes {
-            client: std::process::id(),
-            supervisor: None,
-            worker: None,
-        },
-        subject: Box::new(subject),
-    }
-}
-
-/// As [`open`], with so many threads that compute an execution at most: on a private driver, which ends with the value.
-pub(crate) fn open_with_threads(
-    model: &Model,
-    path: Path,
-    name: Option<&str>,
-    threads: u32,
-) -> Result<Opened, Error> {
-    if path == Path::InProcess {
-        let kernels = Kernels::of_device(name)?;
-        let subject = InProcess::with_threads(model, kernels.set, threads as usize)?;
-        return Ok(opened_here(kernels.device, subject));
-    }
+/// The device with this name, or else the fastest; with so many threads that compute an execution at most it is a private
+/// driver's, which ends with the handle.
+pub(crate) fn open_device(name: Option<&str>, threads: Option<u32>) -> Result<Device, Error> {
+    let Some(threads) = threads else {
+        return device(&devices()?, name);
+    };
     // A private driver has read it by the time that there are devices.
     let mut settings = tempfile::NamedTempFile::new()?;
     writeln!(settings, "[execution]\nthreads = {threads}")?;
@@ -98,12 +101,7 @@ pub(crate) fn open_with_threads(
     let options = DevicesOptions::new()
         .private()
         .driver(std::env::current_exe()?, arguments);
-    let device = device(&options.open()?, name)?;
-    Ok(Opened {
-        device: device.name().to_owned(),
-        processes: processes(&device),
-        subject: subject(&device, model, path)?,
-    })
+    device(&options.open()?, name)
 }
 
 /// The devices of the drivers that run, or of this binary as a private driver.

@@ -10,7 +10,7 @@ use nnhal_client::TfliteModel;
 use serde::Serialize;
 
 use crate::accuracy::Circumstances;
-use crate::arguments::RunArguments;
+use crate::arguments::{self, RunArguments};
 use crate::comparison::{self, Comparison, OutputReport};
 use crate::driver::{self, Processes};
 use crate::error::Error;
@@ -61,7 +61,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<(), Error> {
     };
     let labels = arguments.labels.as_deref().map(read_labels).transpose()?;
 
-    let opened = driver::open(&model.model, arguments.path, arguments.device.as_deref())?;
+    let path = arguments.path.unwrap_or(arguments::Path::Sync);
+    let opened = driver::open(&model.model, path, arguments.device.as_deref(), arguments.threads)?;
     let circumstances = Circumstances {
         is_reference_device: opened.device == Kernels::REFERENCE,
         has_float16_weights: model.has_float16_weights || arguments.relaxed,
@@ -91,7 +92,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<(), Error> {
     let report = Report {
         model: arguments.model.clone(),
         device: opened.device,
-        path: arguments.path.name(),
+        path: path.name(),
         processes: opened.processes,
         calls: inputs.len(),
         iterations: arguments.iterations,

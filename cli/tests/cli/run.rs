@@ -196,19 +196,86 @@ fn profile_tells_kernel_and_speed_of_every_operation() {
         text.contains("reference") && !text.contains("matrix product"),
         "{text}"
     );
-    let contradictory = [
+}
+
+/// The operations of a profile by a path, as JSON.
+fn profile(here: &Surroundings, model: &std::path::Path, more: &[&str]) -> serde_json::Value {
+    let own = [
         &"run" as &dyn AsRef<std::ffi::OsStr>,
         &model,
         &"--profile",
-        &"--path",
-        &"burst",
+        &"--json",
     ];
-    let outcome = here.run(arguments(&contradictory));
-    assert_eq!(outcome.code, Some(2), "{outcome:?}");
-    assert!(
-        outcome.stderr.contains("'--profile' cannot be used with '--path"),
-        "{outcome:?}"
+    let mut all = arguments(&own);
+    all.extend(more.iter().map(std::ffi::OsStr::new));
+    here.run(all).succeeds().json()
+}
+
+#[test]
+fn profile_by_every_path_is_of_the_same_operations() {
+    let here = Surroundings::new();
+    let model = digits("digits_float.tflite");
+    let names = |report: &serde_json::Value| -> Vec<_> {
+        let operations = report["operations"].as_array().unwrap();
+        operations
+            .iter()
+            .map(|row| (row["operation"].clone(), row["kernel"].clone()))
+            .collect()
+    };
+    let here_report = profile(&here, &model, &[]);
+    assert_eq!(
+        (&here_report["path"], &here_report["threads"]),
+        (&json!("in-process"), &json!(1))
     );
+    for path in ["sync", "async", "burst", "fenced"] {
+        let report = profile(&here, &model, &["--path", path, "--threads", "1"]);
+        assert_eq!(
+            (&report["path"], &report["device"]),
+            (&json!(path), &json!("nnhal-cpu"))
+        );
+        assert!(report["processes"]["worker"].is_u64(), "{report}");
+        assert_eq!(names(&report), names(&here_report), "by {path}");
+        let first = &report["operations"][0];
+        assert!(first["time_us"].as_f64().unwrap() > 0.0, "{report}");
+        assert!(first["share_of_peak"].as_f64().unwrap() > 0.0, "{report}");
+        assert!(report["call_us"].as_f64().unwrap() > 0.0, "{report}");
+    }
+    // The threads of a driver that somebody else has set up are not known, and then no peak.
+    let report = profile(&here, &model, &["--path", "burst"]);
+    assert_eq!(report["threads"], json!(null));
+    assert_eq!(report["operations"][0]["share_of_peak"], json!(null));
+    let text = here.run(arguments(&[&"run", &model, &"--profile", &"--path", &"burst"]));
+    let text = text.succeeds().stdout;
+    assert!(
+        text.contains("a call by burst takes ") && text.contains(", worker "),
+        "{text}"
+    );
+}
+
+/// A model of the importer's own tests, with branches and a loop, whose operations have places in graphs of their own.
+#[test]
+fn profile_by_a_path_counts_operations_of_the_main_graph_once() {
+    let here = Surroundings::new();
+    let model = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tflite/tests/operators/control_flow/model.tflite");
+    for path in ["in-process", "burst"] {
+        let report = profile(&here, &model, &["--path", path, "--device", "nnhal-reference"]);
+        let rows = report["operations"].as_array().unwrap();
+        assert!(rows.iter().any(|row| row["operation"] == "WHILE"), "{report}");
+        for row in rows {
+            assert!(row["time_us"].as_f64().unwrap() > 0.0, "{path}: {row}");
+        }
+    }
+}
+
+#[test]
+fn threads_are_a_private_drivers() {
+    let here = Surroundings::new();
+    let model = digits("digits_float.tflite");
+    for path in ["sync", "in-process"] {
+        here.run(arguments(&[&"run", &model, &"--path", &path, &"--threads", &"2"]))
+            .succeeds();
+    }
 }
 
 #[test]

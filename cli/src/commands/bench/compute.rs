@@ -130,7 +130,7 @@ fn measure(path: &Path, arguments: &ComputeArguments) -> Result<Vec<Row>, Error>
     let mut contestants = Vec::new();
     for &threads in &arguments.threads {
         let device = arguments.device.as_deref();
-        let opened = driver::open_with_threads(&model.model, arguments.path, device, threads)?;
+        let opened = driver::open(&model.model, arguments.path, device, Some(threads))?;
         let mut session = Session::new(&model, opened.subject);
         for _ in 0..WARM_UP {
             session.call(&inputs[0])?;
