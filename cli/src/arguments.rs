@@ -170,14 +170,18 @@ pub(crate) struct RunArguments {
     /// prepared. `-` stands where there is none, where dimensions are known in executions only, for peaks of a driver
     /// whose threads are not known (`--threads` says how many), and for kernels of other vendors' devices. Below them
     /// stand the sum and what a whole call took by the path.
-    #[arg(long, conflicts_with_all = ["expect", "labels"])]
+    #[arg(long, conflicts_with_all = ["expect", "labels", "full"])]
     pub(crate) profile: bool,
     /// Let floats be computed with the range and precision of 16 bits, as `relaxComputationFloat32toFloat16` of a model does.
     #[arg(long)]
     pub(crate) relaxed: bool,
-    /// A text file with the names of the classes, one a line; prints the five most likely instead of the first output.
+    /// A text file with the names of the classes, one a line, for outputs that are scores of classes.
     #[arg(long, value_name = "F")]
     pub(crate) labels: Option<PathBuf>,
+    /// Print every value of every output as it is stored. Else a row of more than ten real numbers is taken for scores
+    /// of classes, of which the five largest are printed with their indices, as real numbers; of others the first ten.
+    #[arg(long, conflicts_with = "labels")]
+    pub(crate) full: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,14 +1,15 @@
 //! Values as people read them.
 
+use nnhal::hal::OperandType;
 use nnhal_client::tflite::TensorInfo;
 use serde::Serialize;
 
 use crate::feed::Value;
 
-/// Values printed of one tensor, from its beginning.
+/// A tensor of so many values is printed whole, a larger one in part.
 const SHOWN: usize = 10;
 
-/// Classes printed of one call.
+/// Classes printed of one tensor.
 const BEST: usize = 5;
 
 /// The elements of an output: integers as they are stored.
@@ -27,6 +28,16 @@ fn real_elements(tensor: &TensorInfo, value: &Value) -> Vec<f64> {
     elements
 }
 
+/// Whether a value looks like the scores of classes: a single row of real numbers.
+fn are_scores(tensor: &TensorInfo, value: &Value) -> bool {
+    let ty = tensor.operand_type;
+    let are_real = ty == OperandType::TENSOR_FLOAT32
+        || ty == OperandType::TENSOR_FLOAT16
+        || tensor.quantization.is_some();
+    let longer_than_one = value.dimensions.iter().filter(|extent| **extent != 1).count();
+    are_real && longer_than_one == 1 && value.dimensions.last().is_some_and(|extent| *extent > 1)
+}
+
 /// A tensor's value.
 #[derive(Debug, Serialize)]
 pub(crate) struct TensorReport {
@@ -38,41 +49,58 @@ pub(crate) struct TensorReport {
     pub(crate) dimensions: Vec<u32>,
     /// Its elements; integers as they are stored.
     pub(crate) values: Vec<f64>,
+    /// The likeliest classes, if it looks like the scores of classes, and there are many or names for them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) classes: Vec<Class>,
 }
 
 impl TensorReport {
-    /// What is told of `value`.
-    pub(crate) fn new(tensor: &TensorInfo, value: &Value) -> TensorReport {
+    /// What is told of `value`, with these names of classes.
+    pub(crate) fn new(tensor: &TensorInfo, value: &Value, labels: Option<&[String]>) -> TensorReport {
+        let values = elements(tensor, value);
+        let has_classes = are_scores(tensor, value) && (values.len() > SHOWN || labels.is_some());
         TensorReport {
             name: tensor.name.clone(),
             element_type: tensor.element_type.to_string(),
             dimensions: value.dimensions.clone(),
-            values: elements(tensor, value),
+            classes: if has_classes {
+                best_classes(tensor, value, labels.unwrap_or_default())
+            } else {
+                Vec::new()
+            },
+            values,
         }
     }
-}
 
-/// One line: name, type, dimensions and the first values.
-impl std::fmt::Display for TensorReport {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    /// One line: name, type, dimensions and the values, in full or what of them a person wants to see.
+    pub(crate) fn line(&self, is_full: bool) -> String {
         let name = if self.name.is_empty() {
             "output"
         } else {
             &self.name
         };
-        write!(f, "{name} {}{:?}:", self.element_type, self.dimensions)?;
-        for value in self.values.iter().take(SHOWN) {
-            // Integers in full; for floats the shortest text that gives the same float32.
-            if value.fract() == 0.0 {
-                write!(f, " {value}")?;
-            } else {
-                write!(f, " {}", *value as f32)?;
-            }
+        let head = format!("{name} {}{:?}:", self.element_type, self.dimensions);
+        let count = self.values.len();
+        if !is_full && !self.classes.is_empty() {
+            let classes = classes(&self.classes);
+            return format!("{head} {classes} (the largest of {count} values)");
         }
-        if self.values.len() > SHOWN {
-            write!(f, " ... ({} values)", self.values.len())?;
+        let shown = if is_full { count } else { count.min(SHOWN) };
+        let values: String = self.values[..shown].iter().map(|value| number(*value)).collect();
+        if shown < count {
+            format!("{head}{values} ... ({count} values)")
+        } else {
+            format!("{head}{values}")
         }
-        Ok(())
+    }
+}
+
+/// Integers in full; for floats the shortest text that gives the same float32.
+fn number(value: f64) -> String {
+    if value.fract() == 0.0 {
+        format!(" {value}")
+    } else {
+        format!(" {}", value as f32)
     }
 }
 
@@ -103,15 +131,15 @@ pub(crate) fn best_classes(tensor: &TensorInfo, value: &Value, labels: &[String]
         .collect()
 }
 
-/// One line with classes.
-pub(crate) fn classes(classes: &[Class]) -> String {
+/// Classes one after the other, by their names or indices.
+fn classes(classes: &[Class]) -> String {
     let named: Vec<String> = classes
         .iter()
         .map(|class| {
             let name = class
                 .label
                 .clone()
-                .unwrap_or_else(|| format!("class {}", class.class));
+                .unwrap_or_else(|| format!("[{}]", class.class));
             format!("{name} {:.4}", class.score)
         })
         .collect();
@@ -134,42 +162,71 @@ mod tests {
     use nnhal::hal::OperandType;
     use nnhal_client::tflite::{ElementType, Quantization, TensorInfo};
 
-    use super::{TensorReport, best_classes, classes, microseconds};
+    use super::{TensorReport, microseconds};
     use crate::feed::Value;
 
-    fn scores() -> (TensorInfo, Value) {
+    /// Integers of these dimensions that stand for halves of what they are above -128.
+    fn scores(dimensions: &[u32], integers: impl IntoIterator<Item = i8>) -> (TensorInfo, Value) {
         let info = TensorInfo {
             name: "scores".into(),
             signature_name: None,
             element_type: ElementType::Int8,
             operand_type: OperandType::TENSOR_QUANT8_ASYMM_SIGNED,
-            dimensions: vec![1, 3],
+            dimensions: dimensions.to_vec(),
             quantization: Some(Quantization {
                 scale: 0.5,
                 zero_point: -128,
             }),
         };
         let value = Value {
-            dimensions: vec![1, 3],
-            bytes: vec![0x80, 0x82, 0x82],
+            dimensions: dimensions.to_vec(),
+            bytes: integers.into_iter().map(i8::cast_unsigned).collect(),
         };
         (info, value)
     }
 
     #[test]
-    fn classes_are_named_and_dequantized() {
-        let (info, value) = scores();
-        let best = best_classes(&info, &value, &["zero".into(), "one".into()]);
-        assert_eq!(classes(&best), "one 1.0000, class 2 1.0000, zero 0.0000");
+    fn few_values_are_printed_as_stored_or_as_classes_with_names() {
+        let (info, value) = scores(&[1, 3], [-128, -126, -126]);
+        let plain = TensorReport::new(&info, &value, None);
+        assert_eq!(plain.line(false), "scores int8[1, 3]: -128 -126 -126");
+        let labels = ["zero".into(), "one".into()];
+        let named = TensorReport::new(&info, &value, Some(&labels));
+        assert_eq!(
+            named.line(false),
+            "scores int8[1, 3]: one 1.0000, [2] 1.0000, zero 0.0000 (the largest of 3 values)"
+        );
     }
 
     #[test]
-    fn tensors_are_printed_as_stored() {
-        let (info, value) = scores();
+    fn row_of_many_real_numbers_is_printed_as_its_likeliest_classes() {
+        let (info, value) = scores(&[1, 1, 12], -128..-116);
+        let report = TensorReport::new(&info, &value, None);
         assert_eq!(
-            TensorReport::new(&info, &value).to_string(),
-            "scores int8[1, 3]: -128 -126 -126"
+            report.line(false),
+            "scores int8[1, 1, 12]: [11] 5.5000, [10] 5.0000, [9] 4.5000, [8] 4.0000, [7] 3.5000 \
+             (the largest of 12 values)"
         );
+        assert_eq!(
+            report.line(true),
+            "scores int8[1, 1, 12]: -128 -127 -126 -125 -124 -123 -122 -121 -120 -119 -118 -117"
+        );
+    }
+
+    #[test]
+    fn what_is_no_row_of_real_numbers_is_printed_from_its_beginning() {
+        let (table, value) = scores(&[2, 6], -128..-116);
+        let (mut integers, row) = scores(&[12], -128..-116);
+        integers.quantization = None;
+        for (info, value, dimensions) in [(table, value, "[2, 6]"), (integers, row, "[12]")] {
+            let report = TensorReport::new(&info, &value, Some(&[]));
+            assert_eq!(
+                report.line(false),
+                format!(
+                    "scores int8{dimensions}: -128 -127 -126 -125 -124 -123 -122 -121 -120 -119 ... (12 values)"
+                )
+            );
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::feed::{self, Value};
 use crate::in_process::Kernels;
 use crate::latency::{Latencies, Summary};
-use crate::present::{self, Class, TensorReport};
+use crate::present::{self, TensorReport};
 use crate::progress;
 use crate::session::Session;
 
@@ -40,8 +40,6 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct CallReport {
     tensors: Vec<TensorReport>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    classes: Option<Vec<Class>>,
 }
 
 /// Runs the model and reports; an output that is further off than it may be is an error.
@@ -83,7 +81,11 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<(), Error> {
                 comparison.add(call, results);
             }
             if iteration == 0 {
-                outputs.push(report_call(&model, results, labels.as_deref()));
+                let report = report_call(&model, results, labels.as_deref());
+                if let (0, Some(labels)) = (call, &labels) {
+                    check_labels(labels, &report)?;
+                }
+                outputs.push(report);
             }
             bar.inc(1);
         }
@@ -103,7 +105,7 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<(), Error> {
     if arguments.json {
         super::print_json(&report)?;
     } else {
-        print(&report)?;
+        print(&report, arguments.full)?;
     }
     verdict(&report)
 }
@@ -116,29 +118,43 @@ fn read_labels(path: &Path) -> Result<Vec<String>, Error> {
 fn report_call(model: &TfliteModel, results: &[Value], labels: Option<&[String]>) -> CallReport {
     let tensors = model.outputs.iter().zip(results);
     CallReport {
-        classes: labels.and_then(|labels| {
-            let (tensor, value) = tensors.clone().next()?;
-            Some(present::best_classes(tensor, value, labels))
-        }),
         tensors: tensors
-            .map(|(tensor, value)| TensorReport::new(tensor, value))
+            .map(|(tensor, value)| TensorReport::new(tensor, value, labels))
             .collect(),
     }
 }
 
-fn print(report: &Report) -> Result<(), Error> {
+/// Tells of labels that cannot be the names of the model's classes.
+fn check_labels(labels: &[String], report: &CallReport) -> Result<(), Error> {
+    let mut named = report
+        .tensors
+        .iter()
+        .filter(|tensor| !tensor.classes.is_empty())
+        .peekable();
+    if named.peek().is_none() {
+        return Err(Error::Result(
+            "no output of the model is a row of real numbers, whose classes --labels could name".into(),
+        ));
+    }
+    for tensor in named.filter(|tensor| tensor.values.len() != labels.len()) {
+        tracing::warn!(
+            "there are {} labels, and output {:?} has {} values: names may be those of other classes",
+            labels.len(),
+            tensor.name,
+            tensor.values.len()
+        );
+    }
+    Ok(())
+}
+
+fn print(report: &Report, is_full: bool) -> Result<(), Error> {
     let mut out = std::io::stdout().lock();
     for (call, outputs) in report.outputs.iter().enumerate() {
         if report.outputs.len() > 1 {
             writeln!(out, "call {call}")?;
         }
-        match &outputs.classes {
-            Some(classes) => writeln!(out, "  {}", present::classes(classes))?,
-            None => {
-                for tensor in &outputs.tensors {
-                    writeln!(out, "  {tensor}")?;
-                }
-            }
+        for tensor in &outputs.tensors {
+            writeln!(out, "  {}", tensor.line(is_full))?;
         }
     }
     for expectation in &report.expectations {

@@ -1,6 +1,6 @@
 //! `nnhal run`.
 
-use crate::common::{Surroundings, arguments, digits};
+use crate::common::{Surroundings, arguments, digits, shared};
 use serde_json::json;
 
 /// The ways through a driver and around it.
@@ -84,7 +84,7 @@ fn labels_name_the_most_likely_classes() {
             &"--json",
         ]))
         .succeeds();
-    let classes = &outcome.json()["outputs"][0]["classes"];
+    let classes = &outcome.json()["outputs"][0]["tensors"][0]["classes"];
     assert_eq!(classes.as_array().unwrap().len(), 5, "{classes}");
     assert!(classes[0]["score"].as_f64().unwrap() > 0.5, "{classes}");
     let names = std::fs::read_to_string(labels).unwrap();
@@ -276,6 +276,88 @@ fn threads_are_a_private_drivers() {
         here.run(arguments(&[&"run", &model, &"--path", &path, &"--threads", &"2"]))
             .succeeds();
     }
+}
+
+/// A model with so many classes that nobody wants to see all of their scores.
+#[test]
+fn scores_of_many_classes_are_printed_as_the_likeliest_or_in_full() {
+    for (name, ty) in [
+        ("mlts_mobilenet_v1_0.25_128", "float32"),
+        ("mlts_mobilenet_v1_0.25_128_quant", "uint8"),
+    ] {
+        let Some(model) = shared(&format!("models/{name}/model.tflite")) else {
+            return;
+        };
+        let here = Surroundings::new();
+        let run = |more: &[&str]| {
+            let own = [
+                &"run" as &dyn AsRef<std::ffi::OsStr>,
+                &model,
+                &"--path",
+                &"in-process",
+            ];
+            let mut all = arguments(&own);
+            all.extend(more.iter().map(std::ffi::OsStr::new));
+            here.run(all)
+        };
+        let text = run(&[]).succeeds().stdout;
+        let line = text.lines().next().unwrap();
+        assert!(line.contains(&format!("{ty}[1, 1001]: [")), "{line}");
+        assert!(line.ends_with("(the largest of 1001 values)"), "{line}");
+        assert_eq!(line.matches(", [").count(), 4, "{line}");
+        let report = run(&["--json"]).succeeds().json();
+        let tensor = &report["outputs"][0]["tensors"][0];
+        // Probabilities, also where integers stand for them.
+        let best = tensor["classes"][0]["score"].as_f64().unwrap();
+        assert!(best > 0.0 && best <= 1.0, "{best}");
+        let class = tensor["classes"][0]["class"].as_u64().unwrap() as usize;
+        let values = tensor["values"].as_array().unwrap();
+        let largest = values
+            .iter()
+            .map(|value| value.as_f64().unwrap())
+            .fold(f64::MIN, f64::max);
+        assert_eq!((values.len(), values[class].as_f64()), (1001, Some(largest)));
+
+        let full = run(&["--full"]).succeeds().stdout;
+        let (_, values) = full.lines().next().unwrap().split_once("]: ").unwrap();
+        assert_eq!(values.split(' ').count(), 1001, "{values}");
+
+        let labels = here.file("labels.txt", "some name\n".repeat(1001).as_bytes());
+        let labels = labels.to_str().unwrap();
+        let named = run(&["--labels", labels]).succeeds();
+        assert!(named.stdout.contains("[1, 1001]: some name "), "{named:?}");
+        assert_eq!(named.stderr, "");
+    }
+}
+
+#[test]
+fn labels_that_cannot_be_right_are_told() {
+    let here = Surroundings::new();
+    let labels = here.file("labels.txt", b"zero\none\ntwo\n");
+    let model = digits("digits_float.tflite");
+    let outcome = here
+        .run(arguments(&[
+            &"run",
+            &model,
+            &"--path",
+            &"in-process",
+            &"--labels",
+            &labels,
+        ]))
+        .succeeds();
+    assert!(outcome.stderr.contains("there are 3 labels"), "{outcome:?}");
+    // A convolution, whose outputs are images.
+    let model = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tflite/tests/operators/pools_float/model.tflite");
+    here.run(arguments(&[
+        &"run",
+        &model,
+        &"--path",
+        &"in-process",
+        &"--labels",
+        &labels,
+    ]))
+    .fails_saying(&["no output of the model is a row of real numbers"]);
 }
 
 #[test]
