@@ -45,6 +45,45 @@ fn r02_request_without_an_output_is_refused() {
     remove_each("output", |request| &mut request.outputs);
 }
 
+/// Takes back, one after another, every dimension that a base model declares of an argument. Each request must be refused:
+/// an argument says what the model leaves open, no less than the model.
+#[test]
+fn request_that_says_less_of_an_argument_than_the_model_is_refused() {
+    let mut count = 0;
+    for base in negative::base_models() {
+        let model = ValidModel::new(Arc::clone(&base.model.model), &*base.model.pools, &[]).unwrap();
+        let main = &base.model.model.main;
+        let sides = [("input", &main.input_indexes), ("output", &main.output_indexes)];
+        for (side, (what, indexes)) in sides.into_iter().enumerate() {
+            for (index, operand) in indexes.iter().enumerate() {
+                let declared = &main.operands[*operand as usize].dimensions;
+                for axis in (0..declared.len()).filter(|axis| declared[*axis] != 0) {
+                    let mut request = base.request.clone();
+                    let argument = match side {
+                        0 => &mut request.inputs[index],
+                        _ => &mut request.outputs[index],
+                    };
+                    if argument.has_no_value {
+                        continue;
+                    }
+                    argument.dimensions.clone_from(declared);
+                    argument.dimensions[axis] = 0;
+                    let error = ValidRequest::new(&model, &request).unwrap_err().to_string();
+                    let place = format!("{what} {index}: has dimensions");
+                    assert!(
+                        error.starts_with(&place) && error.contains("the model declares"),
+                        "{}: {error}",
+                        base.name
+                    );
+                    count += 1;
+                }
+            }
+        }
+    }
+    println!("{count} requests that say less than the model");
+    assert!(count > 0);
+}
+
 /// Models whose data must make the execution fail. The procedure asks for an error, no shapes and no timing.
 #[test]
 fn r05_data_that_must_fail_fails() {

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Highest rank that a tensor may have here. NNAPI's operations stop at rank 4 or say "any"; a fixed bound keeps
-/// shapes on the stack, and with it the executions free of allocation.
+/// Highest rank that a tensor may have here. NNAPI's operations stop at rank 4 or say "any", LiteRT's tensors stop at 8 as
+/// well; a fixed bound keeps shapes on the stack, and with it the executions free of allocation.
 pub const MAX_RANK: usize = 8;
 
 /// The dimensions of an operand. A dimension of 0 in a model means "not specified"; in an executed tensor it is an
@@ -131,6 +131,17 @@ impl Shape {
         Some(combined)
     }
 
+    /// The shape of an argument that comes with dimensions of its own, for an operand that is declared with these: they may
+    /// say what the declaration leaves open, and must say what it says. An empty list says nothing. `None` if they
+    /// contradict the declaration, or leave open what it says.
+    #[must_use]
+    pub fn refined(&self, given: &Shape) -> Option<Shape> {
+        if given.rank() == 0 {
+            return Some(*self);
+        }
+        self.allows(given).then_some(*given)
+    }
+
     /// Whether an operand that is declared with these dimensions, where an empty list and 0 stand for anything, may have
     /// exactly the shape `exact`, where 0 is an extent.
     #[must_use]
@@ -182,6 +193,19 @@ mod tests {
         assert_eq!(left.combine(&Shape::SCALAR), Some(left));
         assert_eq!(left.combine(&Shape::new(&[2, 4]).unwrap()), None);
         assert_eq!(left.combine(&Shape::new(&[1, 2, 3]).unwrap()), None);
+    }
+
+    #[test]
+    fn refined_shape_says_all_that_the_declared_one_says() {
+        let shape = |dims: &[u32]| Shape::new(dims).unwrap();
+        let refined = |declared: &[u32], given: &[u32]| shape(declared).refined(&shape(given));
+        assert_eq!(refined(&[0, 3], &[2, 3]), Some(shape(&[2, 3])));
+        assert_eq!(refined(&[0, 3], &[0, 3]), Some(shape(&[0, 3])));
+        assert_eq!(refined(&[], &[0, 3]), Some(shape(&[0, 3])));
+        assert_eq!(refined(&[2, 3], &[]), Some(shape(&[2, 3])));
+        for given in [&[2, 0][..], &[0, 3], &[0, 0], &[2, 4], &[2, 3, 1], &[2]] {
+            assert_eq!(refined(&[2, 3], given), None, "{given:?}");
+        }
     }
 
     #[test]

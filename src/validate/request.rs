@@ -275,9 +275,9 @@ fn combined_shape(layouts: &TypeLayouts, operand: &Operand, dimensions: &[u32]) 
     if layouts.is_scalar(operand.operand_type) && given.rank() > 0 {
         return Err(format!("is a scalar with dimensions {given:?}, must have none"));
     }
-    declared
-        .combine(&given)
-        .ok_or_else(|| format!("has dimensions {given:?}, the model declares {declared:?}"))
+    declared.refined(&given).ok_or_else(|| {
+        format!("has dimensions {given:?}, the model declares {declared:?}, where only a 0 may be replaced")
+    })
 }
 
 /// An input's dimensions must all be known, and its bytes all be there.

@@ -65,11 +65,59 @@ static ANeuralNetworksModel* open_add(void) {
     return model;
 }
 
+static ANeuralNetworksMemory* device_memory(Compiled add, int is_input);
+
 static int is_two(const float* values) {
     return values[0] == 2 && values[1] == 2 && values[2] == 2 && values[3] == 2;
 }
 
+// An argument that comes with a type says at least as much of its dimensions as the model does.
+static void n040_less_specific(void) {
+    const uint32_t open[1] = {0}, six[2] = {0, 6}, open_six[2] = {0, 0}, one_by_six[2] = {1, 6};
+    ANeuralNetworksOperandType any_rank = type_of(TENSOR, 0, NULL, 0, 0), any_length = type_of(TENSOR, 1, open, 0, 0);
+    ANeuralNetworksOperandType columns = type_of(TENSOR, 2, six, 0, 0), nothing = type_of(TENSOR, 2, open_six, 0, 0);
+    ANeuralNetworksOperandType row = type_of(TENSOR, 2, one_by_six, 0, 0);
+    float values[6] = {1, 1, 1, 1, 1, 1}, sum[6];
+    Compiled add = compiled(add_model());
+    ANeuralNetworksMemory *memory = new_memory(24, NULL), *described[2] = {device_memory(add, 1), device_memory(add, 0)};
+    ANeuralNetworksExecution* execution = new_execution(add.compilation);
+    const ANeuralNetworksOperandType* vague[2] = {&any_rank, &any_length};
+    for (int at = 0; at < 2; at++) {
+        EXPECT(BAD_DATA, ANeuralNetworksExecution_setInput(execution, 0, vague[at], values, 16));
+        EXPECT(BAD_DATA, ANeuralNetworksExecution_setInput(execution, 0, vague[at], NULL, 0));
+        EXPECT(BAD_DATA, ANeuralNetworksExecution_setInputFromMemory(execution, 0, vague[at], memory, 0, 16));
+        EXPECT(BAD_DATA, ANeuralNetworksExecution_setInputFromMemory(execution, 0, vague[at], described[0], 0, 0));
+        EXPECT(BAD_DATA, ANeuralNetworksExecution_setOutput(execution, 0, vague[at], sum, 16));
+        EXPECT(BAD_DATA, ANeuralNetworksExecution_setOutputFromMemory(execution, 0, vague[at], memory, 0, 16));
+        EXPECT(BAD_DATA, ANeuralNetworksExecution_setOutputFromMemory(execution, 0, vague[at], described[1], 0, 0));
+    }
+    ANeuralNetworksExecution_free(execution);
+    free_compiled(add);
+
+    // What the model leaves open, outputs may leave open too, and inputs that are omitted.
+    add = compiled(open_add());
+    execution = new_execution(add.compilation);
+    EXPECT(BAD_DATA, ANeuralNetworksExecution_setInput(execution, 0, &any_rank, values, 24));
+    EXPECT(BAD_DATA, ANeuralNetworksExecution_setInput(execution, 0, &columns, values, 24));
+    OK(ANeuralNetworksExecution_setInput(execution, 0, &row, values, 24));
+    OK(ANeuralNetworksExecution_setInput(execution, 1, &row, values, 24));
+    EXPECT(BAD_DATA, ANeuralNetworksExecution_setOutput(execution, 0, &any_rank, sum, 24));
+    OK(ANeuralNetworksExecution_setOutput(execution, 0, &nothing, sum, 24));
+    OK(ANeuralNetworksExecution_compute(execution));
+    EXPECT_TRUE(is_two(sum) && sum[5] == 2);
+    ANeuralNetworksExecution_free(execution);
+    execution = new_execution(add.compilation);
+    OK(ANeuralNetworksExecution_setOutput(execution, 0, &columns, sum, 24));
+    ANeuralNetworksExecution_free(execution);
+    free_compiled(add);
+    for (int at = 0; at < 2; at++) {
+        ANeuralNetworksMemory_free(described[at]);
+    }
+    ANeuralNetworksMemory_free(memory);
+}
+
 static void n040(void) {
+    n040_less_specific();
     Compiled add = compiled(add_model());
     ANeuralNetworksExecution* execution = new_execution(add.compilation);
     float values[5] = {1, 1, 1, 1, 1}, sum[5] = {0};
