@@ -509,8 +509,8 @@ int ANeuralNetworksModel_setOperandValue(ANeuralNetworksModel *model,
 
 // Gives an operand of type `ANEURALNETWORKS_TENSOR_QUANT8_SYMM_PER_CHANNEL` its scales, which are copied.
 //
-// `BAD_DATA` if there is no such operand, it has another type, or the scales do not fit its dimensions; `BAD_STATE` if
-// the model is finished. Since feature level 29.
+// `BAD_DATA` if there is no such operand, it has another type, or the scales are NULL or do not fit its dimensions;
+// `BAD_STATE` if the model is finished. Since feature level 29.
 int ANeuralNetworksModel_setOperandSymmPerChannelQuantParams(ANeuralNetworksModel *model,
                                                              int32_t index,
                                                              const ANeuralNetworksSymmPerChannelQuantParams *channelQuant);

@@ -29,33 +29,44 @@ pub use nnhal::*;
 use ::nnhal::hal::Operand;
 use nnhal_client::OperandType;
 
-use crate::ffi::{ConstHandle, In};
+use crate::ffi::{ConstHandle, In, Plain};
 use crate::handles::{self, Kind};
 use crate::result::{Failure, Outcome};
 use crate::types::ANeuralNetworksOperandType;
 
-/// An operand as the caller describes it. The number of dimensions and the list of them must agree.
+/// An operand as the caller describes it.
 fn operand(described: ANeuralNetworksOperandType) -> Outcome<Operand> {
-    if described.dimensions.is_null() != (described.dimensionCount == 0) {
+    let most = ::nnhal::hal::MAX_RANK as u32;
+    if described.dimensionCount > most {
         return Err(Failure::bad_data(format!(
-            "the type has {} dimensions and {} list of them",
-            described.dimensionCount,
-            if described.dimensions.is_null() { "no" } else { "a" }
+            "the type has {} dimensions, at most {most} are supported",
+            described.dimensionCount
         )));
     }
-    let dimensions = match described.dimensionCount {
-        0 => Vec::new(),
-        count if count as usize > ::nnhal::hal::MAX_RANK => {
-            return Err(Failure::bad_data(format!(
-                "the type has {count} dimensions, at most {} are supported",
-                ::nnhal::hal::MAX_RANK
-            )));
-        }
-        count => described.dimensions.list(count, "type->dimensions")?,
-    };
+    let dimensions = inner_list(
+        described.dimensions,
+        described.dimensionCount,
+        "the type has",
+        "dimensions",
+    )?;
     // Extension types use all 32 bits.
     let ty = OperandType(described.r#type.cast_unsigned());
     Ok(Operand::new(ty, &dimensions).with_quantization(described.scale, described.zeroPoint))
+}
+
+/// A list inside a structure. Unlike arguments, those are data: one that is NULL is `BAD_DATA` unless its length is 0, and
+/// so is one of length 0 that is not NULL.
+fn inner_list<T: Plain>(list: In<T>, count: u32, whose: &str, what: &str) -> Outcome<Vec<T>> {
+    if list.is_null() != (count == 0) {
+        return Err(Failure::bad_data(format!(
+            "{whose} {count} {what} and {} list of them",
+            if list.is_null() { "no" } else { "a" }
+        )));
+    }
+    match count {
+        0 => Ok(Vec::new()),
+        count => list.list(count, what),
+    }
 }
 
 /// A list of objects, none of which may be NULL.

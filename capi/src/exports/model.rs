@@ -2,7 +2,7 @@ use std::ffi::{c_int, c_void};
 
 use ::nnhal::hal::SymmPerChannelQuantParams;
 
-use super::{objects, operand};
+use super::{inner_list, objects, operand};
 use crate::device::Device;
 use crate::ffi::{ConstHandle, Handle, In, Out, guard, guard_free};
 use crate::handles;
@@ -83,8 +83,8 @@ pub extern "C" fn ANeuralNetworksModel_setOperandValue(
 
 /// Gives an operand of type `ANEURALNETWORKS_TENSOR_QUANT8_SYMM_PER_CHANNEL` its scales, which are copied.
 ///
-/// `BAD_DATA` if there is no such operand, it has another type, or the scales do not fit its dimensions; `BAD_STATE` if
-/// the model is finished. Since feature level 29.
+/// `BAD_DATA` if there is no such operand, it has another type, or the scales are NULL or do not fit its dimensions;
+/// `BAD_STATE` if the model is finished. Since feature level 29.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksModel_setOperandSymmPerChannelQuantParams(
     model: Handle<ANeuralNetworksModel>,
@@ -94,10 +94,7 @@ pub extern "C" fn ANeuralNetworksModel_setOperandSymmPerChannelQuantParams(
     guard("ANeuralNetworksModel_setOperandSymmPerChannelQuantParams", || {
         let model = handles::get::<Model>(&model, "model")?;
         let given = channelQuant.read("channelQuant")?;
-        let scales = match given.scaleCount {
-            0 => Vec::new(),
-            count => given.scales.list(count, "channelQuant->scales")?,
-        };
+        let scales = inner_list(given.scales, given.scaleCount, "channelQuant has", "scales")?;
         let channel_dim = given.channelDim;
         model.set_channels(index, SymmPerChannelQuantParams { scales, channel_dim })
     })

@@ -10,4 +10,5 @@ pub(crate) use bytes::{CallerBytes, CallerRoom, overlap};
 pub(crate) use exit::flush_trace_at_exit;
 pub(crate) use fd::duplicate;
 pub(crate) use guard::{caught, guard, guard_free};
+pub(crate) use pointer::Plain;
 pub use pointer::{ConstHandle, Handle, In, Out};

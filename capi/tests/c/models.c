@@ -67,7 +67,6 @@ static void n001(void) {
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_setOperandValueFromModel(model, 0, NULL));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_setOperandSymmPerChannelQuantParams(NULL, 0, &params));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_setOperandSymmPerChannelQuantParams(model, 0, NULL));
-    EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_setOperandSymmPerChannelQuantParams(model, 0, &params));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_addOperation(NULL, ANEURALNETWORKS_ADD, 1, FOUR, 1, FOUR));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_identifyInputsAndOutputs(NULL, 1, FOUR, 1, FOUR));
     EXPECT(UNEXPECTED_NULL, ANeuralNetworksModel_relaxComputationFloat32toFloat16(NULL, true));
@@ -297,6 +296,13 @@ static void n013(void) {
     EXPECT(BAD_DATA, ANeuralNetworksModel_setOperandSymmPerChannelQuantParams(model, 0, &params));
     scales[2] = 3;
     OK(ANeuralNetworksModel_setOperandSymmPerChannelQuantParams(model, 0, &params));
+    // A list inside a structure that is NULL is bad data, unlike an argument that is.
+    params.scales = NULL;
+    EXPECT(BAD_DATA, ANeuralNetworksModel_setOperandSymmPerChannelQuantParams(model, 0, &params));
+    params = (ANeuralNetworksSymmPerChannelQuantParams){1, 0, scales};
+    EXPECT(BAD_DATA, ANeuralNetworksModel_setOperandSymmPerChannelQuantParams(model, 0, &params));
+    params.scales = NULL;
+    EXPECT(BAD_DATA, ANeuralNetworksModel_setOperandSymmPerChannelQuantParams(model, 0, &params));
     ANeuralNetworksModel_free(model);
 }
 
