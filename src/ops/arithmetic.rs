@@ -25,11 +25,20 @@ const PLAIN: &[Form] = &[Form::default(&[
 
 const RESULT: &[Param] = &[Param::new("result", Ty::Var(0))];
 
-const FLOAT_AND_QUANT8: &[Variant] = &[
+const ADD_TYPES: &[Variant] = &[
     Variant::new(V1_0, &[T::TENSOR_FLOAT32]),
     Variant::new(V1_2, &[T::TENSOR_FLOAT16]),
     Variant::new(V1_0, &[T::TENSOR_QUANT8_ASYMM]),
     Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
+    Variant::new(V1_3, &[T::TENSOR_INT32]),
+];
+
+/// MUL, which gives quantised values only where they are coarse enough.
+const MUL_TYPES: &[Variant] = &[
+    Variant::new(V1_0, &[T::TENSOR_FLOAT32]),
+    Variant::new(V1_2, &[T::TENSOR_FLOAT16]),
+    Variant::new(V1_0, &[T::TENSOR_QUANT8_ASYMM]).only_if(result_coarser_than_product),
+    Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]).only_if(result_coarser_than_product),
     Variant::new(V1_3, &[T::TENSOR_INT32]),
 ];
 
@@ -61,18 +70,14 @@ const POW_TYPES: &[Variant] = &[
     Variant::new(V1_2, &[T::TENSOR_FLOAT16]),
 ];
 
-const fn with_activation(
-    operation: OperationType,
-    variants: &'static [Variant],
-    check: fn(&dyn OperationContext) -> Result<(), OpError>,
-) -> OperationEntry {
+const fn with_activation(operation: OperationType, variants: &'static [Variant]) -> OperationEntry {
     OperationEntry {
         operation,
         variants,
         forms: WITH_ACTIVATION,
         outputs: RESULT,
         outputs_repeat: false,
-        check,
+        check: check_activation,
         shape: ShapeRule::Infer(shapes::broadcast_of_two),
     }
 }
@@ -90,10 +95,10 @@ const fn plain(operation: OperationType, variants: &'static [Variant]) -> Operat
 }
 
 pub(super) const ENTRIES: &[OperationEntry] = &[
-    with_activation(OperationType::ADD, FLOAT_AND_QUANT8, check_activation),
-    with_activation(OperationType::MUL, FLOAT_AND_QUANT8, check_mul),
-    with_activation(OperationType::SUB, SUB_TYPES, check_activation),
-    with_activation(OperationType::DIV, DIV_TYPES, check_activation),
+    with_activation(OperationType::ADD, ADD_TYPES),
+    with_activation(OperationType::MUL, MUL_TYPES),
+    with_activation(OperationType::SUB, SUB_TYPES),
+    with_activation(OperationType::DIV, DIV_TYPES),
     plain(OperationType::MAXIMUM, EXTREMUM_TYPES),
     plain(OperationType::MINIMUM, EXTREMUM_TYPES),
     plain(OperationType::POW, POW_TYPES),
@@ -120,18 +125,17 @@ fn check_activation(context: &dyn OperationContext) -> Result<(), OpError> {
 }
 
 /// A quantised product must not be finer than its factors allow: output scale > scale0 * scale1.
-fn check_mul(context: &dyn OperationContext) -> Result<(), OpError> {
-    check_activation(context)?;
+fn result_coarser_than_product(context: &dyn OperationContext) -> Result<(), OpError> {
     let (left, right) = (context.required(0)?.operand, context.required(1)?.operand);
     let output = context.required_output(0)?.operand;
-    if left.operand_type.is_quantized_per_tensor() && output.scale <= left.scale * right.scale {
-        return Err(OpError::output(
-            0,
-            format!(
-                "has scale {}, must be above {} * {}",
-                output.scale, left.scale, right.scale
-            ),
-        ));
+    if output.scale > left.scale * right.scale {
+        return Ok(());
     }
-    Ok(())
+    Err(OpError::output(
+        0,
+        format!(
+            "has scale {}, must be above {} * {}",
+            output.scale, left.scale, right.scale
+        ),
+    ))
 }

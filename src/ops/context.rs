@@ -115,6 +115,11 @@ pub trait OperationContext {
     fn output(&self, index: usize) -> Option<OperandInfo<'_>>;
     /// Whether this is an execution, where nothing is unknown any more.
     fn executing(&self) -> bool;
+
+    /// Whether the operation is being added to a model that is not finished yet; see [`super::Param::rank_is_late`].
+    fn being_added(&self) -> bool {
+        false
+    }
 }
 
 /// What rules ask of an [`OperationContext`].

@@ -7,7 +7,7 @@ use super::windows::{
     self, ACTIVATION, DILATION_HEIGHT, DILATION_WIDTH, IMAGE, IMAGE_RESULT, LAYOUT, PAD_BOTTOM, PAD_LEFT,
     PAD_RIGHT, PAD_TOP, PADDING_SCHEME, STRIDE_HEIGHT, STRIDE_WIDTH, WindowArguments, WindowGeometry,
 };
-use super::{Form, OpError, OperationContext, OperationEntry, ShapeIssue, ShapeRule};
+use super::{Form, OpError, OperationContext, OperationEntry, ShapeIssue, ShapeRule, Variant};
 
 use HalVersion::V1_2;
 
@@ -78,9 +78,11 @@ const FORMS: &[Form] = &[
     .since(V1_2),
 ];
 
+const TYPES: &[Variant] = &filters::since_1_0(filters::per_channel_along_0);
+
 pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
     operation: OperationType::CONV_2D,
-    variants: filters::SINCE_1_0,
+    variants: TYPES,
     forms: FORMS,
     outputs: IMAGE_RESULT,
     outputs_repeat: false,
@@ -114,6 +116,6 @@ fn infer(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), Sh
 }
 
 fn check(context: &dyn OperationContext) -> Result<(), OpError> {
-    filters::check_quantization(context, 0)?;
+    filters::check_quantization(context)?;
     windows::check_activation(context, arguments(context).activation())
 }

@@ -7,7 +7,7 @@ use super::windows::{
     self, ACTIVATION, DILATION_HEIGHT, DILATION_WIDTH, IMAGE, IMAGE_RESULT, LAYOUT, PAD_BOTTOM, PAD_LEFT,
     PAD_RIGHT, PAD_TOP, PADDING_SCHEME, STRIDE_HEIGHT, STRIDE_WIDTH, WindowArguments, WindowGeometry,
 };
-use super::{Form, OpError, OperationContext, OperationEntry, Param, ShapeIssue, ShapeRule};
+use super::{Form, OpError, OperationContext, OperationEntry, Param, ShapeIssue, ShapeRule, Variant};
 
 use HalVersion::V1_2;
 
@@ -84,9 +84,11 @@ const FORMS: &[Form] = &[
     .since(V1_2),
 ];
 
+const TYPES: &[Variant] = &filters::since_1_0(filters::per_channel_along_3);
+
 pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
     operation: OperationType::DEPTHWISE_CONV_2D,
-    variants: filters::SINCE_1_0,
+    variants: TYPES,
     forms: FORMS,
     outputs: IMAGE_RESULT,
     outputs_repeat: false,
@@ -123,6 +125,6 @@ fn infer(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), Sh
 }
 
 fn check(context: &dyn OperationContext) -> Result<(), OpError> {
-    filters::check_quantization(context, 3)?;
+    filters::check_quantization(context)?;
     windows::check_activation(context, arguments(context).activation())
 }

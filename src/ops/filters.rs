@@ -3,7 +3,7 @@
 
 use crate::hal::{HalVersion, OperandType as T};
 
-use super::{OpError, OperationContext, Param, Rank, ShapeIssue, Ty, Variant};
+use super::{OpError, OperationContext, Param, Rank, Rule, ShapeIssue, Ty, Variant};
 
 use HalVersion::{V1_0, V1_2, V1_3};
 
@@ -12,25 +12,27 @@ pub const FILTER: Param = Param::new("filter", Ty::Var(1)).rank(Rank::Is(4));
 /// The bias.
 pub const BIAS: Param = Param::new("bias", Ty::Var(2)).rank(Rank::Is(1));
 
-/// Types of input, filter and bias of the convolutions of HAL 1.0.
-pub const SINCE_1_0: &[Variant] = &[
-    Variant::new(V1_0, &[T::TENSOR_FLOAT32; 3]),
-    Variant::new(V1_2, &[T::TENSOR_FLOAT16; 3]),
-    QUANT8_BEFORE_1_2,
-    Variant::new(V1_2, QUANT8),
-    Variant::new(V1_2, QUANT8_PER_CHANNEL),
-    Variant::new(V1_3, SIGNED),
-    Variant::new(V1_3, SIGNED_PER_CHANNEL),
-];
+/// Types of input, filter and bias of a convolution of HAL 1.0, whose filters are quantised per channel by this rule.
+pub const fn since_1_0(per_channel: Rule) -> [Variant; 7] {
+    [
+        Variant::new(V1_0, &[T::TENSOR_FLOAT32; 3]),
+        Variant::new(V1_2, &[T::TENSOR_FLOAT16; 3]),
+        QUANT8_BEFORE_1_2,
+        Variant::new(V1_2, QUANT8),
+        Variant::new(V1_2, QUANT8_PER_CHANNEL).only_if(per_channel),
+        Variant::new(V1_3, SIGNED),
+        Variant::new(V1_3, SIGNED_PER_CHANNEL).only_if(per_channel),
+    ]
+}
 
-/// The same for convolutions of HAL 1.2.
+/// The same for convolutions of HAL 1.2, whose filters are quantised per output channel.
 pub const SINCE_1_2: &[Variant] = &[
     Variant::new(V1_2, &[T::TENSOR_FLOAT32; 3]),
     Variant::new(V1_2, &[T::TENSOR_FLOAT16; 3]),
     Variant::new(V1_2, QUANT8),
-    Variant::new(V1_2, QUANT8_PER_CHANNEL),
+    Variant::new(V1_2, QUANT8_PER_CHANNEL).only_if(per_channel_along_0),
     Variant::new(V1_3, SIGNED),
-    Variant::new(V1_3, SIGNED_PER_CHANNEL),
+    Variant::new(V1_3, SIGNED_PER_CHANNEL).only_if(per_channel_along_0),
 ];
 
 /// The unsigned types with the rule that HAL 1.0 and 1.1 had for them.
@@ -71,18 +73,33 @@ fn output_coarser_than_product(context: &dyn OperationContext) -> Result<(), OpE
     ))
 }
 
-/// The scale of a quantised bias must be input scale * filter scale, or 0 for a filter quantised per channel, which
-/// must be so along `channel_dim`.
-pub fn check_quantization(context: &dyn OperationContext, channel_dim: u32) -> Result<(), OpError> {
-    let (input, filter, bias) = (context.required(0)?, context.required(1)?, context.required(2)?);
-    if let Some(params) = context.channel_quant(1) {
-        if params.channel_dim != channel_dim {
-            let message = format!(
-                "(filter) is quantised per channel along axis {}, must be along axis {channel_dim}",
+/// A filter that is quantised per channel must be so along axis 0.
+pub fn per_channel_along_0(context: &dyn OperationContext) -> Result<(), OpError> {
+    check_channel_axis(context, 0)
+}
+
+/// A filter that is quantised per channel must be so along axis 3.
+pub fn per_channel_along_3(context: &dyn OperationContext) -> Result<(), OpError> {
+    check_channel_axis(context, 3)
+}
+
+fn check_channel_axis(context: &dyn OperationContext, axis: u32) -> Result<(), OpError> {
+    match context.channel_quant(1) {
+        Some(params) if params.channel_dim != axis => Err(OpError::input(
+            1,
+            format!(
+                "(filter) is quantised per channel along axis {}, must be along axis {axis}",
                 params.channel_dim
-            );
-            return Err(OpError::input(1, message));
-        }
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The scale of a quantised bias must be input scale * filter scale, or 0 for a filter quantised per channel.
+pub fn check_quantization(context: &dyn OperationContext) -> Result<(), OpError> {
+    let (input, filter, bias) = (context.required(0)?, context.required(1)?, context.required(2)?);
+    if context.channel_quant(1).is_some() {
         if bias.operand.scale != 0.0 {
             let message = format!(
                 "(bias) has scale {}, must be 0 beside a filter quantised per channel",

@@ -28,7 +28,7 @@ const PAD_V2_TYPES: &[Variant] = &[
 ];
 
 const INPUT: Param = Param::new("input", Ty::Var(0)).rank(Rank::Between(1, 4));
-const PADDINGS: Param = Param::new("paddings", Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(2));
+const PADDINGS: Param = Param::new("paddings", Ty::Is(T::TENSOR_INT32)).late_rank(Rank::Is(2));
 const OUTPUT: &[Param] = &[Param::new("output", Ty::Var(0))];
 
 pub(super) const ENTRIES: &[OperationEntry] = &[

@@ -11,7 +11,7 @@ use super::{Form, OpError, OperationContext, OperationEntry, Param, Rank, ShapeI
 const fn tensor(name: &'static str, ty: T, rank: usize) -> Param {
     Param {
         since: HalVersion::V1_3,
-        ..Param::new(name, Ty::Is(ty)).rank(Rank::Is(rank))
+        ..Param::new(name, Ty::Is(ty)).late_rank(Rank::Is(rank))
     }
 }
 

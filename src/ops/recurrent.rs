@@ -32,17 +32,17 @@ pub(super) const SINCE_1_2: &[Variant] = &[
 
 /// A float tensor of rank 1.
 pub(super) const fn vector(name: &'static str) -> Param {
-    Param::new(name, Ty::Var(0)).rank(Rank::Is(1))
+    Param::new(name, Ty::Var(0)).late_rank(Rank::Is(1))
 }
 
 /// A float tensor of rank 2.
 pub(super) const fn matrix(name: &'static str) -> Param {
-    Param::new(name, Ty::Var(0)).rank(Rank::Is(2))
+    Param::new(name, Ty::Var(0)).late_rank(Rank::Is(2))
 }
 
 /// A float tensor of rank 3: time and batch in either order, then values.
 pub(super) const fn sequence(name: &'static str) -> Param {
-    Param::new(name, Ty::Var(0)).rank(Rank::Is(3))
+    Param::new(name, Ty::Var(0)).late_rank(Rank::Is(3))
 }
 
 /// One list of parameters out of several. `N` must be their total.

@@ -2,7 +2,7 @@
 
 use crate::hal::{HalVersion, OperandLifeTime, OperandType};
 
-use super::{DefaultValue, OpError, OperationContext, OperationEntry};
+use super::{DefaultValue, OpError, OperandInfo, OperationContext, OperationEntry};
 
 /// The type of a parameter.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +81,9 @@ pub struct Param {
     pub presence: Presence,
     /// Its rank, if a tensor.
     pub rank: Rank,
+    /// Whether only a finished model must keep the rank. Android's check of an operation that is added to a model leaves
+    /// such ranks to the execution, and programs, its own tests among them, add what they never finish.
+    pub rank_is_late: bool,
     /// What leaving it off stands for, if that can be said as a value.
     pub default: Option<DefaultValue>,
 }
@@ -95,6 +98,7 @@ impl Param {
             since: HalVersion::V1_0,
             presence: Presence::Required,
             rank: Rank::Any,
+            rank_is_late: false,
             default: None,
         }
     }
@@ -110,6 +114,13 @@ impl Param {
     pub const fn rank(mut self, rank: Rank) -> Param {
         self.rank = rank;
         self
+    }
+
+    /// The same, with this rank, which only a finished model must keep.
+    #[must_use]
+    pub const fn late_rank(mut self, rank: Rank) -> Param {
+        self.rank_is_late = true;
+        self.rank(rank)
     }
 
     /// The same, this value being what leaving it off stands for.
@@ -152,8 +163,8 @@ pub struct Variant {
     pub since: HalVersion,
     /// The type of each variable, by number.
     pub types: &'static [OperandType],
-    /// A rule that the operands must keep for the binding to be legal already in `since`. Variants are tried in
-    /// order: one without the rule, of a later version, follows.
+    /// A rule that the operands must keep for the binding to be legal in `since`. Variants are tried in order: where a
+    /// later version has no such rule, a variant of that version follows.
     pub only_if: Option<Rule>,
 }
 
@@ -410,7 +421,7 @@ impl OperationEntry {
                     // The dimensions of an input that the request may omit may say nothing.
                     let says_nothing =
                         param.presence == Presence::Omissible && !input.shape.is_fully_specified();
-                    let known = (input.rank_known && !says_nothing).then(|| input.shape.rank());
+                    let known = known_rank(context, param, &input).filter(|_| !says_nothing);
                     since = since.max(
                         wanted
                             .check(input.ty(), known)
@@ -440,7 +451,7 @@ impl OperationEntry {
                 continue;
             };
             let wanted = Wanted { param, variant };
-            let known = output.rank_known.then(|| output.shape.rank());
+            let known = known_rank(context, param, &output);
             since = since.max(
                 wanted
                     .check(output.ty(), known)
@@ -453,6 +464,12 @@ impl OperationEntry {
         }
         Ok(SignatureMatch { form, variant, since })
     }
+}
+
+/// The rank of an operand, if it is known and counts already.
+fn known_rank(context: &dyn OperationContext, param: &Param, operand: &OperandInfo<'_>) -> Option<usize> {
+    let counts = operand.rank_known && !(param.rank_is_late && context.being_added());
+    counts.then(|| operand.shape.rank())
 }
 
 struct Wanted {

@@ -14,7 +14,7 @@ use super::{
 use HalVersion::{V1_1, V1_2, V1_3};
 
 const BLOCK_SHAPE: Param = Param::new("blockShape", Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(1));
-const PADDINGS: Param = Param::new("paddings", Ty::Is(T::TENSOR_INT32)).rank(Rank::Is(2));
+const PADDINGS: Param = Param::new("paddings", Ty::Is(T::TENSOR_INT32)).late_rank(Rank::Is(2));
 
 const BATCH_TO_SPACE_TYPES: &[Variant] = &[
     Variant::new(V1_1, &[T::TENSOR_FLOAT32]),

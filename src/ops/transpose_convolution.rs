@@ -257,6 +257,6 @@ fn infer(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), Sh
 }
 
 fn check(context: &dyn OperationContext) -> Result<(), OpError> {
-    filters::check_quantization(context, 0)?;
+    filters::check_quantization(context)?;
     windows::check_activation(context, activation(context))
 }

@@ -109,6 +109,10 @@ impl OperationContext for Shortened<'_> {
     fn executing(&self) -> bool {
         self.context.executing()
     }
+
+    fn being_added(&self) -> bool {
+        self.context.being_added()
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ mod draft;
 mod finish;
 mod order;
 mod signature;
+#[cfg(test)]
+mod signature_tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

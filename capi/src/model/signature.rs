@@ -9,8 +9,8 @@ use nnhal::validate::check_control_flow;
 use super::draft::{Draft, Value};
 use crate::extension;
 
-/// Checks an operation by the operation table: that it exists, and the number, types and ranks of its operands. What
-/// depends on values is checked when the model is finished.
+/// Checks an operation by the operation table: that it exists, the number and types of its operands, and most ranks. What
+/// depends on values or on several shapes is checked when the model is finished.
 pub(super) fn check(draft: &Draft, operation: &Operation) -> Result<(), String> {
     let kind = operation.operation_type;
     if kind.is_extension() {
@@ -119,5 +119,9 @@ impl OperationContext for View<'_> {
 
     fn executing(&self) -> bool {
         false
+    }
+
+    fn being_added(&self) -> bool {
+        true
     }
 }
