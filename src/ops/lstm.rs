@@ -5,7 +5,7 @@ use crate::hal::{HalVersion, OperandType as T, OperationType, Shape};
 use super::context::unless_unknown;
 use super::lstm_cell::{CellInputs, CellShape, Gate};
 use super::recurrent::{
-    SINCE_1_0, SINCE_1_2, SequenceShape, all_or_none, check_bound, check_code, expect_dims,
+    SINCE_1_0, SINCE_1_2, SequenceShape, all_or_none, check_activation, check_bound, expect_dims,
     expect_output_count, join, matrix, presence, sequence, vector,
 };
 use super::rnn::{Linking, merged_values};
@@ -13,9 +13,6 @@ use super::shapes::{set, shape_of};
 use super::{Form, OpError, OperationContext, OperationEntry, Param, ShapeIssue, ShapeRule, Ty};
 
 use HalVersion::{V1_2, V1_3};
-
-/// The codes of a cell's activation: none, ReLU, ReLU6, tanh, logistic.
-const ACTIVATIONS: &[i32] = &[0, 1, 3, 4, 6];
 
 /// The 17 weights and biases of a cell, with a prefix to their names.
 macro_rules! cell_weights {
@@ -208,7 +205,7 @@ pub const TWO_CELLS: [CellInputs; 2] = [
 
 /// Activation code and clips, which follow each other from input `first`.
 fn check_scalars(context: &dyn OperationContext, first: usize) -> Result<(), OpError> {
-    check_code(context, first, "activation", ACTIVATIONS)?;
+    check_activation(context, first)?;
     check_bound(context, first + 1, "cell_clip")?;
     check_bound(context, first + 2, "projection_clip")
 }

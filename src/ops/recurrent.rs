@@ -155,6 +155,15 @@ pub(super) fn check_code(
     }
 }
 
+/// The codes of a recurrent layer's activation: none, ReLU, ReLU1 and ReLU6 as in other operations, and tanh and logistic by
+/// the numbers that TFLite has for them and sends.
+const ACTIVATIONS: &[i32] = &[0, 1, 2, 3, 4, 6];
+
+/// The activation of a recurrent layer must have one of its codes, once it is known.
+pub(super) fn check_activation(context: &dyn OperationContext, input: usize) -> Result<(), OpError> {
+    check_code(context, input, "activation", ACTIVATIONS)
+}
+
 /// A bound must not be negative, once it is known; 0 sets none. Omitted ones set none either.
 pub(super) fn check_bound(context: &dyn OperationContext, input: usize, name: &str) -> Result<(), OpError> {
     if context.input(input).is_none() {

@@ -4,16 +4,13 @@ use crate::hal::{HalVersion, OperandType as T, OperationType, Shape};
 
 use super::context::unless_unknown;
 use super::recurrent::{
-    SINCE_1_0, SINCE_1_2, SequenceShape, all_or_none, check_code, expect_dims, expect_optional_dims,
-    expect_output_count, matrix, presence, sequence, vector,
+    SINCE_1_0, SINCE_1_2, SequenceShape, all_or_none, check_activation, check_code, expect_dims,
+    expect_optional_dims, expect_output_count, matrix, presence, sequence, vector,
 };
 use super::shapes::{set, shape_of};
 use super::{Form, OpError, OperationContext, OperationEntry, Param, ShapeIssue, ShapeRule};
 
 use HalVersion::{V1_2, V1_3};
-
-/// The codes of fused activations.
-const ACTIVATIONS: &[i32] = &[0, 1, 2, 3];
 
 pub(super) const ENTRIES: &[OperationEntry] = &[
     OperationEntry {
@@ -29,7 +26,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
         ])],
         outputs: &[matrix("hidden_state_out"), matrix("output")],
         outputs_repeat: false,
-        check: |context| check_code(context, 5, "activation", ACTIVATIONS),
+        check: |context| check_activation(context, 5),
         shape: ShapeRule::Infer(step),
     },
     OperationEntry {
@@ -48,7 +45,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
         outputs: &[sequence("output"), matrix("hidden_state_out").trailing(V1_3)],
         outputs_repeat: false,
         check: |context| {
-            check_code(context, 5, "activation", ACTIVATIONS)?;
+            check_activation(context, 5)?;
             check_code(context, 6, "time_major", &[0, 1])
         },
         shape: ShapeRule::Infer(unidirectional),
@@ -163,7 +160,7 @@ fn unidirectional(context: &dyn OperationContext, outputs: &mut [Shape]) -> Resu
 }
 
 fn check_bidirectional(context: &dyn OperationContext) -> Result<(), OpError> {
-    check_code(context, 12, "activation", ACTIVATIONS)?;
+    check_activation(context, 12)?;
     unless_unknown(linking(context)).map(|_| ())?;
     match unless_unknown(context.bool(14))? {
         Some(true) => expect_output_count(context, &[1, 3]),

@@ -2,7 +2,7 @@
 
 use crate::hal::{OperandType as T, OperationType, Shape};
 
-use super::recurrent::{SINCE_1_0, check_code, expect_dims, expect_optional_dims, matrix, vector};
+use super::recurrent::{SINCE_1_0, check_activation, expect_dims, expect_optional_dims, matrix, vector};
 use super::shapes::{set, shape_of};
 use super::{Form, OpError, OperationContext, OperationEntry, Param, ShapeIssue, ShapeRule};
 
@@ -20,7 +20,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
     ])],
     outputs: &[matrix("state_out"), matrix("output")],
     outputs_repeat: false,
-    check: |context| check_code(context, 6, "activation", &[0, 1, 2, 3]),
+    check: |context| check_activation(context, 6),
     shape: ShapeRule::Infer(filtered),
 }];
 

@@ -2,6 +2,8 @@
 
 mod draft;
 mod finish;
+#[cfg(test)]
+mod finish_tests;
 mod order;
 mod signature;
 #[cfg(test)]

@@ -950,6 +950,46 @@ static void control_flow(void) {
     ANeuralNetworksModel_free(branches[1]);
 }
 
+// A recurrent layer with the activations that TFLite sends beyond those of other operations: tanh is 4, logistic 6.
+static void recurrent_activations(void) {
+    const int32_t codes[2] = {4, 6};
+    const float expected[2] = {0.7615942F, 0.7310586F};
+    const uint32_t one[1] = {1}, square[2] = {1, 1};
+    for (int at = 0; at < 2; at++) {
+        ANeuralNetworksModel* model = new_model();
+        ANeuralNetworksOperandType matrix = type_of(TENSOR, 2, square, 0, 0);
+        const float zero = 0;
+        const uint32_t inputs[6] = {0, 1, 2, 3, 4, 5}, outputs[2] = {6, 7}, argument = 0;
+        for (int operand = 0; operand < 8; operand++) {
+            ANeuralNetworksOperandType type = matrix;
+            if (operand == 3) {
+                type = type_of(TENSOR, 1, one, 0, 0);
+            } else if (operand == 5) {
+                type = type_of(ANEURALNETWORKS_INT32, 0, NULL, 0, 0);
+            }
+            OK(add_operand(model, type));
+        }
+        OK(ANeuralNetworksModel_setOperandValue(model, 1, ONES, 4));
+        OK(ANeuralNetworksModel_setOperandValue(model, 2, ONES, 4));
+        OK(ANeuralNetworksModel_setOperandValue(model, 3, &zero, 4));
+        OK(ANeuralNetworksModel_setOperandValue(model, 4, &zero, 4));
+        OK(ANeuralNetworksModel_setOperandValue(model, 5, &codes[at], 4));
+        OK(ANeuralNetworksModel_addOperation(model, ANEURALNETWORKS_RNN, 6, inputs, 2, outputs));
+        OK(ANeuralNetworksModel_identifyInputsAndOutputs(model, 1, &argument, 2, outputs));
+        OK(ANeuralNetworksModel_finish(model));
+        Compiled rnn = compiled(model);
+        ANeuralNetworksExecution* execution = new_execution(rnn.compilation);
+        float state = 0, output = 0;
+        OK(ANeuralNetworksExecution_setInput(execution, 0, NULL, ONES, 4));
+        OK(ANeuralNetworksExecution_setOutput(execution, 0, NULL, &state, 4));
+        OK(ANeuralNetworksExecution_setOutput(execution, 1, NULL, &output, 4));
+        OK(ANeuralNetworksExecution_compute(execution));
+        EXPECT_TRUE(output > expected[at] - 1e-5F && output < expected[at] + 1e-5F && state == output);
+        ANeuralNetworksExecution_free(execution);
+        free_compiled(rnn);
+    }
+}
+
 // What the library says of itself and of its devices.
 static void introspection(void) {
     const char *name = NULL, *version = NULL;
@@ -998,6 +1038,7 @@ int main(int count, char** names) {
         {"lifetimes", lifetimes},
         {"large_values", large_values},
         {"control_flow", control_flow},
+        {"recurrent_activations", recurrent_activations},
         {"introspection", introspection},
     };
     return run_cases(count, names, cases, sizeof cases / sizeof *cases);

@@ -229,8 +229,14 @@ pub(super) fn scalar(arguments: &mut Arguments<'_>, name: &str, before: &[u32]) 
         "groups" => grouping(arguments, before).unwrap_or(1) as i32,
         // SVDF's filters for each unit.
         "rank" => arguments.extents[2] as i32,
-        "activation" if arguments.names.iter().any(|name| name.contains("recurrent")) => {
-            choices.pick(&[4, 0, 1, 3, 6]).copied().unwrap_or(4)
+        // Recurrent layers, and SVDF, have more than other operations.
+        "activation"
+            if arguments
+                .names
+                .iter()
+                .any(|name| name.contains("recurrent") || name.contains("feature")) =>
+        {
+            choices.pick(&[4, 0, 1, 2, 3, 6]).copied().unwrap_or(4)
         }
         "depthmultiplier" => arguments.extents[0] as i32,
         "paddingscheme" => 1 + choices.below(2) as i32,

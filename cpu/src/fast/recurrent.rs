@@ -508,15 +508,17 @@ mod tests {
 
     #[test]
     fn rnn_with_packed_weights_is_that_of_the_reference() {
-        assert_alike(|| {
-            let operation = matrix(OneOperation::new(OperationType::RNN), &[3, VALUES], 1);
-            let operation = matrix(operation, &[UNITS, VALUES], 2);
-            let operation = matrix(operation, &[UNITS, UNITS], 3);
-            let operation = matrix(matrix(operation, &[UNITS], 4), &[3, UNITS], 5);
-            operation
-                .i32(1)
-                .output(T::TENSOR_FLOAT32, &[0, 0])
-                .output(T::TENSOR_FLOAT32, &[0, 0])
-        });
+        for activation in [0, 1, 2, 3, 4, 6] {
+            assert_alike(|| {
+                let operation = matrix(OneOperation::new(OperationType::RNN), &[3, VALUES], 1);
+                let operation = matrix(operation, &[UNITS, VALUES], 2);
+                let operation = matrix(operation, &[UNITS, UNITS], 3);
+                let operation = matrix(matrix(operation, &[UNITS], 4), &[3, UNITS], 5);
+                operation
+                    .i32(activation)
+                    .output(T::TENSOR_FLOAT32, &[0, 0])
+                    .output(T::TENSOR_FLOAT32, &[0, 0])
+            });
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::lstm_step::{constant, extents};
 use super::recurrent::PackedCell;
 use crate::executor::Declared;
 use crate::kernel::{KernelContext, KernelError};
-use crate::kernels::activation_range::Activation;
+use crate::kernels::cell_activation::{CellActivation, SIDE_BY_SIDE};
 
 /// The number of the activation among the inputs.
 const ACTIVATION: usize = 5;
@@ -19,8 +19,7 @@ const ACTIVATION: usize = 5;
 pub(super) struct RnnStep {
     values: usize,
     bias: Vec<f32>,
-    /// What states are cut to.
-    range: (f32, f32),
+    activation: CellActivation,
 }
 
 impl RnnStep {
@@ -30,15 +29,15 @@ impl RnnStep {
             return None;
         }
         let context: &dyn OperationContext = declared;
-        let activation = Activation::from_code(ACTIVATION, context.i32(ACTIVATION).ok()?).ok()?;
+        let activation = CellActivation::from_code(ACTIVATION, context.i32(ACTIVATION).ok()?).ok()?;
         let [units, values] = extents(declared, ONE_CELL.first)?;
         let recurrent = extents(declared, ONE_CELL.first + 1)?;
         let bias = constant(declared, ONE_CELL.first + 2)?.to_vec();
         let fits = recurrent == [units, units] && bias.len() == units && units > 0 && values > 0;
-        fits.then(|| RnnStep {
+        fits.then_some(RnnStep {
             values,
             bias,
-            range: activation.range(),
+            activation,
         })
     }
 
@@ -51,9 +50,13 @@ impl RnnStep {
         let outputs = outputs.into_data::<f32>()?;
         let units = self.bias.len();
         let batches = inputs.chunks_exact(self.values).zip(states.chunks_exact(units));
+        let range = self.activation.range();
         for ((input, state), output) in batches.zip(outputs.chunks_exact_mut(units)) {
             output.copy_from_slice(&self.bias);
-            cell.add_and_cut((input, None, state), output, self.range);
+            cell.add_and_cut((input, None, state), output, range);
+        }
+        if let Some(function) = self.activation.function(&SIDE_BY_SIDE) {
+            function(outputs);
         }
         new_states.into_data::<f32>()?.copy_from_slice(outputs);
         Ok(())

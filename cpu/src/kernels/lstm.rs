@@ -389,9 +389,9 @@ mod tests {
     fn codes_and_states_that_do_not_fit_give_an_error() {
         let zero: &[f32] = &[0.0; 2];
         assert!(
-            step(&ITEMS[0], [zero; 2], false, (2, 0.0))
+            step(&ITEMS[0], [zero; 2], false, (5, 0.0))
                 .unwrap_err()
-                .contains("(activation) is 2")
+                .contains("(activation) is 5")
         );
         let error = step(&ITEMS[0], [zero, &[0.0; 3]], false, (4, 0.0)).unwrap_err();
         assert!(

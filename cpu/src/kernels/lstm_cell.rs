@@ -9,75 +9,18 @@
 use nnhal::ops::OpError;
 use nnhal::ops::lstm_cell::{CellInputs, Gate};
 
+use super::cell_activation::{CellActivation, EXACT, SIDE_BY_SIDE};
 use super::recurrent::{FloatInputs, Items, add_product, dot, steps};
-use crate::fast::{self, TeamedCell};
+use crate::fast::TeamedCell;
 use crate::kernel::{Inputs, KernelError};
 
 /// What keeps the variance of a layer from being 0.
 const NORMALISATION_EPSILON: f32 = 1e-8;
 
-/// The activation of a cell's new value and of what it gives out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CellActivation {
-    None,
-    Relu,
-    Relu6,
-    Tanh,
-    Logistic,
-}
-
-impl CellActivation {
-    fn from_code(input: usize, code: i32) -> Result<CellActivation, OpError> {
-        Ok(match code {
-            0 => CellActivation::None,
-            1 => CellActivation::Relu,
-            3 => CellActivation::Relu6,
-            4 => CellActivation::Tanh,
-            6 => CellActivation::Logistic,
-            _ => {
-                let message = format!("(activation) is {code}, must be 0, 1, 3, 4 or 6");
-                return Err(OpError::input(input, message));
-            }
-        })
-    }
-
-    /// Puts the function of each value in its place.
-    fn apply(self, functions: &Functions, values: &mut [f32]) {
-        match self {
-            CellActivation::None => {}
-            CellActivation::Relu => values.iter_mut().for_each(|value| *value = value.max(0.0)),
-            CellActivation::Relu6 => values.iter_mut().for_each(|value| *value = value.clamp(0.0, 6.0)),
-            CellActivation::Tanh => (functions.tanh)(values),
-            CellActivation::Logistic => (functions.logistic)(values),
-        }
-    }
-}
-
-/// What puts functions of values in their places.
-struct Functions {
-    logistic: fn(&mut [f32]),
-    tanh: fn(&mut [f32]),
-}
-
-/// Value by value, as the C library has them.
-const EXACT: Functions = Functions {
-    logistic: |values| {
-        values
-            .iter_mut()
-            .for_each(|value| *value = 1.0 / (1.0 + (-*value).exp()));
-    },
-    tanh: |values| values.iter_mut().for_each(|value| *value = value.tanh()),
-};
-
-/// Many values side by side.
-const SIDE_BY_SIDE: Functions = Functions {
-    logistic: fast::logistic_of_each,
-    tanh: fast::tanh_of_each,
-};
-
 /// The scalars of an LSTM operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
+    /// Of a cell's new value and of what it gives out.
     activation: CellActivation,
     /// Bounds of the cell's values and of the projection's; 0 sets none.
     cell_clip: f32,
@@ -363,7 +306,7 @@ impl<'a> Cell<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CellActivation, EXACT, normalise};
+    use super::normalise;
 
     #[test]
     fn normalised_values_have_mean_0_and_variance_1_even_if_all_equal() {
@@ -374,17 +317,5 @@ mod tests {
         let mut equal = [5.0; 3];
         normalise(&mut equal);
         assert_eq!(equal, [0.0; 3]);
-    }
-
-    #[test]
-    fn unknown_activation_codes_give_an_error() {
-        for code in [-1, 2, 5, 7, i32::MAX] {
-            assert!(CellActivation::from_code(20, code).is_err());
-        }
-        let mut values = [7.0];
-        CellActivation::from_code(20, 3)
-            .unwrap()
-            .apply(&EXACT, &mut values);
-        assert_eq!(values, [6.0]);
     }
 }

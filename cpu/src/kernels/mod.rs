@@ -11,6 +11,7 @@ mod blocks;
 mod box_with_nms_limit;
 mod boxes;
 pub(crate) mod broadcast;
+pub(crate) mod cell_activation;
 mod channel_shuffle;
 mod comparison;
 mod concatenation;

@@ -8,7 +8,7 @@ use nnhal::hal::OperationType;
 use nnhal::ops::recurrent::SequenceShape;
 use nnhal::ops::rnn::{Linking, ONE_CELL, RnnCell, TWO_CELLS, linking};
 
-use super::activation_range::Activation;
+use super::cell_activation::{CellActivation, EXACT, SIDE_BY_SIDE};
 use super::recurrent::{FloatInputs, Items, add_product, steps, store};
 use crate::fast::{PackedCell, TeamedCell};
 use crate::kernel::{Kernel, KernelContext, KernelError};
@@ -38,7 +38,7 @@ struct Cell<'a> {
     recurrent_weights: &'a [f32],
     bias: &'a [f32],
     aux_weights: Option<&'a [f32]>,
-    activation: Activation,
+    activation: CellActivation,
     /// The weights in the order in which they are multiplied fast.
     packed: Option<TeamedCell<'a>>,
 }
@@ -47,7 +47,7 @@ impl<'a> Cell<'a> {
     fn new(
         inputs: &FloatInputs<'a>,
         at: &RnnCell,
-        (activation, packed): (Activation, Option<TeamedCell<'a>>),
+        (activation, packed): (CellActivation, Option<TeamedCell<'a>>),
     ) -> Result<Cell<'a>, KernelError> {
         Ok(Cell {
             weights: inputs.required(at.first)?,
@@ -78,9 +78,13 @@ impl<'a> Cell<'a> {
             }
             add_product(sums, self.recurrent_weights, state);
         }
-        for (state, sum) in state.iter_mut().zip(sums) {
-            *state = self.activation.apply(*sum);
-        }
+        state.copy_from_slice(sums);
+        let functions = if self.packed.is_some() {
+            &SIDE_BY_SIDE
+        } else {
+            &EXACT
+        };
+        self.activation.apply(functions, state);
     }
 
     /// Every step of every batch; `state` goes from the initial to the final one.
@@ -121,14 +125,14 @@ fn one_step(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Result<(),
         values: shape.dim(1),
         time_major: true,
     };
-    let activation = Activation::from_code(5, context.inputs.i32(5)?)?;
+    let activation = CellActivation::from_code(5, context.inputs.i32(5)?)?;
     single_cell(context, sequence, (activation, cells.first()), [Some(1), Some(0)])
 }
 
 fn unidirectional(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Result<(), KernelError> {
     let time_major = context.inputs.i32(6)? != 0;
     let sequence = SequenceShape::of(context.inputs.rules(), 0, time_major)?;
-    let activation = Activation::from_code(5, context.inputs.i32(5)?)?;
+    let activation = CellActivation::from_code(5, context.inputs.i32(5)?)?;
     let state = (context.outputs.len() > 1).then_some(1);
     single_cell(context, sequence, (activation, cells.first()), [Some(0), state])
 }
@@ -137,7 +141,7 @@ fn unidirectional(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Resu
 fn single_cell(
     context: &mut KernelContext<'_>,
     sequence: SequenceShape,
-    (activation, packed): (Activation, Option<&PackedCell>),
+    (activation, packed): (CellActivation, Option<&PackedCell>),
     outputs: [Option<usize>; 2],
 ) -> Result<(), KernelError> {
     let inputs = context.inputs;
@@ -176,7 +180,7 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Resul
     let rules = inputs.rules();
     let (time_major, merged) = (rules.bool(13)?, rules.bool(14)?);
     let linking = linking(rules)?;
-    let activation = Activation::from_code(12, inputs.i32(12)?)?;
+    let activation = CellActivation::from_code(12, inputs.i32(12)?)?;
     let sequence = SequenceShape::of(rules, 0, time_major)?;
     let aux_sequence = match linking {
         Linking::None => None,
@@ -294,6 +298,35 @@ mod tests {
         assert_eq!(outputs[0].data::<f32>(), [3.0, 35.0]);
         assert_eq!(outputs[1].data::<f32>(), [35.0]);
         assert_eq!(sequence(0, 3).unwrap()[0].data::<f32>(), [3.0, 6.0]);
+    }
+
+    /// Weights of 0.1 in place of 10 keep the sums where the functions are not flat.
+    fn gentle_sequence(activation: i32) -> Vec<f32> {
+        let outputs = OneOperation::new(OperationType::UNIDIRECTIONAL_SEQUENCE_RNN)
+            .tensor(T::TENSOR_FLOAT32, &[1, 2, 1], &[1_f32, 2.0])
+            .tensor(T::TENSOR_FLOAT32, &[1, 1], &[0.1_f32])
+            .tensor(T::TENSOR_FLOAT32, &[1, 1], &[0.5_f32])
+            .tensor(T::TENSOR_FLOAT32, &[1], &[0.25_f32])
+            .tensor(T::TENSOR_FLOAT32, &[1, 1], &[0_f32])
+            .i32(activation)
+            .i32(0)
+            .output(T::TENSOR_FLOAT32, &[0, 0, 0])
+            .run();
+        outputs.unwrap()[0].data()
+    }
+
+    #[test]
+    fn tanh_and_logistic_are_activations() {
+        let of_each = |function: fn(f32) -> f32| {
+            let first = function(0.25 + 0.1);
+            [first, function(0.25 + 0.2 + 0.5 * first)]
+        };
+        let near = |found: Vec<f32>, expected: [f32; 2]| {
+            found.len() == 2 && (0..2).all(|at| (found[at] - expected[at]).abs() < 1e-6)
+        };
+        assert!(near(gentle_sequence(4), of_each(f32::tanh)));
+        let logistic = |value: f32| 1.0 / (1.0 + (-value).exp());
+        assert!(near(gentle_sequence(6), of_each(logistic)));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use nnhal::hal::OperationType;
 use nnhal::ops::OpError;
 
-use super::activation_range::Activation;
+use super::cell_activation::{CellActivation, EXACT};
 use super::recurrent::{FloatInputs, dot, store};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
@@ -19,7 +19,7 @@ fn svdf(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
         .ok()
         .filter(|rank| *rank > 0)
         .ok_or_else(|| OpError::input(5, "(rank) must be above 0"))?;
-    let activation = Activation::from_code(6, inputs.i32(6)?)?;
+    let activation = CellActivation::from_code(6, inputs.i32(6)?)?;
     let (input, weights, time) = (inputs.tensor(0)?, inputs.tensor(1)?, inputs.tensor(2)?);
     let (batches, values) = (input.shape.dim(0) as usize, input.shape.dim(1) as usize);
     let (filters, memory) = (weights.shape.dim(0) as usize, time.shape.dim(1) as usize);
@@ -49,9 +49,7 @@ fn svdf(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
                 *next = 0.0;
             }
         }
-        for value in output {
-            *value = activation.apply(*value);
-        }
+        activation.apply(&EXACT, output);
     }
     store(context.outputs.tensor(0)?, state)?;
     store(context.outputs.tensor(1)?, output)
@@ -88,11 +86,20 @@ mod tests {
     }
 
     #[test]
+    fn tanh_and_logistic_are_activations() {
+        let of_small =
+            |activation| svdf(2, activation, &[-630.5, 0.0, 0.0, 0.0]).unwrap()[1].data::<f32>()[0];
+        assert_eq!(of_small(0), -0.5);
+        assert_eq!(of_small(4), (-0.5_f32).tanh());
+        assert_eq!(of_small(6), 1.0 / (1.0 + 0.5_f32.exp()));
+    }
+
+    #[test]
     fn ranks_codes_and_states_that_do_not_fit_give_an_error() {
         for rank in [0, -1, 3, i32::MIN] {
             assert!(svdf(rank, 0, &[0.0; 4]).unwrap_err().contains("(rank)"), "{rank}");
         }
-        assert!(svdf(1, 4, &[0.0; 4]).unwrap_err().contains("(activation) is 4"));
+        assert!(svdf(1, 5, &[0.0; 4]).unwrap_err().contains("(activation) is 5"));
         assert!(svdf(1, 0, &[0.0; 3]).unwrap_err().contains("input 4"));
     }
 }

@@ -252,6 +252,11 @@ fn branches_are_models_of_their_own() {
 }
 
 #[test]
+fn recurrent_layers_have_the_activations_that_tflite_sends() {
+    run_case("executions", "recurrent_activations");
+}
+
+#[test]
 fn library_and_devices_say_what_they_are() {
     run_case("executions", "introspection");
 }

@@ -59,9 +59,10 @@ pub(super) const MAPPINGS: &[Mapping] = &[
 /// The activation of a recurrent layer: the file's number is NNAPI's, as far as NNAPI has it.
 pub(super) fn activation_code(node: &mut Node<'_, '_, '_, '_>, activation: i8) -> Result<Id, Refusal> {
     match activation {
-        0 | 1 | 3 | 4 => node.scalar_i32(i32::from(activation)),
+        0..=4 => node.scalar_i32(i32::from(activation)),
         other => Err(Refusal::Reason(format!(
-            "its activation is {other}; NNAPI's recurrent layers have 0 (none), 1 (relu), 3 (relu6) and 4 (tanh)"
+            "its activation is {other}; NNAPI's recurrent layers have 0 (none), 1 (relu), 2 (relu1), 3 (relu6) and 4 \
+             (tanh)"
         ))),
     }
 }
