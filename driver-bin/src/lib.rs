@@ -10,8 +10,8 @@
 //! }
 //! ```
 //!
-//! The HAL's types, and the results of validation that a device gets, are re-exported: a vendor needs this library
-//! alone. `examples/vendor-driver` is such a driver.
+//! The HAL's types, the results of validation that a device gets, and what its spans are recorded with are re-exported: a
+//! vendor needs this library alone. `examples/vendor-driver` is such a driver.
 //!
 //! The daemon is a supervisor and one worker process for each client; both are this same binary. See [`supervisor`]
 //! and the module documentation of [`device`] for what each may rely on.
@@ -34,4 +34,4 @@ mod worker;
 pub use daemon::Daemon;
 pub use device::DeviceRegistry;
 pub use nnhal::wire::{Failure, OperationSupport, Place};
-pub use nnhal::{hal, time, validate};
+pub use nnhal::{diag, hal, time, validate};

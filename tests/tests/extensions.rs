@@ -3,7 +3,7 @@
 use nnhal_client::{
     BurstOptions, Clock, Completed, Deadline, Device, DeviceType, Devices, DevicesOptions, ErrorStatus,
     ExecuteOptions, Input, Memory, Model, ModelBuilder, MonotonicClock, OperandType, OperationSupport,
-    OperationType, Output, PrepareOptions, PreparedModel, Request, Result, TensorType,
+    OperationType, Output, PrepareOptions, PreparedModel, Request, Result, SpanKind, TensorType,
 };
 use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon, wait_until};
 use vendor_driver::extension::{self, Quantization};
@@ -294,6 +294,26 @@ fn add_model(left: &[u32], right: &[u32], output: &[u32]) -> Model {
     let sum = model.output(TensorType::float32(output));
     model.operation(OperationType::ADD, &[x, y, no_activation], &[sum]);
     model.finish().unwrap()
+}
+
+#[test]
+fn device_of_another_vendor_tells_what_operations_take() {
+    let (_daemon, devices) = start_vendor();
+    let device = devices.device(vendor_driver::ARITHMETIC).unwrap();
+    let prepared = prepare(&device, &add_model(&[4], &[4], &[4]));
+    let mut spans = device.record_spans().unwrap();
+    let inputs = [Input::from(&[1.0_f32; 4]), Input::from(&[2.0_f32; 4])];
+    let mut sum = [0.0_f32; 4];
+    prepared
+        .run(&inputs, &mut [Output::from(&mut sum)], &ExecuteOptions::new())
+        .unwrap();
+    let mut operations = Vec::new();
+    spans.drain(|span| {
+        if span.kind == SpanKind::Operation {
+            operations.push((span.subject, span.detail));
+        }
+    });
+    assert_eq!(operations, [(0, u64::from(OperationType::ADD.0))]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nnhal_driver::device::{Control, Execution, PreparedModel};
+use nnhal_driver::diag::trace::SpanKind;
 use nnhal_driver::hal::{ErrorStatus, Shape};
 use nnhal_driver::validate::ValidModel;
 use nnhal_driver::{Failure, Place};
@@ -106,8 +107,14 @@ impl Execution for Run {
     }
 
     fn run(&mut self, control: &Control<'_>) -> Result<Option<Duration>, Failure> {
-        for (index, step) in self.program.steps.iter().enumerate() {
+        let operations = &self.program.model.model().main.operations;
+        for (index, (step, operation)) in self.program.steps.iter().zip(operations).enumerate() {
             control.checkpoint()?;
+            // For the client's trace, until the step ends.
+            let _span = control.tracer().map(|tracer| {
+                let code = operation.operation_type.0;
+                tracer.span(SpanKind::Operation, index as u64, code.into())
+            });
             // The output stands outside while the others are read; no operation reads what it writes.
             let mut output = std::mem::take(&mut self.values[step.output]);
             let outcome = match step.inputs.as_slice() {
