@@ -9,11 +9,11 @@ pub use nnhal_tflite::{ElementError, ElementType, ImportError, Note, Quantizatio
 
 use crate::{ErrorKind, Model, Result};
 
-/// A model of a `.tflite` file as [`Device::prepare`](crate::Device::prepare) takes it, and what a program must know to
-/// execute it.
+/// A model of a `.tflite` file as [`Device::prepare`](crate::Device::prepare) takes it, and what a program
+/// must know to execute it.
 ///
-/// The inputs of [`model`](TfliteModel::model) are [`inputs`](TfliteModel::inputs) in the file's order and then one for
-/// each of [`states`](TfliteModel::states); its outputs likewise.
+/// The inputs of [`model`](TfliteModel::model) are [`inputs`](TfliteModel::inputs) in the file's order and
+/// then one for each of [`states`](TfliteModel::states); its outputs likewise.
 ///
 /// ```no_run
 /// use nnhal_client::{Devices, ExecuteOptions, Input, Output, PrepareOptions, TfliteModel};
@@ -37,7 +37,8 @@ pub struct TfliteModel {
     pub outputs: Vec<TensorInfo>,
     /// What must be carried from one execution to the next.
     pub states: Vec<State>,
-    /// Whether weights are stored as float16: what is computed with them is as coarse, whatever the types say.
+    /// Whether weights are stored as float16: what is computed with them is as coarse, whatever the types
+    /// say.
     pub has_float16_weights: bool,
     /// Where the model differs from the file without being wrong.
     pub notes: Vec<Note>,
@@ -47,8 +48,8 @@ impl TfliteModel {
     /// Reads a file. What is noted of it goes to the log, too.
     ///
     /// # Errors
-    /// [`ErrorKind::ReadModel`]; [`ErrorKind::ImportModel`] if it is not a sound `.tflite` file, or has an operator that
-    /// NNAPI has not; the system has no memory.
+    /// [`ErrorKind::ReadModel`]; [`ErrorKind::ImportModel`] if it is not a sound `.tflite` file, or has an
+    /// operator that NNAPI has not; the system has no memory.
     pub fn load(path: impl AsRef<Path>) -> Result<TfliteModel> {
         let path = path.as_ref();
         let bytes = std::fs::read(path).map_err(|source| ErrorKind::ReadModel {

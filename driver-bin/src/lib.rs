@@ -1,6 +1,7 @@
 //! The driver side of nnhal: what a vendor implements, and everything that makes a daemon of it.
 //!
-//! A vendor implements [`device::Device`], registers it in a [`DeviceRegistry`], and calls [`Daemon::run`] from `main`:
+//! A vendor implements [`device::Device`], registers it in a [`DeviceRegistry`], and calls [`Daemon::run`]
+//! from `main`:
 //!
 //! ```no_run
 //! use nnhal_driver::{Daemon, DeviceRegistry};
@@ -10,11 +11,11 @@
 //! }
 //! ```
 //!
-//! The HAL's types, the results of validation that a device gets, and what its spans are recorded with are re-exported: a
-//! vendor needs this library alone. `examples/vendor-driver` is such a driver.
+//! The HAL's types, the results of validation that a device gets, and what its spans are recorded with are
+//! re-exported: a vendor needs this library alone. `examples/vendor-driver` is such a driver.
 //!
-//! The daemon is a supervisor and one worker process for each client; both are this same binary. See [`supervisor`]
-//! and the module documentation of [`device`] for what each may rely on.
+//! The daemon is a supervisor and one worker process for each client; both are this same binary. See
+//! [`supervisor`] and the module documentation of [`device`] for what each may rely on.
 
 #![forbid(unsafe_code)]
 

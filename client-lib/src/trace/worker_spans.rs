@@ -6,8 +6,8 @@ use nnhal::shm::SharedMemory;
 use super::SPANS;
 use crate::{Error, Result};
 
-/// The spans of time that a device's worker records, each operation of its executions among them, if the device tells
-/// of them: see [`Device::record_spans`](crate::Device::record_spans).
+/// The spans of time that a device's worker records, each operation of its executions among them, if the
+/// device tells of them: see [`Device::record_spans`](crate::Device::record_spans).
 #[derive(Debug)]
 pub struct WorkerSpans {
     reader: TraceReader,
@@ -23,11 +23,11 @@ impl WorkerSpans {
         Ok((memory, WorkerSpans { reader }))
     }
 
-    /// Hands out what was recorded since the last time. Returns how many spans were lost since then: the memory keeps the
-    /// last 65536.
+    /// Hands out what was recorded since the last time. Returns how many spans were lost since then: the
+    /// memory keeps the last 65536.
     ///
-    /// Once an execution has ended, the spans of its operations are there; an operation that runs others, as IF and WHILE
-    /// do, comes behind them, and they lie within it in time.
+    /// Once an execution has ended, the spans of its operations are there; an operation that runs others, as
+    /// IF and WHILE do, comes behind them, and they lie within it in time.
     pub fn drain(&mut self, mut each: impl FnMut(Span)) -> u64 {
         self.reader.drain(&mut each)
     }

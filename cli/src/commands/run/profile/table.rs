@@ -24,13 +24,14 @@ pub(super) struct Row {
     pub(super) time_us: f64,
     /// Of the time of all operations.
     pub(super) share: f64,
-    /// Thousands of millions of operations on numbers in a second, a product and its sum being two, of all that are
-    /// computed with this one; none for operations that are not made of products, and for those that are computed
-    /// with one before. Of operations that were computed beforehand there is none either: they are in no execution.
+    /// Thousands of millions of operations on numbers in a second, a product and its sum being two, of all
+    /// that are computed with this one; none for operations that are not made of products, and for those that
+    /// are computed with one before. Of operations that were computed beforehand there is none either: they
+    /// are in no execution.
     pub(super) giga_per_second: Option<f64>,
-    /// Of the peak of as many threads, or of one if executions were faster without helpers: by tiles where the kernel's name says
-    /// so, by vectors elsewhere, also where layers are computed together of which some are multiplied by tiles. None where threads or
-    /// kernels are not known.
+    /// Of the peak of as many threads, or of one if executions were faster without helpers: by tiles where
+    /// the kernel's name says so, by vectors elsewhere, also where layers are computed together of which some
+    /// are multiplied by tiles. None where threads or kernels are not known.
     pub(super) share_of_peak: Option<f64>,
     /// Read and written by all that are computed with this one: [`nnhal_cpu::Program::bytes_moved`].
     pub(super) bytes: Option<u64>,

@@ -52,12 +52,14 @@ impl Observer for Observed {
     }
 }
 
-/// The operations that no other one runs: those inside IF and WHILE come before it, and lie within it in time.
+/// The operations that no other one runs: those inside IF and WHILE come before it, and lie within it in
+/// time.
 fn outermost(spans: &[Span]) -> Call {
     let mut outer: Option<&Span> = None;
     let mut call = Call::new();
     for span in spans.iter().rev() {
-        // One that took no time, computed with the one before, may have ended in the moment that the outer one began.
+        // One that took no time, computed with the one before, may have ended in the moment that the outer
+        // one began.
         let is_inside = outer.is_some_and(|outer| {
             span.start > outer.start || (span.start == outer.start && span.duration_ns > 0)
         });
@@ -89,9 +91,10 @@ pub(super) struct Medians {
 }
 
 impl Medians {
-    /// The median time of each of so many operations. An execution may find that it is faster without helpers, and compute other
-    /// operations together then: the calls that count are those of which there were more, or all if none was as the program has it,
-    /// which is where dimensions are known in executions only, or if there is no program to tell.
+    /// The median time of each of so many operations. An execution may find that it is faster without
+    /// helpers, and compute other operations together then: the calls that count are those of which there
+    /// were more, or all if none was as the program has it, which is where dimensions are known in executions
+    /// only, or if there is no program to tell.
     pub(super) fn of(
         calls: &[Call],
         operations: usize,
