@@ -50,15 +50,24 @@ pub fn identify(socket: impl AsFd) -> Result<PeerIdentity, SysError> {
     })
 }
 
-/// The user id by which the kernel names users that have none here: in a user namespace several may be behind it.
+/// The user id by which the kernel names users that have none here: in a user namespace several may be behind it. `None`
+/// where every user has a number, as in the first namespace: there it is that of one user like any other.
 #[must_use]
-pub fn overflow_uid() -> u32 {
+pub fn unnumbered_uid() -> Option<u32> {
     const USUAL: u32 = 65_534;
+    if std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| has_all_numbers(&map)) {
+        return None;
+    }
     let named = std::fs::read_to_string("/proc/sys/kernel/overflowuid");
-    named
-        .ok()
-        .and_then(|text| text.trim().parse().ok())
-        .unwrap_or(USUAL)
+    let named = named.ok().and_then(|text| text.trim().parse().ok());
+    Some(named.unwrap_or(USUAL))
+}
+
+/// Whether these ranges, which the kernel keeps apart, have as many numbers as there are users.
+fn has_all_numbers(uid_map: &str) -> bool {
+    let length = |line: &str| line.split_whitespace().nth(2)?.parse::<u64>().ok();
+    // The last number stands for none.
+    uid_map.lines().filter_map(length).sum::<u64>() >= u64::from(u32::MAX)
 }
 
 #[cfg(test)]
@@ -73,6 +82,21 @@ mod tests {
         let peer = identify(&one).unwrap();
         assert_eq!(peer.pid, std::process::id() as i32);
         assert_eq!(peer.uid, nix::unistd::geteuid().as_raw());
+    }
+
+    #[test]
+    fn users_without_a_number_are_in_namespaces_that_lack_some() {
+        assert!(has_all_numbers("         0          0 4294967295\n"));
+        assert!(has_all_numbers("0 1000 1\n1 100000 4294967294\n"));
+        for map in [
+            "",
+            "0 1000 1\n",
+            "0 100000 65536\n",
+            "0 1000 1\n1 100000 4294967293\n",
+            "nonsense",
+        ] {
+            assert!(!has_all_numbers(map), "{map:?}");
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ const INPUTS: usize = 8192;
 const OUTPUTS: usize = 1024;
 const WEIGHTS_BYTES: u64 = (INPUTS * OUTPUTS * size_of::<f32>()) as u64;
 
-/// A user who owns nothing else. Not "nobody", who stands for all that have no number here and shares nothing.
+/// A user who owns nothing else. Not "nobody", who may stand for all that have no number here, and shares nothing then.
 const OTHER: u32 = 54_321;
 
 /// Names the directory of the driver's sockets to the process that is the other user.

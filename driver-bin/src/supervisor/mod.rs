@@ -36,7 +36,7 @@ use nix::sys::resource::Resource;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nnhal::diag::tags;
 use nnhal::sys::socket::Connection;
-use nnhal::sys::{eventfd, poll, rlimit};
+use nnhal::sys::{eventfd, peer, poll, rlimit};
 use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
 use nnhal::wire::handshake::Refusal;
 
@@ -48,7 +48,7 @@ pub(crate) use spawner::WORKER_ARGUMENT;
 use self::admission::{Admission, Refused, Reserve};
 use self::applicants::Applicants;
 use self::leaving::Leaving;
-use self::questions::Listeners;
+use self::questions::{ListenError, Listeners};
 use self::runtime_dir::{Claim, Published, RuntimeDir};
 use self::signals::Signals;
 use self::spawner::{Outcome, Spawner, Starting};
@@ -199,7 +199,7 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
     let private_dir = directory.private_dir(first)?;
     let owners_directory = options.owner.as_ref().map(|_| directory.path().to_owned());
     let (spawner, thread) = start_spawner(private_dir.stable_path(), options.invocation.clone())?;
-    let listeners = Listeners::new(options.settings.weights.clone());
+    let listeners = Listeners::new(options.settings.weights.clone(), peer::unnumbered_uid());
     let mut supervisor = Supervisor {
         options,
         signals,
@@ -678,8 +678,15 @@ impl Supervisor {
     fn listen(&mut self, pid: i32) {
         let listeners = &self.listeners;
         let listen = |uid, place, connection: &Connection| listeners.listen((pid, uid), place, connection);
-        if let Err(error) = self.workers.first_question(pid, listen) {
-            tracing::warn!(target: tags::DRIVER, pid, %error, "nobody can listen to a worker, which shares no weights");
+        match self.workers.first_question(pid, listen) {
+            Ok(()) => {}
+            // That is so with every client of that user.
+            Err(error @ ListenError::Nobody) => {
+                tracing::info!(target: tags::DRIVER, pid, %error, "a worker shares no weights");
+            }
+            Err(error) => {
+                tracing::warn!(target: tags::DRIVER, pid, %error, "nobody can listen to a worker, which shares no weights");
+            }
         }
     }
 

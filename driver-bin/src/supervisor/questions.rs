@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nnhal::diag::tags;
 use nnhal::shm::{SharedMemory, ShmError};
-use nnhal::sys::peer;
 use nnhal::sys::socket::{Connection, SocketError};
 use nnhal::time::{Clock, Deadline, MonotonicClock};
 
@@ -63,8 +62,8 @@ struct Common {
     holders: u64,
     /// Those of them that have not ended.
     living: HashSet<u64>,
-    /// Stands for all users that have no number here, if the driver is in a container: some of them may be different ones.
-    nobody: u32,
+    /// Stands for all users that have no number here, if there can be any: some of them may be different ones.
+    nobody: Option<u32>,
 }
 
 /// The threads that listen to workers, and what they have in common.
@@ -72,13 +71,14 @@ struct Common {
 pub(super) struct Listeners(Arc<Mutex<Common>>);
 
 impl Listeners {
-    pub(super) fn new(settings: WeightSettings) -> Listeners {
+    /// `nobody` is [`nnhal::sys::peer::unnumbered_uid`].
+    pub(super) fn new(settings: WeightSettings, nobody: Option<u32>) -> Listeners {
         Listeners(Arc::new(Mutex::new(Common {
             weights: SharedWeights::default(),
             settings,
             holders: 0,
             living: HashSet::new(),
-            nobody: peer::overflow_uid(),
+            nobody,
         })))
     }
 
@@ -125,7 +125,7 @@ impl Listeners {
         place: Place,
         connection: &Connection,
     ) -> Result<Holder, ListenError> {
-        if self.lock().nobody == uid {
+        if self.lock().nobody == Some(uid) {
             return Err(ListenError::Nobody);
         }
         let connection = connection.try_clone()?;
@@ -224,16 +224,20 @@ mod tests {
 
     const SIZE: u64 = 100;
 
+    const NOBODY: u32 = 65_534;
+
     fn listeners() -> Listeners {
-        Listeners::new(WeightSettings::default())
+        Listeners::new(WeightSettings::default(), Some(NOBODY))
     }
 
     #[test]
     fn users_that_are_all_named_alike_share_nothing() {
         let (here, _there) = Connection::pair().unwrap();
-        let listen = |uid| listeners().listen((1, uid), Place::default(), &here);
-        assert!(matches!(listen(peer::overflow_uid()), Err(ListenError::Nobody)));
-        listen(1).unwrap();
+        let listen = |listeners: Listeners, uid| listeners.listen((1, uid), Place::default(), &here);
+        assert!(matches!(listen(listeners(), NOBODY), Err(ListenError::Nobody)));
+        listen(listeners(), 1).unwrap();
+        // Where all users have numbers, that one is a user like any other.
+        listen(Listeners::new(WeightSettings::default(), None), NOBODY).unwrap();
     }
 
     #[test]
