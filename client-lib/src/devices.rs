@@ -1,5 +1,6 @@
 //! Finding devices.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,8 +27,9 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Where and how to look for devices.
 ///
 /// By default that is the directory that the environment variable `NNHAL_RUNTIME_DIR` names; without it `nnhal` in
-/// `XDG_RUNTIME_DIR` and `/run/nnhal`. If no driver runs there, and no directory was named, a private driver is
-/// started; see [`DevicesOptions::driver`] for which one.
+/// `XDG_RUNTIME_DIR` and `/run/nnhal`. Directories and sockets that this user may not use are left out, with a warning in
+/// the log. If no driver is left, and no directory was named, a private one is started; see [`DevicesOptions::driver`] for
+/// which one.
 #[derive(Clone, Debug, Default)]
 pub struct DevicesOptions {
     runtime_dir: Option<PathBuf>,
@@ -117,7 +119,8 @@ impl DevicesOptions {
     /// it was named: drivers may come and go.
     ///
     /// # Errors
-    /// [`ErrorKind::Directory`] if a directory is there but cannot be read.
+    /// [`ErrorKind::Directory`] if the directory that was named is there but cannot be read, or the system has no
+    /// descriptors left.
     pub fn open(self) -> Result<Devices> {
         let (directories, is_named) = match &self.runtime_dir {
             _ if self.is_private => (Vec::new(), false),
@@ -128,12 +131,7 @@ impl DevicesOptions {
                 (directory::search_path(), is_named)
             }
         };
-        let devices = Devices {
-            options: self,
-            directories,
-            is_named,
-            drivers: Arc::default(),
-        };
+        let devices = Devices::new(self, directories, is_named);
         match devices.sockets() {
             Err(error) if is_missing_directory(&error) => {}
             result => drop(result?),
@@ -159,10 +157,16 @@ fn command<A: Into<OsString>>(
 pub struct Devices {
     options: DevicesOptions,
     directories: Vec<PathBuf>,
+    /// Whether a directory was named: then only a driver there will do.
     is_named: bool,
     /// The private drivers that were started for these handles.
     drivers: Arc<Mutex<Vec<Arc<PrivateDriver>>>>,
+    /// What was warned of that stays as it is: every call looks anew, but says so once.
+    told: Arc<Mutex<BTreeSet<String>>>,
 }
+
+/// The sockets of drivers that do not serve this user.
+type Closed = BTreeSet<PathBuf>;
 
 /// A socket in a runtime directory.
 #[derive(Debug)]
@@ -181,6 +185,16 @@ struct Candidate {
 }
 
 impl Devices {
+    fn new(options: DevicesOptions, directories: Vec<PathBuf>, is_named: bool) -> Devices {
+        Devices {
+            options,
+            directories,
+            is_named,
+            drivers: Arc::default(),
+            told: Arc::default(),
+        }
+    }
+
     /// The devices of the drivers that run, or those of a private driver; see [`DevicesOptions`].
     ///
     /// # Errors
@@ -207,9 +221,9 @@ impl Devices {
     /// last handle on these devices.
     ///
     /// # Errors
-    /// A directory cannot be read; a private driver cannot be started.
+    /// The directory that was named cannot be read; a private driver cannot be started.
     pub fn names(&self) -> Result<Vec<String>> {
-        let (sockets, _driver) = self.live_sockets()?;
+        let (sockets, _driver) = self.live_sockets(&Closed::new())?;
         Ok(sockets.into_iter().map(|socket| socket.device).collect())
     }
 
@@ -219,20 +233,24 @@ impl Devices {
     /// # Errors
     /// As [`Devices::names`].
     pub fn list(&self) -> Result<Vec<Arc<DeviceInfo>>> {
-        let (sockets, driver) = self.live_sockets()?;
-        let mut infos = Vec::new();
-        for socket in sockets {
-            match self.connect(&socket.path, driver.clone()) {
-                Ok(device) => {
-                    infos.push(Arc::clone(device.info()));
-                    release(Some(device));
-                }
-                Err(error) => {
-                    tracing::warn!(target: tags::MANAGER, device = socket.device, %error, "device left out")
+        let mut closed = Closed::new();
+        loop {
+            let (sockets, driver) = self.live_sockets(&closed)?;
+            let known = closed.len();
+            let mut infos = Vec::new();
+            for socket in sockets {
+                match self.connect(&socket.path, driver.clone()) {
+                    Ok(device) => {
+                        infos.push(Arc::clone(device.info()));
+                        release(Some(device));
+                    }
+                    Err(error) => self.leave_out(socket, &error, &mut closed),
                 }
             }
+            if !infos.is_empty() || closed.len() == known || !self.may_start() {
+                return Ok(infos);
+            }
         }
-        Ok(infos)
     }
 
     /// Opens the device with this name.
@@ -241,14 +259,31 @@ impl Devices {
     /// [`ErrorKind::NoSuchDevice`] with the names that there are; [`ErrorKind::PrivateDriver`] if no driver runs and a
     /// private one cannot be started or has no such device; what connecting can fail with.
     pub fn device(&self, name: &str) -> Result<Device> {
-        let socket = self.sockets()?.into_iter().find(|socket| socket.device == name);
-        if let Some(socket) = socket {
+        let mut closed = Closed::new();
+        let mut failure = None;
+        for socket in self.sockets()?.into_iter().filter(|socket| socket.device == name) {
             match self.connect(&socket.path, None) {
-                Err(error) if self.may_start() && is_stale(&error) => {}
+                // Another directory may have one.
+                Err(error) if error.is_not_allowed() => {
+                    self.leave_out(socket, &error, &mut closed);
+                    failure.get_or_insert(error);
+                }
+                Err(error) if is_stale(&error) => {
+                    failure.get_or_insert(error);
+                }
                 result => return result,
             }
         }
-        let live = self.running_sockets()?;
+        if self.may_start() && !closed.is_empty() {
+            // Who does not let this user in may have other devices, too.
+            for socket in self.running_sockets(&closed)? {
+                match self.connect(&socket.path, None) {
+                    Ok(device) => release(Some(device)),
+                    Err(error) => self.leave_out(socket, &error, &mut closed),
+                }
+            }
+        }
+        let live = self.running_sockets(&closed)?;
         if live.is_empty() && self.may_start() {
             if !DeviceInfo::is_valid_name(name) {
                 return Err(self.no_such_device(name, Vec::new()));
@@ -260,7 +295,9 @@ impl Devices {
             let path = directory::socket_path(driver.runtime_dir(), name);
             return self.connect(&path, Some(driver));
         }
-        Err(self.no_such_device(name, live.into_iter().map(|socket| socket.device).collect()))
+        Err(failure.unwrap_or_else(|| {
+            self.no_such_device(name, live.into_iter().map(|socket| socket.device).collect())
+        }))
     }
 
     /// Opens the device that computes 32-bit floats fastest by its own account, the first by name among equals. A device
@@ -270,7 +307,19 @@ impl Devices {
     /// [`ErrorKind::NoDevice`] if there is none; [`ErrorKind::Handshake`] if a driver serves as many clients as it may,
     /// since its device may be the fastest; otherwise as [`Devices::device`].
     pub fn fastest(&self) -> Result<Device> {
-        let (sockets, driver) = self.live_sockets()?;
+        let mut closed = Closed::new();
+        loop {
+            let known = closed.len();
+            let result = self.fastest_of_open(&mut closed);
+            if result.is_ok() || closed.len() == known || !self.may_start() {
+                return result;
+            }
+        }
+    }
+
+    /// The fastest device beside those that are closed, to which those are added that are found to be.
+    fn fastest_of_open(&self, closed: &mut Closed) -> Result<Device> {
+        let (sockets, driver) = self.live_sockets(closed)?;
         let mut best: Option<Candidate> = None;
         let mut last_error = None;
         for socket in sockets {
@@ -299,7 +348,7 @@ impl Devices {
                 }
                 Err(error) if error.is_busy() => return Err(error),
                 Err(error) => {
-                    tracing::warn!(target: tags::MANAGER, device = socket.device, %error, "device passed over");
+                    self.leave_out(socket, &error, closed);
                     last_error = Some(error);
                 }
             }
@@ -316,12 +365,17 @@ impl Devices {
         }
     }
 
+    /// Why there is no device: of those whose sockets are there, none can be connected to.
     fn no_device(&self) -> Result<Error> {
-        let kind = ErrorKind::NoDevice {
-            searched: self.directories.clone(),
-            stale: self.sockets()?.into_iter().map(|socket| socket.path).collect(),
-        };
-        Ok(kind.into())
+        let mut stale = Vec::new();
+        for socket in self.sockets()? {
+            match probe(&socket.path) {
+                Err(error) if error.is_not_allowed() => return Ok(error),
+                _ => stale.push(socket.path),
+            }
+        }
+        let searched = self.directories.clone();
+        Ok(ErrorKind::NoDevice { searched, stale }.into())
     }
 
     fn no_such_device(&self, name: &str, available: Vec<String>) -> Error {
@@ -368,20 +422,20 @@ impl Devices {
         drivers
             .iter()
             .find(|driver| {
-                driver.is_usable() && socket::is_served(&directory::socket_path(driver.runtime_dir(), device))
+                driver.is_usable() && probe(&directory::socket_path(driver.runtime_dir(), device)).is_ok()
             })
             .cloned()
     }
 
     /// The sockets of drivers that run, or of a private driver.
-    fn live_sockets(&self) -> Result<(Vec<Socket>, Option<Arc<PrivateDriver>>)> {
-        let live = self.running_sockets()?;
+    fn live_sockets(&self, closed: &Closed) -> Result<(Vec<Socket>, Option<Arc<PrivateDriver>>)> {
+        let live = self.running_sockets(closed)?;
         if !live.is_empty() || !self.may_start() {
             return Ok((live, None));
         }
         let driver = self.start(None)?;
-        let mut sockets = Vec::new();
-        collect_sockets(driver.runtime_dir(), &mut sockets)?;
+        let mut sockets = sockets_in(driver.runtime_dir())?;
+        sockets.sort_by(|left, right| left.device.cmp(&right.device));
         Ok((sockets, Some(driver)))
     }
 
@@ -392,7 +446,7 @@ impl Devices {
 
     /// The devices of drivers that run, sorted, and their sockets; none in a directory that is not there.
     pub(crate) fn served(&self) -> Result<Vec<(String, PathBuf)>> {
-        let sockets = match self.running_sockets() {
+        let sockets = match self.running_sockets(&Closed::new()) {
             Err(error) if is_missing_directory(&error) => Vec::new(),
             result => result?,
         };
@@ -400,52 +454,100 @@ impl Devices {
         Ok(pairs.collect())
     }
 
-    fn running_sockets(&self) -> Result<Vec<Socket>> {
-        let mut sockets = self.sockets()?;
-        sockets.retain(|socket| socket::is_served(&socket.path));
-        Ok(sockets)
+    /// The sockets that can be connected to as far as that is known without trying, sorted by name; where two directories
+    /// have a device of the same name, that of the first.
+    fn running_sockets(&self, closed: &Closed) -> Result<Vec<Socket>> {
+        let mut running: Vec<Socket> = Vec::new();
+        for socket in self.sockets()? {
+            let is_known = running.last().is_some_and(|known| known.device == socket.device);
+            if is_known || closed.contains(&socket.path) {
+                continue;
+            }
+            match probe(&socket.path) {
+                Ok(()) => running.push(socket),
+                Err(error) if error.is_not_allowed() => self.warn_of_closed(&socket.device, &error),
+                Err(_) => {}
+            }
+        }
+        Ok(running)
     }
 
-    /// All sockets, sorted by name; where two directories have a device of the same name, that of the first.
+    /// All sockets, sorted by name; those of the same name in the order of their directories.
     fn sockets(&self) -> Result<Vec<Socket>> {
         let mut sockets = Vec::new();
         for directory in &self.directories {
-            match collect_sockets(directory, &mut sockets) {
+            if let (false, Some(owner)) = (self.is_named, directory::squatter(directory)) {
+                let path = directory.display();
+                self.warn_once(format!(
+                    "directory left out: {path} belongs to user {owner}, whose drivers are not trusted"
+                ));
+                continue;
+            }
+            match sockets_in(directory) {
+                Ok(found) => sockets.extend(found),
+                Err(error) if self.is_named || is_exhaustion(&error) => return Err(error),
                 // The places to look at by default need not be there.
-                Err(error) if !self.is_named && is_missing_directory(&error) => {}
-                result => result?,
+                Err(error) if is_missing_directory(&error) => {}
+                Err(error) => self.warn_once(format!("directory left out: {error}")),
             }
         }
+        sockets.sort_by(|left, right| left.device.cmp(&right.device));
         Ok(sockets)
+    }
+
+    /// Says that a device cannot be used, and notes it if that is so for good.
+    fn leave_out(&self, socket: Socket, error: &Error, closed: &mut Closed) {
+        if error.is_not_allowed() {
+            self.warn_of_closed(&socket.device, error);
+            closed.insert(socket.path);
+        } else {
+            tracing::warn!(target: tags::MANAGER, device = socket.device, %error, "device left out");
+        }
+    }
+
+    fn warn_of_closed(&self, device: &str, error: &Error) {
+        self.warn_once(format!("device {device} left out: {error}"));
+    }
+
+    fn warn_once(&self, text: String) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.insert(text.clone()) {
+            tracing::warn!(target: tags::MANAGER, "{text}");
+        }
     }
 }
 
-fn collect_sockets(directory: &Path, sockets: &mut Vec<Socket>) -> Result<()> {
+/// The sockets in a directory.
+fn sockets_in(directory: &Path) -> Result<Vec<Socket>> {
     let failed = |source: std::io::Error| {
         Error::from(ErrorKind::Directory {
             path: directory.to_owned(),
             source: Arc::new(source),
         })
     };
-    let entries = match std::fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) => return Err(failed(error)),
-    };
-    for entry in entries {
+    let mut sockets = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let file_name = entry.file_name();
-        let Some(device) = file_name.to_str().and_then(directory::device_of_socket) else {
-            continue;
-        };
-        if sockets.iter().all(|known| known.device != device) {
+        if let Some(device) = file_name.to_str().and_then(directory::device_of_socket) {
             sockets.push(Socket {
                 device: device.to_owned(),
                 path: entry.path(),
             });
         }
     }
-    sockets.sort_by(|left, right| left.device.cmp(&right.device));
-    Ok(())
+    Ok(sockets)
+}
+
+/// What connecting to a socket would fail with, as far as that is known without trying.
+fn probe(path: &Path) -> Result<()> {
+    socket::probe(path).map_err(|source| {
+        ErrorKind::Connect {
+            path: path.to_owned(),
+            source: Arc::new(source),
+        }
+        .into()
+    })
 }
 
 /// Closes a connection and waits until its worker has ended: then the driver has room for another client.
@@ -465,6 +567,15 @@ fn is_missing_directory(error: &Error) -> bool {
         ErrorKind::Directory { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
         _ => false,
     }
+}
+
+/// Whether a directory could not be read for want of what may be there again later.
+fn is_exhaustion(error: &Error) -> bool {
+    let ErrorKind::Directory { source, .. } = error.kind() else {
+        return false;
+    };
+    let errno = source.raw_os_error().map(Errno::from_raw);
+    matches!(errno, Some(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM))
 }
 
 /// Whether nobody listens on the socket any more.
@@ -504,6 +615,58 @@ mod tests {
         assert!(error.to_string().contains("nobody listens"), "{error}");
         let error = devices.device("a-missing").unwrap_err();
         assert!(error.to_string().ends_with("there is a-live"), "{error}");
+    }
+
+    /// As looked for by default.
+    fn devices_in(directories: Vec<PathBuf>) -> Devices {
+        let options = DevicesOptions::new().without_private_driver();
+        Devices::new(options, directories, false)
+    }
+
+    #[test]
+    fn what_cannot_be_used_hides_nothing_that_can() {
+        let place = tempfile::tempdir().unwrap();
+        let [file, missing, first, second] =
+            ["file", "missing", "first", "second"].map(|name| place.path().join(name));
+        std::fs::write(&file, "").unwrap();
+        for directory in [&first, &second] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        // A driver that was killed, before one that runs.
+        drop(Listener::bind(&first.join("a-both.sock")).unwrap());
+        let _live = ["a-both.sock", "a-second.sock"].map(|name| Listener::bind(&second.join(name)).unwrap());
+        let devices = devices_in(vec![file.clone(), missing, first, second.clone()]);
+        assert_eq!(devices.names().unwrap(), ["a-both", "a-second"]);
+        let running = devices.running_sockets(&Closed::new()).unwrap();
+        assert!(
+            running.iter().all(|socket| socket.path.starts_with(&second)),
+            "{running:?}"
+        );
+        let told: Vec<String> = devices.told.lock().unwrap().iter().cloned().collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains(&file.display().to_string()), "{told:?}");
+    }
+
+    #[test]
+    fn driver_that_lets_nobody_in_does_not_hide_another() {
+        let place = tempfile::tempdir().unwrap();
+        let [first, second] = ["first", "second"].map(|name| place.path().join(name));
+        for directory in [&first, &second] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        let _live = [&first, &second].map(|directory| Listener::bind(&directory.join("a-b.sock")).unwrap());
+        let devices = devices_in(vec![first.clone(), second.clone()]);
+        let in_use = |closed| {
+            devices
+                .running_sockets(&closed)
+                .unwrap()
+                .pop()
+                .map(|socket| socket.path)
+        };
+        let path = |directory: &Path| directory.join("a-b.sock");
+        assert_eq!(in_use(Closed::new()), Some(path(&first)));
+        assert_eq!(in_use(Closed::from([path(&first)])), Some(path(&second)));
+        assert_eq!(in_use(Closed::from([path(&first), path(&second)])), None);
     }
 
     #[test]

@@ -338,6 +338,24 @@ impl Error {
         self
     }
 
+    /// Whether this user may not connect to the driver.
+    pub(crate) fn is_not_allowed(&self) -> bool {
+        use nix::errno::Errno;
+        match self.kind() {
+            ErrorKind::Connect { source, .. } => {
+                matches!(source.errno(), Some(Errno::EACCES | Errno::EPERM))
+            }
+            ErrorKind::Handshake { source, .. } => matches!(
+                **source,
+                HandshakeError::Refused {
+                    refusal: Refusal::NotAllowed,
+                    ..
+                }
+            ),
+            _ => false,
+        }
+    }
+
     /// Whether the driver serves as many clients as it may just now.
     pub(crate) fn is_busy(&self) -> bool {
         let ErrorKind::Handshake { source, .. } = self.kind() else {
@@ -485,7 +503,9 @@ fn connect_advice(error: &SocketError) -> String {
                 .to_owned()
         }
         Some(Errno::ENOENT) => "there is no such socket".to_owned(),
-        Some(Errno::EACCES) => "this user may not use it".to_owned(),
+        Some(Errno::EACCES) => {
+            "this user may not use it; with clients.other_users in its settings, a driver serves all users".to_owned()
+        }
         _ => error.to_string(),
     }
 }

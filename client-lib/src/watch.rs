@@ -91,7 +91,7 @@ impl Devices {
     /// yet or not; a private driver belongs to this process and neither comes nor goes by itself.
     ///
     /// # Errors
-    /// A directory must not be read; the system has no descriptors or watches left.
+    /// The directory that was named cannot be read; the system has no descriptors or watches left.
     pub fn watch(&self) -> Result<DeviceWatch> {
         let mut watch = DeviceWatch {
             devices: self.clone(),
@@ -112,7 +112,7 @@ impl DeviceWatch {
     /// come.
     ///
     /// # Errors
-    /// A directory cannot be read; [`ErrorKind::Forked`] in a child of the process that made the watch.
+    /// The directory that was named cannot be read; [`ErrorKind::Forked`] in a child of the process that made the watch.
     pub fn wait(&mut self, deadline: Deadline) -> Result<Option<DeviceChange>> {
         if !self.stamp.is_current() {
             return Err(ErrorKind::Forked.into());

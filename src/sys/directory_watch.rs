@@ -64,12 +64,12 @@ impl DirectoryWatch {
         })
     }
 
-    /// Watches the entries of these directories and nothing else from now on. Of a directory that is not there, the
-    /// way to it is watched instead: call this again when something has happened. What happens after this returns
-    /// is told, so look at the directories then.
+    /// Watches the entries of these directories and nothing else from now on. Of a directory that is not there or may not
+    /// be read, the way to it is watched instead: call this again when something has happened. What happens after this
+    /// returns is told, so look at the directories then.
     ///
     /// # Errors
-    /// A directory must not be read; the system has no watches left.
+    /// The system has no watches left.
     pub fn watch<'a>(&mut self, directories: impl IntoIterator<Item = &'a Path>) -> Result<(), SysError> {
         let mut masks = BTreeMap::new();
         let mut watched = BTreeSet::new();
@@ -92,23 +92,32 @@ impl DirectoryWatch {
     ) -> Result<WatchDescriptor, SysError> {
         let mut path = directory;
         let mut last = Err(Errno::ENOENT);
+        // The first on the way that may not be read.
+        let mut closed = None;
         for _ in 0..MAX_STEPS {
             let known = masks.get(path).copied().unwrap_or(AddWatchFlags::empty());
-            let mask = known | mask(path == directory);
+            // A change of its mode is told to who watches the one above.
+            let opening = closed.map_or(AddWatchFlags::empty(), |_| AddWatchFlags::IN_ATTRIB);
+            let mask = known | mask(path == directory) | opening;
             last = self.inotify.add_watch(spelled(path), mask);
             match last {
                 Ok(descriptor) => {
                     masks.insert(path.to_owned(), mask);
                     // What is next on the way may have come before there was a watch for it.
                     match directory.ancestors().take_while(|above| *above != path).last() {
-                        Some(next) if next.is_dir() => path = next,
+                        Some(next) if closed != Some(next) && next.is_dir() => path = next,
                         _ => return Ok(descriptor),
                     }
                 }
-                Err(Errno::ENOENT | Errno::ENOTDIR) => match path.parent() {
-                    Some(parent) => path = parent,
-                    None => break,
-                },
+                Err(errno @ (Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES)) => {
+                    if errno == Errno::EACCES {
+                        closed = Some(path);
+                    }
+                    match path.parent() {
+                        Some(parent) => path = parent,
+                        None => break,
+                    }
+                }
                 Err(_) => break,
             }
         }

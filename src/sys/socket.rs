@@ -32,6 +32,9 @@ use crate::time::{Clock, Deadline, MonotonicClock};
 /// model and its overflow, needs 66. The kernel's own limit is 253.
 pub const MAX_FDS: usize = 72;
 
+/// What is attempted by [`Connection::connect`] and [`probe`].
+const CONNECT: &str = "connect";
+
 /// What went wrong with a socket.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
@@ -179,13 +182,16 @@ impl AsFd for Listener {
     }
 }
 
-/// Whether somebody listens on the socket at `path`, found out without a connection that whoever listens would have to
-/// answer: the kernel tells a datagram socket that the one at `path` is of another type only while that one is open.
-/// Anything but the certainty that nobody listens is `true`, for who connects to run into.
-#[must_use]
-pub fn is_served(path: &Path) -> bool {
+/// Whether the socket at `path` can be connected to, found out without a connection that whoever listens would have to
+/// answer: the kernel tells a datagram socket that the one at `path` is of another type only while that one is open, and
+/// that this user may not use it before that. Anything but certainty is `Ok`, for who connects to run into.
+///
+/// # Errors
+///
+/// [`SocketError::Io`], as [`Connection::connect`] would fail: `ENOENT`, `ECONNREFUSED`, `EACCES` or `EPERM`.
+pub fn probe(path: &Path) -> Result<(), SocketError> {
     let Ok((address, _directory)) = address(path) else {
-        return true;
+        return Ok(());
     };
     let Ok(probe) = socket(
         AddressFamily::Unix,
@@ -193,10 +199,17 @@ pub fn is_served(path: &Path) -> bool {
         SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK,
         None,
     ) else {
-        return true;
+        return Ok(());
     };
-    let answer = connect(probe.as_raw_fd(), &address);
-    !matches!(answer, Err(Errno::ECONNREFUSED | Errno::ENOENT))
+    match connect(probe.as_raw_fd(), &address) {
+        Err(errno @ (Errno::ENOENT | Errno::ECONNREFUSED | Errno::EACCES | Errno::EPERM)) => {
+            Err(SocketError::Io {
+                action: CONNECT,
+                source: errno.into(),
+            })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// One end of a connection.
@@ -211,9 +224,9 @@ impl Connection {
     /// # Errors
     ///
     /// [`SocketError::PathTooLong`], [`SocketError::TimedOut`] if the listener's queue stays full, or
-    /// [`SocketError::Io`] (`ENOENT`: there is no such socket; `ECONNREFUSED`: nobody listens on it).
+    /// [`SocketError::Io`] (`ENOENT`: there is no such socket; `ECONNREFUSED`: nobody listens on it; `EACCES`: this user
+    /// may not use it).
     pub fn connect(path: &Path, deadline: Deadline) -> Result<Self, SocketError> {
-        const ACTION: &str = "connect";
         let (address, _directory) = address(path)?;
         let fd = new_socket(SockFlag::SOCK_CLOEXEC)?;
         loop {
@@ -224,12 +237,12 @@ impl Connection {
             match connect(fd.as_raw_fd(), &address) {
                 Ok(()) | Err(Errno::EISCONN) => break,
                 Err(Errno::EAGAIN) if deadline.is_past(MonotonicClock.now()) => {
-                    return Err(SocketError::TimedOut { action: ACTION });
+                    return Err(SocketError::TimedOut { action: CONNECT });
                 }
                 Err(Errno::EAGAIN | Errno::EINTR) => {}
                 Err(errno) => {
                     return Err(SocketError::Io {
-                        action: ACTION,
+                        action: CONNECT,
                         source: errno.into(),
                     });
                 }

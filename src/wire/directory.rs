@@ -5,6 +5,7 @@
 //! sides.
 
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::hal::DeviceInfo;
@@ -29,6 +30,19 @@ pub fn runtime_dir() -> PathBuf {
 #[must_use]
 pub fn search_path() -> Vec<PathBuf> {
     search_path_of(|name| std::env::var_os(name), nix::unistd::geteuid().as_raw())
+}
+
+/// Who owns a directory that was made in this user's place: anybody can make one in `/tmp` under the name of another's.
+/// `None` for every other directory.
+#[must_use]
+pub fn squatter(directory: &Path) -> Option<u32> {
+    let user = nix::unistd::geteuid().as_raw();
+    if directory != without_session(user) {
+        return None;
+    }
+    // Whoever made a link there is its owner.
+    let owner = std::fs::symlink_metadata(directory).ok()?.uid();
+    (owner != user && owner != 0).then_some(owner)
 }
 
 /// The socket of the device with this name.
@@ -58,8 +72,13 @@ fn of_user(variable: impl Fn(&str) -> Option<OsString>, uid: u32) -> PathBuf {
     } else if uid == 0 {
         PathBuf::from(SYSTEM_RUNTIME_DIR)
     } else {
-        PathBuf::from(format!("/tmp/nnhal-{uid}"))
+        without_session(uid)
     }
+}
+
+/// The directory of a user who has no other.
+fn without_session(uid: u32) -> PathBuf {
+    PathBuf::from(format!("/tmp/nnhal-{uid}"))
 }
 
 fn search_path_of(variable: impl Fn(&str) -> Option<OsString>, uid: u32) -> Vec<PathBuf> {

@@ -27,6 +27,7 @@ mod workers;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ use self::admission::{Admission, Refused, Reserve};
 use self::applicants::Applicants;
 use self::leaving::Leaving;
 use self::questions::{ListenError, Listeners};
-use self::runtime_dir::{Claim, Published, RuntimeDir};
+use self::runtime_dir::{Claim, Others, Published, RuntimeDir};
 use self::signals::Signals;
 use self::spawner::{Outcome, Spawner, Starting};
 use self::workers::Workers;
@@ -127,7 +128,6 @@ struct Waiting {
 enum Phase {
     /// The first worker is coming up; nothing is published before it is there.
     Starting {
-        directory: RuntimeDir,
         claims: Vec<(Claim, Option<OwnedFd>)>,
     },
     Serving {
@@ -143,6 +143,7 @@ enum Phase {
 
 struct Supervisor {
     options: SupervisorOptions,
+    directory: Rc<RuntimeDir>,
     signals: Signals,
     spawner: SpawnerHandle,
     workers: Workers,
@@ -187,21 +188,27 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
     let _ = rlimit::raise_to_hard(Resource::RLIMIT_NOFILE);
     let signals = Signals::install().map_err(SupervisorError::system("watch for signals"))?;
     let settings = &options.settings;
-    let directory = RuntimeDir::open(&settings.runtime_dir, settings.clients.other_users)?;
     let mut activated = activated_sockets()?;
-    let mut claims = Vec::new();
-    for device in &settings.devices {
-        claims.push((directory.claim(device)?, activated.remove(device)));
+    let (mut directory, claims) =
+        RuntimeDir::open_and_claim(&settings.runtime_dir, others(settings), &settings.devices)?;
+    if options.owner.is_some() {
+        directory.end_with_driver();
     }
+    // Dropped after all that is in it, which is what follows.
+    let directory = Rc::new(directory);
+    let claims: Vec<_> = claims
+        .into_iter()
+        .zip(settings.devices.iter().map(|device| activated.remove(device)))
+        .collect();
     let Some((first, _)) = claims.first() else {
         return Err(SupervisorError::Worker("there is no device to serve".to_owned()));
     };
     let private_dir = directory.private_dir(first)?;
-    let owners_directory = options.owner.as_ref().map(|_| directory.path().to_owned());
     let (spawner, thread) = start_spawner(private_dir.stable_path(), options.invocation.clone())?;
     let listeners = Listeners::new(options.settings.weights.clone(), peer::unnumbered_uid());
     let mut supervisor = Supervisor {
         options,
+        directory: Rc::clone(&directory),
         signals,
         spawner,
         workers: Workers::default(),
@@ -213,18 +220,21 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
         reserve: Reserve::new(),
         unclaimed: HashMap::new(),
         accept_again: None,
-        phase: Phase::Starting { directory, claims },
+        phase: Phase::Starting { claims },
     };
     let outcome = supervisor.serve();
     // Without orders the spawner ends.
     drop(supervisor);
     let _ = thread.join();
-    drop(private_dir);
-    if let Some(directory) = owners_directory {
-        // The owner made it for this driver alone, and may be dead. Whatever else is in it keeps it.
-        let _ = std::fs::remove_dir(directory);
-    }
     outcome
+}
+
+fn others(settings: &Settings) -> Others {
+    if settings.clients.other_users {
+        Others::LetIn
+    } else {
+        Others::KeptOut
+    }
 }
 
 /// Sockets that a service manager made for this driver, by device: `FileDescriptorName=` is the device's name.
@@ -531,13 +541,14 @@ impl Supervisor {
         let placeholder = Phase::Serving {
             published: Vec::new(),
         };
-        let Phase::Starting { directory, claims } = std::mem::replace(&mut self.phase, placeholder) else {
+        let Phase::Starting { claims } = std::mem::replace(&mut self.phase, placeholder) else {
             return Ok(());
         };
         let mut all = Vec::new();
         for (claim, activated) in claims {
-            let published = directory.publish(claim, activated)?;
-            tracing::info!(target: tags::DRIVER, device = published.device(), directory = %directory.path().display(), "serving");
+            let others = others(&self.options.settings);
+            let published = self.directory.publish(claim, activated, others)?;
+            tracing::info!(target: tags::DRIVER, device = published.device(), directory = %self.directory.path().display(), "serving");
             all.push(published);
         }
         self.phase = Phase::Serving { published: all };
@@ -630,6 +641,7 @@ impl Supervisor {
             runtime_dir: old.runtime_dir.clone(),
             ..settings
         };
+        self.let_connect();
         self.listeners.reconfigure(self.options.settings.weights.clone());
         // Workers without a client are replaced, so that the next client's has the new settings in full.
         self.workers.dismiss_idle();
@@ -637,6 +649,25 @@ impl Supervisor {
         self.workers.command(|| Command::Reconfigure(execution.clone()));
         self.spawner.has_failed = false;
         tracing::info!(target: tags::DRIVER, "settings read again");
+    }
+
+    /// Has the sockets' modes say who may connect now.
+    fn let_connect(&self) {
+        let others = others(&self.options.settings);
+        if let Err(error) = self.directory.let_look(others) {
+            tracing::error!(target: tags::DRIVER, %error, "other users cannot find the sockets");
+        }
+        let Phase::Serving { published } = &self.phase else {
+            return;
+        };
+        for published in published {
+            if let Err(error) = published.let_connect(others) {
+                tracing::error!(
+                    target: tags::DRIVER, device = published.device(), %error,
+                    "the mode of the socket does not say who may connect"
+                );
+            }
+        }
     }
 
     /// Takes no more clients, and has the workers come to an end.

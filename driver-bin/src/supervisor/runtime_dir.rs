@@ -1,7 +1,7 @@
 //! The directory where sockets are published, and what is found there.
 //!
-//! Contract: nothing is published in a directory that another user could write to, or through a symbolic link. A
-//! device's name belongs to the process that holds the lock on `{DEVICE}.lock`; only with the lock is a socket that
+//! Contract: nothing is published in a directory that another user could write to, or through a symbolic link. Who may
+//! look into it need not be who may connect: that is what the sockets' mode says, besides the supervisor. A device's name belongs to the process that holds the lock on `{DEVICE}.lock`; only with the lock is a socket that
 //! an earlier driver left behind removed, and only if it is a socket of this user. A socket appears under its name
 //! when connections are accepted already.
 
@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, open, openat, renameat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, lstat};
 use nix::unistd::{Pid, UnlinkatFlags, unlinkat};
+use nnhal::diag::tags;
 use nnhal::sys::socket::{Listener, SocketError};
 use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::directory;
@@ -49,14 +50,12 @@ pub enum RuntimeDirError {
         user: u32,
     },
     /// Others have more access than they may.
-    #[error("the runtime directory {} has mode {mode:04o}, which is open to other users; it must be {expected:04o} (chmod {expected:o})", .path.display())]
+    #[error("the runtime directory {} has mode {mode:04o}, so that other users can write to it; it must be 0755 at most (chmod go-w)", .path.display())]
     TooOpen {
         /// The directory.
         path: PathBuf,
         /// Its mode.
         mode: u32,
-        /// The mode it must have at most.
-        expected: u32,
     },
     /// Another driver serves the device.
     #[error("device {device} is already served from {} by process {holder}", .path.display())]
@@ -96,12 +95,24 @@ pub enum RuntimeDirError {
     },
 }
 
-/// A runtime directory that has been found fit.
+/// Which users a driver serves beside its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Others {
+    /// None.
+    KeptOut,
+    /// All.
+    LetIn,
+}
+
+/// A runtime directory that has been found fit. Dropping it removes it if it is empty and there for this driver alone.
 #[derive(Debug)]
 pub(super) struct RuntimeDir {
     path: PathBuf,
     fd: OwnedFd,
-    is_open_to_others: bool,
+    /// Whether it was made here.
+    is_made: bool,
+    /// Whether the driver's owner made it for this driver alone.
+    ends_with_driver: bool,
 }
 
 /// The right to publish a device. Dropping it gives the right up.
@@ -145,50 +156,96 @@ impl Drop for PrivateDir {
 }
 
 impl RuntimeDir {
-    /// Opens the directory, making it if needed. With `is_open_to_others`, other users may look into it.
+    /// Opens the directory, making it if needed, and takes the names of these devices there.
     ///
     /// # Errors
     ///
     /// [`RuntimeDirError`].
-    pub(super) fn open(path: &Path, is_open_to_others: bool) -> Result<RuntimeDir, RuntimeDirError> {
+    pub(super) fn open_and_claim(
+        path: &Path,
+        others: Others,
+        devices: &[String],
+    ) -> Result<(RuntimeDir, Vec<Claim>), RuntimeDirError> {
+        loop {
+            let directory = RuntimeDir::open(path, others)?;
+            let claims = devices.iter().map(|device| directory.claim(device)).collect();
+            match claims {
+                // A driver that has ended meanwhile took it away.
+                Err(_) if directory.is_gone() => {}
+                claims => return Ok((directory, claims?)),
+            }
+        }
+    }
+
+    /// Opens the directory, making it if needed. One that is made can be looked into by other users if they are let in, or
+    /// if all of them look there.
+    fn open(path: &Path, others: Others) -> Result<RuntimeDir, RuntimeDirError> {
         let failed = |source| RuntimeDirError::Open {
             path: path.to_owned(),
             source,
         };
-        let mode = if is_open_to_others { 0o755 } else { 0o700 };
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).map_err(failed)?;
         }
-        match std::fs::DirBuilder::new().mode(mode).create(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(failed(error)),
-            _ => {}
-        }
         let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-        let fd = open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
-        let stat = fstat(&fd).map_err(|errno| failed(errno.into()))?;
+        let (fd, is_made) = loop {
+            let is_made = match std::fs::DirBuilder::new().mode(0o700).create(path) {
+                Ok(()) => true,
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
+                Err(error) => return Err(failed(error)),
+            };
+            match open(path, flags, Mode::empty()) {
+                Ok(fd) => break (fd, is_made),
+                // Another driver took away what was there.
+                Err(Errno::ENOENT) if !is_made => {}
+                Err(errno) => return Err(failed(errno.into())),
+            }
+        };
+        let directory = RuntimeDir {
+            path: path.to_owned(),
+            fd,
+            is_made,
+            ends_with_driver: false,
+        };
+        directory.let_look(others)?;
+        directory.check(others)?;
+        Ok(directory)
+    }
+
+    /// Makes the directory one that other users can look into, if they shall and it was made here.
+    pub(super) fn let_look(&self, others: Others) -> Result<(), RuntimeDirError> {
+        let mode = mode_of_directory(&self.path, others);
+        if !self.is_made || mode == 0o700 {
+            return Ok(());
+        }
+        // Whatever the umask is.
+        fchmod(&self.fd, Mode::from_bits_truncate(mode)).map_err(|errno| self.unusable(errno))
+    }
+
+    fn check(&self, others: Others) -> Result<(), RuntimeDirError> {
+        let stat = fstat(&self.fd).map_err(|errno| self.unusable(errno))?;
         let user = nix::unistd::geteuid().as_raw();
         if stat.st_uid != user {
             return Err(RuntimeDirError::ForeignOwner {
-                path: path.to_owned(),
+                path: self.path.clone(),
                 owner: stat.st_uid,
                 user,
             });
         }
-        let actual = stat.st_mode & 0o7777;
-        if actual & 0o777 & !mode != 0 {
+        let mode = stat.st_mode & 0o7777;
+        if mode & 0o022 != 0 {
             return Err(RuntimeDirError::TooOpen {
-                path: path.to_owned(),
-                mode: actual,
-                expected: mode,
+                path: self.path.clone(),
+                mode,
             });
         }
-        let dir = RuntimeDir {
-            path: path.to_owned(),
-            fd,
-            is_open_to_others,
-        };
-        dir.check_writable()?;
-        Ok(dir)
+        if others == Others::LetIn && mode & 0o050 != 0o050 && mode & 0o005 != 0o005 {
+            tracing::warn!(
+                target: tags::DRIVER, directory = %self.path.display(), mode = format!("{mode:04o}"),
+                "other users may connect, but cannot find the sockets in a directory of this mode; chmod 755 lets them"
+            );
+        }
+        self.check_writable()
     }
 
     /// Says so before anything is started, rather than at the first file.
@@ -200,10 +257,27 @@ impl RuntimeDir {
             AccessFlags::W_OK | AccessFlags::X_OK,
             AtFlags::AT_EACCESS,
         )
-        .map_err(|errno| RuntimeDirError::Open {
+        .map_err(|errno| self.unusable(errno))
+    }
+
+    fn unusable(&self, errno: Errno) -> RuntimeDirError {
+        RuntimeDirError::Open {
             path: self.path.clone(),
             source: errno.into(),
-        })
+        }
+    }
+
+    /// Whether the path leads to it no more.
+    fn is_gone(&self) -> bool {
+        let identity = |stat: FileStat| (stat.st_dev, stat.st_ino);
+        let here = fstat(&self.fd).map(identity);
+        here.is_ok() && here != lstat(&self.path).map(identity)
+    }
+
+    /// Has it removed even if it was there before: by the driver's owner, who made it for this driver alone and may be dead
+    /// by then.
+    pub(super) fn end_with_driver(&mut self) {
+        self.ends_with_driver = true;
     }
 
     /// The directory's path.
@@ -223,7 +297,7 @@ impl RuntimeDir {
     /// # Errors
     ///
     /// [`RuntimeDirError::AlreadyServed`], or what else stands in the way.
-    pub(super) fn claim(&self, device: &str) -> Result<Claim, RuntimeDirError> {
+    fn claim(&self, device: &str) -> Result<Claim, RuntimeDirError> {
         let lock = self.lock(device)?;
         let directory = self
             .fd
@@ -245,6 +319,7 @@ impl RuntimeDir {
         &self,
         claim: Claim,
         activated: Option<OwnedFd>,
+        others: Others,
     ) -> Result<Published, RuntimeDirError> {
         let socket_error = |source| RuntimeDirError::Socket {
             device: claim.device.clone(),
@@ -267,8 +342,7 @@ impl RuntimeDir {
         let listener = Listener::bind(&self.stable_path().join(&hidden)).map_err(socket_error)?;
         // Nobody has found it yet. Where the kernel cannot do it, those who are turned away may leave some to close.
         listener.refuse_fds();
-        let mode = if self.is_open_to_others { 0o666 } else { 0o600 };
-        std::fs::set_permissions(self.stable_path().join(&hidden), Permissions::from_mode(mode))
+        set_mode_of_socket(&self.stable_path().join(&hidden), others)
             .map_err(|source| self.file_error("set the mode of", &hidden, source))?;
         renameat(&self.fd, hidden.as_str(), &self.fd, name.as_str())
             .map_err(|errno| self.file_error("rename", &hidden, errno.into()))?;
@@ -384,6 +458,25 @@ impl Published {
     pub(super) fn device(&self) -> &str {
         &self.claim.device
     }
+
+    /// Opens the socket to these users, as [`RuntimeDir::publish`] did. One that a service manager made has the mode that
+    /// was set there.
+    pub(super) fn let_connect(&self, others: Others) -> std::io::Result<()> {
+        if self.socket.is_none() {
+            return Ok(());
+        }
+        let name = socket_name(&self.claim.device);
+        set_mode_of_socket(&descriptor_path(&self.claim.directory).join(name), others)
+    }
+}
+
+impl Drop for RuntimeDir {
+    fn drop(&mut self) {
+        if self.is_made || self.ends_with_driver {
+            // Whatever is in it keeps it.
+            let _ = std::fs::remove_dir(&self.path);
+        }
+    }
 }
 
 impl Drop for Published {
@@ -416,6 +509,24 @@ impl AsFd for Published {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.listener.as_fd()
     }
+}
+
+/// The mode of a directory that is made: the one where the clients of all users look must not be closed to them, whoever is
+/// let in.
+fn mode_of_directory(path: &Path, others: Others) -> u32 {
+    if others == Others::LetIn || path == Path::new(directory::SYSTEM_RUNTIME_DIR) {
+        0o755
+    } else {
+        0o700
+    }
+}
+
+fn set_mode_of_socket(path: &Path, others: Others) -> std::io::Result<()> {
+    let mode = match others {
+        Others::LetIn => 0o666,
+        Others::KeptOut => 0o600,
+    };
+    std::fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
 fn descriptor_path(fd: &OwnedFd) -> PathBuf {
@@ -476,8 +587,20 @@ mod tests {
         }
 
         fn publish(&self) -> Result<Published, RuntimeDirError> {
-            let directory = RuntimeDir::open(&self.path, false)?;
-            directory.publish(directory.claim(DEVICE)?, None)
+            self.publish_for(Others::KeptOut)
+        }
+
+        fn publish_for(&self, others: Others) -> Result<Published, RuntimeDirError> {
+            let directory = self.open(others)?;
+            directory.publish(directory.claim(DEVICE)?, None, others)
+        }
+
+        fn open(&self, others: Others) -> Result<RuntimeDir, RuntimeDirError> {
+            RuntimeDir::open(&self.path, others)
+        }
+
+        fn mode(&self) -> u32 {
+            mode(&self.path)
         }
 
         fn connect(&self) -> Result<Connection, SocketError> {
@@ -488,14 +611,17 @@ mod tests {
         }
     }
 
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
     #[test]
     fn published_device_can_be_connected_to_and_leaves_nothing_behind() {
         let place = Place::new();
         let published = place.publish().unwrap();
         place.connect().unwrap();
         assert!(published.listener.accept().unwrap().is_some());
-        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&place.path), mode(&place.socket())), (0o700, 0o600));
+        assert_eq!((place.mode(), mode(&place.socket())), (0o700, 0o600));
         drop(published);
         assert_eq!(std::fs::read_dir(&place.path).unwrap().count(), 0);
     }
@@ -516,7 +642,7 @@ mod tests {
     #[test]
     fn lock_that_outlives_its_holder_for_a_moment_is_waited_for() {
         let place = Place::new();
-        let directory = RuntimeDir::open(&place.path, false).unwrap();
+        let directory = place.open(Others::KeptOut).unwrap();
         let mut dead = std::process::Command::new("true").spawn().unwrap();
         dead.wait().unwrap();
         let path = place.path.join(lock_name(DEVICE));
@@ -533,7 +659,7 @@ mod tests {
     #[test]
     fn socket_left_behind_is_replaced() {
         let place = Place::new();
-        RuntimeDir::open(&place.path, false).unwrap();
+        std::fs::create_dir(&place.path).unwrap();
         drop(Listener::bind(&place.socket()).unwrap());
         assert!(place.connect().is_err());
         let published = place.publish().unwrap();
@@ -544,7 +670,7 @@ mod tests {
     #[test]
     fn whatever_else_is_in_the_way_is_left_alone() {
         let place = Place::new();
-        RuntimeDir::open(&place.path, false).unwrap();
+        std::fs::create_dir(&place.path).unwrap();
         std::fs::write(place.socket(), "precious").unwrap();
         assert!(matches!(place.publish(), Err(RuntimeDirError::InTheWay { .. })));
         assert_eq!(std::fs::read_to_string(place.socket()).unwrap(), "precious");
@@ -557,28 +683,92 @@ mod tests {
     }
 
     #[test]
-    fn directory_open_to_others_or_behind_a_link_is_refused() {
+    fn directory_that_others_can_write_to_or_behind_a_link_is_refused() {
         let place = Place::new();
         std::fs::create_dir(&place.path).unwrap();
-        for mode in [0o777, 0o770, 0o755, 0o710] {
+        for mode in [0o777, 0o770, 0o775, 0o757, 0o702] {
             std::fs::set_permissions(&place.path, PermissionsExt::from_mode(mode)).unwrap();
             let error = place.publish().unwrap_err();
             assert!(matches!(error, RuntimeDirError::TooOpen { .. }), "{error}");
         }
-        std::fs::set_permissions(&place.path, PermissionsExt::from_mode(0o755)).unwrap();
-        assert!(RuntimeDir::open(&place.path, true).is_ok());
+        for mode in [0o755, 0o750, 0o711, 0o700] {
+            std::fs::set_permissions(&place.path, PermissionsExt::from_mode(mode)).unwrap();
+            for others in [Others::KeptOut, Others::LetIn] {
+                place.publish_for(others).unwrap();
+            }
+            assert_eq!(place.mode(), mode, "it is its maker's");
+        }
         let link = place.path.with_extension("link");
         symlink(&place.path, &link).unwrap();
         assert!(matches!(
-            RuntimeDir::open(&link, true),
+            RuntimeDir::open(&link, Others::LetIn),
             Err(RuntimeDirError::Open { .. })
         ));
     }
 
     #[test]
+    fn who_may_connect_is_said_by_the_mode_of_the_socket_and_can_change() {
+        let place = Place::new();
+        let directory = place.open(Others::KeptOut).unwrap();
+        let claim = directory.claim(DEVICE).unwrap();
+        let published = directory.publish(claim, None, Others::KeptOut).unwrap();
+        let mut modes = Vec::new();
+        for others in [Others::KeptOut, Others::LetIn, Others::KeptOut] {
+            directory.let_look(others).unwrap();
+            published.let_connect(others).unwrap();
+            modes.push(mode(&place.socket()));
+        }
+        assert_eq!(modes, [0o600, 0o666, 0o600]);
+        assert_eq!(place.mode(), 0o755, "others may still find others' sockets there");
+    }
+
+    #[test]
+    fn where_all_users_look_a_directory_is_open_to_them() {
+        let system = Path::new(directory::SYSTEM_RUNTIME_DIR);
+        let users = Path::new("/tmp/nnhal-7");
+        let modes = [Others::KeptOut, Others::LetIn].map(|others| {
+            (
+                mode_of_directory(system, others),
+                mode_of_directory(users, others),
+            )
+        });
+        assert_eq!(modes, [(0o755, 0o700), (0o755, 0o755)]);
+    }
+
+    #[test]
+    fn directory_that_was_made_goes_when_it_is_empty_and_others_stay() {
+        let place = Place::new();
+        drop(place.open(Others::LetIn).unwrap());
+        assert!(!place.path.exists());
+        let directory = place.open(Others::LetIn).unwrap();
+        std::fs::write(place.path.join("precious"), "").unwrap();
+        drop(directory);
+        assert!(place.path.join("precious").exists());
+        std::fs::remove_file(place.path.join("precious")).unwrap();
+        drop(place.open(Others::LetIn).unwrap());
+        assert!(place.path.exists(), "this one found it there");
+        place.open(Others::LetIn).unwrap().end_with_driver();
+        assert!(!place.path.exists());
+    }
+
+    #[test]
+    fn directory_that_another_driver_takes_away_is_gone() {
+        let place = Place::new();
+        let first = place.open(Others::KeptOut).unwrap();
+        let second = place.open(Others::KeptOut).unwrap();
+        assert!(!second.is_gone());
+        drop(first);
+        assert!(second.is_gone() && second.claim(DEVICE).is_err());
+        let devices = [DEVICE.to_owned()];
+        let (third, claims) = RuntimeDir::open_and_claim(&place.path, Others::KeptOut, &devices).unwrap();
+        assert!(second.is_gone() && !third.is_gone());
+        assert_eq!(claims.len(), 1);
+    }
+
+    #[test]
     fn private_directory_is_cleared_and_removed() {
         let place = Place::new();
-        let directory = RuntimeDir::open(&place.path, false).unwrap();
+        let directory = place.open(Others::KeptOut).unwrap();
         let claim = directory.claim(DEVICE).unwrap();
         let left_behind = place.path.join(format!(".{DEVICE}.workers"));
         std::fs::create_dir_all(left_behind.join("deep")).unwrap();
@@ -591,7 +781,7 @@ mod tests {
 
     #[test]
     fn directory_that_cannot_be_made_is_named_with_the_reason() {
-        let error = RuntimeDir::open(Path::new("/proc/nnhal"), false).unwrap_err();
+        let error = RuntimeDir::open(Path::new("/proc/nnhal"), Others::KeptOut).unwrap_err();
         assert!(error.to_string().contains("/proc/nnhal"), "{error}");
         assert!(error.to_string().contains("--runtime-dir"), "{error}");
     }

@@ -1,11 +1,8 @@
-//! What one user keeps is out of another's reach, and what another made is not used (T31). Only root can be two users:
-//! without its rights the test says so and ends.
+//! What one user keeps is out of another's reach, and what another made is not used (T31).
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::process::CommandExt;
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
 
 use nix::unistd::{Gid, Uid, chown, geteuid};
 use nnhal_client::{
@@ -13,13 +10,9 @@ use nnhal_client::{
 };
 use nnhal_tests::{DaemonOptions, TestDaemon};
 
-const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
+use crate::common::{EXE, NOBODY, again_as, expect_success, is_root, part, set_mode};
 
-/// The user "nobody", who owns nothing else.
-const OTHER: u32 = 65534;
-
-/// Names the directory of the test to the process that is the other user.
-const DIRECTORY: &str = "NNHAL_TEST_TWO_USERS";
+const TEST: &str = "caches::caches_and_drivers_of_two_users_do_not_mix";
 
 /// Prepares a model by a cache, which has one more entry then.
 fn fill(cache: &CompilationCache, device: &Device) {
@@ -31,13 +24,9 @@ fn fill(cache: &CompilationCache, device: &Device) {
     cache.prepare(device, &model, &PrepareOptions::new()).unwrap();
 }
 
-fn set_mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
-}
-
 /// What the other user does: everything that it can think of to reach the first one's cache or to have its own used.
 fn act_as_other(directory: &Path) {
-    assert_eq!(geteuid(), Uid::from_raw(OTHER));
+    assert_eq!(geteuid(), Uid::from_raw(NOBODY));
     let foreign = directory.join("cache");
     for path in [foreign.clone(), foreign.join("inner")] {
         let error = CompilationCache::open(&path, u64::MAX).unwrap_err();
@@ -61,11 +50,10 @@ fn act_as_other(directory: &Path) {
 
 #[test]
 fn caches_and_drivers_of_two_users_do_not_mix() {
-    if let Some(directory) = std::env::var_os(DIRECTORY) {
+    if let Some(directory) = part() {
         return act_as_other(Path::new(&directory));
     }
-    if !geteuid().is_root() {
-        println!("SKIPPED: only root can be two users");
+    if !is_root() {
         return;
     }
     let daemon = TestDaemon::start(EXE, &DaemonOptions::default());
@@ -84,23 +72,7 @@ fn caches_and_drivers_of_two_users_do_not_mix() {
     let cache = CompilationCache::open(directory.join("cache"), u64::MAX).unwrap();
     fill(&cache, &device);
     let size = cache.size().unwrap();
-    // By this name also a user can run the test who cannot reach the folder that it is in.
-    let status = Command::new("/proc/self/exe")
-        .args([
-            "--exact",
-            "caches_and_drivers_of_two_users_do_not_mix",
-            "--nocapture",
-        ])
-        .env(DIRECTORY, &directory)
-        .current_dir("/")
-        .uid(OTHER)
-        .gid(OTHER)
-        .status()
-        .unwrap();
-    assert!(
-        status.success(),
-        "T31: the other user reached something: {status}"
-    );
+    expect_success(&mut again_as(NOBODY, TEST, directory.to_str().unwrap()));
     for squatted in ["squatted", "link", "open"] {
         let path = shared.join(squatted);
         let error = CompilationCache::open(&path, u64::MAX).unwrap_err();
@@ -114,8 +86,8 @@ fn caches_and_drivers_of_two_users_do_not_mix() {
     assert_eq!(cache.size().unwrap(), size, "T31: it was found");
     chown(
         &directory.join("cache"),
-        Some(Uid::from_raw(OTHER)),
-        Some(Gid::from_raw(OTHER)),
+        Some(Uid::from_raw(NOBODY)),
+        Some(Gid::from_raw(NOBODY)),
     )
     .unwrap();
     let error = CompilationCache::open(directory.join("cache"), u64::MAX).unwrap_err();
