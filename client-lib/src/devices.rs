@@ -28,8 +28,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 ///
 /// By default that is the directory that the environment variable `NNHAL_RUNTIME_DIR` names; without it `nnhal` in
 /// `XDG_RUNTIME_DIR` and `/run/nnhal`. Directories and sockets that this user may not use are left out, with a warning in
-/// the log. If no driver is left, and no directory was named, a private one is started; see [`DevicesOptions::driver`] for
-/// which one.
+/// the log. If no driver is left, a private one is started; see [`DevicesOptions::driver`] for which one.
 #[derive(Clone, Debug, Default)]
 pub struct DevicesOptions {
     runtime_dir: Option<PathBuf>,
@@ -116,20 +115,16 @@ impl DevicesOptions {
     }
 
     /// Looks for devices. A directory that is not there yet is no error here, but in what is asked of the devices if
-    /// it was named: drivers may come and go.
+    /// [`DevicesOptions::runtime_dir`] named it: drivers may come and go.
     ///
     /// # Errors
-    /// [`ErrorKind::Directory`] if the directory that was named is there but cannot be read, or the system has no
-    /// descriptors left.
+    /// [`ErrorKind::Directory`] if the directory that [`DevicesOptions::runtime_dir`] named is there but cannot be read, or
+    /// the system has no descriptors left.
     pub fn open(self) -> Result<Devices> {
         let (directories, is_named) = match &self.runtime_dir {
             _ if self.is_private => (Vec::new(), false),
             Some(named) => (vec![named.clone()], true),
-            None => {
-                let is_named =
-                    std::env::var_os(directory::RUNTIME_DIR_VARIABLE).is_some_and(|name| !name.is_empty());
-                (directory::search_path(), is_named)
-            }
+            None => (directory::search_path(), false),
         };
         let devices = Devices::new(self, directories, is_named);
         match devices.sockets() {
@@ -157,7 +152,7 @@ fn command<A: Into<OsString>>(
 pub struct Devices {
     options: DevicesOptions,
     directories: Vec<PathBuf>,
-    /// Whether a directory was named: then only a driver there will do.
+    /// Whether the program has named the directory: then only a driver there will do.
     is_named: bool,
     /// The private drivers that were started for these handles.
     drivers: Arc<Mutex<Vec<Arc<PrivateDriver>>>>,
@@ -410,6 +405,14 @@ impl Devices {
                 }
                 _ => error,
             })?;
+        // Who names a directory counts on a driver there.
+        if let ([directory], Some(_)) = (&self.directories[..], directory::named()) {
+            self.warn_once(format!(
+                "{} names {}, where no driver runs that this user may use; a private driver is started",
+                directory::RUNTIME_DIR_VARIABLE,
+                directory.display()
+            ));
+        }
         let mut drivers = self.drivers.lock().unwrap_or_else(PoisonError::into_inner);
         drivers.retain(|known| known.is_usable() && !Arc::ptr_eq(known, &driver));
         drivers.push(Arc::clone(&driver));

@@ -25,6 +25,12 @@ pub fn runtime_dir() -> PathBuf {
     of_user(|name| std::env::var_os(name), nix::unistd::geteuid().as_raw())
 }
 
+/// What [`RUNTIME_DIR_VARIABLE`] names, if it is set and not empty.
+#[must_use]
+pub fn named() -> Option<PathBuf> {
+    directory_of(&|name: &str| std::env::var_os(name), RUNTIME_DIR_VARIABLE)
+}
+
 /// Where a client looks for drivers, in this order: only [`RUNTIME_DIR_VARIABLE`] if set; else this user's directory,
 /// as [`runtime_dir`] has it, and then the system's.
 #[must_use]
@@ -59,15 +65,17 @@ pub fn device_of_socket(file_name: &str) -> Option<&str> {
         .filter(|name| DeviceInfo::is_valid_name(name))
 }
 
+/// The directory that a variable names, if it is set and not empty.
+fn directory_of(variable: &impl Fn(&str) -> Option<OsString>, name: &str) -> Option<PathBuf> {
+    variable(name)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
+}
+
 fn of_user(variable: impl Fn(&str) -> Option<OsString>, uid: u32) -> PathBuf {
-    let directory = |name| {
-        variable(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    if let Some(named) = directory(RUNTIME_DIR_VARIABLE) {
+    if let Some(named) = directory_of(&variable, RUNTIME_DIR_VARIABLE) {
         named
-    } else if let Some(session) = directory("XDG_RUNTIME_DIR") {
+    } else if let Some(session) = directory_of(&variable, "XDG_RUNTIME_DIR") {
         session.join("nnhal")
     } else if uid == 0 {
         PathBuf::from(SYSTEM_RUNTIME_DIR)
@@ -82,7 +90,7 @@ fn without_session(uid: u32) -> PathBuf {
 }
 
 fn search_path_of(variable: impl Fn(&str) -> Option<OsString>, uid: u32) -> Vec<PathBuf> {
-    let is_named = variable(RUNTIME_DIR_VARIABLE).is_some_and(|value| !value.is_empty());
+    let is_named = directory_of(&variable, RUNTIME_DIR_VARIABLE).is_some();
     let mut path = vec![of_user(variable, uid)];
     let system = PathBuf::from(SYSTEM_RUNTIME_DIR);
     if !is_named && !path.contains(&system) {
