@@ -37,6 +37,9 @@ use error::Error;
 fn main() -> ExitCode {
     // For what is computed in this process: it is nobody else's.
     nnhal_cpu::permit_tiles();
+    if let Some(arguments) = commands::driver::of_private(std::env::args_os().skip(1)) {
+        return commands::driver::run(arguments);
+    }
     let result = match Arguments::parse().command {
         // A driver sets up its own log, and its exit codes are its own.
         Command::Driver(arguments) => return commands::driver::run(arguments),

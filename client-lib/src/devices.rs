@@ -60,8 +60,8 @@ impl DevicesOptions {
     }
 
     /// Which executable is the private driver, and the arguments that make it one, if any. Without this call it is
-    /// the one that the environment variable `NNHAL_DRIVER` names, else `nnhald` beside this program's executable,
-    /// else `nnhald` on the `PATH`.
+    /// the one that the environment variable `NNHAL_DRIVER` names, else `nnhald` or `nnhal` beside this program's
+    /// executable, else on the `PATH`.
     #[must_use]
     pub fn driver<A: Into<OsString>>(
         mut self,
@@ -139,10 +139,8 @@ fn command<A: Into<OsString>>(
     executable: impl Into<PathBuf>,
     arguments: impl IntoIterator<Item = A>,
 ) -> DriverCommand {
-    DriverCommand {
-        executable: executable.into(),
-        arguments: arguments.into_iter().map(Into::into).collect(),
-    }
+    let arguments = arguments.into_iter().map(Into::into);
+    DriverCommand::new(executable.into(), arguments.collect())
 }
 
 /// The devices that can be used.

@@ -1,11 +1,11 @@
 //! A driver of this process's own, for when none runs.
 //!
-//! It is started with `--private`: its sockets are in a directory of its own that nobody else can enter, it says
-//! `ready` on its standard output, and it ends, and takes its workers and its directory with it, when its standard
-//! input closes. That happens when the last handle on it is dropped, and also when this process ends in any other way.
+//! It is started with `--private` before a driver's other arguments: its sockets are in a directory of its own that nobody
+//! else can enter, it says `ready` on its standard output, and it ends, and takes its workers and its directory with it,
+//! when its standard input closes. That happens when the last handle on it is dropped, and also when this process ends in any other way.
 //! If both are killed, whoever starts the next private driver removes the directory.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -27,8 +27,8 @@ use crate::{Error, ErrorKind, Result};
 /// Names the driver's executable, if set and not empty.
 pub const DRIVER_VARIABLE: &str = "NNHAL_DRIVER";
 
-/// The daemon's executable.
-const DAEMON: &str = "nnhald";
+/// Executables that are a driver, in the order in which they are looked for.
+const DRIVERS: [&str; 2] = ["nnhald", "nnhal"];
 
 /// How long a driver may take until clients can connect.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -46,12 +46,25 @@ pub(crate) struct DriverCommand {
     pub(crate) executable: PathBuf,
     /// Arguments that come first, for an executable that is more than a driver.
     pub(crate) arguments: Vec<OsString>,
+    /// Whether [`DRIVER_VARIABLE`] names it, so that this is what a user can mend.
+    pub(crate) is_of_environment: bool,
+}
+
+impl DriverCommand {
+    /// This executable with these arguments, as a program has them.
+    pub(crate) fn new(executable: PathBuf, arguments: Vec<OsString>) -> DriverCommand {
+        DriverCommand {
+            executable,
+            arguments,
+            is_of_environment: false,
+        }
+    }
 }
 
 /// Where to find the executable of a private driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum DriverChoice {
-    /// [`DRIVER_VARIABLE`], else [`DAEMON`] beside this executable, else on the `PATH`.
+    /// [`DRIVER_VARIABLE`], else one of [`DRIVERS`] beside this executable, else on the `PATH`.
     #[default]
     Search,
     /// [`DRIVER_VARIABLE`], else this one.
@@ -65,22 +78,22 @@ pub(crate) enum DriverChoice {
 impl DriverChoice {
     /// The command, or why there is none.
     pub(crate) fn find(&self) -> std::result::Result<DriverCommand, String> {
-        let of = |executable: PathBuf| DriverCommand {
-            executable,
-            arguments: Vec::new(),
-        };
         let named = std::env::var_os(DRIVER_VARIABLE).filter(|name| !name.is_empty());
         match (self, named) {
             (DriverChoice::Never, _) => Err("the caller wants none".to_owned()),
             (DriverChoice::Explicit(command), _) => Ok(command.clone()),
-            (_, Some(named)) => Ok(of(named.into())),
+            (_, Some(named)) => Ok(DriverCommand {
+                is_of_environment: true,
+                ..DriverCommand::new(named.into(), Vec::new())
+            }),
             (DriverChoice::Unless(command), None) => Ok(command.clone()),
             (DriverChoice::Search, None) => beside_this_executable()
-                .or_else(|| on_path(std::env::var_os("PATH").unwrap_or_default()))
-                .map(of)
+                .or_else(|| on_path(&std::env::var_os("PATH").unwrap_or_default()))
+                .map(|executable| DriverCommand::new(executable, Vec::new()))
                 .ok_or_else(|| {
                     format!(
-                        "there is no {DAEMON} beside this executable or on the PATH; {DRIVER_VARIABLE} can name one"
+                        "there is no {} beside this executable or on the PATH; {DRIVER_VARIABLE} can name one",
+                        DRIVERS.join(" or ")
                     )
                 }),
         }
@@ -92,16 +105,18 @@ fn beside_this_executable() -> Option<PathBuf> {
     let directory = executable.parent()?;
     // Test executables are one level deeper than the binaries that cargo builds with them.
     let above = directory.ends_with("deps").then(|| directory.parent()).flatten();
-    [Some(directory), above]
-        .into_iter()
-        .flatten()
-        .map(|directory| directory.join(DAEMON))
-        .find(|path| path.is_file())
+    driver_in([Some(directory), above].into_iter().flatten().map(Path::to_owned))
 }
 
-fn on_path(path: OsString) -> Option<PathBuf> {
-    std::env::split_paths(&path)
-        .map(|directory| directory.join(DAEMON))
+fn on_path(path: &OsStr) -> Option<PathBuf> {
+    driver_in(std::env::split_paths(path))
+}
+
+/// The first driver in the first of these directories that has one.
+fn driver_in(directories: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
+    directories
+        .into_iter()
+        .flat_map(|directory| DRIVERS.map(|name| directory.join(name)))
         .find(|path| path.is_file())
 }
 
@@ -157,6 +172,17 @@ impl PrivateDriver {
         };
         let directory = PrivateDirectory::create()
             .map_err(|error| failed(format!("failed to make a directory for its sockets: {error}")))?;
+        // The executable may be none that is a driver.
+        let failed = |message: String| {
+            failed(if command.is_of_environment {
+                let names = DRIVERS.join(", ");
+                format!(
+                    "{message}; {DRIVER_VARIABLE} names it, and must name a driver: {names} or another vendor's"
+                )
+            } else {
+                message
+            })
+        };
         let mut process = Command::new(&command.executable);
         process
             .args(&command.arguments)
@@ -183,15 +209,23 @@ impl PrivateDriver {
             Ok((log, pidfd))
         });
         match watched {
-            Ok((log, pidfd)) => Ok(PrivateDriver {
-                device: device.map(str::to_owned),
-                command,
-                child,
-                pidfd,
-                directory: Some(directory),
-                log: Some(log),
-                stamp: ForkStamp::take(),
-            }),
+            Ok((log, pidfd)) => {
+                tracing::info!(
+                    target: tags::MANAGER,
+                    executable = %command.executable.display(),
+                    pid = child.id(),
+                    "private driver started"
+                );
+                Ok(PrivateDriver {
+                    device: device.map(str::to_owned),
+                    command,
+                    child,
+                    pidfd,
+                    directory: Some(directory),
+                    log: Some(log),
+                    stamp: ForkStamp::take(),
+                })
+            }
             Err(message) => {
                 // Failing is only possible if it has ended already.
                 let _ = child.kill();
@@ -271,9 +305,16 @@ fn wait_until_ready(
         }
     }
     let said = String::from_utf8_lossy(&said);
-    match said.trim() {
-        "" => Err("it ended before it was ready".to_owned()),
-        said => Err(format!("it said: {said}")),
+    // An error is one line.
+    let lines: Vec<&str> = said
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    if lines.is_empty() {
+        Err("it ended before it was ready".to_owned())
+    } else {
+        Err(format!("it said: {}", lines.join("; ")))
     }
 }
 
@@ -291,30 +332,52 @@ mod tests {
     use super::*;
 
     fn command(script: &str) -> DriverCommand {
-        DriverCommand {
-            executable: "/bin/sh".into(),
-            arguments: ["-c", script].map(OsString::from).to_vec(),
-        }
+        DriverCommand::new("/bin/sh".into(), ["-c", script].map(OsString::from).to_vec())
     }
 
     #[test]
     fn driver_that_ends_before_it_is_ready_is_reported_with_its_words() {
-        let error = PrivateDriver::start(command("echo no such device >&2; exit 3"), None).unwrap_err();
+        let error = PrivateDriver::start(
+            command("printf 'no such device\n\n there is a-b\n' >&2; exit 3"),
+            None,
+        )
+        .unwrap_err();
         let text = error.to_string();
         assert!(
-            text.contains("it said: no such device (exit status: 3)"),
+            text.contains("it said: no such device; there is a-b (exit status: 3)"),
             "{text}"
         );
     }
 
     #[test]
     fn missing_executable_is_named() {
-        let missing = DriverCommand {
-            executable: "/nonexistent/nnhald".into(),
-            arguments: Vec::new(),
-        };
-        let error = PrivateDriver::start(missing, None).unwrap_err();
+        let missing = DriverCommand::new("/nonexistent/nnhald".into(), Vec::new());
+        let error = PrivateDriver::start(missing.clone(), None).unwrap_err();
         assert!(error.to_string().contains("/nonexistent/nnhald"), "{error}");
+        assert!(!error.to_string().contains(DRIVER_VARIABLE), "{error}");
+        let named = DriverCommand {
+            is_of_environment: true,
+            ..missing
+        };
+        let error = PrivateDriver::start(named, None).unwrap_err();
+        assert!(error.to_string().contains(DRIVER_VARIABLE), "{error}");
+    }
+
+    #[test]
+    fn file_that_has_a_driver_in_it_will_do_where_there_is_no_daemon() {
+        let place = tempfile::tempdir().unwrap();
+        let [first, second] = ["first", "second"].map(|name| place.path().join(name));
+        for directory in [&first, &second] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        let path = std::env::join_paths([&first, &second]).unwrap();
+        assert_eq!(on_path(&path), None);
+        std::fs::write(second.join("nnhal"), "").unwrap();
+        assert_eq!(on_path(&path), Some(second.join("nnhal")));
+        std::fs::write(second.join("nnhald"), "").unwrap();
+        assert_eq!(on_path(&path), Some(second.join("nnhald")));
+        std::fs::write(first.join("nnhal"), "").unwrap();
+        assert_eq!(on_path(&path), Some(first.join("nnhal")));
     }
 
     #[test]

@@ -144,6 +144,20 @@ fn directory_without_a_driver_that_can_be_used_leaves_the_private_one() {
 }
 
 #[test]
+fn variable_may_name_this_command_as_the_driver() {
+    let here = Surroundings::new();
+    // Whatever it is called.
+    let other_name = here.path().join("driver-of-ours");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_nnhal"), &other_name).unwrap();
+    for executable in [Path::new(env!("CARGO_BIN_EXE_nnhal")), &other_name] {
+        let output = here.command(["devices"]).env("NNHAL_DRIVER", executable).output();
+        let outcome = Outcome::of(output.unwrap()).succeeds();
+        assert!(outcome.stdout.starts_with("nnhal-cpu "), "{outcome:#?}");
+        assert_eq!(outcome.stderr, "");
+    }
+}
+
+#[test]
 fn unusable_runtime_directory_of_a_driver_is_named() {
     let here = Surroundings::new();
     let file = here.file("file", b"");
