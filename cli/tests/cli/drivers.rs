@@ -158,6 +158,23 @@ fn variable_may_name_this_command_as_the_driver() {
 }
 
 #[test]
+fn variable_that_names_no_driver_is_told_with_what_would_be_right() {
+    let here = Surroundings::new();
+    let missing = here.path().join("missing");
+    let no_program = here.file("file", b"");
+    for executable in [missing.as_path(), &no_program, here.path(), Path::new("/bin/cat")] {
+        let output = here.command(["devices"]).env("NNHAL_DRIVER", executable).output();
+        let executable = executable.display().to_string();
+        let outcome = Outcome::of(output.unwrap());
+        outcome.fails_saying(&[
+            &executable,
+            "NNHAL_DRIVER names it, and must name a driver",
+            "nnhald",
+        ]);
+    }
+}
+
+#[test]
 fn unusable_runtime_directory_of_a_driver_is_named() {
     let here = Surroundings::new();
     let file = here.file("file", b"");

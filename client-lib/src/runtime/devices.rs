@@ -74,16 +74,16 @@ impl Runtime {
     }
 
     /// The devices that are found so, and the CPU, which is always there: that no driver runs and none can be started
-    /// is no error.
+    /// is no error, but a warning in the log.
     ///
     /// # Errors
-    /// A runtime directory cannot be read.
+    /// The directory that [`DevicesOptions::runtime_dir`] named cannot be read.
     pub fn with(options: RuntimeOptions) -> RuntimeResult<Runtime> {
         let found = options.devices.clone().open()?;
         let infos = match found.list() {
             Ok(infos) => infos,
             Err(error) if is_without_drivers(error.kind()) => {
-                tracing::info!(target: tags::MANAGER, %error, "there are no drivers; the CPU of this process is the only device");
+                tracing::warn!(target: tags::MANAGER, %error, "there are no drivers; the CPU of this process is the only device");
                 Vec::new()
             }
             Err(error) => return Err(error.into()),

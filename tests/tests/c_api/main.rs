@@ -3,7 +3,9 @@
 
 mod program;
 
-use program::{library, run_beside_vendor, run_case, run_example, run_with_deaths};
+use std::path::Path;
+
+use program::{library, run_beside_vendor, run_case, run_example, run_example_with_driver, run_with_deaths};
 
 #[test]
 fn n001_null_pointers_and_stale_ones_are_told() {
@@ -306,6 +308,24 @@ fn example_classifies_on_one_device_and_on_all() {
             "{printed}"
         );
     }
+}
+
+#[test]
+fn driver_that_cannot_be_started_is_warned_of_once_with_what_would_be_right() {
+    for driver in ["/nonexistent/nnhald", "/dev/null", "/bin/cat"] {
+        let said = run_example_with_driver(Path::new(driver));
+        let warnings: Vec<&str> = said.lines().filter(|line| line.contains("WARN")).collect();
+        let [warning] = warnings[..] else { panic!("{said}") };
+        for part in [
+            driver,
+            "NNHAL_DRIVER names it, and must name a driver",
+            "the only device",
+        ] {
+            assert!(warning.contains(part), "{warning}");
+        }
+    }
+    let said = run_example_with_driver(Path::new(env!("CARGO_BIN_EXE_nnhal-test-daemon")));
+    assert!(!said.contains("the only device"), "{said}");
 }
 
 /// What a tool of binutils says of the library.

@@ -63,14 +63,21 @@ pub(crate) fn compile(source: &Path, folder: &Path) -> PathBuf {
     program
 }
 
-/// A program to be run beside a daemon.
-fn command(source: &str, folder: &Path, daemon: &TestDaemon) -> Command {
+/// A program, compiled into this folder.
+fn program(source: &str, folder: &Path) -> Command {
     let mut command = Command::new(compile(&root().join(source), folder));
     command
         // Cargo's own has the folder above first, where another build may have left its library.
         .env("LD_LIBRARY_PATH", library().parent().expect("a folder"))
+        .env_remove("NNHAL_RECOVERY");
+    command
+}
+
+/// A program to be run beside a daemon.
+fn command(source: &str, folder: &Path, daemon: &TestDaemon) -> Command {
+    let mut command = program(source, folder);
+    command
         .env("NNHAL_RUNTIME_DIR", daemon.runtime_dir())
-        .env_remove("NNHAL_RECOVERY")
         .env("NNHAL_TEST_DEVICE", "nnhal-reference");
     command
 }
@@ -171,6 +178,19 @@ pub(crate) fn run_example(arguments: &[&str]) -> String {
     let output = run(command.args(arguments));
     expect_success("classify", &output);
     String::from_utf8(output.stdout).expect("text")
+}
+
+/// Runs the example where no driver runs and this is to be the private one; gives what it says on standard error.
+#[track_caller]
+pub(crate) fn run_example_with_driver(driver: &Path) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = program("examples/c/classify.c", folder.path());
+    let output = run(command
+        .env("NNHAL_RUNTIME_DIR", folder.path().join("none"))
+        .env("NNHAL_DRIVER", driver)
+        .env("NNHAL_LOG", "warn"));
+    expect_success("classify", &output);
+    String::from_utf8(output.stderr).expect("text")
 }
 
 /// Runs one case of the program whose workers are killed whenever it says so, with this policy in the environment.
