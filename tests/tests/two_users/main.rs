@@ -4,3 +4,4 @@
 mod caches;
 mod common;
 mod drivers;
+mod service;
