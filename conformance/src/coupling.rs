@@ -32,10 +32,6 @@ pub const ROUNDED_OTHERWISE: &[(OperationType, &str)] = &[
         OperationType::AVERAGE_POOL_2D,
         "a mean between two steps goes up if unsigned, away from zero if signed",
     ),
-    (
-        OperationType::RESIZE_BILINEAR,
-        "unsigned bytes are interpolated as floats, signed ones in fixed point",
-    ),
 ];
 
 /// The most steps by which the outputs of these operations may miss the difference of 128.

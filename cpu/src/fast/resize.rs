@@ -1,17 +1,18 @@
-//! RESIZE_BILINEAR of 32-bit floats and unsigned 8-bit values in NHWC, to the same bits as the reference.
+//! RESIZE_BILINEAR of 32-bit floats and 8-bit values in NHWC, to the same bits as the reference.
 //!
 //! Each of the four products that are summed is `pixel * row weight * column weight`, from left to right. Its first half
 //! is the same for all outputs of a row, so it is made once for each pixel of the two lines that the row lies between; the
 //! places and weights of columns are made once for all rows.
 //!
-//! 8-bit images whose positions are all in sixteenths of a pixel, as those that grow by a power of two are, are summed in
-//! integers ([`super::resize_sixteenths`]).
+//! Signed 8-bit images are resized as their unsigned twins. Those whose positions are all in sixteenths of a pixel, as those
+//! that grow by a power of two are, are summed in integers ([`super::resize_sixteenths`]).
 
 use nnhal::hal::{OperandType, OperationType};
 use nnhal::ops::OperationContext;
 use nnhal::ops::resize::{ResizeGeometry, geometry};
 
 use super::parting;
+use super::quantized_pairs::is_of_8_bits;
 use super::resize_sixteenths::{InSixteenths, are_sixteenths};
 use super::rounding::low_bits;
 use super::serves::Serves;
@@ -19,6 +20,7 @@ use super::simd::{Instructions, LANES, WIDE, Work, dispatch};
 use super::{PlannedStep, REFERENCE};
 use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
+use crate::kernels::element::Quant8;
 use crate::kernels::resize::Axis;
 use crate::threads::Effort;
 
@@ -61,7 +63,7 @@ impl PlannedStep for ResizeStep {
             OperandType::TENSOR_FLOAT32 => self
                 .serves
                 .name("f32 resizing", "f32 resizing, reference if NCHW or much smaller"),
-            OperandType::TENSOR_QUANT8_ASYMM => self.serves.name(
+            ty if is_of_8_bits(ty) => self.serves.name(
                 "8-bit resizing",
                 "8-bit resizing, reference if NCHW or much smaller",
             ),
@@ -80,12 +82,21 @@ impl PlannedStep for ResizeStep {
         }
         match context.inputs.tensor(0)?.ty() {
             OperandType::TENSOR_FLOAT32 => resize::<f32>(context, &geometry, |rows| dispatch(rows)),
-            OperandType::TENSOR_QUANT8_ASYMM if are_sixteenths(&geometry) => {
-                resize::<u8>(context, &geometry, |rows| dispatch(InSixteenths(rows)))
-            }
-            OperandType::TENSOR_QUANT8_ASYMM => resize::<u8>(context, &geometry, |rows| dispatch(rows)),
+            OperandType::TENSOR_QUANT8_ASYMM => resize_quantized::<u8>(context, &geometry),
+            OperandType::TENSOR_QUANT8_ASYMM_SIGNED => resize_quantized::<i8>(context, &geometry),
             _ => (self.fallback)(context),
         }
+    }
+}
+
+fn resize_quantized<T: Quant8>(
+    context: &mut KernelContext<'_>,
+    geometry: &ResizeGeometry,
+) -> Result<(), KernelError> {
+    if are_sixteenths(geometry) {
+        resize::<T>(context, geometry, |rows| dispatch(InSixteenths(rows)))
+    } else {
+        resize::<T>(context, geometry, |rows| dispatch(rows))
     }
 }
 
@@ -108,16 +119,16 @@ impl Sample for f32 {
     }
 }
 
-impl Sample for u8 {
+impl<T: Quant8> Sample for T {
     #[inline(always)]
     fn widen(self) -> f32 {
-        f32::from(self)
+        f32::from(self.to_unsigned())
     }
 
     #[inline(always)]
-    fn of(sum: f32) -> u8 {
+    fn of(sum: f32) -> T {
         // Not negative, and a mean of such samples: 0.5 more and the fraction cut off is rounded to nearest.
-        low_bits((sum + 0.5).trunc()) as u8
+        T::from_unsigned(low_bits((sum + 0.5).trunc()) as u8)
     }
 }
 
@@ -381,7 +392,11 @@ mod tests {
                     .remove(0)
                     .bytes
             };
-            for ty in [OperandType::TENSOR_FLOAT32, OperandType::TENSOR_QUANT8_ASYMM] {
+            for ty in [
+                OperandType::TENSOR_FLOAT32,
+                OperandType::TENSOR_QUANT8_ASYMM,
+                OperandType::TENSOR_QUANT8_ASYMM_SIGNED,
+            ] {
                 let (found, exact) = (compute(KernelSet::Fast, ty), compute(KernelSet::Reference, ty));
                 assert!(found == exact, "{ty} {dims:?} to {rows} by {columns}");
             }

@@ -1,4 +1,4 @@
-//! RESIZE_BILINEAR of unsigned 8-bit values at positions that are all in sixteenths of a pixel.
+//! RESIZE_BILINEAR of 8-bit values at positions that are all in sixteenths of a pixel.
 //!
 //! The reference's products and sums of floats are then exact, so that integers of 16 bits give the same results in any
 //! order: between two lines first, then between two of those sums, in 256ths, rounded to nearest.
@@ -7,6 +7,7 @@ use nnhal::ops::resize::ResizeGeometry;
 
 use super::resize::{OVERHANG, Rows, put};
 use super::simd::{Instructions, WIDE, Work};
+use crate::kernels::element::Quant8;
 use crate::kernels::resize::Axis;
 
 /// Parts of a pixel.
@@ -32,9 +33,9 @@ fn parts(fraction: f32) -> u16 {
 }
 
 /// Some rows of such an output.
-pub(super) struct InSixteenths<'a>(pub(super) Rows<'a, u8>);
+pub(super) struct InSixteenths<'a, T>(pub(super) Rows<'a, T>);
 
-impl Work for InSixteenths<'_> {
+impl<T: Quant8> Work for InSixteenths<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -61,17 +62,17 @@ impl Work for InSixteenths<'_> {
 
 /// What lies between two lines in sixteenths, so much more that a result that is rounded down is rounded to nearest.
 #[inline(always)]
-fn weigh(upper: &[u8], lower: &[u8], fraction: u16, to: &mut [u16]) {
+fn weigh<T: Quant8>(upper: &[T], lower: &[T], fraction: u16, to: &mut [u16]) {
     for ((to, upper), lower) in to.iter_mut().zip(upper).zip(lower) {
-        let upper = u16::from(*upper).wrapping_mul(PARTS.wrapping_sub(fraction));
-        let lower = u16::from(*lower).wrapping_mul(fraction);
+        let upper = u16::from(upper.to_unsigned()).wrapping_mul(PARTS.wrapping_sub(fraction));
+        let lower = u16::from(lower.to_unsigned()).wrapping_mul(fraction);
         *to = upper.wrapping_add(lower) + PARTS / 2;
     }
 }
 
 /// Some channels of an output between two pixels, from the `first` on.
 #[inline(always)]
-fn between(pixels: [&[u16]; 2], first: usize, fraction: u16) -> [u8; AT_ONCE] {
+fn between<T: Quant8>(pixels: [&[u16]; 2], first: usize, fraction: u16) -> [T; AT_ONCE] {
     let [left, right]: [&[u16; AT_ONCE]; 2] = pixels.map(|pixel| match pixel[first..].first_chunk() {
         Some(channels) => channels,
         None => unreachable!("lines have {OVERHANG} values after the last pixel"),
@@ -81,6 +82,6 @@ fn between(pixels: [&[u16]; 2], first: usize, fraction: u16) -> [u8; AT_ONCE] {
         let sum = left[at]
             .wrapping_mul(weights[0])
             .wrapping_add(right[at].wrapping_mul(weights[1]));
-        (sum >> 8) as u8
+        T::from_unsigned((sum >> 8) as u8)
     })
 }

@@ -148,6 +148,11 @@ mod tests {
                 [sometimes[1]; 2]
             );
         }
+        let signed = T::TENSOR_QUANT8_ASYMM_SIGNED;
+        assert_eq!(
+            BOTH.map(|how| name(|| resizing(signed, how))),
+            ["8-bit resizing", REFERENCE]
+        );
         let much_smaller = || {
             let one = OneOperation::new(OperationType::RESIZE_BILINEAR);
             let one = image(one, T::TENSOR_FLOAT32, &[1, 2, 90, 1]).i32(2).i32(2);

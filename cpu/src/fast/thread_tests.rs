@@ -304,7 +304,7 @@ fn shares_and_what_a_table_has_are_the_same_by_any_number_of_threads() {
 
 #[test]
 fn resizings_are_the_same_by_any_number_of_threads() {
-    for ty in [OperandType::TENSOR_FLOAT32, OperandType::TENSOR_QUANT8_ASYMM] {
+    for ty in TYPES {
         // The second time in sixteenths of a pixel.
         for [height, width] in [[77, 90], [80, 124]] {
             expect_same_bits(&format!("RESIZE_BILINEAR {ty} to {height} x {width}"), || {

@@ -45,6 +45,18 @@ pub trait Quant8: Send + Sync + bytemuck::Pod + Ord {
     fn to_i32(self) -> i32;
     /// Narrows a value, cut to the type's range.
     fn saturate(value: i32) -> Self;
+
+    /// What stands for the same number in the unsigned twin of a tensor: as much above 0 as this is above the least value.
+    #[inline(always)]
+    fn to_unsigned(self) -> u8 {
+        (self.to_i32() - Self::LEAST) as u8
+    }
+
+    /// The reverse of [`Quant8::to_unsigned`].
+    #[inline(always)]
+    fn from_unsigned(value: u8) -> Self {
+        bytemuck::cast(value.wrapping_add(Self::LEAST as u8))
+    }
 }
 
 impl Quant8 for u8 {

@@ -1,8 +1,7 @@
 //! RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR.
 //!
-//! Positions and weights are those of TFLite's reference kernels, which the NN HAL reference calls: 32-bit floats, but
-//! for the signed type in bilinear resizing, whose positions have 10 fractional bits. So a signed result of
-//! RESIZE_BILINEAR can be one step from the 128 that lie between other results and their unsigned counterparts.
+//! Positions and weights are 32-bit floats for all types, as in the NN HAL reference and the kernels of TFLite that it
+//! calls. Positions with few fractional bits would drift from the real ones along wide images.
 
 use half::f16;
 use nnhal::hal::{OperandType, OperationType};
@@ -10,7 +9,7 @@ use nnhal::ops::OpError;
 use nnhal::ops::resize::{ResizeGeometry, geometry};
 
 use super::blocks::by_element_size;
-use super::element::Float;
+use super::element::{Float, Quant8};
 use super::image::Image;
 use crate::fast::{Loop, vectorised};
 use crate::kernel::{Kernel, KernelContext, KernelError};
@@ -31,16 +30,11 @@ pub(crate) struct Axis {
 
 /// The two pixels around a position, and how far it is from the first.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Between<F> {
+pub(crate) struct Between {
     pub(crate) lower: usize,
     pub(crate) upper: usize,
-    pub(crate) fraction: F,
+    pub(crate) fraction: f32,
 }
-
-/// Fractional bits of the positions of signed images.
-const FRACTION_BITS: u32 = 10;
-/// 1 with that many fractional bits.
-const ONE: i64 = 1 << FRACTION_BITS;
 
 impl Axis {
     /// Of rows.
@@ -85,7 +79,7 @@ impl Axis {
     }
 
     /// The pixels around an output's position.
-    pub(crate) fn between(&self, index: usize) -> Between<f32> {
+    pub(crate) fn between(&self, index: usize) -> Between {
         let (input, output) = self.spans();
         let scale = input as f32 / output as f32;
         let position = if self.half_pixel_centers {
@@ -101,48 +95,30 @@ impl Axis {
             fraction: position - lower as f32,
         }
     }
-
-    fn between_fixed_point(&self, index: usize) -> Between<i64> {
-        let (input, output) = self.spans();
-        let (input, output) = (input as i64, output as i64);
-        let scale = (ONE * input + output / 2) / output;
-        let centre = if self.half_pixel_centers {
-            scale / 2 - ONE / 2
-        } else {
-            0
-        };
-        let position = index as i64 * scale + centre;
-        let last = self.input - 1;
-        let pixel = |position: i64| usize::try_from(position / ONE).unwrap_or(0).min(last);
-        let lower = pixel(position);
-        Between {
-            lower,
-            upper: pixel(position + ONE - 1),
-            fraction: position - lower as i64 * ONE,
-        }
-    }
 }
 
 fn bilinear(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     match context.inputs.tensor(0)?.ty() {
         OperandType::TENSOR_FLOAT32 => bilinear_float::<f32>(context),
         OperandType::TENSOR_FLOAT16 => bilinear_float::<f16>(context),
-        OperandType::TENSOR_QUANT8_ASYMM => {
-            // Not negative: 0.5 more and the fraction cut off is rounded to nearest.
-            interpolate(context, Axis::between, |pixels: [u8; 4], row, column| {
-                (weighted(pixels.map(f32::from), row, column) + 0.5) as u8
-            })
-        }
-        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => {
-            interpolate(context, Axis::between_fixed_point, weighted_fixed_point)
-        }
+        OperandType::TENSOR_QUANT8_ASYMM => bilinear_quantized::<u8>(context),
+        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => bilinear_quantized::<i8>(context),
         ty => Err(OpError::input(0, format!("is {ty}, which this operation does not take")).into()),
     }
 }
 
 fn bilinear_float<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    interpolate(context, Axis::between, |pixels: [T; 4], row, column| {
+    interpolate(context, |pixels: [T; 4], row, column| {
         T::from_f32(weighted(pixels.map(T::to_f32), row, column))
+    })
+}
+
+/// Signed images are interpolated as their unsigned twins, so that both give the same.
+fn bilinear_quantized<T: Quant8>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+    interpolate(context, |pixels: [T; 4], row, column| {
+        let pixels = pixels.map(|pixel| f32::from(pixel.to_unsigned()));
+        // Not negative: 0.5 more and the fraction cut off is rounded to nearest.
+        T::from_unsigned((weighted(pixels, row, column) + 0.5) as u8)
     })
 }
 
@@ -155,23 +131,10 @@ fn weighted([upper_left, lower_left, upper_right, lower_right]: [f32; 4], row: f
         + lower_right * row * column
 }
 
-#[inline]
-fn weighted_fixed_point(pixels: [i8; 4], row: i64, column: i64) -> i8 {
-    let [upper_left, lower_left, upper_right, lower_right] = pixels.map(i64::from);
-    let sum = upper_left * (ONE - row) * (ONE - column)
-        + lower_left * row * (ONE - column)
-        + upper_right * (ONE - row) * column
-        + lower_right * row * column;
-    let half = ONE * ONE / 2;
-    // The weights sum up to 1, so the result is within what the pixels span.
-    ((sum + if sum > 0 { half } else { -half }) / (ONE * ONE)) as i8
-}
-
 /// Writes what `combine` makes of the four pixels around each output position, given as in [`weighted`].
-fn interpolate<T: bytemuck::Pod, F: Copy>(
+fn interpolate<T: bytemuck::Pod>(
     context: &mut KernelContext<'_>,
-    between: impl Fn(&Axis, usize) -> Between<F>,
-    combine: impl Fn([T; 4], F, F) -> T,
+    combine: impl Fn([T; 4], f32, f32) -> T,
 ) -> Result<(), KernelError> {
     let geometry = geometry(context.inputs.rules())?;
     vectorised(Interpolation {
@@ -183,38 +146,34 @@ fn interpolate<T: bytemuck::Pod, F: Copy>(
         ),
         from: context.inputs.data::<T>(0)?,
         to: context.outputs.data::<T>(0)?,
-        between,
         combine,
     });
     Ok(())
 }
 
 /// What [`interpolate`] does, with its arguments.
-struct Interpolation<'a, T, B, C> {
+struct Interpolation<'a, T, C> {
     rows: Axis,
     columns: Axis,
     /// Input and output.
     images: (Image, Image),
     from: &'a [T],
     to: &'a mut [T],
-    between: B,
     combine: C,
 }
 
-impl<T, F, B, C> Loop for Interpolation<'_, T, B, C>
+impl<T, C> Loop for Interpolation<'_, T, C>
 where
     T: bytemuck::Pod,
-    F: Copy,
-    B: Fn(&Axis, usize) -> Between<F>,
-    C: Fn([T; 4], F, F) -> T,
+    C: Fn([T; 4], f32, f32) -> T,
 {
     #[inline(always)]
     fn run(self) {
         let (input, output) = &self.images;
         let combine = &self.combine;
         for pixel in output.pixels() {
-            let row = (self.between)(&self.rows, pixel.row);
-            let column = (self.between)(&self.columns, pixel.column);
+            let row = self.rows.between(pixel.row);
+            let column = self.columns.between(pixel.column);
             let corners = [
                 (row.lower, column.lower),
                 (row.upper, column.lower),
@@ -271,9 +230,9 @@ fn nearest<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), Kern
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal::hal::{Operand, OperandType as T, OperationType};
 
-    use super::{Axis, ONE};
+    use super::Axis;
     use crate::kernels::testing::OneOperation;
 
     fn axis(input: usize, output: usize, align_corners: bool, half_pixel_centers: bool) -> Axis {
@@ -294,8 +253,6 @@ mod tests {
                 for index in [0, output / 2, output - 1] {
                     assert!(axis.nearest(index) < input);
                     assert!(axis.between(index).lower < input && axis.between(index).upper < input);
-                    let fixed = axis.between_fixed_point(index);
-                    assert!(fixed.lower < input && fixed.upper < input);
                 }
             }
         }
@@ -305,8 +262,41 @@ mod tests {
     fn corners_coincide_when_aligned() {
         let aligned = axis(3, 5, true, false);
         assert_eq!((aligned.nearest(4), aligned.between(4).lower), (2, 2));
-        let between = aligned.between_fixed_point(1);
-        assert_eq!((between.lower, between.upper, between.fraction), (0, 1, ONE / 2));
+        let between = aligned.between(1);
+        assert_eq!((between.lower, between.upper, between.fraction), (0, 1, 0.5));
+    }
+
+    #[test]
+    fn bytes_of_wide_images_are_the_nearest_to_the_real_results() {
+        const INPUT: usize = 766;
+        const OUTPUT: usize = 1211;
+        let steps: Vec<u8> = (0..INPUT).map(|at| (at * 151) as u8).collect();
+        // In doubles, beside which positions in floats are off by less than 1/4096 of a pixel.
+        let real = |index: usize| {
+            let position = index as f64 * INPUT as f64 / OUTPUT as f64;
+            let lower = position as usize;
+            let [left, right] = [lower, (lower + 1).min(INPUT - 1)].map(|at| f64::from(steps[at]));
+            left + (right - left) * (position - lower as f64)
+        };
+        for (ty, least) in [
+            (T::TENSOR_QUANT8_ASYMM, 0_u8),
+            (T::TENSOR_QUANT8_ASYMM_SIGNED, 128),
+        ] {
+            let image = |width| Operand::new(ty, &[1, 1, width, 1]).with_quantization(0.5, 7);
+            let bytes: Vec<u8> = steps.iter().map(|step| step.wrapping_sub(least)).collect();
+            let (_, found) = OneOperation::new(OperationType::RESIZE_BILINEAR)
+                .operand(image(INPUT as u32), &bytes)
+                .i32(OUTPUT as i32)
+                .i32(1)
+                .output_operand(image(0))
+                .run_one::<u8>()
+                .unwrap();
+            assert_eq!(found.len(), OUTPUT);
+            for (index, found) in found.iter().enumerate() {
+                let (found, real) = (f64::from(found.wrapping_add(least)), real(index));
+                assert!((found - real).abs() < 0.6, "{ty} at {index}: {found}, not {real}");
+            }
+        }
     }
 
     fn resize(operation: OperationType, width: f32, height: f32) -> Result<(Vec<u32>, Vec<f32>), String> {

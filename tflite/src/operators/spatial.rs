@@ -30,7 +30,8 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(
         Builtin::RESIZE_BILINEAR,
         &[O::RESIZE_BILINEAR],
-        "constant size; aligned corners and half-pixel centres passed on",
+        "constant size; aligned corners and half-pixel centres passed on; int8 at positions in floats, where TFLite's have 10 \
+         fractional bits",
         |node| {
             let options = node.options::<ResizeBilinearOptions>()?;
             resize(
@@ -44,7 +45,7 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     Mapping::new(
         Builtin::RESIZE_NEAREST_NEIGHBOR,
         &[O::RESIZE_NEAREST_NEIGHBOR],
-        "as RESIZE_BILINEAR",
+        "constant size; aligned corners and half-pixel centres passed on",
         |node| {
             let options = node.options::<ResizeNearestNeighborOptions>()?;
             resize(
