@@ -1,7 +1,7 @@
-//! Element-wise activations: RELU, RELU1, RELU6, LOGISTIC, TANH, ELU and HARD_SWISH.
+//! Element-wise activations: RELU, RELU1, RELU6, LOGISTIC, TANH and ELU.
 //!
 //! Quantised LOGISTIC and TANH follow the HAL reference: the input in fixed point with four integer bits, inputs
-//! beyond what those hold at the end of the output's range. Quantised HARD_SWISH rounds the real result once.
+//! beyond what those hold at the end of the output's range.
 
 use half::f16;
 use nnhal::hal::{OperandType, OperationType};
@@ -10,8 +10,8 @@ use nnhal::ops::OpError;
 use super::activation_range::Activation;
 use super::broadcast::unary;
 use super::element::{Float, Quant8};
-use super::fixed_point::{Multiplier, quantize, rounding_divide_by_power_of_two};
-use super::fixed_point_functions;
+use super::fixed_point::{Multiplier, rounding_divide_by_power_of_two};
+use super::{fixed_point_functions, hard_swish};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
@@ -21,7 +21,6 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     (OperationType::LOGISTIC, |context| sigmoid(context, LOGISTIC)),
     (OperationType::TANH, |context| sigmoid(context, TANH)),
     (OperationType::ELU, elu),
-    (OperationType::HARD_SWISH, hard_swish),
 ];
 
 fn unexpected(ty: OperandType) -> KernelError {
@@ -29,7 +28,7 @@ fn unexpected(ty: OperandType) -> KernelError {
 }
 
 /// Applies `compute` to every element of input 0 of an 8-bit quantised type; a table serves larger tensors.
-fn unary_quantized<T: Quant8>(
+pub(super) fn unary_quantized<T: Quant8>(
     context: &mut KernelContext<'_>,
     compute: impl Fn(i32) -> i32,
 ) -> Result<(), KernelError> {
@@ -170,52 +169,8 @@ fn elu(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     }
 }
 
-fn hard_swish_of(value: f32) -> f32 {
-    value * (value + 3.0).clamp(0.0, 6.0) / 6.0
-}
-
-fn hard_swish(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
-    let compute = hard_swish_of;
-    match context.inputs.tensor(0)?.ty() {
-        OperandType::TENSOR_FLOAT32 => unary::<f32, f32>(context, compute),
-        OperandType::TENSOR_FLOAT16 => {
-            unary::<f16, f16>(context, |value| f16::from_f32(compute(value.to_f32())))
-        }
-        OperandType::TENSOR_QUANT8_ASYMM => real_quantized::<u8>(context, compute),
-        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => real_quantized::<i8>(context, compute),
-        ty => Err(unexpected(ty)),
-    }
-}
-
-/// A quantised function by way of real numbers, rounded once.
-fn real_quantized<T: Quant8>(
-    context: &mut KernelContext<'_>,
-    compute: impl Fn(f32) -> f32,
-) -> Result<(), KernelError> {
-    let input = context.inputs.tensor(0)?;
-    let output = context.outputs.tensor(0)?;
-    let compute = real_steps(
-        compute,
-        (input.scale(), input.zero_point()),
-        (output.scale(), output.zero_point()),
-    );
-    unary_quantized::<T>(context, compute)
-}
-
-/// The same function of values with one scale and zero point, in steps of the other ones.
-fn real_steps(
-    compute: impl Fn(f32) -> f32,
-    (scale, zero_point): (f32, i32),
-    (output_scale, output_zero): (f32, i32),
-) -> impl Fn(i32) -> i32 {
-    move |value| {
-        let real = (value - zero_point) as f32 * scale;
-        quantize(compute(real), output_scale, output_zero)
-    }
-}
-
-/// What an operation here makes of each value of an 8-bit type, from the least one on, given scale and zero point of input and
-/// output; `None` if it is another operation, or takes floats only.
+/// What an operation makes of each value of an 8-bit type, from the least one on, given scale and zero point of input and output;
+/// `None` if it is no activation, or takes floats only.
 pub(crate) fn quantized_results<T: Quant8>(
     operation: OperationType,
     input: (f32, i32),
@@ -228,7 +183,7 @@ pub(crate) fn quantized_results<T: Quant8>(
         OperationType::RELU6 => clamp(Activation::Relu6),
         OperationType::LOGISTIC => results(sigmoid_steps(LOGISTIC, input, output.1)),
         OperationType::TANH => results(sigmoid_steps(TANH, input, output.1)),
-        OperationType::HARD_SWISH => results(real_steps(hard_swish_of, input, output)),
+        OperationType::HARD_SWISH => results(hard_swish::steps(input, output)),
         _ => return None,
     })
 }

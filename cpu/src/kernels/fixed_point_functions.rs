@@ -164,6 +164,12 @@ pub fn multiply_16(left: i16, right: i16) -> i16 {
     multiply::<16>(i32::from(left), i32::from(right)) as i16
 }
 
+/// `value * 2^exponent`, cut to the range, for exponents up to 30.
+#[must_use]
+pub fn saturating_shift_left_16(value: i16, exponent: u32) -> i16 {
+    saturating_shift_left::<16>(i32::from(value), exponent) as i16
+}
+
 /// [`logistic`] in 16 bits, for `integer_bits` from 1 to 7.
 #[must_use]
 pub fn logistic_16(value: i16, integer_bits: u32) -> i16 {

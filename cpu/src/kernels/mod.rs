@@ -27,6 +27,7 @@ pub mod fixed_point_functions;
 mod fully_connected;
 mod gather;
 mod generate_proposals;
+mod hard_swish;
 mod heatmap;
 #[cfg(test)]
 mod hostile_extents;
@@ -89,6 +90,7 @@ const FAMILIES: &[&[(OperationType, Kernel)]] = &[
     fully_connected::KERNELS,
     gather::KERNELS,
     generate_proposals::KERNELS,
+    hard_swish::KERNELS,
     heatmap::KERNELS,
     logical::KERNELS,
     lookup::KERNELS,
