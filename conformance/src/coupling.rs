@@ -32,6 +32,10 @@ pub const ROUNDED_OTHERWISE: &[(OperationType, &str)] = &[
         OperationType::AVERAGE_POOL_2D,
         "a mean between two steps goes up if unsigned, away from zero if signed",
     ),
+    (
+        OperationType::L2_NORMALIZATION,
+        "along the last axis signed bytes are shifted while they are scaled, others before",
+    ),
 ];
 
 /// The most steps by which the outputs of these operations may miss the difference of 128.

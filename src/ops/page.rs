@@ -27,8 +27,9 @@ Reading it:
 A model of `TENSOR_QUANT8_ASYMM` and its twin of `TENSOR_QUANT8_ASYMM_SIGNED`, with all values and zero points 128 lower,
 give results that are exactly 128 apart. The exceptions:
 
-- AVERAGE_POOL_2D can be one step off, as in TFLite's kernels, which the HAL's reference calls. A mean between two steps
-  goes up if unsigned and away from zero if signed.
+- AVERAGE_POOL_2D and L2_NORMALIZATION can be one step off, as in TFLite's kernels, which the HAL's reference calls.
+  A mean between two steps goes up if unsigned and away from zero if signed. Along the last axis, L2_NORMALIZATION
+  multiplies unsigned bytes by 128 before it scales them and signed bytes while it does, which rounds otherwise.
 - CAST, LSH_PROJECTION and PAD_V2 take bytes or a scalar as they stand, not the numbers that they stand for;
   HASHTABLE_LOOKUP and QUANTIZED_16BIT_LSTM have no signed form. The HAL's driver tests leave out the same five.
 ";

@@ -46,6 +46,50 @@ impl Multiplier {
         }
     }
 
+    /// `1 / sqrt(value)`, by five steps of Newton's method. Values below 1 count as 1.
+    #[must_use]
+    pub fn inverse_square_root(value: i64) -> Multiplier {
+        use saturating_rounding_doubling_high_multiply as multiply;
+        if value <= 1 {
+            return Multiplier {
+                mantissa: i32::MAX,
+                exponent: 0,
+            };
+        }
+        const HALF_SQRT_2: i32 = 1_518_500_250;
+        let saturating_shift_left = |value: i32, bits: u32| {
+            (i64::from(value) << bits).clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32
+        };
+        let mut value = value;
+        let mut right_shift = 11_i32;
+        while value >= 1 << 29 {
+            value /= 4;
+            right_shift += 1;
+        }
+        // Bring the value to from 2^27 to below 2^29 by an even number of bits.
+        let value = value as i32;
+        let pairs = ((value.leading_zeros() - 1) / 2).saturating_sub(1);
+        right_shift -= pairs as i32;
+        let value = value << (2 * pairs);
+        // Three integer bits give room for the steps.
+        let half_value = rounding_divide_by_power_of_two(value >> 1, 1);
+        let three_halves = (1 << 28) + (1 << 27);
+        let mut x = 1 << 28;
+        for _ in 0..5 {
+            let cube = saturating_shift_left(multiply(multiply(x, x), x), 6);
+            x = saturating_shift_left(multiply(three_halves, x) - multiply(half_value, cube), 3);
+        }
+        let mut mantissa = multiply(x, HALF_SQRT_2);
+        if right_shift < 0 {
+            mantissa = saturating_shift_left(mantissa, right_shift.unsigned_abs());
+            right_shift = 0;
+        }
+        Multiplier {
+            mantissa,
+            exponent: -right_shift,
+        }
+    }
+
     /// The smallest magnitude that, times the multiplier, is no longer below the largest number of `integer_bits`
     /// bits before the point and `31 - integer_bits` after it; fixed-point functions saturate from there on.
     #[must_use]
@@ -143,6 +187,28 @@ mod tests {
         assert_eq!(requantize(131, (0.5, 128), (1.0, -128)), -126);
         assert_eq!(requantize(-3, (0.5, 0), (1.0, 10)), 8);
         assert_eq!(requantize(255, (1e30, 0), (1e-30, 5)), i32::MAX);
+    }
+
+    #[test]
+    fn inverse_square_roots_are_close_over_the_whole_range() {
+        let large = [
+            1000,
+            65_535,
+            1 << 20,
+            (1 << 29) - 1,
+            1 << 29,
+            1 << 30,
+            (1 << 31) - 1,
+            1 << 40,
+        ];
+        for value in (1..100_i64).chain(large) {
+            let multiplier = Multiplier::inverse_square_root(value);
+            let real = f64::from(multiplier.mantissa) / 2f64.powi(31) * f64::from(multiplier.exponent).exp2();
+            let expected = 1.0 / (value as f64).sqrt();
+            assert!((real / expected - 1.0).abs() < 1e-5, "{value}: {real}");
+        }
+        let of_nothing = Multiplier::inverse_square_root(0);
+        assert_eq!(of_nothing, Multiplier::inverse_square_root(1));
     }
 
     #[test]

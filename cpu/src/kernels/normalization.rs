@@ -1,6 +1,7 @@
 //! Normalisation: L2_NORMALIZATION, LOCAL_RESPONSE_NORMALIZATION and INSTANCE_NORMALIZATION.
 //!
-//! Sums are taken in double precision. Quantised L2_NORMALIZATION is rounded once, to the nearest step.
+//! Sums are taken in double precision. Quantised L2_NORMALIZATION follows the HAL reference: one over the root of the sum
+//! of squares in fixed point, then each value times that.
 
 use half::f16;
 use nnhal::hal::{OperandType, OperationType};
@@ -9,6 +10,7 @@ use nnhal::ops::{OpError, shapes};
 
 use super::broadcast::Lanes;
 use super::element::{Float, Quant8};
+use super::fixed_point::Multiplier;
 use crate::kernel::{Inputs, Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
@@ -21,11 +23,15 @@ fn unexpected(ty: OperandType) -> KernelError {
     OpError::input(0, format!("is {ty}, which this operation does not take")).into()
 }
 
-/// The lanes along the axis that input `index` names, the last if it is left out.
+/// The axis that input `index` names, the last if it is left out.
+fn axis(inputs: &Inputs<'_>, index: usize) -> Result<usize, KernelError> {
+    let rank = inputs.tensor(0)?.shape.rank();
+    Ok(shapes::resolve_axis(index, inputs.i32_or(index, -1)?, rank)?)
+}
+
+/// The lanes along that axis.
 fn lanes(inputs: &Inputs<'_>, index: usize) -> Result<Lanes, KernelError> {
-    let shape = inputs.tensor(0)?.shape;
-    let axis = shapes::resolve_axis(index, inputs.i32_or(index, -1)?, shape.rank())?;
-    Ok(Lanes::along(&shape, axis))
+    Ok(Lanes::along(&inputs.tensor(0)?.shape, axis(inputs, index)?))
 }
 
 fn l2(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
@@ -58,9 +64,20 @@ fn l2_float<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError
     Ok(())
 }
 
+/// Results have 7 fractional bits.
+const RESULT_BITS: i32 = 7;
+
 fn l2_quantized<T: Quant8>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let lanes = lanes(&context.inputs, 1)?;
     let input = context.inputs.tensor(0)?;
+    let is_last_axis = axis(&context.inputs, 1)? + 1 == input.shape.rank();
+    // Signed values are shifted while they are scaled along the last axis, for which the HAL reference calls TFLite's
+    // kernel. All others are shifted before, which rounds otherwise.
+    let (shift_before, shift_within) = if T::LEAST < 0 && is_last_axis {
+        (0, RESULT_BITS)
+    } else {
+        (RESULT_BITS, 0)
+    };
     let zero_point = input.zero_point();
     let input = input.data::<T>()?;
     let output = context.outputs.tensor(0)?;
@@ -71,15 +88,14 @@ fn l2_quantized<T: Quant8>(context: &mut KernelContext<'_>) -> Result<(), Kernel
             .lane(input, start)
             .map(|value| i64::from(value.to_i32() - zero_point).pow(2))
             .sum();
-        // A vector of zeros has no direction and stays zero.
-        let steps = if squares == 0 {
-            0.0
-        } else {
-            128.0 / (squares as f64).sqrt()
+        let inverse = Multiplier::inverse_square_root(squares);
+        let factor = Multiplier {
+            exponent: inverse.exponent + shift_within,
+            ..inverse
         };
         for (result, value) in lanes.lane_mut(output, start).zip(lanes.lane(input, start)) {
-            let value = f64::from(value.to_i32() - zero_point) * steps;
-            *result = T::saturate(value.round() as i32 + output_zero);
+            let value = (value.to_i32() - zero_point) << shift_before;
+            *result = T::saturate(factor.apply(value) + output_zero);
         }
     }
     Ok(())
@@ -276,6 +292,44 @@ mod tests {
             .run_one::<u8>()
             .unwrap();
         assert_eq!(data, [128, 128, 128, 255]);
+    }
+
+    #[test]
+    fn quantised_vectors_are_scaled_in_fixed_point() {
+        let steps = [12, -7, 20, 3, -15, 9, 1, -4, 0, 17, -2, 5];
+        let normalise = |ty, zero_point: i32, output_zero, dims: &[u32], axis| -> Vec<i32> {
+            let values: Vec<u8> = steps.iter().map(|step| (step + zero_point) as u8).collect();
+            let (_, results) = OneOperation::new(OperationType::L2_NORMALIZATION)
+                .operand(Operand::new(ty, dims).with_quantization(0.1, zero_point), &values)
+                .i32(axis)
+                .output_operand(Operand::new(ty, &[]).with_quantization(1.0 / 128.0, output_zero))
+                .run_one::<u8>()
+                .unwrap();
+            let is_signed = ty == OperandType::TENSOR_QUANT8_ASYMM_SIGNED;
+            let widen = |result: u8| {
+                if is_signed {
+                    i32::from(result as i8)
+                } else {
+                    i32::from(result)
+                }
+            };
+            results
+                .into_iter()
+                .map(|result| widen(result) - output_zero)
+                .collect()
+        };
+        let (unsigned, signed) = (
+            OperandType::TENSOR_QUANT8_ASYMM,
+            OperandType::TENSOR_QUANT8_ASYMM_SIGNED,
+        );
+        // What TFLite's kernels give. The nearest steps would be -25 and -54.
+        let shifted_before = [44, -26, 73, 11, -55, 33, 4, -15, 0, 62, -7, 18];
+        let shifted_within = [44, -25, 73, 11, -54, 33, 4, -15, 0, 62, -7, 18];
+        for (dims, axis) in [(&[1, 12], -1), (&[12, 1], 0)] {
+            assert_eq!(normalise(unsigned, 131, 128, dims, axis), shifted_before);
+        }
+        assert_eq!(normalise(signed, 3, 0, &[1, 12], 1), shifted_within);
+        assert_eq!(normalise(signed, 3, 0, &[12, 1], 0), shifted_before);
     }
 
     #[test]

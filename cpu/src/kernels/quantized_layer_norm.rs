@@ -1,11 +1,9 @@
 //! Layer normalisation of 16-bit sums, for QUANTIZED_LSTM.
 //!
 //! Source: the integer arithmetic that the HAL's reference shares with TFLite. Normalised values keep 10 fractional
-//! bits; the inverse of the standard deviation comes from five steps of Newton's method in 32-bit fixed point.
+//! bits; the inverse of the standard deviation is a multiplier in fixed point.
 
-use super::fixed_point::{
-    Multiplier, rounding_divide_by_power_of_two, saturating_rounding_doubling_high_multiply as multiply,
-};
+use super::fixed_point::Multiplier;
 
 /// Fractional bits of normalised values.
 const VALUE_BITS: u32 = 10;
@@ -55,7 +53,7 @@ impl<'a> LayerNorm<'a> {
         } else {
             variance
         };
-        let inverse_deviation = inverse_square_root(variance);
+        let inverse_deviation = Multiplier::inverse_square_root(i64::from(variance));
         for ((value, weight), bias) in sums.iter_mut().zip(self.weights).zip(self.bias) {
             let centred = (i64::from(*value) << VALUE_BITS) - mean;
             let normalised = inverse_deviation.apply(centred as i32);
@@ -69,60 +67,9 @@ impl<'a> LayerNorm<'a> {
     }
 }
 
-/// `1 / sqrt(value)` for a value of at least 1, as a multiplier.
-fn inverse_square_root(value: i32) -> Multiplier {
-    if value <= 1 {
-        return Multiplier {
-            mantissa: i32::MAX,
-            exponent: 0,
-        };
-    }
-    const HALF_SQRT_2: i32 = 1_518_500_250;
-    let saturating_shift_left = |value: i32, bits: u32| {
-        (i64::from(value) << bits).clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32
-    };
-    let mut value = value;
-    let mut right_shift = 11_i32;
-    while value >= 1 << 29 {
-        value /= 4;
-        right_shift += 1;
-    }
-    // Bring the value to from 2^27 to below 2^29 by an even number of bits.
-    let pairs = ((value.leading_zeros() - 1) / 2).saturating_sub(1);
-    right_shift -= pairs as i32;
-    value <<= 2 * pairs;
-    // Three integer bits give room for the steps.
-    let half_value = rounding_divide_by_power_of_two(value >> 1, 1);
-    let three_halves = (1 << 28) + (1 << 27);
-    let mut x = 1 << 28;
-    for _ in 0..5 {
-        let cube = saturating_shift_left(multiply(multiply(x, x), x), 6);
-        x = saturating_shift_left(multiply(three_halves, x) - multiply(half_value, cube), 3);
-    }
-    let mut mantissa = multiply(x, HALF_SQRT_2);
-    if right_shift < 0 {
-        mantissa = saturating_shift_left(mantissa, right_shift.unsigned_abs());
-        right_shift = 0;
-    }
-    Multiplier {
-        mantissa,
-        exponent: -right_shift,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{LayerNorm, inverse_square_root};
-
-    #[test]
-    fn inverse_square_roots_are_close_over_the_whole_range() {
-        for value in (1..100).chain([1000, 65_535, 1 << 20, (1 << 29) - 1, 1 << 29, 1 << 30, i32::MAX]) {
-            let multiplier = inverse_square_root(value);
-            let real = f64::from(multiplier.mantissa) / 2f64.powi(31) * f64::from(multiplier.exponent).exp2();
-            let expected = 1.0 / f64::from(value).sqrt();
-            assert!((real / expected - 1.0).abs() < 1e-5, "{value}: {real}");
-        }
-    }
+    use super::LayerNorm;
 
     #[test]
     fn sums_are_centred_and_scaled_to_their_deviation() {
