@@ -7,6 +7,7 @@ use std::time::Instant;
 use clap::{Parser, ValueEnum};
 use nnhal::hal::OperationType;
 use nnhal_conformance::coupling;
+use nnhal_conformance::generator::float_equivalent::{agrees_with_equivalent, float_equivalent};
 use nnhal_conformance::generator::property::{self, Counterexample, Verdict};
 use nnhal_conformance::generator::{Recipe, mutation};
 use nnhal_conformance::in_process::InProcess;
@@ -38,6 +39,8 @@ enum Property {
     Valid,
     /// The fast kernels give what the reference kernels give, within the accuracy rules.
     Fast,
+    /// Single operations on quantised values give what they give for floats, within the accuracy rules.
+    Floats,
     /// Models of unsigned bytes and their signed twins give outputs that are exactly 128 apart.
     Coupled,
     /// Models with one rule broken are refused.
@@ -117,6 +120,17 @@ fn search(recipe: &Recipe, seeds: std::ops::Range<u64>, wanted: Property) -> Opt
                 &mut InProcess::new(KernelSet::Reference),
                 &mut InProcess::new(KernelSet::Fast),
                 generated,
+            );
+        }
+        if wants(Property::Floats)
+            && verdict == Verdict::Kept
+            && let Some(equivalent) = float_equivalent(generated)
+        {
+            verdict = agrees_with_equivalent(
+                &mut InProcess::new(KernelSet::Reference),
+                &mut InProcess::default(),
+                generated,
+                &equivalent,
             );
         }
         if wants(Property::Coupled)

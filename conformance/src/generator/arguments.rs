@@ -9,7 +9,7 @@ use nnhal::ops::{OperationEntry, Param, Presence, Rank, Ty, Variant};
 use super::choices::Choices;
 use super::graph::{Drawn, Graph, Role};
 use super::operation::{concrete_type, some_quantization};
-use super::{shapes, values};
+use super::{resizing, shapes, values};
 
 /// Arguments of one operation while they are drawn.
 pub(super) struct Arguments<'a> {
@@ -223,7 +223,8 @@ impl<'a> Arguments<'a> {
                 _ => self.choices.pick(&fitting).copied(),
             };
         }
-        let dims = shapes::any(self.choices, rank, self.graph.is_network);
+        let dims = resizing::wide_image(self)
+            .unwrap_or_else(|| shapes::any(self.choices, rank, self.graph.is_network));
         Some(self.tensor(ty, &dims, "", &[]))
     }
 

@@ -192,7 +192,7 @@ impl Graph {
 }
 
 /// Adds a value to a store, at the next aligned place.
-fn append(store: &mut Vec<u8>, bytes: &[u8]) -> DataLocation {
+pub(super) fn append(store: &mut Vec<u8>, bytes: &[u8]) -> DataLocation {
     let offset = store.len().next_multiple_of(VALUE_ALIGNMENT);
     store.resize(offset, 0);
     store.extend_from_slice(bytes);

@@ -12,11 +12,13 @@ mod arguments;
 pub mod choices;
 mod control_flow;
 mod criteria;
+pub mod float_equivalent;
 mod graph;
 pub mod mutation;
 mod operation;
 mod patterns;
 pub mod property;
+mod resizing;
 mod shapes;
 mod values;
 

@@ -137,14 +137,14 @@ fn result_of(answer: ExecutionAnswer, generated: &Generated) -> Result<Vec<Compu
 
 /// One output of an execution.
 #[derive(Clone, Debug, PartialEq)]
-struct Computed {
-    ty: OperandType,
+pub(super) struct Computed {
+    pub(super) ty: OperandType,
     dimensions: Vec<u32>,
     bytes: Vec<u8>,
 }
 
 impl Computed {
-    fn elements(&self) -> Vec<f64> {
+    pub(super) fn elements(&self) -> Vec<f64> {
         element::decode(self.ty, &self.bytes)
     }
 }
@@ -376,7 +376,7 @@ fn expect_same_bytes<R: Implementation, I: Implementation>(
 }
 
 /// Extents are exact, whatever the values are.
-fn expect_same_dimensions(expected: &[Computed], found: &[Computed]) -> Result<(), String> {
+pub(super) fn expect_same_dimensions(expected: &[Computed], found: &[Computed]) -> Result<(), String> {
     let differs = |(one, other): (&Computed, &Computed)| one.dimensions != other.dimensions;
     if expected.len() != found.len() || expected.iter().zip(found).any(differs) {
         let extents = |outputs: &[Computed]| -> Vec<Vec<u32>> {
@@ -415,7 +415,7 @@ pub fn are_coupled<I: Implementation>(
     }
 }
 
-fn synchronous_result<I: Implementation>(
+pub(super) fn synchronous_result<I: Implementation>(
     implementation: &mut I,
     generated: &Generated,
 ) -> Result<Vec<Computed>, String> {

@@ -5,6 +5,7 @@ use nnhal::ops::Rank;
 
 use super::arguments::{Arguments, allows};
 use super::choices::Choices;
+use super::resizing;
 
 /// Channels of networks: fewer than vectors have lanes, as many, and some more.
 const CHANNELS: &[u32] = &[3, 8, 16, 1, 20, 35];
@@ -207,6 +208,11 @@ fn companion(arguments: &mut Arguments<'_>, rank: Rank, before: &[u32]) -> Vec<u
 
 /// The value of the `INT32` scalar with this name.
 pub(super) fn scalar(arguments: &mut Arguments<'_>, name: &str, before: &[u32]) -> i32 {
+    if name == "outputwidth"
+        && let Some(columns) = resizing::columns_of_wide(arguments, before)
+    {
+        return columns;
+    }
     let dims = arguments.dims(0, before).unwrap_or_default();
     let rank = dims.len() as u32;
     let choices = &mut *arguments.choices;
