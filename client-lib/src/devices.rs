@@ -477,14 +477,7 @@ impl Devices {
     fn sockets(&self) -> Result<Vec<Socket>> {
         let mut sockets = Vec::new();
         for directory in &self.directories {
-            if let (false, Some(owner)) = (self.is_named, directory::squatter(directory)) {
-                let path = directory.display();
-                self.warn_once(format!(
-                    "directory left out: {path} belongs to user {owner}, whose drivers are not trusted"
-                ));
-                continue;
-            }
-            match sockets_in(directory) {
+            match self.sockets_in_trusted(directory) {
                 Ok(found) => sockets.extend(found),
                 Err(error) if self.is_named || is_exhaustion(&error) => return Err(error),
                 // The places to look at by default need not be there.
@@ -494,6 +487,21 @@ impl Devices {
         }
         sockets.sort_by(|left, right| left.device.cmp(&right.device));
         Ok(sockets)
+    }
+
+    /// The sockets in a directory; none in one that somebody else made in this user's place.
+    fn sockets_in_trusted(&self, directory: &Path) -> Result<Vec<Socket>> {
+        let failed = directory_error(directory);
+        let opened = directory::open(directory).map_err(failed)?;
+        let squatter = directory::squatter(directory, &opened).map_err(failed)?;
+        if let (false, Some(owner)) = (self.is_named, squatter) {
+            let path = directory.display();
+            self.warn_once(format!(
+                "directory left out: {path} belongs to user {owner}, whose drivers are not trusted"
+            ));
+            return Ok(Vec::new());
+        }
+        sockets_in(directory)
     }
 
     /// Says that a device cannot be used, and notes it if that is so for good.
@@ -518,14 +526,18 @@ impl Devices {
     }
 }
 
+/// The error of a directory that cannot be looked into.
+fn directory_error(directory: &Path) -> impl Fn(std::io::Error) -> Error + Copy + '_ {
+    |source| {
+        let path = directory.to_owned();
+        let source = Arc::new(source);
+        ErrorKind::Directory { path, source }.into()
+    }
+}
+
 /// The sockets in a directory.
 fn sockets_in(directory: &Path) -> Result<Vec<Socket>> {
-    let failed = |source: std::io::Error| {
-        Error::from(ErrorKind::Directory {
-            path: directory.to_owned(),
-            source: Arc::new(source),
-        })
-    };
+    let failed = directory_error(directory);
     let mut sockets = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         let entry = entry.map_err(failed)?;

@@ -181,7 +181,11 @@ fn mask(is_itself: bool) -> AddWatchFlags {
         | AddWatchFlags::IN_DELETE_SELF
         | AddWatchFlags::IN_MOVE_SELF;
     if is_itself {
-        way | AddWatchFlags::IN_MOVED_FROM | AddWatchFlags::IN_DELETE | AddWatchFlags::IN_CLOSE_WRITE
+        // Whether a socket may be used is in its mode.
+        way | AddWatchFlags::IN_MOVED_FROM
+            | AddWatchFlags::IN_DELETE
+            | AddWatchFlags::IN_CLOSE_WRITE
+            | AddWatchFlags::IN_ATTRIB
     } else {
         way
     }

@@ -5,8 +5,11 @@
 //! sides.
 
 use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
 
 use crate::hal::DeviceInfo;
 
@@ -38,17 +41,38 @@ pub fn search_path() -> Vec<PathBuf> {
     search_path_of(|name| std::env::var_os(name), nix::unistd::geteuid().as_raw())
 }
 
-/// Who owns a directory that was made in this user's place: anybody can make one in `/tmp` under the name of another's.
-/// `None` for every other directory.
-#[must_use]
-pub fn squatter(directory: &Path) -> Option<u32> {
-    let user = nix::unistd::geteuid().as_raw();
-    if directory != without_session(user) {
-        return None;
+/// Opens a runtime directory to look for sockets. No link is followed in this user's place in `/tmp`, where anybody can make
+/// one under the name of another's.
+///
+/// # Errors
+/// It is not there, is no directory, or may not be read.
+pub fn open(directory: &Path) -> std::io::Result<File> {
+    let mut flags = OFlag::O_DIRECTORY;
+    if is_open_place(directory) {
+        flags |= OFlag::O_NOFOLLOW;
     }
-    // Whoever made a link there is its owner.
-    let owner = std::fs::symlink_metadata(directory).ok()?.uid();
-    (owner != user && owner != 0).then_some(owner)
+    File::options()
+        .read(true)
+        .custom_flags(flags.bits())
+        .open(directory)
+}
+
+/// Who owns an open directory that was made in this user's place: anybody can make one in `/tmp` under the name of another's.
+/// `None` for every other directory. One of this user's own cannot be replaced there.
+///
+/// # Errors
+/// Only what the system refuses.
+pub fn squatter(directory: &Path, opened: &File) -> std::io::Result<Option<u32>> {
+    if !is_open_place(directory) {
+        return Ok(None);
+    }
+    let user = nix::unistd::geteuid().as_raw();
+    let owner = opened.metadata()?.uid();
+    Ok((owner != user && owner != 0).then_some(owner))
+}
+
+fn is_open_place(directory: &Path) -> bool {
+    directory == without_session(nix::unistd::geteuid().as_raw())
 }
 
 /// The socket of the device with this name.

@@ -472,7 +472,8 @@ impl Published {
 
 impl Drop for RuntimeDir {
     fn drop(&mut self) {
-        if self.is_made || self.ends_with_driver {
+        // One that took its place is somebody else's.
+        if (self.is_made || self.ends_with_driver) && !self.is_gone() {
             // Whatever is in it keeps it.
             let _ = std::fs::remove_dir(&self.path);
         }

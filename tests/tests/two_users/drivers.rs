@@ -119,11 +119,17 @@ fn closed_directory() {
     set_mode(&socket(FAST), 0o666);
     expect_success(&mut as_nobody("own"));
     expect_success_with_a_private_driver("private /run/nnhal: Permission denied");
-    let mut watching = as_nobody("watch").stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap() == WATCHING));
-    set_mode(Path::new(SYSTEM_DIR), 0o755);
-    assert!(watching.wait().unwrap().success());
+    for (path, closed, opened) in [
+        (Path::new(SYSTEM_DIR), 0o700, 0o755),
+        (&socket(FAST), 0o600, 0o666),
+    ] {
+        set_mode(path, closed);
+        let mut watching = as_nobody("watch").stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap() == WATCHING));
+        set_mode(path, opened);
+        assert!(watching.wait().unwrap().success());
+    }
     fs::remove_dir_all(SYSTEM_DIR).unwrap();
 }
 
@@ -154,7 +160,7 @@ fn squatted_directory() {
     expect_success(command.env_remove("XDG_RUNTIME_DIR").env("NNHAL_DRIVER", DRIVER));
     assert!(
         listener.accept().unwrap().is_none(),
-        "T31: somebody has connected"
+        "T29: somebody has connected"
     );
     fs::remove_dir_all(directory).unwrap();
 }
