@@ -110,7 +110,7 @@ pub(crate) fn nanoseconds(duration: Duration) -> u64 {
 /// What a successful execution reports beside its outputs.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Completed {
-    /// The dimensions of each output; may be empty if the model fixes them all.
+    /// The dimensions of each output; may be empty if the model and the request fix them all.
     pub output_shapes: Vec<OutputShape>,
     /// How long it took, if [`ExecuteOptions::measure_timing`] asked for it.
     pub timing: Timing,

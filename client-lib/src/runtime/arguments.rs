@@ -5,11 +5,13 @@ use std::ops::Range;
 use nnhal::hal::{OperandType, OutputShape, Shape, TypeLayouts};
 use nnhal::validate::Direction;
 
+use super::computed::known_shape;
 use super::{Compilation, DeviceMemory, RuntimeError, RuntimeResult};
 use crate::model::ALIGNMENT;
 use crate::{Memory, TensorType};
 
-/// An input of an execution. Dimensions are those that the model leaves open; empty where it leaves none.
+/// An input of an execution. Dimensions are those that the model leaves open, and a 0 stands for none that it has. They are
+/// empty where it leaves none.
 #[derive(Clone, Copy, Debug)]
 pub enum RunInput<'a> {
     /// An optional input that is left out.
@@ -48,7 +50,7 @@ pub enum RunOutput<'a> {
     Bytes {
         /// The room; of a value that is smaller, the first bytes are written.
         bytes: &'a mut [u8],
-        /// Dimensions that are asserted beyond what the model says.
+        /// Dimensions that are asserted beyond what the model says: not a 0 where it has an extent.
         dimensions: &'a [u32],
     },
     /// In shared memory.
@@ -182,17 +184,13 @@ pub(super) enum Location {
 impl Location {
     /// The shape of an output of this type there, as far as the model and the application say.
     pub(super) fn known_shape(&self, ty: &TensorType) -> OutputShape {
-        let declared = Shape::new(ty.dimensions()).unwrap_or_default();
         let given = match self {
             Location::Memory { dimensions, .. } | Location::Device { dimensions, .. } => {
-                Shape::new(dimensions).unwrap_or_default()
+                dimensions.as_slice()
             }
-            Location::Omitted => Shape::SCALAR,
+            Location::Omitted => &[],
         };
-        OutputShape {
-            dimensions: declared.combine(&given).unwrap_or(declared).dims().to_vec(),
-            is_sufficient: true,
-        }
+        known_shape(ty.dimensions(), given)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{OutputShape, Shape, Timing};
+use nnhal::hal::{self, OutputShape, Shape, Timing};
 
 use super::execution::Finished;
 use super::run::asked;
@@ -29,6 +29,26 @@ pub(super) fn declared_shapes(model: &Model) -> Arc<[OutputShape]> {
     shapes.collect()
 }
 
+/// The shape of an output, as far as its declaration and the dimensions given with it say.
+pub(super) fn known_shape(declared: &[u32], given: &[u32]) -> OutputShape {
+    let [declared, given] = [declared, given].map(|dimensions| Shape::new(dimensions).unwrap_or_default());
+    OutputShape {
+        // Dimensions that contradict the declaration are refused by whoever executes the request.
+        dimensions: declared.combine(&given).unwrap_or(declared).dims().to_vec(),
+        is_sufficient: true,
+    }
+}
+
+/// The first output of which some dimension is not known. Only the HAL's tensors must have any.
+fn first_open(model: &hal::Model, known: &[OutputShape]) -> Option<usize> {
+    let main = &model.main;
+    let mut outputs = main.output_indexes.iter().zip(known);
+    outputs.position(|(&index, shape)| {
+        let is_tensor = main.operands[index as usize].operand_type.is_tensor();
+        is_tensor && (shape.dimensions.is_empty() || shape.dimensions.contains(&0))
+    })
+}
+
 impl Step {
     /// The shapes of a request's outputs, as far as the step's model and the request say them.
     pub(super) fn known_shapes(&self, request: &Request) -> Arc<[OutputShape]> {
@@ -37,15 +57,7 @@ impl Step {
             return Arc::clone(&self.declared_shapes);
         }
         let outputs = self.declared_shapes.iter().zip(outputs);
-        let shapes = outputs.map(|(declared, output)| {
-            let [own, given] = [&declared.dimensions, &output.dimensions]
-                .map(|dimensions| Shape::new(dimensions).unwrap_or_default());
-            OutputShape {
-                // Dimensions that contradict the model's are refused by whoever executes the request.
-                dimensions: own.combine(&given).unwrap_or(own).dims().to_vec(),
-                is_sufficient: true,
-            }
-        });
+        let shapes = outputs.map(|(declared, output)| known_shape(&declared.dimensions, &output.dimensions));
         shapes.collect()
     }
 
@@ -86,19 +98,33 @@ impl Step {
         known: &Arc<[OutputShape]>,
     ) -> RuntimeResult<Arc<[OutputShape]>> {
         if shapes.is_empty() {
+            self.expect_complete(known)?;
             return Ok(Arc::clone(known));
         }
         self.expect_known(&shapes, known)?;
         Ok(shapes.into())
     }
 
+    /// A driver may be silent only of outputs whose shapes are known.
+    fn expect_complete(&self, known: &[OutputShape]) -> RuntimeResult<()> {
+        match first_open(self.model.hal(), known) {
+            None => Ok(()),
+            Some(index) => Err(self.wrong_answer(format!(
+                "no shapes, although that of output {index} is known as {:?} only",
+                known[index].dimensions
+            ))),
+        }
+    }
+
+    fn wrong_answer(&self, what: String) -> RuntimeError {
+        RuntimeError::failed(format!(
+            "{} answered an execution wrongly: {what}",
+            self.device.name()
+        ))
+    }
+
     fn expect_known(&self, shapes: &[OutputShape], known: &[OutputShape]) -> RuntimeResult<()> {
-        let wrong = |what: String| {
-            Err(RuntimeError::failed(format!(
-                "{} answered an execution wrongly: {what}",
-                self.device.name()
-            )))
-        };
+        let wrong = |what: String| Err(self.wrong_answer(what));
         let outputs = known.len();
         if shapes.len() != outputs {
             return wrong(format!("{} shapes for {outputs} outputs", shapes.len()));
@@ -114,5 +140,28 @@ impl Step {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ModelBuilder, OperationType, TensorType};
+
+    #[test]
+    fn driver_must_tell_shapes_that_neither_model_nor_request_says() {
+        let mut model = ModelBuilder::new();
+        let none = model.scalar(0_i32);
+        let x = model.input(TensorType::float32(&[2, 0]));
+        let one = model.constant(TensorType::float32(&[1]), &[1.0_f32]);
+        let y = model.output(TensorType::float32(&[2, 0]));
+        model.operation(OperationType::ADD, &[x, one, none], &[y]);
+        let model = model.finish().unwrap();
+        for (given, open) in [(&[][..], Some(0)), (&[2, 0], Some(0)), (&[2, 3], None)] {
+            let known = [known_shape(&[2, 0], given)];
+            assert_eq!(first_open(model.hal(), &known), open, "{given:?}");
+        }
+        assert_eq!(known_shape(&[], &[2, 3]).dimensions, [2, 3]);
+        assert_eq!(known_shape(&[2, 3], &[]).dimensions, [2, 3]);
     }
 }
