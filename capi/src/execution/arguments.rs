@@ -160,13 +160,12 @@ impl Checks<'_> {
         }
         let own = of(&declared.dimensions)?;
         // Unlike in a request of the HAL, a type without dimensions says that they are open.
-        let is_known = shape.rank() > 0 && own.rank() == 0;
-        let refined = if is_known { None } else { shape.refined(&own) };
-        refined.ok_or_else(|| {
-            self.wrong(format!(
-                "comes with dimensions {own:?}, the model has {shape:?}, where only a 0 may be replaced"
-            ))
-        })
+        if shape.allows(&own) {
+            return Ok(own);
+        }
+        Err(self.wrong(format!(
+            "comes with dimensions {own:?}, the model has {shape:?}, where only a 0 may be replaced"
+        )))
     }
 
     /// The exact size of the value, where it is known.

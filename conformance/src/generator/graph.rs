@@ -128,7 +128,9 @@ impl Graph {
                         argument.has_no_value = true;
                     } else {
                         argument.location = append(&mut inputs, bytes);
-                        if open_dimensions(&mut operand, choices) {
+                        let is_open = open_dimensions(&mut operand, choices);
+                        let can_be_given = can_be_given(&dims);
+                        if is_open || (can_be_given && choices.once_in(8)) {
                             argument.dimensions = dims;
                         }
                     }
@@ -145,19 +147,14 @@ impl Graph {
                         let bytes = drawn.shape.map_or(UNKNOWN_OUTPUT_BYTES, |shape| {
                             shape.byte_size(operand.operand_type.element_size()).unwrap_or(0)
                         });
-                        // An extent of 0 would say nothing.
-                        let can_be_given = is_open && bytes > 0 && !dims.is_empty();
+                        let given = given_dimensions(&operand, is_open, dims, choices);
                         request.outputs.push(RequestArgument {
                             location: DataLocation {
                                 pool_index: 1,
                                 offset: outputs_size as u32,
                                 length: bytes.max(1) as u32,
                             },
-                            dimensions: if can_be_given && choices.once_in(2) {
-                                dims
-                            } else {
-                                Vec::new()
-                            },
+                            dimensions: given,
                             ..RequestArgument::default()
                         });
                         outputs_size += bytes.max(1).next_multiple_of(VALUE_ALIGNMENT);
@@ -216,6 +213,29 @@ fn open_dimensions(operand: &mut Operand, choices: &mut Choices) -> bool {
         axis => operand.dimensions[axis as usize] = 0,
     }
     true
+}
+
+/// Whether a request can give these dimensions, none of which it would leave open then.
+fn can_be_given(dims: &[u32]) -> bool {
+    !dims.is_empty() && !dims.contains(&0)
+}
+
+/// The dimensions that a request gives for an output: often those of one that the model leaves open, sometimes but for one
+/// extent, and seldom those of one that it does not.
+fn given_dimensions(operand: &Operand, is_open: bool, mut dims: Vec<u32>, choices: &mut Choices) -> Vec<u32> {
+    let times = if is_open { 2 } else { 8 };
+    if !can_be_given(&dims) || !choices.once_in(times) {
+        return Vec::new();
+    }
+    // Only what the model leaves open may be left open.
+    let open = operand.dimensions.iter().position(|extent| *extent == 0);
+    if operand.dimensions.is_empty() && is_open && choices.once_in(4) {
+        let axis = choices.below(dims.len() as u32) as usize;
+        dims[axis] = 0;
+    } else if let Some(axis) = open.filter(|_| choices.once_in(4)) {
+        dims[axis] = 0;
+    }
+    dims
 }
 
 /// An operation whose arguments are drawn, seen as in an execution.

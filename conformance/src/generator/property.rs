@@ -429,7 +429,8 @@ pub(super) fn synchronous_result<I: Implementation>(
     )
 }
 
-/// The dimensions of an output as far as they are known before the execution. A generated request gives all or none.
+/// The dimensions of an output as far as they are known before the execution. What a generated request gives says all that
+/// the model says.
 fn known_dimensions<'a>(operand: &'a Operand, argument: &'a RequestArgument) -> &'a [u32] {
     if argument.dimensions.is_empty() {
         &operand.dimensions
