@@ -169,7 +169,7 @@ pub(crate) struct RunArguments {
     /// what operations that are computed together hand on to each other, nor what was computed when the model was
     /// prepared. `-` stands where there is none, where dimensions are known in executions only, for peaks of a driver
     /// whose threads are not known (`--threads` says how many), and for kernels of other vendors' devices. Below them
-    /// stand the sum and what a whole call took by the path.
+    /// stand the sum and what a whole call took by the path while operations were recorded.
     #[arg(long, conflicts_with_all = ["expect", "labels", "full"])]
     pub(crate) profile: bool,
     /// Let floats be computed with the range and precision of 16 bits, as `relaxComputationFloat32toFloat16` of a model does.

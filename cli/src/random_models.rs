@@ -138,7 +138,7 @@ fn verdict(subject: &Subject, implementation: &mut impl Implementation, generate
     match subject.kernels {
         _ if by_paths != Verdict::Kept => by_paths,
         Some(KernelSet::Reference) => by_paths,
-        // Its bytes are those of the same kernels here, which save it another preparation.
+        // Its bytes are those of the same kernels here, which take less time.
         Some(kernels) => agrees(&mut InProcess::new(kernels), generated),
         None => agrees(implementation, generated),
     }

@@ -26,7 +26,7 @@ use crate::in_process::Kernels;
 pub(crate) struct Subject {
     /// Its name in reports.
     pub(crate) name: String,
-    /// The kernels whose bytes it gives, if it computes every model with the same.
+    /// The kernels in this process whose bytes it gives, if a device computes every model with one set of them.
     pub(crate) kernels: Option<KernelSet>,
 }
 
@@ -72,7 +72,8 @@ pub(crate) fn with_subject<T: Task>(
             let kernels = Kernels::of_device(arguments.device.as_deref())?;
             let subject = Subject {
                 name: kernels.device.to_owned(),
-                kernels: Some(kernels.set),
+                // There are no others to compare them with.
+                kernels: None,
             };
             task.run(&subject, || Ok(InProcess::new(kernels.set)))
         }

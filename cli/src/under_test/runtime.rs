@@ -83,8 +83,12 @@ impl RuntimeUnderTest {
         let runtime = Runtime::with(options).map_err(|error| error.to_string())?;
         let drivers = runtime.devices().iter().filter(|device| !device.is_cpu());
         let devices: Vec<RuntimeDevice> = drivers.cloned().collect();
-        if devices.len() < 2 {
-            return Err(format!("{} devices were found, two are needed", devices.len()));
+        let least = if setting.is_split { 2 } else { 1 };
+        if devices.len() < least {
+            return Err(format!(
+                "{} devices were found, {least} are needed",
+                devices.len()
+            ));
         }
         let devices = match &setting.device {
             Some(name) => {
