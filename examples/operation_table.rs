@@ -1,5 +1,5 @@
 //! Prints the page of operations for the documentation.
 
 fn main() {
-    print!("{}", nnhal::ops::page::operation_page());
+    print!("{}", nnhal_hal::ops::page::operation_page());
 }

@@ -1,5 +1,5 @@
-//! The contract that both sides of nnhal share: the types of the NN HAL, the operation table, validation, and the
-//! shared memory and message queues through which application and driver talk.
+//! What both sides of nnhal share, above the HAL ([`nnhal_hal`]) and the system ([`nnhal_os`]): the wire, message
+//! queues, bursts, fences and what people read of them.
 //!
 //! This crate knows no kernel and opens no socket by itself.
 #![deny(unsafe_code)]
@@ -9,12 +9,4 @@ pub mod diag;
 pub mod fence;
 #[allow(unsafe_code)]
 pub mod fmq;
-pub mod hal;
-pub mod ops;
-#[allow(unsafe_code)]
-pub mod shm;
-#[allow(unsafe_code)]
-pub mod sys;
-pub mod time;
-pub mod validate;
 pub mod wire;

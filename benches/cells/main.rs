@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use nnhal::fmq::{ChannelEnd, ChannelSize, MAX_CELLS, PAYLOAD_BYTES, SendError, WaitSettings};
-use nnhal::shm::SharedMemory;
-use nnhal::sys::cpu;
-use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal_bench::conditions::Conditions;
 use nnhal_bench::other_side::{Caller, OtherSide, PATIENCE, Role};
 use nnhal_bench::{Error, Result, program};
+use nnhal_os::cpu;
+use nnhal_os::shm::SharedMemory;
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use serde::Serialize;
 
 const NAME: &str = "cells";

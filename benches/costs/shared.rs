@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use nnhal::hal::{Shape, TypeLayouts};
 use nnhal_bench::{Error, Result, program};
 use nnhal_client::{
     Device, ExecuteOptions, Memory, PrepareOptions, PreparedModel, Request, TensorType, TfliteModel,
 };
+use nnhal_hal::{Shape, TypeLayouts};
 use serde::Serialize;
 
 use super::private_kib;

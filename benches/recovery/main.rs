@@ -19,7 +19,6 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use hdrhistogram::Histogram;
 use nix::sys::signal::Signal;
-use nnhal::sys::pidfd;
 use nnhal_bench::conditions::Conditions;
 use nnhal_bench::models::{self, ADDEND};
 use nnhal_bench::other_side::patience;
@@ -31,6 +30,7 @@ use nnhal_client::runtime::{
     Compilation, CompilationOptions, Recovery, RunBurst, RunInput, RunOutput, Runtime,
 };
 use nnhal_client::{ExecuteOptions, Model, TfliteModel};
+use nnhal_os::pidfd;
 use serde::Serialize;
 
 /// Deaths in each row.
@@ -237,7 +237,7 @@ fn add_by(burst: &mut RunBurst) -> Result<()> {
 fn run(compilation: &Compilation) -> Result<()> {
     let zeros = |types: &[nnhal_client::TensorType]| -> Vec<Vec<u8>> {
         let sizes = types.iter().map(|ty| {
-            let shape = nnhal::hal::Shape::new(ty.dimensions()).ok();
+            let shape = nnhal_hal::Shape::new(ty.dimensions()).ok();
             let layouts = compilation.layouts();
             shape.and_then(|shape| layouts.byte_size(ty.operand_type(), &shape))
         });

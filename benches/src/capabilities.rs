@@ -9,10 +9,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use nnhal::hal::{NoPools, OperandType, Shape};
-use nnhal::validate::ValidModel;
 use nnhal_client::f16;
 use nnhal_cpu::{Execution, KernelSet, Program, RunOptions};
+use nnhal_hal::validate::ValidModel;
+use nnhal_hal::{NoPools, OperandType, Shape};
 use serde::Serialize;
 
 use crate::conditions::Conditions;

@@ -1,6 +1,6 @@
 //! Under which conditions figures were measured.
 
-use nnhal::sys::sched;
+use nnhal_os::sched;
 use serde::Serialize;
 
 use crate::machine;

@@ -3,9 +3,9 @@
 use std::fmt::Display;
 
 use nnhal::fmq::{ChannelError, ReceiveError, SendError};
-use nnhal::shm::ShmError;
-use nnhal::sys::SysError;
-use nnhal::sys::socket::SocketError;
+use nnhal_os::SysError;
+use nnhal_os::shm::ShmError;
+use nnhal_os::socket::SocketError;
 
 /// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]

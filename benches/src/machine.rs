@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use nnhal::sys::{SysError, sched};
+use nnhal_os::{SysError, sched};
 
 /// The priority of measured threads under SCHED_FIFO.
 const PRIORITY: i32 = 50;

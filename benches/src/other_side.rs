@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use nnhal::sys::socket::Connection;
-use nnhal::time::{Clock, Deadline, MonotonicClock};
+use nnhal_os::socket::Connection;
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use crate::{Error, Result};
 
@@ -202,7 +202,7 @@ impl Caller {
     /// # Errors
     /// The system's.
     pub fn next_round(&self) -> Result<Option<u32>> {
-        use nnhal::sys::socket::SocketError;
+        use nnhal_os::socket::SocketError;
         let mut count = [0; 4];
         match self.connection.receive(&mut count, Deadline::NONE) {
             Ok(received) if received.length == count.len() => Ok(Some(u32::from_ne_bytes(count))),

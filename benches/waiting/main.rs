@@ -24,8 +24,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use nnhal::shm::{Access, Mapping, SharedMemory};
-use nnhal::sys::futex;
 use nnhal_bench::conditions::Conditions;
 use nnhal_bench::other_side::{Caller, OtherSide, Role, patience};
 use nnhal_bench::program::{self, Options};
@@ -35,6 +33,8 @@ use nnhal_bench::{Error, Result, models};
 use nnhal_client::{
     Burst, BurstOptions, Device, ExecuteOptions, ExecutionPreference, Input, Output, PrepareOptions,
 };
+use nnhal_os::futex;
+use nnhal_os::shm::{Access, Mapping, SharedMemory};
 use serde::Serialize;
 
 const ROUNDS: u32 = 7;

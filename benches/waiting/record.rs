@@ -118,7 +118,7 @@ fn waits(device: &Device, scenario: &Scenario) -> Result<[Vec<u64>; 2]> {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let processors = if scenario.is_busy {
-            nnhal::sys::sched::online_cpus()
+            nnhal_os::sched::online_cpus()
         } else {
             0
         };

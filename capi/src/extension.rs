@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use nnhal::hal::{Extension, ExtensionNameAndPrefix, Model, OperandType, TypeLayouts};
+use nnhal_hal::{Extension, ExtensionNameAndPrefix, Model, OperandType, TypeLayouts};
 
 use crate::process;
 use crate::result::{Failure, Outcome};

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nnhal::hal::{Operand, Shape};
 use nnhal_client::TensorType;
 use nnhal_client::runtime::{Direction, MemoryRole};
+use nnhal_hal::{Operand, Shape};
 
 use crate::compilation::Compilation;
 use crate::memory::Memory;

@@ -3,13 +3,13 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use nnhal::hal::{Shape, ShapeError};
-use nnhal::validate::{ModelError, ValidModel};
 use nnhal_client::{Memory, Model};
 use nnhal_cpu::executor::Observer;
 use nnhal_cpu::{
     Execution, ExecutionError, Helpers, KernelSet, OwnCores, Program, ProgramError, RunOptions, Threads,
 };
+use nnhal_hal::validate::{ModelError, ValidModel};
+use nnhal_hal::{Shape, ShapeError};
 
 use crate::error::Error;
 use crate::feed::Value;

@@ -1,8 +1,8 @@
 //! States of a model in buffers of its device: what one execution gives is there for the next, and nobody copies it.
 
-use nnhal::hal::{BufferDesc, BufferRole, ErrorStatus};
 use nnhal_client::tflite::State;
 use nnhal_client::{Buffer, Device, Memory, PreparedModel};
+use nnhal_hal::{BufferDesc, BufferRole, ErrorStatus};
 
 use crate::error::Error;
 

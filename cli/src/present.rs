@@ -1,7 +1,7 @@
 //! Values as people read them.
 
-use nnhal::hal::OperandType;
 use nnhal_client::tflite::TensorInfo;
+use nnhal_hal::OperandType;
 use serde::Serialize;
 
 use crate::feed::Value;
@@ -159,8 +159,8 @@ pub(crate) fn microseconds(microseconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::OperandType;
     use nnhal_client::tflite::{ElementType, Quantization, TensorInfo};
+    use nnhal_hal::OperandType;
 
     use super::{TensorReport, microseconds};
     use crate::feed::Value;

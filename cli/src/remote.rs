@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use nnhal::hal::{ErrorStatus, Model, Operand, OperandType, OutputShape, Shape};
 use nnhal_client::tflite::State;
 use nnhal_client::{
     Burst, Completed, Device, ExecuteOptions, Memory, PreparedModel, RegisteredRequest, Request,
 };
 use nnhal_conformance::implementation::Form;
+use nnhal_hal::{ErrorStatus, Model, Operand, OperandType, OutputShape, Shape};
 
 use crate::error::Error;
 use crate::feed::Value;

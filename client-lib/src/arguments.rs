@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use nnhal::burst::{copy_values, put_values};
-use nnhal::hal::{MAX_RANK, OperandType, Shape};
+use nnhal_hal::{MAX_RANK, OperandType, Shape};
 
 use crate::model::ALIGNMENT;
 use crate::prepared_model::ArgumentTypes;
@@ -543,7 +543,7 @@ fn place(
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OutputShape, TypeLayouts};
+    use nnhal_hal::{OutputShape, TypeLayouts};
 
     use super::*;
 

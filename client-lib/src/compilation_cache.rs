@@ -21,8 +21,8 @@ use nix::sys::stat::{Mode, futimens};
 use nix::sys::time::TimeSpec;
 use nix::unistd::geteuid;
 use nnhal::diag::tags;
-use nnhal::hal::{CacheToken, NumberOfCacheFiles};
 use nnhal::wire::codec;
+use nnhal_hal::{CacheToken, NumberOfCacheFiles};
 
 use crate::device::CacheFiles;
 use crate::memory::DigestKey;

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nnhal::hal::{
+use nnhal::wire::{self, Call, OperationSupport, PrepareModel, PrepareModelFromCache, Reply};
+use nnhal_hal::{
     BufferDesc, BufferRole, CacheToken, DeviceInfo, DeviceStatus, ExecutionPreference, Priority,
 };
-use nnhal::time::{Clock, Deadline, MonotonicClock};
-use nnhal::wire::{self, Call, OperationSupport, PrepareModel, PrepareModelFromCache, Reply};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use crate::connection::Connection;
 use crate::{Buffer, Devices, Error, Model, PendingPrepare, PreparedModel, Process, Result, WorkerSpans};
@@ -351,7 +351,7 @@ impl PrepareOptions {
 }
 
 /// Open files that a driver saves a prepared model in, as many of each kind as
-/// [`nnhal::hal::DeviceInfo::cache_files`] says, readable and writable.
+/// [`nnhal_hal::DeviceInfo::cache_files`] says, readable and writable.
 #[derive(Debug)]
 pub struct CacheFiles {
     /// Files for what must not be tampered with.

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nnhal::diag::tags;
-use nnhal::hal::{DeviceInfo, OperandType};
-use nnhal::sys::{pidfd, socket};
-use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::directory;
+use nnhal_hal::{DeviceInfo, OperandType};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
+use nnhal_os::{pidfd, socket};
 
 use crate::connection::Connection;
 use crate::extension_access::Application;
@@ -611,7 +611,7 @@ fn exec_time(device: &Device) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::sys::socket::Listener;
+    use nnhal_os::socket::Listener;
 
     use super::*;
 
@@ -703,7 +703,7 @@ mod tests {
         let devices = Devices::open_in(directory.path()).unwrap();
         assert_eq!(devices.names().unwrap(), ["a-live"]);
         devices.device("a-missing").unwrap_err();
-        let waiting = nnhal::sys::poll::one(
+        let waiting = nnhal_os::poll::one(
             &listener,
             nix::poll::PollFlags::POLLIN,
             Deadline::after(MonotonicClock.now(), Duration::from_millis(1)),

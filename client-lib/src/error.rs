@@ -4,12 +4,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use nnhal::hal::{ErrorStatus, OutputShape};
-use nnhal::shm::ShmError;
-use nnhal::sys::SysError;
-use nnhal::sys::socket::SocketError;
 use nnhal::wire::handshake::{HandshakeError, Refusal};
 use nnhal::wire::{CauseOfDeath, ChannelError, Failure};
+use nnhal_hal::{ErrorStatus, OutputShape};
+use nnhal_os::SysError;
+use nnhal_os::shm::ShmError;
+use nnhal_os::socket::SocketError;
 
 /// Anything that can go wrong. Its text says what was wrong, where, and what would be right; [`Error::kind`] has the
 /// parts, [`Error::status`] the HAL's status and [`Error::remedy`] what a program can do.

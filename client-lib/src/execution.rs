@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use nnhal::hal::{ErrorStatus, ExecutionPreference, MeasureTiming, OutputShape, Timing};
-use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::{Event, ExecutionResult, Failure};
+use nnhal_hal::{ErrorStatus, ExecutionPreference, MeasureTiming, OutputShape, Timing};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use crate::connection::{Connection, Link, PendingCall};
 use crate::prepared_model::ArgumentTypes;

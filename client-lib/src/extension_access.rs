@@ -9,8 +9,6 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use nnhal::hal;
-
 use crate::{Error, Result};
 
 /// The environment variable that names another file than [`SYSTEM_ALLOWLIST`].
@@ -33,7 +31,7 @@ pub(crate) struct Application {
 
 impl Application {
     /// Refuses a model with extensions to an application that may not use them.
-    pub(crate) fn check(&self, model: &hal::Model) -> Result<()> {
+    pub(crate) fn check(&self, model: &nnhal_hal::Model) -> Result<()> {
         let Some(extension) = extension_of(model) else {
             return Ok(());
         };
@@ -74,7 +72,7 @@ impl Application {
 }
 
 /// What a model uses beyond the standard, if it does.
-fn extension_of(model: &hal::Model) -> Option<String> {
+fn extension_of(model: &nnhal_hal::Model) -> Option<String> {
     if let Some(mapping) = model.extension_name_to_prefix.first() {
         return Some(format!("the vendor extension {}", mapping.name));
     }
@@ -125,7 +123,7 @@ fn allows(text: &str, executable: &Path, name: Option<&str>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType};
+    use nnhal_hal::{Operand, OperandType};
 
     use super::*;
 
@@ -174,7 +172,7 @@ mod tests {
             allowlist: Some("/nowhere/at/all".into()),
             ..Application::default()
         };
-        let mut model = hal::Model::default();
+        let mut model = nnhal_hal::Model::default();
         assert!(missing.check(&model).is_ok());
         // Also one that does not name what it uses.
         model

@@ -4,12 +4,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
 
 use nnhal::fence::{Fence, FenceState};
-use nnhal::sys::eventfd;
-use nnhal::sys::socket::MAX_FDS;
-use nnhal::time::Deadline;
 use nnhal::wire::{
     self, Call, ExecuteFenced, ExecutionHandle, FenceArgument, FenceHandle, FencedLimits, Object, Reply,
 };
+use nnhal_os::eventfd;
+use nnhal_os::socket::MAX_FDS;
+use nnhal_os::time::Deadline;
 
 use crate::connection::{Connection, EndListener, Link};
 use crate::device::call_deadline;

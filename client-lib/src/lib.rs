@@ -86,13 +86,13 @@ pub use half::f16;
 pub use nnhal::diag::trace::{Span, SpanKind};
 pub use nnhal::fence::{Fence, FenceSource, FenceState};
 pub use nnhal::fmq::WaitSettings;
-pub use nnhal::hal::{
+pub use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
+pub use nnhal_hal::{
     BufferDesc, BufferRole, DeviceInfo, DeviceStatus, DeviceType, ErrorStatus, ExecutionPreference,
     Extension, ExtensionOperandTypeInformation, ExtraParams, HalVersion, MeasureTiming, OperandType,
     OperationType, OutputShape, Priority, Timing, TypeLayout, TypeLayouts,
 };
-pub use nnhal::time::{Clock, Deadline, MonotonicClock};
-pub use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
+pub use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 #[cfg(all(doctest, feature = "tflite"))]
 #[doc = include_str!("../../README.md")]

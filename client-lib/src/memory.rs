@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use highway::{HighwayHash, HighwayHasher, Key};
-use nnhal::shm::{Access, Mapping, OngoingAccess, SharedMemory, SharedSlice, ShmError};
-use nnhal::time::Deadline;
 use nnhal::wire::{Call, MemoryDescription, MemoryHandle, Object, Reply};
+use nnhal_os::shm::{Access, Mapping, OngoingAccess, SharedMemory, SharedSlice, ShmError};
+use nnhal_os::time::Deadline;
 
 use crate::connection::Connection;
 use crate::{Element, Error, Result};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{self, DataLocation, MemoryPool, OperandLifeTime};
+use nnhal_hal::{DataLocation, MemoryPool, OperandLifeTime};
 
 use crate::{Error, Memory, Result, TensorType};
 
@@ -21,14 +21,14 @@ pub(crate) const ALIGNMENT: usize = 64;
 /// Nothing is checked here: the driver checks every rule, and says which one is broken and where.
 #[derive(Clone, Debug)]
 pub struct Model {
-    hal: Arc<hal::Model>,
+    hal: Arc<nnhal_hal::Model>,
     pools: Arc<[Memory]>,
 }
 
 impl Model {
     /// A model in the HAL's own form, with a memory for each of its pools.
     #[must_use]
-    pub fn from_hal(model: hal::Model, pools: Vec<Memory>) -> Model {
+    pub fn from_hal(model: nnhal_hal::Model, pools: Vec<Memory>) -> Model {
         Model {
             hal: Arc::new(model),
             pools: pools.into(),
@@ -41,7 +41,7 @@ impl Model {
     /// # Errors
     /// The system has no memory, or a pool is empty.
     pub fn with_pool_bytes<B: AsRef<[u8]>>(
-        model: hal::Model,
+        model: nnhal_hal::Model,
         pools: impl IntoIterator<Item = B>,
     ) -> Result<Model> {
         let pools = pools.into_iter().map(|bytes| Memory::sealed(&[bytes.as_ref()]));
@@ -106,13 +106,13 @@ impl Model {
 
     /// The model in the HAL's own form.
     #[must_use]
-    pub fn hal(&self) -> &hal::Model {
+    pub fn hal(&self) -> &nnhal_hal::Model {
         &self.hal
     }
 
     /// The same, shared.
     #[cfg(feature = "runtime")]
-    pub(crate) fn shared_hal(&self) -> Arc<hal::Model> {
+    pub(crate) fn shared_hal(&self) -> Arc<nnhal_hal::Model> {
         Arc::clone(&self.hal)
     }
 
@@ -135,7 +135,7 @@ impl Model {
     }
 }
 
-fn types(graph: &hal::Subgraph, indexes: &[u32]) -> Vec<TensorType> {
+fn types(graph: &nnhal_hal::Subgraph, indexes: &[u32]) -> Vec<TensorType> {
     indexes
         .iter()
         .filter_map(|&index| graph.operands.get(index as usize))
@@ -154,7 +154,7 @@ pub(crate) fn append(values: &mut Vec<u8>, bytes: &[u8]) -> Result<u32> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType};
+    use nnhal_hal::{Operand, OperandType};
 
     use super::*;
 
@@ -171,16 +171,21 @@ mod tests {
 
     #[test]
     fn shared_constants_keep_their_bytes() {
-        let mut model = hal::Model {
+        let mut model = nnhal_hal::Model {
             operand_values: (0..40_000_u32).map(|value| value as u8).collect(),
-            ..hal::Model::default()
+            ..nnhal_hal::Model::default()
         };
         model.main.operands = vec![constant(3, 9), constant(1000, 30_000)];
         let before: Vec<Vec<u8>> = model
             .main
             .operands
             .iter()
-            .map(|operand| model.constant_bytes(operand, &hal::NoPools).unwrap().to_vec())
+            .map(|operand| {
+                model
+                    .constant_bytes(operand, &nnhal_hal::NoPools)
+                    .unwrap()
+                    .to_vec()
+            })
             .collect();
         let shared = Model::from_hal(model, Vec::new()).share_constants().unwrap();
         let pools: Vec<Vec<u8>> = shared
@@ -201,9 +206,9 @@ mod tests {
 
     #[test]
     fn constants_outside_the_model_stay_outside() {
-        let mut model = hal::Model {
+        let mut model = nnhal_hal::Model {
             operand_values: vec![0; 20_000],
-            ..hal::Model::default()
+            ..nnhal_hal::Model::default()
         };
         model.main.operands = vec![constant(u32::MAX, 9), constant(19_999, 2)];
         let shared = Model::from_hal(model, Vec::new()).share_constants().unwrap();

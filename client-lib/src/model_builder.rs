@@ -5,8 +5,8 @@ use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use nnhal::hal::{
-    self, DataLocation, ExtensionNameAndPrefix, MemoryPool, Operand, OperandLifeTime, OperandType, Operation,
+use nnhal_hal::{
+    DataLocation, ExtensionNameAndPrefix, MemoryPool, Operand, OperandLifeTime, OperandType, Operation,
     OperationType, Subgraph,
 };
 
@@ -217,9 +217,9 @@ impl ModelBuilder {
         if let Some(error) = builders.iter_mut().find_map(|builder| builder.first_error.take()) {
             return Err(error);
         }
-        let mut model = hal::Model {
+        let mut model = nnhal_hal::Model {
             relax_computation_float32_to_float16: builders.iter().any(|builder| builder.is_relaxed),
-            ..hal::Model::default()
+            ..nnhal_hal::Model::default()
         };
         let mut pools = Vec::new();
         for builder in &mut builders {
@@ -467,7 +467,7 @@ fn in_order(operations: Vec<Operation>, operands: usize) -> Result<Vec<Operation
 
 #[cfg(test)]
 mod tests {
-    use nnhal::validate::ValidModel;
+    use nnhal_hal::validate::ValidModel;
 
     use super::*;
 

@@ -19,9 +19,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use nnhal::hal::versions::v1_0::ErrorStatus;
-use nnhal::hal::versions::{Downcast, v1_0, v1_1, v1_2};
-use nnhal::hal::{self, ExecutionPreference, HalVersion, MeasureTiming, OutputShape, Shape, Timing};
+use nnhal_hal::versions::v1_0::ErrorStatus;
+use nnhal_hal::versions::{Downcast, v1_0, v1_1, v1_2};
+use nnhal_hal::{ExecutionPreference, HalVersion, MeasureTiming, OutputShape, Shape, Timing};
 
 use crate::{
     CacheFiles, Completed, Device, Error, ExecuteOptions, Memory, Model, PendingPrepare, PrepareOptions,
@@ -116,7 +116,7 @@ impl OlderDevice {
         self.supported(model.clone().into(), pools, HalVersion::V1_2)
     }
 
-    fn supported(&self, model: hal::Model, pools: &[Memory], version: HalVersion) -> Result<Vec<bool>> {
+    fn supported(&self, model: nnhal_hal::Model, pools: &[Memory], version: HalVersion) -> Result<Vec<bool>> {
         let model = checked(model, pools, version)?;
         let answers = self.device.supported_operations(&model)?;
         Ok(answers.iter().map(|answer| answer.is_supported()).collect())
@@ -198,7 +198,7 @@ impl OlderDevice {
 
     fn prepare(
         &self,
-        (model, pools, version): (hal::Model, &[Memory], HalVersion),
+        (model, pools, version): (nnhal_hal::Model, &[Memory], HalVersion),
         options: &PrepareOptions,
         callback: impl FnOnce(Prepared) + Send + 'static,
     ) -> Result<()> {
@@ -209,7 +209,7 @@ impl OlderDevice {
 }
 
 /// The model in the form of 1.3, if all that it has is of its version.
-fn checked(model: hal::Model, pools: &[Memory], version: HalVersion) -> Result<Model> {
+fn checked(model: nnhal_hal::Model, pools: &[Memory], version: HalVersion) -> Result<Model> {
     for (index, operation) in model.main.operations.iter().enumerate() {
         let kind = operation.operation_type;
         if let Some(since) = kind.since().filter(|since| *since > version) {

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nnhal::fmq::WaitSettings;
-use nnhal::hal::{DeviceInfo, ExecutionPreference, TypeLayouts};
 use nnhal::wire::{Call, Execute, ExecutionForm, Object, PreparedModelHandle, Reply};
+use nnhal_hal::{DeviceInfo, ExecutionPreference, TypeLayouts};
 
 use crate::arguments::{Arguments, Input, ListedValues, Output};
 use crate::connection::{Connection, Link};

@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use nix::poll::PollFlags;
 use nnhal::diag::tags;
-use nnhal::sys::fork::ForkStamp;
-use nnhal::sys::{pidfd, poll};
-use nnhal::time::{Clock, Deadline, MonotonicClock};
+use nnhal_os::fork::ForkStamp;
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
+use nnhal_os::{pidfd, poll};
 
 use crate::private_directory::PrivateDirectory;
 use crate::{Error, ErrorKind, Result};

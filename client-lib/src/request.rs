@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use nnhal::hal::{self, DataLocation, RequestArgument, RequestPool};
-use nnhal::time::Deadline;
 use nnhal::wire::{MemoryHandle, RequestWithMemories};
+use nnhal_hal::{DataLocation, RequestArgument, RequestPool};
+use nnhal_os::time::Deadline;
 
 use crate::connection::Connection;
 use crate::execution::wrong_connection;
@@ -28,7 +28,7 @@ use crate::{Buffer, Error, Memory, Result};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    hal: hal::Request,
+    hal: nnhal_hal::Request,
     /// The memories among the pools, in their order.
     memories: Vec<Memory>,
     /// The device buffers among the pools, kept alive.
@@ -41,7 +41,7 @@ pub struct Request {
 #[cfg(feature = "runtime")]
 #[derive(Clone, Debug)]
 pub(crate) struct RequestIdentity {
-    hal: hal::Request,
+    hal: nnhal_hal::Request,
     memories: Vec<u64>,
 }
 
@@ -64,7 +64,7 @@ impl Request {
     /// A request in the HAL's own form, with a memory for each of its pools that is one. Device buffers are named by
     /// their tokens and must be kept alive by the caller.
     #[must_use]
-    pub fn from_hal(request: hal::Request, memories: Vec<Memory>) -> Request {
+    pub fn from_hal(request: nnhal_hal::Request, memories: Vec<Memory>) -> Request {
         Request {
             hal: request,
             memories,
@@ -138,7 +138,7 @@ impl Request {
 
     /// The request in the HAL's own form.
     #[must_use]
-    pub fn hal(&self) -> &hal::Request {
+    pub fn hal(&self) -> &nnhal_hal::Request {
         &self.hal
     }
 
@@ -192,7 +192,7 @@ impl Request {
     }
 
     /// The HAL's form, unless building it has failed.
-    pub(crate) fn checked(&self) -> Result<&hal::Request> {
+    pub(crate) fn checked(&self) -> Result<&nnhal_hal::Request> {
         match &self.first_error {
             None => Ok(&self.hal),
             Some(error) => Err(error.clone()),

@@ -1,7 +1,7 @@
 //! Types of operands and of the Rust values that fill them.
 
 use half::f16;
-use nnhal::hal::{ExtraParams, Operand, OperandType, Shape, SymmPerChannelQuantParams, TypeLayouts};
+use nnhal_hal::{ExtraParams, Operand, OperandType, Shape, SymmPerChannelQuantParams, TypeLayouts};
 
 /// What an operand is: its type, its dimensions and its quantisation.
 ///

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::poll::PollFlags;
-use nnhal::sys::directory_watch::DirectoryWatch;
-use nnhal::sys::fork::ForkStamp;
-use nnhal::sys::poll;
-use nnhal::time::Deadline;
+use nnhal_os::directory_watch::DirectoryWatch;
+use nnhal_os::fork::ForkStamp;
+use nnhal_os::poll;
+use nnhal_os::time::Deadline;
 
 use crate::{Devices, Error, ErrorKind, Result};
 

@@ -2,7 +2,7 @@
 //!
 //! Source: the accuracy criteria of the HAL's generated tests, as the corpus' description states them.
 
-use nnhal::hal::OperandType;
+use nnhal_hal::OperandType;
 
 use crate::corpus::Case;
 

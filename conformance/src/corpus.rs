@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use nnhal::hal::HalVersion;
+use nnhal_hal::HalVersion;
 use serde::Deserialize;
 
 /// The format that this reader knows.

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use nnhal::hal::{DataLocation, Model, OperandLifeTime, OperandType, OperationType};
+use nnhal_hal::{DataLocation, Model, OperandLifeTime, OperandType, OperationType};
 
 use crate::generator::Generated;
 
@@ -155,7 +155,7 @@ impl<'a> Lowering<'a> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType, OperationType};
+    use nnhal_hal::{OperandType, OperationType};
 
     use super::{compare, most_steps, signed_twin};
     use crate::generator::choices::Choices;

@@ -1,7 +1,7 @@
 //! Elements between the corpus' numbers and the bytes of a tensor.
 
 use half::f16;
-use nnhal::hal::OperandType;
+use nnhal_hal::OperandType;
 
 /// Appends `value` as one element of type `ty`; integers are cut to the type's range, which the corpus keeps.
 /// Nothing is appended for types without elements.
@@ -65,7 +65,7 @@ fn elements<const N: usize>(bytes: &[u8], read: impl Fn([u8; N]) -> f64) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::OperandType;
+    use nnhal_hal::OperandType;
 
     use super::{decode, encode};
 

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nnhal::burst;
-use nnhal::hal::{ConstantPools, HalVersion, MemoryPool, Model, Request, RequestPool};
-use nnhal::validate::{ArgumentPlan, ValidModel, ValidRequest};
 use nnhal::wire::{Envelope, Message, codec, handshake};
 use nnhal_cpu::{Execution, Interrupt, Interrupted, KernelSet, Program, RunOptions};
+use nnhal_hal::validate::{ArgumentPlan, ValidModel, ValidRequest};
+use nnhal_hal::{ConstantPools, HalVersion, MemoryPool, Model, Request, RequestPool};
 use serde::{Deserialize, Serialize};
 
 use crate::generator::Recipe;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nnhal::hal::{
-    ErrorStatus, MeasureTiming, Model, OperationType, OutputShape, Request, Shape, SubgraphIndex, Timing,
-};
-use nnhal::ops;
-use nnhal::validate::{ArgumentPlan, ValidModel, ValidRequest};
 use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
 use nnhal_cpu::{Execution, KernelSet, NeverInterrupted, Program, RunOptions};
+use nnhal_hal::ops;
+use nnhal_hal::validate::{ArgumentPlan, ValidModel, ValidRequest};
+use nnhal_hal::{
+    ErrorStatus, MeasureTiming, Model, OperationType, OutputShape, Request, Shape, SubgraphIndex, Timing,
+};
 
 use crate::implementation::{
     Answer, Breakdown, ExecutionAnswer, ExecutionCall, Form, Implementation, ModelWithPools, PreparedModel,
@@ -129,7 +129,7 @@ impl InProcessModel {
         self.feed(&plan, call.inputs)?;
         let options = RunOptions {
             interrupt: &NeverInterrupted,
-            loop_timeout: call.loop_timeout.unwrap_or(nnhal::hal::loop_timeout::DEFAULT),
+            loop_timeout: call.loop_timeout.unwrap_or(nnhal_hal::loop_timeout::DEFAULT),
             ..RunOptions::default()
         };
         let started = Instant::now();
@@ -169,7 +169,7 @@ impl InProcessModel {
 
     fn check(&self, request: &Request, form: Form) -> Result<ValidRequest, Failure> {
         let model = self.execution.program().model();
-        let invalid = |error: nnhal::validate::RequestError| Failure::invalid_argument(error.to_string());
+        let invalid = |error: nnhal_hal::validate::RequestError| Failure::invalid_argument(error.to_string());
         let plan = ValidRequest::new(model, request).map_err(invalid)?;
         if form == Form::Fenced {
             plan.check_fenced(model).map_err(invalid)?;

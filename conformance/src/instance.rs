@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{
+use nnhal_hal::{
     DataLocation, ExtraParams, MemoryPool, Model, Operand, OperandLifeTime, OperandType, Operation,
     OperationType, Request, RequestArgument, RequestPool, Subgraph, SymmPerChannelQuantParams,
 };

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nnhal::hal::{ErrorStatus, HalVersion, MeasureTiming, OperationType, Request, Timing};
-use nnhal::validate::ValidModel;
 use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
+use nnhal_hal::validate::ValidModel;
+use nnhal_hal::{ErrorStatus, HalVersion, MeasureTiming, OperationType, Request, Timing};
 
 use crate::accuracy;
 use crate::corpus::{Case, Specification, Suite};

@@ -1,6 +1,5 @@
 //! The whole corpus against the executor as a library, held to the counts in `passed.txt`.
 
-use nnhal::validate::ValidModel;
 use nnhal_conformance::corpus::{Corpus, Specification};
 use nnhal_conformance::implementation::ModelWithPools;
 use nnhal_conformance::in_process::InProcess;
@@ -9,6 +8,7 @@ use nnhal_conformance::procedure::Outcome;
 use nnhal_conformance::ratchet::Ratchet;
 use nnhal_conformance::report::CaseReport;
 use nnhal_conformance::runner::{self, Observer, Selection};
+use nnhal_hal::validate::ValidModel;
 
 struct PrintFailures;
 

@@ -4,9 +4,9 @@
 
 use std::sync::{Arc, LazyLock};
 
-use nnhal::hal::{HalVersion, Model, OperandType};
-use nnhal::validate::ValidModel;
 use nnhal_conformance::negative::{self, BaseModel, MUTATIONS, Mutant};
+use nnhal_hal::validate::ValidModel;
+use nnhal_hal::{HalVersion, Model, OperandType};
 
 static MODELS: LazyLock<Vec<BaseModel>> = LazyLock::new(negative::base_models);
 
@@ -182,7 +182,7 @@ fn m20_output_too_many_is_refused() {
 /// M21 and M22 are no property of a model; a driver's answer is tested across processes.
 #[test]
 fn m21_m22_unknown_preference_and_priority_have_no_value() {
-    use nnhal::hal::{ExecutionPreference, Priority};
+    use nnhal_hal::{ExecutionPreference, Priority};
     for code in [-1, 3] {
         assert_eq!(ExecutionPreference::from_code(code), None);
         assert_eq!(Priority::from_code(code), None);
@@ -192,7 +192,7 @@ fn m21_m22_unknown_preference_and_priority_have_no_value() {
 #[test]
 fn m23_cycle_is_refused() {
     let model = negative::cycle();
-    let error = ValidModel::new(model, &nnhal::hal::NoPools, &[])
+    let error = ValidModel::new(model, &nnhal_hal::NoPools, &[])
         .unwrap_err()
         .to_string();
     assert!(

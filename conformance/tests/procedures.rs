@@ -1,6 +1,5 @@
 //! The procedures notice what an implementation does wrong.
 
-use nnhal::hal::{ErrorStatus, MeasureTiming, OutputShape, Timing};
 use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
 use nnhal_conformance::corpus::Specification;
 use nnhal_conformance::implementation::{
@@ -8,6 +7,7 @@ use nnhal_conformance::implementation::{
 };
 use nnhal_conformance::in_process::{InProcess, InProcessModel};
 use nnhal_conformance::procedure::{self, Outcome};
+use nnhal_hal::{ErrorStatus, MeasureTiming, OutputShape, Timing};
 
 /// What happens to answers on their way.
 type Tamper = fn(&ExecutionCall<'_>, &mut ExecutionAnswer);

@@ -3,16 +3,16 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::Request;
-use nnhal::validate::{ValidModel, ValidRequest};
 use nnhal_conformance::corpus::{Corpus, Specification, Suite};
 use nnhal_conformance::in_process::InProcess;
 use nnhal_conformance::negative;
 use nnhal_conformance::procedure::{self, Outcome};
+use nnhal_hal::Request;
+use nnhal_hal::validate::{ValidModel, ValidRequest};
 
 /// Removes every argument of a list in turn from every base model's request. Each request must be refused, with both
 /// numbers of arguments.
-fn remove_each(what: &str, list: fn(&mut Request) -> &mut Vec<nnhal::hal::RequestArgument>) {
+fn remove_each(what: &str, list: fn(&mut Request) -> &mut Vec<nnhal_hal::RequestArgument>) {
     let mut count = 0;
     for base in negative::base_models() {
         let model = ValidModel::new(Arc::clone(&base.model.model), &*base.model.pools, &[]).unwrap();

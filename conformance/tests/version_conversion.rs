@@ -2,9 +2,6 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::versions::{Downcast, Inexpressible};
-use nnhal::hal::{HalVersion, MeasureTiming, Model, OperationType};
-use nnhal::validate::{Slice, ValidModel};
 use nnhal_conformance::corpus::{Corpus, Specification};
 use nnhal_conformance::generator::property::{self, Verdict};
 use nnhal_conformance::generator::{Generated, Recipe, mutation};
@@ -13,6 +10,9 @@ use nnhal_conformance::implementation::{
 };
 use nnhal_conformance::in_process::InProcess;
 use nnhal_conformance::instance::{Instance, Variation};
+use nnhal_hal::validate::{Slice, ValidModel};
+use nnhal_hal::versions::{Downcast, Inexpressible};
+use nnhal_hal::{HalVersion, MeasureTiming, Model, OperationType};
 
 const OLDER: [HalVersion; 3] = [HalVersion::V1_0, HalVersion::V1_1, HalVersion::V1_2];
 

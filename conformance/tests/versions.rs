@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::HalVersion;
-use nnhal::validate::ValidModel;
 use nnhal_conformance::corpus::{Corpus, Specification};
 use nnhal_conformance::implementation::{Implementation as _, ModelWithPools};
 use nnhal_conformance::in_process::InProcess;
 use nnhal_conformance::instance::{Instance, Variation};
+use nnhal_hal::HalVersion;
+use nnhal_hal::validate::ValidModel;
 
 /// Stated as 1.2, though all of its operations, types and arguments are those of 1.0: 32-bit floats in convolutions,
 /// depthwise convolutions, an average pool and LOGISTIC, all by the argument lists of 1.0. Its 1.1 twin is not stated.

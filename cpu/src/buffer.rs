@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use memmap2::{Advice, MmapMut};
-use nnhal::shm::SealedBytes;
+use nnhal_os::shm::SealedBytes;
 
 /// Alignment of every buffer, in bytes: a cache line, and the widest vector register.
 pub const ALIGNMENT: usize = 64;
@@ -387,7 +387,7 @@ impl Scratch {
 mod tests {
     use std::sync::Arc;
 
-    use nnhal::shm::{SealedBytes, SharedMemory};
+    use nnhal_os::shm::{SealedBytes, SharedMemory};
 
     use super::{ALIGNMENT, AlignedBuffer, AlignedSlice, HUGE, MOST_OF_HUGE, Scratch};
 

@@ -6,8 +6,8 @@
 //! go to [`Scratch`].
 
 use bytemuck::Pod;
-use nnhal::hal::{Operand, OperandType, Operation, OperationType, Shape};
-use nnhal::ops::{OpError, OperandInfo, OperationContext, ShapeIssue};
+use nnhal_hal::ops::{OpError, OperandInfo, OperationContext, ShapeIssue};
+use nnhal_hal::{Operand, OperandType, Operation, OperationType, Shape};
 
 use crate::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory, Scratch};
 use crate::executor::{Interrupt, Interrupted};

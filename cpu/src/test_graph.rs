@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{
+use nnhal_hal::validate::ValidModel;
+use nnhal_hal::{
     DataLocation, Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType,
 };
-use nnhal::validate::ValidModel;
 
 /// A model of one graph, whose outputs are chosen in the end.
 #[derive(Default)]

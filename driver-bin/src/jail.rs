@@ -5,7 +5,7 @@
 //! one that still allows what a later one forbids.
 
 use nix::sys::resource::Resource;
-use nnhal::sys::{SysError, process, rlimit};
+use nnhal_os::{SysError, process, rlimit};
 
 use crate::settings::Limits;
 

@@ -34,5 +34,8 @@ mod worker;
 
 pub use daemon::Daemon;
 pub use device::DeviceRegistry;
+pub use nnhal::diag;
 pub use nnhal::wire::{Failure, OperationSupport, Place};
-pub use nnhal::{diag, hal, time, validate};
+pub use nnhal_hal as hal;
+pub use nnhal_hal::validate;
+pub use nnhal_os::time;

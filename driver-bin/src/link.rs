@@ -13,7 +13,7 @@
 use std::os::fd::OwnedFd;
 
 use ipc_channel::ipc::IpcSender;
-use nnhal::shm::{Access, Mapping, SharedMemory, ShmError};
+use nnhal_os::shm::{Access, Mapping, SharedMemory, ShmError};
 use serde::{Deserialize, Serialize};
 
 use crate::device::DeviceOptions;

@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
-use nnhal::hal::Priority;
-use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
+use nnhal_hal::Priority;
+use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
 
 use crate::cores::WorkerCores;
 use crate::device::Interruption;
@@ -420,7 +420,7 @@ impl Observer {
 mod tests {
     use std::sync::mpsc;
 
-    use nnhal::time::ManualClock;
+    use nnhal_os::time::ManualClock;
 
     use super::*;
 

@@ -7,9 +7,9 @@ use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 
 use nnhal::diag::trace::{Guard, MAX_SPANS, SpanKind, Tracer, trace_bytes};
-use nnhal::hal::ErrorStatus;
-use nnhal::shm::SharedMemory;
 use nnhal::wire::Failure;
+use nnhal_hal::ErrorStatus;
+use nnhal_os::shm::SharedMemory;
 
 static TRACER: OnceLock<Tracer> = OnceLock::new();
 

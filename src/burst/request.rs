@@ -3,8 +3,8 @@
 use std::num::NonZeroU64;
 
 use crate::fmq::PAYLOAD_BYTES;
-use crate::hal::{DataLocation, MeasureTiming, Request, RequestArgument};
 use crate::wire::{Handle, MemoryHandle};
+use nnhal_hal::{DataLocation, MeasureTiming, Request, RequestArgument};
 
 use super::bytes::{PacketError, Reader, put_u32, put_u64, put_values};
 

@@ -1,7 +1,7 @@
 //! Results.
 
 use crate::fmq::PAYLOAD_BYTES;
-use crate::hal::{ErrorStatus, OutputShape, Timing};
+use nnhal_hal::{ErrorStatus, OutputShape, Timing};
 
 use super::bytes::{PacketError, Reader, put_u32, put_u64, put_values};
 

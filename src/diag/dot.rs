@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::hal::{
+use nnhal_hal::{
     ExtraParams, Model, Operand, OperandLifeTime, OperandType, Operation, Subgraph, SubgraphIndex,
 };
 
@@ -263,7 +263,7 @@ impl fmt::Display for Dimensions<'_> {
 #[cfg(test)]
 mod tests {
     use super::Dot;
-    use crate::hal::{Model, Operand, OperandLifeTime, OperandType, Operation, OperationType, Subgraph};
+    use nnhal_hal::{Model, Operand, OperandLifeTime, OperandType, Operation, OperationType, Subgraph};
 
     fn operand(ty: OperandType, dimensions: &[u32], lifetime: OperandLifeTime) -> Operand {
         Operand::new(ty, dimensions).with_lifetime(lifetime)

@@ -6,7 +6,7 @@ use nix::poll::PollFlags;
 use nix::sys::stat::{SFlag, fstat};
 
 use super::FenceError;
-use crate::sys::{SysError, eventfd, poll, sync_file};
+use nnhal_os::{SysError, eventfd, poll, sync_file};
 
 /// How the state of a descriptor shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

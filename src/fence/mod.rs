@@ -33,9 +33,9 @@ use nix::poll::PollFlags;
 pub use source::FenceSource;
 pub use wait::{WaitOutcome, wait_all};
 
-use crate::sys::{SysError, eventfd, poll, sync_file};
-use crate::time::Deadline;
 use fd_kind::FdKind;
+use nnhal_os::time::Deadline;
+use nnhal_os::{SysError, eventfd, poll, sync_file};
 
 /// A descriptor that cannot serve as a fence.
 #[derive(Debug, thiserror::Error)]

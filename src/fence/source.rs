@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use nix::poll::PollFlags;
 
 use super::{Fence, FenceError, FenceState};
-use crate::sys::{eventfd, poll};
+use nnhal_os::{eventfd, poll};
 
 /// Signals one fence, once. Dropped without having signalled, it fails the fence, so that nobody waits for work that
 /// nobody does any more.

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 use super::*;
-use crate::time::TimePoint;
+use nnhal_os::time::TimePoint;
 
 const PAST: Deadline = Deadline::at(TimePoint::from_nanos(1));
 

@@ -5,8 +5,8 @@ use std::os::fd::AsFd;
 use nix::poll::{PollFd, PollFlags};
 
 use super::{Fence, FenceError, FenceState};
-use crate::sys::poll;
-use crate::time::Deadline;
+use nnhal_os::poll;
+use nnhal_os::time::Deadline;
 
 /// How a wait for several fences ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use super::layout::{ALERT, Doorbell};
 use super::sync::{Ordering, compiler_fence};
-use crate::time::{Deadline, TimePoint};
+use nnhal_os::time::{Deadline, TimePoint};
 
 /// Cells that a consumer receives without a sleep before it spares the producer its fences: the short sleep that follows costs
 /// what some hundred of them do.

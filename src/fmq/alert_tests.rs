@@ -4,7 +4,7 @@ use std::time::Duration;
 use super::alert::{ALERT_AFTER, Alertness, BACKSTOP, SETTLE};
 use super::layout::{ALERT, AWAKE, SLEEPING};
 use super::*;
-use crate::time::{Clock, Deadline, MonotonicClock, TimePoint};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
 
 const PAST: Deadline = Deadline::at(TimePoint::from_nanos(1));
 

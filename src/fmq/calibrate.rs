@@ -5,8 +5,8 @@ use std::hint::black_box;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::sys::{cpu, sched};
-use crate::time::{Clock, MonotonicClock};
+use nnhal_os::time::{Clock, MonotonicClock};
+use nnhal_os::{cpu, sched};
 
 /// Fractional bits of the durations here: a poll may take less than a nanosecond.
 const FRACTION_BITS: u32 = 8;

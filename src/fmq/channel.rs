@@ -10,7 +10,7 @@ use super::memory::RingMemory;
 use super::parked::Parked;
 use super::producer::Producer;
 use super::wait::WaitSettings;
-use crate::shm::{Access, Mapping, SharedMemory};
+use nnhal_os::shm::{Access, Mapping, SharedMemory};
 
 /// How many cells each direction has; powers of two up to [`super::MAX_CELLS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::time::{Clock, Deadline, MonotonicClock, TimePoint};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
 
 /// Other rings, and a bell.
 struct Neighbours {

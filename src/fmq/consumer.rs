@@ -15,8 +15,8 @@ use super::packet::Packet;
 use super::parked::Parked;
 use super::sync::{Ordering, fence};
 use super::wait::{Spin, WaitPolicy, WaitSettings};
-use crate::sys::{SysError, futex};
-use crate::time::{Clock, Deadline, MonotonicClock, TimePoint};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
+use nnhal_os::{SysError, futex};
 
 /// Receives packets. Dropping it closes the ring.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! What can go wrong with a queue.
 
-use crate::shm::ShmError;
-use crate::sys::SysError;
+use nnhal_os::SysError;
+use nnhal_os::shm::ShmError;
 
 /// Something in the shared memory that no honest peer writes there. The end that found it refuses all further use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

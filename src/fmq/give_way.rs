@@ -15,8 +15,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::sys::sched;
-use crate::time::{Clock, MonotonicClock};
+use nnhal_os::sched;
+use nnhal_os::time::{Clock, MonotonicClock};
 
 /// A long wait offers first after polling for so many nanoseconds, then each time that this has doubled.
 const FIRST_OFFER: u64 = 4000;

@@ -17,7 +17,7 @@ use super::closer::ChannelCloser;
 use super::memory::RingMemory;
 use super::parked::Parked;
 use super::*;
-use crate::time::Deadline;
+use nnhal_os::time::Deadline;
 
 fn ring(cells: u32) -> (Producer, Consumer, ChannelCloser) {
     let (ring, back) = (Arc::new(RingMemory::new(cells)), Arc::new(RingMemory::new(1)));

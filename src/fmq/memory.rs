@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicU32;
 
 use super::channel_layout::{CONTROL_OFFSETS, ChannelLayout};
 use super::layout::{Cell, Control};
-use crate::shm::{Access, Mapping, SharedMemory, ShmError};
-use crate::sys::futex;
-use crate::time::Deadline;
+use nnhal_os::futex;
+use nnhal_os::shm::{Access, Mapping, SharedMemory, ShmError};
+use nnhal_os::time::Deadline;
 
 /// The cells and the control words of a ring.
 #[derive(Debug)]
@@ -71,11 +71,7 @@ impl RingMemory {
     }
 
     /// Sleeps while the doorbell word holds `expected`.
-    pub(super) fn sleep(
-        &self,
-        expected: u32,
-        deadline: Deadline,
-    ) -> Result<futex::Wait, crate::sys::SysError> {
+    pub(super) fn sleep(&self, expected: u32, deadline: Deadline) -> Result<futex::Wait, nnhal_os::SysError> {
         futex::wait(self.sleeper(), expected, deadline)
     }
 
@@ -84,7 +80,7 @@ impl RingMemory {
         rings: impl Iterator<Item = &'a RingMemory>,
         expected: u32,
         deadline: Deadline,
-    ) -> Result<futex::Wait, crate::sys::SysError> {
+    ) -> Result<futex::Wait, nnhal_os::SysError> {
         futex::wait_on_any(rings.map(|ring| (ring.sleeper(), expected)), deadline)
     }
 

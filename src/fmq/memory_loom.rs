@@ -11,8 +11,8 @@ use loom::sync::{Condvar, Mutex};
 
 use super::layout::{ALERT, AWAKE, Cell, Control, Doorbell, PAYLOAD_WORDS, Progress, SLEEPING};
 use super::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::sys::{SysError, futex};
-use crate::time::Deadline;
+use nnhal_os::time::Deadline;
+use nnhal_os::{SysError, futex};
 
 #[derive(Debug)]
 pub(super) struct RingMemory {

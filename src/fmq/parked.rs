@@ -73,16 +73,16 @@ impl Parked {
     /// Lets the closer wait a moment for the consumer to be up.
     #[cfg(not(loom))]
     pub(super) fn wait_until_up(&self) {
-        use crate::time::{Clock, Deadline, MonotonicClock};
+        use nnhal_os::time::{Clock, Deadline, MonotonicClock};
         let moment = Deadline::after(MonotonicClock.now(), std::time::Duration::from_millis(1));
         // Whatever ends the wait, the closer looks again.
-        let _ = crate::sys::futex::wait(&self.asleep, 1, moment);
+        let _ = nnhal_os::futex::wait(&self.asleep, 1, moment);
     }
 
     #[cfg(not(loom))]
     fn wake_closer(&self) {
         // It fails for no word that is mapped; the closer has its own deadline besides.
-        let _ = crate::sys::futex::wake(&self.asleep, i32::MAX);
+        let _ = nnhal_os::futex::wake(&self.asleep, i32::MAX);
     }
 
     /// The moment over, as far as the model is concerned: it knows no time.

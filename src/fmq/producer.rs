@@ -9,8 +9,8 @@ use super::layout::{AWAKE, Cell, PAYLOAD_BYTES, SLEEPING, sequence_word};
 use super::memory::RingMemory;
 use super::parked::Parked;
 use super::sync::{Ordering, fence};
-use crate::sys::cpu;
-use crate::time::{Clock, MonotonicClock};
+use nnhal_os::cpu;
+use nnhal_os::time::{Clock, MonotonicClock};
 
 /// Sends packets. Dropping it closes the ring.
 #[derive(Debug)]

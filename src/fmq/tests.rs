@@ -4,8 +4,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::shm::{Access, Mapping, SharedMemory};
-use crate::time::{Clock, Deadline, MonotonicClock, TimePoint};
+use nnhal_os::shm::{Access, Mapping, SharedMemory};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
 
 const PAST: Deadline = Deadline::at(TimePoint::from_nanos(1));
 

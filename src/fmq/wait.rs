@@ -29,7 +29,7 @@ use std::time::Duration;
 use super::calibrate::PollRates;
 use super::give_way::GiveWay;
 use super::nap::{Nap, NapPolicy};
-use crate::sys::cpu;
+use nnhal_os::cpu;
 
 /// How an end of a ring waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

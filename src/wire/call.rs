@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{BufferHandle, BurstHandle, ExecutionHandle, FenceHandle, MemoryHandle, PreparedModelHandle};
-use crate::hal::{BufferDesc, BufferRole, CacheToken, MeasureTiming, Model, Request};
+use nnhal_hal::{BufferDesc, BufferRole, CacheToken, MeasureTiming, Model, Request};
 
 /// A call under the id by which its answers will name it. Ids are the client's choice; one that is still being
 /// answered may not be used again.
@@ -154,10 +154,10 @@ pub struct PrepareModel {
     pub model: Model,
     /// The memories of its pools, one each. The worker keeps its own mapping or copy.
     pub pools: Vec<MemoryHandle>,
-    /// HAL code of the execution preference, see [`crate::hal::ExecutionPreference::from_code`]; a number so that
+    /// HAL code of the execution preference, see [`nnhal_hal::ExecutionPreference::from_code`]; a number so that
     /// the driver is the one to refuse an unknown one.
     pub preference: i32,
-    /// HAL code of the priority, see [`crate::hal::Priority::from_code`].
+    /// HAL code of the priority, see [`nnhal_hal::Priority::from_code`].
     pub priority: i32,
     /// When to give up, in nanoseconds of the monotonic clock.
     pub deadline_ns: Option<u64>,

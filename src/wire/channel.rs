@@ -13,10 +13,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::codec::{self, CodecError, MAX_MESSAGE};
-use crate::sys::SysError;
-use crate::sys::memfd;
-use crate::sys::socket::{Connection, SocketError};
-use crate::time::Deadline;
+use nnhal_os::SysError;
+use nnhal_os::memfd;
+use nnhal_os::socket::{Connection, SocketError};
+use nnhal_os::time::Deadline;
 
 /// The longest packet; what is longer travels in a memfd. A socket's send buffer, 208 KiB by default, holds several.
 pub const MAX_PACKET: usize = 32 * 1024;
@@ -207,7 +207,7 @@ fn read_sealed(fd: OwnedFd, length: u64) -> Result<Vec<u8>, ChannelError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::{Clock, MonotonicClock};
+    use nnhal_os::time::{Clock, MonotonicClock};
     use std::time::Duration;
 
     const NOW: Deadline = Deadline::from_raw(0);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 
-use crate::hal::DeviceInfo;
+use nnhal_hal::DeviceInfo;
 
 /// Names the runtime directory, if set and not empty.
 pub const RUNTIME_DIR_VARIABLE: &str = "NNHAL_RUNTIME_DIR";

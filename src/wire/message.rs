@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{BufferHandle, BurstHandle, ExecutionHandle, FenceHandle, MemoryHandle, PreparedModelHandle};
-use crate::hal::{DeviceInfo, DeviceStatus, ErrorStatus, OutputShape, Timing};
+use nnhal_hal::{DeviceInfo, DeviceStatus, ErrorStatus, OutputShape, Timing};
 
 /// The longest text that a [`Failure`] carries, in bytes.
 pub const MAX_DETAIL: usize = 2048;

@@ -8,7 +8,7 @@
 //!
 //! Nothing received is trusted: a message is decoded from private bytes under a cap that follows its size
 //! ([`codec`]), and decoding proves its form only. Models and requests are still what a hostile peer may have sent;
-//! [`crate::validate`] decides on them.
+//! [`nnhal_hal::validate`] decides on them.
 //!
 //! The methods of the HAL map to messages as follows; the older versions of a method are the same message with the
 //! later arguments at their defaults.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::codec::{CodecError, decode, encode};
 use super::*;
-use crate::hal::{
+use nnhal_hal::{
     BufferDesc, BufferRole, Capabilities, DataLocation, DeviceInfo, DeviceStatus, DeviceType, ErrorStatus,
     Extension, ExtensionNameAndPrefix, ExtensionOperandTypeInformation, ExtraParams, HalVersion,
     MeasureTiming, MemoryPool, Model, NumberOfCacheFiles, Operand, OperandLifeTime, OperandPerformance,

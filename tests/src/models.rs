@@ -1,11 +1,11 @@
 //! Small models and their requests.
 
-use nnhal::hal::{
+use nnhal::wire::{CacheFiles, MemoryHandle, PrepareModel, RequestWithMemories};
+use nnhal_hal::{
     DataLocation, Model, Operand, OperandLifeTime, OperandType, Operation, OperationType, Request,
     RequestArgument, RequestPool, Subgraph,
 };
-use nnhal::shm::{Access, Mapping, SharedMemory};
-use nnhal::wire::{CacheFiles, MemoryHandle, PrepareModel, RequestWithMemories};
+use nnhal_os::shm::{Access, Mapping, SharedMemory};
 
 /// The arguments that prepare `output = first + second` over `elements` float32 values.
 #[must_use]

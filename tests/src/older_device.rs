@@ -4,13 +4,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use nnhal::hal::versions::v1_0::{self as hal_1_0, ErrorStatus};
-use nnhal::hal::versions::{v1_1 as hal_1_1, v1_2 as hal_1_2};
-use nnhal::hal::{
-    Capabilities, ConstantPools, DeviceType, ExecutionPreference, HalVersion, MeasureTiming, Model,
-    OutputShape, PerformanceInfo, RequestArgument, Shape, Timing, loop_timeout,
-};
-use nnhal::validate::ValidModel;
 use nnhal_cpu::{Execution, KernelSet, NeverInterrupted, Program, RunOptions};
 use nnhal_driver::device::older::v1_2::Executed;
 use nnhal_driver::device::older::{
@@ -18,6 +11,13 @@ use nnhal_driver::device::older::{
 };
 use nnhal_driver::device::{Device, DeviceEntry, DeviceOptions};
 use nnhal_driver::{DeviceRegistry, Failure};
+use nnhal_hal::validate::ValidModel;
+use nnhal_hal::versions::v1_0::{self as hal_1_0, ErrorStatus};
+use nnhal_hal::versions::{v1_1 as hal_1_1, v1_2 as hal_1_2};
+use nnhal_hal::{
+    Capabilities, ConstantPools, DeviceType, ExecutionPreference, HalVersion, MeasureTiming, Model,
+    OutputShape, PerformanceInfo, RequestArgument, Shape, Timing, loop_timeout,
+};
 
 /// The device of HAL 1.0.
 pub const OF_1_0: &str = "test-of_1_0";

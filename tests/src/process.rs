@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nnhal::time::{Clock, Deadline, MonotonicClock};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use crate::PATIENCE;
 

@@ -3,14 +3,14 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use nnhal::shm::SharedMemory;
-use nnhal::sys::socket::Connection;
-use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::handshake::{self, HandshakeError, VERSIONS};
 use nnhal::wire::{
     self, Call, ChannelError, Envelope, Event, Failure, Inbox, MemoryDescription, MemoryHandle, Message,
     PrepareModel, PreparedModelHandle, Reply, Welcome, directory,
 };
+use nnhal_os::shm::SharedMemory;
+use nnhal_os::socket::Connection;
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use crate::PATIENCE;
 

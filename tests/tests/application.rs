@@ -4,12 +4,12 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use nnhal::hal::{OperandLifeTime, OperandType, Operation};
 use nnhal::wire::{Call, MemoryDescription, OperationSupport, Reply};
 use nnhal_client::{
     BurstOptions, Device, Devices, Error, ErrorStatus, ExecuteOptions, Fence, Memory, Model, ModelBuilder,
     OperationType, PrepareOptions, PreparedModel, Request, TensorType,
 };
+use nnhal_hal::{OperandLifeTime, OperandType, Operation};
 use nnhal_tests::{DaemonOptions, RawClient, TestDaemon};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
@@ -64,7 +64,7 @@ fn good_add() -> Model {
 }
 
 /// The same model with a change to what it is on its way to the driver.
-fn changed(model: &Model, change: impl FnOnce(&mut nnhal::hal::Model)) -> Result<Model, Error> {
+fn changed(model: &Model, change: impl FnOnce(&mut nnhal_hal::Model)) -> Result<Model, Error> {
     let mut hal = model.hal().clone();
     change(&mut hal);
     Ok(Model::from_hal(hal, model.pools().to_vec()))

@@ -7,11 +7,11 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use nix::unistd::gettid;
-use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal_client::{
     Burst, BurstOptions, Device, Devices, ExecuteOptions, Input, ModelBuilder, OperationType, Output,
     PrepareOptions, PreparedModel, TensorType,
 };
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{Activity, DaemonOptions, TestDaemon, activities_of};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");

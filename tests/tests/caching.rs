@@ -7,12 +7,12 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nnhal::hal::{ErrorStatus, MeasureTiming, Operand, OperandType, Operation, OperationType};
-use nnhal::shm::{Access, Mapping, SharedMemory};
 use nnhal::wire::{
     CacheFiles, Call, Event, Execute, ExecutionForm, Failure, Message, Object, PrepareModel,
     PrepareModelFromCache, PreparedModelHandle, Reply,
 };
+use nnhal_hal::{ErrorStatus, MeasureTiming, Operand, OperandType, Operation, OperationType};
+use nnhal_os::shm::{Access, Mapping, SharedMemory};
 use nnhal_tests::{DaemonOptions, RawClient, TestDaemon, add_model, request_in_one_memory};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
@@ -66,7 +66,7 @@ fn chain(operations: u32, quantized: bool) -> PrepareModel {
         let temporary = main.operands.len() as u32;
         let mut operand = Operand::new(main.operands[3].operand_type, &[ELEMENTS]);
         operand.scale = main.operands[3].scale;
-        operand.lifetime = nnhal::hal::OperandLifeTime::TemporaryVariable;
+        operand.lifetime = nnhal_hal::OperandLifeTime::TemporaryVariable;
         operand.number_of_consumers = 1;
         main.operands.push(operand);
         main.operations.push(add(input, temporary));

@@ -42,12 +42,12 @@ fn model(seed: u32) -> Model {
     // Constants in a pool, however small they are together.
     let mut hal = model.hal().clone();
     let bytes = std::mem::take(&mut hal.operand_values);
-    hal.pools = vec![nnhal::hal::MemoryPool {
+    hal.pools = vec![nnhal_hal::MemoryPool {
         size: bytes.len() as u64,
     }];
     for operand in &mut hal.main.operands {
-        if operand.lifetime == nnhal::hal::OperandLifeTime::ConstantCopy {
-            operand.lifetime = nnhal::hal::OperandLifeTime::ConstantReference;
+        if operand.lifetime == nnhal_hal::OperandLifeTime::ConstantCopy {
+            operand.lifetime = nnhal_hal::OperandLifeTime::ConstantReference;
         }
     }
     Model::with_pool_bytes(hal, [bytes]).unwrap()

@@ -1,8 +1,8 @@
 //! The daemon's life: start, service, signals, end, and the ways to refuse to start.
 
 use nix::sys::signal::Signal;
-use nnhal::hal::{ErrorStatus, MeasureTiming, Timing};
 use nnhal::wire::{Call, Event, Execute, ExecutionForm, Message, Reply};
+use nnhal_hal::{ErrorStatus, MeasureTiming, Timing};
 use nnhal_tests::{
     DaemonOptions, RawClient, TestDaemon, add_model, children_of, is_alive, request_in_one_memory,
     shared_floats, wait_until,
@@ -26,7 +26,7 @@ fn start_empty(settings: &str) -> TestDaemon {
     )
 }
 
-fn floats(mapping: &nnhal::shm::Mapping, range: std::ops::Range<u64>) -> Vec<f32> {
+fn floats(mapping: &nnhal_os::shm::Mapping, range: std::ops::Range<u64>) -> Vec<f32> {
     let read = |index| {
         let mut bytes = [0; 4];
         mapping.as_slice().read_at(index * 4, &mut bytes).unwrap();
@@ -300,7 +300,7 @@ fn work_that_is_cancelled_ends_with_a_failure_that_says_so() {
 
 #[test]
 fn deadline_ends_work_that_does_not() {
-    use nnhal::time::{Clock, MonotonicClock};
+    use nnhal_os::time::{Clock, MonotonicClock};
     let daemon = start_empty("[device.nnhal-empty]\nfault = \"loop\"\n");
     let mut client = RawClient::connect(&daemon.runtime_dir(), "nnhal-empty");
     let (memory, _mapping) = shared_floats(&[0.0; 3]);

@@ -5,13 +5,13 @@ use std::os::fd::AsFd;
 
 use nnhal::burst::{self, Pool, RequestHeader, ResultBody};
 use nnhal::fmq::{ChannelEnd, ChannelSize, WaitSettings};
-use nnhal::hal::{BufferDesc, BufferRole, ErrorStatus, MeasureTiming, Operand, OperandType, RequestPool};
-use nnhal::shm::{Mapping, SharedMemory};
-use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::{
     Allocated, Call, Execute, ExecuteFenced, ExecutionForm, ExecutionResult, Failure, FencedLimits,
     MemoryHandle, Object, PrepareModel, PreparedModelHandle, Reply, RequestWithMemories,
 };
+use nnhal_hal::{BufferDesc, BufferRole, ErrorStatus, MeasureTiming, Operand, OperandType, RequestPool};
+use nnhal_os::shm::{Mapping, SharedMemory};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{
     DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model, request_in_one_memory, shared_floats,
 };
@@ -299,8 +299,8 @@ fn scalar_roles_take_no_dimensions() {
     let mut bench = Bench::new();
     let mut prepare = add_model(2);
     let main = &mut prepare.model.main;
-    main.operands[2].lifetime = nnhal::hal::OperandLifeTime::SubgraphInput;
-    main.operands[2].location = nnhal::hal::DataLocation::default();
+    main.operands[2].lifetime = nnhal_hal::OperandLifeTime::SubgraphInput;
+    main.operands[2].location = nnhal_hal::DataLocation::default();
     main.input_indexes = vec![0, 1, 2];
     let model = bench.prepare(prepare);
     let refused = bench.allocate(&[model], &[role(0, 2)], &[], &[1]).unwrap_err();
@@ -331,7 +331,7 @@ fn same_buffer_is_not_two_outputs() {
     let mut built = request_in_one_memory(memory, 2, 2, 8);
     built.request.pools.push(RequestPool::Token(buffer.token));
     for output in &mut built.request.outputs {
-        output.location = nnhal::hal::DataLocation {
+        output.location = nnhal_hal::DataLocation {
             pool_index: 1,
             offset: 0,
             length: 0,
@@ -584,7 +584,7 @@ fn three_models_pass_buffers_on_by_fences_alone() {
     }
     let fence = nnhal::fence::Fence::from_handle(fence).unwrap();
     assert_eq!(
-        fence.wait(nnhal::time::Deadline::NONE).unwrap(),
+        fence.wait(nnhal_os::time::Deadline::NONE).unwrap(),
         nnhal::fence::FenceState::Signalled
     );
     assert_eq!(floats(&mapping, 6)[4..], [31.0, 62.0]);

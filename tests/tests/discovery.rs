@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
-use nnhal::sys::fork::run_in_copy;
-use nnhal::sys::poll;
 use nnhal_client::{Clock, Deadline, DeviceChange, DeviceWatch, Devices, ErrorKind, MonotonicClock};
+use nnhal_os::fork::run_in_copy;
+use nnhal_os::poll;
 use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");

@@ -4,11 +4,11 @@
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 
-use nnhal::sys::dma_buf;
 use nnhal_client::{
     Devices, ErrorStatus, ExecuteOptions, Memory, Model, ModelBuilder, OperationType, PrepareOptions,
     Request, TensorType,
 };
+use nnhal_os::dma_buf;
 use nnhal_tests::{DaemonOptions, TestDaemon};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
@@ -88,7 +88,7 @@ fn hardware_buffers_of_bytes_are_memories() {
     let devices = Devices::open_in(daemon.runtime_dir()).unwrap();
     let device = devices.device("nnhal-reference").unwrap();
     let prepared = device.prepare(&double(), &PrepareOptions::new()).unwrap();
-    let file = OwnedFd::from(nnhal::shm::SharedMemory::create(BYTES).unwrap());
+    let file = OwnedFd::from(nnhal_os::shm::SharedMemory::create(BYTES).unwrap());
     let memory = Memory::from_hardware_buffer(file, BYTES, true).unwrap();
     memory.write(0, &[1.0_f32, 2.0, 3.0, 4.0]).unwrap();
     let request = Request::new().input(&memory, 0..16).output(&memory, 64..80);

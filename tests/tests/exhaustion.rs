@@ -2,11 +2,11 @@
 
 use std::os::fd::AsFd;
 
-use nnhal::hal::{BufferDesc, BufferRole, ErrorStatus, MeasureTiming};
-use nnhal::shm::SharedMemory;
 use nnhal::wire::{
     Call, Event, Execute, ExecutionForm, MemoryDescription, MemoryHandle, PreparedModelHandle, Reply,
 };
+use nnhal_hal::{BufferDesc, BufferRole, ErrorStatus, MeasureTiming};
+use nnhal_os::shm::SharedMemory;
 use nnhal_tests::{DaemonOptions, RawClient, TestDaemon, add_model, request_in_one_memory};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");

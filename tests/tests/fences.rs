@@ -3,13 +3,13 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use nnhal::fence::{Fence, FenceState};
-use nnhal::hal::{ErrorStatus, MeasureTiming, Timing};
-use nnhal::shm::Mapping;
-use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::{
     Call, ExecuteFenced, ExecutionHandle, ExecutionInfo, Failure, FenceArgument, FencedLimits, MemoryHandle,
     Message, PreparedModelHandle, Reply,
 };
+use nnhal_hal::{ErrorStatus, MeasureTiming, Timing};
+use nnhal_os::shm::Mapping;
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{
     DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model, request_in_one_memory, shared_floats,
 };

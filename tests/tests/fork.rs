@@ -4,13 +4,13 @@
 use std::io::{Read, Write};
 
 use nix::sys::wait::WaitStatus;
-use nnhal::sys::fork;
 use nnhal_client::{
     Buffer, BufferDesc, BufferRole, Burst, BurstOptions, Clock, Deadline, Device, Devices, DevicesOptions,
     Error, ErrorKind, ExecuteOptions, Fence, FencedExecution, Memory, ModelBuilder, MonotonicClock,
     OperationType, PendingExecution, PrepareOptions, PreparedModel, RegisteredRequest, Request, TensorType,
     WaitFor,
 };
+use nnhal_os::fork;
 use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon, is_alive};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");

@@ -7,10 +7,6 @@ use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nnhal::fence::{Fence, FenceState};
-use nnhal::hal::{DataLocation, ErrorStatus, MeasureTiming, MemoryPool, OperandLifeTime};
-use nnhal::shm::{Access, Mapping, SharedMemory};
-use nnhal::sys::eventfd;
-use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::{
     Call, Execute, ExecuteFenced, ExecutionForm, ExecutionResult, FenceArgument, FencedLimits, Handle,
     MemoryHandle, Message, Object, PrepareModel, PreparedModelHandle, Reply, RequestWithMemories,
@@ -19,6 +15,10 @@ use nnhal_client::{
     BurstOptions, Devices, ExecuteOptions, Memory, Model, ModelBuilder, OperationType, PrepareOptions,
     Request, TensorType,
 };
+use nnhal_hal::{DataLocation, ErrorStatus, MeasureTiming, MemoryPool, OperandLifeTime};
+use nnhal_os::eventfd;
+use nnhal_os::shm::{Access, Mapping, SharedMemory};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{
     DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model, request_in_one_memory, shared_floats,
 };

@@ -7,8 +7,8 @@ use std::os::fd::AsFd;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::unistd::Pid;
-use nnhal::time::Deadline;
 use nnhal::wire::handshake::{HandshakeError, Refusal};
+use nnhal_os::time::Deadline;
 use nnhal_tests::{DaemonOptions, RawClient, TestDaemon, add_model, is_alive, wait_until};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");

@@ -5,11 +5,11 @@
 use std::fs;
 use std::sync::{Mutex, PoisonError};
 
-use nnhal::sys::sched;
 use nnhal_client::{
     Burst, BurstOptions, Devices, ExecuteOptions, ExecutionPreference, Input, ModelBuilder, OperationType,
     Output, PrepareOptions, PreparedModel, TensorType,
 };
+use nnhal_os::sched;
 use nnhal_tests::{DaemonOptions, TestDaemon, wait_until};
 
 /// Tests that look at who polls take turns: one that polls on all processors would be seen by the others.

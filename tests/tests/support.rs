@@ -1,11 +1,11 @@
 //! What a device says that it supports is what it prepares, over random models; what it does not support it refuses
 //! with a reason for each operation.
 
-use nnhal::hal::{ErrorStatus, Model, OperationType};
-use nnhal::shm::{Access, Mapping, SharedMemory};
 use nnhal::wire::{CacheFiles, Call, MemoryHandle, Object, OperationSupport, PrepareModel, Reply};
 use nnhal_conformance::generator::Recipe;
 use nnhal_conformance::generator::choices::{Choices, Random};
+use nnhal_hal::{ErrorStatus, Model, OperationType};
+use nnhal_os::shm::{Access, Mapping, SharedMemory};
 use nnhal_tests::{DaemonOptions, RawClient, TestDaemon};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");

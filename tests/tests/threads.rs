@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use nnhal::sys::sched::allowed_cpus;
 use nnhal_client::{
     Device, Devices, ExecuteOptions, ExecutionPreference, Memory, ModelBuilder, OperationType,
     PrepareOptions, PreparedModel, Request, TensorType,
 };
+use nnhal_os::sched::allowed_cpus;
 use nnhal_tests::{DaemonOptions, TestDaemon, is_alive, wait_until};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");

@@ -7,8 +7,6 @@ use std::path::Path;
 use std::process::Command;
 
 use nnhal::diag::trace::{MAX_SPANS, trace_bytes};
-use nnhal::hal::ErrorStatus;
-use nnhal::shm::SharedMemory;
 use nnhal::wire::{Call, Reply};
 use nnhal_client::runtime::{CompilationOptions, RunInput, RunOutput, Runtime};
 use nnhal_client::{
@@ -16,6 +14,8 @@ use nnhal_client::{
     MonotonicClock, OperationType, PrepareOptions, Request, SpanKind, TRACE_VARIABLE, TensorType, WaitFor,
     WorkerSpans,
 };
+use nnhal_hal::ErrorStatus;
+use nnhal_os::shm::SharedMemory;
 use nnhal_tests::{DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model};
 use serde_json::Value;
 

@@ -2,14 +2,14 @@
 //! M23, requests R01 to R04. Validation itself is held to every mutant of every model in
 //! `conformance/tests/model_validation.rs`; here the worker's answers are.
 
-use nnhal::hal::{ErrorStatus, MeasureTiming, Model, Timing};
-use nnhal::shm::SharedMemory;
 use nnhal::wire::{
     CacheFiles, Call, Execute, ExecuteFenced, ExecutionForm, Failure, FenceArgument, FencedLimits,
     MemoryHandle, Object, PrepareModel, PreparedModelHandle, Reply, RequestWithMemories,
 };
 use nnhal_conformance::implementation::ModelWithPools;
 use nnhal_conformance::negative::{self, BaseModel, MUTATIONS};
+use nnhal_hal::{ErrorStatus, MeasureTiming, Model, Timing};
+use nnhal_os::shm::SharedMemory;
 use nnhal_tests::{DaemonOptions, RawClient, TestDaemon, add_model, request_in_one_memory, shared_floats};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
@@ -39,7 +39,7 @@ fn prepare_arguments(model: Model, pools: Vec<MemoryHandle>) -> PrepareModel {
 fn share(client: &mut RawClient, model: &ModelWithPools) -> Vec<MemoryHandle> {
     let pools = model.pools.iter().map(|pool| {
         let memory = SharedMemory::create(pool.len() as u64).unwrap();
-        let mapping = nnhal::shm::Mapping::new(&memory, nnhal::shm::Access::ReadWrite).unwrap();
+        let mapping = nnhal_os::shm::Mapping::new(&memory, nnhal_os::shm::Access::ReadWrite).unwrap();
         mapping.as_slice().write_at(0, pool).unwrap();
         memory
     });

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use nnhal::hal::DataLocation;
+use nnhal_hal::DataLocation;
 
 /// Constants of at least this size begin at a multiple of it, so that kernels can use them where they lie.
 const ALIGNMENT: usize = 64;

@@ -1,6 +1,6 @@
 //! Why a file cannot be imported.
 
-use nnhal::validate::ModelError;
+use nnhal_hal::validate::ModelError;
 
 use crate::file::FileError;
 

@@ -1,16 +1,16 @@
 //! A HAL graph in the making: operands, operations, and the shapes that follow by the operation table.
 //!
 //! The shapes that a `.tflite` file states for the results of operators are hints, sometimes missing: its runtime
-//! computes them anew. So does this builder, by the shape rules of [`nnhal::ops`], and an operation that breaks a
+//! computes them anew. So does this builder, by the shape rules of [`nnhal_hal::ops`], and an operation that breaks a
 //! rule of its entry is refused when it is added, while it is still known which operator of the file it stands for.
 
 use std::collections::HashMap;
 
-use nnhal::hal::{
+use nnhal_hal::ops::{self, OperandInfo, OperationContext, OperationEntry, ShapeIssue, ShapeRule};
+use nnhal_hal::validate::limits::MAX_PARAMETER_BYTES;
+use nnhal_hal::{
     DataLocation, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape, Subgraph,
 };
-use nnhal::ops::{self, OperandInfo, OperationContext, OperationEntry, ShapeIssue, ShapeRule};
-use nnhal::validate::limits::MAX_PARAMETER_BYTES;
 
 use crate::constants::ConstantStore;
 

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use nnhal::hal::{
+use nnhal_hal::validate::{ModelError, ValidModel};
+use nnhal_hal::{
     Model, NoPools, Operand, OperandLifeTime, OperandType, OperationType, Shape, Subgraph, SubgraphIndex,
 };
-use nnhal::validate::{ModelError, ValidModel};
 
 use crate::constants::ConstantStore;
 use crate::error::ImportError;
@@ -19,7 +19,7 @@ use crate::tensor::{ElementType, Tensor};
 use crate::values;
 
 /// How deeply IF and WHILE may nest; as deep as the model's validation accepts.
-const MAX_NESTING: usize = nnhal::validate::limits::MAX_SUBGRAPH_DEPTH;
+const MAX_NESTING: usize = nnhal_hal::validate::limits::MAX_SUBGRAPH_DEPTH;
 
 /// Imports the main graph of the file and the graphs that its control flow refers to.
 pub(crate) fn import(file: &File<'_>) -> Result<ImportedModel, ImportError> {

@@ -1,6 +1,6 @@
 //! What an import gives: a model, and what its user must know beside it.
 
-use nnhal::hal::{Model, OperandType};
+use nnhal_hal::{Model, OperandType};
 
 use crate::tensor::{ElementType, Quantization};
 
@@ -10,7 +10,7 @@ use crate::tensor::{ElementType, Quantization};
 /// [`states`](ImportedModel::states); its outputs likewise.
 #[derive(Clone, Debug)]
 pub struct ImportedModel {
-    /// The model, valid by [`nnhal::validate`]. All constants are in its `operand_values`, large ones at multiples
+    /// The model, valid by [`nnhal_hal::validate`]. All constants are in its `operand_values`, large ones at multiples
     /// of 64 bytes.
     pub model: Model,
     /// The inputs of the file's main graph.
@@ -182,7 +182,7 @@ pub(crate) fn narrow(data: &[u8]) -> Result<Vec<u8>, ElementError> {
 mod tests {
     use super::{ElementError, TensorInfo};
     use crate::tensor::{ElementType, Quantization};
-    use nnhal::hal::OperandType;
+    use nnhal_hal::OperandType;
 
     fn info(element_type: ElementType, operand_type: OperandType) -> TensorInfo {
         TensorInfo {

@@ -15,7 +15,7 @@
 //! has none is refused by index, name and reason. float32, float16 weights, int8 (one scale in all, or one a channel)
 //! and uint8 are supported; what becomes of each is in the table.
 //!
-//! A file is untrusted: whatever its bytes, [`import`] returns a model that [`nnhal::validate`] accepts or an
+//! A file is untrusted: whatever its bytes, [`import`] returns a model that [`nnhal_hal::validate`] accepts or an
 //! [`ImportError`], within memory in proportion to the file's size.
 
 #![forbid(unsafe_code)]

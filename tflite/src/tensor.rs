@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use nnhal::hal::{ExtraParams, MAX_RANK, Operand, OperandType, SymmPerChannelQuantParams};
+use nnhal_hal::{ExtraParams, MAX_RANK, Operand, OperandType, SymmPerChannelQuantParams};
 
 use crate::file::tables;
 

@@ -7,8 +7,8 @@ mod support;
 
 use flatbuffers::{FlatBufferBuilder, TableFinishedWIPOffset, VOffsetT, WIPOffset};
 use half::f16;
-use nnhal::hal::OperationType;
 use nnhal_cpu::KernelSet;
+use nnhal_hal::OperationType;
 use support::Runner;
 
 type Table = WIPOffset<TableFinishedWIPOffset>;

@@ -4,8 +4,8 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use nnhal::fmq::{ChannelEnd, ChannelSize, PAYLOAD_BYTES, Packet, WaitSettings};
-use nnhal::shm::SharedMemory;
-use nnhal::time::Deadline;
+use nnhal_os::shm::SharedMemory;
+use nnhal_os::time::Deadline;
 
 use crate::other_side::{Caller, Invocation, Role, patience};
 use crate::{Contestant, Error, OtherSide, Result};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{NoPools, Shape};
-use nnhal::validate::ValidModel;
 use nnhal_cpu::{Execution, KernelSet, Program, RunOptions};
+use nnhal_hal::validate::ValidModel;
+use nnhal_hal::{NoPools, Shape};
 
 use crate::models::{self, ADDEND};
 use crate::{Contestant, Error, Result};

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use std::os::fd::AsFd;
 
-use nnhal::shm::{Access, Mapping, SharedMemory};
-use nnhal::sys::cpu;
+use nnhal_os::cpu;
+use nnhal_os::shm::{Access, Mapping, SharedMemory};
 
 use crate::other_side::{Caller, Invocation, Role};
 use crate::{Contestant, Error, OtherSide, Result};

@@ -2,8 +2,8 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use nnhal::sys::socket::Connection;
-use nnhal::time::Deadline;
+use nnhal_os::socket::Connection;
+use nnhal_os::time::Deadline;
 
 use crate::other_side::{Caller, Invocation, Role, patience};
 use crate::{Contestant, Error, OtherSide, Result};

@@ -1,6 +1,6 @@
 //! Compilations.
 
-use nnhal::hal::{self, Operand, OutputShape, Request, Timing};
+use nnhal_hal::{Operand, OutputShape, Request, Timing};
 
 use crate::error::{CallError, Result};
 use crate::execution::{Computation, Execution, ExecutionSettings};
@@ -23,7 +23,7 @@ impl Compilation {
     ///
     /// # Errors
     /// What a function of the library fails with.
-    pub fn new(model: &Model, hal: &hal::Model, device: Option<&str>) -> Result<Compilation> {
+    pub fn new(model: &Model, hal: &nnhal_hal::Model, device: Option<&str>) -> Result<Compilation> {
         let OwnedModel { library, object } = model.owned;
         let functions = library.functions;
         let object = match device {

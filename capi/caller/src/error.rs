@@ -2,8 +2,8 @@
 
 use std::ffi::{OsStr, c_int};
 
-use nnhal::hal::{ErrorStatus, OutputShape};
 use nnhal_client::runtime::ResultCode;
+use nnhal_hal::{ErrorStatus, OutputShape};
 
 /// The library cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use nnhal::hal::{Operand, OutputShape, RequestArgument, Timing};
+use nnhal_hal::{Operand, OutputShape, RequestArgument, Timing};
 
 use crate::compilation::Compilation;
 use crate::error::{INSUFFICIENT, Result};

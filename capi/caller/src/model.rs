@@ -1,7 +1,7 @@
 //! Models of the HAL, built function by function.
 
-use nnhal::hal::{self, ExtraParams, Operand, OperandLifeTime, Subgraph};
 use nnhal_client::Memory as SharedMemory;
+use nnhal_hal::{ExtraParams, Operand, OperandLifeTime, Subgraph};
 
 use crate::Library;
 use crate::error::Result;
@@ -19,7 +19,7 @@ impl Model {
     ///
     /// # Errors
     /// What a function of the library fails with.
-    pub fn new(library: Library, model: &hal::Model, pools: &[SharedMemory]) -> Result<Model> {
+    pub fn new(library: Library, model: &nnhal_hal::Model, pools: &[SharedMemory]) -> Result<Model> {
         let pools = pools.iter().map(|pool| OwnedMemory::new(library, pool, false));
         let pools = pools.collect::<Result<Vec<_>>>()?;
         Model::of_graph(library, model, &model.main, &pools)
@@ -27,7 +27,7 @@ impl Model {
 
     fn of_graph(
         library: Library,
-        model: &hal::Model,
+        model: &nnhal_hal::Model,
         graph: &Subgraph,
         pools: &[OwnedMemory],
     ) -> Result<Model> {
@@ -84,7 +84,7 @@ impl Model {
     /// The bytes of constants stay with `model`, which outlives the building.
     fn set_value(
         &self,
-        model: &hal::Model,
+        model: &nnhal_hal::Model,
         index: i32,
         operand: &Operand,
         pools: &[OwnedMemory],

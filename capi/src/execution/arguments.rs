@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{Operand, OperandType, Shape};
 use nnhal_client::TensorType;
 use nnhal_client::runtime::{self, DeviceMemory, Direction, KnownArguments};
+use nnhal_hal::{Operand, OperandType, Shape};
 
 use crate::extension;
 use crate::ffi::{CallerBytes, CallerRoom, overlap};
@@ -150,7 +150,7 @@ impl Checks<'_> {
             return Ok(shape);
         };
         let layouts = extension::layouts(declared.operand_type)?;
-        nnhal::validate::check_declaration(declared, &layouts).map_err(|text| self.wrong(text))?;
+        nnhal_hal::validate::check_declaration(declared, &layouts).map_err(|text| self.wrong(text))?;
         if declared.operand_type != ty.operand_type() {
             return Err(self.wrong(format!(
                 "comes with the type {}, the model has {}",

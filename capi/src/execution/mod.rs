@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use nnhal::hal::Operand;
-use nnhal::time::{Clock, MonotonicClock};
 use nnhal_client::runtime::{self, Direction, RunBurst, RunEvent};
 use nnhal_client::{Deadline, ExecuteOptions, OutputShape, Timing};
+use nnhal_hal::Operand;
+use nnhal_os::time::{Clock, MonotonicClock};
 
 pub(crate) use self::arguments::NewArgument;
 use self::arguments::{Argument, Arguments, Checks};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nnhal::fence::{FenceSource, WaitOutcome, wait_all};
-use nnhal::time::{Clock, MonotonicClock};
 use nnhal_client::runtime::Compilation;
 use nnhal_client::{Deadline, Fence};
+use nnhal_os::time::{Clock, MonotonicClock};
 
 use super::job::{Job, Results};
 use super::{Execution, Phase};

@@ -1,6 +1,6 @@
 use std::ffi::{c_char, c_int, c_void};
 
-use ::nnhal::hal::ExtraParams;
+use ::nnhal_hal::ExtraParams;
 
 use crate::device::Device;
 use crate::extension;

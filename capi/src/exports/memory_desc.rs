@@ -73,7 +73,7 @@ pub extern "C" fn ANeuralNetworksMemoryDesc_setDimensions(
     guard("ANeuralNetworksMemoryDesc_setDimensions", || {
         let desc = handles::get::<MemoryDesc>(&desc, "desc")?;
         // More than any tensor has are refused by their number; that many are not read.
-        let most = ::nnhal::hal::MAX_RANK as u32 + 1;
+        let most = ::nnhal_hal::MAX_RANK as u32 + 1;
         let dimensions = match rank {
             0 => Vec::new(),
             rank => dimensions.list(rank.min(most), "dimensions")?,

@@ -26,7 +26,7 @@ pub use memory_desc::*;
 pub use model::*;
 pub use nnhal::*;
 
-use ::nnhal::hal::Operand;
+use ::nnhal_hal::Operand;
 use nnhal_client::OperandType;
 
 use crate::ffi::{ConstHandle, In, Plain};
@@ -36,7 +36,7 @@ use crate::types::ANeuralNetworksOperandType;
 
 /// An operand as the caller describes it.
 fn operand(described: ANeuralNetworksOperandType) -> Outcome<Operand> {
-    let most = ::nnhal::hal::MAX_RANK as u32;
+    let most = ::nnhal_hal::MAX_RANK as u32;
     if described.dimensionCount > most {
         return Err(Failure::bad_data(format!(
             "the type has {} dimensions, at most {most} are supported",

@@ -1,6 +1,6 @@
 use std::ffi::{c_int, c_void};
 
-use ::nnhal::hal::SymmPerChannelQuantParams;
+use ::nnhal_hal::SymmPerChannelQuantParams;
 
 use super::{inner_list, objects, operand};
 use crate::device::Device;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{
+use nnhal_hal::validate;
+use nnhal_hal::{
     ExtraParams, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape, TypeLayouts,
 };
-use nnhal::validate;
 
 use super::{Finished, NewValue, signature};
 use crate::codes::ANEURALNETWORKS_MAX_SIZE_OF_IMMEDIATELY_COPIED_VALUES;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{
-    self, ConstantPools, DataLocation, ExtensionNameAndPrefix, MemoryPool, Operand, OperandLifeTime, Subgraph,
-};
-use nnhal::validate::{ValidModel, limits};
 use nnhal_client::Memory;
+use nnhal_hal::validate::{ValidModel, limits};
+use nnhal_hal::{
+    ConstantPools, DataLocation, ExtensionNameAndPrefix, MemoryPool, Operand, OperandLifeTime, Subgraph,
+};
 
 use super::draft::{Draft, Value};
 use super::order::run_order;
@@ -75,7 +75,7 @@ impl Finished {
             models: Vec::new(),
             is_relaxed: draft.is_relaxed,
             extensions: Vec::new(),
-            whole: nnhal_client::Model::from_hal(hal::Model::default(), Vec::new()),
+            whole: nnhal_client::Model::from_hal(nnhal_hal::Model::default(), Vec::new()),
         };
         finished.name_extensions(&draft);
         let mut operands = std::mem::take(&mut draft.operands);
@@ -174,11 +174,11 @@ impl Finished {
     }
 
     /// This model and all inside it as one model of the HAL, and its memories.
-    fn flatten(&self) -> Outcome<(hal::Model, Vec<Memory>)> {
+    fn flatten(&self) -> Outcome<(nnhal_hal::Model, Vec<Memory>)> {
         let mut pools = Vec::new();
-        let mut model = hal::Model {
+        let mut model = nnhal_hal::Model {
             relax_computation_float32_to_float16: self.is_relaxed,
-            ..hal::Model::default()
+            ..nnhal_hal::Model::default()
         };
         let mut inside: Vec<Arc<Finished>> = Vec::new();
         model.main = self.add_to(&mut model, &mut pools, &mut inside)?;
@@ -197,7 +197,7 @@ impl Finished {
     /// graph with the locations that all have there.
     fn add_to(
         &self,
-        model: &mut hal::Model,
+        model: &mut nnhal_hal::Model,
         pools: &mut Vec<Memory>,
         inside: &mut Vec<Arc<Finished>>,
     ) -> Outcome<Subgraph> {
@@ -257,7 +257,7 @@ fn location(pool: usize, offset: usize, length: usize) -> Outcome<DataLocation> 
 }
 
 /// Checks the model by every rule that a driver will check it by.
-fn check(model: &hal::Model, pools: &[Memory]) -> Outcome {
+fn check(model: &nnhal_hal::Model, pools: &[Memory]) -> Outcome {
     let (model, pools) = stand_in(model, pools)?;
     let extensions = extension::all_of(&model.extension_name_to_prefix);
     ValidModel::new(Arc::new(model), &pools, &extensions)
@@ -275,10 +275,10 @@ impl ConstantPools for Zeros {
 }
 
 /// The same model with small constants inside it and large ones among zeros.
-fn stand_in(model: &hal::Model, pools: &[Memory]) -> Outcome<(hal::Model, Zeros)> {
+fn stand_in(model: &nnhal_hal::Model, pools: &[Memory]) -> Outcome<(nnhal_hal::Model, Zeros)> {
     let mut model = model.clone();
     let mut large = 0_usize;
-    let hal::Model {
+    let nnhal_hal::Model {
         main,
         referenced,
         operand_values,

@@ -1,6 +1,6 @@
 //! What a finished model must get right beyond what is looked at when an operation is added.
 
-use nnhal::hal::OperationType as O;
+use nnhal_hal::OperationType as O;
 
 use super::draft::{Draft, Value};
 use super::finish::Finished;

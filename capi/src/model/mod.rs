@@ -11,8 +11,8 @@ mod signature_tests;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nnhal::hal::{ExtraParams, SymmPerChannelQuantParams};
 use nnhal_client::OperationType;
+use nnhal_hal::{ExtraParams, SymmPerChannelQuantParams};
 
 use self::draft::Draft;
 pub(crate) use self::finish::Finished;

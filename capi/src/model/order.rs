@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use nnhal::hal::Operation;
+use nnhal_hal::Operation;
 
 /// The order in which operations run, by their indexes: each comes after those whose results it reads, and otherwise as
 /// they were added.
@@ -62,7 +62,7 @@ fn writers(operations: &[Operation], operands: usize) -> Result<Vec<Option<usize
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::OperationType;
+    use nnhal_hal::OperationType;
 
     use super::*;
 

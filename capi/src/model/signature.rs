@@ -1,10 +1,10 @@
 //! Whether an operation's operands fit its signature, as far as that is known when it is added.
 
-use nnhal::hal::{
+use nnhal_hal::ops::{self, OperandInfo, OperationContext};
+use nnhal_hal::validate::check_control_flow;
+use nnhal_hal::{
     DataLocation, Model, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape, Subgraph,
 };
-use nnhal::ops::{self, OperandInfo, OperationContext};
-use nnhal::validate::check_control_flow;
 
 use super::draft::{Draft, Value};
 use crate::extension;

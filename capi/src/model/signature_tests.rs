@@ -1,6 +1,6 @@
 //! What is taken and what is refused when an operation is added.
 
-use nnhal::hal::{ExtraParams, Operand, OperandType as T, OperationType as O, SymmPerChannelQuantParams};
+use nnhal_hal::{ExtraParams, Operand, OperandType as T, OperationType as O, SymmPerChannelQuantParams};
 
 use super::draft::Draft;
 

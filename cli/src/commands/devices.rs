@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 
-use nnhal::hal::{DeviceInfo, DeviceType, NumberOfCacheFiles, OperandType, PerformanceInfo};
+use nnhal_hal::{DeviceInfo, DeviceType, NumberOfCacheFiles, OperandType, PerformanceInfo};
 use serde::Serialize;
 
 use crate::arguments::DevicesArguments;

@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use nnhal::hal::{Operation, OperationType, SubgraphIndex};
 use nnhal_client::ExecutionPreference;
 use nnhal_client::runtime::{CompilationOptions, Runtime, RuntimeDevice, RuntimeOptions};
 use nnhal_cpu::{KernelSet, Program};
+use nnhal_hal::{Operation, OperationType, SubgraphIndex};
 
 use crate::arguments::{ExplainArguments, Preference};
 use crate::driver;

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use nnhal::hal::{MeasureTiming, Timing};
 use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
 use nnhal_capi_caller::{Arguments, CallError, Compilation, Computation, ExecutionSettings, Library, Model};
 use nnhal_client::Memory;
@@ -10,6 +9,7 @@ use nnhal_conformance::implementation::{
     Answer, Breakdown, ExecutionAnswer, ExecutionCall, Form, Implementation, ModelWithPools,
     PreparedModel as ConformancePreparedModel,
 };
+use nnhal_hal::{MeasureTiming, Timing};
 
 use crate::arguments::MemoryKind;
 use crate::error::Error;

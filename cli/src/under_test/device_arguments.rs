@@ -1,10 +1,10 @@
 //! Arguments of an execution in device buffers.
 
-use nnhal::hal::{DataLocation, Operand, Request as HalRequest, RequestArgument, RequestPool, Shape};
 use nnhal_client::{
     Buffer, BufferDesc, BufferRole, Device, ErrorStatus, Memory, Model, OutputShape, PreparedModel, Request,
     Result,
 };
+use nnhal_hal::{DataLocation, Operand, Request as HalRequest, RequestArgument, RequestPool, Shape};
 
 /// A request whose arguments are in device buffers where the device can hold them, and in shared memory where it
 /// cannot.

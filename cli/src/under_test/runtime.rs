@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use nnhal::hal::{DeviceInfo, MeasureTiming, OutputShape, Request, RequestArgument, Timing};
 use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
 use nnhal_client::runtime::{
     Compilation, CompilationOptions, Finished, KnownArguments, OperationFilter, OwnValues, Room, RunBurst,
@@ -14,6 +13,7 @@ use nnhal_conformance::implementation::{
     Answer, Breakdown, ExecutionAnswer, ExecutionCall, Form, Implementation, ModelWithPools,
     PreparedModel as ConformancePreparedModel,
 };
+use nnhal_hal::{DeviceInfo, MeasureTiming, OutputShape, Request, RequestArgument, Timing};
 
 use crate::arguments::MemoryKind;
 

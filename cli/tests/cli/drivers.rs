@@ -7,9 +7,9 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use crate::common::{Outcome, Surroundings, arguments, digits};
-use nnhal::sys::socket::{Connection, Listener};
-use nnhal::time::{Clock as _, Deadline, MonotonicClock};
 use nnhal::wire::handshake::{self, Refusal, Versions};
+use nnhal_os::socket::{Connection, Listener};
+use nnhal_os::time::{Clock as _, Deadline, MonotonicClock};
 
 /// A driver in the test's own folder; it ends with this value.
 pub(crate) struct Driver(Child);
@@ -235,7 +235,7 @@ fn driver_of_another_protocol_version_is_told_with_both_versions() {
 
 fn accept(listener: &Listener) -> Connection {
     loop {
-        nnhal::sys::poll::one(
+        nnhal_os::poll::one(
             listener,
             nix::poll::PollFlags::POLLIN,
             Deadline::after(MonotonicClock.now(), Duration::from_secs(60)),

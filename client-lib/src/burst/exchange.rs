@@ -6,9 +6,9 @@ use std::sync::Arc;
 use nnhal::burst::{RequestHeader, ResultBody, ResultHeader, decode_result, encode_fire};
 use nnhal::diag::trace::SpanKind;
 use nnhal::fmq::{ChannelEnd, Consumer, Packet, Producer, ReceiveError, SendError};
-use nnhal::hal::ErrorStatus;
-use nnhal::time::Deadline;
 use nnhal::wire::{Call, ExecutionResult, Failure};
+use nnhal_hal::ErrorStatus;
+use nnhal_os::time::Deadline;
 
 use super::BurstEnd;
 use crate::device::{CALL_TIMEOUT, call_deadline};

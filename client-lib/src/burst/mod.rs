@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use nnhal::burst::{Pool, encode_general, encode_register, encode_unregister};
 use nnhal::fmq::{ChannelCloser, ChannelEnd, ChannelSize, MAX_CELLS, WaitSettings};
-use nnhal::hal::{self, RequestPool};
 use nnhal::wire::{BurstHandle, Call, Object, Reply};
+use nnhal_hal::RequestPool;
 
 use self::exchange::Exchange;
 use self::known_memories::KnownMemories;
@@ -426,7 +426,7 @@ impl Burst {
     }
 
     /// Has the worker keep a request, whose pools are in `pools`; `None` if it is too long for the ring.
-    fn register_hal(&mut self, request: &hal::Request) -> Result<Option<Number>> {
+    fn register_hal(&mut self, request: &nnhal_hal::Request) -> Result<Option<Number>> {
         let number = Numbers::take(&self.numbers)?;
         let (header, options) = self.exchange.next_header_of_message();
         encode_register(

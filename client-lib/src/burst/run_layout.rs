@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nnhal::burst::{FIRE_INLINE_BYTES, Pool, RESULT_INLINE_BYTES, encode_fire};
-use nnhal::hal::{Request, RequestArgument};
 use nnhal::wire::MemoryHandle;
+use nnhal_hal::{Request, RequestArgument};
 
 use super::exchange::Exchange;
 use super::numbers::Number;
@@ -153,8 +153,8 @@ fn pack(arguments: &mut [RequestArgument], pool_index: u32) {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{DataLocation, OperandType};
     use nnhal::wire::Handle;
+    use nnhal_hal::{DataLocation, OperandType};
 
     use super::*;
     use crate::TensorType;
@@ -168,7 +168,7 @@ mod tests {
             ]
             .into(),
             outputs: [TensorType::float32(&[0])].into(),
-            layouts: nnhal::hal::TypeLayouts::default(),
+            layouts: nnhal_hal::TypeLayouts::default(),
         };
         let arguments = Arguments::for_values(&types, inputs, &[Output::from(outputs)]).unwrap();
         plan(&arguments, Handle::from_bits(5).into())

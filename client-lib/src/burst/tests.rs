@@ -4,10 +4,10 @@ use nnhal::burst::{
     RequestBody, RequestPacket, ResultHeader, decode_request, encode_failure, encode_success,
 };
 use nnhal::fmq::Packet;
-use nnhal::hal::{DeviceStatus, ErrorStatus, ExecutionPreference, OutputShape, Timing};
-use nnhal::shm::SharedMemory;
-use nnhal::time::Deadline;
 use nnhal::wire::{Handle, MemoryHandle};
+use nnhal_hal::{DeviceStatus, ErrorStatus, ExecutionPreference, OutputShape, Timing};
+use nnhal_os::shm::SharedMemory;
+use nnhal_os::time::Deadline;
 
 use super::*;
 use crate::connection::tests::{Worker, connect};
@@ -101,7 +101,7 @@ fn prepared(connection: &Arc<crate::connection::Connection>) -> PreparedModel {
     let types = ArgumentTypes {
         inputs: [TensorType::float32(&[1])].into(),
         outputs: [TensorType::float32(&[1])].into(),
-        layouts: nnhal::hal::TypeLayouts::default(),
+        layouts: nnhal_hal::TypeLayouts::default(),
     };
     let preference = ExecutionPreference::FastSingleAnswer;
     PreparedModel::new(connection, Handle::from_bits(1).into(), Some(types), preference)

@@ -8,8 +8,8 @@ use std::sync::{Arc, Condvar, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 
 use nnhal::diag::tags;
-use nnhal::time::Deadline;
 use nnhal::wire::{Call, Event, Failure, Object, Reply};
+use nnhal_os::time::Deadline;
 
 use super::death::{Farewell, Trouble};
 use super::{EndListener, Link};

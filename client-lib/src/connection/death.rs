@@ -7,9 +7,9 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use nnhal::diag::tags;
-use nnhal::sys::pidfd;
-use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::{CauseOfDeath, Inbox, Message};
+use nnhal_os::pidfd;
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use super::Link;
 use crate::error::Death;

@@ -20,12 +20,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use nnhal::diag::tags;
-use nnhal::hal::{DeviceInfo, OutputShape};
-use nnhal::sys::eventfd;
-use nnhal::sys::fork::ForkStamp;
-use nnhal::sys::socket;
-use nnhal::time::Deadline;
 use nnhal::wire::{self, Call, Envelope, Failure, Inbox, Object, Reply};
+use nnhal_hal::{DeviceInfo, OutputShape};
+use nnhal_os::eventfd;
+use nnhal_os::fork::ForkStamp;
+use nnhal_os::socket;
+use nnhal_os::time::Deadline;
 
 pub(crate) use calls::{Answer, PendingCall};
 use calls::{Callbacks, Calls, Interest};

@@ -7,13 +7,13 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
-use nnhal::shm::SharedMemory;
-use nnhal::sys::fork::ForkStamp;
-use nnhal::sys::socket::{self, SocketError};
-use nnhal::sys::{eventfd, peer};
-use nnhal::time::Deadline;
 use nnhal::wire::handshake::{self, HandshakeError, TRACE_SINCE, VERSIONS};
 use nnhal::wire::{self, Call, Inbox, Message, Welcome};
+use nnhal_os::fork::ForkStamp;
+use nnhal_os::shm::SharedMemory;
+use nnhal_os::socket::{self, SocketError};
+use nnhal_os::time::Deadline;
+use nnhal_os::{eventfd, peer};
 
 use super::calls::{Callbacks, Calls};
 use super::{Connection, Link, watcher};

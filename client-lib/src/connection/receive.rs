@@ -4,9 +4,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 
 use nix::poll::{PollFd, PollFlags};
-use nnhal::sys::poll;
-use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::{ChannelError, Message};
+use nnhal_os::poll;
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use super::Link;
 use super::calls::{Calls, Interest, Reader};

@@ -6,16 +6,16 @@ use std::task::{Wake, Waker};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-use nnhal::hal::{
-    Capabilities, DeviceStatus, DeviceType, HalVersion, NumberOfCacheFiles, PerformanceInfo, Timing,
-};
-use nnhal::sys::socket::Listener;
-use nnhal::time::{Clock, MonotonicClock};
 use nnhal::wire::handshake::{self, Refusal, VERSIONS, Versions};
 use nnhal::wire::{
     CacheFiles, CauseOfDeath, Event, ExecutionResult, Handle, MemoryDescription, Message, Obituary,
     PrepareModelFromCache, Welcome,
 };
+use nnhal_hal::{
+    Capabilities, DeviceStatus, DeviceType, HalVersion, NumberOfCacheFiles, PerformanceInfo, Timing,
+};
+use nnhal_os::socket::Listener;
+use nnhal_os::time::{Clock, MonotonicClock};
 
 use super::*;
 
@@ -115,7 +115,7 @@ pub(crate) fn connect<'scope, T: Send + 'scope>(
 }
 
 fn accept(listener: &Listener) -> socket::Connection {
-    nnhal::sys::poll::one(listener, nix::poll::PollFlags::POLLIN, soon()).unwrap();
+    nnhal_os::poll::one(listener, nix::poll::PollFlags::POLLIN, soon()).unwrap();
     listener.accept().unwrap().unwrap()
 }
 
@@ -356,7 +356,7 @@ fn dead_process_is_noticed_while_others_hold_its_socket_and_its_status_read() {
         let opened = scope.spawn(|| Connection::open(&path, soon(), None).unwrap());
         let socket = accept(&listener);
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        let pidfd = nnhal::sys::pidfd::open(child.id() as i32).unwrap();
+        let pidfd = nnhal_os::pidfd::open(child.id() as i32).unwrap();
         Inbox::new().receive_bytes(&socket, soon()).unwrap();
         let answer = handshake::accept(VERSIONS, 1, &welcome(true)).unwrap();
         socket.send(&answer, &[pidfd.as_fd()], soon()).unwrap();

@@ -3,8 +3,8 @@
 use std::os::fd::AsFd;
 
 use nix::poll::{PollFd, PollFlags};
-use nnhal::sys::poll;
-use nnhal::time::Deadline;
+use nnhal_os::poll;
+use nnhal_os::time::Deadline;
 
 use super::Link;
 use super::calls::Reader;

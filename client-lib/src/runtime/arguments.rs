@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use nnhal::hal::{OperandType, OutputShape, Shape, TypeLayouts};
-use nnhal::validate::Direction;
+use nnhal_hal::validate::Direction;
+use nnhal_hal::{OperandType, OutputShape, Shape, TypeLayouts};
 
 use super::computed::known_shape;
 use super::{Compilation, DeviceMemory, RuntimeError, RuntimeResult};

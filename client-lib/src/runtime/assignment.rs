@@ -3,12 +3,12 @@
 //! Every device is asked once. Among those that can run an operation, the one with the lowest figure gets it: for energy
 //! if the application wants to save it, else for time. Source: runtime rules of the NDK.
 
-use nnhal::hal::{
+use nnhal::wire::OperationSupport;
+use nnhal_hal::validate::ValidModel;
+use nnhal_hal::{
     ExecutionPreference, HalVersion, Model as HalModel, OperandType, Operation, OperationType,
     PerformanceInfo, Subgraph,
 };
-use nnhal::validate::ValidModel;
-use nnhal::wire::OperationSupport;
 
 use super::control_flow::{has_unknown_size, referenced};
 use super::explanation::Answer;
@@ -266,7 +266,7 @@ fn usable(figure: f32) -> f32 {
 mod tests {
     use std::sync::Arc;
 
-    use nnhal::hal::NoPools;
+    use nnhal_hal::NoPools;
 
     use super::*;
     use crate::{ModelBuilder, TensorType};

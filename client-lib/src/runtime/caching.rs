@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nnhal::diag::tags;
-use nnhal::hal::{CacheToken, DeviceInfo, ExecutionPreference, Priority};
+use nnhal_hal::{CacheToken, DeviceInfo, ExecutionPreference, Priority};
 use sha2::{Digest as _, Sha256};
 
 use super::{RuntimeDevice, RuntimeResult};

@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
-use nnhal::hal::{Extension, TypeLayouts};
-use nnhal::time::{Clock, Deadline, MonotonicClock};
-use nnhal::validate::ValidModel;
+use nnhal_hal::validate::ValidModel;
+use nnhal_hal::{Extension, TypeLayouts};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use super::assignment::Assignment;
 use super::cpu::{self, CpuProgram};

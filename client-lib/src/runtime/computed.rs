@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{self, OutputShape, Shape, Timing};
+use nnhal_hal::{OutputShape, Shape, Timing};
 
 use super::execution::Finished;
 use super::run::asked;
@@ -40,7 +40,7 @@ pub(super) fn known_shape(declared: &[u32], given: &[u32]) -> OutputShape {
 }
 
 /// The first output of which some dimension is not known. Only the HAL's tensors must have any.
-fn first_open(model: &hal::Model, known: &[OutputShape]) -> Option<usize> {
+fn first_open(model: &nnhal_hal::Model, known: &[OutputShape]) -> Option<usize> {
     let main = &model.main;
     let mut outputs = main.output_indexes.iter().zip(known);
     outputs.position(|(&index, shape)| {

@@ -1,6 +1,6 @@
 //! What IF and WHILE contain.
 
-use nnhal::hal::{Model, Operand, OperandType, Operation, Subgraph};
+use nnhal_hal::{Model, Operand, OperandType, Operation, Subgraph};
 
 /// The graphs that an operation refers to, by index, in the order of its inputs.
 pub(super) fn referenced(graph: &Subgraph, operation: &Operation) -> Vec<usize> {

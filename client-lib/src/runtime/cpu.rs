@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
-use nnhal::hal::{ErrorStatus, Extension, loop_timeout};
-use nnhal::hal::{MeasureTiming, Model as HalModel, Operation, OutputShape, RequestPool, Shape, Timing};
-use nnhal::time::{Clock, Deadline, MonotonicClock, Stopwatch};
-use nnhal::validate::{ArgumentPlan, ValidModel, ValidRequest};
 use nnhal_cpu::{Execution, ExecutionError, Interrupt, Interrupted, KernelSet, Program, RunOptions};
+use nnhal_hal::validate::{ArgumentPlan, ValidModel, ValidRequest};
+use nnhal_hal::{ErrorStatus, Extension, loop_timeout};
+use nnhal_hal::{MeasureTiming, Model as HalModel, Operation, OutputShape, RequestPool, Shape, Timing};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock, Stopwatch};
 
 use super::control_flow::all_referenced;
 use super::{RuntimeError, RuntimeResult};

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use nnhal::diag::tags;
-use nnhal::hal::{
+use nnhal_hal::{
     Capabilities, DeviceInfo, DeviceType, HalVersion, NumberOfCacheFiles, OperandPerformance, OperandType,
     PerformanceInfo,
 };
@@ -251,7 +251,7 @@ fn cpu_info() -> DeviceInfo {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::Extension;
+    use nnhal_hal::Extension;
 
     use super::*;
 

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nnhal::hal::{BufferDesc, BufferRole, OperandType, Shape, TypeLayouts};
-use nnhal::validate::Direction;
+use nnhal_hal::validate::Direction;
+use nnhal_hal::{BufferDesc, BufferRole, OperandType, Shape, TypeLayouts};
 
 use super::result::once_more_if_lost;
 use super::{Compilation, ResultCode, RuntimeDevice, RuntimeError, RuntimeResult};

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nnhal::fence::Fence;
-use nnhal::hal::ErrorStatus;
-use nnhal::time::{Clock, Deadline, MonotonicClock};
+use nnhal_hal::ErrorStatus;
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use super::arguments::Placed;
 use super::execution::{Finished, settle};

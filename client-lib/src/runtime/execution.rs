@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
-use nnhal::hal::{OutputShape, Timing};
-use nnhal::time::{Clock, MonotonicClock};
-use nnhal::validate::ValidRequest;
+use nnhal_hal::validate::ValidRequest;
+use nnhal_hal::{OutputShape, Timing};
+use nnhal_os::time::{Clock, MonotonicClock};
 
 use super::arguments::{Location, Placed};
 use super::request_builder::{RequestBuilder, Target};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use nnhal::hal::OperationType;
+use nnhal_hal::OperationType;
 
 use super::RuntimeDevice;
 use super::assignment::Assignment;

@@ -1,7 +1,7 @@
 //! The vendor extensions that the devices of the runtime have, and the prefixes by which this process knows them.
 
 use nnhal::diag::tags;
-use nnhal::hal::{Extension, Model};
+use nnhal_hal::{Extension, Model};
 
 use super::{RuntimeDevice, RuntimeError, RuntimeResult};
 
@@ -105,7 +105,7 @@ fn is_same(one: &Extension, other: &Extension) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use nnhal::hal::{ExtensionNameAndPrefix, ExtensionOperandTypeInformation};
+    use nnhal_hal::{ExtensionNameAndPrefix, ExtensionOperandTypeInformation};
 
     use super::*;
     use crate::DevicesOptions;

@@ -3,8 +3,8 @@
 use std::borrow::Borrow;
 
 use nnhal::fence::{Fence, FenceState};
-use nnhal::hal::{ErrorStatus, HalVersion};
-use nnhal::time::Deadline;
+use nnhal_hal::{ErrorStatus, HalVersion};
+use nnhal_os::time::Deadline;
 
 use super::arguments::Placed;
 use super::event::Going;
@@ -68,8 +68,8 @@ impl Compilation {
             Ok(Launch::Launched(launched)) => {
                 // Later executions may be launched behind this one, which will have written by then.
                 let unmeasured = FencedTiming {
-                    launched: nnhal::hal::Timing::NONE,
-                    fenced: nnhal::hal::Timing::NONE,
+                    launched: nnhal_hal::Timing::NONE,
+                    fenced: nnhal_hal::Timing::NONE,
                 };
                 settle(&placed, &Ok(self.fenced_end(&placed, unmeasured)));
                 let going = Going {
@@ -158,7 +158,7 @@ impl Compilation {
             timing: if self.plan().steps.len() == 1 {
                 timing.launched
             } else {
-                nnhal::hal::Timing::NONE
+                nnhal_hal::Timing::NONE
             },
             fallback: None,
         }

@@ -60,7 +60,7 @@ pub use event::RunEvent;
 pub use execution::Finished;
 pub use explanation::{Answer, Explanation, OperationExplanation, StepExplanation};
 pub use extension_registry::ExtensionRegistry;
-pub use nnhal::validate::Direction;
+pub use nnhal_hal::validate::Direction;
 pub use options::{CompilationOptions, OperationFilter, Partitioning, Recovery};
 pub use result::{ResultCode, RuntimeError, RuntimeResult};
 pub use roles::MemoryRole;

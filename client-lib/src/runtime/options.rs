@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nnhal::hal::{CacheToken, DeviceInfo, ExecutionPreference, Operation, Priority};
+use nnhal_hal::{CacheToken, DeviceInfo, ExecutionPreference, Operation, Priority};
 
 use super::RuntimeDevice;
 

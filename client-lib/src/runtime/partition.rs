@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use nnhal::hal::{OperandLifeTime, Subgraph};
+use nnhal_hal::{OperandLifeTime, Subgraph};
 
 /// Operations that one device runs together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ fn readers(graph: &Subgraph) -> Vec<Vec<usize>> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType, Operation, OperationType};
+    use nnhal_hal::{Operand, OperandType, Operation, OperationType};
 
     use super::*;
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
-use nnhal::hal::{
+use nnhal_hal::validate::Direction;
+use nnhal_hal::{
     BufferDesc, BufferRole, CacheToken, ExecutionPreference, Extension, OperandLifeTime, OperandType,
     Priority, Shape, TypeLayouts,
 };
-use nnhal::time::Deadline;
-use nnhal::validate::Direction;
+use nnhal_os::time::Deadline;
 
 use super::arguments::Layout;
 use super::caching::StepCache;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use nnhal::hal::{OutputShape, Shape};
+use nnhal_hal::{OutputShape, Shape};
 
 use super::arguments::Location;
 use super::device_memory::Backing;

@@ -1,7 +1,7 @@
 //! How calls of the runtime end: the result codes of the NDK, and the text that says why.
 
-use nnhal::hal::{ErrorStatus, OutputShape};
 use nnhal::wire::Failure;
+use nnhal_hal::{ErrorStatus, OutputShape};
 
 use crate::{Error, Remedy};
 

@@ -1,7 +1,7 @@
 //! Making memory for arguments of compilations.
 
-use nnhal::hal::{OperandType, Shape, TypeLayouts};
-use nnhal::validate::Direction;
+use nnhal_hal::validate::Direction;
+use nnhal_hal::{OperandType, Shape, TypeLayouts};
 
 use super::device_memory::{Backing, Description, allocate as allocate_on};
 use super::step::{Prepared, Step};

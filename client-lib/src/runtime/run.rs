@@ -2,7 +2,7 @@
 
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
-use nnhal::hal::{MeasureTiming, OutputShape, Timing};
+use nnhal_hal::{MeasureTiming, OutputShape, Timing};
 
 use super::arguments::{Location, Placed};
 use super::compilation::Temporaries;

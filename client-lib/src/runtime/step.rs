@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use nnhal::hal::{ExecutionPreference, Extension, OutputShape, Priority};
-use nnhal::time::Deadline;
+use nnhal_hal::{ExecutionPreference, Extension, OutputShape, Priority};
+use nnhal_os::time::Deadline;
 
 use super::caching::{self, StepCache};
 use super::computed::declared_shapes;

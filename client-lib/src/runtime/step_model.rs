@@ -1,6 +1,6 @@
 //! A model of some of a model's operations.
 
-use nnhal::hal::{self, DataLocation, MemoryPool, Operand, OperandLifeTime, Subgraph};
+use nnhal_hal::{DataLocation, MemoryPool, Operand, OperandLifeTime, Subgraph};
 
 use super::control_flow::all_referenced;
 use super::{RuntimeError, RuntimeResult};
@@ -83,7 +83,7 @@ impl StepModel {
                     .filter_map(|&operand| indexes[operand as usize])
                     .collect()
             };
-            let operation = hal::Operation {
+            let operation = nnhal_hal::Operation {
                 operation_type: operation.operation_type,
                 inputs: renamed(&operation.inputs),
                 outputs: renamed(&operation.outputs),
@@ -104,7 +104,7 @@ impl StepModel {
 /// What a model of some operations takes over from the whole one beside them.
 struct Extraction<'a> {
     source: &'a Model,
-    target: hal::Model,
+    target: nnhal_hal::Model,
     pools: Vec<Memory>,
     /// By pool of the source.
     pool_indexes: Vec<Option<u32>>,
@@ -124,10 +124,10 @@ impl<'a> Extraction<'a> {
         graphs.dedup();
         Extraction {
             source,
-            target: hal::Model {
+            target: nnhal_hal::Model {
                 relax_computation_float32_to_float16: hal.relax_computation_float32_to_float16,
                 extension_name_to_prefix: hal.extension_name_to_prefix.clone(),
-                ..hal::Model::default()
+                ..nnhal_hal::Model::default()
             },
             pools: Vec::new(),
             pool_indexes: vec![None; hal.pools.len()],
@@ -199,7 +199,7 @@ fn outside() -> RuntimeError {
 mod tests {
     use std::sync::Arc;
 
-    use nnhal::validate::ValidModel;
+    use nnhal_hal::validate::ValidModel;
 
     use super::*;
     use crate::{ModelBuilder, OperationType, TensorType};
@@ -222,7 +222,7 @@ mod tests {
     }
 
     fn valid(model: &Model) -> ValidModel {
-        ValidModel::new(Arc::new(model.hal().clone()), &hal::NoPools, &[]).unwrap()
+        ValidModel::new(Arc::new(model.hal().clone()), &nnhal_hal::NoPools, &[]).unwrap()
     }
 
     #[test]
@@ -244,7 +244,7 @@ mod tests {
                 .iter()
                 .filter(|operand| operand.lifetime.is_constant());
             let bytes = hal
-                .constant_bytes(constants.next().unwrap(), &hal::NoPools)
+                .constant_bytes(constants.next().unwrap(), &nnhal_hal::NoPools)
                 .unwrap();
             assert_eq!(bytes, [value; 4].map(f32::to_ne_bytes).concat());
         }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use nnhal::diag::tags;
 use nnhal::diag::trace::{Span, SpanKind};
-use nnhal::hal::OperationType;
-use nnhal::time::{Clock as _, MonotonicClock};
+use nnhal_hal::OperationType;
+use nnhal_os::time::{Clock as _, MonotonicClock};
 use serde::Serialize;
 
 /// `path` with the process id for `%p`.
@@ -168,7 +168,7 @@ fn micros(nanos: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::time::TimePoint;
+    use nnhal_os::time::TimePoint;
     use serde_json::Value;
 
     use super::*;

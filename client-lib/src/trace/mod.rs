@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use nnhal::diag::tags;
 use nnhal::diag::trace::{Guard, SpanKind, TraceReader, Tracer, trace_bytes};
-use nnhal::shm::SharedMemory;
-use nnhal::sys::fork::ForkStamp;
 use nnhal::wire::Call;
+use nnhal_os::fork::ForkStamp;
+use nnhal_os::shm::SharedMemory;
 
 pub use self::worker_spans::WorkerSpans;
 
@@ -49,7 +49,7 @@ enum StartError {
     #[error("the file {path} cannot be written: {source}")]
     File { path: PathBuf, source: std::io::Error },
     #[error("no memory for spans: {0}")]
-    Memory(#[from] nnhal::shm::ShmError),
+    Memory(#[from] nnhal_os::shm::ShmError),
     #[error(transparent)]
     Trace(#[from] nnhal::diag::trace::TraceError),
     #[error("no thread to write them: {0}")]
@@ -144,15 +144,15 @@ pub(crate) fn span(kind: SpanKind, subject: u64) -> Option<Guard<'static>> {
 #[derive(Debug)]
 pub(crate) struct Wait {
     kind: SpanKind,
-    start: nnhal::time::TimePoint,
+    start: nnhal_os::time::TimePoint,
 }
 
 /// Begins to wait, if this process traces.
 pub(crate) fn wait(kind: SpanKind) -> Option<Wait> {
-    use nnhal::time::Clock as _;
+    use nnhal_os::time::Clock as _;
     trace().map(|_| Wait {
         kind,
-        start: nnhal::time::MonotonicClock.now(),
+        start: nnhal_os::time::MonotonicClock.now(),
     })
 }
 

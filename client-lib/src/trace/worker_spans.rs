@@ -1,7 +1,7 @@
 //! Spans of a worker for the program itself.
 
 use nnhal::diag::trace::{Span, TraceReader, trace_bytes};
-use nnhal::shm::SharedMemory;
+use nnhal_os::shm::SharedMemory;
 
 use super::SPANS;
 use crate::{Error, Result};

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::{Parser, ValueEnum};
-use nnhal::hal::OperationType;
 use nnhal_conformance::coupling;
 use nnhal_conformance::generator::float_equivalent::{agrees_with_equivalent, float_equivalent};
 use nnhal_conformance::generator::property::{self, Counterexample, Verdict};
 use nnhal_conformance::generator::{Recipe, mutation};
 use nnhal_conformance::in_process::InProcess;
 use nnhal_cpu::KernelSet;
+use nnhal_hal::OperationType;
 
 /// Holds the executor in this process to properties over random models.
 #[derive(Debug, Parser)]

@@ -3,8 +3,8 @@
 //! Nothing here has to be right. What is drawn is held to the table's rules, and drawn again if it breaks one; a
 //! parameter that no rule below knows is drawn like any other of its type.
 
-use nnhal::hal::{Operand, OperandType, OperationType, Shape};
-use nnhal::ops::{OperationEntry, Param, Presence, Rank, Ty, Variant};
+use nnhal_hal::ops::{OperationEntry, Param, Presence, Rank, Ty, Variant};
+use nnhal_hal::{Operand, OperandType, OperationType, Shape};
 
 use super::choices::Choices;
 use super::graph::{Drawn, Graph, Role};

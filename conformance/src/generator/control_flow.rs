@@ -1,7 +1,7 @@
 //! Draws IF and WHILE with the graphs that they run: branches and bodies that keep type and shape of one tensor, and
 //! loops that end. Branches and bodies may have IF and WHILE of their own.
 
-use nnhal::hal::{
+use nnhal_hal::{
     DataLocation, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape, Subgraph,
 };
 

@@ -3,7 +3,7 @@
 //! Source: the HAL's criteria for random single operations and random graphs, and one that they lack: truth values and
 //! integers are compared wherever rounding cannot have reached them.
 
-use nnhal::hal::{Model, OperandType, OperationType, Subgraph};
+use nnhal_hal::{Model, OperandType, OperationType, Subgraph};
 
 use crate::accuracy::Tolerance;
 
@@ -236,7 +236,7 @@ impl Limits {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType as T, Operation, OperationType as O, Subgraph};
+    use nnhal_hal::{Operand, OperandType as T, Operation, OperationType as O, Subgraph};
 
     use super::{CONVOLUTION, INTEGERS, MEDIUM, STRICT, TRUTH_VALUES, reached_by_rounding, row};
 

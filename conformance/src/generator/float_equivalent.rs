@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{
+use nnhal_hal::validate::ValidModel;
+use nnhal_hal::{
     DataLocation, ExtraParams, MemoryPool, Model, Operand, OperandLifeTime, OperandType, RequestPool,
     Subgraph,
 };
-use nnhal::validate::ValidModel;
 
 use super::graph::append;
 use super::property::{Computed, Verdict, expect_same_dimensions, synchronous_result};
@@ -158,7 +158,7 @@ struct Twin {
 }
 
 impl Twin {
-    fn finish(mut self, mut model: Model, mut request: nnhal::hal::Request) -> Option<Generated> {
+    fn finish(mut self, mut model: Model, mut request: nnhal_hal::Request) -> Option<Generated> {
         if !self.is_other {
             return None;
         }
@@ -263,9 +263,9 @@ fn in_steps(computed: &Computed, operand: &Operand) -> Vec<f64> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use nnhal::hal::OperationType as O;
-    use nnhal::ops;
     use nnhal_cpu::KernelSet;
+    use nnhal_hal::OperationType as O;
+    use nnhal_hal::ops;
 
     use super::{agrees_with_equivalent, float_equivalent};
     use crate::generator::Recipe;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{
+use nnhal_cpu::AlignedBuffer;
+use nnhal_hal::ops::{OperandInfo, OperationContext};
+use nnhal_hal::{
     DataLocation, MemoryPool, Model, Operand, OperandLifeTime, OperandType, Operation, OperationType,
     Request, RequestArgument, RequestPool, Shape, Subgraph,
 };
-use nnhal::ops::{OperandInfo, OperationContext};
-use nnhal_cpu::AlignedBuffer;
 
 use super::Generated;
 use super::choices::Choices;

@@ -22,8 +22,8 @@ mod resizing;
 mod shapes;
 mod values;
 
-use nnhal::hal::{OperationType, Request};
-use nnhal::ops::{self, OperationEntry};
+use nnhal_hal::ops::{self, OperationEntry};
+use nnhal_hal::{OperationType, Request};
 
 use crate::implementation::ModelWithPools;
 use choices::Choices;
@@ -169,10 +169,10 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
     use std::sync::Arc;
 
-    use nnhal::hal::{OperandType, Operation, OperationType, Subgraph, SubgraphIndex};
-    use nnhal::ops;
-    use nnhal::validate::ValidModel;
     use nnhal_cpu::{KernelSet, Program};
+    use nnhal_hal::ops;
+    use nnhal_hal::validate::ValidModel;
+    use nnhal_hal::{OperandType, Operation, OperationType, Subgraph, SubgraphIndex};
 
     use super::choices::Choices;
     use super::property::{self, Verdict};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{Model, Operand, OperandLifeTime, OperandType, OperationType, Subgraph};
+use nnhal_hal::{Model, Operand, OperandLifeTime, OperandType, OperationType, Subgraph};
 
 use super::Generated;
 use super::choices::Choices;

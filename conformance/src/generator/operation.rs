@@ -1,10 +1,10 @@
 //! Draws one operation: a form and a variant from the operation table, arguments that may fit, and then the table's
 //! own rules to tell whether they do.
 
-use nnhal::hal::{
+use nnhal_hal::ops::{Form, OperationContext, OperationEntry, Param, Presence, ShapeRule, Ty, Variant};
+use nnhal_hal::{
     ExtraParams, Operand, OperandType, Operation, OperationType, Shape, SymmPerChannelQuantParams,
 };
-use nnhal::ops::{Form, OperationContext, OperationEntry, Param, Presence, ShapeRule, Ty, Variant};
 
 use super::arguments::Arguments;
 use super::choices::Choices;

@@ -1,8 +1,8 @@
 //! Operations that converters put one behind the other, and layers of large images: what fast devices compute together, and
 //! operations that are drawn one by one hardly ever make.
 
-use nnhal::hal::{Operand, OperandType, OperationType, Shape};
-use nnhal::ops;
+use nnhal_hal::ops;
+use nnhal_hal::{Operand, OperandType, OperationType, Shape};
 
 use super::choices::Choices;
 use super::graph::{Drawn, Graph, Role};

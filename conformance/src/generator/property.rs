@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use nnhal::hal::{MeasureTiming, Model, Operand, OperandType, OutputShape, RequestArgument};
+use nnhal_hal::{MeasureTiming, Model, Operand, OperandType, OutputShape, RequestArgument};
 
 use super::choices::{Choices, shrink};
 use super::{Generated, Recipe, criteria};

@@ -1,6 +1,6 @@
 //! Wide images for the operations that resize them: positions that are a little off drift along them.
 
-use nnhal::hal::OperationType;
+use nnhal_hal::OperationType;
 
 use super::arguments::Arguments;
 

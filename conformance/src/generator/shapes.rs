@@ -1,7 +1,7 @@
 //! What parameters look like, by their names: shapes of weights, values of axes, strides and paddings.
 
-use nnhal::hal::OperationType;
-use nnhal::ops::Rank;
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::Rank;
 
 use super::arguments::{Arguments, allows};
 use super::choices::Choices;

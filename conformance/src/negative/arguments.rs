@@ -1,6 +1,6 @@
 //! M11 to M13 and M15 to M20: operations and their argument lists.
 
-use nnhal::hal::{Model, Operand, OperandLifeTime, OperandType, OperationType};
+use nnhal_hal::{Model, Operand, OperandLifeTime, OperandType, OperationType};
 
 use super::legal;
 use super::{Mutant, Place};

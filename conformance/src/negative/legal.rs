@@ -1,6 +1,6 @@
 //! What a change leaves legal. Written from the HAL text, not from the operation table: the two are to be compared.
 
-use nnhal::hal::{Model, OperandType as T, OperationType as O};
+use nnhal_hal::{Model, OperandType as T, OperationType as O};
 
 /// A place in which an operand is used.
 #[derive(Clone, Copy, Debug)]

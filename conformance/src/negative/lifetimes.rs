@@ -1,6 +1,6 @@
 //! M06 and M07: lifetimes against writers and against the index lists.
 
-use nnhal::hal::{DataLocation, Model, OperandLifeTime};
+use nnhal_hal::{DataLocation, Model, OperandLifeTime};
 
 use super::{Mutant, Place};
 

@@ -19,7 +19,7 @@ mod types;
 pub use models::{BaseModel, base_models, random_models};
 pub use order::cycle;
 
-use nnhal::hal::Model;
+use nnhal_hal::Model;
 
 /// Where a mutant is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use nnhal::hal::{Model, OperationType};
-use nnhal::ops;
+use nnhal_hal::ops;
+use nnhal_hal::{Model, OperationType};
 
 use crate::corpus::{Corpus, Specification};
 use crate::generator::Recipe;
@@ -26,7 +26,7 @@ pub struct BaseModel {
     /// The model.
     pub model: ModelWithPools,
     /// A request that it runs.
-    pub request: nnhal::hal::Request,
+    pub request: nnhal_hal::Request,
 }
 
 /// A set of valid models over every operation: random ones, and one case of the corpus for every way in which the

@@ -1,6 +1,6 @@
 //! M02 to M05 and M08: what an operand says of itself.
 
-use nnhal::hal::{Model, Operand, OperandType};
+use nnhal_hal::{Model, Operand, OperandType};
 
 use super::{Mutant, Place};
 

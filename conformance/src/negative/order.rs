@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{
+use nnhal_hal::{
     DataLocation, Model, Operand, OperandLifeTime, OperandType, Operation, OperationType, Subgraph,
 };
 

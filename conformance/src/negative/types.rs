@@ -1,6 +1,6 @@
 //! M10: every operand with every other type, all else as that type needs it.
 
-use nnhal::hal::{DataLocation, ExtraParams, Model, OperandLifeTime, OperandType, SymmPerChannelQuantParams};
+use nnhal_hal::{DataLocation, ExtraParams, Model, OperandLifeTime, OperandType, SymmPerChannelQuantParams};
 
 use super::legal::{self, Argument};
 use super::{Mutant, Place};

@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::ConstantPools;
-use nnhal::validate::ValidModel;
+use nnhal_hal::ConstantPools;
+use nnhal_hal::validate::ValidModel;
 
 use super::Interrupt;
 use super::program::{KernelSet, Program, ProgramError, Step};
@@ -91,7 +91,7 @@ impl Program {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{
+    use nnhal_hal::{
         DataLocation, ErrorStatus, MemoryPool, Model, Operand, OperandLifeTime, OperandType, Operation,
         OperationType, Shape,
     };

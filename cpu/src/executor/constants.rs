@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use nnhal::hal::{ConstantPools, Model, Operation, Shape, Subgraph};
+use nnhal_hal::{ConstantPools, Model, Operation, Shape, Subgraph};
 
 use super::Interrupt;
 use super::program::{KernelSet, ProgramError};

@@ -6,8 +6,8 @@
 
 use std::time::Instant;
 
-use nnhal::hal::{Operand, Operation, Shape, Subgraph, SubgraphIndex};
-use nnhal::ops::OpError;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::{Operand, Operation, Shape, Subgraph, SubgraphIndex};
 
 use super::ExecutionError;
 use super::run::{Frame, Runner, copy_value};
@@ -299,10 +299,10 @@ fn give_output(
 mod tests {
     use std::sync::Arc;
 
-    use nnhal::hal::{
+    use nnhal_hal::validate::ValidModel;
+    use nnhal_hal::{
         Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape, Subgraph,
     };
-    use nnhal::validate::ValidModel;
 
     use crate::{Execution, KernelSet, Program, RunOptions};
 

@@ -2,7 +2,7 @@
 //! own. What is left of the operation gives the memory to its output, or copies it where that is the model's: cutting what is cut
 //! changes nothing.
 
-use nnhal::hal::{Operand, OperandLifeTime, OperationType, Subgraph};
+use nnhal_hal::{Operand, OperandLifeTime, OperationType, Subgraph};
 
 use super::padded::holds_the_same;
 use super::program::Step;
@@ -47,8 +47,8 @@ fn is_for_one(operand: &Operand, result: &Operand) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use nnhal::hal::{NoPools, Operand, OperandType as T, OperationType as O, Shape, SubgraphIndex};
-    use nnhal::validate::ValidModel;
+    use nnhal_hal::validate::ValidModel;
+    use nnhal_hal::{NoPools, Operand, OperandType as T, OperationType as O, Shape, SubgraphIndex};
 
     use crate::test_graph::TestGraph;
     use crate::{Execution, KernelSet, Program, RunOptions};

@@ -1,7 +1,7 @@
 //! What is known of an operation before it is executed.
 
-use nnhal::hal::{Operand, OperandLifeTime, Operation, OperationType, Shape};
-use nnhal::ops::{OperandInfo, OperationContext};
+use nnhal_hal::ops::{OperandInfo, OperationContext};
+use nnhal_hal::{Operand, OperandLifeTime, Operation, OperationType, Shape};
 
 use crate::kernel::Constant;
 

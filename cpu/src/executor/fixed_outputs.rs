@@ -1,7 +1,7 @@
 //! Output shapes that are the same in every execution, so that they need not be computed anew each time.
 
-use nnhal::hal::{OperandLifeTime, OperandType, Shape};
-use nnhal::ops::{OperationContext, ShapeRule};
+use nnhal_hal::ops::{OperationContext, ShapeRule};
+use nnhal_hal::{OperandLifeTime, OperandType, Shape};
 
 use super::declared::Declared;
 use crate::buffer::OutOfMemory;
@@ -121,8 +121,8 @@ fn is_data(ty: OperandType) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, Operation, OperationType};
-    use nnhal::ops;
+    use nnhal_hal::ops;
+    use nnhal_hal::{Operand, Operation, OperationType};
 
     use super::*;
     use crate::AlignedBuffer;

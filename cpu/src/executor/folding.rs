@@ -1,7 +1,7 @@
 //! Operations on nothing but constants, computed when the model is made ready: as where a converter casts or transposes weights.
 
-use nnhal::hal::{Operand, OperandLifeTime, Operation, OperationType, Shape};
-use nnhal::ops::{self, ShapeRule};
+use nnhal_hal::ops::{self, ShapeRule};
+use nnhal_hal::{Operand, OperandLifeTime, Operation, OperationType, Shape};
 
 use super::declared::Declared;
 use super::{Interrupt, Interrupted};
@@ -124,8 +124,8 @@ mod tests {
     use std::sync::Arc;
 
     use half::f16;
-    use nnhal::hal::{NoPools, Operand, OperandType, OperationType, Shape, SubgraphIndex};
-    use nnhal::validate::ValidModel;
+    use nnhal_hal::validate::ValidModel;
+    use nnhal_hal::{NoPools, Operand, OperandType, OperationType, Shape, SubgraphIndex};
 
     use crate::test_graph::TestGraph;
     use crate::{Execution, KernelSet, Program, RunOptions};

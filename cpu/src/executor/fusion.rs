@@ -1,6 +1,6 @@
 //! Which operations of a graph are computed together.
 
-use nnhal::hal::{OperandLifeTime, Subgraph};
+use nnhal_hal::{OperandLifeTime, Subgraph};
 
 use super::declared::Declared;
 use super::padded::PaddedConvolution;

@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-use nnhal::hal::Shape;
+use nnhal_hal::Shape;
 
 use super::ExecutionError;
 use super::run::Execution;
@@ -113,7 +113,7 @@ impl Execution {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use nnhal::hal::{NoPools, Operand, OperandType, OperationType, Shape};
+    use nnhal_hal::{NoPools, Operand, OperandType, OperationType, Shape};
 
     use super::WORTH_PARTING_BYTES;
     use crate::test_graph::TestGraph;

@@ -33,8 +33,8 @@ pub use run::Execution;
 
 use std::time::Duration;
 
-use nnhal::hal::{ErrorStatus, OperationType, SubgraphIndex};
-use nnhal::time::TimePoint;
+use nnhal_hal::{ErrorStatus, OperationType, SubgraphIndex};
+use nnhal_os::time::TimePoint;
 
 use crate::buffer::OutOfMemory;
 use crate::kernel::KernelError;
@@ -129,7 +129,7 @@ impl Default for RunOptions<'_> {
     fn default() -> Self {
         RunOptions {
             interrupt: &NeverInterrupted,
-            loop_timeout: nnhal::hal::loop_timeout::DEFAULT,
+            loop_timeout: nnhal_hal::loop_timeout::DEFAULT,
             observer: None,
             threads: Threads::ALONE,
         }

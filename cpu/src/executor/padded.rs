@@ -1,7 +1,7 @@
 //! PAD before a convolution, as padding of the convolution: what is padded is no tensor.
 
-use nnhal::hal::{Operand, OperandType, Operation, OperationType};
-use nnhal::ops::OperationContext;
+use nnhal_hal::ops::OperationContext;
+use nnhal_hal::{Operand, OperandType, Operation, OperationType};
 
 use super::declared::Declared;
 use super::fixed_outputs::FixedOutputs;
@@ -107,8 +107,8 @@ pub(super) fn holds_the_same(one: &Operand, other: &Operand) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use nnhal::hal::{NoPools, Operand, OperandType, OperationType, Shape, SubgraphIndex};
-    use nnhal::validate::ValidModel;
+    use nnhal_hal::validate::ValidModel;
+    use nnhal_hal::{NoPools, Operand, OperandType, OperationType, Shape, SubgraphIndex};
 
     use crate::test_graph::TestGraph;
     use crate::{Execution, KernelSet, Program, RunOptions};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{
+use nnhal_hal::ops::{self, ShapeRule};
+use nnhal_hal::validate::ValidModel;
+use nnhal_hal::{
     ConstantPools, ErrorStatus, OperandLifeTime, Operation, OperationType, Subgraph, SubgraphIndex,
 };
-use nnhal::ops::{self, ShapeRule};
-use nnhal::validate::ValidModel;
 
 use super::constants::Constants;
 use super::cutting::cut;
@@ -510,11 +510,11 @@ mod tests {
     use std::cell::Cell;
     use std::sync::Arc;
 
-    use nnhal::hal::{
+    use nnhal_hal::validate::ValidModel;
+    use nnhal_hal::{
         ErrorStatus, Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType,
         Subgraph, SubgraphIndex,
     };
-    use nnhal::validate::ValidModel;
 
     use super::super::{Interrupt, Interrupted};
     use super::{KernelSet, Program, ProgramError};

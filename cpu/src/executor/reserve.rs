@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{Operation, Subgraph};
+use nnhal_hal::{Operation, Subgraph};
 
 use super::program::{Graph, Step};
 use super::run::{Execution, smallest_that_holds};
@@ -139,7 +139,7 @@ impl Rehearsal<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use nnhal::hal::{NoPools, Operand, OperandType, OperationType, Shape};
+    use nnhal_hal::{NoPools, Operand, OperandType, OperationType, Shape};
 
     use crate::executor::{Execution, KernelSet, Program, RunOptions};
     use crate::test_graph::TestGraph;

@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use nnhal::hal::{MAX_RANK, Operation, Shape, Subgraph, SubgraphIndex};
-use nnhal::ops::{OpError, ShapeRule};
-use nnhal::time::{Clock, MonotonicClock, TimePoint};
+use nnhal_hal::ops::{OpError, ShapeRule};
+use nnhal_hal::{MAX_RANK, Operation, Shape, Subgraph, SubgraphIndex};
+use nnhal_os::time::{Clock, MonotonicClock, TimePoint};
 
 use super::fixed_outputs::FixedOutputs;
 use super::program::{Graph, Program, Step, Work};
@@ -568,7 +568,7 @@ fn not_written(outputs: &[Value]) -> KernelError {
 pub(super) fn copy_value(
     from: Option<(Shape, &[u8])>,
     to: &mut Value,
-    operand: &nnhal::hal::Operand,
+    operand: &nnhal_hal::Operand,
 ) -> Result<(), KernelError> {
     let Some((shape, bytes)) = from else {
         to.present = false;
@@ -588,11 +588,11 @@ pub(super) fn copy_value(
 mod tests {
     use std::sync::Arc;
 
-    use nnhal::hal::{
+    use nnhal_hal::validate::ValidModel;
+    use nnhal_hal::{
         Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape, Subgraph,
         SubgraphIndex,
     };
-    use nnhal::validate::ValidModel;
 
     use super::{Execution, Program};
     use crate::test_graph::TestGraph;

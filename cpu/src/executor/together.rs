@@ -4,8 +4,8 @@
 //! Not inlined, as is all that most operations of small models are without: a caller that has it all inside saves and
 //! prepares more than such an operation takes.
 
-use nnhal::hal::{Operation, SubgraphIndex};
-use nnhal::time::{Clock, MonotonicClock};
+use nnhal_hal::{Operation, SubgraphIndex};
+use nnhal_os::time::{Clock, MonotonicClock};
 
 use super::ExecutionError;
 use super::fusion::Together;

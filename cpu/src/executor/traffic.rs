@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use nnhal::hal::{OperandLifeTime, Shape, Subgraph, SubgraphIndex};
+use nnhal_hal::{OperandLifeTime, Shape, Subgraph, SubgraphIndex};
 
 use super::fixed_outputs::FixedOutputs;
 use super::fusion::Together;
@@ -106,7 +106,7 @@ impl Traffic<'_> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{NoPools, Operand, OperandType as T, OperationType as O, SubgraphIndex};
+    use nnhal_hal::{NoPools, Operand, OperandType as T, OperationType as O, SubgraphIndex};
 
     use crate::test_graph::TestGraph;
     use crate::{KernelSet, Program};

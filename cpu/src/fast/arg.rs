@@ -3,8 +3,8 @@
 //! Each value makes a key with its place below it, such that the largest key is that of the first extreme; so the largest
 //! of many is found side by side.
 
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::{OperationContext, ShapeIssue, shapes};
+use nnhal_hal::ops::{OperationContext, ShapeIssue, shapes};
+use nnhal_hal::{OperandType, OperationType};
 
 use super::serves::Serves;
 use super::simd::{Instructions, WIDE, Work, dispatch};
@@ -154,7 +154,7 @@ fn largest(keys: [u16; AT_ONCE]) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
     use crate::{KernelSet, RunOptions};
@@ -177,7 +177,7 @@ mod tests {
                         let compute = |kernels| {
                             OneOperation::new(operation)
                                 .operand(
-                                    nnhal::hal::Operand::new(ty, &[7, extent]).with_quantization(0.5, 3),
+                                    nnhal_hal::Operand::new(ty, &[7, extent]).with_quantization(0.5, 3),
                                     &data,
                                 )
                                 .i32(axis)

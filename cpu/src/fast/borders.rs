@@ -1,7 +1,7 @@
 //! How much is computed twice where each thread computes its own rows of the last of some layers that follow each other: at
 //! its border it computes what the windows see of the other's rows, more of it with each layer before.
 
-use nnhal::ops::padding::Window;
+use nnhal_hal::ops::padding::Window;
 
 use super::strips::seen;
 use crate::threads::MAX_HELPERS;

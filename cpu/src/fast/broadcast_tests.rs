@@ -1,4 +1,4 @@
-use nnhal::hal::{Operand, OperandType, OperationType, Shape};
+use nnhal_hal::{Operand, OperandType, OperationType, Shape};
 
 use crate::fast::elementwise::Binary;
 use crate::kernels::testing::OneOperation;

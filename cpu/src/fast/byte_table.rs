@@ -1,7 +1,7 @@
 //! Element-wise operations on one operand of 8-bit values, by what the reference makes of each value.
 
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::OperationContext;
+use nnhal_hal::ops::OperationContext;
+use nnhal_hal::{OperandType, OperationType};
 
 use super::elementwise::effort;
 use super::parting;
@@ -113,7 +113,7 @@ impl Work for LookUp<'_> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType, OperationType};
+    use nnhal_hal::{Operand, OperandType, OperationType};
 
     use crate::kernels::testing::OneOperation;
     use crate::{KernelSet, RunOptions};

@@ -1,7 +1,7 @@
 //! Windows of bytes that are read in the image or in strips of it, beside their definition: in one block and in many, which begin
 //! anywhere, by whichever instructions there are.
 
-use nnhal::ops::padding::{Extents, Window};
+use nnhal_hal::ops::padding::{Extents, Window};
 
 use super::{Patches, QuantizedOutput, effort, framing, run_bytes, sign_bit};
 use crate::buffer::Scratch;

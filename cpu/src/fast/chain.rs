@@ -1,8 +1,8 @@
 //! Element-wise operations on 32-bit floats as links of a chain: what each computes, and how its operands serve the elements of
 //! its result. PAD of rows, as where networks add to a tensor one with fewer channels, is one of them.
 
-use nnhal::hal::{OperandType, OperationType, Shape};
-use nnhal::ops::{OperandInfo, OperationContext};
+use nnhal_hal::ops::{OperandInfo, OperationContext};
+use nnhal_hal::{OperandType, OperationType, Shape};
 
 use super::elementwise::{Binary, known_range, repeats_along_last_axis};
 use super::unary::Unary;

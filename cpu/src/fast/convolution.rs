@@ -5,7 +5,7 @@
 //! that tiles multiply, and those of filters with gaps in a row if their channels do not make whole fours, or whole pairs where
 //! products are taken by pairs.
 
-use nnhal::hal::OperandType;
+use nnhal_hal::OperandType;
 
 use super::epilogue::Epilogue;
 use super::float_matrix::FloatMatrix;

@@ -1,4 +1,4 @@
-use nnhal::hal::{Operand, OperandType, OperationType};
+use nnhal_hal::{Operand, OperandType, OperationType};
 
 use crate::fast::simd::{instruction_set, multiplies_bytes};
 use crate::kernels::testing::OneOperation;

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use nnhal::ops::padding::{Extents, Window};
+use nnhal_hal::ops::padding::{Extents, Window};
 
 use super::convolution::vector_speed;
 use super::packing::{Packing, PackingError};
@@ -669,8 +669,8 @@ fn first_lanes<const N: usize>(from: &[f32]) -> &[f32; N] {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType, OperationType};
-    use nnhal::ops::padding::Window;
+    use nnhal_hal::ops::padding::Window;
+    use nnhal_hal::{OperandType, OperationType};
 
     use super::{taps_inside, whole_windows};
     use crate::kernels::testing::OneOperation;

@@ -13,7 +13,7 @@
 
 use std::ops::Range;
 
-use nnhal::ops::padding::Window;
+use nnhal_hal::ops::padding::Window;
 
 use super::convolution::sign_bit;
 use super::depthwise::effort;

@@ -1,6 +1,6 @@
 //! Depthwise convolutions of bytes beside their definition, by whichever instructions there are.
 
-use nnhal::ops::padding::{Extents, Window};
+use nnhal_hal::ops::padding::{Extents, Window};
 
 use super::{COLUMNS, Layer, PackedDepthwise, Packing, Patches, Plan, QuantizedOutput};
 use crate::buffer::Scratch;

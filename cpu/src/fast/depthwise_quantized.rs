@@ -6,7 +6,7 @@
 //! the filter, so that for the usual filters what was interleaved once serves all neighbouring outputs that see it. Channels
 //! are taken in groups; the last one overlaps the one before it where channels do not fill it.
 
-use nnhal::ops::padding::{Extents, Window};
+use nnhal_hal::ops::padding::{Extents, Window};
 
 use super::convolution::widen;
 use super::depthwise::effort;
@@ -487,7 +487,7 @@ fn columns(image: &[i16], at: usize) -> &[i16; COLUMNS] {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType, OperationType};
+    use nnhal_hal::{Operand, OperandType, OperationType};
 
     use crate::kernels::testing::OneOperation;
     use crate::{KernelSet, RunOptions};

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use nnhal::hal::{OperandType, OperationType, Shape};
-use nnhal::ops::OperationContext;
+use nnhal_hal::ops::OperationContext;
+use nnhal_hal::{OperandType, OperationType, Shape};
 
 use super::broadcast::{self, Operand, Pairwise};
 use super::parting;
@@ -369,7 +369,7 @@ pub(super) fn cut(value: f32, low: f32, high: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType, OperationType, Shape};
+    use nnhal_hal::{OperandType, OperationType, Shape};
 
     use super::{Binary, repeats_along_last_axis};
     use crate::kernels::testing::OneOperation;

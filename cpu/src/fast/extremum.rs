@@ -1,8 +1,8 @@
 //! REDUCE_MAX and REDUCE_MIN of 32-bit floats: many elements side by side.
 
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::OperationContext;
-use nnhal::ops::reduction::reduced_axes;
+use nnhal_hal::ops::OperationContext;
+use nnhal_hal::ops::reduction::reduced_axes;
+use nnhal_hal::{OperandType, OperationType};
 
 use super::simd::{Instructions, Simd, WIDE, Work, dispatch};
 use super::tile::for_each_constant;
@@ -241,7 +241,7 @@ impl Work for Magnitudes<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use nnhal::hal::{NoPools, Operand, OperandType as T, OperationType, Shape};
+    use nnhal_hal::{NoPools, Operand, OperandType as T, OperationType, Shape};
 
     use crate::kernels::testing::OneOperation;
     use crate::test_graph::TestGraph;

@@ -1,8 +1,8 @@
 //! Element-wise operations on two operands of few floats, with all looked up beforehand that can be known of them: computing
 //! such an operation takes less than the executor's general way to it.
 
-use nnhal::hal::{OperandType, Shape};
-use nnhal::ops::OperationContext;
+use nnhal_hal::ops::OperationContext;
+use nnhal_hal::{OperandType, Shape};
 
 use super::elementwise::{Binary, cut, known_range};
 use crate::executor::Declared;
@@ -183,7 +183,7 @@ impl Source {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{NoPools, Operand, OperandType, OperationType, Shape};
+    use nnhal_hal::{NoPools, Operand, OperandType, OperationType, Shape};
 
     use super::MOST_ELEMENTS;
     use crate::kernel::Value;

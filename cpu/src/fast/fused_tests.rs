@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{NoPools, Operand, OperandType, OperationType as O, Shape, SubgraphIndex};
+use nnhal_hal::{NoPools, Operand, OperandType, OperationType as O, Shape, SubgraphIndex};
 
 use crate::test_graph::TestGraph;
 use crate::{Execution, Helpers, KernelSet, OwnCores, Program, RunOptions, Threads};

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{NoPools, Operand, OperandType as T, OperationType as O, Shape, SubgraphIndex};
-use nnhal::validate::ValidModel;
+use nnhal_hal::validate::ValidModel;
+use nnhal_hal::{NoPools, Operand, OperandType as T, OperationType as O, Shape, SubgraphIndex};
 
 use crate::executor::NeverInterrupted;
 use crate::fast::simd::multiplies_bytes;

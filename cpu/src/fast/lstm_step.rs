@@ -2,10 +2,10 @@
 //! activation and without layer normalisation. What [`crate::kernels::lstm`] works out of the operands each time is known
 //! here, and the gates are finished in a few passes over their sums.
 
-use nnhal::hal::{Operand, OperandLifeTime, OperandType, OperationType};
-use nnhal::ops::OperationContext;
-use nnhal::ops::lstm::STEP_CELL;
-use nnhal::ops::lstm_cell::Gate;
+use nnhal_hal::ops::OperationContext;
+use nnhal_hal::ops::lstm::STEP_CELL;
+use nnhal_hal::ops::lstm_cell::Gate;
+use nnhal_hal::{Operand, OperandLifeTime, OperandType, OperationType};
 
 use super::exponential::{logistic, tanh};
 use super::recurrent::{PackedCell, is_omitted};

@@ -229,7 +229,7 @@ impl Parts<'_> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType, OperationType};
+    use nnhal_hal::{Operand, OperandType, OperationType};
 
     use super::super::matmul_bytes::{PackedBytes, ZeroPoints};
     use super::super::matmul_quantized::Extents;

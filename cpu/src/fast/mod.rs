@@ -102,8 +102,8 @@ pub(crate) use simd::{Loop, instruction_set, vectorised};
 pub(crate) use steps::{FloatLayer, has_filter, packs, plan};
 pub(crate) use strip_chain::{Candidate, StripChain, Worth};
 
-use nnhal::hal::OperandType;
-use nnhal::ops::OpError;
+use nnhal_hal::OperandType;
+use nnhal_hal::ops::OpError;
 
 use crate::buffer::AlignedSlice;
 use crate::kernel::{KernelContext, KernelError};

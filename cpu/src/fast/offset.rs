@@ -1,7 +1,7 @@
 //! DEQUANTIZE and QUANTIZE that follow each other and together only add a number to 8-bit values, as where a network of signed
 //! values is given unsigned ones of the same scale.
 
-use nnhal::hal::{OperandType as T, OperationType};
+use nnhal_hal::{OperandType as T, OperationType};
 
 use super::quantization::{Steps, convert, real};
 use crate::executor::Declared;
@@ -42,7 +42,7 @@ impl Offset {
             return None;
         }
         let by = to.zero_point.checked_sub(from.zero_point)?;
-        let of = |operand: &nnhal::hal::Operand| (operand.scale, operand.zero_point);
+        let of = |operand: &nnhal_hal::Operand| (operand.scale, operand.zero_point);
         let adds = match (from.operand_type, to.operand_type) {
             (T::TENSOR_QUANT8_ASYMM, T::TENSOR_QUANT8_ASYMM) => adds::<u8, u8>(of(from), of(to), by),
             (T::TENSOR_QUANT8_ASYMM, T::TENSOR_QUANT8_ASYMM_SIGNED) => adds::<u8, i8>(of(from), of(to), by),
@@ -111,7 +111,7 @@ fn adds<A: Quant8, B: Quant8>(from: (f32, i32), to: (f32, i32), by: i32) -> bool
 mod tests {
     use std::sync::Arc;
 
-    use nnhal::hal::{NoPools, Operand, OperandType as T, OperationType as O, Shape, SubgraphIndex};
+    use nnhal_hal::{NoPools, Operand, OperandType as T, OperationType as O, Shape, SubgraphIndex};
 
     use crate::test_graph::TestGraph;
     use crate::{Execution, KernelSet, Program, RunOptions};

@@ -3,8 +3,8 @@
 //! A convolution is then a product of patches with the filter matrix. Patches of a 1x1 filter with stride 1 are the
 //! input's own rows and need no copy.
 
-use nnhal::ops::padding::{Extents, Window};
-use nnhal::ops::windows::WindowGeometry;
+use nnhal_hal::ops::padding::{Extents, Window};
+use nnhal_hal::ops::windows::WindowGeometry;
 
 /// Where the patches of a convolution over NHWC images lie.
 #[derive(Clone, Copy, Debug)]

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use bytemuck::Pod;
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::pooling::{arguments, geometry};
-use nnhal::ops::windows::WindowGeometry;
-use nnhal::ops::{OperationContext, ShapeIssue};
+use nnhal_hal::ops::pooling::{arguments, geometry};
+use nnhal_hal::ops::windows::WindowGeometry;
+use nnhal_hal::ops::{OperationContext, ShapeIssue};
+use nnhal_hal::{OperandType, OperationType};
 
 use super::elementwise::cut;
 use super::parting;
@@ -463,7 +463,7 @@ impl Pool<'_> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType as T, OperationType};
+    use nnhal_hal::{Operand, OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
     use crate::{KernelSet, RunOptions};

@@ -1,7 +1,7 @@
 //! QUANTIZE of 32-bit floats and DEQUANTIZE to them, of 8-bit values with one scale, to the same bits as the reference.
 
-use nnhal::hal::{OperandType as T, OperationType};
-use nnhal::ops::OperationContext;
+use nnhal_hal::ops::OperationContext;
+use nnhal_hal::{OperandType as T, OperationType};
 
 use super::elementwise::effort;
 use super::parting;
@@ -156,7 +156,7 @@ impl<A: Copy, B, F: Fn(A) -> B> Work for Convert<'_, A, B, F> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType, OperationType};
+    use nnhal_hal::{Operand, OperandType, OperationType};
 
     use crate::kernels::testing::OneOperation;
     use crate::{KernelSet, RunOptions};

@@ -2,8 +2,8 @@
 
 use std::fmt::Debug;
 
-use nnhal::hal::OperandType;
-use nnhal::ops::{OperandInfo, OperationContext};
+use nnhal_hal::OperandType;
+use nnhal_hal::ops::{OperandInfo, OperationContext};
 
 use super::REFERENCE;
 use super::broadcast::{self, Operand, Pairwise};

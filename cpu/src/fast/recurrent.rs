@@ -2,10 +2,10 @@
 //! and one for the last output, so that a step is two products with a vector. Large ones are parted among threads, which is
 //! worth it since weights come as fast as one processor can fetch them.
 
-use nnhal::hal::{OperandLifeTime, OperandType, OperationType};
-use nnhal::ops::lstm_cell::{CellInputs, Gate};
-use nnhal::ops::rnn::RnnCell;
-use nnhal::ops::{lstm, rnn};
+use nnhal_hal::ops::lstm_cell::{CellInputs, Gate};
+use nnhal_hal::ops::rnn::RnnCell;
+use nnhal_hal::ops::{lstm, rnn};
+use nnhal_hal::{OperandLifeTime, OperandType, OperationType};
 
 use super::PlannedStep;
 use super::lstm_step::LstmStep;
@@ -404,7 +404,7 @@ impl PlannedStep for RecurrentStep {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
     use crate::{KernelSet, RunOptions};

@@ -7,9 +7,9 @@
 //! Signed 8-bit images are resized as their unsigned twins. Those whose positions are all in sixteenths of a pixel, as those
 //! that grow by a power of two are, are summed in integers ([`super::resize_sixteenths`]).
 
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::OperationContext;
-use nnhal::ops::resize::{ResizeGeometry, geometry};
+use nnhal_hal::ops::OperationContext;
+use nnhal_hal::ops::resize::{ResizeGeometry, geometry};
+use nnhal_hal::{OperandType, OperationType};
 
 use super::parting;
 use super::quantized_pairs::is_of_8_bits;
@@ -336,7 +336,7 @@ impl Corners<'_> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType, OperationType};
+    use nnhal_hal::{Operand, OperandType, OperationType};
 
     use crate::kernels::testing::OneOperation;
     use crate::{KernelSet, RunOptions};

@@ -3,7 +3,7 @@
 //! The reference's products and sums of floats are then exact, so that integers of 16 bits give the same results in any
 //! order: between two lines first, then between two of those sums, in 256ths, rounded to nearest.
 
-use nnhal::ops::resize::ResizeGeometry;
+use nnhal_hal::ops::resize::ResizeGeometry;
 
 use super::resize::{OVERHANG, Rows, put};
 use super::simd::{Instructions, WIDE, Work};

@@ -1,9 +1,9 @@
 //! RNN, which is one step of its cell, where all but its input and its state is constant: the sums become the state where they
 //! are taken.
 
-use nnhal::hal::OperationType;
-use nnhal::ops::OperationContext;
-use nnhal::ops::rnn::ONE_CELL;
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::OperationContext;
+use nnhal_hal::ops::rnn::ONE_CELL;
 
 use super::lstm_step::{constant, extents};
 use super::recurrent::PackedCell;

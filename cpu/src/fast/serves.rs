@@ -1,6 +1,6 @@
 //! In which executions a step computes its operation itself, rather than to leave it to the reference kernel.
 
-use nnhal::ops::ShapeIssue;
+use nnhal_hal::ops::ShapeIssue;
 
 /// The executions that a step computes itself, as far as the model says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Serves {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType as T, OperationType};
+    use nnhal_hal::{Operand, OperandType as T, OperationType};
 
     use crate::fast::REFERENCE;
     use crate::kernels::testing::OneOperation;

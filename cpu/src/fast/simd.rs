@@ -460,13 +460,13 @@ pub(super) fn rescales_by_floats() -> bool {
 
 /// Has the device `nnhal-cpu` use AMX's tiles in this process, if the processor and the kernel have them: for programs that
 /// call this before anything is prepared for that device. From then on the kernel refuses alternative signal stacks that have
-/// no room for tiles, so no library should. See [`nnhal::sys::cpu::permit_tiles`].
+/// no room for tiles, so no library should. See [`nnhal_os::cpu::permit_tiles`].
 pub fn permit_tiles() {
     // Not for processes that are told to use less.
     const LESS: [&str; 3] = ["avx512", "avx2", "portable"];
     let is_less = std::env::var(LIMIT).is_ok_and(|limit| LESS.contains(&limit.as_str()));
     if !is_less {
-        nnhal::sys::cpu::permit_tiles();
+        nnhal_os::cpu::permit_tiles();
     }
 }
 

@@ -2,8 +2,8 @@
 //! prepared. Each weight is read once, so that it takes as long as they come out of the cache: they lie in the order in which
 //! they are read, and nothing else is worked out before.
 
-use nnhal::hal::OperandType;
-use nnhal::ops::OpError;
+use nnhal_hal::OperandType;
+use nnhal_hal::ops::OpError;
 
 use super::PlannedStep;
 use super::matrix_vector::{PackedMatrix, ROWS_OF_GROUP};
@@ -114,7 +114,7 @@ impl PlannedStep for SingleRowStep {
 mod tests {
     use std::sync::Arc;
 
-    use nnhal::hal::{NoPools, Operand, OperandType as T, OperationType, SubgraphIndex};
+    use nnhal_hal::{NoPools, Operand, OperandType as T, OperationType, SubgraphIndex};
 
     use crate::executor::{Execution, Program};
     use crate::kernels::testing::OneOperation;

@@ -1,7 +1,7 @@
 //! SOFTMAX along the last axis: of 32-bit floats here, of 8-bit values in [`super::quantized_softmax`].
 
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::{OperationContext, ShapeIssue, shapes};
+use nnhal_hal::ops::{OperationContext, ShapeIssue, shapes};
+use nnhal_hal::{OperandType, OperationType};
 
 use super::exponential::exp;
 use super::quantized_pairs::is_of_8_bits;
@@ -198,7 +198,7 @@ fn fold(values: &[f32], start: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType, OperationType};
+    use nnhal_hal::{Operand, OperandType, OperationType};
 
     use crate::kernels::testing::OneOperation;
     use crate::{KernelSet, RunOptions};

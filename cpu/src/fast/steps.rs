@@ -1,8 +1,8 @@
 //! Which operations become steps, and how.
 
-use nnhal::hal::{Operand, OperandType, OperationType};
-use nnhal::ops::windows::{WindowArguments, WindowGeometry};
-use nnhal::ops::{self, OpError, OperationContext, ShapeIssue};
+use nnhal_hal::ops::windows::{WindowArguments, WindowGeometry};
+use nnhal_hal::ops::{self, OpError, OperationContext, ShapeIssue};
+use nnhal_hal::{Operand, OperandType, OperationType};
 
 use super::arg::ArgStep;
 use super::byte_table::TableStep;

@@ -105,7 +105,7 @@ impl Weight for u16 {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use super::{Packing, Precision, Stored};
     use crate::buffer::AlignedSlice;

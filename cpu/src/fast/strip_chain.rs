@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use nnhal::ops::padding::Window;
+use nnhal_hal::ops::padding::Window;
 
 use super::borders::{self, LayerRows};
 use super::epilogue::{Cut, Epilogue};

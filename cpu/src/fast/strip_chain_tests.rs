@@ -1,6 +1,6 @@
 //! Convolutions that are computed together, beside the same ones alone.
 
-use nnhal::ops::padding::Window;
+use nnhal_hal::ops::padding::Window;
 
 use super::{advance, most_seen, seen};
 use crate::fast::network::{Network, OTHERS};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use nnhal::ops::padding::Window;
+use nnhal_hal::ops::padding::Window;
 
 use super::lines::{Lines, Parts};
 use super::patches::Patches;

@@ -1,6 +1,6 @@
 //! For the unit tests of products: blocks of an output, and what they are made of.
 
-use nnhal::ops::padding::Window;
+use nnhal_hal::ops::padding::Window;
 
 use super::tile::COLUMNS;
 use crate::kernels::fixed_point::Multiplier;

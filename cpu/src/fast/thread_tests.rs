@@ -1,6 +1,6 @@
 //! Results do not depend on how many threads compute them.
 
-use nnhal::hal::{ExtraParams, Operand, OperandType, OperationType, SymmPerChannelQuantParams};
+use nnhal_hal::{ExtraParams, Operand, OperandType, OperationType, SymmPerChannelQuantParams};
 
 use super::simd::multiplies_bytes;
 use crate::kernels::testing::OneOperation;

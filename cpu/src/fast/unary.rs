@@ -1,7 +1,7 @@
 //! Element-wise operations on one operand of 32-bit floats.
 
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::OperationContext;
+use nnhal_hal::ops::OperationContext;
+use nnhal_hal::{OperandType, OperationType};
 
 use super::elementwise::cut;
 use super::exponential::{exp_minus_one, exp_of_any, logistic, tanh};
@@ -151,7 +151,7 @@ fn hard_swish(value: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType, OperationType};
+    use nnhal_hal::{OperandType, OperationType};
 
     use crate::kernels::testing::OneOperation;
     use crate::{KernelSet, RunOptions};

@@ -4,8 +4,8 @@
 //! beyond what those hold at the end of the output's range.
 
 use half::f16;
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::OpError;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::{OperandType, OperationType};
 
 use super::activation_range::Activation;
 use super::broadcast::unary;

@@ -1,6 +1,6 @@
 //! Fused activations, as ranges that results are cut to.
 
-use nnhal::ops::OpError;
+use nnhal_hal::ops::OpError;
 
 use super::fixed_point::quantize;
 

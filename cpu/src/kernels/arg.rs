@@ -2,8 +2,8 @@
 
 use bytemuck::Pod;
 use half::f16;
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::{OpError, shapes};
+use nnhal_hal::ops::{OpError, shapes};
+use nnhal_hal::{OperandType, OperationType};
 
 use super::broadcast::Lanes;
 use crate::kernel::{Kernel, KernelContext, KernelError};
@@ -73,7 +73,7 @@ fn first_extreme<T: Pod + PartialOrd>(lane: &[T], largest: bool) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType, OperationType};
+    use nnhal_hal::{OperandType, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

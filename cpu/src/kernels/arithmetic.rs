@@ -4,8 +4,8 @@
 //! input scale, summed, rescaled to the output. Quantised MUL rescales the product of the offset inputs once.
 
 use half::f16;
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::OpError;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::{OperandType, OperationType};
 
 use super::activation_range::Activation;
 use super::broadcast::binary;

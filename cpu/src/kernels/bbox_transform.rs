@@ -1,8 +1,8 @@
 //! AXIS_ALIGNED_BBOX_TRANSFORM: boxes moved and resized by deltas, for each class, and clipped to their image.
 
-use nnhal::hal::OperationType;
-use nnhal::ops::OpError;
-use nnhal::ops::bbox_transform::geometry;
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::ops::bbox_transform::geometry;
 
 use super::boxes::{BOX_LENGTH, Corners, image_of, narrow, widen};
 use crate::kernel::{Kernel, KernelContext, KernelError};
@@ -55,7 +55,7 @@ pub(super) fn check_image_sizes(sizes: &[f32], index: usize) -> Result<(), Kerne
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

@@ -1,8 +1,8 @@
 //! Moving blocks of elements between arrays of different layouts; what PAD, SLICE, TRANSPOSE, TILE and their like
 //! have in common.
 
-use nnhal::hal::{MAX_RANK, OperandType};
-use nnhal::ops::OpError;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::{MAX_RANK, OperandType};
 
 use crate::kernel::KernelError;
 

@@ -3,10 +3,10 @@
 //! Detections are written image by image, by rising class, then by falling score, as the NN HAL reference does; the
 //! HAL leaves the order open. Class 0 is the background and never detected.
 
-use nnhal::hal::{OperationType, Shape};
-use nnhal::ops::OpError;
-use nnhal::ops::box_with_nms_limit::{Limits, Suppression, limits};
-use nnhal::ops::shapes::shape_of;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::ops::box_with_nms_limit::{Limits, Suppression, limits};
+use nnhal_hal::ops::shapes::shape_of;
+use nnhal_hal::{OperationType, Shape};
 
 use super::boxes::{BOX_LENGTH, Corners, check_finite, narrow, select, widen};
 use crate::kernel::{Kernel, KernelContext, KernelError, Pace};
@@ -118,7 +118,7 @@ fn factor(suppression: Suppression, overlap: f32) -> f32 {
 mod tests {
     use std::cell::Cell;
 
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::{Computed, OneOperation};
     use crate::{Interrupt, Interrupted, KernelSet, RunOptions};

@@ -2,14 +2,14 @@
 //! those that overlap least.
 
 use half::f16;
-use nnhal::hal::OperandType;
-use nnhal::ops::OpError;
+use nnhal_hal::OperandType;
+use nnhal_hal::ops::OpError;
 
 use super::fixed_point::quantize;
 use crate::kernel::{KernelError, Pace, Tensor, TensorMut};
 
 /// Numbers that make a box.
-pub(super) const BOX_LENGTH: usize = nnhal::ops::boxes::BOX_LENGTH as usize;
+pub(super) const BOX_LENGTH: usize = nnhal_hal::ops::boxes::BOX_LENGTH as usize;
 
 /// Reads a tensor as floats.
 pub(super) fn widen(tensor: &Tensor<'_>, to: &mut [f32]) -> Result<(), KernelError> {
@@ -220,7 +220,7 @@ pub(super) fn select(
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType, Shape};
+    use nnhal_hal::{Operand, OperandType, Shape};
 
     use super::{Corners, narrow, select};
     use crate::executor::{Interrupt, Interrupted, NeverInterrupted};

@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use nnhal::hal::{MAX_RANK, Shape};
-use nnhal::ops::OpError;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::{MAX_RANK, Shape};
 
 use crate::kernel::{KernelContext, KernelError};
 
@@ -366,7 +366,7 @@ impl Lanes {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::Shape;
+    use nnhal_hal::Shape;
 
     use super::{Lanes, Run, Walk, for_each_run};
 

@@ -1,6 +1,6 @@
 //! Activations of recurrent layers: the fused ones of other operations, tanh and logistic.
 
-use nnhal::ops::OpError;
+use nnhal_hal::ops::OpError;
 
 use super::activation_range::Activation;
 use crate::fast;

@@ -1,7 +1,7 @@
 //! CHANNEL_SHUFFLE: channel `k` of group `g` moves to place `k * groups + g`.
 
-use nnhal::hal::OperationType;
-use nnhal::ops::channel_shuffle::{Groups, groups};
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::channel_shuffle::{Groups, groups};
 
 use super::blocks::{Layout, by_element_size, copy_block};
 use crate::kernel::{Kernel, KernelContext, KernelError};
@@ -39,7 +39,7 @@ fn shuffle<T: bytemuck::Pod>(context: &mut KernelContext<'_>, groups: &Groups) -
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

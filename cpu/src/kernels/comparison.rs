@@ -3,8 +3,8 @@
 //! Quantised values are compared as the real numbers they stand for, in single precision as the HAL reference does.
 
 use half::f16;
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::OpError;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::{OperandType, OperationType};
 
 use super::broadcast::binary;
 use super::element::Quant8;
@@ -74,7 +74,7 @@ fn quantized<T: Quant8>(
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType, OperationType};
+    use nnhal_hal::{OperandType, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

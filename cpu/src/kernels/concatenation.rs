@@ -1,8 +1,8 @@
 //! CONCATENATION: several tensors one after another along an axis. Quantised inputs of another scale or zero point
 //! than the output are requantised, in float32 as the HAL reference does.
 
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::OpError;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::{OperandType, OperationType};
 
 use super::blocks::by_element_size;
 use super::element::Quant8;
@@ -74,7 +74,7 @@ fn requantize<T: Quant8>(input: &Tensor<'_>, (scale, zero_point): (f32, i32), fr
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType as T, OperationType};
+    use nnhal_hal::{Operand, OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

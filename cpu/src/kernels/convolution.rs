@@ -1,10 +1,10 @@
 //! CONV_2D and GROUPED_CONV_2D: what a window sees is gathered into a row, and every output channel is the product
 //! of that row with its filter.
 
-use nnhal::hal::OperationType;
-use nnhal::ops;
-use nnhal::ops::padding::Window;
-use nnhal::ops::windows::WindowGeometry;
+use nnhal_hal::OperationType;
+use nnhal_hal::ops;
+use nnhal_hal::ops::padding::Window;
+use nnhal_hal::ops::windows::WindowGeometry;
 
 use super::filters::{Filters, TILE, filter_size, for_each_tile};
 use super::image::{Image, Taps, gather};
@@ -120,7 +120,7 @@ impl Layer for Convolution {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{ExtraParams, Operand, OperandType as T, OperationType, SymmPerChannelQuantParams};
+    use nnhal_hal::{ExtraParams, Operand, OperandType as T, OperationType, SymmPerChannelQuantParams};
 
     use crate::kernels::testing::OneOperation;
 

@@ -1,8 +1,8 @@
 //! DEPTHWISE_CONV_2D: the products of what a window sees with the filter, summed tap by tap for all channels at once.
 
-use nnhal::hal::OperationType;
-use nnhal::ops::depthwise_convolution::{arguments, geometry};
-use nnhal::ops::windows::WindowGeometry;
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::depthwise_convolution::{arguments, geometry};
+use nnhal_hal::ops::windows::WindowGeometry;
 
 use super::convolution::taps;
 use super::image::{Image, gather};
@@ -101,7 +101,7 @@ impl Layer for Depthwise {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

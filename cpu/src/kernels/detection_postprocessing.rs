@@ -2,8 +2,8 @@
 //!
 //! Rows beyond the detections found are 0. Boxes are written as top, left, bottom, right.
 
-use nnhal::hal::OperationType;
-use nnhal::ops::detection_postprocessing::{Choice, DetectionRules, rules};
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::detection_postprocessing::{Choice, DetectionRules, rules};
 
 use super::boxes::{BOX_LENGTH, Corners, check_finite, narrow, select, widen};
 use crate::kernel::{Kernel, KernelContext, KernelError, Pace, TensorMut};
@@ -253,7 +253,7 @@ impl Rows<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::{Computed, OneOperation};
 

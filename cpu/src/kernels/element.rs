@@ -1,7 +1,7 @@
 //! The element types that kernels are generic over.
 
 use half::f16;
-use nnhal::hal::OperandType;
+use nnhal_hal::OperandType;
 
 /// A floating-point element. Kernels compute in `f32` and round on output, as the HAL's reference does for float16.
 pub trait Float: bytemuck::Pod + PartialOrd {

@@ -1,7 +1,7 @@
 //! FILL and RANK: a tensor from its dimensions, and the number of a tensor's dimensions.
 
-use nnhal::hal::OperationType;
-use nnhal::ops::OpError;
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::OpError;
 
 use super::blocks::by_element_size;
 use crate::kernel::{Kernel, KernelContext, KernelError};
@@ -31,7 +31,7 @@ fn rank(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{MAX_RANK, OperandType as T, OperationType};
+    use nnhal_hal::{MAX_RANK, OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

@@ -1,6 +1,6 @@
 //! FULLY_CONNECTED: every unit is the product of its weights with the input.
 
-use nnhal::hal::OperationType;
+use nnhal_hal::OperationType;
 
 use super::layer::{self, Arithmetic, Layer, LayerScratch, ScratchLengths};
 use super::products::Product;
@@ -63,7 +63,7 @@ impl Layer for FullyConnected {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

@@ -1,8 +1,8 @@
 //! GATHER: slices of a tensor along an axis, picked by indices.
 
-use nnhal::hal::OperationType;
-use nnhal::ops::OpError;
-use nnhal::ops::shapes::resolve_axis;
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::ops::shapes::resolve_axis;
 
 use super::blocks::by_element_size;
 use crate::kernel::{Kernel, KernelContext, KernelError};
@@ -44,7 +44,7 @@ fn in_range(index: i32, extent: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{MAX_RANK, OperandType as T, OperationType};
+    use nnhal_hal::{MAX_RANK, OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

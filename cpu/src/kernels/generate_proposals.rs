@@ -1,8 +1,8 @@
 //! GENERATE_PROPOSALS: regions that may hold an object, from scores and deltas for each anchor at each pixel.
 
-use nnhal::hal::OperationType;
-use nnhal::ops::generate_proposals::{ProposalRules, rules};
-use nnhal::ops::shapes::shape_of;
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::generate_proposals::{ProposalRules, rules};
+use nnhal_hal::ops::shapes::shape_of;
 
 use super::bbox_transform::check_image_sizes;
 use super::boxes::{BOX_LENGTH, Corners, narrow, select, widen};
@@ -95,7 +95,7 @@ fn place_boxes(
 ) -> Result<(), KernelError> {
     let image = Image::new(&rules.scores, rules.nchw);
     let encodings = Image::new(
-        &nnhal::ops::padding::Extents {
+        &nnhal_hal::ops::padding::Extents {
             channels: rules.scores.channels.saturating_mul(BOX_LENGTH as u32),
             ..rules.scores
         },
@@ -175,7 +175,7 @@ fn propose(
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::{Computed, OneOperation};
 

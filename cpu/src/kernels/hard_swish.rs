@@ -4,8 +4,8 @@
 //! numbers, which are off by one step here and there from the real result rounded once.
 
 use half::f16;
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::OpError;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::{OperandType, OperationType};
 
 use super::activation::unary_quantized;
 use super::broadcast::unary;
@@ -100,7 +100,7 @@ impl Factor {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType, OperationType};
+    use nnhal_hal::{Operand, OperandType, OperationType};
 
     use super::steps;
     use crate::kernels::element::Quant8;

@@ -3,8 +3,8 @@
 //! Around the largest pixel the heatmap is taken for a quadratic function, by its differences to the neighbours; its
 //! extremum is the keypoint, its value there the score. Source: the NN HAL reference.
 
-use nnhal::hal::OperationType;
-use nnhal::ops::heatmap::geometry;
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::heatmap::geometry;
 
 use super::boxes::{BOX_LENGTH, Corners, narrow, widen};
 use super::image::Image;
@@ -116,7 +116,7 @@ impl Peak {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

@@ -1,7 +1,7 @@
 //! Tensors without elements may have any extents beside the 0: no operation may walk, multiply or reserve memory by
 //! them. Each of these calls ends at once or not at all.
 
-use nnhal::hal::{Operand, OperandType as T, OperationType};
+use nnhal_hal::{Operand, OperandType as T, OperationType};
 
 use super::testing::{Computed, OneOperation};
 use crate::{KernelSet, RunOptions};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use nnhal::ops::padding::Extents;
+use nnhal_hal::ops::padding::Extents;
 
 /// Extents and steps of a rank 4 tensor. Where the executor has sized a tensor by these extents, every position
 /// inside them is inside its data.
@@ -186,7 +186,7 @@ fn copy_pixel<T: Copy, U>(from: &[T], step: usize, to: &mut [U], convert: &impl 
 #[cfg(test)]
 mod tests {
     use super::{Image, Taps, gather};
-    use nnhal::ops::padding::Extents;
+    use nnhal_hal::ops::padding::Extents;
 
     const EXTENTS: Extents = Extents {
         batch: 1,

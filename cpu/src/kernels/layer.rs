@@ -5,8 +5,8 @@
 //! once, by [`multiplier`].
 
 use half::f16;
-use nnhal::hal::{ExtraParams, Operand, OperandType};
-use nnhal::ops::OpError;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::{ExtraParams, Operand, OperandType};
 
 use super::activation_range::Activation;
 use super::element::{Float, Quant8};

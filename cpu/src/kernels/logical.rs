@@ -1,6 +1,6 @@
 //! Element-wise logic: LOGICAL_AND, LOGICAL_OR and LOGICAL_NOT. Every byte but 0 is true; results are 0 or 1.
 
-use nnhal::hal::OperationType;
+use nnhal_hal::OperationType;
 
 use super::broadcast::{binary, unary};
 use crate::kernel::Kernel;
@@ -19,7 +19,7 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType, OperationType};
+    use nnhal_hal::{OperandType, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

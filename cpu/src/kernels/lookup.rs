@@ -1,7 +1,7 @@
 //! Rows of a table: EMBEDDING_LOOKUP by index, HASHTABLE_LOOKUP by key.
 
-use nnhal::hal::OperationType;
-use nnhal::ops::OpError;
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::OpError;
 
 use super::blocks::by_element_size;
 use crate::kernel::{Kernel, KernelContext, KernelError, Tensor};
@@ -97,7 +97,7 @@ impl<'a, T: bytemuck::Pod> Table<'a, T> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType as T, OperationType};
+    use nnhal_hal::{Operand, OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

@@ -4,8 +4,8 @@
 //! 64-bit integers summed in double precision (HAL reference). The seed is hashed as a float32.
 
 use half::f16;
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::lsh_projection::{Projection, projection};
+use nnhal_hal::ops::lsh_projection::{Projection, projection};
+use nnhal_hal::{OperandType, OperationType};
 
 use super::element::Float;
 use super::fingerprint::fingerprint64;
@@ -70,7 +70,7 @@ fn project<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError>
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

@@ -1,11 +1,11 @@
 //! LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM and BIDIRECTIONAL_SEQUENCE_LSTM. Float16 is computed in float32 throughout,
 //! states between steps included.
 
-use nnhal::hal::OperationType;
-use nnhal::ops::lstm::{SEQUENCE_CELL, STEP_CELL, TWO_CELLS, linking};
-use nnhal::ops::lstm_cell::{CellInputs, Gate};
-use nnhal::ops::recurrent::SequenceShape;
-use nnhal::ops::rnn::Linking;
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::lstm::{SEQUENCE_CELL, STEP_CELL, TWO_CELLS, linking};
+use nnhal_hal::ops::lstm_cell::{CellInputs, Gate};
+use nnhal_hal::ops::recurrent::SequenceShape;
+use nnhal_hal::ops::rnn::Linking;
 
 use super::lstm_cell::{Cell, Pass, Settings, State};
 use super::recurrent::{FloatInputs, Items, store};
@@ -211,7 +211,7 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::{Computed, OneOperation};
 

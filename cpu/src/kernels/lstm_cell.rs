@@ -6,8 +6,8 @@
 //! and variance 1, multiplied by the normalisation weights, and the bias comes last. Without an input gate of its own
 //! a cell takes `1 - forget` of the new value. The projection, where there is one, makes the output.
 
-use nnhal::ops::OpError;
-use nnhal::ops::lstm_cell::{CellInputs, Gate};
+use nnhal_hal::ops::OpError;
+use nnhal_hal::ops::lstm_cell::{CellInputs, Gate};
 
 use super::cell_activation::{CellActivation, EXACT, SIDE_BY_SIDE};
 use super::recurrent::{FloatInputs, Items, add_product, dot, steps};

@@ -69,7 +69,7 @@ mod transpose;
 mod transpose_convolution;
 mod unary;
 
-use nnhal::hal::OperationType;
+use nnhal_hal::OperationType;
 
 use crate::kernel::Kernel;
 
@@ -136,8 +136,8 @@ pub fn kernel(operation: OperationType) -> Option<Kernel> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::OperationType;
-    use nnhal::ops;
+    use nnhal_hal::OperationType;
+    use nnhal_hal::ops;
 
     use super::kernel;
 

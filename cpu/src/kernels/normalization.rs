@@ -4,9 +4,9 @@
 //! of squares in fixed point, then each value times that.
 
 use half::f16;
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::padding::Extents;
-use nnhal::ops::{OpError, shapes};
+use nnhal_hal::ops::padding::Extents;
+use nnhal_hal::ops::{OpError, shapes};
+use nnhal_hal::{OperandType, OperationType};
 
 use super::broadcast::Lanes;
 use super::element::{Float, Quant8};
@@ -232,7 +232,7 @@ fn instance_of<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelEr
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType, OperationType};
+    use nnhal_hal::{Operand, OperandType, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

@@ -1,8 +1,8 @@
 //! PAD and PAD_V2: more room around a tensor, filled with what means zero, or with a given value.
 
 use half::f16;
-use nnhal::hal::{MAX_RANK, OperandType, OperationType};
-use nnhal::ops::OpError;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::{MAX_RANK, OperandType, OperationType};
 
 use super::blocks::{Layout, copy_block, steps_of};
 use super::element::Quant8;
@@ -84,7 +84,7 @@ fn fill_around<T: bytemuck::Pod>(context: &mut KernelContext<'_>, value: T) -> R
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType as T, OperationType};
+    use nnhal_hal::{Operand, OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

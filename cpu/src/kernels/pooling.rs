@@ -7,10 +7,10 @@
 use std::ops::Range;
 
 use half::f16;
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::OpError;
-use nnhal::ops::pooling::{arguments, geometry};
-use nnhal::ops::windows::WindowGeometry;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::ops::pooling::{arguments, geometry};
+use nnhal_hal::ops::windows::WindowGeometry;
+use nnhal_hal::{OperandType, OperationType};
 
 use super::activation_range::Activation;
 use super::convolution::taps;
@@ -200,7 +200,7 @@ fn inside(taps: Taps, extent: usize) -> Range<usize> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType as T, OperationType};
+    use nnhal_hal::{Operand, OperandType as T, OperationType};
 
     use super::rounded_mean;
     use crate::kernels::testing::OneOperation;

@@ -3,8 +3,8 @@
 //! Quantised as the HAL reference: one multiplier for values above the zero point, another for products below it.
 
 use half::f16;
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::OpError;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::{OperandType, OperationType};
 
 use super::broadcast::binary;
 use super::element::{Float, Quant8};
@@ -51,7 +51,7 @@ fn quantized<T: Quant8>(context: &mut KernelContext<'_>) -> Result<(), KernelErr
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType, OperationType};
+    use nnhal_hal::{Operand, OperandType, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

@@ -1,8 +1,8 @@
 //! Changes of element type: QUANTIZE, DEQUANTIZE and CAST.
 
 use half::f16;
-use nnhal::hal::{OperandType as T, OperationType};
-use nnhal::ops::OpError;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::{OperandType as T, OperationType};
 
 use super::broadcast::{Lanes, unary};
 use super::element::{Float, Quant8};
@@ -135,7 +135,7 @@ fn cast(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{ExtraParams, Operand, OperandType, OperationType, SymmPerChannelQuantParams};
+    use nnhal_hal::{ExtraParams, Operand, OperandType, OperationType, SymmPerChannelQuantParams};
 
     use crate::kernels::testing::OneOperation;
 

@@ -7,8 +7,8 @@
 //! row, in this order, but the values to one column with the input first, and multiplies row and column as they stand.
 //! Models are made for these results, so they are what this kernel gives.
 
-use nnhal::hal::OperationType;
-use nnhal::ops::quantized_16bit_lstm::{BIASES, CELL_STATE, LAST_OUTPUT, WEIGHTS};
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::quantized_16bit_lstm::{BIASES, CELL_STATE, LAST_OUTPUT, WEIGHTS};
 
 use super::fixed_point::{Multiplier, rounding_divide_by_power_of_two};
 use super::fixed_point_functions::{logistic_16, multiply_16, tanh_16};
@@ -99,7 +99,7 @@ fn step(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType as T, OperationType};
+    use nnhal_hal::{Operand, OperandType as T, OperationType};
 
     use crate::kernels::testing::{Computed, OneOperation};
 

@@ -5,10 +5,10 @@
 //! normalisation brings the sum, or its scale is taken as it is, to 16 bits with three integer bits; logistic function
 //! and hyperbolic tangent are taken in 16-bit fixed point.
 
-use nnhal::hal::OperationType;
-use nnhal::ops::OpError;
-use nnhal::ops::lstm_cell::Gate;
-use nnhal::ops::quantized_lstm::{
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::ops::lstm_cell::Gate;
+use nnhal_hal::ops::quantized_lstm::{
     CELL, HIDDEN_SCALE, INTERMEDIATE_SCALES, cell_scale_exponent, positive_scale,
 };
 
@@ -271,7 +271,7 @@ fn step(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType as T, OperationType};
+    use nnhal_hal::{Operand, OperandType as T, OperationType};
 
     use crate::kernels::testing::{Computed, OneOperation};
 

@@ -7,8 +7,8 @@
 use std::hash::{BuildHasher, Hasher};
 
 use half::f16;
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::OpError;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::{OperandType, OperationType};
 
 use super::element::Float;
 use crate::kernel::{Kernel, KernelContext, KernelError};
@@ -129,7 +129,7 @@ fn block(mut key: [u32; 2], counter: u128) -> [u32; 4] {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use super::block;
     use crate::kernels::testing::OneOperation;

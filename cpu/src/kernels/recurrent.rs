@@ -2,9 +2,9 @@
 //! which a sequence is walked.
 
 use half::f16;
-use nnhal::hal::OperandType;
-use nnhal::ops::OpError;
-use nnhal::ops::recurrent::SequenceShape;
+use nnhal_hal::OperandType;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::ops::recurrent::SequenceShape;
 
 use super::element::Float;
 use crate::kernel::{Inputs, KernelError, TensorMut};

@@ -5,8 +5,8 @@
 
 use bytemuck::Pod;
 use half::f16;
-use nnhal::hal::{OperandType as T, OperationType};
-use nnhal::ops::{OpError, reduction::reduced_axes};
+use nnhal_hal::ops::{OpError, reduction::reduced_axes};
+use nnhal_hal::{OperandType as T, OperationType};
 
 use super::broadcast::for_each_run;
 use super::element::{Float, Quant8};
@@ -199,7 +199,7 @@ fn float_reduction(
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType as T, OperationType};
+    use nnhal_hal::{Operand, OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

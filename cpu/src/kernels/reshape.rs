@@ -1,8 +1,8 @@
 //! Operations that give the same values another shape: RESHAPE, SQUEEZE and EXPAND_DIMS. The shape rules of the
 //! operation table do the work; the elements stay as they are.
 
-use nnhal::hal::OperationType;
-use nnhal::ops::OpError;
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::OpError;
 
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
@@ -29,7 +29,7 @@ fn copy(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
 
@@ -66,11 +66,11 @@ mod tests {
     fn squeeze(dims: &[u32], axes: &[i32]) -> Result<(Vec<u32>, Vec<u8>), String> {
         OneOperation::new(OperationType::SQUEEZE)
             .operand(
-                nnhal::hal::Operand::new(T::TENSOR_QUANT8_ASYMM, dims).with_quantization(0.5, 3),
+                nnhal_hal::Operand::new(T::TENSOR_QUANT8_ASYMM, dims).with_quantization(0.5, 3),
                 &vec![7_u8; dims.iter().product::<u32>() as usize],
             )
             .tensor(T::TENSOR_INT32, &[axes.len() as u32], axes)
-            .output_operand(nnhal::hal::Operand::new(T::TENSOR_QUANT8_ASYMM, &[]).with_quantization(0.5, 3))
+            .output_operand(nnhal_hal::Operand::new(T::TENSOR_QUANT8_ASYMM, &[]).with_quantization(0.5, 3))
             .run_one()
     }
 
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn expand_dims_beyond_the_highest_rank_gives_an_error() {
         let result = OneOperation::new(OperationType::EXPAND_DIMS)
-            .tensor(T::TENSOR_INT32, &[1; nnhal::hal::MAX_RANK], &[5])
+            .tensor(T::TENSOR_INT32, &[1; nnhal_hal::MAX_RANK], &[5])
             .i32(0)
             .output(T::TENSOR_INT32, &[])
             .run_one::<i32>();

@@ -4,9 +4,9 @@
 //! calls. Positions with few fractional bits would drift from the real ones along wide images.
 
 use half::f16;
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::OpError;
-use nnhal::ops::resize::{ResizeGeometry, geometry};
+use nnhal_hal::ops::OpError;
+use nnhal_hal::ops::resize::{ResizeGeometry, geometry};
+use nnhal_hal::{OperandType, OperationType};
 
 use super::blocks::by_element_size;
 use super::element::{Float, Quant8};
@@ -230,7 +230,7 @@ fn nearest<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), Kern
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType as T, OperationType};
+    use nnhal_hal::{Operand, OperandType as T, OperationType};
 
     use super::Axis;
     use crate::kernels::testing::OneOperation;

@@ -4,9 +4,9 @@
 //! product added where there is one; the output is the new state. Float16 is computed in float32 throughout, states
 //! between steps included.
 
-use nnhal::hal::OperationType;
-use nnhal::ops::recurrent::SequenceShape;
-use nnhal::ops::rnn::{Linking, ONE_CELL, RnnCell, TWO_CELLS, linking};
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::recurrent::SequenceShape;
+use nnhal_hal::ops::rnn::{Linking, ONE_CELL, RnnCell, TWO_CELLS, linking};
 
 use super::cell_activation::{CellActivation, EXACT, SIDE_BY_SIDE};
 use super::recurrent::{FloatInputs, Items, add_product, steps, store};
@@ -266,7 +266,7 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Resul
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::{Computed, OneOperation};
 

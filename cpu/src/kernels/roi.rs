@@ -3,9 +3,9 @@
 //! Each region is divided into as many bins as the output has pixels. ROI_ALIGN gives the mean of samples inside the
 //! bin, each interpolated between pixels; ROI_POOLING the largest of the pixels that the bin touches.
 
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::OpError;
-use nnhal::ops::roi::{RegionGeometry, align_geometry, pooling_geometry};
+use nnhal_hal::ops::OpError;
+use nnhal_hal::ops::roi::{RegionGeometry, align_geometry, pooling_geometry};
+use nnhal_hal::{OperandType, OperationType};
 
 use super::boxes::{BOX_LENGTH, Corners, image_of, narrow, widen};
 use super::image::Image;
@@ -281,7 +281,7 @@ fn pooled_spans(geometry: &RegionGeometry, region: &Corners, result: &Image) -> 
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use super::Span;
     use crate::kernels::testing::OneOperation;

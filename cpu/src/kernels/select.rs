@@ -1,8 +1,8 @@
 //! SELECT: each element from one of two tensors, by a mask. Quantised elements are brought to the output's scale.
 
 use bytemuck::Pod;
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::OpError;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::{OperandType, OperationType};
 
 use super::element::Quant8;
 use super::fixed_point::requantize;
@@ -48,7 +48,7 @@ fn choose<T: Pod>(
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType, OperationType};
+    use nnhal_hal::{Operand, OperandType, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

@@ -1,7 +1,7 @@
 //! SLICE and STRIDED_SLICE: a part of a tensor.
 
-use nnhal::hal::{MAX_RANK, OperationType};
-use nnhal::ops::slice::ranges;
+use nnhal_hal::ops::slice::ranges;
+use nnhal_hal::{MAX_RANK, OperationType};
 
 use super::blocks::{Layout, by_element_size, copy_block, steps_of};
 use crate::kernel::{Kernel, KernelContext, KernelError};
@@ -38,7 +38,7 @@ fn take<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelE
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

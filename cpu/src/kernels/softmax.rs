@@ -4,8 +4,8 @@
 //! bits, their exponentials summed with twelve, one reciprocal for each lane.
 
 use half::f16;
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::{OpError, shapes};
+use nnhal_hal::ops::{OpError, shapes};
+use nnhal_hal::{OperandType, OperationType};
 
 use super::broadcast::Lanes;
 use super::element::{Float, Quant8};
@@ -201,7 +201,7 @@ fn rounding_shift_right(value: i64, exponent: u32) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType, OperationType};
+    use nnhal_hal::{Operand, OperandType, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

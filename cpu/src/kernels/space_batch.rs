@@ -1,8 +1,8 @@
 //! BATCH_TO_SPACE_ND and SPACE_TO_BATCH_ND: batch `i` of the batched image holds the pixels at place
 //! `i / original batches` of each block, counted row by row.
 
-use nnhal::hal::OperationType;
-use nnhal::ops::space_batch::{BatchGeometry, batch_to_space, space_to_batch};
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::space_batch::{BatchGeometry, batch_to_space, space_to_batch};
 
 use super::blocks::{Layout, by_element_size, copy_block};
 use super::image::Image;
@@ -127,7 +127,7 @@ fn collect<T: bytemuck::Pod>(
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Operand, OperandType as T, OperationType};
+    use nnhal_hal::{Operand, OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

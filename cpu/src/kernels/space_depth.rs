@@ -1,8 +1,8 @@
 //! DEPTH_TO_SPACE and SPACE_TO_DEPTH: a pixel of the deep image is a block of pixels of the wide one, row by row.
 
-use nnhal::hal::OperationType;
-use nnhal::ops::padding::Extents;
-use nnhal::ops::space_depth::{depth_to_space, space_to_depth};
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::padding::Extents;
+use nnhal_hal::ops::space_depth::{depth_to_space, space_to_depth};
 
 use super::blocks::{Layout, by_element_size, copy_block};
 use super::image::Image;
@@ -78,7 +78,7 @@ fn rearrange<T: bytemuck::Pod>(
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

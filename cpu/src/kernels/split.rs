@@ -1,8 +1,8 @@
 //! SPLIT: a tensor cut into equal parts along an axis.
 
-use nnhal::hal::OperationType;
-use nnhal::ops::OpError;
-use nnhal::ops::shapes::resolve_axis;
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::ops::shapes::resolve_axis;
 
 use super::blocks::by_element_size;
 use crate::kernel::{Kernel, KernelContext, KernelError};
@@ -41,7 +41,7 @@ fn cut<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelEr
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::{Computed, OneOperation};
 

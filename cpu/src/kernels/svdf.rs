@@ -4,8 +4,8 @@
 //! product with the time filter; `rank` of these products are summed for each unit. The state is given out shifted by
 //! one, with a 0 at the end for the next step to fill (HAL reference).
 
-use nnhal::hal::OperationType;
-use nnhal::ops::OpError;
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::OpError;
 
 use super::cell_activation::{CellActivation, EXACT};
 use super::recurrent::{FloatInputs, dot, store};
@@ -57,7 +57,7 @@ fn svdf(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::{Computed, OneOperation};
 

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{
+use nnhal_hal::validate::ValidModel;
+use nnhal_hal::{
     DataLocation, Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape,
     SubgraphIndex,
 };
-use nnhal::validate::ValidModel;
 
 use crate::{Execution, KernelSet, Program, RunOptions};
 

@@ -1,6 +1,6 @@
 //! TILE: a tensor repeated along its axes.
 
-use nnhal::hal::{MAX_RANK, OperationType};
+use nnhal_hal::{MAX_RANK, OperationType};
 
 use super::blocks::{Layout, by_element_size, copy_block, steps_of};
 use crate::kernel::{Kernel, KernelContext, KernelError};
@@ -38,7 +38,7 @@ fn repeat<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), Kerne
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 
 use bytemuck::Pod;
 use half::f16;
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::OpError;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::{OperandType, OperationType};
 
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
@@ -71,7 +71,7 @@ fn topk_of<T: Pod>(
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType, OperationType};
+    use nnhal_hal::{OperandType, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

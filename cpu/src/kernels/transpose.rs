@@ -1,7 +1,7 @@
 //! TRANSPOSE: a tensor with its axes in another order.
 
-use nnhal::hal::{MAX_RANK, OperationType};
-use nnhal::ops::transpose::permutation;
+use nnhal_hal::ops::transpose::permutation;
+use nnhal_hal::{MAX_RANK, OperationType};
 
 use super::blocks::{Layout, by_element_size, copy_block, steps_of};
 use crate::kernel::{Kernel, KernelContext, KernelError};
@@ -35,7 +35,7 @@ fn permute<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), Kern
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

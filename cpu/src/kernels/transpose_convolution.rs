@@ -1,8 +1,8 @@
 //! TRANSPOSE_CONV_2D, as one ordinary convolution for each phase of the stride: outputs a whole number of strides
 //! apart see the same taps of the filter.
 
-use nnhal::hal::OperationType;
-use nnhal::ops::transpose_convolution::{TransposedGeometry, TransposedWindow, activation, geometry};
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::transpose_convolution::{TransposedGeometry, TransposedWindow, activation, geometry};
 
 use super::filters::{Filters, TILE, filter_size, for_each_tile};
 use super::image::{Image, Taps, gather};
@@ -174,7 +174,7 @@ impl Layer for TransposeConvolution {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType as T, OperationType};
+    use nnhal_hal::{OperandType as T, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

@@ -1,8 +1,8 @@
 //! Element-wise functions of one operand: ABS, EXP, FLOOR, LOG, NEG, RSQRT, SIN and SQRT.
 
 use half::f16;
-use nnhal::hal::{OperandType, OperationType};
-use nnhal::ops::OpError;
+use nnhal_hal::ops::OpError;
+use nnhal_hal::{OperandType, OperationType};
 
 use super::broadcast::unary;
 use crate::kernel::{Kernel, KernelContext, KernelError};
@@ -49,7 +49,7 @@ fn float_or_integer(
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{OperandType, OperationType};
+    use nnhal_hal::{OperandType, OperationType};
 
     use crate::kernels::testing::OneOperation;
 

@@ -28,8 +28,8 @@ use sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Futex, Ordering};
 mod sync {
     pub(super) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-    use nnhal::sys::futex;
-    use nnhal::time::Deadline;
+    use nnhal_os::futex;
+    use nnhal_os::time::Deadline;
 
     /// Sleeping on a word.
     #[derive(Debug)]
@@ -223,7 +223,7 @@ impl Seat {
             if self.state.load(Ordering::Acquire) != RUNNING {
                 return;
             }
-            nnhal::sys::cpu::relax();
+            nnhal_os::cpu::relax();
         }
         let awaited = self
             .state
@@ -269,7 +269,7 @@ impl Seat {
                     let is_wanted =
                         is_roused || self.is_claimed.load(Ordering::Relaxed) || lingering.is_worth_it();
                     if is_wanted && patience.lasts() {
-                        nnhal::sys::cpu::relax();
+                        nnhal_os::cpu::relax();
                         continue;
                     }
                     lingering.end();

@@ -8,10 +8,10 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{CacheToken, ConstantPools, Model};
 use nnhal::wire::codec;
 use nnhal_cpu::AlignedSlice;
 use nnhal_cpu::buffer::ALIGNMENT;
+use nnhal_hal::{CacheToken, ConstantPools, Model};
 use serde::{Deserialize, Serialize};
 
 use super::files::CacheFile;
@@ -330,8 +330,8 @@ mod tests {
     use std::fs::File;
     use std::os::unix::fs::FileExt;
 
-    use nnhal::hal::{DataLocation, MemoryPool, Operand, OperandLifeTime, OperandType, Subgraph};
     use nnhal::wire::CacheFiles;
+    use nnhal_hal::{DataLocation, MemoryPool, Operand, OperandLifeTime, OperandType, Subgraph};
 
     use super::*;
     use crate::cache::CACHE_FILES;

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use nnhal::hal::{ConstantPools, Model, OperandLifeTime};
 use nnhal_cpu::AlignedBuffer;
+use nnhal_hal::{ConstantPools, Model, OperandLifeTime};
 use serde::{Deserialize, Serialize};
 
 /// Some bytes of a pool.
@@ -142,7 +142,7 @@ impl ConstantPools for KeptPools {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{DataLocation, Operand, OperandType};
+    use nnhal_hal::{DataLocation, Operand, OperandType};
 
     use super::*;
 

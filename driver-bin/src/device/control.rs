@@ -4,10 +4,10 @@ use std::fmt;
 use std::time::Duration;
 
 use nnhal::diag::trace::Tracer;
-use nnhal::hal::ErrorStatus;
-use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::Failure;
 use nnhal_cpu::Cores;
+use nnhal_hal::ErrorStatus;
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use crate::scheduler::Ticket;
 use crate::trace;

@@ -7,18 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nnhal::diag::trace::{SpanKind, Tracer};
-use nnhal::hal::{
-    ConstantPools, DeviceInfo, DeviceType, ExecutionPreference, HalVersion, OperandType, Operation, Shape,
-    Subgraph, SubgraphIndex,
-};
-use nnhal::shm::SealedBytes;
-use nnhal::validate::ValidModel;
 use nnhal::wire::{Failure, OperationSupport, Place};
 use nnhal_cpu::executor::ProgramError;
 use nnhal_cpu::{
     AlignedBuffer, AlignedSlice, ExecutionError, Helpers, Interrupt, Interrupted, KernelSet,
     ObservedOperation, Observer, OutOfMemory, Program, RunOptions, Threads, compiled_form,
 };
+use nnhal_hal::validate::ValidModel;
+use nnhal_hal::{
+    ConstantPools, DeviceInfo, DeviceType, ExecutionPreference, HalVersion, OperandType, Operation, Shape,
+    Subgraph, SubgraphIndex,
+};
+use nnhal_os::shm::SealedBytes;
 
 use super::cpu_performance;
 use super::memory::{copy_range, exhaustion};
@@ -479,8 +479,8 @@ impl Interrupt for Checkpoints<'_> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{Model, NoPools, Operand, OperandLifeTime, OperationType};
-    use nnhal::shm::SharedMemory;
+    use nnhal_hal::{Model, NoPools, Operand, OperandLifeTime, OperationType};
+    use nnhal_os::shm::SharedMemory;
 
     use super::*;
 

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use nnhal::hal::{Capabilities, OperandPerformance, OperandType, PerformanceInfo};
 use nnhal::wire::Failure;
+use nnhal_hal::{Capabilities, OperandPerformance, OperandType, PerformanceInfo};
 use serde::Deserialize;
 
 /// What was measured, and under which conditions.

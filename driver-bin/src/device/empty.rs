@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use nnhal::hal::{
+use nnhal::wire::{Failure, OperationSupport};
+use nnhal_hal::validate::ValidModel;
+use nnhal_hal::{
     Capabilities, ConstantPools, DeviceInfo, DeviceType, HalVersion, NumberOfCacheFiles, OperandPerformance,
     OperandType, PerformanceInfo, Shape,
 };
-use nnhal::validate::ValidModel;
-use nnhal::wire::{Failure, OperationSupport};
 
 use super::{Control, Device, DeviceOptions, Execution, PrepareOptions, PreparedModel};
 

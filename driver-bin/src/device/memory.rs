@@ -3,9 +3,9 @@
 use std::any::Any;
 use std::fmt;
 
-use nnhal::hal::ErrorStatus;
-use nnhal::sys::rlimit;
 use nnhal::wire::Failure;
+use nnhal_hal::ErrorStatus;
+use nnhal_os::rlimit;
 
 /// What a device buffer holds: bytes where the device wants them, never changed once they are there.
 pub trait DeviceMemory: Any + Send + Sync + fmt::Debug {

@@ -6,7 +6,7 @@
 //! holds what preparing produced; and [`Execution`], which holds the memory of one run at a time. Everything else
 //! (the protocol, processes, memories, bursts, fences, deadlines, priorities, quotas) is the driver library's.
 //!
-//! - **What a device sees is valid.** Models and requests have passed [`nnhal::validate`] before a device is asked:
+//! - **What a device sees is valid.** Models and requests have passed [`nnhal_hal::validate`] before a device is asked:
 //!   structure, types, signatures and locations hold, and constants are in memory that no other process can change.
 //!   A device does not check again. Operands of an extension's types have dimensions and sizes as
 //!   [`DeviceInfo::extensions`] says. What validation cannot know, because it depends on values (an axis, an index into
@@ -55,10 +55,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nnhal::hal::{ConstantPools, DeviceInfo, DeviceStatus, ExecutionPreference, Priority, Shape};
-use nnhal::shm::SealedBytes;
-use nnhal::validate::ValidModel;
 use nnhal::wire::{Failure, OperationSupport};
+use nnhal_hal::validate::ValidModel;
+use nnhal_hal::{ConstantPools, DeviceInfo, DeviceStatus, ExecutionPreference, Priority, Shape};
+use nnhal_os::shm::SealedBytes;
 
 pub use compiled::Compiled;
 pub use control::{Control, Interruption};

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use nnhal::hal::DeviceInfo;
 use nnhal::wire::Failure;
+use nnhal_hal::DeviceInfo;
 
 use super::{Device, cpu, empty};
 

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
-use nnhal::sys::peer::PeerIdentity;
-use nnhal::sys::socket::Connection;
-use nnhal::time::Deadline;
 use nnhal::wire::handshake::{self, Refusal};
+use nnhal_os::peer::PeerIdentity;
+use nnhal_os::socket::Connection;
+use nnhal_os::time::Deadline;
 
 use crate::settings::ClientSettings;
 

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use nnhal::sys::peer::PeerIdentity;
-use nnhal::sys::socket::Connection;
-use nnhal::time::{Clock, Deadline, MonotonicClock};
+use nnhal_os::peer::PeerIdentity;
+use nnhal_os::socket::Connection;
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 /// How long a client waits for a place. Closing what nobody holds up is over long before.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);

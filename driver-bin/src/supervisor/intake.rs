@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use nnhal::diag::tags;
-use nnhal::sys::peer;
-use nnhal::sys::socket::Connection;
-use nnhal::time::{Clock, MonotonicClock};
 use nnhal::wire::handshake::Refusal;
+use nnhal_os::peer;
+use nnhal_os::socket::Connection;
+use nnhal_os::time::{Clock, MonotonicClock};
 
 use super::admission::{Refused, turn_away};
 use super::applicants::{Applicant, PATIENCE};

@@ -8,8 +8,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use nnhal::diag::tags;
-use nnhal::sys::socket::Connection;
-use nnhal::time::{Clock, MonotonicClock, TimePoint};
+use nnhal_os::socket::Connection;
+use nnhal_os::time::{Clock, MonotonicClock, TimePoint};
 
 /// What a thread needs that closes.
 const STACK_BYTES: usize = 64 * 1024;

@@ -36,10 +36,10 @@ use nix::poll::{PollFd, PollFlags};
 use nix::sys::resource::Resource;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nnhal::diag::tags;
-use nnhal::sys::socket::Connection;
-use nnhal::sys::{eventfd, peer, poll, rlimit};
-use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
 use nnhal::wire::handshake::Refusal;
+use nnhal_os::socket::Connection;
+use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
+use nnhal_os::{eventfd, peer, poll, rlimit};
 
 pub use runtime_dir::RuntimeDirError;
 pub use spawner::Invocation;
@@ -182,7 +182,7 @@ struct SpawnerHandle {
 /// [`SupervisorError`] if it cannot start to serve.
 pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
     // What this process inherited is not for workers.
-    nnhal::sys::fds::set_cloexec_from(3)
+    nnhal_os::fds::set_cloexec_from(3)
         .map_err(|error| SupervisorError::system("keep inherited descriptors from workers")(error.errno))?;
     // Each client costs some descriptors; running out is handled, but need not come early.
     let _ = rlimit::raise_to_hard(Resource::RLIMIT_NOFILE);
@@ -244,7 +244,7 @@ fn activated_sockets() -> Result<HashMap<String, OwnedFd>, SupervisorError> {
     let mut by_device = HashMap::new();
     for (raw, name) in sockets {
         // The number stays open beside the duplicate, owned by nobody, as the service manager gave it.
-        let duplicate = nnhal::sys::fds::duplicate(raw)
+        let duplicate = nnhal_os::fds::duplicate(raw)
             .map_err(|error| SupervisorError::system("take over an activated socket")(error.errno))?;
         let device = name.strip_suffix(".sock").unwrap_or(&name).to_owned();
         by_device.insert(device, duplicate);

@@ -12,9 +12,9 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nnhal::diag::tags;
-use nnhal::shm::{SharedMemory, ShmError};
-use nnhal::sys::socket::{Connection, SocketError};
-use nnhal::time::{Clock, Deadline, MonotonicClock};
+use nnhal_os::shm::{SharedMemory, ShmError};
+use nnhal_os::socket::{Connection, SocketError};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use super::leaving::Place;
 use super::weights::{Holder, Pace, SharedWeights};
@@ -71,7 +71,7 @@ struct Common {
 pub(super) struct Listeners(Arc<Mutex<Common>>);
 
 impl Listeners {
-    /// `nobody` is [`nnhal::sys::peer::unnumbered_uid`].
+    /// `nobody` is [`nnhal_os::peer::unnumbered_uid`].
     pub(super) fn new(settings: WeightSettings, nobody: Option<u32>) -> Listeners {
         Listeners(Arc::new(Mutex::new(Common {
             weights: SharedWeights::default(),
@@ -217,7 +217,7 @@ impl Listeners {
 mod tests {
     use std::os::fd::{AsFd, BorrowedFd};
 
-    use nnhal::shm::SharedMemory;
+    use nnhal_os::shm::SharedMemory;
 
     use super::*;
     use crate::weights::{ANSWER_BYTES, WeightsName, name_of};

@@ -18,9 +18,9 @@ use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag, open, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, lstat};
 use nix::unistd::{Pid, UnlinkatFlags, unlinkat};
 use nnhal::diag::tags;
-use nnhal::sys::socket::{Listener, SocketError};
-use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::directory;
+use nnhal_os::socket::{Listener, SocketError};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 /// How long a lock may outlive the process that took it: one that was being started when that was killed has it until it
 /// is a program of its own.
@@ -562,7 +562,7 @@ fn read_holder(file: &mut File) -> String {
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use nnhal::sys::socket::Connection;
+    use nnhal_os::socket::Connection;
 
     use super::*;
 

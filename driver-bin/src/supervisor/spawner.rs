@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ipc_channel::ipc::{IpcOneShotServer, IpcReceiver, IpcSender};
 use nix::sys::signal::{SigSet, Signal};
 use nnhal::diag::tags;
-use nnhal::sys::socket::Connection;
-use nnhal::sys::{eventfd, pidfd};
-use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
+use nnhal_os::socket::Connection;
+use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
+use nnhal_os::{eventfd, pidfd};
 
 use crate::cores::{Board, Slot};
 use crate::link::{BlackBox, Command, Report, WorkerConfig};

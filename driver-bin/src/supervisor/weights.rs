@@ -10,8 +10,8 @@ use std::collections::hash_map::Entry;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use nnhal::shm::SharedMemory;
-use nnhal::time::TimePoint;
+use nnhal_os::shm::SharedMemory;
+use nnhal_os::time::TimePoint;
 
 use crate::settings::WeightSettings;
 use crate::weights::{Answer, WeightsName};
@@ -198,7 +198,7 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::time::{Clock, MonotonicClock};
+    use nnhal_os::time::{Clock, MonotonicClock};
 
     use super::*;
     use crate::weights::name_of;

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
 use nnhal::diag::tags;
-use nnhal::sys::pidfd;
-use nnhal::sys::socket::Connection;
-use nnhal::time::{Deadline, TimePoint};
 use nnhal::wire::{self, CauseOfDeath, Message, Obituary};
+use nnhal_os::pidfd;
+use nnhal_os::socket::Connection;
+use nnhal_os::time::{Deadline, TimePoint};
 
 use super::leaving::{Leftover, Place};
 use super::spawner::ReadyWorker;

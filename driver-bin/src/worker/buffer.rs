@@ -10,9 +10,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nnhal::hal::{BufferRole, ExtraParams, Operand, OperandType, Shape};
-use nnhal::validate::{ArgumentPlan, Direction, ValidRequest};
 use nnhal::wire::{Allocated, BufferHandle, Failure};
+use nnhal_hal::validate::{ArgumentPlan, Direction, ValidRequest};
+use nnhal_hal::{BufferRole, ExtraParams, Operand, OperandType, Shape};
 
 use self::of_request::{BufferList, RegisteredLists};
 pub(crate) use self::of_request::{RequestBuffers, WeakBuffers};
@@ -366,7 +366,7 @@ fn kind(operand: &Operand) -> (OperandType, u32, i32, &ExtraParams) {
 
 /// The operand that all roles agree on, and the dimensions they have together.
 fn common_operand<'a>(roles: &'a [Role], dimensions: &[u32]) -> Result<(&'a Operand, Shape), Failure> {
-    let invalid = |error: nnhal::hal::ShapeError| Failure::invalid_argument(error.to_string());
+    let invalid = |error: nnhal_hal::ShapeError| Failure::invalid_argument(error.to_string());
     let mut common: Option<&Operand> = None;
     let mut shape = Shape::new(dimensions).map_err(invalid)?;
     for role in roles {

@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nnhal::sys::eventfd;
 use nnhal::wire::Failure;
+use nnhal_os::eventfd;
 
 use crate::device::Interruption;
 use crate::scheduler::Observer;
@@ -64,7 +64,7 @@ impl Calls {
         let mut open = self.lock();
         if open.len() >= self.limit {
             return Err(Failure::new(
-                nnhal::hal::ErrorStatus::ResourceExhaustedTransient,
+                nnhal_hal::ErrorStatus::ResourceExhaustedTransient,
                 format!(
                     "{} calls are in progress, as many as one client may have",
                     open.len()
@@ -151,9 +151,9 @@ impl Drop for OpenCall {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::Priority;
+    use nnhal_hal::Priority;
 
-    use nnhal::time::Deadline;
+    use nnhal_os::time::Deadline;
 
     use super::*;
     use crate::scheduler::{Scheduler, Ticket};

@@ -4,12 +4,12 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nnhal::fence::Fence;
-use nnhal::hal::{Model, Request, RequestPool};
-use nnhal::sys::SysError;
 use nnhal::wire::{
     ExecutionHandle, Failure, FenceHandle, Handle, MemoryHandle, Place, PreparedModelHandle,
     RequestWithMemories,
 };
+use nnhal_hal::{Model, Request, RequestPool};
+use nnhal_os::SysError;
 
 use super::buffer::Buffers;
 use super::burst::Bursts;
@@ -54,13 +54,13 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(
-        connection: nnhal::sys::socket::Connection,
+        connection: nnhal_os::socket::Connection,
         device: Arc<dyn Device>,
         config: &WorkerConfig,
         wake: &OwnedFd,
         (cores, weights): (Arc<WorkerCores>, Arc<Weights>),
     ) -> Result<Client, SysError> {
-        let wake = || nnhal::sys::fds::duplicate_of(wake);
+        let wake = || nnhal_os::fds::duplicate_of(wake);
         let slots = match config.execution.slots {
             0 => std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
             slots => slots,
@@ -169,7 +169,7 @@ impl Client {
     pub(crate) fn release_memory(&self) {
         let models: Vec<_> = self.models().iter().cloned().collect();
         models.iter().for_each(|model| model.release_memory());
-        nnhal::sys::heap::give_back_free();
+        nnhal_os::heap::give_back_free();
     }
 
     /// Puts the true sizes of its pools into a model, whatever the client wrote there.

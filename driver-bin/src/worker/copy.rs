@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{ErrorStatus, Priority, Shape};
-use nnhal::shm::Access;
 use nnhal::wire::{BufferHandle, Failure, MemoryHandle, Reply};
+use nnhal_hal::{ErrorStatus, Priority, Shape};
+use nnhal_os::shm::Access;
 
 use super::buffer::{Buffer, Content};
 use super::calls::OpenCall;

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use nnhal::hal::{ErrorStatus, Operand};
-use nnhal::time::TimePoint;
-use nnhal::validate::ValidModel;
 use nnhal::wire::Failure;
+use nnhal_hal::validate::ValidModel;
+use nnhal_hal::{ErrorStatus, Operand};
+use nnhal_os::time::TimePoint;
 
 use super::run::RunLimits;
 
@@ -125,7 +125,7 @@ impl Estimate {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::time::Deadline;
+    use nnhal_os::time::Deadline;
 
     use super::*;
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use nnhal::diag::trace::SpanKind;
-use nnhal::hal::MeasureTiming;
-use nnhal::time::Stopwatch;
-use nnhal::validate::ValidRequest;
 use nnhal::wire::{
     Event, Execute, ExecutionForm, ExecutionResult, Failure, PreparedModelHandle, Reply, RequestWithMemories,
 };
+use nnhal_hal::MeasureTiming;
+use nnhal_hal::validate::ValidRequest;
+use nnhal_os::time::Stopwatch;
 
 use super::buffer::RequestBuffers;
 use super::calls::OpenCall;

@@ -10,9 +10,9 @@ use std::time::Duration;
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
 use nnhal::fence::{Fence, FenceError, FenceSource, FenceState};
-use nnhal::hal::{ErrorStatus, MeasureTiming, Timing};
-use nnhal::time::{Clock, Deadline, MonotonicClock, Stopwatch, TimePoint};
 use nnhal::wire::{ExecuteFenced, ExecutionInfo, Failure, FenceArgument, FenceStarted, Reply};
+use nnhal_hal::{ErrorStatus, MeasureTiming, Timing};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock, Stopwatch, TimePoint};
 
 use super::calls::{Cancel, OpenCall};
 use super::client::Client;

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use std::os::fd::OwnedFd;
 
-use nnhal::hal::{ErrorStatus, Model, OperandLifeTime};
-use nnhal::shm::{Access, Mapping, OngoingAccess, SealedBytes, SharedMemory, SharedSlice, ShmError};
 use nnhal::wire::{Failure, MemoryDescription, MemoryHandle, Place};
+use nnhal_hal::{ErrorStatus, Model, OperandLifeTime};
+use nnhal_os::shm::{Access, Mapping, OngoingAccess, SealedBytes, SharedMemory, SharedSlice, ShmError};
 
 use super::client::no_such;
 use super::over_quota;
@@ -395,8 +395,8 @@ pub(crate) fn constant_pools(
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::{DataLocation, Operand, OperandType};
     use nnhal::wire::Handle;
+    use nnhal_hal::{DataLocation, Operand, OperandType};
 
     use super::*;
 

@@ -40,11 +40,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use ipc_channel::ipc::{self, IpcReceiver, IpcSender};
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
-use nnhal::hal::{ErrorStatus, Priority};
-use nnhal::sys::eventfd;
-use nnhal::sys::socket::{Connection, SocketError};
-use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::{Failure, Inbox};
+use nnhal_hal::{ErrorStatus, Priority};
+use nnhal_os::eventfd;
+use nnhal_os::socket::{Connection, SocketError};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use self::calls::OpenCall;
 use self::client::Client;
@@ -86,14 +86,14 @@ enum WorkerError {
     #[error("device {name} cannot be made: {failure}")]
     Device { name: String, failure: Failure },
     #[error("failed to give up privileges: {0}")]
-    Jail(nnhal::sys::SysError),
+    Jail(nnhal_os::SysError),
     #[error(transparent)]
-    System(#[from] nnhal::sys::SysError),
+    System(#[from] nnhal_os::SysError),
 }
 
 /// Runs a worker from its start to its end.
 pub(crate) fn main(bootstrap: &OsStr, registry: &DeviceRegistry) -> ExitCode {
-    nnhal::sys::heap::have_one();
+    nnhal_os::heap::have_one();
     start_log(&log_of_environment());
     match run(bootstrap, registry) {
         Ok(()) => ExitCode::SUCCESS,

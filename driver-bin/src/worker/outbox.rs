@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nnhal::diag::tags;
-use nnhal::sys::eventfd;
-use nnhal::sys::socket::Connection;
-use nnhal::time::Deadline;
 use nnhal::wire::{self, ChannelError, Event, Failure, Message, Reply};
+use nnhal_os::eventfd;
+use nnhal_os::socket::Connection;
+use nnhal_os::time::Deadline;
 
 /// Answers that may wait.
 const MAX_WAITING: usize = 1024;
@@ -156,8 +156,8 @@ impl Outbox {
 mod tests {
     use std::time::Duration;
 
-    use nnhal::time::{Clock, MonotonicClock};
     use nnhal::wire::Inbox;
+    use nnhal_os::time::{Clock, MonotonicClock};
 
     use super::*;
 

@@ -8,10 +8,10 @@
 use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 
-use nnhal::shm::{SealedBytes, SharedMemory, ShmError};
-use nnhal::sys::cpu;
 use nnhal_cpu::buffer::ALIGNMENT;
 use nnhal_cpu::reading_time;
+use nnhal_os::cpu;
+use nnhal_os::shm::{SealedBytes, SharedMemory, ShmError};
 
 /// Most memories that are made. In a virtual machine whose host has scattered its pages one of eight was as good as any can be:
 /// mostly eight are made then, and all of these once in a hundred times. Each takes about as long as it takes to write it.

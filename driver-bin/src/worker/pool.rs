@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use nnhal::diag::tags;
-use nnhal::hal::Priority;
+use nnhal_hal::Priority;
 
 type Work = Box<dyn FnOnce() + Send>;
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
-use nnhal::hal::{CacheToken, ConstantPools, ErrorStatus, ExecutionPreference, Model, Priority};
-use nnhal::validate::{ModelError, ValidModel};
 use nnhal::wire::{
     Event, Failure, MemoryHandle, OperationSupport, Place, PrepareModel, PrepareModelFromCache,
     PreparedModelHandle, Reply,
 };
+use nnhal_hal::validate::{ModelError, ValidModel};
+use nnhal_hal::{CacheToken, ConstantPools, ErrorStatus, ExecutionPreference, Model, Priority};
 
 use super::calls::OpenCall;
 use super::client::Client;
@@ -429,7 +429,7 @@ fn share_weights(
         Ok(restored) => {
             drop(own);
             // Of what is free now, the heap would keep the smaller pieces.
-            nnhal::sys::heap::give_back_free();
+            nnhal_os::heap::give_back_free();
             Ok((restored, Some(hold)))
         }
         Err(failure) => {
@@ -472,7 +472,7 @@ fn check_supported(client: &Client, model: &ValidModel, pools: &dyn ConstantPool
 
 /// What is wrong with a model, as a failure that names the place.
 fn model_failure(error: &ModelError) -> Failure {
-    use nnhal::hal::SubgraphIndex;
+    use nnhal_hal::SubgraphIndex;
     let subgraph = |graph: &SubgraphIndex| match graph {
         SubgraphIndex::Main => None,
         SubgraphIndex::Referenced(index) => u32::try_from(*index).ok(),

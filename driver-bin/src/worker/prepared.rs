@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nnhal::hal::{ExecutionPreference, Priority};
-use nnhal::validate::ValidModel;
 use nnhal::wire::Failure;
+use nnhal_hal::validate::ValidModel;
+use nnhal_hal::{ExecutionPreference, Priority};
 
 use super::estimate::Estimate;
 use super::run::Context;

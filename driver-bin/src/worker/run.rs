@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use nnhal::burst::copy_values;
 use nnhal::diag::trace::SpanKind;
-use nnhal::hal::{ErrorStatus, OutputShape, Shape, Timing, loop_timeout};
-use nnhal::time::{Clock, Deadline, MonotonicClock, Stopwatch, TimePoint};
-use nnhal::validate::{ArgumentPlan, Direction, ValidRequest};
 use nnhal::wire::{ExecutionResult, Failure, Place};
+use nnhal_hal::validate::{ArgumentPlan, Direction, ValidRequest};
+use nnhal_hal::{ErrorStatus, OutputShape, Shape, Timing, loop_timeout};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock, Stopwatch, TimePoint};
 
 use super::buffer::{Buffer, Content, RequestBuffers};
 use super::estimate::Estimate;

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags};
 use nnhal::diag::tags;
-use nnhal::hal::{BufferDesc, BufferRole, ErrorStatus};
-use nnhal::sys::socket::Connection;
-use nnhal::sys::{eventfd, pidfd, poll};
-use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
 use nnhal::wire::handshake::{self, Refusal};
 use nnhal::wire::{
     Allocated, BurstHandle, Call, ChannelError, Envelope, Failure, Inbox, Object, PreparedModelHandle, Reply,
     Welcome,
 };
+use nnhal_hal::{BufferDesc, BufferRole, ErrorStatus};
+use nnhal_os::socket::Connection;
+use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
+use nnhal_os::{eventfd, pidfd, poll};
 
 use super::burst::{self, Bursts};
 use super::calls::OpenCall;

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use nnhal::sys::eventfd;
-use nnhal::time::TimePoint;
+use nnhal_os::eventfd;
+use nnhal_os::time::TimePoint;
 
 use crate::scheduler::Observer;
 
@@ -150,8 +150,8 @@ impl Watchdog {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::Priority;
-    use nnhal::time::Deadline;
+    use nnhal_hal::Priority;
+    use nnhal_os::time::Deadline;
 
     use super::*;
     use crate::scheduler::{Scheduler, Ticket};

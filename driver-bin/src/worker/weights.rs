@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nnhal::diag::tags;
-use nnhal::shm::{SealedBytes, SharedMemory, ShmError};
-use nnhal::sys::socket::{Connection, SocketError};
-use nnhal::time::{Clock, Deadline, MonotonicClock, TimePoint};
 use nnhal_cpu::AlignedSlice;
 use nnhal_cpu::buffer::ALIGNMENT;
+use nnhal_os::shm::{SealedBytes, SharedMemory, ShmError};
+use nnhal_os::socket::{Connection, SocketError};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
 
 use super::placement::placed;
 use crate::settings::WeightSettings;

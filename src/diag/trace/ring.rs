@@ -10,8 +10,8 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::{Span, SpanKind};
-use crate::shm::{Access, Mapping, SharedMemory, ShmError};
-use crate::time::{Clock, MonotonicClock, TimePoint};
+use nnhal_os::shm::{Access, Mapping, SharedMemory, ShmError};
+use nnhal_os::time::{Clock, MonotonicClock, TimePoint};
 
 /// Bytes of a slot: those of a cache line, so that two threads do not write to the same one.
 const SLOT_BYTES: u64 = 64;

@@ -1,7 +1,7 @@
 //! What a span says.
 
 use crate::diag::tags;
-use crate::time::TimePoint;
+use nnhal_os::time::TimePoint;
 
 /// What went on during a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

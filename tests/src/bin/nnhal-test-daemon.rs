@@ -9,8 +9,8 @@ mod counting_allocator;
 use std::fs::File;
 use std::sync::atomic::AtomicU32;
 
-use nnhal::shm::{Access, Mapping, SharedMemory};
 use nnhal_driver::{Daemon, DeviceRegistry};
+use nnhal_os::shm::{Access, Mapping, SharedMemory};
 
 #[global_allocator]
 static ALLOCATOR: counting_allocator::CountingAllocator = counting_allocator::CountingAllocator;

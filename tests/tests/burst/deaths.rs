@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use nnhal::time::TimePoint;
 use nnhal_client::{BurstOptions, Clock, Error, MonotonicClock, Remedy, Role, WaitSettings};
+use nnhal_os::time::TimePoint;
 use nnhal_tests::{DaemonOptions, TestDaemon, is_alive, wait_until};
 
 use crate::common::{EMPTY, EXE, REFERENCE, add, open, prepare, start};

@@ -10,12 +10,12 @@ use nnhal::burst::{
     encode_unregister,
 };
 use nnhal::fmq::{ChannelEnd, ChannelSize, ReceiveError, WaitSettings};
-use nnhal::hal::{ErrorStatus, MeasureTiming, Request, RequestPool, Timing};
-use nnhal::shm::{Access, Mapping, SharedMemory};
-use nnhal::time::{Clock, Deadline, MonotonicClock};
 use nnhal::wire::{
     BurstHandle, Call, Handle, MemoryDescription, MemoryHandle, Object, PreparedModelHandle, Reply,
 };
+use nnhal_hal::{ErrorStatus, MeasureTiming, Request, RequestPool, Timing};
+use nnhal_os::shm::{Access, Mapping, SharedMemory};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{
     DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model, is_alive, request_in_one_memory,
     shared_floats, wait_until,
@@ -645,7 +645,7 @@ fn bits_that_flip_while_they_are_read_end_their_burst_at_most() {
         rounds += 1;
         assert_eq!(
             raw.client.call(Call::GetStatus, &[]),
-            Ok(Reply::Status(nnhal::hal::DeviceStatus::Available)),
+            Ok(Reply::Status(nnhal_hal::DeviceStatus::Available)),
             "T6, after {flips} flips"
         );
         assert_eq!(add(&mut other, 3.0).unwrap(), 4.0, "T6");
@@ -675,7 +675,7 @@ fn ring_that_is_overwritten_ends_the_burst_and_nothing_else() {
         wait_until("the worker gives the burst up", || burst_threads(worker) == 0);
         assert_eq!(
             raw.client.call(Call::GetStatus, &[]).unwrap(),
-            Reply::Status(nnhal::hal::DeviceStatus::Available)
+            Reply::Status(nnhal_hal::DeviceStatus::Available)
         );
         expect_unharmed(&daemon, other);
     }

@@ -147,7 +147,7 @@ fn bursts_of_other_priority_are_served_by_others() {
         let prepared = device.prepare(&crate::common::add_one(1), &options).unwrap();
         bursts(&prepared, 3)
     };
-    let mut all: Vec<Burst> = [nnhal::hal::Priority::Low, nnhal::hal::Priority::High]
+    let mut all: Vec<Burst> = [nnhal_hal::Priority::Low, nnhal_hal::Priority::High]
         .into_iter()
         .flat_map(of)
         .collect();

@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use nnhal::sys::pidfd;
-use nnhal::time::{Clock as _, Deadline, MonotonicClock};
+use nnhal_os::pidfd;
+use nnhal_os::time::{Clock as _, Deadline, MonotonicClock};
 use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon, is_alive, wait_until};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");

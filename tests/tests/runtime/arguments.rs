@@ -301,7 +301,7 @@ fn counts_ranges_and_deadlines_are_checked_before_anything_runs() {
         assert_eq!(code(&[input], &options), Err(ResultCode::BadData));
     }
     assert_eq!(code(&[RunInput::Omitted], &options), Err(ResultCode::OpFailed));
-    let late = options.deadline(Deadline::at(nnhal::time::TimePoint::EPOCH));
+    let late = options.deadline(Deadline::at(nnhal_os::time::TimePoint::EPOCH));
     assert_eq!(
         code(&[RunInput::bytes(&[0; 16])], &late),
         Err(ResultCode::MissedDeadlinePersistent)

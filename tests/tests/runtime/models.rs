@@ -48,7 +48,7 @@ fn digit_classifier_in_parts_of_every_length_gives_the_bytes_of_the_whole() {
         assert!(expected[0].iter().any(|byte| *byte != 0));
         for length in 1..5 {
             let filter = Arc::new(
-                move |device: &DeviceInfo, index: usize, _: &nnhal::hal::Operation| {
+                move |device: &DeviceInfo, index: usize, _: &nnhal_hal::Operation| {
                     device.name == [REFERENCE, CPU_DEVICE][index / length % 2]
                 },
             );

@@ -53,7 +53,7 @@ fn older_devices_get_what_their_version_can_express() {
     assert!(error.to_string().contains("operation 3 (ELU)"), "{error}");
     assert!(error.to_string().contains("is of HAL 1.2"), "{error}");
 
-    let filter = Arc::new(|device: &DeviceInfo, index: usize, _: &nnhal::hal::Operation| {
+    let filter = Arc::new(|device: &DeviceInfo, index: usize, _: &nnhal_hal::Operation| {
         device.name == [OF_1_0, OF_1_1, OF_1_2, CPU_DEVICE][index]
     });
     let compilation = runtime

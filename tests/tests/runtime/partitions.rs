@@ -75,7 +75,7 @@ fn vendors_partial_device_gets_what_it_supports_and_the_cpu_the_rest() {
     let arithmetic = vendor_driver::ARITHMETIC;
     // The CPU wins ties, so it is kept away from what the device can do.
     let filter = Arc::new(
-        |device: &nnhal_client::DeviceInfo, _, operation: &nnhal::hal::Operation| {
+        |device: &nnhal_client::DeviceInfo, _, operation: &nnhal_hal::Operation| {
             device.name == vendor_driver::ARITHMETIC
                 || (device.name == "nnapi-reference" && operation.operation_type == OperationType::FLOOR)
         },
@@ -186,7 +186,7 @@ fn two_daemons_in_one_directory_share_a_model() {
     let vendor = TestDaemon::start_in(&run_dir, VENDOR_EXE, &DaemonOptions::default());
     let runtime = crate::common::runtime(&vendor);
     let filter = Arc::new(
-        |device: &nnhal_client::DeviceInfo, index: usize, _: &nnhal::hal::Operation| {
+        |device: &nnhal_client::DeviceInfo, index: usize, _: &nnhal_hal::Operation| {
             device.name == [vendor_driver::ARITHMETIC, REFERENCE][index % 2]
         },
     );
@@ -223,7 +223,7 @@ fn large_value_that_one_device_needs_again_stays_there() {
     let (daemon, runtime) = start();
     // The reference device multiplies; what it gives goes through the fast device, then back.
     let filter = Arc::new(
-        |device: &nnhal_client::DeviceInfo, index: usize, _: &nnhal::hal::Operation| {
+        |device: &nnhal_client::DeviceInfo, index: usize, _: &nnhal_hal::Operation| {
             device.name == [REFERENCE, REFERENCE, FAST, REFERENCE][index]
         },
     );

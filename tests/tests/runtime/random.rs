@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{DeviceInfo, Operation};
 use nnhal_client::runtime::{
     CPU_DEVICE, Compilation, CompilationOptions, Finished, OperationFilter, OwnValues, ResultCode, Room,
     RunInput, RunOutput, Runtime, RuntimeResult,
@@ -10,6 +9,7 @@ use nnhal_client::runtime::{
 use nnhal_client::{Deadline, ExecuteOptions, Model, OutputShape};
 use nnhal_conformance::generator::choices::Choices;
 use nnhal_conformance::generator::{Generated, Recipe};
+use nnhal_hal::{DeviceInfo, Operation};
 
 use crate::common::{REFERENCE, on, start};
 

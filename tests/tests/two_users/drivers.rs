@@ -7,12 +7,12 @@ use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use nnhal::sys::socket::Listener;
 use nnhal_client::runtime::{CompilationOptions, Runtime};
 use nnhal_client::{
     Clock, Deadline, Device, DeviceChange, Devices, DevicesOptions, ExecuteOptions, Input, Model,
     ModelBuilder, MonotonicClock, OperationType, Output, PrepareOptions, TensorType,
 };
+use nnhal_os::socket::Listener;
 use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon, wait_until};
 
 use crate::common::{

@@ -7,8 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use nnhal::sys::socket::Listener;
 use nnhal_client::Devices;
+use nnhal_os::socket::Listener;
 use nnhal_tests::PATIENCE;
 
 use crate::common::{

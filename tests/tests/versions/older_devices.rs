@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nnhal::hal::{HalVersion, NumberOfCacheFiles};
 use nnhal_client::{
     BufferDesc, BufferRole, BurstOptions, CacheFiles, Clock, Completed, Deadline, Device, DeviceStatus,
     DeviceType, Devices, Error, ErrorStatus, ExecuteOptions, Input, Memory, Model, ModelBuilder,
     MonotonicClock, OperandType, OperationSupport, OperationType, Output, PrepareOptions, PreparedModel,
     Request, TensorType, Timing,
 };
+use nnhal_hal::{HalVersion, NumberOfCacheFiles};
 use nnhal_tests::older_device::{FIGURES, OF_1_0, OF_1_1, OF_1_2};
 use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon};
 

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, mpsc};
 
-use nnhal::hal::versions::{v1_0, v1_1, v1_2};
-use nnhal::hal::{
+use nnhal_client::older::{OlderDevice, OlderError, OlderPreparedModel};
+use nnhal_client::{CacheFiles, Devices, Memory};
+use nnhal_hal::versions::{v1_0, v1_1, v1_2};
+use nnhal_hal::{
     DataLocation, ExecutionPreference, ExtraParams, MeasureTiming, MemoryPool, OperandType, Operation,
     OperationType, OutputShape, RequestArgument, Timing,
 };
-use nnhal_client::older::{OlderDevice, OlderError, OlderPreparedModel};
-use nnhal_client::{CacheFiles, Devices, Memory};
 use nnhal_tests::older_device::{OF_1_0, OF_1_2};
 use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon};
 
@@ -310,7 +310,7 @@ fn hardware_buffers_are_for_models_of_1_2() {
     with_device(EXE, "nnhal-reference", |device| {
         let buffer = |memory: &Memory| {
             let bytes = memory.read::<u8>(0, memory.size() as usize).unwrap();
-            let file = nnhal::shm::SharedMemory::create(memory.size()).unwrap();
+            let file = nnhal_os::shm::SharedMemory::create(memory.size()).unwrap();
             let buffer = Memory::from_hardware_buffer(file.into(), memory.size(), true).unwrap();
             buffer.write(0, &bytes).unwrap();
             buffer

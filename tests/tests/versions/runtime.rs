@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use nnhal::hal::{HalVersion, Operation};
 use nnhal_client::runtime::{CompilationOptions, RunInput, RunOutput, Runtime, RuntimeOptions};
 use nnhal_client::{DeviceInfo, DevicesOptions, ExecuteOptions};
+use nnhal_hal::{HalVersion, Operation};
 use nnhal_tests::older_device::{OF_1_0, OF_1_1, OF_1_2};
 use nnhal_tests::{DaemonOptions, TestDaemon};
 

@@ -1,6 +1,6 @@
 //! Activations that are operators of their own.
 
-use nnhal::hal::{Operand, OperandType, OperationType as O};
+use nnhal_hal::{Operand, OperandType, OperationType as O};
 
 use super::normalization::with_fixed_scale;
 use super::{Builtin, Mapping, Node, Refusal};

@@ -1,6 +1,6 @@
 //! ADD, SUB, MUL, DIV and what they make: extremes, powers, squares, sums of many.
 
-use nnhal::hal::{OperandType, OperationType as O};
+use nnhal_hal::{OperandType, OperationType as O};
 
 use super::{Builtin, Mapping, Node, Refusal};
 use crate::file::options::{AddOptions, DivOptions, MulOptions, SubOptions};

@@ -1,6 +1,6 @@
 //! Comparisons, logic and choices.
 
-use nnhal::hal::OperationType as O;
+use nnhal_hal::OperationType as O;
 
 use super::joining::broadcast_to;
 use super::{Builtin, Mapping, Node, Refusal};

@@ -1,6 +1,6 @@
 //! IF and WHILE.
 
-use nnhal::hal::{DataLocation, Operand, OperandLifeTime, OperandType, OperationType as O};
+use nnhal_hal::{DataLocation, Operand, OperandLifeTime, OperandType, OperationType as O};
 
 use super::{Builtin, Mapping, Node, Refusal};
 use crate::file::options::{IfOptions, WhileOptions};

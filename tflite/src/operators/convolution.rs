@@ -1,6 +1,6 @@
 //! Convolutions.
 
-use nnhal::hal::{ExtraParams, Operand, OperandType, OperationType as O};
+use nnhal_hal::{ExtraParams, Operand, OperandType, OperationType as O};
 
 use super::hybrid::{self, Rounding};
 use super::{Builtin, Mapping, Node, Refusal};

@@ -1,6 +1,6 @@
 //! Functions of one tensor, element by element.
 
-use nnhal::hal::OperationType as O;
+use nnhal_hal::OperationType as O;
 
 use super::{Builtin, Mapping, Node, Refusal};
 

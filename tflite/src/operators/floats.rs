@@ -1,6 +1,6 @@
 //! Float arithmetic by chains of operations, for what NNAPI has no operation of its own.
 
-use nnhal::hal::{Operand, OperandType, OperationType as O};
+use nnhal_hal::{Operand, OperandType, OperationType as O};
 
 use super::{Node, Refusal};
 use crate::graph::Id;

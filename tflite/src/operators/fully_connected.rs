@@ -1,6 +1,6 @@
 //! Dense layers.
 
-use nnhal::hal::{ExtraParams, Operand, OperandType, OperationType as O};
+use nnhal_hal::{ExtraParams, Operand, OperandType, OperationType as O};
 
 use super::convolution::bias;
 use super::hybrid::{self, Rounding};

@@ -6,7 +6,7 @@
 //! weights for what they stand for and the input as it is would be more precise, and different from the results that
 //! the model was evaluated with: by about a hundredth in a small network.
 
-use nnhal::hal::{Operand, OperandType, OperationType as O};
+use nnhal_hal::{Operand, OperandType, OperationType as O};
 
 use super::floats::Arithmetic;
 use super::{Node, Refusal};

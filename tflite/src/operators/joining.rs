@@ -1,6 +1,6 @@
 //! Joining, repeating and filling.
 
-use nnhal::hal::{Operand, OperandType, OperationType as O};
+use nnhal_hal::{Operand, OperandType, OperationType as O};
 
 use super::{Builtin, Mapping, Node, Refusal};
 use crate::file::options::{ConcatenationOptions, PackOptions, UnpackOptions};

@@ -1,6 +1,6 @@
 //! Look-up by index, key or rank, and random draws.
 
-use nnhal::hal::{Operand, OperationType as O};
+use nnhal_hal::{Operand, OperationType as O};
 
 use super::{Builtin, Mapping, Node, Refusal};
 use crate::file::options::{GatherOptions, LSHProjectionOptions, RandomOptions};

@@ -33,7 +33,7 @@ mod spatial;
 pub use builtin::Builtin;
 pub(crate) use node::{Node, Refusal};
 
-use nnhal::hal::OperationType;
+use nnhal_hal::OperationType;
 
 use crate::error::ImportError;
 use crate::file::File;

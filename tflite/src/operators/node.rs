@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use nnhal::hal::{Operand, OperandLifeTime, OperandType, OperationType};
+use nnhal_hal::{Operand, OperandLifeTime, OperandType, OperationType};
 
 use super::floats;
 use crate::error::ImportError;

@@ -1,6 +1,6 @@
 //! Normalization.
 
-use nnhal::hal::{OperandType, OperationType as O};
+use nnhal_hal::{OperandType, OperationType as O};
 
 use super::{Builtin, Mapping, Node, Refusal};
 use crate::file::options::{L2NormOptions, LocalResponseNormalizationOptions, SoftmaxOptions};

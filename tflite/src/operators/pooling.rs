@@ -1,6 +1,6 @@
 //! Pooling.
 
-use nnhal::hal::OperationType as O;
+use nnhal_hal::OperationType as O;
 
 use super::convolution::padding_code;
 use super::{Builtin, Mapping, Node, Refusal};

@@ -1,6 +1,6 @@
 //! Conversions between types, and between quantized and real values.
 
-use nnhal::hal::{Operand, OperandType as T, OperationType as O};
+use nnhal_hal::{Operand, OperandType as T, OperationType as O};
 
 use super::{Builtin, Mapping, Node, Refusal, floats, sparse};
 use crate::graph::Id;

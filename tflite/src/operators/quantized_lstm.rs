@@ -1,6 +1,6 @@
 //! LSTM steps on integers: the int8 layer, and the older uint8 kernel whose weights are one matrix.
 
-use nnhal::hal::{Operand, OperandType as T, OperationType as O};
+use nnhal_hal::{Operand, OperandType as T, OperationType as O};
 
 use super::{Node, Refusal};
 use crate::file::options::LSTMOptions;

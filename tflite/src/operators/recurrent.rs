@@ -1,7 +1,7 @@
 //! One step of recurrent layers. State comes in as an input and goes out as an output; variable tensors of the file
 //! are carried on by whoever runs the model.
 
-use nnhal::hal::{Operand, OperandType, OperationType as O};
+use nnhal_hal::{Operand, OperandType, OperationType as O};
 
 use super::{Builtin, Mapping, Node, Refusal, quantized_lstm};
 use crate::file::options::{LSTMOptions, RNNOptions, SVDFOptions};

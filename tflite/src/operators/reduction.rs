@@ -1,6 +1,6 @@
 //! Reductions over axes, and indexes of extremes.
 
-use nnhal::hal::OperationType as O;
+use nnhal_hal::OperationType as O;
 
 use super::floats::{Arithmetic, FixedPointFactor};
 use super::{Builtin, Mapping, Node, Refusal};

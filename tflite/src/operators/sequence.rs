@@ -1,6 +1,6 @@
 //! Recurrent layers over sequences. NNAPI has them for floats only.
 
-use nnhal::hal::OperationType as O;
+use nnhal_hal::OperationType as O;
 
 use super::recurrent::{activation_code, float_parameters};
 use super::{Builtin, Mapping, Node, Refusal};

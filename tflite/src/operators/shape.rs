@@ -1,6 +1,6 @@
 //! Operators that change a tensor's dimensions and keep its values, or ask for them.
 
-use nnhal::hal::{OperandType, OperationType as O};
+use nnhal_hal::{OperandType, OperationType as O};
 
 use super::{Builtin, Mapping, Node, Refusal};
 use crate::file::options::{ReshapeOptions, SqueezeOptions};

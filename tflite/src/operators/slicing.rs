@@ -1,6 +1,6 @@
 //! Parts of tensors.
 
-use nnhal::hal::OperationType as O;
+use nnhal_hal::OperationType as O;
 
 use super::{Builtin, Mapping, Node, Refusal};
 use crate::file::options::{SplitOptions, StridedSliceOptions};
@@ -203,7 +203,7 @@ fn strided_slice(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
         return emit_slice(node, input, &bounds, output);
     }
     let operand = node.graph.builder.operand(output).clone();
-    let sliced = node.temporary(nnhal::hal::Operand {
+    let sliced = node.temporary(nnhal_hal::Operand {
         dimensions: Vec::new(),
         ..operand
     })?;

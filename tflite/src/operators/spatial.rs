@@ -1,6 +1,6 @@
 //! Moves between space, depth and batch, and image resizing. All images are NHWC.
 
-use nnhal::hal::{Operand, OperationType as O};
+use nnhal_hal::{Operand, OperationType as O};
 
 use super::{Builtin, Mapping, Node, Refusal};
 use crate::file::options::{

@@ -5,9 +5,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use nnhal::hal::{NoPools, OperandType, Shape};
-use nnhal::validate::ValidModel;
 use nnhal_cpu::{Execution, KernelSet, Program, RunOptions};
+use nnhal_hal::validate::ValidModel;
+use nnhal_hal::{NoPools, OperandType, Shape};
 use nnhal_tflite::{ImportedModel, TensorInfo};
 
 /// A .npy file: shape and bytes in C order.

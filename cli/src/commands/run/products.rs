@@ -1,6 +1,6 @@
 //! How many products operations sum.
 
-use nnhal::hal::{Operand, OperandLifeTime, Operation, OperationType, Shape, Subgraph};
+use nnhal_hal::{Operand, OperandLifeTime, Operation, OperationType, Shape, Subgraph};
 
 /// The products that an operation sums, for those that are made of them; none if the model does not know the
 /// dimensions.
@@ -82,7 +82,7 @@ fn elements(operand: &Operand) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::hal::OperandType;
+    use nnhal_hal::OperandType;
 
     use super::*;
 

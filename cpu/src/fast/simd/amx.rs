@@ -67,7 +67,7 @@ impl Amx {
         let needed = BF16 | TILES | INT8;
         let avx512 = Avx512::find()?;
         let has_all = __cpuid_count(FEATURES, 0).edx & needed == needed;
-        (has_all && nnhal::sys::cpu::may_use_tiles()).then_some(Amx(avx512))
+        (has_all && nnhal_os::cpu::may_use_tiles()).then_some(Amx(avx512))
     }
 
     /// Runs a kernel compiled for the vectors beside them.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 
-use nnhal::hal::versions::v1_0::ErrorStatus;
-use nnhal::hal::{OutputShape, Timing};
-use nnhal::time::{Clock, Deadline, MonotonicClock};
+use nnhal_hal::versions::v1_0::ErrorStatus;
+use nnhal_hal::{OutputShape, Timing};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use super::v1_2::Executed;
 use super::{v1_0, v1_2};

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nnhal::hal::versions::v1_0::{ErrorStatus as OldStatus, Request};
-use nnhal::hal::{
+use nnhal::wire::Failure;
+use nnhal_hal::validate::ValidModel;
+use nnhal_hal::versions::v1_0::{ErrorStatus as OldStatus, Request};
+use nnhal_hal::{
     DataLocation, ErrorStatus, HalVersion, MeasureTiming, MemoryPool, OperandType, OutputShape,
     RequestArgument, Shape, Timing,
 };
-use nnhal::validate::ValidModel;
-use nnhal::wire::Failure;
 
 use super::RequestMemories;
 use super::callback::{self, Prepared, Told};

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use nnhal::hal::DataLocation;
-use nnhal::hal::versions::v1_0::ErrorStatus;
+use nnhal_hal::DataLocation;
+use nnhal_hal::versions::v1_0::ErrorStatus;
 
 /// The memories of one request, by the index of their pool. They are private to the worker and to the request; clones
 /// share them, for devices that execute on another thread.

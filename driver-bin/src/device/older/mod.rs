@@ -2,8 +2,8 @@
 //!
 //! For drivers that were written against an older interface. A vendor implements [`v1_0::Device`], [`v1_1::Device`] or
 //! [`v1_2::Device`], whose methods are those of the HAL's `IDevice` of that version in Rust names, over the types of
-//! [`nnhal::hal::versions`], and hands it to [`serve_v1_0`], [`serve_v1_1`] or [`serve_v1_2`]. Clients see
-//! [`nnhal::hal::DeviceInfo::hal_version`], and otherwise a device like any other:
+//! [`nnhal_hal::versions`], and hands it to [`serve_v1_0`], [`serve_v1_1`] or [`serve_v1_2`]. Clients see
+//! [`nnhal_hal::DeviceInfo::hal_version`], and otherwise a device like any other:
 //!
 //! | what the version lacks | what happens |
 //! |---|---|

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use nnhal::diag::tags;
-use nnhal::hal::versions::v1_0::ErrorStatus as OldStatus;
-use nnhal::hal::versions::{Downcast, Inexpressible, Loss};
-use nnhal::hal::{
+use nnhal::wire::{Failure, OperationSupport};
+use nnhal_hal::validate::{Slice, ValidModel};
+use nnhal_hal::versions::v1_0::ErrorStatus as OldStatus;
+use nnhal_hal::versions::{Downcast, Inexpressible, Loss};
+use nnhal_hal::{
     Capabilities, ConstantPools, DeviceInfo, DeviceStatus, DeviceType, ErrorStatus, HalVersion,
     NumberOfCacheFiles, OperandType,
 };
-use nnhal::validate::{Slice, ValidModel};
-use nnhal::wire::{Failure, OperationSupport};
 
 use super::callback::{self, Silence};
 use super::execution::OlderModel;
@@ -64,7 +64,7 @@ struct Description {
     version: String,
     device_type: DeviceType,
     capabilities: Capabilities,
-    extensions: Vec<nnhal::hal::Extension>,
+    extensions: Vec<nnhal_hal::Extension>,
     cache_files: NumberOfCacheFiles,
 }
 

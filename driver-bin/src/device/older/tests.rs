@@ -3,16 +3,16 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nnhal::hal::versions::{v1_0 as hal_1_0, v1_1 as hal_1_1, v1_2 as hal_1_2};
-use nnhal::hal::{
+use nnhal::wire::{Failure, OperationSupport};
+use nnhal_hal::validate::ValidModel;
+use nnhal_hal::versions::{v1_0 as hal_1_0, v1_1 as hal_1_1, v1_2 as hal_1_2};
+use nnhal_hal::{
     Capabilities, DeviceInfo, DeviceType, ExecutionPreference, HalVersion, MeasureTiming, Model, NoPools,
     Operand, OperandLifeTime, OperandPerformance, OperandType, Operation, OperationType, OutputShape,
     PerformanceInfo, Priority, Shape, Subgraph, Timing, loop_timeout,
 };
-use nnhal::hal::{ConstantPools, ErrorStatus};
-use nnhal::time::{Clock, Deadline, MonotonicClock};
-use nnhal::validate::ValidModel;
-use nnhal::wire::{Failure, OperationSupport};
+use nnhal_hal::{ConstantPools, ErrorStatus};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use super::v1_2::Executed;
 use super::*;

@@ -2,8 +2,8 @@
 
 use std::fmt::Debug;
 
-use nnhal::hal::versions::v1_0::{Capabilities, ErrorStatus, Model, Request};
-use nnhal::hal::{ConstantPools, DeviceStatus};
+use nnhal_hal::versions::v1_0::{Capabilities, ErrorStatus, Model, Request};
+use nnhal_hal::{ConstantPools, DeviceStatus};
 
 use super::{ExecutionCallback, PreparedModelCallback, RequestMemories};
 

@@ -1,8 +1,8 @@
 //! The interfaces of HAL 1.1: [`super::v1_0`] and what came with 1.1.
 
-use nnhal::hal::versions::v1_0::ErrorStatus;
-use nnhal::hal::versions::v1_1::{Capabilities, Model};
-use nnhal::hal::{ConstantPools, ExecutionPreference};
+use nnhal_hal::versions::v1_0::ErrorStatus;
+use nnhal_hal::versions::v1_1::{Capabilities, Model};
+use nnhal_hal::{ConstantPools, ExecutionPreference};
 
 use super::{PreparedModelCallback, v1_0};
 

@@ -3,9 +3,9 @@
 //! `configureExecutionBurst`, `getNumberOfCacheFilesNeeded`, `prepareModelFromCache` and the cache arguments of
 //! `prepareModel_1_2` have no counterpart here: bursts and caching are the driver library's.
 
-use nnhal::hal::versions::v1_0::{ErrorStatus, Request};
-use nnhal::hal::versions::v1_2::{Capabilities, Model};
-use nnhal::hal::{
+use nnhal_hal::versions::v1_0::{ErrorStatus, Request};
+use nnhal_hal::versions::v1_2::{Capabilities, Model};
+use nnhal_hal::{
     ConstantPools, DeviceType, ExecutionPreference, Extension, MeasureTiming, OutputShape, Timing,
 };
 

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use nnhal::validate::Direction;
 use nnhal::wire::Failure;
+use nnhal_hal::validate::Direction;
 
 use super::Buffer;
 
@@ -228,7 +228,7 @@ impl WeakBuffers {
 mod tests {
     use std::sync::atomic::AtomicBool;
 
-    use nnhal::hal::Shape;
+    use nnhal_hal::Shape;
 
     use super::*;
 

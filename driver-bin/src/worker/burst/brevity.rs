@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nnhal::time::Stopwatch;
+use nnhal_os::time::Stopwatch;
 
 /// Series of brief executions take no longer than this, which is about what waking a thread takes: others wait for one as long as
 /// for a thread of their own.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nnhal::fmq::{Bell, Company, Consumer};
-use nnhal::time::{Deadline, TimePoint};
+use nnhal_os::time::{Deadline, TimePoint};
 
 use super::busy_first::{BusyFirst, Look};
 use super::serve::{Runner, Server};

@@ -182,8 +182,8 @@ fn freed(pool: usize, handle: MemoryHandle) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::shm::SharedMemory;
     use nnhal::wire::MemoryDescription;
+    use nnhal_os::shm::SharedMemory;
 
     use super::*;
     use crate::settings::Limits;

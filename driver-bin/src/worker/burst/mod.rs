@@ -22,10 +22,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nnhal::fmq::{ChannelCloser, ChannelEnd, ChannelSize, MAX_CELLS, WaitSettings};
-use nnhal::hal::{ErrorStatus, ExecutionPreference};
-use nnhal::shm::SharedMemory;
-use nnhal::sys::{eventfd, fds};
 use nnhal::wire::{BurstHandle, Failure, PreparedModelHandle};
+use nnhal_hal::{ErrorStatus, ExecutionPreference};
+use nnhal_os::shm::SharedMemory;
+use nnhal_os::{eventfd, fds};
 
 use self::serve::Server;
 use self::sharing::Sharing;

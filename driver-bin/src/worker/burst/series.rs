@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nnhal::time::Stopwatch;
+use nnhal_os::time::Stopwatch;
 
 /// The most requests of a series.
 const LONGEST: u32 = 16;

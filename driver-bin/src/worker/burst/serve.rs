@@ -11,9 +11,9 @@ use nnhal::burst::{
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
 use nnhal::fmq::{Came, ChannelEnd, Consumer, Packet, ReceiveError, SendError, WaitSettings};
-use nnhal::hal::{ErrorStatus, MeasureTiming, OutputShape, Timing};
-use nnhal::time::{Clock, Deadline, MonotonicClock, Stopwatch, TimePoint};
 use nnhal::wire::Failure;
+use nnhal_hal::{ErrorStatus, MeasureTiming, OutputShape, Timing};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock, Stopwatch, TimePoint};
 
 use super::brevity::Brevity;
 use super::guests::Guests;
@@ -576,7 +576,7 @@ impl Runner {
         }
         self.context.release_memory();
         self.holds_memory = false;
-        nnhal::sys::heap::give_back_free();
+        nnhal_os::heap::give_back_free();
         false
     }
 

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nnhal::fmq::{Bell, MAX_COMPANY, WaitSettings};
-use nnhal::hal::Priority;
-use nnhal::sys::futex;
+use nnhal_hal::Priority;
+use nnhal_os::futex;
 
 use super::guests::{Guest, Guests, Home};
 use super::serve::{Leave, Server};

@@ -2,10 +2,10 @@
 //! up once; for small models it takes longer than to compute.
 
 use nnhal::burst::copy_values;
-use nnhal::hal::{Shape, loop_timeout};
-use nnhal::time::Deadline;
-use nnhal::validate::{ArgumentPlan, ValidRequest};
 use nnhal::wire::Failure;
+use nnhal_hal::validate::{ArgumentPlan, ValidRequest};
+use nnhal_hal::{Shape, loop_timeout};
+use nnhal_os::time::Deadline;
 
 use super::{Context, InlineBytes, LARGE_INPUT, Pools};
 use crate::device::{Control, Execution};
@@ -229,10 +229,10 @@ mod tests {
     use std::thread::JoinHandle;
     use std::time::Duration;
 
-    use nnhal::hal::{ErrorStatus, Priority};
-    use nnhal::shm::SharedMemory;
-    use nnhal::sys::eventfd;
     use nnhal::wire::MemoryDescription;
+    use nnhal_hal::{ErrorStatus, Priority};
+    use nnhal_os::eventfd;
+    use nnhal_os::shm::SharedMemory;
 
     use super::*;
     use crate::device::Fill;

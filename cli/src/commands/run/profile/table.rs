@@ -1,7 +1,7 @@
 //! What a profile tells of each operation.
 
-use nnhal::hal::{OperandType, Operation, Subgraph, SubgraphIndex};
 use nnhal_cpu::{Peak, Program};
+use nnhal_hal::{OperandType, Operation, Subgraph, SubgraphIndex};
 use serde::Serialize;
 
 use super::super::products::products;

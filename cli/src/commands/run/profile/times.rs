@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use nnhal::hal::{OperationType, SubgraphIndex};
 use nnhal_client::{Span, SpanKind, WorkerSpans};
 use nnhal_cpu::Program;
 use nnhal_cpu::executor::{ObservedOperation, Observer};
+use nnhal_hal::{OperationType, SubgraphIndex};
 
 /// The operations of the main graph in one call: which, and how many nanoseconds each took.
 pub(super) type Call = Vec<(usize, u64)>;
@@ -146,7 +146,7 @@ fn median_us(times: &mut [u64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use nnhal::time::TimePoint;
+    use nnhal_os::time::TimePoint;
 
     use super::*;
 

@@ -1,0 +1,221 @@
+//! The operation table: one [`OperationEntry`] for each operation, and everything that follows from it.
+//!
+//! An entry says which operand types an operation takes in which HAL version ([`signature`]), which rules hold
+//! between its operands ([`OperationEntry::check`]) and which shapes its outputs have ([`ShapeRule`]). Model
+//! validation, the version check, support answers, the executor's output allocation and the documentation are all
+//! made from it. Entries stand in one file per operation family; a family is added by one line in [`FAMILIES`].
+//!
+//! Nothing here computes: the kernels are the device's.
+
+pub mod bbox_transform;
+pub mod box_with_nms_limit;
+pub mod boxes;
+pub mod channel_shuffle;
+pub mod context;
+pub mod convolution;
+pub mod depthwise_convolution;
+pub mod detection_postprocessing;
+pub mod filters;
+pub mod generate_proposals;
+pub mod grouped_convolution;
+pub mod heatmap;
+pub mod lsh_projection;
+pub mod lstm;
+pub mod lstm_cell;
+pub mod padding;
+pub mod page;
+pub mod pooling;
+pub mod recurrent;
+pub mod reduction;
+pub mod resize;
+pub mod rnn;
+pub mod roi;
+pub mod shapes;
+pub mod signature;
+pub mod slice;
+pub mod space_batch;
+pub mod space_depth;
+pub mod transpose;
+pub mod transpose_convolution;
+pub mod windows;
+
+mod activation;
+mod arg;
+mod arithmetic;
+mod comparison;
+mod concatenation;
+mod fill;
+mod fully_connected;
+mod gather;
+mod logical;
+mod lookup;
+mod normalization;
+mod pad;
+mod prelu;
+mod quantization;
+pub mod quantized_16bit_lstm;
+pub mod quantized_lstm;
+mod random;
+mod reshape;
+mod select;
+mod softmax;
+mod split;
+mod svdf;
+mod tile;
+mod topk;
+mod unary;
+pub mod version;
+
+pub use context::{OpError, OperandInfo, OperationContext, Place, ShapeIssue};
+pub use signature::{Form, Param, Presence, Rank, Rule, SignatureMatch, Ty, Variant};
+pub use version::{DefaultValue, Earliest};
+
+use crate::{OperationType, Shape};
+
+/// How the shapes of an operation's outputs are found.
+#[derive(Clone, Copy)]
+pub enum ShapeRule {
+    /// From the inputs' shapes and the values of parameter operands. The function writes one shape for each output,
+    /// or says that something it needs is not known yet ([`ShapeIssue::Unknown`]).
+    Infer(fn(&dyn OperationContext, &mut [Shape]) -> Result<(), ShapeIssue>),
+    /// Only by computing the operation (the number of boxes that survive a threshold, say): the kernel sets them.
+    DataDependent,
+    /// From the subgraphs that a control flow operation runs.
+    ControlFlow,
+}
+
+impl std::fmt::Debug for ShapeRule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            ShapeRule::Infer(_) => "Infer",
+            ShapeRule::DataDependent => "DataDependent",
+            ShapeRule::ControlFlow => "ControlFlow",
+        })
+    }
+}
+
+/// Everything the project knows of one operation except how to compute it.
+#[derive(Clone, Copy, Debug)]
+pub struct OperationEntry {
+    /// The operation.
+    pub operation: OperationType,
+    /// Legal combinations of operand types, by type variable; see [`Ty::Var`].
+    pub variants: &'static [Variant],
+    /// The argument lists it can be called with, tried in order.
+    pub forms: &'static [Form],
+    /// Its outputs.
+    pub outputs: &'static [Param],
+    /// Whether the last entry of `outputs` may occur any number of times, at least once.
+    pub outputs_repeat: bool,
+    /// Rules between operands that the lists above cannot say: quantisation parameters, values of constant
+    /// parameters, ranks that depend on each other. Called after a form has matched. What is not known yet (a value
+    /// that comes at execution) is no violation.
+    pub check: Rule,
+    /// The shapes of the outputs.
+    pub shape: ShapeRule,
+}
+
+/// The table, by family.
+pub const FAMILIES: &[&[OperationEntry]] = &[
+    activation::ENTRIES,
+    arg::ENTRIES,
+    arithmetic::ENTRIES,
+    bbox_transform::ENTRIES,
+    box_with_nms_limit::ENTRIES,
+    channel_shuffle::ENTRIES,
+    comparison::ENTRIES,
+    concatenation::ENTRIES,
+    convolution::ENTRIES,
+    depthwise_convolution::ENTRIES,
+    detection_postprocessing::ENTRIES,
+    fill::ENTRIES,
+    fully_connected::ENTRIES,
+    gather::ENTRIES,
+    generate_proposals::ENTRIES,
+    grouped_convolution::ENTRIES,
+    heatmap::ENTRIES,
+    logical::ENTRIES,
+    lookup::ENTRIES,
+    lsh_projection::ENTRIES,
+    lstm::ENTRIES,
+    normalization::ENTRIES,
+    pad::ENTRIES,
+    pooling::ENTRIES,
+    prelu::ENTRIES,
+    quantization::ENTRIES,
+    quantized_16bit_lstm::ENTRIES,
+    quantized_lstm::ENTRIES,
+    random::ENTRIES,
+    reduction::ENTRIES,
+    reshape::ENTRIES,
+    resize::ENTRIES,
+    rnn::ENTRIES,
+    roi::ENTRIES,
+    select::ENTRIES,
+    slice::ENTRIES,
+    softmax::ENTRIES,
+    space_batch::ENTRIES,
+    space_depth::ENTRIES,
+    split::ENTRIES,
+    svdf::ENTRIES,
+    tile::ENTRIES,
+    topk::ENTRIES,
+    transpose::ENTRIES,
+    transpose_convolution::ENTRIES,
+    unary::ENTRIES,
+];
+
+/// Codes of standard operations lie below this number, OEM_OPERATION excepted.
+const STANDARD_CODES: usize = 102;
+
+static INDEX: std::sync::LazyLock<[Option<&'static OperationEntry>; STANDARD_CODES]> =
+    std::sync::LazyLock::new(|| {
+        let mut index = [None; STANDARD_CODES];
+        for entry in FAMILIES.iter().copied().flatten() {
+            if let Some(slot) = index.get_mut(entry.operation.0 as usize) {
+                *slot = Some(entry);
+            }
+        }
+        index
+    });
+
+/// The entry of `operation`, or `None` for one that the table does not know (extension and OEM operations).
+#[must_use]
+pub fn entry(operation: OperationType) -> Option<&'static OperationEntry> {
+    INDEX.get(operation.0 as usize).copied().flatten()
+}
+
+/// Every entry, by rising operation code.
+pub fn entries() -> impl Iterator<Item = &'static OperationEntry> {
+    INDEX.iter().copied().flatten()
+}
+
+/// The `check` of operations that have no rule beyond their signature.
+pub fn no_further_rule(_: &dyn OperationContext) -> Result<(), OpError> {
+    Ok(())
+}
+
+/// The `check` of operations that move the values of input 0 to their outputs unchanged: the same scale and zero
+/// point everywhere.
+pub fn keeps_quantization(context: &dyn OperationContext) -> Result<(), OpError> {
+    (0..context.output_count()).try_for_each(|output| context.check_same_quantization(0, output))
+}
+
+#[cfg(test)]
+mod reference_tests;
+
+#[cfg(test)]
+mod tests {
+    use super::{FAMILIES, entries, entry};
+
+    #[test]
+    fn every_entry_is_found_by_its_operation_and_stands_once() {
+        assert_eq!(
+            FAMILIES.iter().map(|family| family.len()).sum::<usize>(),
+            entries().count()
+        );
+        for found in entries() {
+            assert_eq!(entry(found.operation).unwrap().operation, found.operation);
+        }
+    }
+}
