@@ -68,7 +68,7 @@ pub(super) fn close_ring(ring: &RingMemory) {
 
 /// Wakes the consumer of a ring, if it sleeps, to look at what was stored before. It says that it sleeps, fences, and looks; here it is
 /// the other way round, so it either sees what was stored or does not fall asleep, unless the peer puts the word back: whose burst sleeps on
-/// then until its next packet. One that is alert and awake stays so.
+/// then until its next packet. One that is awake and suppresses notification goes on doing so.
 pub(super) fn wake_consumer(ring: &RingMemory) {
     fence(Ordering::SeqCst);
     let sleeper = &ring.control().doorbell.sleeper;

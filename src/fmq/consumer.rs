@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::alert::Alertness;
-use super::bell::Bell;
 use super::closer::close_ring;
-use super::company::{Alone, Company};
 use super::error::{Misbehaviour, ReceiveError};
 use super::layout::{AWAKE, PAYLOAD_WORDS, SLEEPING, cell_count, idle_stamp, sequence_word, stamp};
 use super::memory::RingMemory;
-use super::nap::Nap;
 use super::packet::Packet;
 use super::parked::Parked;
+use super::suppression::Suppression;
 use super::sync::{Ordering, fence};
+use super::timed_sleep::TimedSleep;
 use super::wait::{Spin, WaitPolicy, WaitSettings};
+use super::wait_set::{EmptyWaitSet, WaitSet};
+use super::waker::Waker;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
 use nnhal_os::{SysError, futex};
 
@@ -26,7 +26,7 @@ pub struct Consumer {
     /// Position of the next cell to read; never read back from the ring.
     position: u64,
     policy: WaitPolicy,
-    alertness: Alertness,
+    suppression: Suppression,
     poison: Option<Misbehaviour>,
 }
 
@@ -37,7 +37,7 @@ impl Consumer {
             parked,
             position: 0,
             policy: WaitPolicy::new(settings),
-            alertness: Alertness::new(),
+            suppression: Suppression::new(),
             poison: None,
         }
     }
@@ -47,9 +47,9 @@ impl Consumer {
         Packet::with_room_for(self.ring.capacity() as usize)
     }
 
-    /// A bell for whoever waits for this ring's packets in company.
-    pub fn new_bell(&self) -> Bell {
-        Bell::new(Arc::clone(&self.ring))
+    /// A waker for a thread that waits for this ring's packets.
+    pub fn new_waker(&self) -> Waker {
+        Waker::new(Arc::clone(&self.ring))
     }
 
     /// Sets how to wait from now on.
@@ -65,7 +65,7 @@ impl Consumer {
     /// How long the next sleep lasts at most, if it is a short one.
     #[cfg(all(test, not(loom)))]
     pub(super) fn sleep_limit(&self) -> Option<Duration> {
-        self.alertness.limit()
+        self.suppression.limit()
     }
 
     /// What it says of its sleep.
@@ -79,25 +79,25 @@ impl Consumer {
         &self.parked
     }
 
-    /// Has it be alert as this says from now on.
+    /// Has it suppress notification as this says from now on.
     #[cfg(all(test, loom))]
-    pub(super) fn set_alertness(&mut self, alertness: Alertness) {
-        self.alertness = alertness;
+    pub(super) fn set_suppression(&mut self, suppression: Suppression) {
+        self.suppression = suppression;
     }
 
-    /// Has its next wait begin with a nap and go on with a few polls.
+    /// Has its next wait begin with a timed sleep and go on with a few polls.
     #[cfg(all(test, loom))]
-    pub(super) fn expect_nap(&mut self) {
+    pub(super) fn expect_timed_sleep(&mut self) {
         self.policy = WaitPolicy::napping();
     }
 
-    /// Has the policy learn that waits are all so long; says whether it naps through the next.
+    /// Has the policy learn that waits are all so long; says whether the next has a timed sleep.
     #[cfg(all(test, not(loom)))]
     pub(super) fn expect_waits_of(&mut self, wait: Duration) -> bool {
         for _ in 0..64 {
-            self.policy.naps().record(wait.as_nanos() as u64);
+            self.policy.timed_sleeps().record(wait.as_nanos() as u64);
         }
-        self.policy.nap(&self.policy.start()).is_some()
+        self.policy.timed_sleep(&self.policy.start()).is_some()
     }
 
     /// Receives the next packet if it is there; `false` if not.
@@ -141,27 +141,27 @@ impl Consumer {
         packet: &mut Packet,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<(), ReceiveError> {
-        self.receive_in(&mut Alone, packet, |_| Some(deadline()))
+        self.receive_in(&mut EmptyWaitSet, packet, |_| Some(deadline()))
             .map(|_| ())
     }
 
-    /// The same in the company of other rings: ends as well when something has come there, and leaves it where it is. What came
+    /// The same with a wait set: ends as well when something has come there, and leaves it where it is. What came
     /// on this ring goes first. If `deadline` says nothing, the wait is over with the first stretch of polling.
     ///
     /// # Errors
     /// As [`Consumer::receive`]; those of the other rings are left to whoever receives from them.
     #[inline(always)]
-    pub fn receive_in<C: Company>(
+    pub fn receive_in<C: WaitSet>(
         &mut self,
-        company: &mut C,
+        wait_set: &mut C,
         packet: &mut Packet,
         deadline: impl FnOnce(&mut C) -> Option<Deadline>,
     ) -> Result<Came, ReceiveError> {
         self.policy.review_if_due();
         let mut spin = self.policy.start();
-        let polls = company.polls_in_one();
+        let polls = wait_set.polls_in_one();
         loop {
-            if let Some(sign) = self.look(company)? {
+            if let Some(sign) = self.look(wait_set)? {
                 self.policy.record(spin.waited());
                 return self.come(sign, packet);
             }
@@ -169,10 +169,10 @@ impl Consumer {
                 break;
             }
         }
-        match deadline(company) {
-            Some(deadline) => self.receive_slow(company, packet, deadline, spin),
+        match deadline(wait_set) {
+            Some(deadline) => self.receive_slow(wait_set, packet, deadline, spin),
             None if self.is_closed() => self
-                .look_again(company, ReceiveError::Closed)
+                .look_again(wait_set, ReceiveError::Closed)
                 .and_then(|sign| self.come(sign, packet)),
             None => Err(ReceiveError::TimedOut),
         }
@@ -197,28 +197,28 @@ impl Consumer {
 
     /// Goes on polling past the first stretch, then sleeps.
     #[cold]
-    fn receive_slow<C: Company>(
+    fn receive_slow<C: WaitSet>(
         &mut self,
-        company: &mut C,
+        wait_set: &mut C,
         packet: &mut Packet,
         deadline: Deadline,
         mut spin: Spin,
     ) -> Result<Came, ReceiveError> {
         self.policy.begin_long_wait(&mut spin);
-        if self.has_rung(company) {
+        if self.has_rung(wait_set) {
             self.policy.await_sleeper(&mut spin);
         }
-        if let Some(sign) = self.poll_stretches(company, deadline, &mut spin)? {
+        if let Some(sign) = self.poll_stretches(wait_set, deadline, &mut spin)? {
             self.policy.record(spin.waited());
             return self.come(sign, packet);
         }
         self.policy.stop(&mut spin);
-        let rung_before = self.rung_at(company);
+        let rung_before = self.rung_at(wait_set);
         let mut start = MonotonicClock.now();
         // What passed before the sleep that the packet ended.
         let mut before = Duration::ZERO;
-        let ready = match self.policy.nap(&spin) {
-            Some(nap) => match self.nap(company, nap, deadline, start) {
+        let ready = match self.policy.timed_sleep(&spin) {
+            Some(sleep) => match self.timed_sleep(wait_set, sleep, deadline, start) {
                 Ok(NapEnd::Received(sign, waited)) => {
                     self.policy.record(spin.waited().and_slept(waited));
                     return self.come(sign, packet);
@@ -228,20 +228,20 @@ impl Consumer {
                     let now = MonotonicClock.now();
                     before = now.saturating_since(start);
                     start = now;
-                    self.sleep(company, deadline)
+                    self.sleep(wait_set, deadline)
                 }
                 Err(error) => Err(error),
             },
             None => {
-                self.policy.naps().slept_on();
-                self.sleep(company, deadline)
+                self.policy.timed_sleeps().slept_on();
+                self.sleep(wait_set, deadline)
             }
         };
         let slept = MonotonicClock.now().saturating_since(start);
         match ready {
             Ok(sign) => {
-                let rung_at = self.rung_at(company);
-                let needed = self.needed_sleep(company, TimePoint::from_nanos(rung_at), start, slept);
+                let rung_at = self.rung_at(wait_set);
+                let needed = self.needed_sleep(wait_set, TimePoint::from_nanos(rung_at), start, slept);
                 self.policy.record(spin.waited().and_slept(before + needed));
                 // What a look has found woke nobody. That the time is before the sleep does not say so: who rings late
                 // dates it back.
@@ -260,13 +260,13 @@ impl Consumer {
     /// Polls with pauses for the rest of a window; returns what has come, if something does.
     fn poll_stretches(
         &mut self,
-        company: &mut impl Company,
+        wait_set: &mut impl WaitSet,
         deadline: Deadline,
         spin: &mut Spin,
     ) -> Result<Option<Sign>, ReceiveError> {
         while !self.is_closed() && !is_past(deadline) && self.policy.next_stretch(spin) {
             loop {
-                if let Some(sign) = self.look(company)? {
+                if let Some(sign) = self.look(wait_set)? {
                     return Ok(Some(sign));
                 }
                 if !spin.next() {
@@ -278,52 +278,54 @@ impl Consumer {
     }
 
     /// Sleeps until the packet is due, then polls for it.
-    fn nap(
+    fn timed_sleep(
         &mut self,
-        company: &mut impl Company,
-        nap: Nap,
+        wait_set: &mut impl WaitSet,
+        sleep: TimedSleep,
         deadline: Deadline,
         start: TimePoint,
     ) -> Result<NapEnd, ReceiveError> {
-        let up = Deadline::after(start, nap.length);
+        let up = Deadline::after(start, sleep.length);
         if up.earlier(deadline) != up {
             return Ok(NapEnd::InVain);
         }
-        let early = match self.sleep(company, up) {
+        let early = match self.sleep(wait_set, up) {
             Err(ReceiveError::TimedOut) => None,
             Ok(sign) => Some(sign),
             Err(error) => return Err(error),
         };
         let woke = MonotonicClock.now().saturating_since(start);
         // A packet can have come before this side got up, though that was later than it meant to.
-        if early.is_none() || woke > nap.length {
-            self.policy.naps().got_up(woke.saturating_sub(nap.length));
+        if early.is_none() || woke > sleep.length {
+            self.policy
+                .timed_sleeps()
+                .got_up(woke.saturating_sub(sleep.length));
         }
         if let Some(sign) = early {
             return Ok(NapEnd::Woken(sign));
         }
-        let mut spin = self.policy.start_after_nap(nap.poll_nanos);
-        let found = self.poll_stretches(company, deadline, &mut spin)?;
+        let mut spin = self.policy.start_after_sleep(sleep.poll_nanos);
+        let found = self.poll_stretches(wait_set, deadline, &mut spin)?;
         let polled = Duration::from_nanos(spin.waited().nanos);
         match found {
-            Some(_) => self.policy.naps().was_right(),
-            None => self.policy.naps().was_wrong(),
+            Some(_) => self.policy.timed_sleeps().was_right(),
+            None => self.policy.timed_sleeps().was_wrong(),
         }
         Ok(found.map_or(NapEnd::InVain, |sign| NapEnd::Received(sign, woke + polled)))
     }
 
     /// Whether this process has rung on one of the channels since its consumer last waited for long; tells it once.
-    fn has_rung(&self, company: &impl Company) -> bool {
-        let others = company
+    fn has_rung(&self, wait_set: &impl WaitSet) -> bool {
+        let others = wait_set
             .consumers()
             .fold(false, |rung, other| other.parked.take_rang() | rung);
         self.parked.take_rang() | others
     }
 
     /// When a producer rang last, on whichever ring.
-    fn rung_at(&self, company: &impl Company) -> u64 {
+    fn rung_at(&self, wait_set: &impl WaitSet) -> u64 {
         let of = |consumer: &Consumer| consumer.ring.control().doorbell.rung_at.load(Ordering::Relaxed);
-        company.consumers().map(of).fold(of(self), u64::max)
+        wait_set.consumers().map(of).fold(of(self), u64::max)
     }
 
     /// How much of a sleep passed before the packet would have been there, had both sides been awake: the rest is by how much
@@ -331,7 +333,7 @@ impl Consumer {
     /// A packet for which nobody has rung was there when the sleep began.
     fn needed_sleep(
         &mut self,
-        company: &mut impl Company,
+        wait_set: &mut impl WaitSet,
         rung_at: TimePoint,
         start: TimePoint,
         slept: Duration,
@@ -339,61 +341,61 @@ impl Consumer {
         let needed = rung_at.saturating_since(start).min(slept);
         let late = u64::try_from((slept - needed).as_nanos()).unwrap_or(u64::MAX);
         std::iter::once(self)
-            .chain(company.consumers_mut())
+            .chain(wait_set.consumers_mut())
             .filter_map(|consumer| consumer.has_packet().then_some(&consumer.parked))
             .for_each(|parked| parked.was_late(late));
         needed
     }
 
     /// Sleeps until something has come.
-    fn sleep(&mut self, company: &mut impl Company, deadline: Deadline) -> Result<Sign, ReceiveError> {
+    fn sleep(&mut self, wait_set: &mut impl WaitSet, deadline: Deadline) -> Result<Sign, ReceiveError> {
         let result = loop {
             self.announce_sleep();
-            company.consumers().for_each(Consumer::announce_sleep);
+            wait_set.consumers().for_each(Consumer::announce_sleep);
             // Orders the announcements before the last look. The closer has the mirror image of it, and so has the producer
             // unless it was spared it; then a short sleep makes up for that.
             fence(Ordering::SeqCst);
-            match self.look_everywhere(company) {
+            match self.look_everywhere(wait_set) {
                 Ok(None) => {}
                 Ok(Some(sign)) => break Ok(sign),
                 Err(error) => break Err(error),
             }
             if self.is_closed() {
                 // A packet may have been sent between the look above and the end.
-                break self.look_again(company, ReceiveError::Closed);
+                break self.look_again(wait_set, ReceiveError::Closed);
             }
-            let until = self.sleep_limit_of_all(company, deadline);
-            match self.fall_asleep(company, until) {
+            let until = self.sleep_limit_of_all(wait_set, deadline);
+            match self.fall_asleep(wait_set, until) {
                 Ok(futex::Wait::TimedOut) if until != deadline => {
-                    self.alertness.has_settled(until);
-                    company
+                    self.suppression.has_settled(until);
+                    wait_set
                         .consumers_mut()
-                        .for_each(|other| other.alertness.has_settled(until));
+                        .for_each(|other| other.suppression.has_settled(until));
                 }
-                Ok(futex::Wait::TimedOut) => break self.look_again(company, ReceiveError::TimedOut),
+                Ok(futex::Wait::TimedOut) => break self.look_again(wait_set, ReceiveError::TimedOut),
                 // The peer can change the word again and again, which must not outlast the deadline.
-                Ok(_) if is_past(deadline) => break self.look_again(company, ReceiveError::TimedOut),
+                Ok(_) if is_past(deadline) => break self.look_again(wait_set, ReceiveError::TimedOut),
                 Ok(_) => {}
                 Err(error) => break Err(error.into()),
             }
         };
         self.get_up();
-        company.consumers_mut().for_each(Consumer::get_up);
+        wait_set.consumers_mut().for_each(Consumer::get_up);
         result
     }
 
     /// Until when this consumer and all others may sleep.
-    fn sleep_limit_of_all(&mut self, company: &mut impl Company, deadline: Deadline) -> Deadline {
+    fn sleep_limit_of_all(&mut self, wait_set: &mut impl WaitSet, deadline: Deadline) -> Deadline {
         let now = MonotonicClock.now();
-        let own = self.alertness.sleeps(now, deadline);
-        company.consumers_mut().fold(own, |until, other| {
-            until.earlier(other.alertness.sleeps(now, deadline))
+        let own = self.suppression.sleeps(now, deadline);
+        wait_set.consumers_mut().fold(own, |until, other| {
+            until.earlier(other.suppression.sleeps(now, deadline))
         })
     }
 
     /// What has come by now, or else this error.
-    fn look_again(&mut self, company: &mut impl Company, none: ReceiveError) -> Result<Sign, ReceiveError> {
-        self.look_everywhere(company).and_then(|sign| sign.ok_or(none))
+    fn look_again(&mut self, wait_set: &mut impl WaitSet, none: ReceiveError) -> Result<Sign, ReceiveError> {
+        self.look_everywhere(wait_set).and_then(|sign| sign.ok_or(none))
     }
 
     /// Says that this consumer sleeps. A full fence must follow before it looks for packets and the end.
@@ -404,8 +406,8 @@ impl Consumer {
     }
 
     /// Sleeps on the words of all rings while each says that its consumer sleeps.
-    fn fall_asleep(&self, company: &impl Company, until: Deadline) -> Result<futex::Wait, SysError> {
-        let mut others = company.consumers().peekable();
+    fn fall_asleep(&self, wait_set: &impl WaitSet, until: Deadline) -> Result<futex::Wait, SysError> {
+        let mut others = wait_set.consumers().peekable();
         if others.peek().is_none() {
             return self.ring.sleep(SLEEPING, until);
         }
@@ -417,24 +419,24 @@ impl Consumer {
     fn get_up(&mut self) {
         let sleeper = &self.ring.control().doorbell.sleeper;
         sleeper.store(AWAKE, Ordering::Relaxed);
-        self.alertness.wakes(self.position);
+        self.suppression.wakes(self.position);
         self.parked.leave();
     }
 
     /// What has come, as far as one poll shows it: here first.
     #[inline(always)]
-    fn look(&mut self, company: &mut impl Company) -> Result<Option<Sign>, ReceiveError> {
+    fn look(&mut self, wait_set: &mut impl WaitSet) -> Result<Option<Sign>, ReceiveError> {
         Ok(match self.poll()? {
             Some(word) => Some(Sign::Here(word)),
-            None => company.seems_ready().then_some(Sign::Elsewhere),
+            None => wait_set.seems_ready().then_some(Sign::Elsewhere),
         })
     }
 
     /// What has come, wherever that is.
-    fn look_everywhere(&mut self, company: &mut impl Company) -> Result<Option<Sign>, ReceiveError> {
+    fn look_everywhere(&mut self, wait_set: &mut impl WaitSet) -> Result<Option<Sign>, ReceiveError> {
         Ok(match self.poll()? {
             Some(word) => Some(Sign::Here(word)),
-            None => company.is_ready().then_some(Sign::Elsewhere),
+            None => wait_set.is_ready().then_some(Sign::Elsewhere),
         })
     }
 
@@ -490,7 +492,7 @@ impl Consumer {
             .progress
             .consumed
             .store(self.position, Ordering::Release);
-        self.alertness
+        self.suppression
             .received(self.position, &self.ring.control().doorbell);
         Ok(())
     }
@@ -546,7 +548,7 @@ impl Drop for Consumer {
     }
 }
 
-/// Where something has come that a wait in company was for.
+/// Where something has come that a wait with a wait set was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Came {
     /// A packet on the ring itself, which was received.
@@ -563,7 +565,7 @@ enum Sign {
     Elsewhere,
 }
 
-/// How a nap ended.
+/// How a timed sleep ended.
 enum NapEnd {
     /// This came while this side polled, after so long.
     Received(Sign, Duration),

@@ -48,7 +48,7 @@ pub(super) struct Progress {
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(super) struct Doorbell {
-    /// [`AWAKE`], [`ALERT`] or [`SLEEPING`]; the futex word.
+    /// [`AWAKE`], [`SUPPRESSED`] or [`SLEEPING`]; the futex word.
     pub(super) sleeper: SleeperWord,
     /// Not 0 once the ring has ended.
     pub(super) closed: AtomicU32,
@@ -62,7 +62,7 @@ pub(super) const AWAKE: u32 = 0;
 /// The consumer sleeps, or is about to after looking once more.
 pub(super) const SLEEPING: u32 = 1;
 /// The consumer does not sleep, and its next sleeps will be short ones, behind each of which it looks once more.
-pub(super) const ALERT: u32 = 2;
+pub(super) const SUPPRESSED: u32 = 2;
 
 /// The bits of a sequence word that say how many cells a packet has.
 const COUNT_BITS: u32 = 16;

@@ -1,9 +1,9 @@
 //! Every interleaving of small sessions with at most three preemptions. Run with
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p nnhal --lib fmq:: --target-dir target/loom`.
 //!
-//! Sessions are too short for a consumer to become alert as it does elsewhere; those that are about that have one
-//! that is behind its first packet. What time is to an alert consumer, loom's model of a ring has in another form
-//! (`memory_loom.rs`); the model in `alert_tests.rs` has store buffers and time in their place.
+//! Sessions are too short for a consumer to suppress notification as it does elsewhere; those that are about that have one
+//! that is behind its first packet. What time is to such a consumer, loom's model of a ring has in another form
+//! (`memory_loom.rs`); the model in `suppression_tests.rs` has store buffers and time in their place.
 //!
 //! A lost wake-up shows as a deadlock, which loom reports; a cell seen before its content, as a wrong value.
 
@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use loom::thread;
 
-use super::alert::{Alertness, LIMITS};
 use super::closer::ChannelCloser;
 use super::memory::RingMemory;
 use super::parked::Parked;
+use super::suppression::{LIMITS, Suppression};
 use super::*;
 use nnhal_os::time::Deadline;
 
@@ -43,10 +43,10 @@ fn packet_of(first: u64, cells: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Has it be alert behind each packet that it has not slept for, and sleep shortly as often as `limits` says before it
+/// Has it suppress notification behind each packet that it has not slept for, and sleep shortly as often as `limits` says before it
 /// sleeps for long.
-fn become_alert(consumer: &mut Consumer, limits: &'static [Duration]) {
-    consumer.set_alertness(Alertness::after(1, limits));
+fn suppress_notification(consumer: &mut Consumer, limits: &'static [Duration]) {
+    consumer.set_suppression(Suppression::after(1, limits));
 }
 
 fn model(run: impl Fn() + Sync + Send + 'static) {
@@ -177,12 +177,12 @@ fn closer_ends_a_sleep_though_the_peer_puts_the_doorbell_back() {
     });
 }
 
-/// Two packets to a consumer that is alert behind the first; `prepare` is called before each wait. The producer sends
+/// Two packets to a consumer that suppresses notification behind the first; `prepare` is called before each wait. The producer sends
 /// nothing more and stays, so that nothing but the packets' own wake-ups ends the waits.
-fn expect_alert_consumer_to_miss_no_packet(limits: &'static [Duration], prepare: fn(&mut Consumer)) {
+fn expect_suppressing_consumer_to_miss_no_packet(limits: &'static [Duration], prepare: fn(&mut Consumer)) {
     model(move || {
         let (mut producer, mut consumer, _closer) = ring(2);
-        become_alert(&mut consumer, limits);
+        suppress_notification(&mut consumer, limits);
         let sender = thread::spawn(move || {
             producer.send(&packet_of(1, 1)).unwrap();
             producer.send(&packet_of(2, 1)).unwrap();
@@ -199,26 +199,26 @@ fn expect_alert_consumer_to_miss_no_packet(limits: &'static [Duration], prepare:
 }
 
 #[test]
-fn alert_consumer_misses_no_packet() {
-    expect_alert_consumer_to_miss_no_packet(&LIMITS, |_| {});
+fn suppressing_consumer_misses_no_packet() {
+    expect_suppressing_consumer_to_miss_no_packet(&LIMITS, |_| {});
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn alert_consumer_that_slept_for_long_at_once_would_miss_one() {
-    expect_alert_consumer_to_miss_no_packet(&[], |_| {});
+fn suppressing_consumer_that_slept_for_long_at_once_would_miss_one() {
+    expect_suppressing_consumer_to_miss_no_packet(&[], |_| {});
 }
 
 #[test]
 fn consumer_that_naps_misses_no_packet() {
-    expect_alert_consumer_to_miss_no_packet(&LIMITS, Consumer::expect_nap);
+    expect_suppressing_consumer_to_miss_no_packet(&LIMITS, Consumer::expect_timed_sleep);
 }
 
-/// A packet behind which the consumer is alert, and the end.
-fn expect_alert_consumer_to_see_the_end(prepare: fn(&mut Consumer)) {
+/// A packet behind which the consumer suppresses notification, and the end.
+fn expect_suppressing_consumer_to_see_the_end(prepare: fn(&mut Consumer)) {
     model(move || {
         let (mut producer, mut consumer, _closer) = ring(1);
-        become_alert(&mut consumer, &LIMITS);
+        suppress_notification(&mut consumer, &LIMITS);
         let sender = thread::spawn(move || producer.send(&packet_of(1, 1)).unwrap());
         let mut packet = consumer.new_packet();
         prepare(&mut consumer);
@@ -234,31 +234,31 @@ fn expect_alert_consumer_to_see_the_end(prepare: fn(&mut Consumer)) {
 }
 
 #[test]
-fn alert_consumer_misses_no_end() {
-    expect_alert_consumer_to_see_the_end(|_| {});
+fn suppressing_consumer_misses_no_end() {
+    expect_suppressing_consumer_to_see_the_end(|_| {});
 }
 
 #[test]
 fn consumer_that_naps_misses_no_end() {
-    expect_alert_consumer_to_see_the_end(Consumer::expect_nap);
+    expect_suppressing_consumer_to_see_the_end(Consumer::expect_timed_sleep);
 }
 
-/// Another ring beside the one that is waited for, and a bell.
+/// Another ring beside the one that is waited for, and a waker.
 struct Neighbours {
     consumers: Vec<Consumer>,
-    bell: Arc<Bell>,
+    waker: Arc<Waker>,
 }
 
 impl Neighbours {
     fn of(consumer: &Consumer, consumers: Vec<Consumer>) -> Neighbours {
         Neighbours {
             consumers,
-            bell: Arc::new(consumer.new_bell()),
+            waker: Arc::new(consumer.new_waker()),
         }
     }
 }
 
-impl Company for Neighbours {
+impl WaitSet for Neighbours {
     fn consumers(&self) -> impl Iterator<Item = &Consumer> {
         self.consumers.iter()
     }
@@ -267,30 +267,30 @@ impl Company for Neighbours {
         self.consumers.iter_mut()
     }
 
-    fn bell(&self) -> Option<&Bell> {
-        Some(&self.bell)
+    fn waker(&self) -> Option<&Waker> {
+        Some(&self.waker)
     }
 }
 
-/// Two packets to the neighbour of a ring on which nothing comes; both are alert as `limits` says behind what they have
+/// Two packets to the neighbour of a ring on which nothing comes; both suppress notification as `limits` says behind what they have
 /// received.
 fn expect_no_packet_of_a_neighbour_to_be_missed(limits: &'static [Duration]) {
     model(move || {
         let (_quiet, mut consumer, _closer) = ring(1);
         let (mut producer, mut neighbour, _closer) = ring(2);
-        become_alert(&mut consumer, limits);
-        become_alert(&mut neighbour, limits);
+        suppress_notification(&mut consumer, limits);
+        suppress_notification(&mut neighbour, limits);
         let sender = thread::spawn(move || {
             producer.send(&packet_of(1, 1)).unwrap();
             producer.send(&packet_of(2, 1)).unwrap();
             producer
         });
-        let mut company = Neighbours::of(&consumer, vec![neighbour]);
+        let mut wait_set = Neighbours::of(&consumer, vec![neighbour]);
         let mut packet = consumer.new_packet();
         for expected in [1, 2] {
-            let came = consumer.receive_in(&mut company, &mut packet, |_| Some(Deadline::NONE));
+            let came = consumer.receive_in(&mut wait_set, &mut packet, |_| Some(Deadline::NONE));
             assert_eq!(came, Ok(Came::Elsewhere));
-            assert_eq!(company.consumers[0].try_receive(&mut packet), Ok(true));
+            assert_eq!(wait_set.consumers[0].try_receive(&mut packet), Ok(true));
             assert_eq!(words(&packet), [expected]);
         }
         drop(sender.join().unwrap());
@@ -304,7 +304,7 @@ fn packets_of_a_neighbour_end_the_sleep() {
 
 #[test]
 #[should_panic(expected = "maximum number of branches")]
-fn neighbour_that_is_alert_and_slept_for_long_at_once_would_miss_one() {
+fn suppressing_neighbour_that_slept_for_long_at_once_would_miss_one() {
     expect_no_packet_of_a_neighbour_to_be_missed(&[]);
 }
 
@@ -314,19 +314,19 @@ fn end_of_a_neighbour_ends_the_sleep() {
         let (_quiet, mut consumer, _closer) = ring(1);
         let (_peer, neighbour, closer) = ring(1);
         let watcher = thread::spawn(move || closer.close());
-        let mut company = Neighbours::of(&consumer, vec![neighbour]);
+        let mut wait_set = Neighbours::of(&consumer, vec![neighbour]);
         let mut packet = consumer.new_packet();
-        let came = consumer.receive_in(&mut company, &mut packet, |_| Some(Deadline::NONE));
+        let came = consumer.receive_in(&mut wait_set, &mut packet, |_| Some(Deadline::NONE));
         assert_eq!(came, Ok(Came::Elsewhere));
         assert_eq!(
-            company.consumers[0].try_receive(&mut packet),
+            wait_set.consumers[0].try_receive(&mut packet),
             Err(ReceiveError::Closed)
         );
         watcher.join().unwrap();
     });
 }
 
-/// A bell ends the wait of a consumer, be there other rings or none.
+/// A waker ends the wait of a consumer, be there other rings or none.
 fn expect_bell_to_end_the_sleep(neighbours: usize) {
     model(move || {
         let (_quiet, mut consumer, _closer) = ring(1);
@@ -334,14 +334,14 @@ fn expect_bell_to_end_the_sleep(neighbours: usize) {
             .map(|_| ring(1))
             .map(|(producer, consumer, closer)| ((producer, closer), consumer))
             .unzip();
-        let mut company = Neighbours::of(&consumer, consumers);
-        let bell = Arc::clone(&company.bell);
-        let ringer = thread::spawn(move || bell.ring());
+        let mut wait_set = Neighbours::of(&consumer, consumers);
+        let waker = Arc::clone(&wait_set.waker);
+        let thread = thread::spawn(move || waker.wake());
         let mut packet = consumer.new_packet();
-        let came = consumer.receive_in(&mut company, &mut packet, |_| Some(Deadline::NONE));
+        let came = consumer.receive_in(&mut wait_set, &mut packet, |_| Some(Deadline::NONE));
         assert_eq!(came, Ok(Came::Elsewhere));
-        assert!(company.bell.silence());
-        ringer.join().unwrap();
+        assert!(wait_set.waker.clear());
+        thread.join().unwrap();
         drop(others);
     });
 }
@@ -365,9 +365,9 @@ fn packet_on_the_ring_itself_is_received_in_company() {
             producer.send(&packet_of(1, 1)).unwrap();
             producer
         });
-        let mut company = Neighbours::of(&consumer, vec![neighbour]);
+        let mut wait_set = Neighbours::of(&consumer, vec![neighbour]);
         let mut packet = consumer.new_packet();
-        let came = consumer.receive_in(&mut company, &mut packet, |_| Some(Deadline::NONE));
+        let came = consumer.receive_in(&mut wait_set, &mut packet, |_| Some(Deadline::NONE));
         assert_eq!((came, words(&packet)), (Ok(Came::Here), vec![1]));
         drop(sender.join().unwrap());
     });

@@ -1,7 +1,7 @@
 //! A ring in loom's model of memory, where futexes are a mutex and a condition.
 //!
 //! Loom knows no time, and lets a load see an old value for as long as nothing orders it behind the new one. What
-//! takes the place of time in `alert.rs`, that a store is seen within a short sleep, is put in here: behind such a
+//! takes the place of time in `suppression.rs`, that a store is seen within a short sleep, is put in here: behind such a
 //! sleep, its thread sees what was stored before ([`loom::thread::yield_now`] does that), and from its beginning
 //! nobody sees a word of before it, since there is a fence between that word and the sleep ([`SleeperWord`]).
 
@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use loom::sync::{Condvar, Mutex};
 
-use super::layout::{ALERT, AWAKE, Cell, Control, Doorbell, PAYLOAD_WORDS, Progress, SLEEPING};
+use super::layout::{AWAKE, Cell, Control, Doorbell, PAYLOAD_WORDS, Progress, SLEEPING, SUPPRESSED};
 use super::sync::{AtomicU32, AtomicU64, Ordering};
 use nnhal_os::time::Deadline;
 use nnhal_os::{SysError, futex};
@@ -94,12 +94,12 @@ impl RingMemory {
     }
 }
 
-/// The doorbell word, which says no longer that the consumer is alert once that has begun a short sleep: by then its
+/// The doorbell word, which says no longer that notification is suppressed once that has begun a short sleep: by then its
 /// word for that is behind a fence.
 #[derive(Debug)]
 pub(super) struct SleeperWord {
     word: AtomicU32,
-    /// Whether [`ALERT`] cannot be seen any more. Not of loom: it is about what has been done, not about who may know
+    /// Whether [`SUPPRESSED`] cannot be seen any more. Not of loom: it is about what has been done, not about who may know
     /// of it.
     is_settled: AtomicBool,
 }
@@ -114,13 +114,13 @@ impl SleeperWord {
 
     pub(super) fn load(&self, ordering: Ordering) -> u32 {
         match self.word.load(ordering) {
-            ALERT if self.is_settled.load(Ordering::Relaxed) => SLEEPING,
+            SUPPRESSED if self.is_settled.load(Ordering::Relaxed) => SLEEPING,
             value => value,
         }
     }
 
     pub(super) fn store(&self, value: u32, ordering: Ordering) {
-        if value == ALERT {
+        if value == SUPPRESSED {
             self.is_settled.store(false, Ordering::Relaxed);
         }
         self.word.store(value, ordering);

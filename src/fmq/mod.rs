@@ -21,15 +21,15 @@
 //! # Sleeping
 //! A consumer with nothing to do polls for a window ([`WaitSettings`]), then announces its sleep in the doorbell word,
 //! looks once more, and sleeps on that word. Through long waits that are alike it sleeps until a little before their end,
-//! and polls again. Until nobody has wanted it for a while, it offers its processor after 4 us of polling and after a nap
+//! and polls again. Until nobody has wanted it for a while, it offers its processor after 4 us of polling and after such a sleep
 //! to other threads by `sched_yield`, so that a deadline can be missed by what one of them takes, some
 //! milliseconds at most. A producer looks at the word after each packet, and makes the wake system
 //! call only if there is a sleeper. Each side has a full fence between its store and its look, so one of the two sees the other.
 //! A consumer that has received 256 cells without a sleep spares the producer that fence. The two can miss each other then, so the
-//! consumer wakes up 100 us after it has fallen asleep, and once more after 10 ms, to look again (`alert.rs`).
+//! consumer wakes up 100 us after it has fallen asleep, and once more after 10 ms, to look again (`suppression.rs`).
 //!
 //! # Several rings
-//! One thread can wait for the packets of several rings ([`Company`]): it polls all of them and sleeps on all of their words
+//! One thread can wait for the packets of several rings ([`WaitSet`]): it polls all of them and sleeps on all of their words
 //! (`futex_waitv`). Nothing changes for the producers.
 //!
 //! # The end
@@ -37,21 +37,21 @@
 //! before are still received. A peer that dies says nothing, so the thread that watches the peer's socket or
 //! pid descriptor calls `close`, and nobody has to wake up now and then to look.
 
-mod alert;
-mod bell;
 mod calibrate;
 mod closer;
-mod company;
 mod consumer;
 mod error;
-mod give_way;
 mod layout;
-mod nap;
 mod packet;
 mod parked;
 mod producer;
+mod suppression;
 mod sync;
+mod timed_sleep;
 mod wait;
+mod wait_set;
+mod waker;
+mod yield_policy;
 
 #[cfg(not(loom))]
 mod channel;
@@ -63,23 +63,23 @@ mod memory;
 #[cfg(not(loom))]
 mod memory;
 
-pub use bell::Bell;
 #[cfg(not(loom))]
 pub use channel::{ChannelEnd, ChannelSize};
 pub use closer::ChannelCloser;
-pub use company::{Alone, Company, MAX_COMPANY};
 pub use consumer::{Came, Consumer};
 pub use error::{ChannelError, Misbehaviour, ReceiveError, SendError};
 pub use layout::{CELL_BYTES, MAX_CELLS, PAYLOAD_BYTES};
 pub use packet::Packet;
 pub use producer::Producer;
 pub use wait::{WaitPolicy, WaitSettings, Waited};
+pub use wait_set::{EmptyWaitSet, MAX_WAIT_SET, WaitSet};
+pub use waker::Waker;
 
-#[cfg(all(test, not(loom)))]
-mod alert_tests;
-#[cfg(all(test, not(loom)))]
-mod company_tests;
 #[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(all(test, not(loom)))]
+mod suppression_tests;
+#[cfg(all(test, not(loom)))]
 mod tests;
+#[cfg(all(test, not(loom)))]
+mod wait_set_tests;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::alert;
 use super::closer::close_ring;
 use super::error::{Misbehaviour, SendError};
 use super::layout::{AWAKE, Cell, PAYLOAD_BYTES, SLEEPING, sequence_word};
 use super::memory::RingMemory;
 use super::parked::Parked;
+use super::suppression;
 use super::sync::{Ordering, fence};
 use nnhal_os::cpu;
 use nnhal_os::time::{Clock, MonotonicClock};
@@ -88,10 +88,10 @@ impl Producer {
         is_asleep
     }
 
-    /// Wakes the consumer if it sleeps, and says whether it did. That takes a full fence, unless the consumer is alert.
+    /// Wakes the consumer if it sleeps, and says whether it did. That takes a full fence, unless the consumer suppresses it.
     #[inline]
     pub fn notify(&self) -> bool {
-        if alert::is_alert(&self.ring.control().doorbell) {
+        if suppression::is_suppressed(&self.ring.control().doorbell) {
             return false;
         }
         // Orders the commit before the look at the sleeper; the consumer has the mirror image of it.

@@ -209,23 +209,23 @@ fn peer_that_rings_without_end_does_not_outlast_the_deadline_or_the_close() {
         }
     });
     let mut packet = client.consumer.new_packet();
-    let mut make_alert = |consumer: &mut Consumer| {
+    let mut suppress = |consumer: &mut Consumer| {
         let mut packet = consumer.new_packet();
-        for _ in 0..alert::ALERT_AFTER {
+        for _ in 0..suppression::SUPPRESS_AFTER {
             server.producer.send(&[1]).unwrap();
             consumer.receive(&mut packet, PAST).unwrap();
         }
-        assert_eq!(consumer.sleep_limit(), Some(alert::SETTLE));
+        assert_eq!(consumer.sleep_limit(), Some(suppression::SETTLE));
     };
     for _ in 0..20 {
-        make_alert(&mut client.consumer);
+        suppress(&mut client.consumer);
         let soon = Deadline::after(MonotonicClock.now(), Duration::from_micros(300));
         assert_eq!(
             client.consumer.receive(&mut packet, soon),
             Err(ReceiveError::TimedOut)
         );
     }
-    make_alert(&mut client.consumer);
+    suppress(&mut client.consumer);
     let closer = client.closer.clone();
     let sleeper = std::thread::spawn(move || client.consumer.receive(&mut packet, Deadline::NONE));
     closer.close();
@@ -242,9 +242,9 @@ fn wait_that_begins_with_a_nap_keeps_its_deadline_and_hears_packets_and_the_end(
             incoming: 8,
         };
         let (client, mut server, _) = pair_of(size, WaitSettings::default());
-        let naps = server.consumer.expect_waits_of(Duration::from_millis(2));
-        // Where there is one processor nobody polls, and so nobody naps.
-        assert_eq!(naps, server.consumer.policy().window() > Duration::ZERO);
+        let is_timed = server.consumer.expect_waits_of(Duration::from_millis(2));
+        // Where there is one processor nobody polls, and so no sleep is timed.
+        assert_eq!(is_timed, server.consumer.policy().window() > Duration::ZERO);
         let packet = server.consumer.new_packet();
         (client, server, packet)
     };

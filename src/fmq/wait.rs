@@ -7,9 +7,9 @@
 //! waits are long, and between the two polls as long as the short ones among them take.
 //!
 //! Waits that are too long to poll through but alike are slept through until a little before their end, and polled for
-//! then: [`super::nap`].
+//! then: [`super::timed_sleep`].
 //!
-//! Where threads that poll outnumber processors, each lets the others go first: [`super::give_way`]. Where threads that
+//! Where threads that poll outnumber processors, each lets the others go first: [`super::yield_policy`]. Where threads that
 //! compute do, waits last until the peer gets its turn, which is longer than any window, so polling stops
 //! by the rule above: such threads are not let go first for long. Within one process, no more threads poll than there are
 //! processors: those that come last sleep at once ([`SpinPermit`]).
@@ -27,14 +27,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::calibrate::PollRates;
-use super::give_way::GiveWay;
-use super::nap::{Nap, NapPolicy};
+use super::timed_sleep::{TimedSleep, TimedSleepPolicy};
+use super::yield_policy::YieldPolicy;
 use nnhal_os::cpu;
 
 /// How an end of a ring waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitSettings {
-    /// Poll for a window that follows the measured waits, at most `max_window`; after a nap, and where being woken takes
+    /// Poll for a window that follows the measured waits, at most `max_window`; after a timed sleep, and where being woken takes
     /// longer than that, at most twice that.
     Adaptive {
         /// The longest window.
@@ -103,8 +103,8 @@ pub struct WaitPolicy {
     since_review: u32,
     /// How long this side took to get up once it was woken, smoothed, in nanoseconds; 0 if it never slept.
     wake_nanos: u64,
-    give_way: GiveWay,
-    naps: NapPolicy,
+    yield_policy: YieldPolicy,
+    timed_sleeps: TimedSleepPolicy,
     rates: PollRates,
 }
 
@@ -134,28 +134,28 @@ impl WaitPolicy {
             within_longest: 0,
             since_review: 0,
             wake_nanos: 0,
-            give_way: GiveWay::default(),
-            naps: NapPolicy::default(),
+            yield_policy: YieldPolicy::default(),
+            timed_sleeps: TimedSleepPolicy::default(),
             rates,
         };
         if policy.adaptive {
-            policy.naps = NapPolicy::new(max_window);
+            policy.timed_sleeps = TimedSleepPolicy::new(max_window);
         }
         policy.set_window(max_window);
         policy
     }
 
-    /// One that naps through the next wait, whatever time it takes, and polls a few times behind the nap: loom knows
+    /// One that sleeps through the next wait by a timer, whatever time it takes, and polls a few times behind it: loom knows
     /// no time, and what depends on it would not be the same in each of its executions.
     #[cfg(all(test, loom))]
     pub(super) fn napping() -> Self {
         const LONG: u64 = 1_000_000_000_000;
         let mut policy = Self::with_rates(WaitSettings::Sleep, PollRates::slow());
         policy.adaptive = true;
-        policy.naps = NapPolicy::new(STRETCH_NANOS);
-        (0..64).for_each(|_| policy.naps.record(LONG));
-        policy.give_way = GiveWay::resentful();
-        assert!(policy.nap(&policy.start()).is_some());
+        policy.timed_sleeps = TimedSleepPolicy::new(STRETCH_NANOS);
+        (0..64).for_each(|_| policy.timed_sleeps.record(LONG));
+        policy.yield_policy = YieldPolicy::paused();
+        assert!(policy.timed_sleep(&policy.start()).is_some());
         policy
     }
 
@@ -166,7 +166,7 @@ impl WaitPolicy {
 
     /// Where others want the processor, they are asked before this side polls.
     fn set_eager_polls(&mut self) {
-        self.eager_polls = if self.give_way.is_crowded() {
+        self.eager_polls = if self.yield_policy.is_crowded() {
             0
         } else {
             self.rates.eager_polls(self.window.min(EAGER_NANOS))
@@ -195,7 +195,7 @@ impl WaitPolicy {
         self.within_longest += if waited.nanos <= self.longest { WEIGHT } else { 0 };
         self.since_review += 1;
         if waited.slept {
-            self.naps.record(waited.nanos);
+            self.timed_sleeps.record(waited.nanos);
             self.review();
         }
     }
@@ -224,19 +224,19 @@ impl WaitPolicy {
     }
 
     /// How long to sleep before polling again, if that is worth it, in a wait that has polled as this says.
-    pub(super) fn nap(&self, spin: &Spin) -> Option<Nap> {
-        self.naps.next(spin.waited().nanos)
+    pub(super) fn timed_sleep(&self, spin: &Spin) -> Option<TimedSleep> {
+        self.timed_sleeps.next(spin.waited().nanos)
     }
 
-    /// What naps learn from.
-    pub(super) fn naps(&mut self) -> &mut NapPolicy {
-        &mut self.naps
+    /// What timed sleeps learn from.
+    pub(super) fn timed_sleeps(&mut self) -> &mut TimedSleepPolicy {
+        &mut self.timed_sleeps
     }
 
     /// A wait was longer than the first polls.
     pub(super) fn begin_long_wait(&mut self, spin: &mut Spin) {
         if self.adaptive {
-            spin.offer_at = self.give_way.begin();
+            spin.offer_at = self.yield_policy.begin();
         }
     }
 
@@ -248,7 +248,7 @@ impl WaitPolicy {
         }
         let polled = spin.polled_nanos();
         if spin.offer_at.is_some_and(|at| at <= polled) {
-            spin.offer_at = self.give_way.offer(polled);
+            spin.offer_at = self.yield_policy.offer(polled);
             self.set_eager_polls();
         }
         let until_offer = spin
@@ -260,7 +260,7 @@ impl WaitPolicy {
     /// Ends the polling of a wait, since the thread goes to sleep.
     pub(super) fn stop(&mut self, spin: &mut Spin) {
         if spin.paused {
-            self.give_way.was_in_vain();
+            self.yield_policy.was_in_vain();
         }
         spin.stop();
     }
@@ -302,13 +302,13 @@ impl WaitPolicy {
         }
     }
 
-    /// Starts polling again after a nap, for so many nanoseconds.
-    pub(super) fn start_after_nap(&self, nanos: u64) -> Spin {
+    /// Starts polling again after a timed sleep, for so many nanoseconds.
+    pub(super) fn start_after_sleep(&self, nanos: u64) -> Spin {
         Spin {
             left: 0,
             eager_polls: 0,
             window_left: nanos,
-            offer_at: self.give_way.begin_after_nap(),
+            offer_at: self.yield_policy.begin_after_sleep(),
             ..self.start()
         }
     }

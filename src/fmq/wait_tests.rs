@@ -321,7 +321,7 @@ fn who_is_alone_polls_without_offers() {
     let mut policy = policy();
     replay(&mut policy, [20_000; 100]);
     for _ in 0..100 {
-        policy.give_way.refuse();
+        policy.yield_policy.refuse();
     }
     let mut spin = policy.start();
     policy.begin_long_wait(&mut spin);
@@ -331,7 +331,7 @@ fn who_is_alone_polls_without_offers() {
 #[test]
 fn where_others_want_the_processor_they_come_before_the_first_poll() {
     let mut policy = policy();
-    policy.give_way.take();
+    policy.yield_policy.take();
     policy.set_eager_polls();
     let mut spin = policy.start();
     assert!(!spin.next());
@@ -363,7 +363,7 @@ fn offers_go_on_where_windows_are_hardly_longer_than_the_first_polls() {
     };
     let mut policy = WaitPolicy::with_rates(settings, PollRates::of(1, 40, 2));
     replay(&mut policy, [300; 100]);
-    policy.give_way.take();
+    policy.yield_policy.take();
     policy.set_eager_polls();
     let mut spin = policy.start();
     spin.permit = SpinPermit::take(&SPINNING, u32::MAX);

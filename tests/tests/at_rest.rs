@@ -54,7 +54,7 @@ impl Application {
         let input = vec![1.5_f32; ELEMENTS as usize];
         let mut sum = vec![0.0_f32; ELEMENTS as usize];
         let options = ExecuteOptions::new();
-        // More than the packets after which a ring's consumer is alert.
+        // More than the packets after which a ring's consumer suppresses notification.
         for _ in 0..300 {
             self.burst
                 .run(&[Input::from(&input)], &mut [Output::from(&mut sum)], &options)

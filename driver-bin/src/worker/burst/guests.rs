@@ -7,7 +7,7 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use nnhal::fmq::{Bell, Company, Consumer};
+use nnhal::fmq::{Consumer, WaitSet, Waker};
 use nnhal_os::time::{Deadline, TimePoint};
 
 use super::busy_first::{BusyFirst, Look};
@@ -34,7 +34,7 @@ const SERIES_BETWEEN_ROUNDS: u32 = 64;
 /// The guests of one thread: of a host, or nobody's.
 #[derive(Debug)]
 pub(super) struct Guests<'a> {
-    host: Option<(&'a Sharing, Arc<Bell>)>,
+    host: Option<(&'a Sharing, Arc<Waker>)>,
     guests: BusyFirst<Guest>,
     polls_until_others: u32,
     /// For whom something has come.
@@ -74,12 +74,12 @@ impl<'a> Guests<'a> {
         Guests::new(None)
     }
 
-    /// Those of the host with this bell.
-    pub(super) fn of_host(sharing: &'a Sharing, bell: Arc<Bell>) -> Guests<'a> {
-        Guests::new(Some((sharing, bell)))
+    /// Those of the host with this waker.
+    pub(super) fn of_host(sharing: &'a Sharing, waker: Arc<Waker>) -> Guests<'a> {
+        Guests::new(Some((sharing, waker)))
     }
 
-    fn new(host: Option<(&'a Sharing, Arc<Bell>)>) -> Guests<'a> {
+    fn new(host: Option<(&'a Sharing, Arc<Waker>)>) -> Guests<'a> {
         Guests {
             host,
             guests: BusyFirst::new(),
@@ -168,11 +168,11 @@ impl<'a> Guests<'a> {
     }
 
     fn let_in(&mut self) {
-        if let Some((sharing, bell)) = &self.host
-            && bell.has_rung()
+        if let Some((sharing, waker)) = &self.host
+            && waker.is_woken()
         {
-            bell.silence();
-            let arrived = sharing.arrived(bell);
+            waker.clear();
+            let arrived = sharing.arrived(waker);
             arrived.into_iter().for_each(|guest| self.guests.push_busy(guest));
             // What its executions hold was taken before.
             self.memory.is_used = true;
@@ -182,8 +182,8 @@ impl<'a> Guests<'a> {
     #[cold]
     fn goes_home(&self, guest: Guest) {
         drop(guest);
-        if let Some((sharing, bell)) = &self.host {
-            sharing.has_left(bell);
+        if let Some((sharing, waker)) = &self.host {
+            sharing.has_left(waker);
         }
     }
 
@@ -268,7 +268,7 @@ impl<'a> Guests<'a> {
     }
 }
 
-impl Company for Guests<'_> {
+impl WaitSet for Guests<'_> {
     fn consumers(&self) -> impl Iterator<Item = &Consumer> {
         let servers = self.guests.iter().filter_map(|guest| guest.server.as_ref());
         servers.map(|server| server.consumer())
@@ -280,8 +280,8 @@ impl Company for Guests<'_> {
     }
 
     #[inline]
-    fn bell(&self) -> Option<&Bell> {
-        self.host.as_ref().map(|(_, bell)| &**bell)
+    fn waker(&self) -> Option<&Waker> {
+        self.host.as_ref().map(|(_, waker)| &**waker)
     }
 
     #[inline]
@@ -293,14 +293,14 @@ impl Company for Guests<'_> {
     fn is_ready(&mut self) -> bool {
         let first = self.guests.iter_mut().position(Guest::is_ready);
         self.ready = first.map(|at| self.guests.make_busy(at));
-        self.ready.is_some() || self.bell().is_some_and(Bell::has_rung)
+        self.ready.is_some() || self.waker().is_some_and(Waker::is_woken)
     }
 
     #[inline]
     fn seems_ready(&mut self) -> bool {
-        match self.bell() {
+        match self.waker() {
             None => false,
-            Some(bell) if bell.has_rung() => true,
+            Some(waker) if waker.is_woken() => true,
             Some(_) => self.glance(),
         }
     }
@@ -308,8 +308,8 @@ impl Company for Guests<'_> {
 
 impl Drop for Guests<'_> {
     fn drop(&mut self) {
-        if let Some((sharing, bell)) = &self.host {
-            sharing.closes(bell);
+        if let Some((sharing, waker)) = &self.host {
+            sharing.closes(waker);
         }
     }
 }

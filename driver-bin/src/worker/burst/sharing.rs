@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nnhal::fmq::{Bell, MAX_COMPANY, WaitSettings};
+use nnhal::fmq::{MAX_WAIT_SET, WaitSettings, Waker};
 use nnhal_hal::Priority;
 use nnhal_os::futex;
 
@@ -37,7 +37,7 @@ pub(super) struct Sharing {
 /// A host as those see it who look for one.
 #[derive(Debug)]
 struct Host {
-    bell: Arc<Bell>,
+    waker: Arc<Waker>,
     kind: Kind,
     /// With those that arrive.
     guests: usize,
@@ -110,15 +110,15 @@ impl Sharing {
         if same >= self.most_hosts.load(Ordering::Relaxed) {
             return None;
         }
-        let bell = Arc::new(server.consumer().new_bell());
+        let waker = Arc::new(server.consumer().new_waker());
         hosts.push(Host {
-            bell: Arc::clone(&bell),
+            waker: Arc::clone(&waker),
             kind: server.kind(),
             guests: 0,
             arriving: Vec::new(),
         });
         self.openings.fetch_add(1, Ordering::Relaxed);
-        Some(Guests::of_host(self, bell))
+        Some(Guests::of_host(self, waker))
     }
 
     /// Lends a burst to the host of its kind that has the fewest guests, if there is one with room.
@@ -127,13 +127,13 @@ impl Sharing {
         let mut hosts = self.lock();
         let host = hosts
             .iter_mut()
-            .filter(|host| host.kind == kind && host.guests < MAX_COMPANY)
+            .filter(|host| host.kind == kind && host.guests < MAX_WAIT_SET)
             .min_by_key(|host| host.guests);
         let Some(host) = host else { return Err(server) };
         let home = Arc::<Home>::default();
         host.guests += 1;
         host.arriving.push(Guest::new(server, Arc::clone(&home)));
-        host.bell.ring();
+        host.waker.wake();
         Ok(home)
     }
 
@@ -144,25 +144,25 @@ impl Sharing {
     }
 
     /// Those who have come to a host since it was last asked.
-    pub(super) fn arrived(&self, bell: &Arc<Bell>) -> Vec<Guest> {
+    pub(super) fn arrived(&self, waker: &Arc<Waker>) -> Vec<Guest> {
         let mut hosts = self.lock();
-        let host = hosts.iter_mut().find(|host| Arc::ptr_eq(&host.bell, bell));
+        let host = hosts.iter_mut().find(|host| Arc::ptr_eq(&host.waker, waker));
         host.map(|host| std::mem::take(&mut host.arriving))
             .unwrap_or_default()
     }
 
     /// A guest leaves its host.
-    pub(super) fn has_left(&self, bell: &Arc<Bell>) {
+    pub(super) fn has_left(&self, waker: &Arc<Waker>) {
         let mut hosts = self.lock();
-        if let Some(host) = hosts.iter_mut().find(|host| Arc::ptr_eq(&host.bell, bell)) {
+        if let Some(host) = hosts.iter_mut().find(|host| Arc::ptr_eq(&host.waker, waker)) {
             host.guests -= 1;
         }
         self.openings.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A host ceases to be one. Guests who are on their way to it go home.
-    pub(super) fn closes(&self, bell: &Arc<Bell>) {
-        self.lock().retain(|host| !Arc::ptr_eq(&host.bell, bell));
+    pub(super) fn closes(&self, waker: &Arc<Waker>) {
+        self.lock().retain(|host| !Arc::ptr_eq(&host.waker, waker));
         self.openings.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -1,4 +1,4 @@
-//! Giving way: what a side that polls does for others that want its processor.
+//! The yield policy: what a side that polls does for others that want its processor.
 //!
 //! Where more threads poll than there are processors, the peer that one of them waits for may be waiting for the processor
 //! that it polls on. Falling asleep would have that peer woken by a system call, and each of the two find the other asleep
@@ -8,7 +8,7 @@
 //! and none executes for as long as the system lets it while the others wait. Once nobody took any for a while it offers
 //! no more, but after a wait in which polling was in vain, and now and then.
 //!
-//! That is for others that give way too. One that computes keeps the processor for milliseconds, which is no price to pay
+//! That is for others that yield too. One that computes keeps the processor for milliseconds, which is no price to pay
 //! for every packet: where turns are that long too often, this side polls as if there were nobody, and tries again ever
 //! more rarely.
 
@@ -28,62 +28,62 @@ const REFUSED: Duration = Duration::from_micros(2);
 const ALONE: u32 = 32;
 /// One of so many long waits offers although nobody seems to want the processor.
 const PROBE: u32 = 1024;
-/// Others that give way do so within this. Linux lets a thread that computes go on for about 3 ms.
+/// Others that yield do so within this. Linux lets a thread that computes go on for about 3 ms.
 const LONGEST_TURN: Duration = Duration::from_millis(2);
 /// A longer turn weighs as much as so many shorter ones weigh against it.
-const OFFENCE: u32 = 16;
+const LONG_TURN: u32 = 16;
 /// At this weight nothing more is offered for a while.
-const INTOLERABLE: u32 = 6 * OFFENCE;
+const MOST_LONG_TURNS: u32 = 6 * LONG_TURN;
 /// For how many long waits; twice as many each time that it happens again.
-const GRUDGES: RangeInclusive<u32> = 256..=1 << 16;
+const PAUSES: RangeInclusive<u32> = 256..=1 << 16;
 
 /// Learns whether others want the processor.
 #[derive(Clone, Debug)]
-pub(super) struct GiveWay {
+pub(super) struct YieldPolicy {
     is_crowded: bool,
     /// Offers in a row that nobody took.
     refused: u32,
     /// How much turns that were too long weigh.
-    offences: u32,
+    long_turns: u32,
     /// Long waits to come in which nothing is offered.
-    grudge: u32,
+    pause: u32,
     /// How many there will be the next time.
-    next_grudge: u32,
+    next_pause: u32,
     /// Long waits so far.
     waits: u32,
     /// How often the system had taken the processor from this thread when that was looked at last.
     preemptions: Option<u64>,
 }
 
-impl Default for GiveWay {
-    fn default() -> GiveWay {
-        GiveWay {
+impl Default for YieldPolicy {
+    fn default() -> YieldPolicy {
+        YieldPolicy {
             is_crowded: false,
             refused: 0,
-            offences: 0,
-            grudge: 0,
-            next_grudge: *GRUDGES.start(),
+            long_turns: 0,
+            pause: 0,
+            next_pause: *PAUSES.start(),
             waits: 0,
             preemptions: None,
         }
     }
 }
 
-impl GiveWay {
+impl YieldPolicy {
     /// One that offers nothing for long.
     #[cfg(all(test, loom))]
-    pub(super) fn resentful() -> GiveWay {
-        GiveWay {
-            grudge: u32::MAX,
-            ..GiveWay::default()
+    pub(super) fn paused() -> YieldPolicy {
+        YieldPolicy {
+            pause: u32::MAX,
+            ..YieldPolicy::default()
         }
     }
 
     /// After how many nanoseconds of polling a long wait that begins now is to offer the processor; `None` for never.
     pub(super) fn begin(&mut self) -> Option<u64> {
         self.waits = self.waits.wrapping_add(1);
-        if self.grudge > 0 {
-            self.grudge -= 1;
+        if self.pause > 0 {
+            self.pause -= 1;
             return None;
         }
         let is_alone = self.refused >= ALONE && !self.waits.is_multiple_of(PROBE);
@@ -95,10 +95,10 @@ impl GiveWay {
         self.refused = self.refused.min(ALONE - 1);
     }
 
-    /// [`GiveWay::begin`] for the polling that follows a nap: whoever has had the processor meanwhile may be about to end what this
+    /// [`YieldPolicy::begin`] for the polling that follows a timed sleep: whoever has had the processor meanwhile may be about to end what this
     /// side waits for.
-    pub(super) fn begin_after_nap(&self) -> Option<u64> {
-        (self.grudge == 0).then_some(0)
+    pub(super) fn begin_after_sleep(&self) -> Option<u64> {
+        (self.pause == 0).then_some(0)
     }
 
     /// Whether others are known to want the processor.
@@ -116,7 +116,7 @@ impl GiveWay {
         // System calls may take long by themselves, as under a debugger.
         let is_refused = took <= REFUSED || !self.was_switched();
         self.learn(if is_refused { REFUSED } else { took });
-        if self.grudge > 0 {
+        if self.pause > 0 {
             return None;
         }
         Some(if self.is_crowded {
@@ -148,19 +148,19 @@ impl GiveWay {
     /// Learns from an offer that was over after this time.
     fn learn(&mut self, took: Duration) {
         if took > LONGEST_TURN {
-            self.offences += OFFENCE;
-            if self.offences >= INTOLERABLE {
+            self.long_turns += LONG_TURN;
+            if self.long_turns >= MOST_LONG_TURNS {
                 // One more is enough then, until others have behaved for a while.
-                self.offences = INTOLERABLE - OFFENCE;
+                self.long_turns = MOST_LONG_TURNS - LONG_TURN;
                 self.is_crowded = false;
-                self.grudge = self.next_grudge;
-                self.next_grudge = (self.next_grudge * 2).min(*GRUDGES.end());
+                self.pause = self.next_pause;
+                self.next_pause = (self.next_pause * 2).min(*PAUSES.end());
             }
         } else if took > REFUSED {
             (self.is_crowded, self.refused) = (true, 0);
-            self.offences = self.offences.saturating_sub(1);
-            if self.offences == 0 {
-                self.next_grudge = *GRUDGES.start();
+            self.long_turns = self.long_turns.saturating_sub(1);
+            if self.long_turns == 0 {
+                self.next_pause = *PAUSES.start();
             }
         } else {
             self.refused = self.refused.saturating_add(1);
@@ -176,77 +176,77 @@ mod tests {
     const TAKEN: Duration = Duration::from_micros(5);
     const COMPUTED: Duration = Duration::from_millis(4);
 
-    fn after(offers: impl IntoIterator<Item = Duration>) -> GiveWay {
-        let mut give_way = GiveWay::default();
-        offers.into_iter().for_each(|took| give_way.learn(took));
-        give_way
+    fn after(offers: impl IntoIterator<Item = Duration>) -> YieldPolicy {
+        let mut yield_policy = YieldPolicy::default();
+        offers.into_iter().for_each(|took| yield_policy.learn(took));
+        yield_policy
     }
 
     /// How many waits in a row offer nothing.
-    fn silence(give_way: &mut GiveWay) -> usize {
-        (0..).find(|_| give_way.begin().is_some()).unwrap()
+    fn silence(yield_policy: &mut YieldPolicy) -> usize {
+        (0..).find(|_| yield_policy.begin().is_some()).unwrap()
     }
 
     #[test]
     fn who_is_alone_offers_after_polling_in_vain_and_now_and_then() {
-        let mut give_way = GiveWay::default();
-        assert_eq!(give_way.begin(), Some(FIRST_OFFER), "not known yet");
-        let mut give_way = after([REFUSED; ALONE as usize]);
-        assert!(!give_way.is_crowded());
-        let probes = (0..10 * PROBE).filter_map(|_| give_way.begin()).count();
+        let mut yield_policy = YieldPolicy::default();
+        assert_eq!(yield_policy.begin(), Some(FIRST_OFFER), "not known yet");
+        let mut yield_policy = after([REFUSED; ALONE as usize]);
+        assert!(!yield_policy.is_crowded());
+        let probes = (0..10 * PROBE).filter_map(|_| yield_policy.begin()).count();
         assert_eq!(probes, 10);
-        give_way.was_in_vain();
-        assert_eq!(give_way.begin(), Some(FIRST_OFFER));
-        give_way.learn(REFUSED);
-        assert_eq!(give_way.begin(), None);
+        yield_policy.was_in_vain();
+        assert_eq!(yield_policy.begin(), Some(FIRST_OFFER));
+        yield_policy.learn(REFUSED);
+        assert_eq!(yield_policy.begin(), None);
     }
 
     #[test]
     fn where_others_take_offers_each_wait_begins_with_one_until_nobody_does() {
-        let mut give_way = after([TAKEN]);
-        assert!(give_way.is_crowded());
-        assert_eq!(give_way.begin(), Some(0));
+        let mut yield_policy = after([TAKEN]);
+        assert!(yield_policy.is_crowded());
+        assert_eq!(yield_policy.begin(), Some(0));
         for _ in 1..ALONE {
-            give_way.learn(REFUSED);
+            yield_policy.learn(REFUSED);
         }
-        assert_eq!(give_way.begin(), Some(0));
-        give_way.learn(REFUSED);
-        assert!(!give_way.is_crowded());
+        assert_eq!(yield_policy.begin(), Some(0));
+        yield_policy.learn(REFUSED);
+        assert!(!yield_policy.is_crowded());
     }
 
     #[test]
     fn offers_come_more_rarely_in_a_wait_that_nobody_uses() {
-        let mut give_way = after([REFUSED; ALONE as usize]);
-        let again = give_way.offer(FIRST_OFFER).unwrap();
+        let mut yield_policy = after([REFUSED; ALONE as usize]);
+        let again = yield_policy.offer(FIRST_OFFER).unwrap();
         // The system may have run somebody else just now.
         assert!(again == 2 * FIRST_OFFER || again == FIRST_OFFER + TURN, "{again}");
     }
 
     #[test]
     fn who_computes_is_left_alone_for_ever_longer() {
-        let mut give_way = after([COMPUTED; (INTOLERABLE / OFFENCE) as usize]);
-        assert!(!give_way.is_crowded());
-        assert_eq!(give_way.begin_after_nap(), None);
-        let mut expected = *GRUDGES.start() as usize;
+        let mut yield_policy = after([COMPUTED; (MOST_LONG_TURNS / LONG_TURN) as usize]);
+        assert!(!yield_policy.is_crowded());
+        assert_eq!(yield_policy.begin_after_sleep(), None);
+        let mut expected = *PAUSES.start() as usize;
         for _ in 0..12 {
-            assert_eq!(silence(&mut give_way), expected);
-            expected = (expected * 2).min(*GRUDGES.end() as usize);
-            give_way.learn(COMPUTED);
+            assert_eq!(silence(&mut yield_policy), expected);
+            expected = (expected * 2).min(*PAUSES.end() as usize);
+            yield_policy.learn(COMPUTED);
         }
     }
 
     #[test]
     fn one_long_turn_among_many_short_ones_is_no_reason_to_stop() {
-        let mut turns = vec![TAKEN; OFFENCE as usize + 1];
+        let mut turns = vec![TAKEN; LONG_TURN as usize + 1];
         turns.push(COMPUTED);
-        let mut give_way = after(turns.into_iter().cycle().take(10_000));
-        assert!(give_way.is_crowded());
-        assert_eq!(give_way.begin(), Some(0));
+        let mut yield_policy = after(turns.into_iter().cycle().take(10_000));
+        assert!(yield_policy.is_crowded());
+        assert_eq!(yield_policy.begin(), Some(0));
     }
 
     #[test]
     fn half_of_the_turns_too_long_is() {
-        let mut give_way = after([TAKEN, COMPUTED].into_iter().cycle().take(14));
-        assert_eq!(give_way.begin(), None);
+        let mut yield_policy = after([TAKEN, COMPUTED].into_iter().cycle().take(14));
+        assert_eq!(yield_policy.begin(), None);
     }
 }

@@ -1,10 +1,10 @@
-//! Sparing the producer the fence between each packet and its look at the sleeper.
+//! Notification suppression: sparing the producer the fence between each packet and its look at the sleeper.
 //!
 //! A producer that stores a packet and then looks whether the consumer sleeps needs a full fence between, which waits until
 //! the packet's cache line has come over from the other processor: under load that is most of what sending costs. A
-//! consumer that has not slept for a while says so in the doorbell word ([`ALERT`]), and a producer that sees this needs no fence.
+//! consumer that has not slept for a while says so in the doorbell word ([`SUPPRESSED`]), and a producer that sees this needs no fence.
 //! It may have seen it too early, though: while its packet was on its way, the consumer may have said that it sleeps and have
-//! looked for the packet in vain. So the first sleep of an alert consumer is a short one, of [`SETTLE`]; then it looks once more. Whoever
+//! looked for the packet in vain. So the first sleep of such a consumer is a short one, of [`SETTLE`]; then it looks once more. Whoever
 //! stored a packet before that sleep has it seen then, and whoever looks at the word since sees the sleeper.
 //!
 //! What this takes is that a store becomes visible within [`SETTLE`]. Store buffers drain as fast as lines arrive, in a few
@@ -19,13 +19,13 @@
 
 use std::time::Duration;
 
-use super::layout::{ALERT, Doorbell};
+use super::layout::{Doorbell, SUPPRESSED};
 use super::sync::{Ordering, compiler_fence};
 use nnhal_os::time::{Deadline, TimePoint};
 
 /// Cells that a consumer receives without a sleep before it spares the producer its fences: the short sleep that follows costs
 /// what some hundred of them do.
-pub(super) const ALERT_AFTER: u64 = 256;
+pub(super) const SUPPRESS_AFTER: u64 = 256;
 
 /// How long a store may take to be seen, with a wide margin.
 pub(super) const SETTLE: Duration = Duration::from_micros(100);
@@ -33,40 +33,40 @@ pub(super) const SETTLE: Duration = Duration::from_micros(100);
 /// How long one may take that is held up for a reason that nobody has thought of.
 pub(super) const BACKSTOP: Duration = Duration::from_millis(10);
 
-/// How long the sleeps of an alert consumer last at most, one after the other.
+/// How long the sleeps of a consumer that suppresses notification last at most, one after the other.
 pub(super) const LIMITS: [Duration; 2] = [SETTLE, BACKSTOP];
 
 /// Whether the consumer spares the producer the fence behind the packet that it has just stored.
 #[inline(always)]
-pub(super) fn is_alert(doorbell: &Doorbell) -> bool {
+pub(super) fn is_suppressed(doorbell: &Doorbell) -> bool {
     // The packet comes first in the program; that it is seen first is what the short sleep is for.
     compiler_fence(Ordering::SeqCst);
-    doorbell.sleeper.load(Ordering::Relaxed) == ALERT
+    doorbell.sleeper.load(Ordering::Relaxed) == SUPPRESSED
 }
 
 /// A consumer's part.
 #[derive(Debug)]
-pub(super) struct Alertness {
+pub(super) struct Suppression {
     /// Cells without a sleep before the producer is spared.
     after: u64,
     /// From what position on it is; none while it is.
     from: u64,
     /// The limits of the sleeps that follow then.
     short: &'static [Duration],
-    /// Those to come, until a producer that has seen [`ALERT`] has had its packets seen.
+    /// Those to come, until a producer that has seen [`SUPPRESSED`] has had its packets seen.
     limits: &'static [Duration],
     /// When the first of them is over, in a sleep.
     until: Deadline,
 }
 
-impl Alertness {
-    pub(super) fn new() -> Alertness {
-        Alertness::after(ALERT_AFTER, &LIMITS)
+impl Suppression {
+    pub(super) fn new() -> Suppression {
+        Suppression::after(SUPPRESS_AFTER, &LIMITS)
     }
 
     /// One that begins after so many cells, with as many short sleeps.
-    pub(super) fn after(cells: u64, short: &'static [Duration]) -> Alertness {
-        Alertness {
+    pub(super) fn after(cells: u64, short: &'static [Duration]) -> Suppression {
+        Suppression {
             after: cells,
             from: cells,
             short,
@@ -93,7 +93,7 @@ impl Alertness {
     fn begin(&mut self, doorbell: &Doorbell) {
         self.from = u64::MAX;
         self.limits = self.short;
-        doorbell.sleeper.store(ALERT, Ordering::Relaxed);
+        doorbell.sleeper.store(SUPPRESSED, Ordering::Relaxed);
     }
 
     /// The consumer has said that it sleeps, before `now`. Returns until when it may.
@@ -103,7 +103,7 @@ impl Alertness {
         self.until.earlier(deadline)
     }
 
-    /// A sleep has lasted for as long as this says. If [`Alertness::sleeps`] has said no more, that was to look for packets once
+    /// A sleep has lasted for as long as this says. If [`Suppression::sleeps`] has said no more, that was to look for packets once
     /// more, and the consumer may sleep on.
     pub(super) fn has_settled(&mut self, until: Deadline) {
         if self.until.earlier(until) == self.until {

@@ -4,13 +4,13 @@ use std::time::Duration;
 use super::*;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
 
-/// Other rings, and a bell.
+/// Other rings, and a waker.
 struct Neighbours {
     ends: Vec<ChannelEnd>,
-    bell: Arc<Bell>,
+    waker: Arc<Waker>,
 }
 
-impl Company for Neighbours {
+impl WaitSet for Neighbours {
     fn consumers(&self) -> impl Iterator<Item = &Consumer> {
         self.ends.iter().map(|end| &end.consumer)
     }
@@ -19,8 +19,8 @@ impl Company for Neighbours {
         self.ends.iter_mut().map(|end| &mut end.consumer)
     }
 
-    fn bell(&self) -> Option<&Bell> {
-        Some(&self.bell)
+    fn waker(&self) -> Option<&Waker> {
+        Some(&self.waker)
     }
 }
 
@@ -35,10 +35,10 @@ fn pair(wait: WaitSettings) -> (ChannelEnd, ChannelEnd) {
 
 /// As many rings as a thread can wait for, the first of which it waits on: the ends that send, and those that receive.
 fn street(wait: WaitSettings) -> (Vec<ChannelEnd>, ChannelEnd, Neighbours) {
-    let (clients, mut ends): (Vec<_>, Vec<_>) = (0..=MAX_COMPANY).map(|_| pair(wait)).unzip();
+    let (clients, mut ends): (Vec<_>, Vec<_>) = (0..=MAX_WAIT_SET).map(|_| pair(wait)).unzip();
     let first = ends.remove(0);
-    let bell = Arc::new(first.consumer.new_bell());
-    (clients, first, Neighbours { ends, bell })
+    let waker = Arc::new(first.consumer.new_waker());
+    (clients, first, Neighbours { ends, waker })
 }
 
 fn expect_elsewhere(first: &mut ChannelEnd, neighbours: &mut Neighbours, deadline: Deadline) {
@@ -103,13 +103,13 @@ fn wait_in_company_keeps_its_deadline() {
 #[test]
 fn bell_ends_waits_until_it_is_silenced() {
     let (_clients, mut first, mut neighbours) = street(WaitSettings::Sleep);
-    let bell = Arc::clone(&neighbours.bell);
-    let ringer = std::thread::spawn(move || bell.ring());
+    let waker = Arc::clone(&neighbours.waker);
+    let thread = std::thread::spawn(move || waker.wake());
     expect_elsewhere(&mut first, &mut neighbours, Deadline::NONE);
-    ringer.join().unwrap();
+    thread.join().unwrap();
     expect_elsewhere(&mut first, &mut neighbours, Deadline::NONE);
-    assert!(neighbours.bell.silence());
-    assert!(!neighbours.bell.silence());
+    assert!(neighbours.waker.clear());
+    assert!(!neighbours.waker.clear());
 }
 
 #[test]

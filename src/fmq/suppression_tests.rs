@@ -1,8 +1,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::alert::{ALERT_AFTER, Alertness, BACKSTOP, SETTLE};
-use super::layout::{ALERT, AWAKE, SLEEPING};
+use super::layout::{AWAKE, SLEEPING, SUPPRESSED};
+use super::suppression::{BACKSTOP, SETTLE, SUPPRESS_AFTER, Suppression};
 use super::*;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
 
@@ -33,10 +33,10 @@ fn stream(client: &mut ChannelEnd, server: &mut ChannelEnd, packets: u64) {
 fn consumer_is_alert_after_many_packets_until_it_sleeps() {
     let (mut client, mut server) = pair_with(WaitSettings::Sleep);
     let word = |client: &ChannelEnd| client.producer.sleeper_word();
-    stream(&mut client, &mut server, ALERT_AFTER - 1);
+    stream(&mut client, &mut server, SUPPRESS_AFTER - 1);
     assert_eq!(word(&client), AWAKE);
     stream(&mut client, &mut server, 1);
-    assert_eq!(word(&client), ALERT);
+    assert_eq!(word(&client), SUPPRESSED);
     assert!(!client.producer.notify());
     let mut packet = server.consumer.new_packet();
     assert_eq!(
@@ -44,10 +44,10 @@ fn consumer_is_alert_after_many_packets_until_it_sleeps() {
         Err(ReceiveError::TimedOut)
     );
     assert_eq!(word(&client), AWAKE);
-    stream(&mut client, &mut server, ALERT_AFTER - 1);
+    stream(&mut client, &mut server, SUPPRESS_AFTER - 1);
     assert_eq!(word(&client), AWAKE);
     stream(&mut client, &mut server, 1);
-    assert_eq!(word(&client), ALERT);
+    assert_eq!(word(&client), SUPPRESSED);
 }
 
 #[test]
@@ -56,32 +56,32 @@ fn sleeps_of_an_alert_consumer_are_short_until_two_have_lasted() {
     let doorbell = client.producer.doorbell();
     let start = MonotonicClock.now();
     let late = Deadline::after(start, Duration::from_secs(60));
-    let mut alertness = Alertness::new();
-    assert_eq!(alertness.sleeps(start, late), late);
-    alertness.wakes(1);
-    alertness.received(ALERT_AFTER, doorbell);
+    let mut suppression = Suppression::new();
+    assert_eq!(suppression.sleeps(start, late), late);
+    suppression.wakes(1);
+    suppression.received(SUPPRESS_AFTER, doorbell);
     assert_eq!(client.producer.sleeper_word(), AWAKE);
-    alertness.received(1 + ALERT_AFTER, doorbell);
-    assert_eq!(client.producer.sleeper_word(), ALERT);
+    suppression.received(1 + SUPPRESS_AFTER, doorbell);
+    assert_eq!(client.producer.sleeper_word(), SUPPRESSED);
     for limit in [SETTLE, BACKSTOP] {
         // One that is cut short by its deadline, or by the limit of another consumer, settles nothing.
-        assert_eq!(alertness.sleeps(start, PAST), PAST);
-        alertness.has_settled(PAST);
-        alertness.wakes(300);
-        let until = alertness.sleeps(start, Deadline::NONE);
+        assert_eq!(suppression.sleeps(start, PAST), PAST);
+        suppression.has_settled(PAST);
+        suppression.wakes(300);
+        let until = suppression.sleeps(start, Deadline::NONE);
         assert_eq!(until, Deadline::after(start, limit));
-        alertness.has_settled(until);
+        suppression.has_settled(until);
     }
-    assert_eq!(alertness.sleeps(start, Deadline::NONE), Deadline::NONE);
-    alertness.has_settled(late);
-    assert_eq!(alertness.sleeps(start, late), late);
+    assert_eq!(suppression.sleeps(start, Deadline::NONE), Deadline::NONE);
+    suppression.has_settled(late);
+    assert_eq!(suppression.sleeps(start, late), late);
 }
 
 #[test]
 fn short_sleep_does_not_end_the_wait_before_its_deadline() {
     let (mut client, mut server) = pair_with(WaitSettings::Sleep);
-    stream(&mut client, &mut server, ALERT_AFTER);
-    assert_eq!(client.producer.sleeper_word(), ALERT);
+    stream(&mut client, &mut server, SUPPRESS_AFTER);
+    assert_eq!(client.producer.sleeper_word(), SUPPRESSED);
     let mut packet = server.consumer.new_packet();
     let deadline = Deadline::after(MonotonicClock.now(), 4 * SETTLE);
     assert_eq!(
@@ -94,7 +94,7 @@ fn short_sleep_does_not_end_the_wait_before_its_deadline() {
 #[test]
 fn packet_at_the_last_look_before_a_sleep_leaves_the_consumer_able_to_become_alert() {
     let (mut client, mut server) = pair_with(WaitSettings::Sleep);
-    stream(&mut client, &mut server, ALERT_AFTER);
+    stream(&mut client, &mut server, SUPPRESS_AFTER);
     let mut packet = server.consumer.new_packet();
     let send = |producer: &mut Producer| {
         producer.send(&[1]).unwrap();
@@ -107,8 +107,8 @@ fn packet_at_the_last_look_before_a_sleep_leaves_the_consumer_able_to_become_ale
     assert_eq!(client.producer.sleeper_word(), AWAKE);
     // It woke nobody.
     assert_eq!(server.consumer.policy().wake_nanos(), 0);
-    stream(&mut client, &mut server, ALERT_AFTER);
-    assert_eq!(client.producer.sleeper_word(), ALERT);
+    stream(&mut client, &mut server, SUPPRESS_AFTER);
+    assert_eq!(client.producer.sleeper_word(), SUPPRESSED);
 }
 
 /// Calls `send` when the consumer has said that it sleeps, for a minute at most, and returns once it has the packet. It may have found
@@ -134,7 +134,7 @@ const TRIES: usize = 50;
 fn short_sleep_finds_a_packet_for_which_nobody_rings() {
     let is_found_by_short_sleep = || {
         let (mut client, mut server) = pair_with(WaitSettings::Sleep);
-        stream(&mut client, &mut server, ALERT_AFTER);
+        stream(&mut client, &mut server, SUPPRESS_AFTER);
         assert_eq!(server.consumer.sleep_limit(), Some(SETTLE));
         let mut is_unaided = true;
         send_to_sleeper(&mut client, &mut server, |producer| {
@@ -173,7 +173,7 @@ fn ring_that_is_dated_back_before_the_sleep_says_how_long_waking_up_takes() {
 }
 
 #[test]
-fn alert_consumer_that_falls_asleep_loses_no_wake_up() {
+fn suppressing_consumer_that_falls_asleep_loses_no_wake_up() {
     const SERIES: u32 = 800;
     let window = Duration::from_micros(50);
     let (mut client, mut server) = pair_with(WaitSettings::Fixed { window });
@@ -181,20 +181,20 @@ fn alert_consumer_that_falls_asleep_loses_no_wake_up() {
         let receiver = scope.spawn(move || {
             let mut packet = server.consumer.new_packet();
             let deadline = Deadline::after(MonotonicClock.now(), Duration::from_secs(60));
-            let (mut received, mut alert) = (0_u64, 0_u32);
+            let (mut received, mut suppressed) = (0_u64, 0_u32);
             loop {
                 match server.consumer.receive(&mut packet, deadline) {
                     Ok(()) => received += 1,
-                    Err(ReceiveError::Closed) => return (received, alert),
+                    Err(ReceiveError::Closed) => return (received, suppressed),
                     Err(error) => panic!("after {received} packets: {error}"),
                 }
-                let is_single_next = received % (ALERT_AFTER + 1) == ALERT_AFTER;
-                alert += u32::from(is_single_next && server.consumer.sleeper_word() == ALERT);
+                let is_single_next = received % (SUPPRESS_AFTER + 1) == SUPPRESS_AFTER;
+                suppressed += u32::from(is_single_next && server.consumer.sleeper_word() == SUPPRESSED);
             }
         });
         for number in 0..SERIES {
-            // Enough of them after the last sleep for the consumer to be alert behind the last.
-            for _ in 0..ALERT_AFTER {
+            // Enough of them after the last sleep for the consumer to suppress notification behind the last.
+            for _ in 0..SUPPRESS_AFTER {
                 client.producer.push(&[1]).unwrap();
             }
             client.producer.notify();
@@ -208,10 +208,13 @@ fn alert_consumer_that_falls_asleep_loses_no_wake_up() {
             wait_until_read(&mut client.producer);
         }
         drop(client);
-        let (received, alert) = receiver.join().unwrap();
-        assert_eq!(received, u64::from(SERIES) * (ALERT_AFTER + 1));
+        let (received, suppressed) = receiver.join().unwrap();
+        assert_eq!(received, u64::from(SERIES) * (SUPPRESS_AFTER + 1));
         // It is not where this thread was held up between the packets of a series, so that the consumer slept there.
-        assert!(alert > SERIES / 2, "alert behind {alert} series only");
+        assert!(
+            suppressed > SERIES / 2,
+            "suppressed behind {suppressed} series only"
+        );
     });
 }
 
@@ -226,8 +229,8 @@ fn is_read(producer: &mut Producer) -> bool {
     producer.room().unwrap() == CELLS as usize
 }
 
-/// Every interleaving of a producer of two packets and a consumer that becomes alert whenever it is awake, on processors that
-/// hold stores back in buffers (x86's model of memory). An alert consumer has as many short sleeps as `shorts` has entries; each says
+/// Every interleaving of a producer of two packets and a consumer that suppresses notification whenever it is awake, on processors that
+/// hold stores back in buffers (x86's model of memory). Such a consumer has as many short sleeps as `shorts` has entries; each says
 /// whether that sleep lasts for longer than any store is held back.
 struct Model {
     shorts: &'static [bool],
@@ -333,7 +336,7 @@ impl State {
                 self.producer_buffer.push(Store::Cell(self.sent));
                 Sending::Look
             }
-            Sending::Look if self.word_behind(&self.producer_buffer) == ALERT => self.after_packet(),
+            Sending::Look if self.word_behind(&self.producer_buffer) == SUPPRESSED => self.after_packet(),
             Sending::Look => {
                 self.empty_producer_buffer();
                 Sending::LookBehindFence
@@ -367,7 +370,7 @@ impl State {
         self.receiving = match self.receiving {
             Receiving::Awake => {
                 self.consumer_buffer.push(Store::Word(AWAKE));
-                self.consumer_buffer.push(Store::Word(ALERT));
+                self.consumer_buffer.push(Store::Word(SUPPRESSED));
                 self.shorts = shorts;
                 Receiving::Announce
             }

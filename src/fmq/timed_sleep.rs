@@ -1,4 +1,4 @@
-//! Naps: sleeping through most of a wait of known length, and polling for its end.
+//! Timed sleeps: sleeping through most of a wait of known length, and polling for its end.
 //!
 //! Being woken by the peer costs it a system call, and takes as long as an idle processor needs to get going, which in a
 //! virtual machine can be as long as the wait itself. Where waits are too long to poll through but alike, as those for a
@@ -7,9 +7,9 @@
 
 use std::time::Duration;
 
-/// A nap, and how long to poll after it.
+/// A timed sleep, and how long to poll after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Nap {
+pub(super) struct TimedSleep {
     /// From the moment of falling asleep.
     pub(super) length: Duration,
     /// For at most twice the longest window.
@@ -19,42 +19,42 @@ pub(super) struct Nap {
 /// The weight of one wait is an eighth in the mean, a quarter in the deviation, as in TCP's estimate of round trips.
 const MEAN_SHIFT: u32 = 3;
 const DEVIATION_SHIFT: u32 = 2;
-/// A nap that ended rightly counts 1, one in vain counts [`MISS`] against it; below 0 naps stop, until so many waits were
+/// A sleep that ended rightly counts 1, one in vain counts [`MISS`] against it; below 0 none is timed until so many waits were
 /// slept through as [`LEAST_TRUST`] says.
 const MOST_TRUST: i32 = 8;
 const LEAST_TRUST: i32 = -16;
 const MISS: i32 = 2;
-/// A shorter nap is not worth its system call.
-const LEAST_NAP: u64 = 30_000;
-/// Of the lateness, one part of so many is forgotten with each wait that is slept through without a nap.
+/// A shorter sleep is not worth its system call.
+const LEAST_SLEEP: u64 = 30_000;
+/// Of the lateness, one part of so many is forgotten with each wait that is slept through without a timer.
 const FORGET: u64 = 64;
 
 /// Learns from waits that were slept through when to get up in the next.
 #[derive(Clone, Debug, Default)]
-pub(super) struct NapPolicy {
-    /// The longest window of the wait policy, in nanoseconds; 0 for no naps.
+pub(super) struct TimedSleepPolicy {
+    /// The longest window of the wait policy, in nanoseconds; 0 for no timed sleeps.
     window: u64,
     /// Nanoseconds; 0 before the first wait.
     mean: u64,
     deviation: u64,
     /// How much too late this thread gets up, smoothed.
     lateness: u64,
-    /// Below 0, naps have not been worth it.
+    /// Below 0, timed sleeps have not been worth it.
     trust: i32,
 }
 
-impl NapPolicy {
-    /// `window` is the longest for which a wait may poll, in nanoseconds; 0 for no naps.
-    pub(super) fn new(window: u64) -> NapPolicy {
-        NapPolicy {
+impl TimedSleepPolicy {
+    /// `window` is the longest for which a wait may poll, in nanoseconds; 0 for no timed sleeps.
+    pub(super) fn new(window: u64) -> TimedSleepPolicy {
+        TimedSleepPolicy {
             window,
             lateness: window,
-            ..NapPolicy::default()
+            ..TimedSleepPolicy::default()
         }
     }
 
     /// How long to sleep in a wait that has lasted for `waited` nanoseconds before polling for its end, if that is worth it.
-    pub(super) fn next(&self, waited: u64) -> Option<Nap> {
+    pub(super) fn next(&self, waited: u64) -> Option<TimedSleep> {
         let early = self.deviation.saturating_add(self.deviation / 2);
         if self.trust < 0 || early > self.window {
             return None;
@@ -63,7 +63,7 @@ impl NapPolicy {
         let length = self.mean.checked_sub(before)?;
         // Up to twice as early as meant, and not late at all.
         let poll = early.saturating_mul(2).saturating_add(self.lateness);
-        (length > LEAST_NAP).then(|| Nap {
+        (length > LEAST_SLEEP).then(|| TimedSleep {
             length: Duration::from_nanos(length),
             poll_nanos: poll.clamp(self.window, self.window.saturating_mul(2)),
         })
@@ -88,12 +88,12 @@ impl NapPolicy {
             self.deviation - (self.deviation >> DEVIATION_SHIFT) + (difference >> DEVIATION_SHIFT);
     }
 
-    /// Learns by how much a nap ended too late.
+    /// Learns by how much a sleep ended too late.
     pub(super) fn got_up(&mut self, late: Duration) {
         let late = u64::try_from(late.as_nanos())
             .unwrap_or(u64::MAX)
             .min(self.window.saturating_mul(4));
-        // Getting up too early costs some polling, too late costs what the nap was for.
+        // Getting up too early costs some polling, too late costs what the sleep was for.
         self.lateness = if late > self.lateness {
             self.lateness + (late - self.lateness) / 4
         } else {
@@ -114,7 +114,7 @@ impl NapPolicy {
         }
     }
 
-    /// A wait was slept through without a nap. Naps that would be too late are tried again after some of them: only naps tell
+    /// A wait was slept through without a timer. Sleeps that would be too late are tried again after some of them: only they tell
     /// by how much they are.
     pub(super) fn slept_on(&mut self) {
         self.lateness -= self.lateness / FORGET;
@@ -132,26 +132,26 @@ mod tests {
 
     const WINDOW: u64 = 50_000;
 
-    fn after(waits: impl IntoIterator<Item = u64>) -> NapPolicy {
-        let mut policy = NapPolicy::new(WINDOW);
+    fn after(waits: impl IntoIterator<Item = u64>) -> TimedSleepPolicy {
+        let mut policy = TimedSleepPolicy::new(WINDOW);
         waits.into_iter().for_each(|nanos| policy.record(nanos));
         policy
     }
 
     #[test]
-    fn regular_waits_are_napped_through_until_just_before_their_end() {
+    fn regular_waits_are_slept_through_until_just_before_their_end() {
         let mut policy = after([400_000; 40]);
         for _ in 0..20 {
             policy.got_up(Duration::from_micros(60));
         }
-        let nap = policy.next(0).unwrap();
-        let up = nap.length.as_nanos() as u64;
-        assert!((330_000..=341_000).contains(&up), "{nap:?}");
-        assert!((WINDOW..2 * WINDOW).contains(&nap.poll_nanos), "{nap:?}");
+        let sleep = policy.next(0).unwrap();
+        let up = sleep.length.as_nanos() as u64;
+        assert!((330_000..=341_000).contains(&up), "{sleep:?}");
+        assert!((WINDOW..2 * WINDOW).contains(&sleep.poll_nanos), "{sleep:?}");
     }
 
     #[test]
-    fn what_was_polled_before_is_no_part_of_the_nap() {
+    fn what_was_polled_before_is_no_part_of_the_sleep() {
         let policy = after([400_000; 40]);
         let whole = policy.next(0).unwrap().length;
         assert_eq!(
@@ -162,18 +162,18 @@ mod tests {
     }
 
     #[test]
-    fn irregular_unknown_and_short_waits_are_not_napped_through() {
+    fn irregular_unknown_and_short_waits_are_not_timed() {
         assert_eq!(after([]).next(0), None);
         assert_eq!(after([70_000; 40]).next(0), None);
         assert_eq!(after((0..40).map(|at| 400_000 * (1 + at % 3))).next(0), None);
-        assert_eq!(NapPolicy::new(0).next(0), None);
-        let mut unbounded = NapPolicy::new(u64::MAX);
+        assert_eq!(TimedSleepPolicy::new(0).next(0), None);
+        let mut unbounded = TimedSleepPolicy::new(u64::MAX);
         unbounded.record(u64::MAX);
         assert_eq!(unbounded.next(0), None);
     }
 
     #[test]
-    fn one_interruption_moves_the_nap_little() {
+    fn one_interruption_moves_the_sleep_little() {
         let mut policy = after([400_000; 40]);
         let before = policy.next(0).unwrap().length;
         policy.record(50_000_000);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn naps_end_early_enough_for_most_that_are_late() {
+    fn sleeps_end_early_enough_for_most_that_are_late() {
         let mut policy = after([400_000; 40]);
         for at in 0..200 {
             policy.got_up(Duration::from_micros(if at % 5 == 0 { 120 } else { 60 }));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn naps_that_were_too_late_to_be_any_are_tried_again() {
+    fn sleeps_that_were_too_late_to_be_any_are_tried_again() {
         let mut policy = after([200_000; 40]);
         for _ in 0..20 {
             policy.got_up(Duration::from_micros(190));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn naps_in_vain_stop_for_a_while() {
+    fn sleeps_in_vain_stop_for_a_while() {
         let mut policy = after([400_000; 40]);
         policy.was_wrong();
         assert_eq!(policy.next(0), None);
