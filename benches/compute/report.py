@@ -30,21 +30,22 @@ machine does meets all alike. Each is told to compute with the row's number of t
 
 - nnhal computes in the process of its driver, to which the request goes by burst, and back. A driver is started for
   each round.
-- LiteRT computes in the caller's process, with XNNPACK: by the interpreter of its Python package, and by the C API of
-  the library in that package, called by a program without Python, which is started for each round.
+- LiteRT computes in the caller's process, with XNNPACK. It is called in two ways. One is the interpreter of its Python
+  package. The other is the C API of the library in that package, called by a program without Python, which is started
+  for each round.
 - OpenVINO reads the same .tflite files. Extents that a model leaves open are 1, here and for ONNX Runtime.
 - ONNX Runtime computes what tf2onnx makes of them.
 
-Inputs are those that lie beside a model, or zeros, and are in place before a call; nobody's results are copied. ONNX
-Runtime and the C API have a figure only where they give what LiteRT's interpreter gives: floats within a thousandth of
-the output's greatest value, integers within half a step on average, with the greatest value at the same place. OpenVINO
-is not held to that: where the processor has instructions for bfloat16 it computes floats with them, which nnhal and
-LiteRT do not.
+Inputs are those that lie beside a model, or zeros. They are in place before a call, and nobody's results are copied.
+ONNX Runtime and the C API have a figure only where they give what LiteRT's interpreter gives. Floats must be within a
+thousandth of the output's greatest value. Integers must be within half a step on average, with the greatest value at
+the same place. OpenVINO is not held to that. Where the processor has instructions for bfloat16, it computes floats with
+them; nnhal and LiteRT do not.
 
 ## How to read it
 
-`nnhal / LiteRT` compares with the faster of the two ways to call LiteRT, `nnhal / best` with the fastest of all others;
-below 1, nnhal is faster. Times change with the machine and with what else it does; ratios are of figures of one row,
+`nnhal / LiteRT` compares with the faster of the two ways to call LiteRT, `nnhal / best` with the fastest of all others.
+Below 1, nnhal is faster. Times change with the machine and with what else it does. Ratios are of figures of one row,
 which were measured in turn. Two runs show what of a difference is chance. A dash is a runtime without a figure; the
 last section says why.
 """
