@@ -9,7 +9,7 @@ use super::{Form, OperationEntry, Param, Presence, Rank, ShapeRule, Ty, entry};
 const HEAD: &str = "\
 # Operations
 
-Every operation of NN HAL 1.0 to 1.3, with what this project's operation table says of it: validation, the version
+Every operation of NN HAL 1.0 to 1.3, with what this project's operation table says of it. Validation, the version
 check, support answers and output shapes are made from the same table. This page is made from the code:
 `cargo run --example operation_table > docs/operations.md`.
 
@@ -17,8 +17,8 @@ Reading it:
 
 - A type is followed by the first HAL version in which it stands there. Where an operation's types depend on each
   other, the combinations are listed.
-- Arguments in brackets may be left off at the end of the list; those with a question mark may be omitted
-  (`NO_VALUE`, or no value in the request); those with an ellipsis may occur any number of times.
+- Arguments in brackets may be left off at the end of the list. Those with a question mark may be omitted
+  (`NO_VALUE`, or no value in the request). Those with an ellipsis may occur any number of times.
 - The shape of an output is inferred from the inputs, computed with the values (data dependent), or given by the
   graphs that the operation runs.
 
