@@ -509,14 +509,14 @@ pub struct KernelContext<'a> {
     pub scratch: &'a mut Scratch,
     /// Whether float32 may be computed with the range and precision of float16.
     pub relaxed: bool,
-    /// Asked while kernels work whose effort grows faster than their operands.
+    /// Asked while kernels work whose cost grows faster than their operands.
     pub interrupt: &'a dyn Interrupt,
     /// The threads to compute with.
     pub team: &'a Team<'a>,
 }
 
 impl<'a> KernelContext<'a> {
-    /// For kernels whose effort grows faster than their operands: see [`Pace`].
+    /// For kernels whose cost grows faster than their operands: see [`Pace`].
     #[must_use]
     pub fn pace(&self) -> Pace<'a> {
         Pace::new(self.interrupt)

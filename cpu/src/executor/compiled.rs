@@ -322,8 +322,8 @@ mod tests {
             let network = Network::new(ty);
             let program = network.prepared(KernelSet::Fast);
             let (kept, reduced) = (kept(&program), network.reduced(&program));
-            let cut = (0..kept.len()).step_by(61).chain(kept.len() - 100..kept.len());
-            for length in cut {
+            let short = (0..kept.len()).step_by(61).chain(kept.len() - 100..kept.len());
+            for length in short {
                 let error = restore(&network, &reduced, &kept[..length]).unwrap_err();
                 assert!(matches!(error, ProgramError::UnfitCompiled), "{length}: {error}");
                 assert_eq!(error.status(), ErrorStatus::GeneralFailure);

@@ -7,20 +7,20 @@ use super::padded::PaddedConvolution;
 use super::program::{Step, Work, operations_from};
 use super::{Interrupt, Interrupted};
 use crate::fast::{
-    Candidate, FollowedLayer, Following, Fused, Hybrid, LargestMagnitude, Offset, PlannedStep, StripChain,
-    Worth,
+    Candidate, DynamicallyQuantized, Following, Fused, FusionThreshold, LargestMagnitude, LayerWithEpilogue,
+    Offset, PlannedStep, StripChain,
 };
 use crate::kernel::Constant;
 
 /// Operations that are computed together.
 #[derive(Debug)]
-pub(super) enum Together {
+pub(super) enum FusedGroup {
     /// Element-wise ones, some elements at a time.
     Elements(Fused),
     /// Convolutions and what follows on them, some rows of the image at a time.
     Rows(StripChain),
     /// A convolution and what follows on it, tile by tile.
-    Layer(FollowedLayer),
+    Layer(LayerWithEpilogue),
     /// PAD and a convolution.
     Padded(PaddedConvolution),
     /// DEQUANTIZE and QUANTIZE.
@@ -28,38 +28,38 @@ pub(super) enum Together {
     /// ABS and REDUCE_MAX.
     Magnitude(LargestMagnitude),
     /// Element-wise ones that give integers, a layer whose weights are such, and what scales its result.
-    Hybrid(Hybrid),
+    DynamicallyQuantized(DynamicallyQuantized),
 }
 
-impl Together {
+impl FusedGroup {
     /// How many operations these are.
     pub(super) fn operations(&self) -> usize {
         match self {
-            Together::Elements(fused) => fused.operations(),
-            Together::Rows(chain) => chain.operations(),
-            Together::Layer(layer) => layer.operations(),
-            Together::Padded(_) | Together::Offset(_) | Together::Magnitude(_) => 2,
-            Together::Hybrid(hybrid) => hybrid.operations(),
+            FusedGroup::Elements(fused) => fused.operations(),
+            FusedGroup::Rows(chain) => chain.operations(),
+            FusedGroup::Layer(layer) => layer.operations(),
+            FusedGroup::Padded(_) | FusedGroup::Offset(_) | FusedGroup::Magnitude(_) => 2,
+            FusedGroup::DynamicallyQuantized(dynamically_quantized) => dynamically_quantized.operations(),
         }
     }
 
     /// The operand that they compute.
     pub(super) fn output(&self) -> u32 {
         match self {
-            Together::Elements(fused) => fused.output(),
-            Together::Rows(chain) => chain.output(),
-            Together::Layer(layer) => layer.output(),
-            Together::Padded(convolution) => convolution.output(),
-            Together::Offset(offset) => offset.output(),
-            Together::Magnitude(magnitude) => magnitude.output(),
-            Together::Hybrid(hybrid) => hybrid.output(),
+            FusedGroup::Elements(fused) => fused.output(),
+            FusedGroup::Rows(chain) => chain.output(),
+            FusedGroup::Layer(layer) => layer.output(),
+            FusedGroup::Padded(convolution) => convolution.output(),
+            FusedGroup::Offset(offset) => offset.output(),
+            FusedGroup::Magnitude(magnitude) => magnitude.output(),
+            FusedGroup::DynamicallyQuantized(dynamically_quantized) => dynamically_quantized.output(),
         }
     }
 
     /// The numbers of operations among these that are computed by themselves, before the others.
     pub(super) fn before(&self) -> &[usize] {
         match self {
-            Together::Hybrid(hybrid) => hybrid.before(),
+            FusedGroup::DynamicallyQuantized(dynamically_quantized) => dynamically_quantized.before(),
             _ => &[],
         }
     }
@@ -67,7 +67,7 @@ impl Together {
     /// Whether so many threads had better compute these together.
     pub(super) fn suits(&self, threads: usize) -> bool {
         match self {
-            Together::Rows(chain) => chain.suits(threads),
+            FusedGroup::Rows(chain) => chain.suits(threads),
             _ => true,
         }
     }
@@ -75,13 +75,13 @@ impl Together {
     /// The name of what computes the first of them.
     pub(super) fn name(&self) -> &'static str {
         match self {
-            Together::Elements(_) => "f32 element-wise, with the next",
-            Together::Rows(_) => "f32 row by row, with the next",
-            Together::Layer(layer) => layer.name(),
-            Together::Padded(_) => "as padding of the next",
-            Together::Offset(_) => "8-bit offset, with the next",
-            Together::Magnitude(_) => "f32 largest magnitude, with the next",
-            Together::Hybrid(_) => "integers of floats as bytes, with the next",
+            FusedGroup::Elements(_) => "f32 element-wise, with the next",
+            FusedGroup::Rows(_) => "f32 row by row, with the next",
+            FusedGroup::Layer(layer) => layer.name(),
+            FusedGroup::Padded(_) => "as padding of the next",
+            FusedGroup::Offset(_) => "8-bit offset, with the next",
+            FusedGroup::Magnitude(_) => "f32 largest magnitude, with the next",
+            FusedGroup::DynamicallyQuantized(_) => "integers of floats as bytes, with the next",
         }
     }
 }
@@ -104,7 +104,7 @@ pub(super) fn fuse(
     while first < steps.len() {
         interrupt.check()?;
         // Nothing is left to compute.
-        if steps[first].is_cut_before && steps[first].renames {
+        if steps[first].is_clamped_before && steps[first].renames {
             first += 1;
             continue;
         }
@@ -132,15 +132,15 @@ pub(super) fn fuse(
             let both = (&declared(&graph.operations[first]), &declared(second));
             LargestMagnitude::of(both, elements, |operand| ends_within(operand, 2))
         });
-        let pair = padded.map(Together::Padded);
-        let pair = pair.or(offset.map(Together::Offset));
-        let pair = pair.or(magnitude.map(Together::Magnitude));
-        let together = pair.or_else(|| {
+        let pair = padded.map(FusedGroup::Padded);
+        let pair = pair.or(offset.map(FusedGroup::Offset));
+        let pair = pair.or(magnitude.map(FusedGroup::Magnitude));
+        let group = pair.or_else(|| {
             let candidates = candidates((graph, constants), &steps[first..], first);
             find(candidates, ends_within)
         });
-        let together = together.map(|together| match together {
-            Together::Elements(head) => {
+        let group = group.map(|group| match group {
+            FusedGroup::Elements(head) => {
                 let following = operations.map(|(operation, step)| Following {
                     declared: declared(operation),
                     elements: step.elements(),
@@ -152,12 +152,13 @@ pub(super) fn fuse(
                     },
                 });
                 let all: Vec<_> = following.take(MOST_AHEAD).collect();
-                Hybrid::new(head, &all, ends_within).map_or_else(Together::Elements, Together::Hybrid)
+                DynamicallyQuantized::new(head, &all, ends_within)
+                    .map_or_else(FusedGroup::Elements, FusedGroup::DynamicallyQuantized)
             }
             other => other,
         });
-        let count = together.as_ref().map_or(1, Together::operations);
-        steps[first].together = together;
+        let count = group.as_ref().map_or(1, FusedGroup::operations);
+        steps[first].group = group;
         first += count;
     }
     Ok(())
@@ -188,16 +189,16 @@ pub(super) fn fuse_for_several(
         };
         let chain = steps[first].float_layer().and_then(|_| {
             // It ends before an operation with nothing left to compute, which gives its memory on: in a chain it would be computed.
-            let is_computed = |step: &&Step| !(step.is_cut_before && step.renames);
+            let is_computed = |step: &&Step| !(step.is_clamped_before && step.renames);
             let ahead = steps[first..].iter().take(MOST_AHEAD);
             let steps = &steps[first..first + ahead.take_while(is_computed).count()];
             let all: Vec<_> = candidates((graph, constants), steps, first).collect();
-            StripChain::longest(&all, (Worth::BY_SEVERAL, ends_between), ends_within)
+            StripChain::longest(&all, (FusionThreshold::BY_SEVERAL, ends_between), ends_within)
         });
         let always = operations_from(Some(&steps[first]), 1);
         let chain = chain.filter(|chain| chain.operations() > always);
         let operations = chain.as_ref().map_or(always, StripChain::operations);
-        steps[first].parted = chain.map(Together::Rows);
+        steps[first].parted = chain.map(FusedGroup::Rows);
         first += operations;
     }
     Ok(())
@@ -227,18 +228,19 @@ fn candidates<'d>(
 fn find<'d>(
     mut operations: impl Iterator<Item = Candidate<'d>>,
     ends_within: impl Fn(u32, usize) -> bool,
-) -> Option<Together> {
+) -> Option<FusedGroup> {
     let first = operations.next()?;
     let elements = first.elements?;
     let all = std::iter::once(first).chain(operations);
     if first.layer.is_some() {
         let all: Vec<_> = all.collect();
-        let chain = StripChain::longest(&all, (Worth::ALWAYS, |_| true), &ends_within).map(Together::Rows);
-        return chain.or_else(|| FollowedLayer::longest(&all, &ends_within).map(Together::Layer));
+        let chain = StripChain::longest(&all, (FusionThreshold::ALWAYS, |_| true), &ends_within)
+            .map(FusedGroup::Rows);
+        return chain.or_else(|| LayerWithEpilogue::longest(&all, &ends_within).map(FusedGroup::Layer));
     }
     let alike = all.take_while(|operation| operation.elements == Some(elements));
     let declared = alike.map(|operation| operation.declared);
-    Fused::longest(declared, (elements, 2), ends_within).map(Together::Elements)
+    Fused::longest(declared, (elements, 2), ends_within).map(FusedGroup::Elements)
 }
 
 /// How long operands are needed.

@@ -12,7 +12,7 @@ use super::run::Execution;
 use crate::buffer::AlignedSlice;
 use crate::fast::copied;
 use crate::kernel::bind;
-use crate::threads::{Effort, Helpers, Team, Threads};
+use crate::threads::{Cost, Helpers, Team, Threads};
 
 /// Inputs of fewer bytes take one thread no longer than a few microseconds. The driver asks from as many on.
 const WORTH_PARTING_BYTES: usize = 64 * 1024;
@@ -89,11 +89,11 @@ impl Execution {
             return fill(0, bytes);
         };
         let team = Team::new(threads, partable);
-        let effort = Effort {
+        let cost = Cost {
             multiply_adds: 0,
             bytes: bytes.len() as u64,
         };
-        let threads = team.threads_for(effort);
+        let threads = team.threads_for(cost);
         let grid = copied(threads, bytes.len());
         let failure = OnceLock::new();
         let none: &mut [u8] = &mut [];

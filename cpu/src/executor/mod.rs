@@ -9,20 +9,20 @@
 //! PAD becomes a convolution's padding (`padded`), operations that follow each other are computed together (`fusion`), those
 //! between that have nothing to do with these before them, and tensors that only get another shape stay where they are.
 
+mod clamping;
 mod compiled;
 mod constants;
 mod control_flow;
-mod cutting;
 mod declared;
 mod fixed_outputs;
 mod folding;
+mod fused_groups;
 mod fusion;
 mod inputs;
 mod padded;
 mod program;
 mod reserve;
 mod run;
-mod together;
 mod traffic;
 
 pub(crate) use declared::Declared;
@@ -40,7 +40,7 @@ use crate::buffer::OutOfMemory;
 use crate::kernel::KernelError;
 use crate::threads::Threads;
 
-/// Asked before every step of a preparation and every operation of an execution whether to go on, and now and then inside operations whose effort grows faster than
+/// Asked before every step of a preparation and every operation of an execution whether to go on, and now and then inside operations whose cost grows faster than
 /// their operands. An implementation may also block here: an execution suspended for another of higher priority keeps
 /// its state.
 pub trait Interrupt {

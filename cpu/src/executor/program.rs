@@ -8,12 +8,12 @@ use nnhal_hal::{
     ConstantPools, ErrorStatus, OperandLifeTime, Operation, OperationType, Subgraph, SubgraphIndex,
 };
 
+use super::clamping::clamp;
 use super::constants::Constants;
-use super::cutting::cut;
 use super::declared::Declared;
 use super::fixed_outputs::FixedOutputs;
 use super::folding::fold;
-use super::fusion::{Together, fuse, fuse_for_several};
+use super::fusion::{FusedGroup, fuse, fuse_for_several};
 use super::{Interrupt, Interrupted, NeverInterrupted};
 use crate::buffer::{AlignedSlice, OutOfMemory};
 use crate::fast::{self, Few, FloatLayer, Packing, PackingError, PlannedStep};
@@ -60,16 +60,16 @@ pub(super) struct Step {
     /// With it this operation is computed if everything that it reads is there: it is a small one.
     pub(super) few: Option<Few>,
     /// With it this operation and those that follow are computed together, if everything that it reads is there.
-    pub(super) together: Option<Together>,
+    pub(super) group: Option<FusedGroup>,
     /// The same where several threads compute, in place of `together`.
-    pub(super) parted: Option<Together>,
+    pub(super) parted: Option<FusedGroup>,
     /// Temporaries that nothing reads after this operation.
     pub(super) releases: Vec<u32>,
     /// Whether its output may have its input's memory, which nothing else reads: it gives a tensor another shape, or has nothing
-    /// left to cut.
+    /// left to clamp.
     pub(super) renames: bool,
-    /// Whether the layer before it has cut what it is to cut.
-    pub(super) is_cut_before: bool,
+    /// Whether the layer before it has clamped what it is to clamp.
+    pub(super) is_clamped_before: bool,
 }
 
 impl Step {
@@ -78,18 +78,18 @@ impl Step {
             work,
             fixed: None,
             few: None,
-            together: None,
+            group: None,
             parted: None,
             releases: Vec::new(),
             renames: false,
-            is_cut_before: false,
+            is_clamped_before: false,
         }
     }
 
     /// What computes this operation and those that follow together where so many threads compute.
-    pub(super) fn together_by(&self, threads: usize) -> Option<&Together> {
+    pub(super) fn group_for(&self, threads: usize) -> Option<&FusedGroup> {
         let parted = self.parted.as_ref().filter(|parted| parted.suits(threads));
-        parted.or(self.together.as_ref())
+        parted.or(self.group.as_ref())
     }
 
     /// Whether it was computed beforehand.
@@ -287,15 +287,15 @@ impl Program {
         if first < operation {
             return "with the one before";
         }
-        if let Some(together) = steps.get(first).and_then(|step| step.together_by(threads)) {
-            return together.name();
+        if let Some(group) = steps.get(first).and_then(|step| step.group_for(threads)) {
+            return group.name();
         }
         let input = || {
             let first = *subgraph.operations.get(operation)?.inputs.first()?;
             Some(subgraph.operands.get(first as usize)?.operand_type)
         };
         if let Some(step) = steps.get(operation).filter(|step| step.renames) {
-            return if step.is_cut_before {
+            return if step.is_clamped_before {
                 "as activation of the one before"
             } else {
                 "another shape in the same memory"
@@ -361,8 +361,8 @@ impl Program {
 
 /// How many operations are computed together from a step on where so many threads compute.
 pub(super) fn operations_from(step: Option<&Step>, threads: usize) -> usize {
-    let together = step.and_then(|step| step.together_by(threads));
-    together.map_or(1, Together::operations)
+    let group = step.and_then(|step| step.group_for(threads));
+    group.map_or(1, FusedGroup::operations)
 }
 
 impl Graph {
@@ -438,7 +438,7 @@ impl Graph {
             });
         }
         if kernel_set == KernelSet::Fast {
-            cut(graph, &mut steps);
+            clamp(graph, &mut steps);
         }
         release_after_last_reader(graph, &mut steps);
         for (operation, step) in graph.operations.iter().zip(&mut steps) {
@@ -449,7 +449,7 @@ impl Graph {
         if kernel_set == KernelSet::Fast && !are_small(&steps) {
             fuse(graph, &constants.values, &mut steps, interrupt)?;
             fuse_for_several(graph, &constants.values, &mut steps, interrupt)?;
-            for step in steps.iter_mut().filter(|step| step.together.is_some()) {
+            for step in steps.iter_mut().filter(|step| step.group.is_some()) {
                 step.few = None;
             }
         }
@@ -484,7 +484,7 @@ fn renames((graph, constants): (&Subgraph, &[Option<Constant>]), operation: &Ope
     let is_temporary =
         operand(output).is_some_and(|operand| operand.lifetime == OperandLifeTime::TemporaryVariable);
     let is_constant = constants.get(*input as usize).is_none_or(Option::is_some);
-    (is_another_shape || step.is_cut_before)
+    (is_another_shape || step.is_clamped_before)
         && is_temporary
         && !is_constant
         && step.fixed.is_some()

@@ -82,8 +82,8 @@ impl Rehearsal<'_> {
     fn go_through(&mut self) {
         let mut index = 0;
         while let Some(step) = self.graph.steps.get(index) {
-            let count = step.together.as_ref().map_or(1, |together| together.operations());
-            let before = step.together.iter().flat_map(|together| together.before());
+            let count = step.group.as_ref().map_or(1, |group| group.operations());
+            let before = step.group.iter().flat_map(|group| group.before());
             for number in before.copied().chain([count - 1]) {
                 let at = index + number;
                 if let (Some(operation), Some(step)) =

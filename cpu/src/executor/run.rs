@@ -12,7 +12,7 @@ use super::program::{Graph, Program, Step, Work};
 use super::{ExecutionError, ObservedOperation, RunOptions};
 use crate::buffer::{AlignedBuffer, OutOfMemory, Scratch};
 use crate::kernel::{Inputs, KernelContext, KernelError, Outputs, Value, Values, allocate};
-use crate::threads::{Profit, Team};
+use crate::threads::{ParallelismTuner, Team};
 
 /// The memory of one run at a time.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub struct Execution {
     /// How many microseconds the operations of the last run that can be parted take one thread, about.
     partable: u64,
     /// Whether helpers shorten the runs.
-    profit: Profit,
+    tuner: ParallelismTuner,
     /// How many the last run had.
     helpers: usize,
     /// Whether an input reads memory of somebody else's.
@@ -113,7 +113,7 @@ impl Execution {
             program,
             memory: Memory::default(),
             partable: 0,
-            profit: Profit::default(),
+            tuner: ParallelismTuner::default(),
             helpers: 0,
             borrows: false,
         }
@@ -197,7 +197,7 @@ impl Execution {
     /// Computes the outputs from the inputs given before.
     #[inline]
     pub fn run(&mut self, options: &RunOptions<'_>) -> Result<(), ExecutionError> {
-        let (threads, timed) = self.profit.begin(options.threads, self.partable);
+        let (threads, timed) = self.tuner.begin(options.threads, self.partable);
         let team = Team::new(threads, self.partable);
         let outcome = Runner {
             program: &self.program,
@@ -208,7 +208,7 @@ impl Execution {
         .graph(SubgraphIndex::Main, &mut self.frame);
         self.partable = team.partable();
         self.helpers = team.helpers();
-        self.profit.end(&timed, outcome.is_ok());
+        self.tuner.end(&timed, outcome.is_ok());
         self.unbind_inputs();
         outcome
     }
@@ -236,7 +236,7 @@ impl Execution {
     /// for what they take part in.
     #[inline]
     pub(super) fn expected_helpers(&self) -> Option<(usize, u64)> {
-        let are_wanted = self.helpers > 0 && self.profit.wants_helpers(self.partable);
+        let are_wanted = self.helpers > 0 && self.tuner.wants_helpers(self.partable);
         are_wanted.then_some((self.helpers, self.partable))
     }
 
@@ -318,7 +318,7 @@ impl<'a> Runner<'a> {
         let mut index = 0;
         while let Some(step) = graph.steps.get(index) {
             self.options.interrupt.check()?;
-            if is_observed || step.together.is_some() || step.parted.is_some() || step.renames {
+            if is_observed || step.group.is_some() || step.parted.is_some() || step.renames {
                 index += self.several((at, index), graphs, frame)?;
                 continue;
             }

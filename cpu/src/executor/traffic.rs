@@ -6,7 +6,7 @@ use std::ops::Range;
 use nnhal_hal::{OperandLifeTime, Shape, Subgraph, SubgraphIndex};
 
 use super::fixed_outputs::FixedOutputs;
-use super::fusion::Together;
+use super::fusion::FusedGroup;
 use super::program::{Graph, Program, Work, operations_from};
 
 impl Program {
@@ -37,7 +37,7 @@ impl Program {
         {
             return None;
         }
-        let alone = step.together_by(threads).map_or(&[][..], Together::before);
+        let alone = step.group_for(threads).map_or(&[][..], FusedGroup::before);
         traffic.of(operation..operation + operations_from(Some(step), threads), alone)
     }
 }
@@ -148,8 +148,8 @@ mod tests {
     fn what_operations_hand_on_when_they_are_computed_together_is_not_counted() {
         let (graph, result) = sum_of_doubled();
         // The input, the negated constant and the activation code, and the result.
-        let together = 2400 + 400 + 4 + 2400;
-        let expected = [Some(0), Some(together), None, None];
+        let group = 2400 + 400 + 4 + 2400;
+        let expected = [Some(0), Some(group), None, None];
         assert_eq!(bytes(&graph, result, KernelSet::Fast), expected);
     }
 

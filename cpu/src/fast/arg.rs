@@ -8,10 +8,10 @@ use nnhal_hal::{OperandType, OperationType};
 
 use super::serves::Serves;
 use super::simd::{Instructions, WIDE, Work, dispatch};
-use super::{PlannedStep, REFERENCE, parting};
+use super::{PlannedStep, REFERENCE, partition};
 use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
-use crate::threads::Effort;
+use crate::threads::Cost;
 
 /// Values that are compared at once.
 const AT_ONCE: usize = 2 * WIDE;
@@ -81,12 +81,12 @@ impl PlannedStep for ArgStep {
         };
         let values = input.bytes;
         let output = context.outputs.data::<i32>(0)?;
-        let threads = context.team.threads_for(Effort {
+        let threads = context.team.threads_for(Cost {
             multiply_adds: 0,
             // A place takes about as long as 8 bytes that are only moved, or as its values if they are many.
             bytes: (output.len() as u64 * 8).max(values.len() as u64),
         });
-        let grid = parting::rows(threads, output.len(), 1);
+        let grid = partition::rows(threads, output.len(), 1);
         context
             .team
             .for_each_block(threads, &grid, (output, &mut [] as &mut [u32]), |mut block, _| {

@@ -6,8 +6,8 @@
 
 use bytemuck::Pod;
 
-use super::elementwise::effort;
-use super::parting;
+use super::elementwise::cost;
+use super::partition;
 use super::simd::{Instructions, Work, dispatch};
 use super::tile::COLUMNS;
 use crate::kernels::broadcast::Walk;
@@ -45,13 +45,13 @@ pub(super) fn run<T: Pod + Send + Sync>(
     if output.is_empty() {
         return;
     }
-    let threads = team.threads_for(effort(bytes * output.len()));
+    let threads = team.threads_for(cost(bytes * output.len()));
     let unit = if has_short_rows(walk) {
         walk.axis(0).extent
     } else {
         COLUMNS
     };
-    let grid = parting::elements(threads, output.len(), unit);
+    let grid = partition::elements(threads, output.len(), unit);
     let none: &mut [u8] = &mut [];
     team.for_each_block(threads, &grid, (output, none), |mut block, _| {
         dispatch(Part {

@@ -3,8 +3,8 @@
 use nnhal_hal::ops::OperationContext;
 use nnhal_hal::{OperandType, OperationType};
 
-use super::elementwise::effort;
-use super::parting;
+use super::elementwise::cost;
+use super::partition;
 use super::simd::{Columns, Instructions, WIDE, Work, dispatch};
 use super::{PlannedStep, REFERENCE};
 use crate::executor::Declared;
@@ -72,8 +72,8 @@ impl PlannedStep for TableStep {
         }
         let (input, output) = (input.bytes, context.outputs.tensor(0)?.bytes);
         // A byte takes about as long as four that are only moved.
-        let threads = context.team.threads_for(effort(4 * output.len()));
-        let grid = parting::elements(threads, output.len(), AT_ONCE);
+        let threads = context.team.threads_for(cost(4 * output.len()));
+        let grid = partition::elements(threads, output.len(), AT_ONCE);
         let none: &mut [u8] = &mut [];
         context
             .team

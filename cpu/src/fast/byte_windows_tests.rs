@@ -3,7 +3,7 @@
 
 use nnhal_hal::ops::padding::{Extents, Window};
 
-use super::{Patches, QuantizedOutput, effort, framing, run_bytes, sign_bit};
+use super::{Patches, QuantizedOutput, cost, framing, run_bytes, sign_bit};
 use crate::buffer::Scratch;
 use crate::fast::matmul_bytes::{FOUR, PackedBytes, ZeroPoints};
 use crate::fast::matmul_quantized;
@@ -111,7 +111,7 @@ impl Layer {
         let team = Team::new(most, 1 << 20);
         let matrix = self.packed.packed().bytes().len();
         let times = self.packed.times_as_fast();
-        assert_eq!(team.threads_for(effort(&self.patches, matrix, times)), threads);
+        assert_eq!(team.threads_for(cost(&self.patches, matrix, times)), threads);
         assert!(self.packed.reads_windows());
         let (grid, frame) = framing::<u8>(&self.patches, matrix, threads);
         let is_in_image = frame.is_some_and(|frame| frame.is_image());
@@ -238,7 +238,7 @@ fn windows_of_bytes_are_exact_in_every_block() {
         let ends = layer.exact.iter().filter(|byte| [0, 255].contains(*byte));
         assert!(
             ends.count() * 3 < layer.exact.len(),
-            "most results of {patches:?} are not cut"
+            "most results of {patches:?} are not clamped"
         );
         for threads in [1, 2, 3, 5, 8] {
             let unsigned = layer.results::<u8>(threads, &mut seen);

@@ -13,9 +13,9 @@ use crate::kernels::activation_range::Activation;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Function {
     Unary(Unary),
-    /// With what results are cut to.
+    /// With what results are clamped to.
     Binary(Binary, (f32, f32)),
-    /// The greatest integers up to the sums of the elements, cut to a range, and a second operand: how graphs round.
+    /// The greatest integers up to the sums of the elements, clamped to a range, and a second operand: how graphs round.
     FloorOfSum((f32, f32)),
     /// Elements rounded to integers: what is left of two sums that are rounded down, one of the positive elements and one of the
     /// negative ones. What is added to these are the second and the third operand; a fourth one scales elements before. They
@@ -136,7 +136,7 @@ impl Link {
 pub(super) fn joined(links: &[Link]) -> Vec<Link> {
     let sums = replaced::<3>(links, floor_of_sum);
     let rounds = replaced::<2>(&replaced::<4>(&sums, round), scaled_round);
-    replaced::<2>(&rounds, cut_result)
+    replaced::<2>(&rounds, clamped_result)
 }
 
 /// The links with those that `join` makes of neighbours in their place; nothing else reads what is between these.
@@ -157,19 +157,19 @@ fn replaced<const N: usize>(links: &[Link], join: fn(&[Link; N]) -> Option<Link>
     joined
 }
 
-/// [`Function::FloorOfSum`] of what cuts, adds and rounds.
-fn floor_of_sum([cut, sum, floor]: &[Link; 3]) -> Option<Link> {
-    let Function::Unary(Unary::Clamp(activation)) = cut.function else {
+/// [`Function::FloorOfSum`] of what clamps, adds and rounds.
+fn floor_of_sum([clamp, sum, floor]: &[Link; 3]) -> Option<Link> {
+    let Function::Unary(Unary::Clamp(activation)) = clamp.function else {
         return None;
     };
     let is_sum =
         matches!(sum.function, Function::Binary(Binary::Add, range) if range == Activation::None.range());
     let is_floor = matches!(floor.function, Function::Unary(Unary::Floor));
-    let position = sum.inputs.iter().position(|(input, _)| *input == cut.output)?;
+    let position = sum.inputs.iter().position(|(input, _)| *input == clamp.output)?;
     let follow = floor.inputs[0].0 == sum.output;
     (is_sum && is_floor && follow).then(|| Link {
         function: Function::FloorOfSum(activation.range()),
-        inputs: vec![cut.inputs[0], sum.inputs[1 - position]],
+        inputs: vec![clamp.inputs[0], sum.inputs[1 - position]],
         output: floor.output,
     })
 }
@@ -219,19 +219,19 @@ fn scaled_round([scale, round]: &[Link; 2]) -> Option<Link> {
     })
 }
 
-/// An operation with an activation, and what cuts its result.
-fn cut_result([first, cut]: &[Link; 2]) -> Option<Link> {
+/// An operation with an activation, and what clamps its result.
+fn clamped_result([first, clamp]: &[Link; 2]) -> Option<Link> {
     let (Function::Binary(binary, range), Function::Unary(Unary::Clamp(activation))) =
-        (first.function, cut.function)
+        (first.function, clamp.function)
     else {
         return None;
     };
     let is_whole = range == Activation::None.range() && binary.has_activation();
-    let follow = cut.inputs[0].0 == first.output;
+    let follow = clamp.inputs[0].0 == first.output;
     (is_whole && follow).then(|| Link {
         function: Function::Binary(binary, activation.range()),
         inputs: first.inputs.clone(),
-        output: cut.output,
+        output: clamp.output,
     })
 }
 
@@ -258,8 +258,8 @@ mod tests {
             &[0, 1],
             2,
         );
-        let cut = link(Function::Unary(Unary::Clamp(Activation::Relu6)), &[2], 3);
-        let alone = joined(&[sum.clone(), cut.clone()]);
+        let clamp = link(Function::Unary(Unary::Clamp(Activation::Relu6)), &[2], 3);
+        let alone = joined(&[sum.clone(), clamp.clone()]);
         assert_eq!((alone.len(), alone[0].output), (1, 3));
         assert!(matches!(alone[0].function, Function::Binary(Binary::Add, range) if range == (0.0, 6.0)));
         let reader = link(
@@ -267,13 +267,13 @@ mod tests {
             &[2, 3],
             4,
         );
-        assert_eq!(joined(&[sum.clone(), cut.clone(), reader]).len(), 3);
-        // What is cut already, or has no activation, is cut once more.
+        assert_eq!(joined(&[sum.clone(), clamp.clone(), reader]).len(), 3);
+        // What is clamped already, or has no activation, is clamped once more.
         for function in [
             Function::Binary(Binary::Add, Activation::Relu1.range()),
             Function::Binary(Binary::Maximum, Activation::None.range()),
         ] {
-            assert_eq!(joined(&[link(function, &[0, 1], 2), cut.clone()]).len(), 2);
+            assert_eq!(joined(&[link(function, &[0, 1], 2), clamp.clone()]).len(), 2);
         }
     }
 }

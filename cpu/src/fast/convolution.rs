@@ -12,14 +12,14 @@ use super::float_matrix::FloatMatrix;
 use super::lines::Lines;
 use super::matmul_bytes::{FOUR, PackedBytes, RowLayout};
 use super::matmul_quantized::PackedI16;
-use super::parting;
+use super::partition;
 use super::patches::{Patches, Sink};
 use super::requantize::QuantizedOutput;
 use super::simd::{Instructions, LANES, Work, dispatch, multiplies_bytes};
 use super::strips::{Frame, Outputs};
 use crate::buffer::{OutOfMemory, Scratch};
 use crate::kernels::element::Quant8;
-use crate::threads::{Effort, Grid, Team};
+use crate::threads::{Cost, Grid, Team};
 
 /// Bytes of which some times as many stay in a first-level cache.
 const NEAREST_BYTES: usize = 16 * 1024;
@@ -34,7 +34,7 @@ pub(super) fn run_f32(
 ) -> Result<(), OutOfMemory> {
     let depth = weights.depth();
     let matrix = size_of_val(weights.packed().bytes());
-    let threads = team.threads_for(effort(patches, matrix, weights.times_as_fast()));
+    let threads = team.threads_for(cost(patches, matrix, weights.times_as_fast()));
     if patches.are_pixels() {
         let grid = grid(
             threads,
@@ -129,13 +129,13 @@ fn framing<T>(patches: &Patches, matrix: usize, threads: usize) -> (Grid, Option
 }
 
 fn grid(threads: usize, rows: (usize, usize), (patches, matrix): (&Patches, usize)) -> Grid {
-    parting::product(threads, rows, (patches.output.channels as usize, matrix))
+    partition::product(threads, rows, (patches.output.channels as usize, matrix))
 }
 
 /// What the products of all patches with a matrix of so many bytes take, which are so many times as fast as those of floats.
-pub(super) fn effort(patches: &Patches, matrix: usize, times: u64) -> Effort {
+pub(super) fn cost(patches: &Patches, matrix: usize, times: u64) -> Cost {
     let outputs = patches.count() as u64 * u64::from(patches.output.channels);
-    Effort {
+    Cost {
         multiply_adds: outputs.saturating_mul(patches.depth() as u64) / (times * vector_speed()),
         bytes: matrix as u64,
     }
@@ -184,7 +184,7 @@ pub(super) fn run_q8<T: Quant8>(
 ) -> Result<(), OutOfMemory> {
     let row = weights.pairs() * 2;
     let matrix = size_of_val(weights.packed().bytes());
-    let threads = team.threads_for(effort(patches, matrix, 1));
+    let threads = team.threads_for(cost(patches, matrix, 1));
     let output: &mut [u8] = bytemuck::cast_slice_mut(output);
     let zero = input_zero as i16;
     let (pixels, total) = (patches.are_pixels(), patches.count());
@@ -255,7 +255,7 @@ pub(super) fn run_bytes<T: Quant8>(
 ) -> Result<(), OutOfMemory> {
     let (depth, is_signed) = (weights.depth(), T::LEAST < 0);
     let matrix = size_of_val(weights.packed().bytes());
-    let threads = team.threads_for(effort(patches, matrix, weights.times_as_fast()));
+    let threads = team.threads_for(cost(patches, matrix, weights.times_as_fast()));
     let zero = input_zero as u8 ^ sign_bit::<T>();
     if !patches.are_pixels() && weights.reads_windows() {
         let (grid, frame) = framing::<u8>(patches, matrix, threads);

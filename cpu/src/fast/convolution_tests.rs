@@ -193,7 +193,7 @@ fn windows_of_bytes_are_those_of_the_reference() {
             let ends = exact.iter().filter(|byte| [0, 127, 128, 255].contains(*byte));
             assert!(
                 ends.count() * 3 < exact.len(),
-                "most results of {case:?} are not cut"
+                "most results of {case:?} are not clamped"
             );
             assert!(case.run(ty, KernelSet::Fast) == exact, "{ty} {case:?}");
             let name = case.operation(ty).kernel_name();

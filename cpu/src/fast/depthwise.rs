@@ -11,13 +11,13 @@ use nnhal_hal::ops::padding::{Extents, Window};
 
 use super::convolution::vector_speed;
 use super::packing::{Packing, PackingError};
-use super::parting;
+use super::partition;
 use super::patches::Patches;
 use super::simd::{Instructions, LANES, Simd, WIDE, Work, dispatch};
 use super::strided::Strided;
 use super::tile::for_each_constant;
 use crate::buffer::AlignedSlice;
-use crate::threads::{Effort, Team};
+use crate::threads::{Cost, Team};
 
 /// Filters and biases, channels in groups.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl PackedDepthwise {
         &self.weights
     }
 
-    /// Convolves `input` into `output`, cut to a range.
+    /// Convolves `input` into `output`, clamped to a range.
     pub(super) fn run(
         &self,
         patches: &Patches,
@@ -86,8 +86,8 @@ impl PackedDepthwise {
             |extents: &Extents| extents.height as usize * extents.width as usize * extents.channels as usize;
         let (height, image) = (patches.output.height as usize, size(&patches.output));
         let images = input.chunks_exact(size(&patches.input).max(1));
-        let threads = team.threads_for(effort(patches));
-        let grid = parting::rows(threads, height, image / height.max(1));
+        let threads = team.threads_for(cost(patches));
+        let grid = partition::rows(threads, height, image / height.max(1));
         for (input, output) in images.zip(output.chunks_exact_mut(image.max(1))) {
             let none: &mut [u8] = &mut [];
             team.for_each_block(threads, &grid, (output, none), |mut block, _| {
@@ -127,7 +127,7 @@ fn first_channel(group: usize, lanes: usize, channels: usize) -> usize {
 
 /// What one image takes, of floats or 8-bit values. Its products are summed at about a third of the speed of a matrix product
 /// of floats.
-pub(super) fn effort(patches: &Patches) -> Effort {
+pub(super) fn cost(patches: &Patches) -> Cost {
     let taps = u64::from(patches.vertical.filter) * u64::from(patches.horizontal.filter);
     let extents = &patches.output;
     let outputs = [extents.height, extents.width, extents.channels]
@@ -135,7 +135,7 @@ pub(super) fn effort(patches: &Patches) -> Effort {
         .fold(1, |product: u64, extent| {
             product.saturating_mul(u64::from(extent))
         });
-    Effort {
+    Cost {
         multiply_adds: outputs.saturating_mul(3 * taps) / vector_speed(),
         bytes: 0,
     }

@@ -16,9 +16,9 @@ use std::ops::Range;
 use nnhal_hal::ops::padding::Window;
 
 use super::convolution::sign_bit;
-use super::depthwise::effort;
+use super::depthwise::cost;
 use super::packing::{Packing, PackingError};
-use super::parting;
+use super::partition;
 use super::patches::Patches;
 use super::requantize::{OfPanels, QuantizedOutput, Requantization, ToSteps, is_one_step};
 use super::rescale::range_of_sums;
@@ -259,7 +259,7 @@ impl PackedDepthwise {
         (output, stored): (&mut [T], QuantizedOutput),
         (scratch, team): (&mut Scratch, &Team<'_>),
     ) -> Result<(), OutOfMemory> {
-        let threads = team.threads_for(effort(patches));
+        let threads = team.threads_for(cost(patches));
         // A single row could not be parted.
         let patches = if threads == 1 {
             self.line_up(patches)
@@ -273,7 +273,7 @@ impl PackedDepthwise {
         );
         let height = patches.output.height as usize;
         let size_out = patches.image_size(&patches.output);
-        let grid = parting::rows(threads, height, size_out / height.max(1));
+        let grid = partition::rows(threads, height, size_out / height.max(1));
         let threads = threads.min(grid.blocks().max(1));
         let memory = scratch.shares::<Four>(threads, plan.fours + plan.line.div_ceil(FOUR))?;
         for (input, output) in patches.images(input, output) {
@@ -292,7 +292,7 @@ impl PackedDepthwise {
                     line,
                     zero,
                     flip,
-                    cuts_negative: stored.cuts_negative(),
+                    clamps_negative: stored.clamps_negative(),
                     form: stored.form(flip != 0),
                     down: 0,
                 });
@@ -407,8 +407,8 @@ struct Rows<'a> {
     zero: u8,
     /// What makes values unsigned.
     flip: u8,
-    /// Whether results below real 0 are cut.
-    cuts_negative: bool,
+    /// Whether results below real 0 are clamped.
+    clamps_negative: bool,
     form: ByteForm,
     /// How many rows of outputs are above those that are computed, of those that what is laid out is for.
     down: usize,
@@ -419,7 +419,7 @@ impl Work for Rows<'_> {
 
     #[inline(always)]
     fn run<S: Instructions>(self, simd: S) {
-        if self.cuts_negative {
+        if self.clamps_negative {
             self.rows::<S, true>(simd);
         } else {
             self.rows::<S, false>(simd);
@@ -429,7 +429,7 @@ impl Work for Rows<'_> {
 
 impl Rows<'_> {
     #[inline(always)]
-    fn rows<S: Instructions, const CUT: bool>(mut self, simd: S) {
+    fn rows<S: Instructions, const CLAMPED: bool>(mut self, simd: S) {
         let plan = self.plan;
         let width = plan.patches.output.width as usize;
         let mut at = 0;
@@ -444,7 +444,7 @@ impl Rows<'_> {
                 }
                 for below in 0..plan.rows.min(self.rows.end - y) {
                     self.down = below;
-                    self.chunk::<S, CUT>(simd, y + below - self.rows.start, first);
+                    self.chunk::<S, CLAMPED>(simd, y + below - self.rows.start, first);
                 }
             }
             at += plan.chunk;
@@ -521,35 +521,35 @@ impl Rows<'_> {
 
     /// Computes the outputs of a chunk.
     #[inline(always)]
-    fn chunk<S: Instructions, const CUT: bool>(&mut self, simd: S, row: usize, first: usize) {
+    fn chunk<S: Instructions, const CLAMPED: bool>(&mut self, simd: S, row: usize, first: usize) {
         let simd = simd.wide();
         match self.plan.tile {
             // Where no instruction multiplies bytes nothing is packed for this. Tiles would be megabytes of code there.
-            _ if !S::HAS_WIDE => self.groups::<_, CUT, 1, 1, 1>(simd, row, first),
-            8 => self.tiles::<_, CUT, 8>(simd, row, first),
-            7 => self.tiles::<_, CUT, 7>(simd, row, first),
-            4 => self.tiles::<_, CUT, 4>(simd, row, first),
-            _ => self.tiles::<_, CUT, 1>(simd, row, first),
+            _ if !S::HAS_WIDE => self.groups::<_, CLAMPED, 1, 1, 1>(simd, row, first),
+            8 => self.tiles::<_, CLAMPED, 8>(simd, row, first),
+            7 => self.tiles::<_, CLAMPED, 7>(simd, row, first),
+            4 => self.tiles::<_, CLAMPED, 4>(simd, row, first),
+            _ => self.tiles::<_, CLAMPED, 1>(simd, row, first),
         }
     }
 
     #[inline(always)]
-    fn tiles<V: Columns, const CUT: bool, const O: usize>(&mut self, simd: V, row: usize, first: usize) {
+    fn tiles<V: Columns, const CLAMPED: bool, const O: usize>(&mut self, simd: V, row: usize, first: usize) {
         let window = &self.plan.patches.horizontal;
         let (_, taps) = self.plan.packed.layer.fours();
         match (taps, window.stride) {
-            (3, 1) if window.dilation == 1 => self.groups::<V, CUT, O, 3, 1>(simd, row, first),
-            (3, 2) if window.dilation == 1 => self.groups::<V, CUT, O, 3, 2>(simd, row, first),
-            (5, 1) if window.dilation == 1 => self.groups::<V, CUT, O, 5, 1>(simd, row, first),
-            (5, 2) if window.dilation == 1 => self.groups::<V, CUT, O, 5, 2>(simd, row, first),
-            _ => self.groups::<V, CUT, O, 1, 1>(simd, row, first),
+            (3, 1) if window.dilation == 1 => self.groups::<V, CLAMPED, O, 3, 1>(simd, row, first),
+            (3, 2) if window.dilation == 1 => self.groups::<V, CLAMPED, O, 3, 2>(simd, row, first),
+            (5, 1) if window.dilation == 1 => self.groups::<V, CLAMPED, O, 5, 1>(simd, row, first),
+            (5, 2) if window.dilation == 1 => self.groups::<V, CLAMPED, O, 5, 2>(simd, row, first),
+            _ => self.groups::<V, CLAMPED, O, 1, 1>(simd, row, first),
         }
     }
 
     /// All groups of channels, by `K` taps in a row that go on by `STRIDE` columns from one output to the next, or any if `K`
     /// is 1.
     #[inline(always)]
-    fn groups<V: Columns, const CUT: bool, const O: usize, const K: usize, const STRIDE: usize>(
+    fn groups<V: Columns, const CLAMPED: bool, const O: usize, const K: usize, const STRIDE: usize>(
         &mut self,
         simd: V,
         row: usize,
@@ -585,13 +585,15 @@ impl Rows<'_> {
                 let place = (to, channels);
                 match by {
                     Requantization::Floats(by, _) if V::TRUNCATES => {
-                        store::<V, _, CUT, O>(simd, (&sums, by, &self.form), place);
+                        store::<V, _, CLAMPED, O>(simd, (&sums, by, &self.form), place);
                     }
                     // Where there could be floats, integers are rare, and less code for them is enough.
                     Requantization::Once(by) if V::TRUNCATES => {
                         store::<V, _, false, O>(simd, (&sums, by, &self.form), place);
                     }
-                    Requantization::Once(by) => store::<V, _, CUT, O>(simd, (&sums, by, &self.form), place),
+                    Requantization::Once(by) => {
+                        store::<V, _, CLAMPED, O>(simd, (&sums, by, &self.form), place)
+                    }
                     _ => unreachable!("layers are looked at before they are packed"),
                 }
                 at += O;
@@ -661,7 +663,7 @@ fn accumulate<V: Columns, const O: usize, const K: usize, const STRIDE: usize>(
 
 /// Scales and stores the sums of neighbouring outputs.
 #[inline(always)]
-fn store<V: Columns, B: ToSteps, const CUT: bool, const O: usize>(
+fn store<V: Columns, B: ToSteps, const CLAMPED: bool, const O: usize>(
     simd: V,
     (sums, by, form): (&[V::I32; O], &B, &ByteForm),
     (to, apart): (&mut [u8], usize),
@@ -669,7 +671,7 @@ fn store<V: Columns, B: ToSteps, const CUT: bool, const O: usize>(
     let mut columns = [simd.splat_i32(0); MOST_OUTPUTS];
     for_each_constant!(output in [0 1 2 3 4 5 6 7] {
         if output < O {
-            columns[output] = by.scale::<V, CUT>(simd, sums[output]);
+            columns[output] = by.scale::<V, CLAMPED>(simd, sums[output]);
         }
     });
     let mut to = StridedMut::<_, COLUMNS>::new(to, (O, apart));

@@ -9,10 +9,10 @@
 use nnhal_hal::ops::padding::{Extents, Window};
 
 use super::convolution::widen;
-use super::depthwise::effort;
+use super::depthwise::cost;
 use super::matmul::rows_per_block;
 use super::packing::{Packing, PackingError};
-use super::parting;
+use super::partition;
 use super::patches::Patches;
 use super::requantize::{OfPanels, QuantizedOutput, Requantization, in_order};
 use super::simd::{COLUMN_ORDER, Columns, Instructions, LANES, Work, dispatch};
@@ -146,8 +146,8 @@ impl PackedDepthwise {
             |extents: &Extents| extents.height as usize * extents.width as usize * extents.channels as usize;
         let output: &mut [u8] = bytemuck::cast_slice_mut(output);
         let (height, size_out) = (patches.output.height as usize, size(&patches.output));
-        let threads = team.threads_for(effort(patches));
-        let mut grid = parting::rows(threads, height, size_out / height.max(1));
+        let threads = team.threads_for(cost(patches));
+        let mut grid = partition::rows(threads, height, size_out / height.max(1));
         grid.rows_per_block = grid.rows_per_block.min(rows_of_strip(patches, padded.line()));
         let threads = threads.min(grid.blocks().max(1));
         let strip = |rows| span(&patches.vertical, rows) * padded.line();

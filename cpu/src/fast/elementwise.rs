@@ -6,7 +6,7 @@ use nnhal_hal::ops::OperationContext;
 use nnhal_hal::{OperandType, OperationType, Shape};
 
 use super::broadcast::{self, Operand, Pairwise};
-use super::parting;
+use super::partition;
 use super::quantized_pairs::{self, QuantizedPairs};
 use super::simd::{Instructions, LANES, Work, dispatch};
 use super::tile::COLUMNS;
@@ -15,7 +15,7 @@ use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::broadcast::Walk;
-use crate::threads::{Effort, Team};
+use crate::threads::{Cost, Team};
 
 /// What is computed of two elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Binary {
         matches!(self, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div)
     }
 
-    /// The result of two values before it is cut. Always inlined, so that a loop in which `self` is known has no choice in it.
+    /// The result of two values before it is clamped. Always inlined, so that a loop in which `self` is known has no choice in it.
     #[inline(always)]
     pub(super) fn combine(self, left: f32, right: f32) -> f32 {
         match self {
@@ -73,7 +73,7 @@ pub(super) struct BinaryStep {
     binary: Binary,
     /// For the types that have no fast code.
     fallback: Kernel,
-    /// What results are cut to, for floats where it is known beforehand.
+    /// What results are clamped to, for floats where it is known beforehand.
     range: Option<(f32, f32)>,
     /// What computes 8-bit values, if all of it is known beforehand.
     quantized: Option<Box<dyn QuantizedPairs>>,
@@ -180,7 +180,7 @@ impl BinaryStep {
         }
         for (number, result) in results.iter_mut().enumerate() {
             let of = |data: &[f32]| data[if data.len() == 1 { 0 } else { number }];
-            *result = cut(self.binary.combine(of(left), of(right)), low, high);
+            *result = clamp(self.binary.combine(of(left), of(right)), low, high);
         }
         true
     }
@@ -195,7 +195,7 @@ impl BinaryStep {
         output: &mut [f32],
         range: (f32, f32),
     ) {
-        let threads = team.threads_for(effort(3 * size_of_val(output)));
+        let threads = team.threads_for(cost(3 * size_of_val(output)));
         if threads == 1 {
             let binary = self.binary;
             return dispatch(Combine {
@@ -206,7 +206,7 @@ impl BinaryStep {
                 range,
             });
         }
-        let grid = parting::elements(threads, output.len(), COLUMNS);
+        let grid = partition::elements(threads, output.len(), COLUMNS);
         let none: &mut [u8] = &mut [];
         team.for_each_block(threads, &grid, (output, none), |mut block, _| {
             dispatch(Combine {
@@ -220,7 +220,7 @@ impl BinaryStep {
     }
 }
 
-/// What an operation on floats cuts its results to, if that is known beforehand.
+/// What an operation on floats clamps its results to, if that is known beforehand.
 pub(super) fn known_range(binary: Binary, declared: &Declared<'_>) -> Option<(f32, f32)> {
     if !binary.has_activation() {
         return Some(Activation::None.range());
@@ -235,8 +235,8 @@ pub(super) fn known_activation(declared: &Declared<'_>) -> Option<Activation> {
 }
 
 /// What an operation takes that does little more than to read and write so many bytes.
-pub(super) fn effort(bytes: usize) -> Effort {
-    Effort {
+pub(super) fn cost(bytes: usize) -> Cost {
+    Cost {
         multiply_adds: 0,
         bytes: bytes as u64,
     }
@@ -250,7 +250,7 @@ pub(super) fn repeats_along_last_axis(output: &Shape, left: &Shape, right: &Shap
     row == columns && *row > 1 && left == output && right.elements().is_ok_and(|count| count == *row as usize)
 }
 
-/// What is computed of two floats, and what results are cut to.
+/// What is computed of two floats, and what results are clamped to.
 struct Floats {
     binary: Binary,
     range: (f32, f32),
@@ -315,20 +315,20 @@ impl Work for Combine<'_> {
             Binary::Minimum => self.each(|left, right| Binary::Minimum.combine(left, right)),
             Binary::Prelu => self.each(|value, slope| Binary::Prelu.combine(value, slope)),
             _ if self.range == Activation::None.range() => self.arithmetic(|value| value),
-            _ => self.arithmetic(|value| cut(value, low, high)),
+            _ => self.arithmetic(|value| clamp(value, low, high)),
         }
     }
 }
 
 impl Combine<'_> {
-    /// Sums, differences, products and quotients, then cut.
+    /// Sums, differences, products and quotients, then clamped.
     #[inline(always)]
-    fn arithmetic(&mut self, cut: impl Fn(f32) -> f32) {
+    fn arithmetic(&mut self, clamp: impl Fn(f32) -> f32) {
         match self.binary {
-            Binary::Sub => self.each(|left, right| cut(Binary::Sub.combine(left, right))),
-            Binary::Mul => self.each(|left, right| cut(Binary::Mul.combine(left, right))),
-            Binary::Div => self.each(|left, right| cut(Binary::Div.combine(left, right))),
-            _ => self.each(|left, right| cut(Binary::Add.combine(left, right))),
+            Binary::Sub => self.each(|left, right| clamp(Binary::Sub.combine(left, right))),
+            Binary::Mul => self.each(|left, right| clamp(Binary::Mul.combine(left, right))),
+            Binary::Div => self.each(|left, right| clamp(Binary::Div.combine(left, right))),
+            _ => self.each(|left, right| clamp(Binary::Add.combine(left, right))),
         }
     }
 
@@ -359,9 +359,9 @@ impl Combine<'_> {
     }
 }
 
-/// `value` cut to a range; a NaN stays one.
+/// `value` clamped to a range; a NaN stays one.
 #[inline(always)]
-pub(super) fn cut(value: f32, low: f32, high: f32) -> f32 {
+pub(super) fn clamp(value: f32, low: f32, high: f32) -> f32 {
     // One after the other, so that each is one instruction of a vector.
     let value = if value < low { low } else { value };
     if value > high { high } else { value }

@@ -1,4 +1,4 @@
-//! What becomes of the sums of a matrix product while they are in registers: they are cut to a range, or, as graphs have it
+//! What becomes of the sums of a matrix product while they are in registers: they are clamped to a range, or, as graphs have it
 //! behind many layers, something is added to them and negative ones are scaled. Operations of their own would load them and
 //! store them once more. Kernels have code of their own for each kind: choices among these for each vector take as long as
 //! what is chosen.
@@ -10,7 +10,7 @@ use super::strided::Strided;
 /// What becomes of sums.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Epilogue<'a> {
-    Cut(Cut),
+    Clamp(Clamp),
     Added(Added<'a>),
     Scaled(Scaled<'a>),
     AddedAndScaled(Both<Added<'a>, Scaled<'a>>),
@@ -42,33 +42,33 @@ pub(super) trait FinishPart<const N: usize>: Copy {
     fn finish<V: Simd<N>>(&self, simd: V, sums: V::F32, row: usize) -> V::F32;
 }
 
-/// Sums are cut to a range.
+/// Sums are clamped to a range.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cut(pub(super) (f32, f32));
+pub(super) struct Clamp(pub(super) (f32, f32));
 
-impl Finish for Cut {
-    type Part<const N: usize> = Cut;
+impl Finish for Clamp {
+    type Part<const N: usize> = Clamp;
 
     #[inline(always)]
-    fn part<const N: usize>(&self, _: (usize, usize), _: usize) -> Cut {
+    fn part<const N: usize>(&self, _: (usize, usize), _: usize) -> Clamp {
         *self
     }
 }
 
-impl<const N: usize> FinishPart<N> for Cut {
+impl<const N: usize> FinishPart<N> for Clamp {
     #[inline(always)]
     fn finish<V: Simd<N>>(&self, simd: V, sums: V::F32, _: usize) -> V::F32 {
-        cut(simd, sums, self.0)
+        clamp(simd, sums, self.0)
     }
 }
 
-/// `value` cut to a range; a NaN stays one.
+/// `value` clamped to a range; a NaN stays one.
 #[inline(always)]
-pub(super) fn cut<V: Simd<N>, const N: usize>(simd: V, value: V::F32, (low, high): (f32, f32)) -> V::F32 {
+pub(super) fn clamp<V: Simd<N>, const N: usize>(simd: V, value: V::F32, (low, high): (f32, f32)) -> V::F32 {
     simd.at_most(simd.at_least(value, simd.splat(low)), simd.splat(high))
 }
 
-/// Something is added to each, and then they are cut to a range.
+/// Something is added to each, and then they are clamped to a range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Added<'a> {
     addend: &'a [f32],
@@ -122,7 +122,7 @@ pub(super) struct AddedPart<'a, const N: usize> {
 impl<const N: usize> FinishPart<N> for AddedPart<'_, N> {
     #[inline(always)]
     fn finish<V: Simd<N>>(&self, simd: V, sums: V::F32, row: usize) -> V::F32 {
-        cut(simd, simd.add(sums, simd.load(self.addend.at(row))), self.range)
+        clamp(simd, simd.add(sums, simd.load(self.addend.at(row))), self.range)
     }
 }
 
@@ -172,8 +172,8 @@ impl<A: FinishPart<N>, B: FinishPart<N>, const N: usize> FinishPart<N> for Both<
 
 #[cfg(test)]
 mod tests {
-    use super::{Added, Both, Cut, Finish, FinishPart, PaddedRow, Scaled};
-    use crate::fast::elementwise::{Binary, cut};
+    use super::{Added, Both, Clamp, Finish, FinishPart, PaddedRow, Scaled};
+    use crate::fast::elementwise::{Binary, clamp};
     use crate::fast::simd::{Instructions, LANES, Simd, WIDE, Work, dispatch};
 
     const SPECIAL: [f32; 8] = [
@@ -242,9 +242,9 @@ mod tests {
             for range in [none, (0.0, 6.0), (-1.0, 1.0)] {
                 let (low, high) = range;
                 // One by one, so that they are no constants: of a vector of constants, none of which is a NaN, LLVM 22 makes `fmaxnm`
-                // of the comparison on aarch64, for which 0 is more than -0. What kernels cut was loaded and may be a NaN.
-                let of_cut = sums.map(|sum| cut(std::hint::black_box(sum), low, high));
-                assert_finishes(Cut(range), sums, of_cut);
+                // of the comparison on aarch64, for which 0 is more than -0. What kernels clamp was loaded and may be a NaN.
+                let of_clamped = sums.map(|sum| clamp(std::hint::black_box(sum), low, high));
+                assert_finishes(Clamp(range), sums, of_clamped);
                 let scaled = |value: f32, at: usize| Binary::Prelu.combine(value, others[at]);
                 let of_sums = std::array::from_fn(|at| scaled(sums[at], at));
                 assert_finishes(Scaled(&others), sums, of_sums);
@@ -252,7 +252,7 @@ mod tests {
                     let added = |at: usize| if row == WHOLE { others[at] } else { 0.0 };
                     let add = |at: usize| {
                         let sum = Binary::Add.combine(sums[at], added(at));
-                        cut(std::hint::black_box(sum), low, high)
+                        clamp(std::hint::black_box(sum), low, high)
                     };
                     let finish = Added::new(&others, row, range);
                     assert_finishes(finish, sums, std::array::from_fn(add));

@@ -4,7 +4,7 @@
 use nnhal_hal::ops::OperationContext;
 use nnhal_hal::{OperandType, Shape};
 
-use super::elementwise::{Binary, cut, known_range};
+use super::elementwise::{Binary, clamp, known_range};
 use crate::executor::Declared;
 use crate::kernel::Value;
 
@@ -15,7 +15,7 @@ const MOST_ELEMENTS: usize = 7;
 #[derive(Debug)]
 pub(crate) struct Few {
     binary: Binary,
-    /// What results are cut to.
+    /// What results are clamped to.
     range: (f32, f32),
     operands: [Source; 2],
     /// The operand that it gives, and what that is in every execution.
@@ -91,7 +91,7 @@ impl Few {
         let results = &mut results[..self.elements];
         for (number, result) in results.iter_mut().enumerate() {
             let of = |data: &[f32]| data[if data.len() == 1 { 0 } else { number }];
-            *result = cut(
+            *result = clamp(
                 self.binary.combine(of(left), of(right)),
                 self.range.0,
                 self.range.1,
@@ -107,7 +107,7 @@ impl Few {
         let (Some(left), Some(right)) = (left.first(values), right.first(values)) else {
             return false;
         };
-        let result = cut(self.binary.combine(left, right), self.range.0, self.range.1);
+        let result = clamp(self.binary.combine(left, right), self.range.0, self.range.1);
         self.give(values, &[result])
     }
 
@@ -267,7 +267,7 @@ mod tests {
         ]
         .contains(&operation);
         if has_activation {
-            // RELU1, which cuts at both ends.
+            // RELU1, which clamps at both ends.
             operands.push(graph.scalar(2));
         }
         let most = lengths[0].max(lengths[1]);

@@ -4,7 +4,7 @@ use super::epilogue::Epilogue;
 use super::lines::Lines;
 use super::matmul::PackedF32;
 #[cfg(target_arch = "x86_64")]
-use super::matmul_tiles::PackedThirds;
+use super::matmul_tiles::PackedBf16x3;
 use super::packing::{Packing, PackingError};
 use super::simd::LANES;
 #[cfg(target_arch = "x86_64")]
@@ -19,7 +19,7 @@ pub(super) enum FloatMatrix {
     Panels(PackedF32),
     /// For tiles.
     #[cfg(target_arch = "x86_64")]
-    Thirds(PackedThirds),
+    Bf16x3(PackedBf16x3),
 }
 
 impl FloatMatrix {
@@ -35,9 +35,9 @@ impl FloatMatrix {
     ) -> Result<FloatMatrix, PackingError> {
         #[cfg(target_arch = "x86_64")]
         if let (Some(amx), (Some(rows), part)) = (super::simd::tiles(), rows)
-            && PackedThirds::pays(rows, sizes, part)
+            && PackedBf16x3::pays(rows, sizes, part)
         {
-            return PackedThirds::new(amx, sizes, packing, value, bias).map(FloatMatrix::Thirds);
+            return PackedBf16x3::new(amx, sizes, packing, value, bias).map(FloatMatrix::Bf16x3);
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = rows;
@@ -49,7 +49,7 @@ impl FloatMatrix {
         match self {
             FloatMatrix::Panels(matrix) => matrix.packed(),
             #[cfg(target_arch = "x86_64")]
-            FloatMatrix::Thirds(matrix) => matrix.packed(),
+            FloatMatrix::Bf16x3(matrix) => matrix.packed(),
         }
     }
 
@@ -58,7 +58,7 @@ impl FloatMatrix {
         match self {
             FloatMatrix::Panels(matrix) => matrix.depth(),
             #[cfg(target_arch = "x86_64")]
-            FloatMatrix::Thirds(matrix) => matrix.depth(),
+            FloatMatrix::Bf16x3(matrix) => matrix.depth(),
         }
     }
 
@@ -67,25 +67,25 @@ impl FloatMatrix {
         match self {
             FloatMatrix::Panels(_) => "f32 matrix product",
             #[cfg(target_arch = "x86_64")]
-            FloatMatrix::Thirds(_) => "f32 matrix product by tiles",
+            FloatMatrix::Bf16x3(_) => "f32 matrix product by tiles",
         }
     }
 
     /// The same if its epilogue computes the operations behind it, too.
-    pub(super) fn name_with_followers(&self) -> &'static str {
+    pub(super) fn name_with_epilogue(&self) -> &'static str {
         match self {
             FloatMatrix::Panels(_) => "f32 matrix product, with the next",
             #[cfg(target_arch = "x86_64")]
-            FloatMatrix::Thirds(_) => "f32 matrix product by tiles, with the next",
+            FloatMatrix::Bf16x3(_) => "f32 matrix product by tiles, with the next",
         }
     }
 
-    /// How many columns are finished at a time: an epilogue other than a cut is for whole such vectors.
+    /// How many columns are finished at a time: an epilogue other than a clamp is for whole such vectors.
     pub(super) fn columns_at_once(&self) -> usize {
         match self {
             FloatMatrix::Panels(_) => LANES,
             #[cfg(target_arch = "x86_64")]
-            FloatMatrix::Thirds(_) => WIDE,
+            FloatMatrix::Bf16x3(_) => WIDE,
         }
     }
 
@@ -96,7 +96,7 @@ impl FloatMatrix {
         match self {
             FloatMatrix::Panels(_) => 1,
             #[cfg(target_arch = "x86_64")]
-            FloatMatrix::Thirds(_) => 2,
+            FloatMatrix::Bf16x3(_) => 2,
         }
     }
 
@@ -107,7 +107,7 @@ impl FloatMatrix {
         match self {
             FloatMatrix::Panels(_) => 0,
             #[cfg(target_arch = "x86_64")]
-            FloatMatrix::Thirds(matrix) => matrix.scratch(rows),
+            FloatMatrix::Bf16x3(matrix) => matrix.scratch(rows),
         }
     }
 
@@ -124,14 +124,14 @@ impl FloatMatrix {
         let _ = scratch;
         match self {
             FloatMatrix::Panels(matrix) => match epilogue {
-                Epilogue::Cut(cut) => matrix.multiply(lines, output, cut),
+                Epilogue::Clamp(clamp) => matrix.multiply(lines, output, clamp),
                 Epilogue::Added(added) => matrix.multiply(lines, output, added),
                 Epilogue::Scaled(scaled) => matrix.multiply(lines, output, scaled),
                 Epilogue::AddedAndScaled(both) => matrix.multiply(lines, output, both),
             },
             #[cfg(target_arch = "x86_64")]
-            FloatMatrix::Thirds(matrix) => match epilogue {
-                Epilogue::Cut(cut) => matrix.multiply(lines, scratch, output, cut),
+            FloatMatrix::Bf16x3(matrix) => match epilogue {
+                Epilogue::Clamp(clamp) => matrix.multiply(lines, scratch, output, clamp),
                 Epilogue::Added(added) => matrix.multiply(lines, scratch, output, added),
                 Epilogue::Scaled(scaled) => matrix.multiply(lines, scratch, output, scaled),
                 Epilogue::AddedAndScaled(both) => matrix.multiply(lines, scratch, output, both),

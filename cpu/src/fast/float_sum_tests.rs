@@ -129,12 +129,12 @@ fn ties_below_zero_are_refused() {
         ..EQUAL
     };
     assert!(halves.proven(&halves.expected()).is_none());
-    // But not if they are cut, at least with AVX-512; where products are rounded before they are added nothing is sure.
-    let cut = Case {
+    // But not if they are clamped, at least with AVX-512; where products are rounded before they are added nothing is sure.
+    let clamp = Case {
         range: [halves.zero_points[2], 255],
         ..halves
     };
-    assert!(cut.proven(&cut.expected()).is_some() || !rescales_by_floats());
+    assert!(clamp.proven(&clamp.expected()).is_some() || !rescales_by_floats());
 }
 
 #[test]

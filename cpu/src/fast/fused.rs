@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use super::broadcast::Operand;
 use super::chain::{Extent, Function, Link, PaddedRow, joined};
-use super::elementwise::{Combine, cut, effort};
-use super::parting;
+use super::elementwise::{Combine, clamp, cost};
+use super::partition;
 use super::simd::{Instructions, Work, dispatch};
 use super::unary::{Apply, Unary};
 use crate::executor::Declared;
@@ -233,8 +233,8 @@ impl Fused {
             .iter()
             .map(|source| source.length * size_of::<f32>())
             .sum();
-        let threads = team.threads_for(effort(read + size_of_val(output)));
-        let grid = parting::elements(threads, output.len(), self.block);
+        let threads = team.threads_for(cost(read + size_of_val(output)));
+        let grid = partition::elements(threads, output.len(), self.block);
         let none: &mut [u8] = &mut [];
         team.for_each_block(threads, &grid, (output, none), |mut block, _| {
             self.pass(&sources, block.columns(), block.all());
@@ -426,12 +426,12 @@ fn floor_of_sum(values: &[f32], right: Result<&[f32], f32>, (low, high): (f32, f
     match right {
         Ok(each) => {
             for ((result, value), addend) in results.zip(each) {
-                *result = (cut(*value, low, high) + addend).floor();
+                *result = (clamp(*value, low, high) + addend).floor();
             }
         }
         Err(one) => {
             for (result, value) in results {
-                *result = (cut(*value, low, high) + one).floor();
+                *result = (clamp(*value, low, high) + one).floor();
             }
         }
     }
@@ -451,7 +451,7 @@ fn round(values: &[f32], (scale, [addend, of_negative]): (f32, [f32; 2]), output
     }
     for (result, value) in results {
         let value = value * scale;
-        let floor = |value: f32, addend: f32| (cut(value, 0.0, f32::INFINITY) + addend).floor();
+        let floor = |value: f32, addend: f32| (clamp(value, 0.0, f32::INFINITY) + addend).floor();
         *result = floor(value, addend) - floor(-value, of_negative);
     }
 }

@@ -59,8 +59,8 @@ impl Chain {
         let scaled = self.operation(O::MUL, &[input, row]);
         let negative = self.operation(O::NEG, &[scaled]);
         let halves = [scaled, negative].map(|value| {
-            let cut = self.operation(O::RELU, &[value]);
-            let sum = self.operation(O::ADD, &[cut, half]);
+            let clamp = self.operation(O::RELU, &[value]);
+            let sum = self.operation(O::ADD, &[clamp, half]);
             self.operation(O::FLOOR, &[sum])
         });
         self.operation(O::SUB, &halves)
@@ -124,8 +124,8 @@ fn elements_are_rounded_by_whatever_is_added() {
                 .into_iter()
                 .zip(addends)
                 .map(|(value, addend)| {
-                    let cut = chain.operation(O::RELU, &[value]);
-                    let sum = chain.operation(O::ADD, &[addend, cut]);
+                    let clamp = chain.operation(O::RELU, &[value]);
+                    let sum = chain.operation(O::ADD, &[addend, clamp]);
                     chain.operation(O::FLOOR, &[sum])
                 })
                 .collect();
@@ -152,14 +152,14 @@ fn results_are_those_of_each_operation_alone() {
 fn what_is_read_in_between_is_not_joined() {
     let mut chain = Chain::new([9, 4]);
     let row = chain.floats(&[0.5, -1.5, 1e30, f32::NAN]);
-    let cut = chain.operation(O::RELU6, &[0]);
-    let sum = chain.operation(O::ADD, &[row, cut]);
+    let clamp = chain.operation(O::RELU6, &[0]);
+    let sum = chain.operation(O::ADD, &[row, clamp]);
     let joined = chain.operation(O::FLOOR, &[sum]);
-    let cut = chain.operation(O::RELU1, &[joined]);
-    let sum = chain.operation(O::ADD, &[cut, cut]);
+    let clamp = chain.operation(O::RELU1, &[joined]);
+    let sum = chain.operation(O::ADD, &[clamp, clamp]);
     let floor = chain.operation(O::FLOOR, &[sum]);
-    let cut = chain.operation(O::RELU, &[floor]);
-    let sum = chain.operation(O::ADD, &[cut, row]);
+    let clamp = chain.operation(O::RELU, &[floor]);
+    let sum = chain.operation(O::ADD, &[clamp, row]);
     let floor = chain.operation(O::FLOOR, &[sum]);
     let last = chain.operation(O::MUL, &[floor, sum]);
     chain.assert_alike(&[last]);
@@ -170,12 +170,12 @@ fn results_are_cut_where_nothing_else_reads_them() {
     let mut chain = Chain::new([37, 5]);
     let row = chain.floats(&[0.5, -1.5, 7.25, f32::NAN, -0.0]);
     let sum = chain.operation(O::ADD, &[0, row]);
-    let cut = chain.operation(O::RELU6, &[sum]);
-    let product = chain.operation(O::MUL, &[cut, row]);
-    let cut = chain.operation(O::RELU1, &[product]);
-    let largest = chain.operation(O::MAXIMUM, &[cut, row]);
-    let cut = chain.operation(O::RELU, &[largest]);
-    let difference = chain.operation(O::SUB, &[cut, product]);
+    let clamp = chain.operation(O::RELU6, &[sum]);
+    let product = chain.operation(O::MUL, &[clamp, row]);
+    let clamp = chain.operation(O::RELU1, &[product]);
+    let largest = chain.operation(O::MAXIMUM, &[clamp, row]);
+    let clamp = chain.operation(O::RELU, &[largest]);
+    let difference = chain.operation(O::SUB, &[clamp, product]);
     chain.assert_alike(&[difference]);
 }
 
@@ -207,8 +207,8 @@ fn other_paddings_are_left_to_the_operation() {
     let mut chain = Chain::new([4, 6]);
     chain.dims = [5, 7];
     let padded = chain.pad(0, [0, 1, 0, 1]);
-    let cut = chain.operation(O::RELU, &[padded]);
-    let last = chain.operation(O::NEG, &[cut]);
+    let clamp = chain.operation(O::RELU, &[padded]);
+    let last = chain.operation(O::NEG, &[clamp]);
     let names = chain.assert_alike(&[last]);
     assert_eq!((names[0], names[1]), ("reference", FIRST));
 }

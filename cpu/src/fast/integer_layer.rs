@@ -1,11 +1,11 @@
 //! Convolutions and fully connected layers of floats whose weights are 8-bit integers, for an input of integers: both are
 //! multiplied as bytes.
 
-use super::convolution::effort;
+use super::convolution::cost;
 use super::lines::Lines;
 use super::matmul_integers::{FOUR, Finish, PackedIntegers};
 use super::packing::{Packing, PackingError};
-use super::parting;
+use super::partition;
 use super::patches::{Patches, Sink};
 use super::simd::{Instructions, Work, dispatch};
 use super::strips::{Frame, Outputs};
@@ -112,7 +112,7 @@ impl IntegerLayer {
     /// How `team` parts it.
     pub(super) fn parted(&self, team: &Team<'_>) -> Parted<'_> {
         let (patches, matrix) = (&self.patches, self.weights.packed().bytes().len());
-        let threads = team.threads_for(effort(patches, matrix, TIMES_AS_FAST));
+        let threads = team.threads_for(cost(patches, matrix, TIMES_AS_FAST));
         let columns = self.weights.sizes().0;
         // The windows of each image alone, but for pixels, which are rows of one large image.
         let rows = if patches.are_pixels() {
@@ -120,7 +120,7 @@ impl IntegerLayer {
         } else {
             patches.count() / patches.output.batch.max(1) as usize
         };
-        let grid = parting::product(threads, (rows, self.row()), (columns, matrix));
+        let grid = partition::product(threads, (rows, self.row()), (columns, matrix));
         let part = patches.input.channels as usize
             * if patches.horizontal.dilation == 1 {
                 patches.horizontal.filter as usize

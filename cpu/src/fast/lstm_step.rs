@@ -227,7 +227,7 @@ impl Work for Finish<'_> {
             *keep *= before;
         }
         for ((after, kept), new) in after.iter_mut().zip(&*keep).zip(&*new) {
-            *after = cut(kept + new, step.clips[0]);
+            *after = clamp(kept + new, step.clips[0]);
         }
         open::<S>(out, peephole.map(|weights| (&weights.output[..], &*after)));
         for ((gated, out), cell) in self.gated.iter_mut().zip(&*out).zip(&*after) {
@@ -239,7 +239,7 @@ impl Work for Finish<'_> {
 /// The value of magnitude `bound` at most that is nearest; a NaN stays one. Without the branch to a panic that the standard
 /// library's function has, which keeps loops from becoming loops over vectors.
 #[inline(always)]
-fn cut(value: f32, bound: f32) -> f32 {
+fn clamp(value: f32, bound: f32) -> f32 {
     let value = if value < -bound { -bound } else { value };
     if value > bound { bound } else { value }
 }

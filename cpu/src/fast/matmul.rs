@@ -446,7 +446,7 @@ impl<F: Finish, const R: usize> Work for HalfTiles<'_, '_, F, R> {
 #[cfg(test)]
 mod tests {
     use super::{COLUMNS, Lines, PackedF32, Packing, Parts};
-    use crate::fast::epilogue::Cut;
+    use crate::fast::epilogue::Clamp;
     use crate::fast::testing::each_block;
     use crate::threads::Block;
 
@@ -476,7 +476,7 @@ mod tests {
             for range in [(-20.0, 40.0), (f32::NEG_INFINITY, f32::INFINITY)] {
                 expect_exact((rows, depth, columns), range, |packed, all, output| {
                     each_block(output, (rows, columns), |block| {
-                        packed.multiply(all, block, Cut(range))
+                        packed.multiply(all, block, Clamp(range))
                     });
                 });
             }
@@ -491,7 +491,7 @@ mod tests {
                 for rows in [1, 2, 3, 13, 25] {
                     let columns = panels * COLUMNS + more;
                     expect_exact((rows, 5, columns), range, |packed, all, output| {
-                        packed.multiply(all, Block::whole(output, columns), Cut(range));
+                        packed.multiply(all, Block::whole(output, columns), Clamp(range));
                     });
                 }
             }
@@ -546,7 +546,7 @@ mod tests {
             };
             let mut output = vec![f32::NAN; out * out * columns];
             let block = Block::whole(&mut output, columns);
-            packed.multiply(patches, block, Cut((-20.0, 30.0)));
+            packed.multiply(patches, block, Clamp((-20.0, 30.0)));
             for row in 0..out * out {
                 let start = (row / out * width + row % out) * channels;
                 let value =

@@ -324,7 +324,7 @@ mod tests {
                 };
                 let exact = by(KernelSet::Reference);
                 let ends = exact.iter().filter(|byte| [0, 127, 128, 255].contains(*byte));
-                assert!(ends.count() * 4 < exact.len(), "most results are not cut");
+                assert!(ends.count() * 4 < exact.len(), "most results are not clamped");
                 assert!(by(KernelSet::Fast) == exact, "{ty} {:?}", case.image);
             }
         }

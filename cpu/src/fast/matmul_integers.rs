@@ -5,7 +5,7 @@
 //! `sum((u - z) * w) = sum(u * w) - z * sum(w)`, of which the second sum is known when the model is prepared. Sums are exact, and
 //! become the floats that are nearest to them.
 
-use super::epilogue::cut;
+use super::epilogue::clamp;
 use super::lines::{Lines, Parts, Walk, for_each_tall_tile, rows_of_next_tall_tile};
 use super::packing::{Packing, PackingError};
 use super::simd::{Columns, Instructions, Work, dispatch};
@@ -42,7 +42,7 @@ pub(super) struct Finish<'a> {
     pub(super) scale: &'a [f32],
     /// What is then added.
     pub(super) addend: &'a [f32],
-    /// What results are cut to.
+    /// What results are clamped to.
     pub(super) range: (f32, f32),
 }
 
@@ -230,7 +230,7 @@ impl Multiply<'_> {
                     if let Some(to) = columns.next() {
                         // Not in one step, so that results are those of the operations one by one.
                         let scaled = simd.mul(simd.floats(sums[row][panel]), scale[panel]);
-                        let results = cut(simd, simd.add(scaled, addend[panel]), self.finish.range);
+                        let results = clamp(simd, simd.add(scaled, addend[panel]), self.finish.range);
                         store_f32::<V, COLUMNS>(simd, results, to);
                     }
                 }

@@ -11,7 +11,7 @@
 use super::epilogue::{Finish, FinishPart};
 use super::lines::Lines;
 use super::packing::{Packing, PackingError};
-use super::simd::amx::{Amx, DEEP, SIDE, Shaped, Thirds, TileSums};
+use super::simd::amx::{Amx, Bf16x3, DEEP, SIDE, Shaped, TileSums};
 use super::simd::{Instructions, Simd, WIDE, Work, dispatch};
 use super::strided::Rows;
 use crate::buffer::AlignedSlice;
@@ -38,7 +38,7 @@ const LEAST_UNPARTED: f32 = f32::from_bits(0x7f7f_8000);
 
 /// A constant matrix of 32-bit floats with a bias for each column.
 #[derive(Debug)]
-pub(super) struct PackedThirds {
+pub(super) struct PackedBf16x3 {
     amx: Amx,
     depth: usize,
     /// Panel by panel of [`SIDE`] columns; for each [`DEEP`] values along the common dimension the tiles of their parts.
@@ -48,8 +48,8 @@ pub(super) struct PackedThirds {
 }
 
 /// The tiles of some columns' values, of which `values` gives as many as the columns have.
-fn pack_block(amx: Amx, columns: usize, values: impl Fn(usize, &mut [f32; DEEP]), block: &mut Thirds) {
-    let mut rows: [Thirds; 1] = [[[[0; DEEP]; SIDE]; 3]];
+fn pack_block(amx: Amx, columns: usize, values: impl Fn(usize, &mut [f32; DEEP]), block: &mut Bf16x3) {
+    let mut rows: [Bf16x3; 1] = [[[[0; DEEP]; SIDE]; 3]];
     for column in 0..columns {
         let mut line = [0.0; DEEP];
         values(column, &mut line);
@@ -93,7 +93,7 @@ fn whole(part: u16) -> f32 {
     f32::from_bits(u32::from(part) << 16)
 }
 
-impl PackedThirds {
+impl PackedBf16x3 {
     /// Whether this is worth it for so many rows, columns and values along the common dimension, of which so many lie side by
     /// side.
     pub(super) fn pays(rows: usize, (columns, depth): (usize, usize), part: usize) -> bool {
@@ -110,10 +110,10 @@ impl PackedThirds {
         packing: &mut Packing,
         value: impl Fn(usize, usize) -> f32,
         bias: impl Fn(usize) -> f32,
-    ) -> Result<PackedThirds, PackingError> {
+    ) -> Result<PackedBf16x3, PackingError> {
         let (panels, blocks) = (columns.div_ceil(SIDE), depth.div_ceil(DEEP));
-        let packed = packing.part(panels * blocks * size_of::<Thirds>(), |bytes| {
-            let all: &mut [Thirds] = bytemuck::cast_slice_mut(bytes);
+        let packed = packing.part(panels * blocks * size_of::<Bf16x3>(), |bytes| {
+            let all: &mut [Bf16x3] = bytemuck::cast_slice_mut(bytes);
             for (number, panel) in all.chunks_exact_mut(blocks).enumerate() {
                 let first = number * SIDE;
                 for (at, block) in panel.iter_mut().enumerate() {
@@ -131,7 +131,7 @@ impl PackedThirds {
         let bias = (0..panels * SIDE)
             .map(|column| if column < columns { bias(column) } else { 0.0 })
             .collect();
-        Ok(PackedThirds {
+        Ok(PackedBf16x3 {
             amx,
             depth,
             panels: packed,
@@ -161,7 +161,7 @@ impl PackedThirds {
     /// How many tiles of rows are multiplied with a panel at a time, of so many; an even number.
     fn tiles_at_once(&self, tiles: usize) -> usize {
         let most = if self.is_far() {
-            (FAR_ROWS_BYTES / (self.blocks() * size_of::<Thirds>())).max(2)
+            (FAR_ROWS_BYTES / (self.blocks() * size_of::<Bf16x3>())).max(2)
         } else {
             2
         };
@@ -171,11 +171,11 @@ impl PackedThirds {
     /// How many floats of memory multiplying so many rows takes; a multiple of a cache line.
     pub(super) fn scratch(&self, rows: usize) -> usize {
         let tiles = self.tiles_at_once(rows.div_ceil(SIDE));
-        self.blocks() * (tiles * size_of::<Thirds>() / size_of::<f32>() + DEEP)
+        self.blocks() * (tiles * size_of::<Bf16x3>() / size_of::<f32>() + DEEP)
     }
 
     /// Multiplies rows with the columns that `output` has and does with the results what `finish` says. `scratch` is memory of
-    /// [`PackedThirds::scratch`] for that many rows, best aligned to cache lines.
+    /// [`PackedBf16x3::scratch`] for that many rows, best aligned to cache lines.
     pub(super) fn multiply(
         &self,
         lines: Lines<'_, f32>,
@@ -189,7 +189,7 @@ impl PackedThirds {
         let tiles = lines.count.div_ceil(SIDE);
         let at_once = self.tiles_at_once(tiles);
         let (row, parts) = scratch.split_at_mut(self.blocks() * DEEP);
-        let parts = &mut parts[..at_once * self.blocks() * size_of::<Thirds>() / size_of::<f32>()];
+        let parts = &mut parts[..at_once * self.blocks() * size_of::<Bf16x3>() / size_of::<f32>()];
         dispatch(Multiply {
             packed: self,
             lines,
@@ -203,25 +203,25 @@ impl PackedThirds {
     }
 
     #[inline(always)]
-    fn panel_or_none(&self, number: usize) -> Option<&[Thirds]> {
+    fn panel_or_none(&self, number: usize) -> Option<&[Bf16x3]> {
         (number < self.bias.len() / SIDE).then(|| self.panel(number))
     }
 
     /// For each of the blocks along the common dimension the tiles of a panel.
     #[inline(always)]
-    fn panel(&self, number: usize) -> &[Thirds] {
-        let all: &[Thirds] = bytemuck::cast_slice(self.panels.bytes());
+    fn panel(&self, number: usize) -> &[Bf16x3] {
+        let all: &[Bf16x3] = bytemuck::cast_slice(self.panels.bytes());
         &all[number * self.blocks()..][..self.blocks()]
     }
 }
 
 struct Multiply<'a, F> {
-    packed: &'a PackedThirds,
+    packed: &'a PackedBf16x3,
     lines: Lines<'a, f32>,
     /// Memory for a row's values side by side.
     row: &'a mut [f32],
     /// Memory for the parts of the rows that are multiplied at a time.
-    parts: &'a mut [Thirds],
+    parts: &'a mut [Bf16x3],
     /// How many tiles of rows there are, all of so many rows: the last one begins before the one before it ends if they do
     /// not come out even, so that tiles need not be given another shape.
     tiles: usize,
@@ -321,8 +321,8 @@ impl<F: Finish> Multiply<'_, F> {
         // The first two pairs of tiles of rows have what comes next fetched from further away, a panel each.
         let next = self.packed.panel_or_none(place.panel + 2 + place.at / 2);
         match next.filter(|_| self.packed.is_far() && place.at < 4) {
-            Some(next) => shaped.sum_thirds::<M, P, true>(rows, panels, next, sums),
-            None => shaped.sum_thirds::<M, P, false>(rows, panels, panels[0], sums),
+            Some(next) => shaped.sum_bf16x3::<M, P, true>(rows, panels, next, sums),
+            None => shaped.sum_bf16x3::<M, P, false>(rows, panels, panels[0], sums),
         }
         if !self.store::<V, M, P>(simd, place, sums) {
             self.mend::<M, P>(place, sums);
@@ -415,7 +415,7 @@ impl<F: Finish> Multiply<'_, F> {
 
 /// Adds the products of values with those of each column, whose parts are put together again.
 #[inline(always)]
-fn add_products(values: &[f32], block: &Thirds, sums: &mut [f32; SIDE]) {
+fn add_products(values: &[f32], block: &Bf16x3, sums: &mut [f32; SIDE]) {
     const UPPER: u32 = 0xffff_0000;
     for (pair, values) in values.chunks(2).enumerate() {
         let parts: [[u32; SIDE]; 3] = block.map(|tile| bytemuck::cast(tile[pair]));
@@ -433,10 +433,10 @@ fn add_products(values: &[f32], block: &Thirds, sums: &mut [f32; SIDE]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::epilogue::Cut;
+    use super::super::epilogue::Clamp;
     use super::super::lines::Parts;
     use super::super::simd::tiles;
-    use super::{Lines, PackedThirds, Packing, cut_parts, whole};
+    use super::{Lines, PackedBf16x3, Packing, cut_parts, whole};
     use crate::threads::{Block, Grid, Team, Threads};
 
     const ALL: (f32, f32) = (f32::NEG_INFINITY, f32::INFINITY);
@@ -453,7 +453,7 @@ mod tests {
         range: (f32, f32),
     ) -> Option<Vec<f32>> {
         let bias = |column: usize| column as f32 / 3.0;
-        let packed = PackedThirds::new(tiles()?, (columns, depth), &mut Packing::Now, weight, bias);
+        let packed = PackedBf16x3::new(tiles()?, (columns, depth), &mut Packing::Now, weight, bias);
         let packed = packed.unwrap();
         let mut output = vec![f32::NAN; lines.count * columns];
         let mut scratch = vec![f32::NAN; packed.scratch(lines.count)];
@@ -461,7 +461,7 @@ mod tests {
             lines,
             &mut scratch,
             Block::whole(&mut output, columns),
-            Cut(range),
+            Clamp(range),
         );
         Some(output)
     }
@@ -535,7 +535,7 @@ mod tests {
             }
         };
         let bias = |column: usize| if column == 7 { f32::INFINITY } else { column as f32 };
-        let packed = PackedThirds::new(amx, (columns, depth), &mut Packing::Now, weight, bias).unwrap();
+        let packed = PackedBf16x3::new(amx, (columns, depth), &mut Packing::Now, weight, bias).unwrap();
         let by = |rows_per_block, columns_per_block| {
             let grid = Grid {
                 rows,
@@ -550,7 +550,7 @@ mod tests {
                 let count = block.rows();
                 let mut scratch = vec![f32::NAN; packed.scratch(count)];
                 let lines = Lines::of_rows(&left[block.first_row() * depth..], count, (depth, depth));
-                packed.multiply(lines, &mut scratch, block, Cut((-3.0, 40.0)));
+                packed.multiply(lines, &mut scratch, block, Clamp((-3.0, 40.0)));
             });
             output.iter().map(|value| value.to_bits()).collect::<Vec<_>>()
         };
@@ -560,7 +560,7 @@ mod tests {
         }
         let value = |row: usize, column: usize| f32::from_bits(whole[row * columns + column]);
         assert!(value(30, 0).is_nan() && value(30, 154).is_nan());
-        // Infinities, of the sum, the bias and a weight, are cut.
+        // Infinities, of the sum, the bias and a weight, are clamped.
         assert!([-3.0, 40.0].contains(&value(44, 9)));
         assert_eq!(value(3, 7), 40.0);
         assert!([-3.0, 40.0].contains(&value(0, 100)));
@@ -690,10 +690,10 @@ mod tests {
 
     /// If this fails, weights are packed otherwise than before: count [`crate::fast::LAYOUT`] up and write the new sum here.
     #[test]
-    fn thirds_are_laid_out_as_their_version_says() {
+    fn bf16x3_are_laid_out_as_their_version_says() {
         let Some(amx) = tiles() else { return };
         let weight = |column: usize, at: usize| some(column * 5 + at * 3) / 3.0;
-        let packed = PackedThirds::new(amx, (50, 70), &mut Packing::Now, weight, |_| 0.0).unwrap();
+        let packed = PackedBf16x3::new(amx, (50, 70), &mut Packing::Now, weight, |_| 0.0).unwrap();
         // FNV-1a.
         let fold = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         let sum = packed.packed().bytes().iter().fold(0xcbf2_9ce4_8422_2325, fold);

@@ -72,7 +72,7 @@ impl PackedMatrix {
         }
     }
 
-    /// Adds to each of `sums` the product of its row with `vector`, and cuts the result to `range`: of rows from `first` on, a
+    /// Adds to each of `sums` the product of its row with `vector`, and clamps the result to `range`: of rows from `first` on, a
     /// multiple of [`ROWS_OF_GROUP`], to another one or the last. Weights are those that were packed.
     pub(super) fn add_products(
         &self,
@@ -101,7 +101,7 @@ impl PackedMatrix {
     }
 }
 
-/// The range that cuts nothing.
+/// The range that clamps nothing.
 pub(super) const EVERYTHING: (f32, f32) = (f32::NEG_INFINITY, f32::INFINITY);
 
 struct AddPackedProducts<'a, T> {
@@ -169,7 +169,7 @@ fn add_group<V: Simd<N>, T: Weight, const N: usize, const C: usize, const APART:
     add_to(simd, &sums, to, range);
 }
 
-/// Adds vectors to values, of which there are fewer if the last vector is padded, and cuts them to a range.
+/// Adds vectors to values, of which there are fewer if the last vector is padded, and clamps them to a range.
 #[inline(always)]
 fn add_to<V: Simd<N>, const N: usize>(simd: V, vectors: &[V::F32], to: &mut [f32], range: (f32, f32)) {
     let (low, high) = (simd.splat(range.0), simd.splat(range.1));

@@ -1,8 +1,8 @@
 //! Fast kernels: operations whose weights are constant become steps made when the model is prepared.
 //!
 //! Some operations that follow each other are computed together: element-wise ones ([`Fused`]), convolutions some rows of
-//! the image at a time ([`StripChain`]), one with what its epilogue computes ([`FollowedLayer`]), and layers of floats that
-//! hold integers with what rounds their input and scales their result ([`Hybrid`]).
+//! the image at a time ([`StripChain`]), one with what its epilogue computes ([`LayerWithEpilogue`]), and layers of floats that
+//! hold integers with what rounds their input and scales their result ([`DynamicallyQuantized`]).
 //!
 //! A step holds its weights packed for the inner loops of [`tile`] and everything else that can be worked out ahead; running
 //! it allocates nothing once scratch memory has grown. What has no step is left to the reference kernels, operation by
@@ -18,19 +18,19 @@ mod convolution;
 mod depthwise;
 mod depthwise_bytes;
 mod depthwise_quantized;
+mod dynamically_quantized;
 mod elementwise;
 mod epilogue;
+mod epilogue_operations;
 mod exponential;
 mod extremum;
 mod few;
 mod few_weights;
 mod float_matrix;
 mod float_sum;
-mod followed_layer;
-mod followers;
 mod fused;
-mod hybrid;
 mod integer_layer;
+mod layer_with_epilogue;
 mod lines;
 mod lstm_step;
 mod matmul;
@@ -46,7 +46,7 @@ mod matrix_vector;
 mod network;
 mod offset;
 mod packing;
-mod parting;
+mod partition;
 mod patches;
 mod peak;
 mod pooling;
@@ -82,17 +82,17 @@ mod thread_tests;
 mod tile;
 mod unary;
 
+pub(crate) use dynamically_quantized::{DynamicallyQuantized, Following};
 pub(crate) use exponential::{logistic_of_each, tanh_of_each};
 pub(crate) use extremum::LargestMagnitude;
 pub(crate) use few::Few;
-pub(crate) use followed_layer::FollowedLayer;
 pub(crate) use fused::Fused;
-pub(crate) use hybrid::{Following, Hybrid};
 pub(crate) use integer_layer::IntegerLayer;
+pub(crate) use layer_with_epilogue::LayerWithEpilogue;
 pub(crate) use matrix_vector::add_products;
 pub(crate) use offset::Offset;
 pub(crate) use packing::{LAYOUT, Packing, PackingError};
-pub(crate) use parting::copied;
+pub(crate) use partition::copied;
 pub(crate) use patches::{Around, Patches};
 pub use peak::Peak;
 pub use reading::reading_time;
@@ -100,7 +100,7 @@ pub(crate) use recurrent::{PackedCell, TeamedCell};
 pub use simd::permit_tiles;
 pub(crate) use simd::{Loop, instruction_set, vectorised};
 pub(crate) use steps::{FloatLayer, has_filter, packs, plan};
-pub(crate) use strip_chain::{Candidate, StripChain, Worth};
+pub(crate) use strip_chain::{Candidate, FusionThreshold, StripChain};
 
 use nnhal_hal::OperandType;
 use nnhal_hal::ops::OpError;
@@ -136,8 +136,8 @@ pub(crate) trait PlannedStep: std::fmt::Debug + Send + Sync {
         None
     }
 
-    /// Has it cut its results to the range of an activation from now on; whether it does, which needs that it cuts nothing yet.
-    fn cut(&mut self, _: Activation) -> bool {
+    /// Has it clamp its results to the range of an activation from now on; whether it does, which needs that it clamps nothing yet.
+    fn clamp(&mut self, _: Activation) -> bool {
         false
     }
 

@@ -68,7 +68,7 @@ impl Network {
         }
     }
 
-    /// A convolution with a square filter, cut at 0 and 6.
+    /// A convolution with a square filter, clamped at 0 and 6.
     pub(super) fn convolution(&mut self, input: u32, filter: u32, stride: u32, channels: u32) -> u32 {
         self.layer(input, (filter, stride, channels), 3)
     }
@@ -104,11 +104,11 @@ impl Network {
     }
 
     pub(super) fn sum(&mut self, left: u32, right: u32) -> u32 {
-        self.cut_sum(left, right, 0)
+        self.clamped_sum(left, right, 0)
     }
 
     /// With this activation.
-    pub(super) fn cut_sum(&mut self, left: u32, right: u32, activation: i32) -> u32 {
+    pub(super) fn clamped_sum(&mut self, left: u32, right: u32, activation: i32) -> u32 {
         let activation = self.scalar(activation);
         let dims = self.dims(left);
         self.operation(O::ADD, &[left, right, activation], dims)
@@ -130,7 +130,7 @@ impl Network {
     }
 
     /// At 0 and 6.
-    pub(super) fn cut(&mut self, input: u32) -> u32 {
+    pub(super) fn clamp(&mut self, input: u32) -> u32 {
         let dims = self.dims(input);
         self.operation(O::RELU6, &[input], dims)
     }
@@ -215,7 +215,7 @@ impl Network {
     }
 
     /// Asserts that all operations are computed together, with the same results as each alone; returns the name of what does.
-    pub(super) fn assert_together(&self) -> &'static str {
+    pub(super) fn assert_grouped(&self) -> &'static str {
         let names = self.assert_as_alone();
         assert!(names[1..].iter().all(|name| *name == OTHERS), "{names:?}");
         names[0]

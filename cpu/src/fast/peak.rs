@@ -63,7 +63,7 @@ fn rate_of(work: impl Fn() -> usize) -> f64 {
 /// That of products of floats by tiles, of which each takes several; 0 where there are none.
 #[cfg(target_arch = "x86_64")]
 fn rate_of_tiles(seed: f32) -> f64 {
-    use super::simd::amx::{DEEP, SIDE, Thirds, TileSums};
+    use super::simd::amx::{Bf16x3, DEEP, SIDE, TileSums};
     use super::strided::Rows;
     use crate::buffer::AlignedBuffer;
 
@@ -73,10 +73,10 @@ fn rate_of_tiles(seed: f32) -> f64 {
     };
     // Aligned, as what kernels load is.
     let mut buffer = AlignedBuffer::new();
-    if buffer.resize(BLOCKS * size_of::<Thirds>()).is_err() {
+    if buffer.resize(BLOCKS * size_of::<Bf16x3>()).is_err() {
         return 0.0;
     }
-    let parts: &mut [Thirds] = bytemuck::cast_slice_mut(buffer.bytes_mut());
+    let parts: &mut [Bf16x3] = bytemuck::cast_slice_mut(buffer.bytes_mut());
     let values: Vec<f32> = (0..SIDE * BLOCKS * DEEP)
         .map(|at| seed / (at + 1) as f32)
         .collect();
@@ -87,7 +87,7 @@ fn rate_of_tiles(seed: f32) -> f64 {
     rate_of(|| {
         let mut sums = TileSums([[[0.0; SIDE]; 2]; 2 * SIDE]);
         for _ in 0..STEPS / SIDE {
-            shaped.sum_thirds::<2, 2, false>([parts; 2], [parts; 2], parts, &mut sums);
+            shaped.sum_bf16x3::<2, 2, false>([parts; 2], [parts; 2], parts, &mut sums);
         }
         std::hint::black_box(&sums);
         STEPS / SIDE * BLOCKS * 2 * (2 * SIDE) * (2 * SIDE) * DEEP

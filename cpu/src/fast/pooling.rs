@@ -8,8 +8,8 @@ use nnhal_hal::ops::windows::WindowGeometry;
 use nnhal_hal::ops::{OperationContext, ShapeIssue};
 use nnhal_hal::{OperandType, OperationType};
 
-use super::elementwise::cut;
-use super::parting;
+use super::elementwise::clamp;
+use super::partition;
 use super::serves::Serves;
 use super::simd::{Instructions, LANES, WIDE, Work, dispatch};
 use super::strips::seen;
@@ -18,7 +18,7 @@ use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::element::Quant8;
-use crate::threads::{Effort, Grid};
+use crate::threads::{Cost, Grid};
 
 /// A pooling operation.
 #[derive(Debug)]
@@ -147,8 +147,8 @@ impl Pool<'_> {
         (pixels, window.into_iter().fold(pixels, product))
     }
 
-    fn effort(&self, element: usize) -> Effort {
-        Effort {
+    fn cost(&self, element: usize) -> Cost {
+        Cost {
             multiply_adds: 0,
             bytes: self.sizes().1.saturating_mul(element as u64),
         }
@@ -156,7 +156,7 @@ impl Pool<'_> {
 
     /// The output, pixel by pixel.
     fn grid(&self, threads: usize) -> Grid {
-        parting::rows(threads, self.sizes().0 as usize, self.channels())
+        partition::rows(threads, self.sizes().0 as usize, self.channels())
     }
 
     /// A pixel by its number.
@@ -323,7 +323,7 @@ fn neighbours<T, const N: usize>(pixels: &[T], first: usize) -> &[T; N] {
     }
 }
 
-/// The largest float, cut to a range. A NaN stays one, wherever in the window it is.
+/// The largest float, clamped to a range. A NaN stays one, wherever in the window it is.
 #[derive(Clone, Copy)]
 struct LargestFloat((f32, f32));
 
@@ -343,11 +343,11 @@ impl Accumulate<f32> for LargestFloat {
 
     #[inline(always)]
     fn finish(&self, largest: f32, _: usize) -> f32 {
-        cut(largest, self.0.0, self.0.1)
+        clamp(largest, self.0.0, self.0.1)
     }
 }
 
-/// The mean of floats, cut to a range.
+/// The mean of floats, clamped to a range.
 #[derive(Clone, Copy)]
 struct MeanFloat((f32, f32));
 
@@ -366,11 +366,11 @@ impl Accumulate<f32> for MeanFloat {
 
     #[inline(always)]
     fn finish(&self, sum: f32, pixels: usize) -> f32 {
-        cut(sum / pixels as f32, self.0.0, self.0.1)
+        clamp(sum / pixels as f32, self.0.0, self.0.1)
     }
 }
 
-/// The largest 8-bit value, cut to a range.
+/// The largest 8-bit value, clamped to a range.
 #[derive(Clone, Copy)]
 struct LargestQuantized((i32, i32));
 
@@ -393,7 +393,7 @@ impl<T: Quant8> Accumulate<T> for LargestQuantized {
     }
 }
 
-/// The mean of 8-bit values to nearest, ties away from zero, cut to a range.
+/// The mean of 8-bit values to nearest, ties away from zero, clamped to a range.
 #[derive(Clone, Copy)]
 struct MeanQuantized((i32, i32));
 
@@ -427,7 +427,7 @@ impl Pool<'_> {
         accumulate: impl Accumulate<T> + Copy + Sync,
     ) -> Result<(), KernelError> {
         let (input, output) = (context.inputs.data::<T>(0)?, context.outputs.data::<T>(0)?);
-        let threads = context.team.threads_for(self.effort(bytes));
+        let threads = context.team.threads_for(self.cost(bytes));
         let none: &mut [u8] = &mut [];
         let grid = self.grid(threads);
         context

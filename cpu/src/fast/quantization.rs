@@ -3,8 +3,8 @@
 use nnhal_hal::ops::OperationContext;
 use nnhal_hal::{OperandType as T, OperationType};
 
-use super::elementwise::effort;
-use super::parting;
+use super::elementwise::cost;
+use super::partition;
 use super::rounding::low_bits;
 use super::simd::{Instructions, Work, dispatch};
 use super::tile::COLUMNS;
@@ -67,7 +67,7 @@ fn to_8_bits<Q: Quant8>(context: &mut KernelContext<'_>) -> Result<(), KernelErr
 /// The largest float below a half.
 const BELOW_HALF: f32 = 0.5_f32.next_down();
 
-/// What [`quantize`](crate::kernels::fixed_point::quantize) does, in a form that takes few instructions: values are cut
+/// What [`quantize`](crate::kernels::fixed_point::quantize) does, in a form that takes few instructions: values are clamped
 /// to the range of the type before they are rounded, so that neither rounding nor conversion meets large ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steps {
@@ -125,8 +125,8 @@ pub(super) fn convert<A: Copy + Sync, B: Send>(
     convert: impl Fn(A) -> B + Copy + Sync,
 ) {
     // Dividing takes a few times as long as moving.
-    let threads = team.threads_for(effort(2 * (size_of_val(input) + size_of_val(output))));
-    let grid = parting::elements(threads, output.len(), COLUMNS);
+    let threads = team.threads_for(cost(2 * (size_of_val(input) + size_of_val(output))));
+    let grid = partition::elements(threads, output.len(), COLUMNS);
     let none: &mut [u8] = &mut [];
     team.for_each_block(threads, &grid, (output, none), |mut block, _| {
         dispatch(Convert {

@@ -109,7 +109,7 @@ fn all_pairs_have_the_products_of_the_reference() {
 
 #[test]
 fn all_pairs_have_the_extremes_of_the_reference() {
-    // Of the same form, one other, both others, and steps so different that all values are cut or become one.
+    // Of the same form, one other, both others, and steps so different that all values are clamped or become one.
     assert_like_reference(
         &[OperationType::MAXIMUM, OperationType::MINIMUM],
         &[

@@ -33,7 +33,7 @@ pub(super) fn store_tile<V: Columns, const R: usize, const P: usize>(
 ) {
     const { assert!(R * P <= MOST_SUMS) };
     let is_whole = output.columns().len() - column >= P * COLUMNS;
-    let kind = (stored.cuts_negative(), is_whole);
+    let kind = (stored.clamps_negative(), is_whole);
     if V::TRUNCATES
         && let Some(by) = each::<FloatScale, P>(requantization, Requantization::floats)
     {
@@ -67,7 +67,7 @@ pub(super) fn store_tile<V: Columns, const R: usize, const P: usize>(
     }
 }
 
-/// The same in one step; `kind` says whether results below real 0 are cut, and whether panels are there with all their columns.
+/// The same in one step; `kind` says whether results below real 0 are clamped, and whether panels are there with all their columns.
 #[inline(always)]
 fn store_kind<V: Columns, B: ToSteps, const R: usize, const P: usize>(
     simd: V,
@@ -84,9 +84,16 @@ fn store_kind<V: Columns, B: ToSteps, const R: usize, const P: usize>(
     }
 }
 
-/// The same, `CUT` where results below real 0 are cut, `WHOLE` if panels are there with all their columns.
+/// The same, `CLAMPED` where results below real 0 are clamped, `WHOLE` if panels are there with all their columns.
 #[inline(always)]
-fn store_once<V: Columns, B: ToSteps, const CUT: bool, const WHOLE: bool, const R: usize, const P: usize>(
+fn store_once<
+    V: Columns,
+    B: ToSteps,
+    const CLAMPED: bool,
+    const WHOLE: bool,
+    const R: usize,
+    const P: usize,
+>(
     simd: V,
     sums: &Sums<V::I32, R, P>,
     (by, form): (&[&B; P], &ByteForm),
@@ -102,7 +109,7 @@ fn store_once<V: Columns, B: ToSteps, const CUT: bool, const WHOLE: bool, const 
                 for_each_constant!(which in [0 1 2 3] {
                     let (row, panel) = (pair * 2 + which / 2, which % 2);
                     if row < R {
-                        columns[which] = by[panel].scale::<V, CUT>(simd, sums[row][panel]);
+                        columns[which] = by[panel].scale::<V, CLAMPED>(simd, sums[row][panel]);
                     }
                 });
                 let bytes = simd.bytes_of_pairs(columns, form);
@@ -127,7 +134,7 @@ fn store_once<V: Columns, B: ToSteps, const CUT: bool, const WHOLE: bool, const 
             for_each_constant!(which in [0 1 2 3] {
                 let at = four * 4 + which;
                 if at < R * P {
-                    columns[which] = by[at / R].scale::<V, CUT>(simd, sums[at % R][at / R]);
+                    columns[which] = by[at / R].scale::<V, CLAMPED>(simd, sums[at % R][at / R]);
                 }
             });
             let bytes = simd.bytes_of_four::<false>(columns, form);

@@ -11,14 +11,14 @@ use super::PlannedStep;
 use super::lstm_step::LstmStep;
 use super::matrix_vector::{EVERYTHING, PackedMatrix, ROWS_OF_GROUP};
 use super::packing::{Packing, PackingError};
-use super::parting;
+use super::partition;
 use super::rnn_step::RnnStep;
 use super::stored_weights::{Precision, Stored};
 use crate::buffer::{ALIGNMENT, AlignedSlice};
 use crate::executor::Declared;
 use crate::kernel::{KernelContext, KernelError};
 use crate::kernels;
-use crate::threads::{Effort, Team};
+use crate::threads::{Cost, Team};
 
 /// The weights of a recurrent cell, packed.
 #[derive(Debug)]
@@ -61,14 +61,14 @@ impl TeamedCell<'_> {
     /// follow each other; a gate that the cell has not is left out.
     #[inline]
     pub(crate) fn add_to_gates(&self, input: &[f32], aux: Option<&[f32]>, output: &[f32], sums: &mut [f32]) {
-        self.add_and_cut((input, aux, output), sums, EVERYTHING);
+        self.add_and_clamp((input, aux, output), sums, EVERYTHING);
     }
 
-    /// The same, and cuts the sums to a range.
+    /// The same, and clamps the sums to a range.
     // Inlined, as slices that are handed over on the stack are read back while they are being stored, which takes longer than from
     // anywhere else near.
     #[inline(always)]
-    pub(super) fn add_and_cut(
+    pub(super) fn add_and_clamp(
         &self,
         (input, aux, output): (&[f32], Option<&[f32]>, &[f32]),
         sums: &mut [f32],
@@ -83,7 +83,7 @@ impl TeamedCell<'_> {
         self.add(products, sums, range);
     }
 
-    /// Adds the projection of gated values to what it starts from, and cuts it to values of magnitudes up to `bound`.
+    /// Adds the projection of gated values to what it starts from, and clamps it to values of magnitudes up to `bound`.
     pub(crate) fn add_projection(&self, gated: &[f32], sums: &mut [f32], bound: f32) {
         self.add(
             [self.cell.projection.as_ref().map(|product| (product, gated))],
@@ -92,7 +92,7 @@ impl TeamedCell<'_> {
         );
     }
 
-    /// Adds the products of some matrices, all of as many rows, with a vector each, and cuts what comes of all of them to
+    /// Adds the products of some matrices, all of as many rows, with a vector each, and clamps what comes of all of them to
     /// `range`. The last one is there.
     fn add<const N: usize>(
         &self,
@@ -115,14 +115,14 @@ impl TeamedCell<'_> {
             .iter()
             .flatten()
             .map(|(product, _)| product.matrix.size());
-        let threads = self.team.threads_for(Effort {
+        let threads = self.team.threads_for(Cost {
             multiply_adds: 0,
             bytes: sizes.sum::<usize>() as u64,
         });
         if threads == 1 {
             return add_rows(0, sums);
         }
-        let grid = parting::elements(threads, sums.len(), ROWS_OF_GROUP);
+        let grid = partition::elements(threads, sums.len(), ROWS_OF_GROUP);
         let none: &mut [u8] = &mut [];
         self.team
             .for_each_block(threads, &grid, (sums, none), |mut block, _| {

@@ -26,7 +26,7 @@ pub(super) struct QuantizedOutput {
 /// The multipliers of sixteen neighbouring columns, in [`COLUMN_ORDER`] if not said otherwise.
 #[derive(Clone, Debug)]
 pub(super) enum Requantization {
-    /// As in one step, of results that are cut to 8 bits, where there are instructions for it and it is proven; and in
+    /// As in one step, of results that are clamped to 8 bits, where there are instructions for it and it is proven; and in
     /// integers, for panels that are stored together with one of which it is not.
     Floats(FloatScale, RescaleOnce),
     /// In one step, where all multipliers are below 1/2 but none is 0, as in most layers, and sums are not shifted before.
@@ -36,8 +36,8 @@ pub(super) enum Requantization {
 
 /// What scales sums in one step.
 pub(super) trait ToSteps {
-    /// Sums in output steps; with `CUT`, results below 0 may be others that are not above 0.
-    fn scale<V: Columns, const CUT: bool>(&self, simd: V, sums: V::I32) -> V::I32;
+    /// Sums in output steps; with `CLAMPED`, results below 0 may be others that are not above 0.
+    fn scale<V: Columns, const CLAMPED: bool>(&self, simd: V, sums: V::I32) -> V::I32;
 }
 
 /// Something for each of some panels of sixteen columns, or one for all where their multipliers are the same.
@@ -220,7 +220,7 @@ impl Requantization {
         store_some(&whole, to);
     }
 
-    /// Output steps as output values that are not yet cut to 8 bits.
+    /// Output steps as output values that are not yet clamped to 8 bits.
     #[inline(always)]
     fn columns<V: Simd<N>, const N: usize>(
         &self,
@@ -241,8 +241,8 @@ impl Requantization {
 
 impl ToSteps for RescaleOnce {
     #[inline(always)]
-    fn scale<V: Columns, const CUT: bool>(&self, simd: V, sums: V::I32) -> V::I32 {
-        if CUT {
+    fn scale<V: Columns, const CLAMPED: bool>(&self, simd: V, sums: V::I32) -> V::I32 {
+        if CLAMPED {
             simd.rescale_positive(sums, self, 0)
         } else {
             simd.rescale_once(sums, self, 0)
@@ -252,8 +252,8 @@ impl ToSteps for RescaleOnce {
 
 impl ToSteps for FloatScale {
     #[inline(always)]
-    fn scale<V: Columns, const CUT: bool>(&self, simd: V, sums: V::I32) -> V::I32 {
-        simd.rescale_by_floats::<CUT>(sums, self)
+    fn scale<V: Columns, const CLAMPED: bool>(&self, simd: V, sums: V::I32) -> V::I32 {
+        simd.rescale_by_floats::<CLAMPED>(sums, self)
     }
 }
 
@@ -264,9 +264,9 @@ impl QuantizedOutput {
         [self.low as u8, self.high as u8]
     }
 
-    /// Whether results below real 0 are cut, however far below they are.
+    /// Whether results below real 0 are clamped, however far below they are.
     #[inline(always)]
-    pub(super) fn cuts_negative(&self) -> bool {
+    pub(super) fn clamps_negative(&self) -> bool {
         self.low >= self.zero_point
     }
 

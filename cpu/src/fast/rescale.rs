@@ -9,7 +9,7 @@
 //! and that of the sum in parentheses, less than `2^-24`, which is below 1. The outer sum has none: truncated to a float and
 //! then to an integer, a number loses no more than its fraction.
 //!
-//! Both functions never fall as `x` grows. They are the same for all sums, but for what is cut to 8 bits, if they are for the
+//! Both functions never fall as `x` grows. They are the same for all sums, but for what is clamped to 8 bits, if they are for the
 //! least `x` of each result from 1 to 255, and for the `x` before it. That is proven for each multiplier when a model is
 //! prepared; multipliers so small that the sums of large results are no floats without an error are proven likewise if their
 //! weights and bias have no such sums, whatever the values are. Where the error is too much, `2^-24` more before it is truncated
@@ -21,7 +21,7 @@
 use super::simd::{Loop, WIDE, vectorised};
 use crate::kernels::fixed_point::Multiplier;
 
-/// The largest result that is not cut: 8-bit values are no further from the zero point, which is one of them.
+/// The largest result that is not clamped: 8-bit values are no further from the zero point, which is one of them.
 const MOST: u64 = 255;
 
 /// Sums up to here are floats without an error.
@@ -33,7 +33,7 @@ const LOWER: i32 = 0x7f;
 /// Shifts up to here leave `C / M` a float.
 const MOST_SHIFT: i32 = 23;
 
-/// What scales sixteen sums, proven to give the same results as integers do once these are cut to 8 bits.
+/// What scales sixteen sums, proven to give the same results as integers do once these are clamped to 8 bits.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(super) struct FloatScale {

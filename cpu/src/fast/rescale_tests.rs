@@ -50,7 +50,7 @@ const ENDS: [i32; 8] = [
     i32::MAX,
 ];
 
-fn cut(result: i32) -> i32 {
+fn clamp(result: i32) -> i32 {
     result.clamp(-(MOST as i32), MOST as i32)
 }
 
@@ -59,7 +59,7 @@ fn wrong(lane: Lane, half: f32) -> Option<i32> {
     let exact = multiplier(lane);
     boundaries(lane)
         .chain(ENDS)
-        .find(|sum| cut(computed(lane, half, *sum)) != cut(exact.apply(*sum)))
+        .find(|sum| clamp(computed(lane, half, *sum)) != clamp(exact.apply(*sum)))
 }
 
 /// Mantissas and shifts without an order, of the shifts that there are proofs for.
@@ -173,7 +173,7 @@ fn instructions_compute_what_is_proven() {
             };
             for (sum, (all, positive)) in lanes.into_iter().zip(all.into_iter().zip(positive)) {
                 assert_eq!(all, computed(lane, half, sum), "{sum} by {lane:?}");
-                assert_eq!(cut(all), cut(exact.apply(sum)), "{sum} by {lane:?}");
+                assert_eq!(clamp(all), clamp(exact.apply(sum)), "{sum} by {lane:?}");
                 assert_eq!(positive.max(0), all.max(0), "{sum} by {lane:?}");
             }
         }
@@ -199,7 +199,7 @@ fn single_sums_need_no_proof() {
             let Some([all, positive]) = dispatch(Scale(&scale, [sum; WIDE])) else {
                 return skip();
             };
-            assert_eq!(cut(all[0]), cut(exact.apply(sum)), "{sum} by {lane:?}");
+            assert_eq!(clamp(all[0]), clamp(exact.apply(sum)), "{sum} by {lane:?}");
             assert_eq!(positive[0].max(0), all[0].max(0), "{sum} by {lane:?}");
         }
     }
@@ -233,7 +233,7 @@ fn small_multipliers_are_proven_for_the_sums_that_occur() {
                 let lanes = std::array::from_fn(|lane| sums[lane % sums.len()]);
                 let expected = lanes.map(|sum| computed(lane, half, sum));
                 for (sum, expected) in lanes.into_iter().zip(expected) {
-                    assert_eq!(cut(expected), cut(exact.apply(sum)), "{sum} by {lane:?}");
+                    assert_eq!(clamp(expected), clamp(exact.apply(sum)), "{sum} by {lane:?}");
                 }
                 let Some([all, positive]) = dispatch(Scale(&scale, lanes)) else {
                     is_computed = false;

@@ -11,7 +11,7 @@ use nnhal_hal::ops::OperationContext;
 use nnhal_hal::ops::resize::{ResizeGeometry, geometry};
 use nnhal_hal::{OperandType, OperationType};
 
-use super::parting;
+use super::partition;
 use super::quantized_pairs::is_of_8_bits;
 use super::resize_sixteenths::{InSixteenths, are_sixteenths};
 use super::rounding::low_bits;
@@ -22,7 +22,7 @@ use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::element::Quant8;
 use crate::kernels::resize::Axis;
-use crate::threads::Effort;
+use crate::threads::Cost;
 
 /// Where the input is wider than the output by more than this, most of what is made for each row would not be used, and
 /// the work would grow faster than the operands do.
@@ -158,7 +158,7 @@ fn resize<T: Sample>(
         .saturating_add(OVERHANG);
     let width = output.width as usize;
     let rows = output.batch as usize * output.height as usize;
-    let threads = context.team.threads_for(Effort {
+    let threads = context.team.threads_for(Cost {
         multiply_adds: (2 * rows as u64).saturating_mul(line as u64),
         // A result takes about as long as 16 bytes that are only moved.
         bytes: (rows * width * channels) as u64 * 16,
@@ -179,7 +179,7 @@ fn resize<T: Sample>(
     }
     let (columns, from) = (&*columns, context.inputs.data::<T>(0)?);
     let lines: &mut [f32] = bytemuck::cast_slice_mut(lines);
-    let grid = parting::rows(threads, rows, width * channels);
+    let grid = partition::rows(threads, rows, width * channels);
     let to = context.outputs.data::<T>(0)?;
     let team = context.team;
     team.for_each_block(threads, &grid, (to, lines), |mut block, lines| {

@@ -53,7 +53,7 @@ impl RnnStep {
         let range = self.activation.range();
         for ((input, state), output) in batches.zip(outputs.chunks_exact_mut(units)) {
             output.copy_from_slice(&self.bias);
-            cell.add_and_cut((input, None, state), output, range);
+            cell.add_and_clamp((input, None, state), output, range);
         }
         if let Some(function) = self.activation.function(&SIDE_BY_SIDE) {
             function(outputs);

@@ -88,7 +88,7 @@ impl RescaleOnce {
     }
 }
 
-/// What 8-bit values are made of output steps from real 0, in every lane: the zero point is added, the sum is cut to unsigned
+/// What 8-bit values are made of output steps from real 0, in every lane: the zero point is added, the sum is clamped to unsigned
 /// bytes and to a range, and then some bits are turned over, which makes signed values of them or none.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
@@ -189,7 +189,7 @@ pub(super) trait Simd<const N: usize>: Copy {
     fn nearest(self, floats: Self::F32) -> Self::I32;
     /// `value` times `2^bits`, which fits 32 bits.
     fn shift_left(self, value: Self::I32, bits: i32) -> Self::I32;
-    /// `value` cut to `low..=high`.
+    /// `value` clamped to `low..=high`.
     fn clamp_i32(self, value: Self::I32, low: Self::I32, high: Self::I32) -> Self::I32;
     /// Pairs of 16-bit integers.
     fn load_pairs(self, from: &Self::Pairs) -> Self::I32;
@@ -218,17 +218,17 @@ pub(super) trait Columns: Simd<WIDE> {
     fn interleave(self, first: &[i16; WIDE], second: &[i16; WIDE]) -> Self::I32;
     /// Whether there are instructions that round floats towards zero, whatever others do: those that [`FloatScale`] needs.
     const TRUNCATES: bool = false;
-    /// Rescales sums by floats, of which there are some only where [`Columns::TRUNCATES`] says so; with `CUT`, results below 0 may be
+    /// Rescales sums by floats, of which there are some only where [`Columns::TRUNCATES`] says so; with `CLAMPED`, results below 0 may be
     /// others that are not above 0.
     #[inline(always)]
-    fn rescale_by_floats<const CUT: bool>(self, _: Self::I32, _: &FloatScale) -> Self::I32 {
+    fn rescale_by_floats<const CLAMPED: bool>(self, _: Self::I32, _: &FloatScale) -> Self::I32 {
         unreachable!("nothing is rescaled by floats with these instructions")
     }
     /// `sums` plus the sums of the products of four bytes, unsigned ones on the left with signed ones on the right.
     fn add_byte_products(self, sums: Self::I32, left: Self::I32, right: Self::I32) -> Self::I32;
     /// Sixteen 8-bit columns in [`COLUMN_ORDER`].
     fn load_bytes<const SIGNED: bool>(self, from: &[u8; WIDE]) -> Self::I32;
-    /// Sixteen columns in natural order, cut to 8 bits and to a range.
+    /// Sixteen columns in natural order, clamped to 8 bits and to a range.
     fn store_bytes<const SIGNED: bool>(self, columns: Self::I32, range: [u8; 2], to: &mut [u8; WIDE]);
     /// What four rows hold at each of 64 places, side by side, with the bits `flip` turned over.
     #[inline(always)]
@@ -556,10 +556,10 @@ mod tests {
             keep(simd.rescale_positive(sums, &once, 0));
             keep(simd.rescale_positive(sums, &once, WIDE - N));
             keep(simd.nearest(simd.load(&std::array::from_fn(|lane| lane as f32 * 0.75 - 4.5))));
-            let cut = simd.clamp_i32(scaled, simd.splat_i32(-100), simd.splat_i32(100));
-            keep(simd.add_i32(cut, cut));
-            keep(simd.sub_i32(cut, scaled));
-            keep(simd.shift_left(cut, 19));
+            let clamp = simd.clamp_i32(scaled, simd.splat_i32(-100), simd.splat_i32(100));
+            keep(simd.add_i32(clamp, clamp));
+            keep(simd.sub_i32(clamp, scaled));
+            keep(simd.shift_left(clamp, 19));
         }
 
         #[inline(always)]
@@ -656,13 +656,13 @@ mod tests {
     }
 
     #[test]
-    fn nan_and_zeros_stay_when_cut() {
-        struct Cut {
+    fn nan_and_zeros_stay_when_clamped() {
+        struct Clamp {
             value: f32,
             range: (f32, f32),
         }
 
-        impl Work for Cut {
+        impl Work for Clamp {
             type Output = [f32; LANES];
 
             #[inline(always)]
@@ -675,10 +675,10 @@ mod tests {
             }
         }
         for set in available() {
-            let cut = |value: f32, range: (f32, f32)| run_by(set, Cut { value, range })[0];
-            assert!(cut(f32::NAN, (0.0, 6.0)).is_nan(), "{}", set.name());
-            assert!(cut(-0.0, (0.0, 6.0)).is_sign_negative(), "{}", set.name());
-            assert!(cut(0.0, (-1.0, -0.0)).is_sign_positive(), "{}", set.name());
+            let clamp = |value: f32, range: (f32, f32)| run_by(set, Clamp { value, range })[0];
+            assert!(clamp(f32::NAN, (0.0, 6.0)).is_nan(), "{}", set.name());
+            assert!(clamp(-0.0, (0.0, 6.0)).is_sign_negative(), "{}", set.name());
+            assert!(clamp(0.0, (-1.0, -0.0)).is_sign_positive(), "{}", set.name());
         }
     }
 

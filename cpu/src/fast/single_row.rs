@@ -8,12 +8,12 @@ use nnhal_hal::ops::OpError;
 use super::PlannedStep;
 use super::matrix_vector::{PackedMatrix, ROWS_OF_GROUP};
 use super::packing::{Packing, PackingError};
-use super::parting;
+use super::partition;
 use super::stored_weights::{Precision, Stored};
 use crate::buffer::AlignedSlice;
 use crate::kernel::{KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
-use crate::threads::{Effort, Team};
+use crate::threads::{Cost, Team};
 
 /// The step of such a layer.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct SingleRowStep {
     /// By column.
     bias: Vec<f32>,
     depth: usize,
-    /// What results are cut to.
+    /// What results are clamped to.
     range: (f32, f32),
 }
 
@@ -58,14 +58,14 @@ impl SingleRowStep {
             self.matrix
                 .add_products(weights, row, (first, output), self.range);
         };
-        let threads = team.threads_for(Effort {
+        let threads = team.threads_for(Cost {
             multiply_adds: 0,
             bytes: weights.len() as u64,
         });
         if threads == 1 {
             return columns_from(0, output);
         }
-        let grid = parting::elements(threads, output.len(), ROWS_OF_GROUP);
+        let grid = partition::elements(threads, output.len(), ROWS_OF_GROUP);
         let none: &mut [u8] = &mut [];
         team.for_each_block(threads, &grid, (output, none), |mut block, _| {
             columns_from(block.columns().start, block.all());
@@ -96,7 +96,7 @@ impl PlannedStep for SingleRowStep {
         self.stored.packed(&self.weights)
     }
 
-    fn cut(&mut self, activation: Activation) -> bool {
+    fn clamp(&mut self, activation: Activation) -> bool {
         let cuts_nothing = self.range == Activation::None.range();
         if cuts_nothing {
             self.range = activation.range();

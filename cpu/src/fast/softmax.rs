@@ -8,11 +8,11 @@ use super::quantized_pairs::is_of_8_bits;
 use super::quantized_softmax::{QuantizedLanes, QuantizedSoftmax};
 use super::serves::Serves;
 use super::simd::{Instructions, LANES, Work, dispatch};
-use super::{PlannedStep, REFERENCE, parting};
+use super::{PlannedStep, REFERENCE, partition};
 use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::element::is_signed_8_bit;
-use crate::threads::Effort;
+use crate::threads::Cost;
 
 /// SOFTMAX with exponentials that are computed side by side, whose error beside the reference is within 1e-6, or that are taken
 /// from a table.
@@ -136,11 +136,11 @@ fn for_each_part<T: bytemuck::Pod + Send>(
     compute: impl Fn(usize, &mut [T]) + Sync,
 ) -> Result<(), KernelError> {
     let output = context.outputs.data::<T>(0)?;
-    let threads = context.team.threads_for(Effort {
+    let threads = context.team.threads_for(Cost {
         multiply_adds: (OPERATIONS * output.len()) as u64,
         bytes: 2 * size_of_val(output) as u64,
     });
-    let grid = parting::elements(threads, output.len(), length);
+    let grid = partition::elements(threads, output.len(), length);
     let none: &mut [u8] = &mut [];
     let team = context.team;
     team.for_each_block(threads, &grid, (output, none), |mut block, _| {

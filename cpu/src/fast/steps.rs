@@ -7,7 +7,7 @@ use nnhal_hal::{Operand, OperandType, OperationType};
 use super::arg::ArgStep;
 use super::byte_table::TableStep;
 use super::elementwise::{Binary, BinaryStep};
-use super::epilogue::{Cut, Epilogue};
+use super::epilogue::{Clamp, Epilogue};
 use super::extremum::ExtremumStep;
 use super::float_matrix::FloatMatrix;
 use super::integer_layer::{IntegerLayer, Integers};
@@ -576,7 +576,7 @@ struct Layer {
 pub(crate) struct FloatLayer<'a> {
     pub(super) weights: FloatWeights<'a>,
     pub(super) patches: &'a Patches,
-    /// What results are cut to.
+    /// What results are clamped to.
     pub(super) range: (f32, f32),
 }
 
@@ -651,10 +651,10 @@ impl PlannedStep for Layer {
         })
     }
 
-    fn cut(&mut self, activation: Activation) -> bool {
+    fn clamp(&mut self, activation: Activation) -> bool {
         let known = self.known.as_mut().map(|known| &mut known.activation);
         let own = known.or(self.activation.as_mut());
-        // Integers are summed without being cut.
+        // Integers are summed without being clamped.
         match own.filter(|own| **own == Activation::None && self.integers.is_none()) {
             Some(own) => {
                 *own = activation;
@@ -709,7 +709,7 @@ impl Layer {
                     weights,
                     patches,
                     input,
-                    (output, Epilogue::Cut(Cut(activation.range()))),
+                    (output, Epilogue::Clamp(Clamp(activation.range()))),
                     (context.scratch, context.team),
                 )?;
             }

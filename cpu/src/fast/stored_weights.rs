@@ -142,14 +142,14 @@ mod tests {
     const UNITS: u32 = 37;
 
     /// Values that half precision does not hold, but for the last one of weights.
-    fn thirds(count: u32) -> Vec<f32> {
+    fn bf16x3(count: u32) -> Vec<f32> {
         (0..count)
             .map(|at| ((at * 29) % 61) as f32 / 183.0 - 0.15)
             .collect()
     }
 
     fn matrix(operation: OneOperation, dims: &[u32], last: Option<f32>) -> OneOperation {
-        let mut values = thirds(dims.iter().product());
+        let mut values = bf16x3(dims.iter().product());
         if let (Some(value), Some(last)) = (last, values.last_mut()) {
             *last = value;
         }

@@ -4,26 +4,26 @@
 //!
 //! Worth it for large images with few channels, as at the beginning of networks: their tensors do not fit in a second-level
 //! cache, and the matrices, which pass the processor once for every few rows, do. For several threads smaller ones are worth it,
-//! too ([`Worth`]): a thread then reads its own rows, but at the borders, and waits for the others once in place of once a layer.
+//! too ([`FusionThreshold`]): a thread then reads its own rows, but at the borders, and waits for the others once in place of once a layer.
 
 use std::ops::Range;
 
 use nnhal_hal::ops::padding::Window;
 
 use super::borders::{self, LayerRows};
-use super::epilogue::{Cut, Epilogue};
-use super::followed_layer::followers;
-use super::followers::Followers;
+use super::epilogue::{Clamp, Epilogue};
+use super::epilogue_operations::EpilogueOperations;
 use super::fused::{Fused, Sources};
+use super::layer_with_epilogue::epilogue_operations;
 use super::lines::Lines;
 use super::patches::Patches;
 use super::steps::{FloatLayer, FloatWeights};
 use super::strips::{Frame, Outputs, seen};
-use super::{convolution, depthwise, parting};
+use super::{convolution, depthwise, partition};
 use crate::buffer::{ALIGNMENT, Scratch};
 use crate::executor::{Declared, Interrupt};
 use crate::kernel::KernelError;
-use crate::threads::{Block, Effort, Grid, Team};
+use crate::threads::{Block, Cost, Grid, Team};
 
 /// Most layers of a chain.
 const MOST_LAYERS: usize = 8;
@@ -43,7 +43,7 @@ const FEW_ROWS: usize = 4;
 
 /// From where on operations are worth a chain.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Worth {
+pub(crate) struct FusionThreshold {
     /// Fewest threads that compute it.
     threads: usize,
     /// Least bytes of a tensor between two layers, and of a result on which element-wise operations follow.
@@ -55,9 +55,9 @@ pub(crate) struct Worth {
     layers: usize,
 }
 
-impl Worth {
+impl FusionThreshold {
     /// For any number of threads: smaller tensors stay near without being parted.
-    pub(crate) const ALWAYS: Worth = Worth {
+    pub(crate) const ALWAYS: FusionThreshold = FusionThreshold {
         threads: 1,
         bytes: 512 * 1024,
         rows: 16,
@@ -67,7 +67,7 @@ impl Worth {
     /// For several threads, as far as they compute little twice ([`borders`]): a chain is as long as is good for two, and where that is
     /// too long for more, those compute as one does. To fetch a smaller tensor from the processor that has computed it, and to wait
     /// for that, takes less time than to compute borders twice.
-    pub(crate) const BY_SEVERAL: Worth = Worth {
+    pub(crate) const BY_SEVERAL: FusionThreshold = FusionThreshold {
         threads: 2,
         bytes: 64 * 1024,
         rows: 8,
@@ -98,7 +98,7 @@ pub(crate) struct StripChain {
     operations: usize,
     input: u32,
     output: u32,
-    worth: Worth,
+    worth: FusionThreshold,
     /// Most threads that it is worth it for.
     most_threads: usize,
     /// How many rows of the result are computed at a time.
@@ -132,7 +132,7 @@ struct Link {
 enum Behind {
     Nothing,
     /// Its epilogue computes them.
-    Epilogue(Followers),
+    Epilogue(EpilogueOperations),
     /// They pass over its results. With the operand that these are.
     Passes(Fused, u32),
 }
@@ -154,13 +154,15 @@ impl Behind {
     ) -> Behind {
         let elements = operations.first().and_then(|first| first.elements);
         let is_large = elements.is_some_and(|elements| elements * size_of::<f32>() >= least_bytes);
-        let followers = (is_large || is_in_chain)
-            .then(|| followers(operations, &ends_within))
+        let epilogue_operations = (is_large || is_in_chain)
+            .then(|| epilogue_operations(operations, &ends_within))
             .flatten();
         let passes = is_large.then(|| passes(operations, &ends_within)).flatten();
         let most = passes.as_ref().map_or(0, |(fused, _)| fused.operations());
-        match (followers, passes) {
-            (Some(followers), _) if followers.operations() >= most => Behind::Epilogue(followers),
+        match (epilogue_operations, passes) {
+            (Some(epilogue_operations), _) if epilogue_operations.operations() >= most => {
+                Behind::Epilogue(epilogue_operations)
+            }
             (_, Some((fused, layer))) => Behind::Passes(fused, layer),
             _ => Behind::Nothing,
         }
@@ -170,7 +172,9 @@ impl Behind {
     fn operations(&self) -> Option<(usize, u32)> {
         match self {
             Behind::Nothing => None,
-            Behind::Epilogue(followers) => Some((followers.operations(), followers.output())),
+            Behind::Epilogue(epilogue_operations) => {
+                Some((epilogue_operations.operations(), epilogue_operations.output()))
+            }
             Behind::Passes(fused, _) => Some((fused.operations(), fused.output())),
         }
     }
@@ -179,7 +183,7 @@ impl Behind {
     fn coming<'v>(&self, bytes: impl Fn(u32) -> Option<&'v [u8]>) -> Option<Coming<'v>> {
         Some(match self {
             Behind::Nothing => Coming::Nothing,
-            Behind::Epilogue(followers) => Coming::Epilogue(followers.ready(bytes)?),
+            Behind::Epilogue(epilogue_operations) => Coming::Epilogue(epilogue_operations.ready(bytes)?),
             Behind::Passes(fused, layer) => Coming::Passes(fused.sources(bytes, Some(*layer))?),
         })
     }
@@ -201,7 +205,7 @@ fn matrix_bytes(layer: &FloatLayer<'_>) -> usize {
     }
 }
 
-/// How many images [`effort`] is of.
+/// How many images [`cost`] is of.
 fn images(layer: &FloatLayer<'_>) -> u64 {
     match layer.weights {
         FloatWeights::Matrix(_) => u64::from(layer.patches.input.batch).max(1),
@@ -209,12 +213,12 @@ fn images(layer: &FloatLayer<'_>) -> u64 {
     }
 }
 
-fn effort(layer: &FloatLayer<'_>) -> Effort {
+fn cost(layer: &FloatLayer<'_>) -> Cost {
     match layer.weights {
         FloatWeights::Matrix(weights) => {
-            convolution::effort(layer.patches, matrix_bytes(layer), weights.times_as_fast())
+            convolution::cost(layer.patches, matrix_bytes(layer), weights.times_as_fast())
         }
-        FloatWeights::Depthwise(_) => depthwise::effort(layer.patches),
+        FloatWeights::Depthwise(_) => depthwise::cost(layer.patches),
     }
 }
 
@@ -235,7 +239,7 @@ impl StripChain {
     /// says whether no other than the first `count` read an operand.
     pub(crate) fn longest(
         operations: &[Candidate<'_>],
-        (worth, may_be): (Worth, impl Fn(usize) -> bool),
+        (worth, may_be): (FusionThreshold, impl Fn(usize) -> bool),
         ends_within: impl Fn(u32, usize) -> bool,
     ) -> Option<StripChain> {
         let mut links: Vec<Link> = Vec::new();
@@ -321,7 +325,7 @@ impl StripChain {
                 vertical: layer.patches.vertical,
                 input: layer.patches.input.height as usize,
                 output: layer.patches.output.height as usize,
-                work: effort(layer).nanos() / images(layer),
+                work: cost(layer).nanos() / images(layer),
             });
             self.most_threads = borders::most_threads(&rows.collect::<Vec<_>>());
         }
@@ -445,7 +449,7 @@ impl StripChain {
             layers,
             input,
         })?;
-        self.suits(team.threads_that_part(ready.effort()))
+        self.suits(team.threads_that_partition(ready.cost()))
             .then_some(ready)
     }
 }
@@ -499,7 +503,7 @@ impl ReadyChain<'_, '_> {
         ) else {
             return Ok(false);
         };
-        let threads = team.threads_for(self.effort());
+        let threads = team.threads_for(self.cost());
         let grid = self.grid(threads, last);
         let threads = threads.min(grid.blocks().max(1));
         let memory = scratch.shares::<f32>(threads, self.chain.multiplied.end)?;
@@ -520,16 +524,16 @@ impl ReadyChain<'_, '_> {
     /// How the result's rows are parted. Strips of large images take several steps in any case: threads that come late find blocks left.
     fn grid(&self, threads: usize, last: &Link) -> Grid {
         if self.chain.worth.threads > 1 {
-            parting::rows_at_once(threads, last.height, last.row)
+            partition::rows_at_once(threads, last.height, last.row)
         } else {
-            parting::rows(threads, last.height, last.row)
+            partition::rows(threads, last.height, last.row)
         }
     }
 
-    fn effort(&self) -> Effort {
-        let mut all = Effort::default();
+    fn cost(&self) -> Cost {
+        let mut all = Cost::default();
         for (layer, _) in self.layers.iter().flatten() {
-            let each = effort(layer);
+            let each = cost(layer);
             all.multiply_adds = all.multiply_adds.saturating_add(each.multiply_adds);
             all.bytes = all.bytes.saturating_add(each.bytes);
         }
@@ -594,7 +598,7 @@ impl ReadyChain<'_, '_> {
         let (results, memory) = memory.split_at_mut(chain.padded.start - chain.followed.start);
         let (padded, multiplied) = memory.split_at_mut(chain.multiplied.start - chain.padded.start);
         let memory = (padded, multiplied);
-        let plain = Epilogue::Cut(Cut(layer.range));
+        let plain = Epilogue::Clamp(Clamp(layer.range));
         let first = image * link.height + new.start;
         match (&link.behind, coming) {
             (Behind::Passes(fused, operand), Coming::Passes(sources)) => {
@@ -626,7 +630,7 @@ fn advance((strip, row): (&mut [f32], usize), held: &mut Range<usize>, seen: Ran
     kept.end..held.end
 }
 
-/// Computes rows `new` of a layer's output from its input, whose first row is given. Of a depthwise layer the epilogue but cuts.
+/// Computes rows `new` of a layer's output from its input, whose first row is given. Of a depthwise layer the epilogue only clamps.
 fn compute(
     layer: &FloatLayer<'_>,
     (input, first_row): (&[f32], usize),

@@ -16,7 +16,7 @@ fn layers_are_computed_together_as_alone() {
             let second = network.depthwise(first, 3, 1);
             let third = network.pixels(second, 40);
             network.depthwise(third, filter, stride);
-            assert_eq!(network.assert_together(), FIRST);
+            assert_eq!(network.assert_grouped(), FIRST);
         }
     }
 }
@@ -26,7 +26,7 @@ fn first_layer_may_be_depthwise_and_images_many() {
     let mut network = Network::new([2, 41, 97, 36], 1);
     let first = network.depthwise(0, 5, 1);
     network.pixels(first, 8);
-    assert_eq!(network.assert_together(), FIRST);
+    assert_eq!(network.assert_grouped(), FIRST);
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn layers_with_many_channels_are_computed_together_as_alone() {
         let second = network.pixels(first, 83);
         let third = network.depthwise(second, 3, 2);
         network.pixels(third, 64);
-        assert_eq!(network.assert_together(), FIRST);
+        assert_eq!(network.assert_grouped(), FIRST);
     }
 }
 
@@ -48,15 +48,15 @@ fn element_wise_operations_follow_row_by_row() {
     let second = network.pixels(first, 32);
     let sum = network.sum(second, 0);
     network.prelu(sum);
-    assert_eq!(network.assert_together(), FIRST);
+    assert_eq!(network.assert_grouped(), FIRST);
     // In between, and with an operand that has fewer channels.
     let mut network = Network::new([1, 68, 64, 24], 1);
     let first = network.pixels(0, 36);
-    let cut = network.prelu(first);
-    let second = network.depthwise(cut, 3, 1);
+    let clamp = network.prelu(first);
+    let second = network.depthwise(clamp, 3, 1);
     let widened = network.widened(0, 36);
     network.sum(widened, second);
-    assert_eq!(network.assert_together(), FIRST);
+    assert_eq!(network.assert_grouped(), FIRST);
 }
 
 #[test]
@@ -65,25 +65,25 @@ fn epilogues_compute_what_follows_row_by_row() {
         let mut network = Network::new([2, 68, 64, 32], 1);
         let first = network.depthwise(0, 5, 1);
         let second = network.layer(first, (1, 1, 32), 0);
-        let sum = network.cut_sum(second, 0, activation);
+        let sum = network.clamped_sum(second, 0, activation);
         let third = network.prelu(sum);
         let fourth = network.depthwise(third, 3, 1);
         let fifth = network.layer(fourth, (1, 1, 32), 0);
         network.prelu(fifth);
-        assert_eq!(network.assert_together(), FIRST);
+        assert_eq!(network.assert_grouped(), FIRST);
     }
     let mut network = Network::new([1, 68, 64, 16], 1);
     let first = network.layer(0, (3, 1, 32), 0);
     let widened = network.widened(0, 32);
     network.sum(widened, first);
-    assert_eq!(network.assert_together(), FIRST);
+    assert_eq!(network.assert_grouped(), FIRST);
     // A small result at the end of a chain.
     let mut network = Network::new([1, 68, 64, 24], 1);
     let first = network.pixels(0, 64);
     let second = network.depthwise(first, 3, 1);
     let third = network.layer(second, (1, 1, 24), 0);
     network.sum(0, third);
-    assert_eq!(network.assert_together(), FIRST);
+    assert_eq!(network.assert_grouped(), FIRST);
 }
 
 #[test]
@@ -171,8 +171,8 @@ fn several_threads_are_not_worth_it_for_the_smallest_images() {
 fn what_a_layer_has_cut_is_not_cut_again_by_several() {
     let mut network = Network::new([1, 32, 32, 24], 1);
     let first = network.layer(0, (3, 1, 32), 0);
-    let cut = network.cut(first);
-    let last = network.depthwise(cut, 3, 1);
+    let clamp = network.clamp(first);
+    let last = network.depthwise(clamp, 3, 1);
     let alone = network.names_by(1, &[last]);
     assert_eq!(alone[1], "as activation of the one before");
     assert_eq!(network.names_by(2, &[last]), alone);

@@ -3,21 +3,21 @@
 use nnhal_hal::ops::OperationContext;
 use nnhal_hal::{OperandType, OperationType};
 
-use super::elementwise::cut;
+use super::elementwise::clamp;
 use super::exponential::{exp_minus_one, exp_of_any, logistic, tanh};
-use super::parting;
+use super::partition;
 use super::simd::{Instructions, Work, dispatch};
 use super::tile::COLUMNS;
 use super::{PlannedStep, REFERENCE};
 use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
-use crate::threads::Effort;
+use crate::threads::Cost;
 
 /// What is computed of one element. The bounds of errors of those that are not exact stand in [`super::exponential`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Unary {
-    /// Cut to a range.
+    /// Clamped to a range.
     Clamp(Activation),
     Floor,
     Negate,
@@ -89,11 +89,11 @@ impl PlannedStep for UnaryStep {
             return (self.fallback)(context);
         }
         let (input, output) = (input.data()?, context.outputs.data(0)?);
-        let threads = context.team.threads_for(Effort {
+        let threads = context.team.threads_for(Cost {
             multiply_adds: self.unary.operations() * output.len() as u64,
             bytes: 2 * size_of_val(output) as u64,
         });
-        let grid = parting::elements(threads, output.len(), COLUMNS);
+        let grid = partition::elements(threads, output.len(), COLUMNS);
         let none: &mut [u8] = &mut [];
         context
             .team
@@ -124,7 +124,7 @@ impl Work for Apply<'_> {
         match self.unary {
             Unary::Clamp(activation) => {
                 let (low, high) = activation.range();
-                elements.for_each(|(result, value)| *result = cut(*value, low, high));
+                elements.for_each(|(result, value)| *result = clamp(*value, low, high));
             }
             Unary::Floor => elements.for_each(|(result, value)| *result = value.floor()),
             Unary::Negate => elements.for_each(|(result, value)| *result = -value),
@@ -136,7 +136,7 @@ impl Work for Apply<'_> {
             Unary::Tanh => elements.for_each(|(result, value)| *result = tanh::<S>(*value)),
             Unary::HardSwish => elements.for_each(|(result, value)| *result = hard_swish(*value)),
             Unary::Elu(factor) => elements.for_each(|(result, value)| {
-                let negative = factor * exp_minus_one::<S>(cut(*value, f32::NEG_INFINITY, 0.0));
+                let negative = factor * exp_minus_one::<S>(clamp(*value, f32::NEG_INFINITY, 0.0));
                 *result = if *value < 0.0 { negative } else { *value };
             }),
         }
@@ -146,7 +146,7 @@ impl Work for Apply<'_> {
 /// In the order of operations of the reference, whose results are the same bits.
 #[inline(always)]
 fn hard_swish(value: f32) -> f32 {
-    value * cut(value + 3.0, 0.0, 6.0) / 6.0
+    value * clamp(value + 3.0, 0.0, 6.0) / 6.0
 }
 
 #[cfg(test)]

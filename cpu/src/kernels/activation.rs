@@ -73,7 +73,7 @@ fn clamp_quantized<T: Quant8>(
     unary::<T, T>(context, |value| T::saturate(clamp(value.to_i32())))
 }
 
-/// What cuts quantised values of this scale and zero point.
+/// What clamps quantised values of this scale and zero point.
 fn clamp_steps<T: Quant8>(activation: Activation, (scale, zero_point): (f32, i32)) -> impl Fn(i32) -> i32 {
     let (low, high) = activation.quantized_range(scale, zero_point, T::LEAST, T::MOST);
     move |value| value.max(low).min(high)
@@ -188,7 +188,7 @@ pub(crate) fn quantized_results<T: Quant8>(
     })
 }
 
-/// A function of each value of a type, from the least one on, cut to the type.
+/// A function of each value of a type, from the least one on, clamped to the type.
 fn results<T: Quant8>(compute: impl Fn(i32) -> i32) -> [T; 256] {
     let mut results = [T::zeroed(); 256];
     for (result, value) in results.iter_mut().zip(T::LEAST..=T::MOST) {

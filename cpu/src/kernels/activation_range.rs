@@ -1,4 +1,4 @@
-//! Fused activations, as ranges that results are cut to.
+//! Fused activations, as ranges that results are clamped to.
 
 use nnhal_hal::ops::OpError;
 
@@ -7,7 +7,7 @@ use super::fixed_point::quantize;
 /// HAL `FusedActivationFunc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
-    /// No cut.
+    /// No clamp.
     None,
     /// Nothing below 0.
     Relu,
@@ -43,7 +43,7 @@ impl Activation {
         }
     }
 
-    /// The value cut to the range; a NaN stays one.
+    /// The value clamped to the range; a NaN stays one.
     #[inline]
     #[must_use]
     pub fn apply(self, value: f32) -> f32 {

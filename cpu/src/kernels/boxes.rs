@@ -147,7 +147,7 @@ impl Corners {
         Err(OpError::input(index, message).into())
     }
 
-    /// The box moved by `delta[0..2]` of its size and resized by the exponentials of `delta[2..4]`, cut to an image
+    /// The box moved by `delta[0..2]` of its size and resized by the exponentials of `delta[2..4]`, clamped to an image
     /// of this size.
     pub(super) fn transformed(&self, delta: [f32; 4], image: [f32; 2]) -> Corners {
         let (size, centre) = (self.size(), self.centre());
@@ -180,7 +180,7 @@ impl Corners {
 /// Of equal scores the one that stands first is chosen. Dropped candidates change places with the last one left.
 ///
 /// # Errors
-/// The execution was interrupted: the effort is the number of candidates times that of the chosen.
+/// The execution was interrupted: the cost is the number of candidates times that of the chosen.
 pub(super) fn select(
     candidates: &mut [u32],
     scores: &mut [f32],

@@ -1,7 +1,7 @@
 //! Walks over element-wise operands whose shapes broadcast, and over the lanes of a tensor along one axis.
 //!
 //! Indices are never recomputed by division: neighbouring axes along which both operands move alike are merged, and
-//! what is left is cut into runs of consecutive output elements.
+//! what is left is clamped into runs of consecutive output elements.
 
 use std::ops::Range;
 

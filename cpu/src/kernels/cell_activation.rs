@@ -8,7 +8,7 @@ use crate::fast;
 /// What a recurrent layer makes of its sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CellActivation {
-    Cut(Activation),
+    Clamp(Activation),
     Tanh,
     Logistic,
 }
@@ -42,23 +42,23 @@ impl CellActivation {
             4 => Ok(CellActivation::Tanh),
             6 => Ok(CellActivation::Logistic),
             _ => Activation::from_code(index, code)
-                .map(CellActivation::Cut)
+                .map(CellActivation::Clamp)
                 .map_err(|_| OpError::input(index, format!("(activation) is {code}, must be 0 to 4 or 6"))),
         }
     }
 
-    /// What values are cut to, where that is all there is to do.
+    /// What values are clamped to, where that is all there is to do.
     pub(crate) fn range(self) -> (f32, f32) {
         match self {
-            CellActivation::Cut(activation) => activation.range(),
+            CellActivation::Clamp(activation) => activation.range(),
             CellActivation::Tanh | CellActivation::Logistic => Activation::None.range(),
         }
     }
 
-    /// What is to be done beside cutting, if anything.
+    /// What is to be done beside clamping, if anything.
     pub(crate) fn function(self, functions: &Functions) -> Option<fn(&mut [f32])> {
         match self {
-            CellActivation::Cut(_) => None,
+            CellActivation::Clamp(_) => None,
             CellActivation::Tanh => Some(functions.tanh),
             CellActivation::Logistic => Some(functions.logistic),
         }
@@ -67,8 +67,8 @@ impl CellActivation {
     /// Puts the activation of each value in its place.
     pub(crate) fn apply(self, functions: &Functions, values: &mut [f32]) {
         match self {
-            CellActivation::Cut(Activation::None) => {}
-            CellActivation::Cut(activation) => {
+            CellActivation::Clamp(Activation::None) => {}
+            CellActivation::Clamp(activation) => {
                 for value in values {
                     *value = activation.apply(*value);
                 }

@@ -43,7 +43,7 @@ pub trait Quant8: Send + Sync + bytemuck::Pod + Ord {
     const MOST: i32;
     /// Widens.
     fn to_i32(self) -> i32;
-    /// Narrows a value, cut to the type's range.
+    /// Narrows a value, clamped to the type's range.
     fn saturate(value: i32) -> Self;
 
     /// What stands for the same number in the unsigned twin of a tensor: as much above 0 as this is above the least value.

@@ -99,7 +99,7 @@ impl Multiplier {
         (largest / f64::from(self.exponent).exp2()).floor() as i32
     }
 
-    /// `value` times the multiplier, rounded, cut to 32 bits.
+    /// `value` times the multiplier, rounded, clamped to 32 bits.
     #[inline]
     #[must_use]
     pub fn apply(self, value: i32) -> i32 {
@@ -113,7 +113,7 @@ impl Multiplier {
     }
 }
 
-/// `(left * right * 2) / 2^32` rounded to nearest, cut to 32 bits.
+/// `(left * right * 2) / 2^32` rounded to nearest, clamped to 32 bits.
 #[inline]
 #[must_use]
 pub fn saturating_rounding_doubling_high_multiply(left: i32, right: i32) -> i32 {
@@ -139,7 +139,7 @@ pub fn rounding_divide_by_power_of_two(value: i32, exponent: i32) -> i32 {
     (value >> exponent) + i32::from(remainder > threshold)
 }
 
-/// The quantised value nearest to `real` for this scale and zero point, ties away from zero, not yet cut to a range
+/// The quantised value nearest to `real` for this scale and zero point, ties away from zero, not yet clamped to a range
 /// narrower than 32 bits.
 #[inline]
 #[must_use]
@@ -149,7 +149,7 @@ pub fn quantize(real: f32, scale: f32, zero_point: i32) -> i32 {
 }
 
 /// The value, in output steps, of a quantised value in input steps: exact up to one rounding, ties away from zero,
-/// not yet cut to a range narrower than 32 bits. Scales and zero points are given as `(scale, zero point)`.
+/// not yet clamped to a range narrower than 32 bits. Scales and zero points are given as `(scale, zero point)`.
 #[inline]
 #[must_use]
 pub fn requantize(value: i32, from: (f32, i32), to: (f32, i32)) -> i32 {

@@ -23,7 +23,7 @@ fn constant<const BITS: u32>(raw: i32) -> i32 {
     divide_by_power_of_two(raw, 32 - BITS as i32)
 }
 
-/// `left * right * 2 / 2^BITS` rounded to nearest, cut to the range.
+/// `left * right * 2 / 2^BITS` rounded to nearest, clamped to the range.
 #[inline]
 fn multiply<const BITS: u32>(left: i32, right: i32) -> i32 {
     let product = i64::from(left) * i64::from(right);
@@ -33,7 +33,7 @@ fn multiply<const BITS: u32>(left: i32, right: i32) -> i32 {
     ((product + nudge) / (1_i64 << (BITS - 1))).min(i64::from(largest::<BITS>())) as i32
 }
 
-/// `value * 2^exponent`, cut to the range.
+/// `value * 2^exponent`, clamped to the range.
 #[inline]
 fn saturating_shift_left<const BITS: u32>(value: i32, exponent: u32) -> i32 {
     let most = i64::from(largest::<BITS>());
@@ -158,13 +158,13 @@ pub fn tanh(value: i32, integer_bits: u32) -> i32 {
     tanh_of::<32>(value, integer_bits)
 }
 
-/// `left * right * 2 / 2^16` rounded to nearest, cut to the range.
+/// `left * right * 2 / 2^16` rounded to nearest, clamped to the range.
 #[must_use]
 pub fn multiply_16(left: i16, right: i16) -> i16 {
     multiply::<16>(i32::from(left), i32::from(right)) as i16
 }
 
-/// `value * 2^exponent`, cut to the range, for exponents up to 30.
+/// `value * 2^exponent`, clamped to the range, for exponents up to 30.
 #[must_use]
 pub fn saturating_shift_left_16(value: i16, exponent: u32) -> i16 {
     saturating_shift_left::<16>(i32::from(value), exponent) as i16

@@ -85,10 +85,10 @@ impl Factor {
         }
     }
 
-    /// `value` times the factor, cut to 16 bits.
+    /// `value` times the factor, clamped to 16 bits.
     fn apply(self, value: i16) -> i16 {
         if self.exponent > 0 {
-            // The last bit is shifted in behind the product: only what is beyond the range then is cut.
+            // The last bit is shifted in behind the product: only what is beyond the range then is clamped.
             let value = saturating_shift_left_16(value, self.exponent as u32 - 1);
             saturating_shift_left_16(multiply_16(value, self.mantissa), 1)
         } else {

@@ -101,7 +101,7 @@ fn dequantize_channels<F: Float>(context: &mut KernelContext<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Values are converted, whatever scale and zero point say: fractions are cut off, and what the output's type cannot
+/// Values are converted, whatever scale and zero point say: fractions are clamped off, and what the output's type cannot
 /// hold becomes its closest value.
 fn cast(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     match types(context)? {

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_at_the_ends_of_their_type_are_cut() {
+    fn bounds_at_the_ends_of_their_type_are_clamped() {
         let all = [i32::MIN, i32::MAX, 1];
         assert_eq!(strided([all, all], [0; 3]).unwrap().0, [2, 3]);
         let backwards = [i32::MAX, i32::MIN, i32::MIN];

@@ -179,7 +179,7 @@ impl Share {
     pub(crate) fn of(sum: u64) -> Share {
         let sum = sum.max(1 << (31 - SUM_BITS));
         let leading = sum.leading_zeros();
-        // The sum between 1 and 2, without the 1 and cut to 31 bits after the point.
+        // The sum between 1 and 2, without the 1 and clamped to 31 bits after the point.
         let fraction = ((sum << leading << 1) >> 33) as i32;
         Share {
             reciprocal: reciprocal_of_one_plus(fraction),

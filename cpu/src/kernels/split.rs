@@ -11,10 +11,10 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::SPLIT, 
 
 fn split(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let ty = context.inputs.tensor(0)?.ty();
-    by_element_size!(ty, cut(context))
+    by_element_size!(ty, clamp(context))
 }
 
-fn cut<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
+fn clamp<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     let input = context.inputs.tensor(0)?;
     let source = input.data::<T>()?;
     let axis = resolve_axis(1, context.inputs.i32(1)?, input.shape.rank())?;

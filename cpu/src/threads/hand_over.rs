@@ -21,7 +21,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
 
-use super::patience::{Lingering, Patience};
+use super::spin_policy::{Lingering, SpinPolicy};
 use sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Futex, Ordering};
 
 #[cfg(not(loom))]
@@ -238,7 +238,7 @@ impl Seat {
     /// The life of a helper thread: works on what is posted until it is sent away.
     #[allow(unsafe_code)]
     pub(super) fn serve(&self) {
-        let mut patience = Patience::new();
+        let mut spin_policy = SpinPolicy::new();
         let mut lingering = Lingering::default();
         // Whether it was told that there will be work soon.
         let mut is_roused = false;
@@ -263,12 +263,12 @@ impl Seat {
                     if self.state.swap(IDLE, Ordering::AcqRel) == AWAITED {
                         self.futex.wake(&self.state);
                     }
-                    patience = Patience::new();
+                    spin_policy = SpinPolicy::new();
                 }
                 IDLE => {
                     let is_wanted =
                         is_roused || self.is_claimed.load(Ordering::Relaxed) || lingering.is_worth_it();
-                    if is_wanted && patience.lasts() {
+                    if is_wanted && spin_policy.lasts() {
                         nnhal_os::cpu::relax();
                         continue;
                     }
@@ -282,7 +282,7 @@ impl Seat {
                 ASLEEP => {
                     self.futex.wait(&self.state, ASLEEP);
                     is_roused = self.state.load(Ordering::Relaxed) == IDLE;
-                    patience = Patience::new();
+                    spin_policy = SpinPolicy::new();
                 }
                 _ => {
                     self.state.store(VACANT, Ordering::Release);

@@ -1,8 +1,8 @@
 //! Several threads for one operation.
 //!
 //! The thread that runs a program computes; for operations of more than [`WORTH_HELPERS`], and in executions of more than
-//! [`WORTH_TRYING`] for operations of more than [`WORTH_PARTING`], it is joined by helper threads, which are made when they are first
-//! needed; not where executions have been found to be faster without (`profit.rs`). Contract:
+//! [`WORTH_TRYING`] for operations of more than [`WORTH_PARTITIONING`], it is joined by helper threads, which are made when they are first
+//! needed; not where executions have been found to be faster without (`tuner.rs`). Contract:
 //!
 //! - **Results have the same bits whatever the number of threads**: an output is parted into blocks, each of which one
 //!   thread computes as it would be computed alone, and layers that only several threads compute together give what each gives by
@@ -19,15 +19,15 @@
 mod blocks;
 mod hand_over;
 mod helpers;
-mod patience;
-mod profit;
+mod parallelism_tuner;
+mod spin_policy;
 mod team;
 
 pub use helpers::Helpers;
 pub use team::Team;
 
 pub(crate) use blocks::{Block, Grid};
-pub(crate) use profit::Profit;
+pub(crate) use parallelism_tuner::ParallelismTuner;
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,7 +44,7 @@ pub const WORTH_TRYING: u64 = 20;
 /// How long an operation must take to be worth a helper that looks for work already, since more follows in the same
 /// execution. Handing over and taking back costs about half a microsecond; but if one thread computes all of it, the other
 /// has to fetch what it needs of it for the next operation from the first one's cache. In microseconds.
-pub const WORTH_PARTING: u64 = 1;
+pub const WORTH_PARTITIONING: u64 = 1;
 
 /// How long a helper looks for the next operation before it sleeps. Waking it takes its leader 12 to 16 us on a virtual machine, and it
 /// comes 30 to 45 us after; networks gained from looking for longer than that, but from no more than this.
@@ -64,14 +64,14 @@ const CACHED_BYTES: u64 = 512 * 1024;
 
 /// How much work an operation is.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Effort {
+pub(crate) struct Cost {
     /// Products that are summed, or as many as take as long where they are faster than those of floats with AVX2.
     pub(crate) multiply_adds: u64,
     /// Bytes read and written.
     pub(crate) bytes: u64,
 }
 
-impl Effort {
+impl Cost {
     /// About how many microseconds one thread takes.
     fn micros(self) -> u64 {
         self.nanos() / 1000
@@ -183,7 +183,7 @@ impl<'a> Threads<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cores, Effort, OwnCores};
+    use super::{Cores, Cost, OwnCores};
 
     #[test]
     fn processors_are_taken_once() {
@@ -201,11 +201,11 @@ mod tests {
 
     #[test]
     fn effort_is_the_longer_of_computing_and_moving() {
-        let effort = |multiply_adds, bytes| Effort { multiply_adds, bytes }.micros();
-        assert_eq!(effort(600_000, 0), 20);
-        assert_eq!(effort(600_000, 1_600_000), 147);
-        assert_eq!(effort(600_000, 400_000), 20);
-        assert_eq!(effort(0, 400_000), 10);
-        assert_eq!(effort(0, 0), 0);
+        let cost = |multiply_adds, bytes| Cost { multiply_adds, bytes }.micros();
+        assert_eq!(cost(600_000, 0), 20);
+        assert_eq!(cost(600_000, 1_600_000), 147);
+        assert_eq!(cost(600_000, 400_000), 20);
+        assert_eq!(cost(0, 400_000), 10);
+        assert_eq!(cost(0, 0), 0);
     }
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use super::blocks::{Block, Blocks, End, Grid};
 use super::hand_over::share;
-use super::{Cores, Effort, Helpers, Threads, WORTH_HELPERS, WORTH_PARTING, WORTH_TRYING};
+use super::{Cores, Cost, Helpers, Threads, WORTH_HELPERS, WORTH_PARTITIONING, WORTH_TRYING};
 
 /// The thread that runs an execution, with the helpers that it has claimed so far. They are let go when this is dropped.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl<'a> Team<'a> {
             helpers: Cell::new(0),
             is_counted: Cell::new(false),
             least: if expected >= WORTH_TRYING {
-                WORTH_PARTING
+                WORTH_PARTITIONING
             } else {
                 WORTH_HELPERS
             },
@@ -54,13 +54,13 @@ impl<'a> Team<'a> {
         self.helpers.get()
     }
 
-    /// How many threads to part an operation of this effort for; 1 if it is not worth helpers.
-    pub(crate) fn threads_for(&self, effort: Effort) -> usize {
+    /// How many threads to part an operation of this cost for; 1 if it is not worth helpers.
+    pub(crate) fn threads_for(&self, cost: Cost) -> usize {
         let Some((_, cores)) = self.threads.pool else {
             return 1;
         };
-        let takes = effort.micros();
-        if takes >= WORTH_PARTING {
+        let takes = cost.micros();
+        if takes >= WORTH_PARTITIONING {
             self.partable.set(self.partable.get().saturating_add(takes));
         }
         if takes < self.least {
@@ -74,8 +74,8 @@ impl<'a> Team<'a> {
     }
 
     /// What [`Team::threads_for`] would answer, for an operation of which it is not known yet whether it is computed so.
-    pub(crate) fn threads_that_part(&self, effort: Effort) -> usize {
-        if effort.micros() < self.least {
+    pub(crate) fn threads_that_partition(&self, cost: Cost) -> usize {
+        if cost.micros() < self.least {
             return 1;
         }
         self.most()
@@ -202,11 +202,11 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::super::{
-        Cores as _, MULTIPLY_ADDS_PER_US, OwnCores, Threads, WORTH_HELPERS, WORTH_PARTING, WORTH_TRYING,
+        Cores as _, MULTIPLY_ADDS_PER_US, OwnCores, Threads, WORTH_HELPERS, WORTH_PARTITIONING, WORTH_TRYING,
     };
-    use super::{Effort, Grid, Helpers, Team};
+    use super::{Cost, Grid, Helpers, Team};
 
-    const LARGE: Effort = Effort {
+    const LARGE: Cost = Cost {
         multiply_adds: 1 << 30,
         bytes: 0,
     };
@@ -353,24 +353,27 @@ mod tests {
     #[test]
     fn operations_that_are_worth_parting_only_among_others_are_parted_where_those_are_known() {
         let (helpers, cores) = (Helpers::new(1), OwnCores::new(2));
-        let effort = |micros| Effort {
+        let cost = |micros| Cost {
             multiply_adds: micros * MULTIPLY_ADDS_PER_US,
             bytes: 0,
         };
         let threads = |expected, micros| {
             let team = Team::new(Threads::new(&helpers, &cores, 2), expected);
-            let foreseen = team.threads_that_part(effort(micros));
+            let foreseen = team.threads_that_partition(cost(micros));
             assert_eq!(team.partable(), 0);
-            let threads = team.threads_for(effort(micros));
+            let threads = team.threads_for(cost(micros));
             assert_eq!(foreseen, threads);
-            assert_eq!(team.partable(), if micros < WORTH_PARTING { 0 } else { micros });
+            assert_eq!(
+                team.partable(),
+                if micros < WORTH_PARTITIONING { 0 } else { micros }
+            );
             threads
         };
         assert_eq!(threads(0, WORTH_HELPERS - 1), 1);
         assert_eq!(threads(0, WORTH_HELPERS), 2);
-        assert_eq!(threads(WORTH_TRYING - 1, WORTH_PARTING), 1);
-        assert_eq!(threads(WORTH_TRYING, WORTH_PARTING), 2);
-        assert_eq!(threads(WORTH_TRYING, WORTH_PARTING - 1), 1);
+        assert_eq!(threads(WORTH_TRYING - 1, WORTH_PARTITIONING), 1);
+        assert_eq!(threads(WORTH_TRYING, WORTH_PARTITIONING), 2);
+        assert_eq!(threads(WORTH_TRYING, WORTH_PARTITIONING - 1), 1);
     }
 
     #[test]
@@ -396,7 +399,7 @@ mod tests {
     fn small_operations_are_no_reason_to_count() {
         let (helpers, cores) = (Helpers::new(1), OwnCores::new(2));
         let team = Team::new(Threads::new(&helpers, &cores, 2), 0);
-        assert_eq!(team.threads_for(Effort::default()), 1);
+        assert_eq!(team.threads_for(Cost::default()), 1);
         assert_eq!(cores.take(9), 2);
     }
 }

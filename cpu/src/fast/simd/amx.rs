@@ -29,7 +29,7 @@ pub(in crate::fast) const DEEP: usize = 32;
 type Tile = [[u16; DEEP]; SIDE];
 
 /// Three tiles of bfloat16 values whose sums are 32-bit floats: the uppermost eight bits of each, the next, and the last.
-pub(in crate::fast) type Thirds = [Tile; 3];
+pub(in crate::fast) type Bf16x3 = [Tile; 3];
 
 /// Sums of two tiles of rows with two panels of columns: by row, by panel.
 #[derive(Clone, Copy)]
@@ -123,7 +123,7 @@ impl Amx {
     /// # Panics
     /// If tiles do not have such rows, or there are too few of them or too many.
     #[inline]
-    pub(in crate::fast) fn part_rows(self, rows: Rows<'_, f32>, first: usize, tiles: &mut [Thirds]) {
+    pub(in crate::fast) fn part_rows(self, rows: Rows<'_, f32>, first: usize, tiles: &mut [Bf16x3]) {
         let (count, length) = (rows.count(), rows.length());
         assert!(
             first <= SIDE && count <= SIDE - first && length.div_ceil(DEEP) == tiles.len(),
@@ -148,7 +148,7 @@ const UPPER_HALVES: [i16; DEEP] = {
 
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
-fn part_each_row(rows: Rows<'_, f32>, first: usize, tiles: &mut [Thirds]) {
+fn part_each_row(rows: Rows<'_, f32>, first: usize, tiles: &mut [Bf16x3]) {
     for row in 0..rows.count() {
         part_row(rows.row(row), first + row, tiles);
     }
@@ -156,7 +156,7 @@ fn part_each_row(rows: Rows<'_, f32>, first: usize, tiles: &mut [Thirds]) {
 
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
-fn part_row(values: &[f32], row: usize, tiles: &mut [Thirds]) {
+fn part_row(values: &[f32], row: usize, tiles: &mut [Bf16x3]) {
     let (whole, rest) = values.as_chunks::<DEEP>();
     for (values, tiles) in whole.iter().zip(&mut *tiles) {
         let (low, high) = values.split_at(SIDE);
@@ -183,7 +183,7 @@ fn first_lanes(values: &[f32]) -> __m512 {
 /// Parts the values of one row of some tiles.
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
-fn part(mut left: [__m512; 2], row: usize, tiles: &mut Thirds) {
+fn part(mut left: [__m512; 2], row: usize, tiles: &mut Bf16x3) {
     for tile in &mut tiles[..2] {
         let parts = [rounded(left[0]), rounded(left[1])];
         store_upper(parts, &mut tile[row]);
@@ -375,10 +375,10 @@ macro_rules! sum_two_by_two {
 
 /// What is multiplied: tiles of rows and panels of columns, as many blocks at each pointer.
 struct Blocks {
-    rows: [*const Thirds; 2],
-    panels: [*const Thirds; 2],
+    rows: [*const Bf16x3; 2],
+    panels: [*const Bf16x3; 2],
     /// What is to come to the second-level cache meanwhile.
-    ahead: *const Thirds,
+    ahead: *const Bf16x3,
     /// At least 1.
     count: usize,
 }
@@ -387,13 +387,13 @@ impl Blocks {
     /// # Panics
     /// If there are none, or not equally many of each.
     fn new<const M: usize, const P: usize>(
-        rows: [&[Thirds]; M],
-        panels: [&[Thirds]; P],
-        ahead: &[Thirds],
+        rows: [&[Bf16x3]; M],
+        panels: [&[Bf16x3]; P],
+        ahead: &[Bf16x3],
     ) -> Blocks {
         const { assert!(M - 1 < 2 && P - 1 < 2) };
         let count = rows[0].len();
-        let is_equal = |blocks: &&[Thirds]| blocks.len() == count;
+        let is_equal = |blocks: &&[Bf16x3]| blocks.len() == count;
         assert!(
             count > 0 && rows.iter().all(is_equal) && panels.iter().all(is_equal),
             "blocks of rows and columns: {:?} and {:?}",
@@ -421,11 +421,11 @@ impl Shaped {
     ///
     /// # Panics
     /// If there are no blocks, or not equally many of each.
-    pub(in crate::fast) fn sum_thirds<const M: usize, const P: usize, const AHEAD: bool>(
+    pub(in crate::fast) fn sum_bf16x3<const M: usize, const P: usize, const AHEAD: bool>(
         &self,
-        rows: [&[Thirds]; M],
-        panels: [&[Thirds]; P],
-        ahead: &[Thirds],
+        rows: [&[Bf16x3]; M],
+        panels: [&[Bf16x3]; P],
+        ahead: &[Bf16x3],
         sums: &mut TileSums,
     ) {
         let blocks = Blocks::new(rows, panels, ahead);
@@ -523,15 +523,15 @@ impl Shaped {
 #[cfg(test)]
 mod tests {
     use super::super::super::simd::tiles;
-    use super::{DEEP, Rows, SIDE, Thirds};
+    use super::{Bf16x3, DEEP, Rows, SIDE};
 
     #[test]
     fn parts_are_the_values() {
         let Some(amx) = tiles() else { return };
         let values: Vec<f32> = (0..3 * 45).map(|at| (at as f32 - 60.0) / 7.0).collect();
-        let mut parts: [Thirds; 2] = [[[[7; DEEP]; SIDE]; 3]; 2];
+        let mut parts: [Bf16x3; 2] = [[[[7; DEEP]; SIDE]; 3]; 2];
         amx.part_rows(Rows::new(&values, (3, 45), 45), 13, &mut parts);
-        let whole = |tile: &Thirds, row: usize, at: usize| -> f32 {
+        let whole = |tile: &Bf16x3, row: usize, at: usize| -> f32 {
             let part = |third: usize| f32::from_bits(u32::from(tile[third][row][at]) << 16);
             part(0) + part(1) + part(2)
         };

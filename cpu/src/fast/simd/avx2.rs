@@ -296,7 +296,7 @@ impl Halves for Avx2 {
 
     #[inline(always)]
     fn add_byte_products(self, sums: __m256i, left: __m256i, right: __m256i) -> __m256i {
-        // The instruction for bytes cuts its sums to 16 bits, so even and odd ones are widened.
+        // The instruction for bytes clamps its sums to 16 bits, so even and odd ones are widened.
         let low = instruction!(_mm256_set1_epi16(0xff));
         let even_left = instruction!(_mm256_and_si256(left, low));
         let odd_left = instruction!(_mm256_srli_epi16::<8>(left));

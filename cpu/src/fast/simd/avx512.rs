@@ -135,7 +135,7 @@ impl Avx512 {
         let mut first = instruction!(_mm512_packs_epi32(columns[0], columns[1]));
         let mut second = instruction!(_mm512_packs_epi32(columns[2], columns[3]));
         if form.is_moved {
-            // Packing cuts to 16 bits, and so does the sum, from which the nearest byte is the same.
+            // Packing clamps to 16 bits, and so does the sum, from which the nearest byte is the same.
             let zero_point = bytemuck::cast(form.zero_point);
             first = instruction!(_mm512_adds_epi16(first, zero_point));
             second = instruction!(_mm512_adds_epi16(second, zero_point));
@@ -367,11 +367,11 @@ impl Columns for Avx512 {
     const TRUNCATES: bool = true;
 
     #[inline(always)]
-    fn rescale_by_floats<const CUT: bool>(self, sums: __m512i, by: &FloatScale) -> __m512i {
+    fn rescale_by_floats<const CLAMPED: bool>(self, sums: __m512i, by: &FloatScale) -> __m512i {
         let half = self.load(&by.half);
         let (upper, lower) = (self.load(&by.upper), self.load(&by.lower));
         let floats = instruction!(_mm512_cvt_roundepi32_ps::<TO_ZERO>(sums));
-        let half = if CUT {
+        let half = if CLAMPED {
             half
         } else {
             // With the sign of the sum.

@@ -2,7 +2,7 @@
 
 use super::convolution;
 use super::epilogue::Epilogue;
-use super::followers::Followers;
+use super::epilogue_operations::EpilogueOperations;
 use super::steps::{FloatLayer, FloatWeights};
 use super::strip_chain::Candidate;
 use crate::buffer::Scratch;
@@ -12,38 +12,38 @@ use crate::threads::Team;
 
 /// Such a convolution, by the operands of its graph.
 #[derive(Debug)]
-pub(crate) struct FollowedLayer {
+pub(crate) struct LayerWithEpilogue {
     input: u32,
-    followers: Followers,
+    epilogue_operations: EpilogueOperations,
     name: &'static str,
 }
 
-impl FollowedLayer {
+impl LayerWithEpilogue {
     /// The first of some operations, a convolution, with as many behind it as its epilogue computes. `ends_within(operand,
     /// count)` says whether no other than the first `count` read an operand.
     pub(crate) fn longest(
         operations: &[Candidate<'_>],
         ends_within: impl Fn(u32, usize) -> bool,
-    ) -> Option<FollowedLayer> {
+    ) -> Option<LayerWithEpilogue> {
         let (first, _) = operations.split_first()?;
         let FloatWeights::Matrix(weights) = first.layer?.weights else {
             return None;
         };
-        Some(FollowedLayer {
+        Some(LayerWithEpilogue {
             input: *first.declared.operation.inputs.first()?,
-            followers: followers(operations, ends_within)?,
-            name: weights.name_with_followers(),
+            epilogue_operations: epilogue_operations(operations, ends_within)?,
+            name: weights.name_with_epilogue(),
         })
     }
 
     /// How many operations these are.
     pub(crate) fn operations(&self) -> usize {
-        1 + self.followers.operations()
+        1 + self.epilogue_operations.operations()
     }
 
     /// The operand that they compute.
     pub(crate) fn output(&self) -> u32 {
-        self.followers.output()
+        self.epilogue_operations.output()
     }
 
     /// What computes them, for people to read.
@@ -61,7 +61,7 @@ impl FollowedLayer {
         let input: &[f32] = bytemuck::try_cast_slice(bytes(self.input)?).ok()?;
         let patches = layer.patches;
         let whole = patches.image_size(&patches.input) * patches.input.batch as usize;
-        let epilogue = self.followers.ready(bytes)?;
+        let epilogue = self.epilogue_operations.ready(bytes)?;
         (input.len() == whole).then_some(ReadyLayer {
             layer,
             input,
@@ -72,10 +72,10 @@ impl FollowedLayer {
 
 /// The operations behind the first one of some, a layer, that its epilogue computes. None if it is depthwise, or has an
 /// activation, as few layers do that such operations follow on, or a part of a vector in its rows.
-pub(super) fn followers(
+pub(super) fn epilogue_operations(
     operations: &[Candidate<'_>],
     ends_within: impl Fn(u32, usize) -> bool,
-) -> Option<Followers> {
+) -> Option<EpilogueOperations> {
     let (first, after) = operations.split_first()?;
     let elements = first.elements?;
     let layer = first.layer?;
@@ -90,7 +90,7 @@ pub(super) fn followers(
         .iter()
         .take_while(|operation| operation.elements == Some(elements))
         .map(|operation| operation.declared);
-    Followers::longest(alike, first.output()?, (elements, columns), |operand, count| {
+    EpilogueOperations::longest(alike, first.output()?, (elements, columns), |operand, count| {
         ends_within(operand, count + 1)
     })
 }
@@ -126,5 +126,5 @@ impl ReadyLayer<'_> {
 }
 
 #[cfg(test)]
-#[path = "followed_layer_tests.rs"]
+#[path = "layer_with_epilogue_tests.rs"]
 mod tests;

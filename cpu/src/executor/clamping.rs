@@ -1,5 +1,5 @@
-//! RELU, RELU1 and RELU6 behind a layer without an activation: the layer cuts its results itself, as if the activation were its
-//! own. What is left of the operation gives the memory to its output, or copies it where that is the model's: cutting what is cut
+//! RELU, RELU1 and RELU6 behind a layer without an activation: the layer clamps its results itself, as if the activation were its
+//! own. What is left of the operation gives the memory to its output, or copies it where that is the model's: clamping what is clamped
 //! changes nothing.
 
 use nnhal_hal::{Operand, OperandLifeTime, OperationType, Subgraph};
@@ -8,8 +8,8 @@ use super::padded::holds_the_same;
 use super::program::Step;
 use crate::kernels::activation_range::Activation;
 
-/// Has layers cut their results as those operations would that alone read them, and notes it with these.
-pub(super) fn cut(graph: &Subgraph, steps: &mut [Step]) {
+/// Has layers clamp their results as those operations would that alone read them, and notes it with these.
+pub(super) fn clamp(graph: &Subgraph, steps: &mut [Step]) {
     let mut makers = vec![None; graph.operands.len()];
     for (number, operation) in graph.operations.iter().enumerate() {
         if let Some(activation) = activation(operation.operation_type)
@@ -18,8 +18,8 @@ pub(super) fn cut(graph: &Subgraph, steps: &mut [Step]) {
             && let Some(maker) = makers[input as usize]
         {
             let maker: &mut Step = &mut steps[maker];
-            let is_cut = maker.planned_mut().is_some_and(|layer| layer.cut(activation));
-            steps[number].is_cut_before = is_cut;
+            let is_clamped = maker.planned_mut().is_some_and(|layer| layer.clamp(activation));
+            steps[number].is_clamped_before = is_clamped;
         }
         for &output in &operation.outputs {
             makers[output as usize] = Some(number);
@@ -54,25 +54,25 @@ mod tests {
     use crate::{Execution, KernelSet, Program, RunOptions};
 
     const CHANNELS: u32 = 12;
-    const CUT: &str = "as activation of the one before";
+    const CLAMPED: &str = "as activation of the one before";
 
-    /// A layer, what cuts its results, and an operation behind that.
+    /// A layer, what clamps its results, and an operation behind that.
     #[derive(Clone, Copy, Debug)]
     struct Case {
         layer: O,
         ty: T,
-        cut: O,
+        clamp: O,
         activation: i32,
         /// Whether the layer's results are read by another operation, too.
         is_read_twice: bool,
-        /// Whether what cuts gives an output of the model.
+        /// Whether what clamps gives an output of the model.
         is_output: bool,
     }
 
     const CASE: Case = Case {
         layer: O::CONV_2D,
         ty: T::TENSOR_FLOAT32,
-        cut: O::RELU6,
+        clamp: O::RELU6,
         activation: 0,
         is_read_twice: false,
         is_output: false,
@@ -149,11 +149,11 @@ mod tests {
             let inputs = [&[input, filter, bias][..], &scalars].concat();
             let result = typed(self.ty, dims, 0.5);
             let sums = graph.operation(self.layer, &inputs, result.clone());
-            let cut = graph.operation(self.cut, &[sums], result.clone());
+            let clamp = graph.operation(self.clamp, &[sums], result.clone());
             let none = graph.scalar(0);
             let other = if self.is_read_twice { sums } else { input };
-            let last = graph.operation(O::ADD, &[cut, other, none], result);
-            let outputs: &[u32] = if self.is_output { &[last, cut] } else { &[last] };
+            let last = graph.operation(O::ADD, &[clamp, other, none], result);
+            let outputs: &[u32] = if self.is_output { &[last, clamp] } else { &[last] };
             let model: Arc<ValidModel> = graph.valid(outputs);
             Program::with_kernels(model, &NoPools, kernels).unwrap()
         }
@@ -188,7 +188,7 @@ mod tests {
             }
         }
 
-        fn cut_by(self) -> &'static str {
+        fn clamped_by(self) -> &'static str {
             self.program(KernelSet::Fast)
                 .kernel_name(SubgraphIndex::Main, 1, 1)
         }
@@ -202,15 +202,15 @@ mod tests {
                 T::TENSOR_QUANT8_ASYMM,
                 T::TENSOR_QUANT8_ASYMM_SIGNED,
             ] {
-                for cut in [O::RELU, O::RELU1, O::RELU6] {
+                for clamp in [O::RELU, O::RELU1, O::RELU6] {
                     let case = Case {
                         layer,
                         ty,
-                        cut,
+                        clamp,
                         ..CASE
                     };
                     case.assert_as_reference();
-                    assert_eq!(case.cut_by(), CUT, "{case:?}");
+                    assert_eq!(case.clamped_by(), CLAMPED, "{case:?}");
                 }
             }
         }
@@ -227,12 +227,12 @@ mod tests {
             let activated = Case {
                 ty,
                 activation: 1,
-                cut: O::RELU1,
+                clamp: O::RELU1,
                 ..CASE
             };
             for case in [twice, activated] {
                 case.assert_as_reference();
-                assert_ne!(case.cut_by(), CUT, "{case:?}");
+                assert_ne!(case.clamped_by(), CLAMPED, "{case:?}");
             }
             Case {
                 ty,

@@ -35,7 +35,7 @@ pub(crate) struct Following<'d> {
 
 /// Operations that are computed together.
 #[derive(Debug)]
-pub(crate) struct Hybrid {
+pub(crate) struct DynamicallyQuantized {
     /// What gives the values.
     head: Fused,
     /// How many of these there are.
@@ -48,20 +48,20 @@ pub(crate) struct Hybrid {
     scale: Option<u32>,
     /// What is then added.
     addend: Option<u32>,
-    /// What results are then cut to.
+    /// What results are then clamped to.
     range: (f32, f32),
     output: u32,
     operations: usize,
 }
 
-impl Hybrid {
+impl DynamicallyQuantized {
     /// The operations that `head` computes, the first of `all`, with those behind them. `ends_within(operand, count)` says whether
     /// no other than the first `count` read an operand. Gives `head` back if no such layer follows.
     pub(crate) fn new(
         head: Fused,
         all: &[Following<'_>],
         ends_within: impl Fn(u32, usize) -> bool,
-    ) -> Result<Hybrid, Fused> {
+    ) -> Result<DynamicallyQuantized, Fused> {
         // Values that are no integers are found out by computing them for nothing.
         if !head.rounds() {
             return Err(head);
@@ -75,7 +75,7 @@ impl Hybrid {
         let Some((number, layer)) = search.layer(head.output()) else {
             return Err(head);
         };
-        let mut hybrid = Hybrid {
+        let mut dynamically_quantized = DynamicallyQuantized {
             inputs: layer.inputs(),
             head,
             before: Vec::new(),
@@ -88,14 +88,19 @@ impl Hybrid {
         };
         let [rows, columns] = layer.outputs();
         let sizes = (rows * columns, columns);
-        if let Some((scale, output, _)) = search.binary(Binary::Mul, hybrid.output, sizes) {
-            (hybrid.scale, hybrid.output) = (Some(scale), output);
+        if let Some((scale, output, _)) = search.binary(Binary::Mul, dynamically_quantized.output, sizes) {
+            (dynamically_quantized.scale, dynamically_quantized.output) = (Some(scale), output);
         }
-        if let Some((addend, output, range)) = search.binary(Binary::Add, hybrid.output, sizes) {
-            (hybrid.addend, hybrid.output, hybrid.range) = (Some(addend), output, range);
+        if let Some((addend, output, range)) = search.binary(Binary::Add, dynamically_quantized.output, sizes)
+        {
+            (
+                dynamically_quantized.addend,
+                dynamically_quantized.output,
+                dynamically_quantized.range,
+            ) = (Some(addend), output, range);
         }
-        (hybrid.before, hybrid.operations) = (search.before, search.next);
-        Ok(hybrid)
+        (dynamically_quantized.before, dynamically_quantized.operations) = (search.before, search.next);
+        Ok(dynamically_quantized)
     }
 
     /// How many operations these are.
@@ -250,7 +255,7 @@ impl<'d, F: Fn(u32, usize) -> bool> Search<'_, 'd, F> {
     }
 
     /// The operation that combines `operand`, of so many elements in rows of so many columns, with a row or one element: the
-    /// other operand, the result and what that is cut to.
+    /// other operand, the result and what that is clamped to.
     fn binary(
         &mut self,
         binary: Binary,
@@ -276,7 +281,7 @@ impl<'d, F: Fn(u32, usize) -> bool> Search<'_, 'd, F> {
                 Extent::Each => elements == columns,
                 Extent::Shorter(_) => false,
             };
-            // Only the last one cuts its results.
+            // Only the last one clamps its results.
             let is_last = binary == Binary::Add || range == Activation::None.range();
             let is_it = found == binary && left != right && is_row && is_last;
             is_it.then_some((other, link.output, range))
@@ -358,5 +363,5 @@ impl Work for Unsigned<'_> {
 }
 
 #[cfg(test)]
-#[path = "hybrid_tests.rs"]
+#[path = "dynamically_quantized_tests.rs"]
 mod tests;

@@ -6,14 +6,14 @@ use super::SPIN;
 const LOOKS_BETWEEN_CLOCKS: u32 = 16;
 
 /// For how long a helper looks for work.
-pub(super) struct Patience {
+pub(super) struct SpinPolicy {
     looks: u32,
     since: Option<std::time::Instant>,
 }
 
-impl Patience {
-    pub(super) fn new() -> Patience {
-        Patience {
+impl SpinPolicy {
+    pub(super) fn new() -> SpinPolicy {
+        SpinPolicy {
             looks: 0,
             since: None,
         }

@@ -16,7 +16,7 @@ use crate::{AlignedBuffer, Execution, Helpers, KernelSet, OwnCores, Program, Run
 enum Rounding {
     /// Scaled to -127 to 127 by the largest magnitude.
     Symmetric,
-    /// Scaled by a constant, shifted, and cut to -128 to 127, zero at this.
+    /// Scaled by a constant, shifted, and clamped to -128 to 127, zero at this.
     Asymmetric(f32),
     /// Scaled by a constant and nothing else.
     Scaled(f32),
@@ -78,8 +78,8 @@ impl Case {
         let negative = graph.operation(O::NEG, &[value], float(dims));
         let half = Case::constant(graph, &[0.5]);
         let [below, above] = [negative, value].map(|value| {
-            let cut = graph.operation(O::RELU, &[value], float(dims));
-            let sum = Case::binary(graph, O::ADD, [cut, half], dims);
+            let clamp = graph.operation(O::RELU, &[value], float(dims));
+            let sum = Case::binary(graph, O::ADD, [clamp, half], dims);
             graph.operation(O::FLOOR, &[sum], float(dims))
         });
         Case::binary(graph, O::SUB, [above, below], dims)
@@ -227,7 +227,7 @@ impl Case {
 
     /// Checks that the result is that of the reference; says whether operations were computed together, and restores the
     /// program from what is kept of it.
-    fn is_together(&self, special: Option<f32>) -> bool {
+    fn is_grouped(&self, special: Option<f32>) -> bool {
         let (model, first) = self.model();
         let prepared = |kernels| Program::with_kernels(Arc::clone(&model), &NoPools, kernels).unwrap();
         let program = Arc::new(prepared(KernelSet::Fast));
@@ -253,12 +253,12 @@ impl Case {
         alike(self.outputs(Arc::new(restored.unwrap()), special));
         let last = model.model().main.operations.len() - 1;
         let name = program.kernel_name(SubgraphIndex::Main, first, 1);
-        let is_together = name == "integers of floats as bytes, with the next";
-        if is_together {
+        let is_grouped = name == "integers of floats as bytes, with the next";
+        if is_grouped {
             let with = program.computed_with(SubgraphIndex::Main, last, 1);
             assert_eq!(with, Some(first), "{self:?}");
         }
-        is_together
+        is_grouped
     }
 }
 
@@ -275,7 +275,7 @@ fn layers_of_integers_have_the_results_of_their_operations() {
                     input: [1, 7, 5, channels],
                     ..CASE
                 };
-                assert_eq!(case.is_together(None), multiplies_bytes(), "{case:?}");
+                assert_eq!(case.is_grouped(None), multiplies_bytes(), "{case:?}");
             }
         }
     }
@@ -294,7 +294,7 @@ fn zero_may_be_anywhere_and_the_scale_one_number() {
                     by_row,
                     ..CASE
                 };
-                assert_eq!(case.is_together(None), multiplies_bytes(), "{case:?}");
+                assert_eq!(case.is_grouped(None), multiplies_bytes(), "{case:?}");
             }
         }
     }
@@ -312,8 +312,8 @@ fn results_without_addend_keep_the_sign_of_zero() {
                 sign,
                 ..CASE
             };
-            assert_eq!(case.is_together(None), multiplies_bytes(), "{case:?}");
-            assert_eq!(case.is_together(Some(3000.0)), multiplies_bytes(), "{case:?}");
+            assert_eq!(case.is_grouped(None), multiplies_bytes(), "{case:?}");
+            assert_eq!(case.is_grouped(Some(3000.0)), multiplies_bytes(), "{case:?}");
         }
     }
 }
@@ -328,7 +328,7 @@ fn single_rows_and_long_ones_are_products_of_bytes() {
             input,
             ..CASE
         };
-        assert_eq!(case.is_together(None), multiplies_bytes(), "{case:?}");
+        assert_eq!(case.is_grouped(None), multiplies_bytes(), "{case:?}");
     }
 }
 
@@ -339,7 +339,7 @@ fn values_that_fit_no_bytes_are_multiplied_as_floats() {
         rounding: Rounding::Scaled(8.0),
         ..CASE
     };
-    assert_eq!(wide.is_together(None), multiplies_bytes());
+    assert_eq!(wide.is_grouped(None), multiplies_bytes());
     // Integers of floats are exact up to some size, whatever the order of sums.
     for special in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e4, -1e4, -0.0] {
         for rounding in [
@@ -348,7 +348,7 @@ fn values_that_fit_no_bytes_are_multiplied_as_floats() {
             Rounding::Scaled(1.0),
         ] {
             let case = Case { rounding, ..CASE };
-            assert_eq!(case.is_together(Some(special)), multiplies_bytes());
+            assert_eq!(case.is_grouped(Some(special)), multiplies_bytes());
         }
     }
 }
@@ -356,6 +356,6 @@ fn values_that_fit_no_bytes_are_multiplied_as_floats() {
 #[test]
 fn weights_that_are_no_bytes_are_floats() {
     for weights in [0.5, 2.0] {
-        assert!(!Case { weights, ..CASE }.is_together(None));
+        assert!(!Case { weights, ..CASE }.is_grouped(None));
     }
 }

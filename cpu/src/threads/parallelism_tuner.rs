@@ -23,7 +23,7 @@ const MOST_PERIOD: u32 = 4096;
 
 /// How the executions of a program compute: with helpers, or alone where that has been faster.
 #[derive(Debug)]
-pub(crate) struct Profit {
+pub(crate) struct ParallelismTuner {
     is_alone: bool,
     /// Whether that has been chosen.
     has_begun: bool,
@@ -39,9 +39,9 @@ pub(crate) struct Profit {
 #[derive(Debug)]
 pub(crate) struct Timed(Option<Instant>);
 
-impl Default for Profit {
-    fn default() -> Profit {
-        Profit {
+impl Default for ParallelismTuner {
+    fn default() -> ParallelismTuner {
+        ParallelismTuner {
             is_alone: false,
             has_begun: false,
             // Helpers are new, and slow at first: the other way is not tried before the end of a period.
@@ -53,7 +53,7 @@ impl Default for Profit {
     }
 }
 
-impl Profit {
+impl ParallelismTuner {
     /// What the next execution computes with, of what it may compute with: all of it or its own thread. `expected` is about
     /// how many microseconds one thread takes for operations that can be parted.
     #[inline]
@@ -123,69 +123,69 @@ mod tests {
     use std::time::Duration;
 
     use super::super::{Helpers, OwnCores, Threads, WORTH_HELPERS, WORTH_TRYING};
-    use super::{DOUBTFUL, MOST_PERIOD, Profit, Timed};
+    use super::{DOUBTFUL, MOST_PERIOD, ParallelismTuner, Timed};
 
     /// How many of so many executions are alone, which take so long if they are and if they are not.
-    fn alone_of(profit: &mut Profit, count: u32, alone: u64, helped: u64) -> u32 {
+    fn alone_of(tuner: &mut ParallelismTuner, count: u32, alone: u64, helped: u64) -> u32 {
         let mut found = 0;
         for _ in 0..count {
-            let is_alone = profit.is_next_alone();
+            let is_alone = tuner.is_next_alone();
             found += u32::from(is_alone);
-            profit.learn(Duration::from_micros(if is_alone { alone } else { helped }));
+            tuner.learn(Duration::from_micros(if is_alone { alone } else { helped }));
         }
         found
     }
 
     #[test]
     fn helpers_are_wanted_where_the_next_execution_has_them() {
-        let mut profit = Profit::default();
-        assert!(profit.wants_helpers(DOUBTFUL) && profit.wants_helpers(WORTH_HELPERS));
-        assert!(!profit.wants_helpers(WORTH_HELPERS - 1));
-        alone_of(&mut profit, 2 * MOST_PERIOD, 50, 100);
-        assert!(profit.is_alone && !profit.wants_helpers(WORTH_HELPERS));
-        assert!(profit.wants_helpers(DOUBTFUL));
+        let mut tuner = ParallelismTuner::default();
+        assert!(tuner.wants_helpers(DOUBTFUL) && tuner.wants_helpers(WORTH_HELPERS));
+        assert!(!tuner.wants_helpers(WORTH_HELPERS - 1));
+        alone_of(&mut tuner, 2 * MOST_PERIOD, 50, 100);
+        assert!(tuner.is_alone && !tuner.wants_helpers(WORTH_HELPERS));
+        assert!(tuner.wants_helpers(DOUBTFUL));
     }
 
     #[test]
     fn the_faster_way_is_taken_and_the_other_one_hardly_tried() {
-        let mut profit = Profit::default();
-        alone_of(&mut profit, 10_000, 70, 80);
-        assert!(alone_of(&mut profit, 10_000, 70, 80) >= 9_970);
+        let mut tuner = ParallelismTuner::default();
+        alone_of(&mut tuner, 10_000, 70, 80);
+        assert!(alone_of(&mut tuner, 10_000, 70, 80) >= 9_970);
         // The machine is another one now.
-        alone_of(&mut profit, MOST_PERIOD + 100, 90, 60);
-        alone_of(&mut profit, 10_000, 90, 60);
-        assert!(alone_of(&mut profit, 10_000, 90, 60) <= 40);
+        alone_of(&mut tuner, MOST_PERIOD + 100, 90, 60);
+        alone_of(&mut tuner, 10_000, 90, 60);
+        assert!(alone_of(&mut tuner, 10_000, 90, 60) <= 40);
     }
 
     #[test]
     fn what_is_hardly_faster_changes_nothing() {
-        let mut profit = Profit::default();
-        assert!(alone_of(&mut profit, 1000, 78, 80) <= 40);
+        let mut tuner = ParallelismTuner::default();
+        assert!(alone_of(&mut tuner, 1000, 78, 80) <= 40);
     }
 
     #[test]
     fn one_slow_execution_does_not_count() {
-        let mut profit = Profit {
+        let mut tuner = ParallelismTuner {
             step: 0,
-            ..Profit::default()
+            ..ParallelismTuner::default()
         };
         for step in 0..2 * super::TRIED {
-            let is_alone = profit.is_next_alone();
+            let is_alone = tuner.is_next_alone();
             let slow = if step == super::TRIED + 3 { 5000 } else { 0 };
-            profit.learn(Duration::from_micros(slow + if is_alone { 80 } else { 60 }));
+            tuner.learn(Duration::from_micros(slow + if is_alone { 80 } else { 60 }));
         }
-        assert!(!profit.is_next_alone());
+        assert!(!tuner.is_next_alone());
     }
 
     #[test]
     fn a_way_in_which_executions_fail_is_left() {
-        let mut profit = Profit::default();
+        let mut tuner = ParallelismTuner::default();
         let mut failures = 0;
         for _ in 0..1000 {
             let timed = super::Timed(Some(std::time::Instant::now()));
-            let is_alone = profit.is_next_alone();
+            let is_alone = tuner.is_next_alone();
             failures += u32::from(is_alone);
-            profit.end(&timed, !is_alone);
+            tuner.end(&timed, !is_alone);
         }
         assert!(failures <= 4 * super::TRIED, "{failures}");
     }
@@ -194,12 +194,12 @@ mod tests {
     fn only_doubtful_executions_are_compared() {
         let (helpers, cores) = (Helpers::new(1), OwnCores::new(2));
         let threads = Threads::new(&helpers, &cores, 2);
-        let mut profit = Profit {
+        let mut tuner = ParallelismTuner {
             step: 0,
-            ..Profit::default()
+            ..ParallelismTuner::default()
         };
         let mut begin = |threads, expected| {
-            let (threads, timed) = profit.begin(threads, expected);
+            let (threads, timed) = tuner.begin(threads, expected);
             (threads.most(), timed.0.is_some())
         };
         assert_eq!(begin(threads, WORTH_TRYING - 1), (2, false));
@@ -213,14 +213,14 @@ mod tests {
         let (helpers, cores) = (Helpers::new(1), OwnCores::new(2));
         let threads = Threads::new(&helpers, &cores, 2);
         for (expected, most) in [(WORTH_TRYING, 1), (WORTH_HELPERS - 1, 1), (WORTH_HELPERS, 2)] {
-            let mut profit = Profit::default();
-            let (begun, Timed(Some(_))) = profit.begin(threads, expected) else {
+            let mut tuner = ParallelismTuner::default();
+            let (begun, Timed(Some(_))) = tuner.begin(threads, expected) else {
                 unreachable!("it is compared");
             };
-            assert_eq!((begun.most(), profit.wants_helpers(expected)), (most, most == 2));
+            assert_eq!((begun.most(), tuner.wants_helpers(expected)), (most, most == 2));
             // What is faster is found.
-            alone_of(&mut profit, 1000, 40, 30);
-            assert!(profit.wants_helpers(expected));
+            alone_of(&mut tuner, 1000, 40, 30);
+            assert!(tuner.wants_helpers(expected));
         }
     }
 }

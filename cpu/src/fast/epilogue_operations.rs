@@ -7,16 +7,16 @@ use super::simd::WIDE;
 use crate::executor::Declared;
 use crate::kernels::activation_range::Activation;
 
-/// Most operations behind a layer that are looked at with it: PAD, ADD, what cuts its sums, and PRELU.
+/// Most operations behind a layer that are looked at with it: PAD, ADD, what clamps its sums, and PRELU.
 const MOST: usize = 4;
 
 /// Operations behind a layer of floats that its epilogue computes.
 #[derive(Debug)]
-pub(super) struct Followers {
+pub(super) struct EpilogueOperations {
     operations: usize,
     /// The operand that is added, and how its rows serve those of the results.
     addend: Option<(u32, PaddedRow)>,
-    /// What sums are cut to.
+    /// What sums are clamped to.
     range: (f32, f32),
     /// The operand with what negative results are multiplied with, one value for each column.
     slopes: Option<u32>,
@@ -26,7 +26,7 @@ pub(super) struct Followers {
     columns: usize,
 }
 
-impl Followers {
+impl EpilogueOperations {
     /// As many of the first of `operations` as an epilogue computes behind a layer that gives the operand `layer`,
     /// `elements` elements in rows of `columns`, which are whole vectors. `ends_within(operand, count)` says whether no
     /// other than the first `count` of them, and the layer, read an operand.
@@ -35,7 +35,7 @@ impl Followers {
         layer: u32,
         (elements, columns): (usize, usize),
         ends_within: impl Fn(u32, usize) -> bool,
-    ) -> Option<Followers> {
+    ) -> Option<EpilogueOperations> {
         let links = operations.take(MOST);
         let links: Vec<Link> = links
             .map_while(|operation| Link::of(&operation, elements))
@@ -45,7 +45,7 @@ impl Followers {
             let is_closed = inner.chain([layer]).all(|operand| ends_within(operand, count));
             let links = joined(&links[..count]);
             is_closed
-                .then(|| Followers::of((&links, count), layer, (elements, columns)))
+                .then(|| EpilogueOperations::of((&links, count), layer, (elements, columns)))
                 .flatten()
         })
     }
@@ -55,8 +55,8 @@ impl Followers {
         (links, operations): (&[Link], usize),
         layer: u32,
         (elements, columns): (usize, usize),
-    ) -> Option<Followers> {
-        let mut followers = Followers {
+    ) -> Option<EpilogueOperations> {
+        let mut epilogue_operations = EpilogueOperations {
             operations,
             addend: None,
             range: Activation::None.range(),
@@ -86,30 +86,35 @@ impl Followers {
                 length: columns,
                 padded: columns,
             };
-            followers.addend = Some(match pad {
+            epilogue_operations.addend = Some(match pad {
                 Some((pad, row)) if pad.output == addend => (pad.inputs[0].0, row),
                 None if extent == Extent::Each => (addend, whole),
                 _ => return None,
             });
-            followers.range = range;
-            followers.output = sum.output;
+            epilogue_operations.range = range;
+            epilogue_operations.output = sum.output;
             links = behind;
         }
         if let [scale, behind @ ..] = links
             && matches!(scale.function, Function::Binary(Binary::Prelu, _))
-            && scale.inputs[0] == (followers.output, Extent::Each)
+            && scale.inputs[0] == (epilogue_operations.output, Extent::Each)
             && scale.inputs[1].1 == Extent::Row(columns)
         {
-            followers.slopes = Some(scale.inputs[1].0);
-            followers.output = scale.output;
+            epilogue_operations.slopes = Some(scale.inputs[1].0);
+            epilogue_operations.output = scale.output;
             links = behind;
         }
         let (from_layer, is_padded) = (
-            followers.addend.is_some_and(|(operand, _)| operand == layer),
-            pad.is_some() == followers.addend.is_some_and(|(_, row)| row.length < row.padded),
+            epilogue_operations
+                .addend
+                .is_some_and(|(operand, _)| operand == layer),
+            pad.is_some()
+                == epilogue_operations
+                    .addend
+                    .is_some_and(|(_, row)| row.length < row.padded),
         );
-        let are_such = links.is_empty() && followers.output != layer && !from_layer && is_padded;
-        (are_such && followers.adds_whole_vectors()).then_some(followers)
+        let are_such = links.is_empty() && epilogue_operations.output != layer && !from_layer && is_padded;
+        (are_such && epilogue_operations.adds_whole_vectors()).then_some(epilogue_operations)
     }
 
     /// Whether zeros begin and end with whole wide vectors, so that all columns of one have something added or none.

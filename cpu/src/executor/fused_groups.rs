@@ -8,7 +8,7 @@ use nnhal_hal::{Operation, SubgraphIndex};
 use nnhal_os::time::{Clock, MonotonicClock};
 
 use super::ExecutionError;
-use super::fusion::Together;
+use super::fusion::FusedGroup;
 use super::program::{Step, Work};
 use super::run::{Frame, Graphs, Memory, Runner, execution_error};
 use crate::buffer::OutOfMemory;
@@ -27,17 +27,17 @@ impl Runner<'_> {
         let (operation, step) = (&subgraph.operations[index], &graph.steps[index]);
         let started = self.options.observer.map(|_| MonotonicClock.now());
         let failed = |error| execution_error((at, index), operation, error);
-        let mut together = None;
+        let mut group = None;
         let most = self.team.most();
         let parted = step.parted.iter().filter(|parted| parted.suits(most));
-        for some in parted.chain(&step.together) {
-            if self.together((at, index), some, frame).map_err(failed)? {
-                together = Some(some);
+        for some in parted.chain(&step.group) {
+            if self.run_group((at, index), some, frame).map_err(failed)? {
+                group = Some(some);
                 break;
             }
         }
-        let count = match together {
-            Some(together) => together.operations(),
+        let count = match group {
+            Some(group) => group.operations(),
             None if step.renames
                 && self
                     .rename(operation, step, frame)
@@ -88,14 +88,14 @@ impl Runner<'_> {
 
     /// Computes the operations from `first` on together; says whether it did, which it does unless something is not there.
     #[inline(never)]
-    pub(super) fn together(
+    pub(super) fn run_group(
         &mut self,
         (at, first): (SubgraphIndex, usize),
-        together: &Together,
+        group: &FusedGroup,
         frame: &mut Frame,
     ) -> Result<bool, KernelError> {
         let graphs @ (_, graph) = self.subgraph(at);
-        for number in together.before() {
+        for number in group.before() {
             self.options.interrupt.check()?;
             match self.alone(graphs, first + number, frame) {
                 Ok(()) => {}
@@ -104,10 +104,10 @@ impl Runner<'_> {
                 Err(_) => return Ok(false),
             }
         }
-        let last = &graph.steps[first + together.operations() - 1];
+        let last = &graph.steps[first + group.operations() - 1];
         let (Some(fixed), Some((values, output))) = (
             &last.fixed,
-            Values::but(&mut frame.values, together.output() as usize),
+            Values::but(&mut frame.values, group.output() as usize),
         ) else {
             return Ok(false);
         };
@@ -123,12 +123,12 @@ impl Runner<'_> {
                 memory.reuse(&mut value.buffer, bytes)
             })
         };
-        match together {
-            Together::Elements(fused) if fused.applies_to(bytes) => {
+        match group {
+            FusedGroup::Elements(fused) if fused.applies_to(bytes) => {
                 give(output, self.memory)?;
                 Ok(fused.run(bytes, output.buffer.bytes_mut(), self.team))
             }
-            Together::Rows(chain) => {
+            FusedGroup::Rows(chain) => {
                 let layer = |number: usize| graph.steps[first + number].float_layer();
                 let Some(ready) = chain.ready(layer, bytes, self.team) else {
                     return Ok(false);
@@ -138,14 +138,14 @@ impl Runner<'_> {
                 let interrupt = self.options.interrupt;
                 ready.run(output.buffer.bytes_mut(), (scratch, self.team), interrupt)
             }
-            Together::Layer(layer) => {
+            FusedGroup::Layer(layer) => {
                 let Some(ready) = layer.ready(graph.steps[first].float_layer(), bytes) else {
                     return Ok(false);
                 };
                 give(output, self.memory)?;
                 ready.run(output.buffer.bytes_mut(), (&mut self.memory.scratch, self.team))
             }
-            Together::Padded(convolution) => {
+            FusedGroup::Padded(convolution) => {
                 let Work::Planned { step, shape } = &last.work else {
                     return Ok(false);
                 };
@@ -159,7 +159,7 @@ impl Runner<'_> {
                 }
                 Ok(applies)
             }
-            Together::Offset(offset) => {
+            FusedGroup::Offset(offset) => {
                 let Some(input) = bytes(offset.input()).filter(|input| offset.applies_to(input)) else {
                     return Ok(false);
                 };
@@ -167,23 +167,23 @@ impl Runner<'_> {
                 offset.run((input, output.buffer.bytes_mut()), self.team);
                 Ok(true)
             }
-            Together::Magnitude(magnitude) => {
+            FusedGroup::Magnitude(magnitude) => {
                 let Some(input) = bytes(magnitude.input()) else {
                     return Ok(false);
                 };
                 give(output, self.memory)?;
                 Ok(magnitude.run(input, output.buffer.bytes_mut()))
             }
-            Together::Hybrid(hybrid) => {
-                let step = graph.steps[first + hybrid.layer()].planned();
+            FusedGroup::DynamicallyQuantized(dynamically_quantized) => {
+                let step = graph.steps[first + dynamically_quantized.layer()].planned();
                 let Some(layer) = step.and_then(PlannedStep::integer_layer) else {
                     return Ok(false);
                 };
                 give(output, self.memory)?;
                 let memory = (&mut self.memory.scratch, self.team);
-                Ok(hybrid.run(layer, bytes, output.buffer.bytes_mut(), memory)?)
+                Ok(dynamically_quantized.run(layer, bytes, output.buffer.bytes_mut(), memory)?)
             }
-            Together::Elements(_) => Ok(false),
+            FusedGroup::Elements(_) => Ok(false),
         }
     }
 }

@@ -11,18 +11,18 @@ const NAMES: [&str; 2] = [
 #[derive(Clone, Copy, Debug)]
 enum Behind {
     Sum,
-    CutSum,
+    ClampedSum,
     Prelu,
     SumAndPrelu,
-    CutSumAndPrelu,
+    ClampedSumAndPrelu,
 }
 
 const ALL: [Behind; 5] = [
     Behind::Sum,
-    Behind::CutSum,
+    Behind::ClampedSum,
     Behind::Prelu,
     Behind::SumAndPrelu,
-    Behind::CutSumAndPrelu,
+    Behind::ClampedSumAndPrelu,
 ];
 
 /// Adds what follows on a layer; `addend` makes what is added to it, from the right or the left. Returns the last result.
@@ -35,7 +35,7 @@ fn follow(
 ) -> u32 {
     let activation = match behind {
         Behind::Sum | Behind::SumAndPrelu => 0,
-        Behind::CutSum | Behind::CutSumAndPrelu => 3,
+        Behind::ClampedSum | Behind::ClampedSumAndPrelu => 3,
         Behind::Prelu => return network.prelu(layer),
     };
     let addend = addend(network);
@@ -44,15 +44,15 @@ fn follow(
     } else {
         (addend, layer)
     };
-    let sum = network.cut_sum(left, right, activation);
+    let sum = network.clamped_sum(left, right, activation);
     match behind {
-        Behind::SumAndPrelu | Behind::CutSumAndPrelu => network.prelu(sum),
-        Behind::Sum | Behind::CutSum | Behind::Prelu => sum,
+        Behind::SumAndPrelu | Behind::ClampedSumAndPrelu => network.prelu(sum),
+        Behind::Sum | Behind::ClampedSum | Behind::Prelu => sum,
     }
 }
 
 fn assert_followed(network: &Network) {
-    let name = network.assert_together();
+    let name = network.assert_grouped();
     assert!(NAMES.contains(&name), "{name}");
 }
 
@@ -87,7 +87,7 @@ fn threads_finish_their_own_rows_and_columns() {
         ([2, 12, 40, 96], 128),
         ([1, 5, 5, 1024], 512),
     ] {
-        for behind in [Behind::Prelu, Behind::CutSumAndPrelu] {
+        for behind in [Behind::Prelu, Behind::ClampedSumAndPrelu] {
             let mut network = Network::new(dims, 1);
             let layer = network.layer(0, (1, 1, columns), 0);
             let [batch, height, width, _] = dims;
@@ -101,7 +101,7 @@ fn threads_finish_their_own_rows_and_columns() {
 #[test]
 fn rows_that_are_added_may_be_shorter() {
     for (depth, before, columns) in [(16, 0, 32), (32, 0, 64), (16, 32, 72), (16, 16, 48), (64, 0, 128)] {
-        for behind in [Behind::Sum, Behind::CutSumAndPrelu] {
+        for behind in [Behind::Sum, Behind::ClampedSumAndPrelu] {
             let mut network = Network::new([2, 5, 7, depth], 1);
             let layer = network.layer(0, (1, 1, columns), 0);
             let widen = |network: &mut Network| network.widened_from(0, before, columns);
