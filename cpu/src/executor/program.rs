@@ -16,7 +16,7 @@ use super::folding::fold;
 use super::fusion::{FusedGroup, fuse, fuse_for_several};
 use super::{Interrupt, Interrupted, NeverInterrupted};
 use crate::buffer::{AlignedSlice, OutOfMemory};
-use crate::fast::{self, Few, FloatLayer, Packing, PackingError, PlannedStep};
+use crate::fast::{self, FloatLayer, Packing, PackingError, PlannedStep};
 use crate::kernel::{Constant, Kernel};
 use crate::kernels;
 
@@ -26,12 +26,7 @@ pub struct Program {
     pub(super) model: Arc<ValidModel>,
     /// The main graph, then the referenced ones.
     pub(super) graphs: Vec<Graph>,
-    /// Whether the main graph has nothing but a few operations on few elements.
-    is_small: bool,
 }
-
-/// Most operations of a small graph: they are computed without asking in between whether to go on.
-const MOST_SMALL: usize = 16;
 
 /// Which kernels compute a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +52,9 @@ pub(super) struct Step {
     pub(super) work: Work,
     /// What its outputs are in every execution, if that is known.
     pub(super) fixed: Option<FixedOutputs>,
-    /// With it this operation is computed if everything that it reads is there: it is a small one.
-    pub(super) few: Option<Few>,
     /// With it this operation and those that follow are computed together, if everything that it reads is there.
     pub(super) group: Option<FusedGroup>,
-    /// The same where several threads compute, in place of `together`.
+    /// The same where several threads compute, in place of `group`.
     pub(super) parted: Option<FusedGroup>,
     /// Temporaries that nothing reads after this operation.
     pub(super) releases: Vec<u32>,
@@ -77,7 +70,6 @@ impl Step {
         Step {
             work,
             fixed: None,
-            few: None,
             group: None,
             parted: None,
             releases: Vec::new(),
@@ -254,24 +246,13 @@ impl Program {
                 )
             })
             .collect::<Result<_, _>>()?;
-        let is_small = graphs.first().is_some_and(|main| are_small(&main.steps));
-        Ok(Program {
-            model,
-            graphs,
-            is_small,
-        })
+        Ok(Program { model, graphs })
     }
 
     /// The model.
     #[must_use]
     pub fn model(&self) -> &Arc<ValidModel> {
         &self.model
-    }
-
-    /// Whether the main graph has nothing but a few operations on few elements.
-    #[inline]
-    pub(super) fn is_small(&self) -> bool {
-        self.is_small
     }
 
     /// What computes an operation where so many threads compute, for people to read: the name of a step that was made for it, or
@@ -334,12 +315,6 @@ impl Program {
             SubgraphIndex::Referenced(index) => (index + 1, model.referenced.get(index)?),
         };
         Some((subgraph, &self.graphs.get(number)?.steps))
-    }
-
-    /// An operation of the main graph, if it is computed as one of few elements.
-    #[cfg(test)]
-    pub(crate) fn few(&self, operation: usize) -> Option<&Few> {
-        self.graphs[0].steps[operation].few.as_ref()
     }
 
     /// Why an operation cannot be run here, or `None` if it can. For IF and WHILE this speaks of the operation
@@ -424,16 +399,11 @@ impl Graph {
                 }
                 Work::If | Work::While | Work::Folded => None,
             };
-            let shape = fixed.as_ref().and_then(FixedOutputs::shape);
-            let few = shape
-                .filter(|_| kernel_set == KernelSet::Fast)
-                .and_then(|shape| Few::of(&declared, shape));
             if let Some(filter) = filter {
                 constants.note_reader(filter, work.planned());
             }
             steps.push(Step {
                 fixed,
-                few,
                 ..Step::new(work)
             });
         }
@@ -445,13 +415,9 @@ impl Graph {
             step.renames =
                 kernel_set == KernelSet::Fast && renames((graph, &constants.values), operation, step);
         }
-        // Small operations are computed faster by themselves than what prepares computing them together takes.
-        if kernel_set == KernelSet::Fast && !are_small(&steps) {
+        if kernel_set == KernelSet::Fast {
             fuse(graph, &constants.values, &mut steps, interrupt)?;
             fuse_for_several(graph, &constants.values, &mut steps, interrupt)?;
-            for step in steps.iter_mut().filter(|step| step.group.is_some()) {
-                step.few = None;
-            }
         }
         let executed = graph.operations.iter().zip(&steps);
         let executed = executed.filter(|(_, step)| !step.is_folded());
@@ -463,11 +429,6 @@ impl Graph {
             replaced,
         })
     }
-}
-
-/// Whether a graph has nothing but a few operations on few elements.
-fn are_small(steps: &[Step]) -> bool {
-    (1..=MOST_SMALL).contains(&steps.len()) && steps.iter().all(|step| step.few.is_some())
 }
 
 /// Whether an operation does nothing but give a temporary, which it is the last to read, another shape that is known, or the

@@ -74,14 +74,6 @@ impl Memory {
         }
     }
 
-    /// Gives a value memory from the pool, or new one, as far as there is any.
-    #[cold]
-    fn provide(&mut self, value: &mut Value, bytes: usize) {
-        self.reuse(&mut value.buffer, bytes);
-        // Who finds too little tells.
-        let _ = value.buffer.resize(bytes);
-    }
-
     pub(super) fn give_back(&mut self, buffer: AlignedBuffer) {
         if buffer.capacity() > 0 {
             self.free.push(buffer);
@@ -213,25 +205,6 @@ impl Execution {
         outcome
     }
 
-    /// Whether [`Execution::run_small`] may compute it.
-    #[must_use]
-    #[inline]
-    pub fn is_small(&self) -> bool {
-        self.program.is_small() && !self.borrows
-    }
-
-    /// Computes the outputs of a model that [is small](Execution::is_small), which takes a fraction of a microsecond:
-    /// whether it shall be interrupted is not asked, and temporaries keep their few bytes. Returns whether it did; [`Execution::run`] does if
-    /// an input has no value, or tells that there is no memory.
-    #[inline]
-    pub fn run_small(&mut self) -> bool {
-        let (values, memory) = (&mut self.frame.values, &mut self.memory);
-        self.program.graphs[0].steps.iter().all(|step| {
-            let few = step.few.as_ref();
-            few.is_some_and(|few| few.run(values, |value, bytes| memory.provide(value, bytes)))
-        })
-    }
-
     /// As many helpers as the last run had, if the next one is to have them, too, and about how many microseconds one thread takes
     /// for what they take part in.
     #[inline]
@@ -322,14 +295,7 @@ impl<'a> Runner<'a> {
                 index += self.several((at, index), graphs, frame)?;
                 continue;
             }
-            let is_computed = step.few.as_ref().is_some_and(|few| {
-                few.run(&mut frame.values, |value, bytes| {
-                    self.memory.reuse(&mut value.buffer, bytes)
-                })
-            });
-            if !is_computed {
-                self.operation((at, index), graphs, frame)?;
-            }
+            self.operation((at, index), graphs, frame)?;
             if !step.releases.is_empty() {
                 self.release(step, frame);
             }

@@ -403,14 +403,18 @@ impl Execution for CpuExecution {
     }
 
     fn run(&mut self, control: &Control<'_>) -> Result<Option<Duration>, Failure> {
-        if self.execution.is_small() && control.tracer().is_none() {
-            let interrupted = |interrupted| execution_failure(&ExecutionError::Interrupted(interrupted));
-            Checkpoints(control).check().map_err(interrupted)?;
-            if self.execution.run_small() {
-                return Ok(None);
-            }
-        }
-        self.run_steps(control)
+        let checkpoints = Checkpoints(control);
+        let operations = control.tracer().map(Operations);
+        let options = RunOptions {
+            interrupt: &checkpoints,
+            loop_timeout: control.loop_timeout(),
+            observer: operations.as_ref().map(|operations| operations as &dyn Observer),
+            threads: Threads::new(&self.helpers, control.cores(), self.most_threads),
+        };
+        self.execution
+            .run(&options)
+            .map_err(|error| execution_failure(&error))?;
+        Ok(None)
     }
 
     fn output(&self, index: usize) -> Option<(&Shape, &[u8])> {
@@ -425,24 +429,6 @@ impl Execution for CpuExecution {
         self.spare.clear();
         self.helpers.end_idle();
         self.execution.release_memory();
-    }
-}
-
-impl CpuExecution {
-    /// Runs it step by step, with all that long ones need.
-    fn run_steps(&mut self, control: &Control<'_>) -> Result<Option<Duration>, Failure> {
-        let checkpoints = Checkpoints(control);
-        let operations = control.tracer().map(Operations);
-        let options = RunOptions {
-            interrupt: &checkpoints,
-            loop_timeout: control.loop_timeout(),
-            observer: operations.as_ref().map(|operations| operations as &dyn Observer),
-            threads: Threads::new(&self.helpers, control.cores(), self.most_threads),
-        };
-        self.execution
-            .run(&options)
-            .map_err(|error| execution_failure(&error))?;
-        Ok(None)
     }
 }
 
