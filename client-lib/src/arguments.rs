@@ -5,9 +5,13 @@ use std::ops::Range;
 use nnhal::burst::{copy_values, put_values};
 use nnhal_hal::{MAX_RANK, OperandType, Shape};
 
+use crate::error::{Error, Result};
+use crate::execution::Completed;
+use crate::memory::Memory;
 use crate::model::ALIGNMENT;
 use crate::prepared_model::ArgumentTypes;
-use crate::{Completed, Element, Error, Memory, Request, Result, TensorType};
+use crate::request::Request;
+use crate::tensor::{Element, TensorType};
 
 /// An input in this process's own memory.
 #[derive(Clone, Copy, Debug)]

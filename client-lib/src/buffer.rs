@@ -6,7 +6,8 @@ use nnhal::wire::{Allocated, Call, Object, Reply};
 
 use crate::connection::Connection;
 use crate::device::call_deadline;
-use crate::{Memory, Result};
+use crate::error::Result;
+use crate::memory::Memory;
 
 /// Memory of a device for arguments of executions, which this process cannot map. The role of the HAL's `IBuffer`.
 ///

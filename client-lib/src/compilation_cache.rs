@@ -22,11 +22,13 @@ use nix::sys::time::TimeSpec;
 use nix::unistd::geteuid;
 use nnhal::diag::tags;
 use nnhal::wire::codec;
-use nnhal_hal::{CacheToken, NumberOfCacheFiles};
+use nnhal_hal::{CacheToken, ErrorStatus, NumberOfCacheFiles};
 
-use crate::device::CacheFiles;
-use crate::memory::DigestKey;
-use crate::{Device, Error, ErrorStatus, Memory, Model, PrepareOptions, PreparedModel, Result};
+use crate::device::{CacheFiles, Device, PrepareOptions};
+use crate::error::{Error, Result};
+use crate::memory::{DigestKey, Memory};
+use crate::model::Model;
+use crate::prepared_model::PreparedModel;
 
 /// The file with the key of a directory.
 const KEY_FILE: &str = "key";

@@ -11,8 +11,14 @@ use nnhal_hal::{
 };
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
+use crate::buffer::Buffer;
 use crate::connection::Connection;
-use crate::{Buffer, Devices, Error, Model, PendingPrepare, PreparedModel, Process, Result, WorkerSpans};
+use crate::devices::Devices;
+use crate::error::{Error, Process, Result};
+use crate::execution::PendingPrepare;
+use crate::model::Model;
+use crate::prepared_model::PreparedModel;
+use crate::trace::WorkerSpans;
 
 /// How long a driver may take to answer what needs no computing.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(60);

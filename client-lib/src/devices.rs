@@ -14,9 +14,10 @@ use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_os::{pidfd, socket};
 
 use crate::connection::Connection;
+use crate::device::Device;
+use crate::error::{Error, ErrorKind, Result};
 use crate::extension_access::Application;
 use crate::private_driver::{DriverChoice, DriverCommand, PrivateDriver};
-use crate::{Device, Error, ErrorKind, Result};
 
 /// How long connecting may take: a driver that is busy starting a worker takes milliseconds.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -10,8 +10,9 @@ use nnhal_hal::{ErrorStatus, ExecutionPreference, MeasureTiming, OutputShape, Ti
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use crate::connection::{Connection, Link, PendingCall};
-use crate::prepared_model::ArgumentTypes;
-use crate::{Error, ErrorKind, PreparedModel, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::model::Model;
+use crate::prepared_model::{ArgumentTypes, PreparedModel};
 
 /// How to execute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -251,7 +252,7 @@ impl PendingPrepare {
     pub(crate) fn new(
         pending: PendingCall,
         connection: &Arc<Connection>,
-        model: Option<&crate::Model>,
+        model: Option<&Model>,
         preference: ExecutionPreference,
     ) -> PendingPrepare {
         PendingPrepare {

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// The environment variable that names another file than [`SYSTEM_ALLOWLIST`].
 pub const ALLOWLIST_VARIABLE: &str = "NNHAL_EXTENSION_ALLOWLIST";

@@ -7,14 +7,17 @@ use nnhal::fence::{Fence, FenceState};
 use nnhal::wire::{
     self, Call, ExecuteFenced, ExecutionHandle, FenceArgument, FenceHandle, FencedLimits, Object, Reply,
 };
+use nnhal_hal::Timing;
 use nnhal_os::eventfd;
 use nnhal_os::socket::MAX_FDS;
 use nnhal_os::time::Deadline;
 
 use crate::connection::{Connection, EndListener, Link};
 use crate::device::call_deadline;
-use crate::execution::nanoseconds;
-use crate::{Error, ErrorKind, ExecuteOptions, PreparedModel, Request, Result, Timing};
+use crate::error::{Error, ErrorKind, Result};
+use crate::execution::{ExecuteOptions, nanoseconds};
+use crate::prepared_model::PreparedModel;
+use crate::request::Request;
 
 /// Something that a fenced execution waits for before it starts.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,8 @@ use nnhal_os::shm::{Access, Mapping, OngoingAccess, SharedMemory, SharedSlice, S
 use nnhal_os::time::Deadline;
 
 use crate::connection::Connection;
-use crate::{Element, Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::tensor::Element;
 
 /// The HAL's pool names.
 mod pool_name {
@@ -286,7 +287,7 @@ impl Memory {
         let inner = &self.inner;
         let mapping = inner.mapping.get_or_init(|| inner.map().map_err(Arc::new));
         mapping.as_ref().map_err(|error| {
-            Error::from(crate::ErrorKind::Memory {
+            Error::from(ErrorKind::Memory {
                 action: "map shared memory",
                 source: Arc::clone(error),
             })

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use nnhal_hal::{DataLocation, MemoryPool, OperandLifeTime};
 
-use crate::{Error, Memory, Result, TensorType};
+use crate::error::{Error, Result};
+use crate::memory::Memory;
+use crate::tensor::TensorType;
 
 /// Constants up to this size stay inside the model, as the NDK has it; larger ones go into memories where the model as
 /// a whole is larger than [`INLINE_CONSTANTS`].

@@ -10,8 +10,10 @@ use nnhal_hal::{
     OperationType, Subgraph,
 };
 
-use crate::model::{ALIGNMENT, INLINE_CONSTANTS, SMALL_CONSTANT, append};
-use crate::{Element, Error, Memory, Model, Result, TensorType};
+use crate::error::{Error, Result};
+use crate::memory::Memory;
+use crate::model::{ALIGNMENT, INLINE_CONSTANTS, Model, SMALL_CONSTANT, append};
+use crate::tensor::{Element, TensorType};
 
 /// Builds a [`Model`], operand by operand and operation by operation.
 ///

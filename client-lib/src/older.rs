@@ -23,10 +23,13 @@ use nnhal_hal::versions::v1_0::ErrorStatus;
 use nnhal_hal::versions::{Downcast, v1_0, v1_1, v1_2};
 use nnhal_hal::{ExecutionPreference, HalVersion, MeasureTiming, OutputShape, Shape, Timing};
 
-use crate::{
-    CacheFiles, Completed, Device, Error, ExecuteOptions, Memory, Model, PendingPrepare, PrepareOptions,
-    PreparedModel, Request,
-};
+use crate::device::{CacheFiles, Device, PrepareOptions};
+use crate::error::Error;
+use crate::execution::{Completed, ExecuteOptions, PendingPrepare};
+use crate::memory::Memory;
+use crate::model::Model;
+use crate::prepared_model::PreparedModel;
+use crate::request::Request;
 
 /// An error as the older interfaces have it.
 #[derive(Clone, Debug, thiserror::Error)]

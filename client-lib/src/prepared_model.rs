@@ -8,8 +8,11 @@ use nnhal_hal::{DeviceInfo, ExecutionPreference, TypeLayouts};
 
 use crate::arguments::{Arguments, Input, ListedValues, Output};
 use crate::connection::{Connection, Link};
-use crate::execution::{completed, wrong_connection};
-use crate::{Completed, Error, ExecuteOptions, Model, PendingExecution, Request, Result, TensorType};
+use crate::error::{Error, Result};
+use crate::execution::{Completed, ExecuteOptions, PendingExecution, completed, wrong_connection};
+use crate::model::Model;
+use crate::request::Request;
+use crate::tensor::TensorType;
 
 /// How many sets of arguments of [`PreparedModel::run`] are kept for the next call: as many threads can run one model
 /// at once without making memory anew.

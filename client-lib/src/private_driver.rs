@@ -21,8 +21,8 @@ use nnhal_os::fork::ForkStamp;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_os::{pidfd, poll};
 
+use crate::error::{Error, ErrorKind, Result};
 use crate::private_directory::PrivateDirectory;
-use crate::{Error, ErrorKind, Result};
 
 /// Names the driver's executable, if set and not empty.
 pub const DRIVER_VARIABLE: &str = "NNHAL_DRIVER";

@@ -7,9 +7,11 @@ use nnhal::wire::{MemoryHandle, RequestWithMemories};
 use nnhal_hal::{DataLocation, RequestArgument, RequestPool};
 use nnhal_os::time::Deadline;
 
+use crate::buffer::Buffer;
 use crate::connection::Connection;
+use crate::error::{Error, Result};
 use crate::execution::wrong_connection;
-use crate::{Buffer, Error, Memory, Result};
+use crate::memory::Memory;
 
 /// Where the inputs and outputs of an execution are: in memories that this process shares with the driver, or in
 /// device buffers. The role of the HAL's `Request`.

@@ -7,7 +7,8 @@ use nnhal::diag::tags;
 use nnhal_tflite::ImportedModel;
 pub use nnhal_tflite::{ElementError, ElementType, ImportError, Note, Quantization, State, TensorInfo};
 
-use crate::{ErrorKind, Model, Result};
+use crate::error::{ErrorKind, Result};
+use crate::model::Model;
 
 /// A model of a `.tflite` file as [`Device::prepare`](crate::Device::prepare) takes it, and what a program
 /// must know to execute it.
@@ -92,8 +93,9 @@ impl TfliteModel {
 
 #[cfg(test)]
 mod tests {
+    use nnhal_hal::ErrorStatus;
+
     use super::*;
-    use crate::ErrorStatus;
 
     fn digits(name: &str) -> std::path::PathBuf {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/digits");

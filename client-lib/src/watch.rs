@@ -12,7 +12,8 @@ use nnhal_os::fork::ForkStamp;
 use nnhal_os::poll;
 use nnhal_os::time::Deadline;
 
-use crate::{Devices, Error, ErrorKind, Result};
+use crate::devices::Devices;
+use crate::error::{Error, ErrorKind, Result};
 
 /// When to look again after a driver has closed a file: the end of a driver is seen by its lock, which may be a moment
 /// before its socket is closed.

@@ -12,8 +12,10 @@ use nnhal_os::time::Deadline;
 
 use super::BurstEnd;
 use crate::device::{CALL_TIMEOUT, call_deadline};
-use crate::execution::completed;
-use crate::{Completed, Error, ErrorKind, ExecuteOptions, PreparedModel, Result, trace};
+use crate::error::{Error, ErrorKind, Result};
+use crate::execution::{Completed, ExecuteOptions, completed};
+use crate::prepared_model::PreparedModel;
+use crate::trace;
 
 /// The name of an execution by burst in messages.
 const CALL: &str = "the burst execution";

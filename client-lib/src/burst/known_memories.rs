@@ -6,7 +6,8 @@ use nnhal::wire::MemoryHandle;
 
 use crate::connection::Connection;
 use crate::device::call_deadline;
-use crate::{Memory, Result};
+use crate::error::Result;
+use crate::memory::Memory;
 
 /// How many names are remembered. More only cost a look into the memory's own list.
 const REMEMBERED: usize = 64;

@@ -30,8 +30,10 @@ use self::run_layout::RunLayout;
 use crate::arguments::{Arguments, Input, ListedValues, Output, OwnValues};
 use crate::connection::EndListener;
 use crate::device::call_deadline;
-use crate::execution::nanoseconds;
-use crate::{Completed, Error, ExecuteOptions, PreparedModel, Request, Result};
+use crate::error::{Error, Result};
+use crate::execution::{Completed, ExecuteOptions, nanoseconds};
+use crate::prepared_model::PreparedModel;
+use crate::request::Request;
 
 /// Cells of the ring of requests: 14 KiB, for requests of hundreds of arguments. Longer ones go by the control
 /// connection.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nnhal::burst::MAX_REGISTERED;
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// The numbers of one burst.
 #[derive(Debug, Default)]

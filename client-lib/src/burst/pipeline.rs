@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use super::exchange::Exchange;
 use super::{Burst, RegisteredRequest};
-use crate::{Completed, Error, ExecuteOptions, Result};
+use crate::error::{Error, Result};
+use crate::execution::{Completed, ExecuteOptions};
 
 /// The most executions that may be under way on one burst.
 pub const MAX_IN_FLIGHT: u32 = 64;

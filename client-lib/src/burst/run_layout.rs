@@ -9,7 +9,8 @@ use nnhal_hal::{Request, RequestArgument};
 use super::exchange::Exchange;
 use super::numbers::Number;
 use crate::arguments::{Arguments, Input, Output, OwnValues};
-use crate::{Completed, ExecuteOptions, Result};
+use crate::error::Result;
+use crate::execution::{Completed, ExecuteOptions};
 
 /// Arguments of certain sizes, and the number under which the worker knows where they are.
 #[derive(Debug)]
@@ -157,8 +158,8 @@ mod tests {
     use nnhal_hal::{DataLocation, OperandType};
 
     use super::*;
-    use crate::TensorType;
     use crate::prepared_model::ArgumentTypes;
+    use crate::tensor::TensorType;
 
     fn plan_for(inputs: &[Input<'_>], outputs: &mut [f32]) -> Plan {
         let types = ArgumentTypes {
@@ -174,7 +175,7 @@ mod tests {
         plan(&arguments, Handle::from_bits(5).into())
     }
 
-    fn input<T: crate::Element>(values: &[T]) -> Input<'_> {
+    fn input<T: crate::tensor::Element>(values: &[T]) -> Input<'_> {
         Input::from(values).with_dimensions(&[values.len() as u32])
     }
 

@@ -11,8 +11,10 @@ use nnhal_os::time::Deadline;
 
 use super::*;
 use crate::connection::tests::{Worker, connect};
+use crate::error::ErrorKind;
+use crate::memory::Memory;
 use crate::prepared_model::ArgumentTypes;
-use crate::{ErrorKind, Memory, TensorType};
+use crate::tensor::TensorType;
 
 /// The worker's side of a burst.
 struct Server {

@@ -13,7 +13,8 @@ use nnhal_os::time::Deadline;
 
 use super::death::{Farewell, Trouble};
 use super::{EndListener, Link};
-use crate::{Error, ErrorKind, Result, trace};
+use crate::error::{Error, ErrorKind, Result};
+use crate::trace;
 
 /// The reply to a call and the descriptors that came with it.
 pub(crate) type Answer = (Reply, Vec<OwnedFd>);

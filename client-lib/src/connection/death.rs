@@ -12,8 +12,7 @@ use nnhal_os::pidfd;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use super::Link;
-use crate::error::Death;
-use crate::{Error, ErrorKind};
+use crate::error::{Death, Error, ErrorKind};
 
 /// How long the supervisor may take to tell how its worker ended. It is told by a signal at the same moment as this
 /// side, so it takes a fraction of this, unless it is dead or stopped.

@@ -22,18 +22,17 @@ use std::thread::JoinHandle;
 use nnhal::diag::tags;
 use nnhal::wire::{self, Call, Envelope, Failure, Inbox, Object, Reply};
 use nnhal_hal::{DeviceInfo, OutputShape};
-use nnhal_os::eventfd;
 use nnhal_os::fork::ForkStamp;
-use nnhal_os::socket;
 use nnhal_os::time::Deadline;
+use nnhal_os::{eventfd, socket};
 
 pub(crate) use calls::{Answer, PendingCall};
 use calls::{Callbacks, Calls, Interest};
 pub(crate) use death::Ending;
 
+use crate::error::{Error, ErrorKind, Process, Result};
 use crate::private_driver::PrivateDriver;
 use crate::trace::{self, WorkerTrace};
-use crate::{Error, ErrorKind, Process, Result};
 
 /// The client's end of a connection. Dropping the last handle ends the connection and with it the worker.
 #[derive(Debug)]

@@ -17,10 +17,9 @@ use nnhal_os::{eventfd, peer};
 
 use super::calls::{Callbacks, Calls};
 use super::{Connection, Link, watcher};
-use crate::error::Death;
+use crate::error::{Death, Error, ErrorKind, Process, Result, Role};
 use crate::private_driver::PrivateDriver;
 use crate::trace::{self, WorkerSpans, WorkerTrace};
-use crate::{Error, ErrorKind, Process, Result, Role};
 
 /// What the driver said in the handshake.
 struct Greeting {

@@ -11,7 +11,7 @@ use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use super::Link;
 use super::calls::{Calls, Interest, Reader};
 use super::death::Trouble;
-use crate::{ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 
 /// Only what is there already.
 const NOW: Deadline = Deadline::from_raw(0);

@@ -18,6 +18,7 @@ use nnhal_os::socket::Listener;
 use nnhal_os::time::{Clock, MonotonicClock};
 
 use super::*;
+use crate::error::{Remedy, Role};
 
 fn soon() -> Deadline {
     Deadline::after(MonotonicClock.now(), Duration::from_secs(20))
@@ -545,7 +546,7 @@ fn worker_that_dies_before_it_answers_is_told_by_its_supervisor() {
         opened.join().unwrap()
     });
     assert!(error.is_dead_object(), "{error}");
-    assert_eq!(error.remedy(), crate::Remedy::Reconnect);
+    assert_eq!(error.remedy(), Remedy::Reconnect);
     assert_eq!(error.process().unwrap().pid, 12);
 }
 
@@ -572,10 +573,10 @@ fn handshake_that_comes_to_nothing_says_why() {
         error.to_string().contains("use a newer client library"),
         "{error}"
     );
-    assert_eq!(error.remedy(), crate::Remedy::GiveUp);
+    assert_eq!(error.remedy(), Remedy::GiveUp);
     let error = open(Some(handshake::refuse(VERSIONS, Refusal::Busy, "too many")));
     assert!(error.to_string().contains("too many"), "{error}");
-    assert_eq!(error.remedy(), crate::Remedy::Retry);
+    assert_eq!(error.remedy(), Remedy::Retry);
     let error = open(Some(b"HTTP/1.1 400 Bad Request".to_vec()));
     assert!(error.to_string().contains("does not speak"), "{error}");
     // A pidfd that is announced and does not come.
@@ -583,7 +584,7 @@ fn handshake_that_comes_to_nothing_says_why() {
     assert!(matches!(error.kind(), ErrorKind::Handshake { .. }), "{error}");
     let error = open(None);
     assert!(error.is_dead_object(), "{error}");
-    assert_eq!(error.process().unwrap().role, crate::Role::Supervisor);
+    assert_eq!(error.process().unwrap().role, Role::Supervisor);
 }
 
 #[test]

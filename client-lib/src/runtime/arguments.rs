@@ -5,10 +5,13 @@ use std::ops::Range;
 use nnhal_hal::validate::Direction;
 use nnhal_hal::{OperandType, OutputShape, Shape, TypeLayouts};
 
+use super::compilation::Compilation;
 use super::computed::known_shape;
-use super::{Compilation, DeviceMemory, RuntimeError, RuntimeResult};
+use super::device_memory::DeviceMemory;
+use super::result::{RuntimeError, RuntimeResult};
+use crate::memory::Memory;
 use crate::model::ALIGNMENT;
-use crate::{Memory, TensorType};
+use crate::tensor::TensorType;
 
 /// An input of an execution. Dimensions are those that the model leaves open, and a 0 stands for none that it has. They are
 /// empty where it leaves none.

@@ -11,9 +11,12 @@ use nnhal_hal::{
 };
 
 use super::control_flow::{has_unknown_size, referenced};
+use super::cpu;
+use super::device::RuntimeDevice;
 use super::explanation::Answer;
-use super::{OperationFilter, RuntimeDevice, RuntimeError, RuntimeResult, cpu};
-use crate::Model;
+use super::options::OperationFilter;
+use super::result::{RuntimeError, RuntimeResult};
+use crate::model::Model;
 
 /// For each operation of the main graph, why the device does not get it, if so.
 pub(super) type DeviceAnswers = Vec<Result<(), String>>;
@@ -269,7 +272,8 @@ mod tests {
     use nnhal_hal::NoPools;
 
     use super::*;
-    use crate::{ModelBuilder, TensorType};
+    use crate::model_builder::ModelBuilder;
+    use crate::tensor::TensorType;
 
     #[test]
     fn older_device_is_asked_about_what_its_version_can_express() {

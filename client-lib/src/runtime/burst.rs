@@ -5,14 +5,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nnhal::diag::tags;
 use smallvec::SmallVec;
 
+use super::arguments::{RunInput, RunOutput};
+use super::compilation::Compilation;
 use super::computed::Computed;
 use super::execution::{Finished, expect_time};
+use super::result::{RuntimeError, RuntimeResult};
 use super::run::asked;
 use super::step::{Step, StepBurst};
-use super::{Compilation, RunInput, RunOutput, RuntimeError, RuntimeResult};
-use crate::arguments::OwnValues;
+use crate::arguments::{Input, Output, OwnValues};
 use crate::burst::LayoutName;
-use crate::{ExecuteOptions, Input, Output};
+use crate::execution::ExecuteOptions;
 
 /// A list that takes no memory of its own if it is short.
 type Few<T> = SmallVec<[T; 4]>;

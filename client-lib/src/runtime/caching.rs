@@ -12,9 +12,13 @@ use nnhal::diag::tags;
 use nnhal_hal::{CacheToken, DeviceInfo, ExecutionPreference, Priority};
 use sha2::{Digest as _, Sha256};
 
-use super::{RuntimeDevice, RuntimeResult};
+use super::device::RuntimeDevice;
+use super::result::RuntimeResult;
 use crate::compilation_cache::is_miss;
-use crate::{CacheFiles, Model, PrepareOptions, PreparedModel, Remedy};
+use crate::device::{CacheFiles, PrepareOptions};
+use crate::error::Remedy;
+use crate::model::Model;
+use crate::prepared_model::PreparedModel;
 
 /// Where a step is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]

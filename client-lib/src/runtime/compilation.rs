@@ -10,14 +10,19 @@ use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use super::assignment::Assignment;
 use super::cpu::{self, CpuProgram};
+use super::device::RuntimeDevice;
+use super::device_memory::DeviceMemory;
+use super::devices::Runtime;
+use super::explanation::Explanation;
+use super::options::{CompilationOptions, Partitioning};
 use super::partition::partition;
 use super::plan::{Plan, Source};
+use super::result::{ResultCode, RuntimeError, RuntimeResult};
 use super::step::Step;
-use super::{
-    CompilationOptions, DeviceMemory, Explanation, Partitioning, ResultCode, Runtime, RuntimeDevice,
-    RuntimeError, RuntimeResult,
-};
-use crate::{Memory, Model, TensorType, trace};
+use crate::memory::Memory;
+use crate::model::Model;
+use crate::tensor::TensorType;
+use crate::trace;
 
 /// Memories that are kept for the next executions.
 const KEPT_MEMORIES: usize = 8;

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use nnhal_hal::{OutputShape, Shape, Timing};
 
 use super::execution::Finished;
+use super::result::{RuntimeError, RuntimeResult};
 use super::run::asked;
 use super::step::Step;
-use super::{RuntimeError, RuntimeResult};
-use crate::{Completed, ExecuteOptions, Model, Request};
+use crate::execution::{Completed, ExecuteOptions};
+use crate::model::Model;
+use crate::request::Request;
 
 /// A successful execution of a step.
 #[derive(Debug)]
@@ -145,8 +147,11 @@ impl Step {
 
 #[cfg(test)]
 mod tests {
+    use nnhal_hal::OperationType;
+
     use super::*;
-    use crate::{ModelBuilder, OperationType, TensorType};
+    use crate::model_builder::ModelBuilder;
+    use crate::tensor::TensorType;
 
     #[test]
     fn driver_must_tell_shapes_that_neither_model_nor_request_says() {

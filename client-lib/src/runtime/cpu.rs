@@ -7,13 +7,19 @@ use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
 use nnhal_cpu::{Execution, ExecutionError, Interrupt, Interrupted, KernelSet, Program, RunOptions};
 use nnhal_hal::validate::{ArgumentPlan, ValidModel, ValidRequest};
-use nnhal_hal::{ErrorStatus, Extension, loop_timeout};
-use nnhal_hal::{MeasureTiming, Model as HalModel, Operation, OutputShape, RequestPool, Shape, Timing};
+use nnhal_hal::{
+    ErrorStatus, Extension, MeasureTiming, Model as HalModel, Operation, OutputShape, RequestPool, Shape,
+    Timing, loop_timeout,
+};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock, Stopwatch};
 
 use super::control_flow::all_referenced;
-use super::{RuntimeError, RuntimeResult};
-use crate::{Completed, ExecuteOptions, Memory, Model, Request, trace};
+use super::result::{RuntimeError, RuntimeResult};
+use crate::execution::{Completed, ExecuteOptions};
+use crate::memory::Memory;
+use crate::model::Model;
+use crate::request::Request;
+use crate::trace;
 
 /// How many executions that are not running keep their memory.
 const KEPT_EXECUTIONS: usize = 4;
@@ -44,7 +50,7 @@ pub(super) fn validate(model: &Model, extensions: &[Extension]) -> RuntimeResult
 /// The bytes of a model's pools: in place where nobody can change them, else copied.
 fn pools(model: &Model) -> RuntimeResult<Vec<Cow<'_, [u8]>>> {
     let pools = model.pools().iter().map(Memory::constant_bytes);
-    Ok(pools.collect::<crate::Result<_>>()?)
+    Ok(pools.collect::<crate::error::Result<_>>()?)
 }
 
 /// Why an operation of the main graph cannot run here, everything inside its subgraphs included.

@@ -8,8 +8,10 @@ use nnhal_hal::{
     PerformanceInfo,
 };
 
-use super::{ResultCode, RuntimeError, RuntimeResult};
-use crate::{Device, Devices, Remedy};
+use super::result::{ResultCode, RuntimeError, RuntimeResult};
+use crate::device::Device;
+use crate::devices::Devices;
+use crate::error::Remedy;
 
 /// The name of the device that is this process's own CPU.
 pub const CPU_DEVICE: &str = "nnapi-reference";
@@ -191,7 +193,7 @@ impl RuntimeDevice {
     }
 
     /// Asks the device something; once more on a new connection, if its worker turns out to have died.
-    pub(super) fn ask_live<T>(&self, ask: impl Fn(&Device) -> crate::Result<T>) -> RuntimeResult<T> {
+    pub(super) fn ask_live<T>(&self, ask: impl Fn(&Device) -> crate::error::Result<T>) -> RuntimeResult<T> {
         match ask(&self.open()?) {
             Err(error) if error.remedy() == Remedy::Reconnect => {
                 tracing::info!(target: tags::MANAGER, %error, "the device is asked again on a new connection");
@@ -203,7 +205,7 @@ impl RuntimeDevice {
 }
 
 /// Connects to a device. A driver that has no worker at this moment is asked again: it starts one each time.
-fn connect(devices: &Devices, name: &str) -> crate::Result<Device> {
+fn connect(devices: &Devices, name: &str) -> crate::error::Result<Device> {
     for _ in 1..CONNECT_ATTEMPTS {
         match devices.device(name) {
             // A worker that dies while it is greeted is replaced as well.

@@ -5,9 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nnhal_hal::validate::Direction;
 use nnhal_hal::{BufferDesc, BufferRole, OperandType, Shape, TypeLayouts};
 
-use super::result::once_more_if_lost;
-use super::{Compilation, ResultCode, RuntimeDevice, RuntimeError, RuntimeResult};
-use crate::{Buffer, Memory, PreparedModel};
+use super::compilation::Compilation;
+use super::device::RuntimeDevice;
+use super::result::{ResultCode, RuntimeError, RuntimeResult, once_more_if_lost};
+use crate::buffer::Buffer;
+use crate::memory::Memory;
+use crate::prepared_model::PreparedModel;
 
 /// Memory for inputs and outputs of compilations, in a device if one has it. Made by [`super::Runtime::allocate`].
 /// Clones are the same memory.

@@ -5,11 +5,16 @@ use std::sync::Arc;
 use nnhal::diag::tags;
 
 use super::compilation::Compilation;
-use super::{
-    CompilationOptions, DeviceMemory, ExtensionRegistry, MemoryRole, Partitioning, Recovery, RuntimeDevice,
-    RuntimeError, RuntimeResult, assignment, compilation, roles,
-};
-use crate::{DevicesOptions, ErrorKind, Model};
+use super::device::RuntimeDevice;
+use super::device_memory::DeviceMemory;
+use super::extension_registry::ExtensionRegistry;
+use super::options::{CompilationOptions, Partitioning, Recovery};
+use super::result::{RuntimeError, RuntimeResult};
+use super::roles::MemoryRole;
+use super::{assignment, compilation, roles};
+use crate::devices::DevicesOptions;
+use crate::error::ErrorKind;
+use crate::model::Model;
 
 /// Where a runtime looks for devices, and what its compilations do unless they are told.
 #[derive(Clone, Debug, Default)]

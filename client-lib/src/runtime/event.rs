@@ -6,11 +6,15 @@ use nnhal::fence::Fence;
 use nnhal_hal::ErrorStatus;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
-use super::arguments::Placed;
+use super::arguments::{Placed, Room, RunInput};
+use super::compilation::Compilation;
 use super::execution::{Finished, settle};
 use super::fenced::{expect_ended, wait_for_fences};
-use super::{Compilation, ResultCode, Room, RunInput, RuntimeError, RuntimeResult};
-use crate::{ExecuteOptions, FencedExecution, FencedTiming, Memory};
+use super::result::{ResultCode, RuntimeError, RuntimeResult};
+use crate::error::ErrorKind;
+use crate::execution::ExecuteOptions;
+use crate::fenced::{FencedExecution, FencedTiming};
+use crate::memory::Memory;
 
 /// The end of an execution that goes on. The role of the NDK's `ANeuralNetworksEvent`. Clones are the same event; the
 /// execution goes on without them.
@@ -196,7 +200,7 @@ impl RunEvent {
             return self.wait_for_end(deadline);
         }
         let ended = match last.wait(deadline) {
-            Err(error) if matches!(error.kind(), crate::ErrorKind::TimedOut { .. }) => {
+            Err(error) if matches!(error.kind(), ErrorKind::TimedOut { .. }) => {
                 return Err(error.into());
             }
             Err(error) => Err(RuntimeError::from(error)),

@@ -8,13 +8,14 @@ use nnhal_hal::validate::ValidRequest;
 use nnhal_hal::{OutputShape, Timing};
 use nnhal_os::time::{Clock, MonotonicClock};
 
-use super::arguments::{Location, Placed};
+use super::arguments::{Location, Placed, Room, RunInput, RunOutput};
+use super::compilation::Compilation;
 use super::request_builder::{RequestBuilder, Target};
-use super::result::once_more_if_lost;
+use super::result::{ResultCode, RuntimeError, RuntimeResult, once_more_if_lost};
 use super::run::Run;
 use super::step::StepBurst;
-use super::{Compilation, ResultCode, Room, RunInput, RunOutput, RuntimeError, RuntimeResult};
-use crate::{ExecuteOptions, trace};
+use crate::execution::ExecuteOptions;
+use crate::trace;
 
 /// What a successful execution reports beside its outputs.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -4,9 +4,9 @@ use std::fmt;
 
 use nnhal_hal::OperationType;
 
-use super::RuntimeDevice;
 use super::assignment::Assignment;
-use crate::Model;
+use super::device::RuntimeDevice;
+use crate::model::Model;
 
 /// Which operation went where, and why not elsewhere. Its text is a table.
 #[derive(Clone, Debug, Default, PartialEq)]

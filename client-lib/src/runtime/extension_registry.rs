@@ -3,7 +3,8 @@
 use nnhal::diag::tags;
 use nnhal_hal::{Extension, Model};
 
-use super::{RuntimeDevice, RuntimeError, RuntimeResult};
+use super::device::RuntimeDevice;
+use super::result::{RuntimeError, RuntimeResult};
 
 /// The vendor extensions of all devices. One that two devices define differently can be used on neither.
 #[derive(Clone, Debug, Default)]
@@ -108,7 +109,8 @@ mod tests {
     use nnhal_hal::{ExtensionNameAndPrefix, ExtensionOperandTypeInformation};
 
     use super::*;
-    use crate::DevicesOptions;
+    use crate::devices::DevicesOptions;
+    use crate::runtime::result::ResultCode;
 
     fn device(name: &str, extensions: &[(&str, u32)]) -> RuntimeDevice {
         let mut info = (*RuntimeDevice::cpu().info()).clone();
@@ -157,7 +159,7 @@ mod tests {
         };
         assert!(registry.check(&model("com.a.same")).is_ok());
         let error = registry.check(&model("com.a.torn")).unwrap_err();
-        assert_eq!(error.code(), crate::runtime::ResultCode::BadData);
+        assert_eq!(error.code(), ResultCode::BadData);
         assert!(
             error.to_string().contains("a-one and a-two define differently"),
             "{error}"

@@ -6,15 +6,17 @@ use nnhal::fence::{Fence, FenceState};
 use nnhal_hal::{ErrorStatus, HalVersion};
 use nnhal_os::time::Deadline;
 
-use super::arguments::Placed;
-use super::event::Going;
+use super::arguments::{Placed, Room, RunInput};
+use super::compilation::Compilation;
+use super::event::{Going, RunEvent};
 use super::execution::{Finished, expect_time, settle};
 use super::request_builder::Target;
+use super::result::{RuntimeError, RuntimeResult};
 use super::run::Run;
 use super::step::{Prepared, Step};
-use super::{Compilation, Room, RunEvent, RunInput, RuntimeError, RuntimeResult};
 use crate::device::call_deadline;
-use crate::{ExecuteOptions, FencedExecution, FencedTiming, WaitFor};
+use crate::execution::ExecuteOptions;
+use crate::fenced::{FencedExecution, FencedTiming, WaitFor};
 
 /// What a step of a fenced execution comes after.
 #[derive(Clone, Copy, Debug)]

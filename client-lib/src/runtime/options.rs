@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nnhal_hal::{CacheToken, DeviceInfo, ExecutionPreference, Operation, Priority};
 
-use super::RuntimeDevice;
+use super::device::RuntimeDevice;
 
 /// Whether a device may be given an operation of the main graph, by its index there.
 pub type OperationFilter = Arc<dyn Fn(&DeviceInfo, usize, &Operation) -> bool + Send + Sync>;

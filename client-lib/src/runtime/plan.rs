@@ -15,13 +15,16 @@ use nnhal_os::time::Deadline;
 
 use super::arguments::Layout;
 use super::caching::StepCache;
-use super::device_memory::{Backing, Description};
+use super::device::RuntimeDevice;
+use super::device_memory::{Backing, Description, DeviceMemory};
 use super::explanation::StepExplanation;
 use super::partition::Part;
+use super::result::{RuntimeError, RuntimeResult};
 use super::step::{How, Outline, Prepared, Slot, Step};
 use super::step_model::StepModel;
-use super::{DeviceMemory, RuntimeDevice, RuntimeError, RuntimeResult};
-use crate::{Model, PreparedModel, trace};
+use crate::model::Model;
+use crate::prepared_model::PreparedModel;
+use crate::trace;
 
 /// The smallest value between steps that is worth memory of a device's own.
 const MIN_RESIDENT: u64 = 16 * 1024;

@@ -5,9 +5,11 @@ use std::ops::Range;
 use nnhal_hal::{OutputShape, Shape};
 
 use super::arguments::Location;
-use super::device_memory::Backing;
-use super::{DeviceMemory, RuntimeDevice, RuntimeError, RuntimeResult};
-use crate::{Memory, Request};
+use super::device::RuntimeDevice;
+use super::device_memory::{Backing, DeviceMemory};
+use super::result::{RuntimeError, RuntimeResult};
+use crate::memory::Memory;
+use crate::request::Request;
 
 /// Who executes a request.
 #[derive(Clone, Copy, Debug)]

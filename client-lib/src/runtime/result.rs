@@ -3,7 +3,7 @@
 use nnhal::wire::Failure;
 use nnhal_hal::{ErrorStatus, OutputShape};
 
-use crate::{Error, Remedy};
+use crate::error::{Error, Remedy};
 
 /// The result codes of the NDK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,10 +3,13 @@
 use nnhal_hal::validate::Direction;
 use nnhal_hal::{OperandType, Shape, TypeLayouts};
 
-use super::device_memory::{Backing, Description, allocate as allocate_on};
+use super::compilation::Compilation;
+use super::device::RuntimeDevice;
+use super::device_memory::{Backing, Description, DeviceMemory, allocate as allocate_on};
+use super::result::{ResultCode, RuntimeError, RuntimeResult};
 use super::step::{Prepared, Step};
-use super::{Compilation, DeviceMemory, ResultCode, RuntimeDevice, RuntimeError, RuntimeResult};
-use crate::{Memory, TensorType};
+use crate::memory::Memory;
+use crate::tensor::TensorType;
 
 /// An input or output of a compilation that a device memory will be used for.
 #[derive(Clone, Copy, Debug)]

@@ -5,13 +5,14 @@ use nnhal::diag::trace::SpanKind;
 use nnhal_hal::{MeasureTiming, OutputShape, Timing};
 
 use super::arguments::{Location, Placed};
-use super::compilation::Temporaries;
+use super::compilation::{Compilation, Temporaries};
 use super::computed::Computed;
 use super::execution::Finished;
 use super::request_builder::{RequestBuilder, Target};
+use super::result::{ResultCode, RuntimeError, RuntimeResult};
 use super::step::{Slot, Step, StepBurst};
-use super::{Compilation, ResultCode, RuntimeError, RuntimeResult};
-use crate::{ExecuteOptions, trace};
+use crate::execution::ExecuteOptions;
+use crate::trace;
 
 /// One run through the steps of a plan.
 #[derive(Debug)]

@@ -9,14 +9,16 @@ use nnhal_os::time::Deadline;
 use super::caching::{self, StepCache};
 use super::computed::declared_shapes;
 use super::cpu::CpuProgram;
-use super::{RuntimeDevice, RuntimeError, RuntimeResult};
+use super::device::RuntimeDevice;
+use super::result::{RuntimeError, RuntimeResult};
 use crate::arguments::OwnValues;
-use crate::burst::LayoutName;
-use crate::request::RequestIdentity;
-use crate::{
-    Burst, BurstOptions, Completed, ErrorKind, ExecuteOptions, Model, PrepareOptions, PreparedModel,
-    RegisteredRequest, Request,
-};
+use crate::burst::{Burst, BurstOptions, LayoutName, RegisteredRequest};
+use crate::device::PrepareOptions;
+use crate::error::ErrorKind;
+use crate::execution::{Completed, ExecuteOptions};
+use crate::model::Model;
+use crate::prepared_model::PreparedModel;
+use crate::request::{Request, RequestIdentity};
 
 /// What a step reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,8 +106,8 @@ impl StepBurst {
     /// may have ended, though its worker goes on. One that only keeps the caller waiting for too long is kept, and the
     /// next execution waits for it.
     #[inline]
-    pub(super) fn end_after<T>(&mut self, result: &crate::Result<T>) {
-        let is_usable = |error: &crate::Error| {
+    pub(super) fn end_after<T>(&mut self, result: &crate::error::Result<T>) {
+        let is_usable = |error: &crate::error::Error| {
             matches!(
                 error.kind(),
                 ErrorKind::Status { .. } | ErrorKind::TimedOut { .. } | ErrorKind::Argument { .. }
@@ -134,7 +136,7 @@ impl OpenBurst {
         step: &Step,
         request: &Request,
         options: &ExecuteOptions,
-    ) -> crate::Result<Completed> {
+    ) -> crate::error::Result<Completed> {
         let comes_again = self.last.as_ref().is_some_and(|last| last.is_of(request));
         if !comes_again {
             self.last = Some(request.identity());
@@ -230,7 +232,7 @@ impl Step {
         &self,
         burst: &mut StepBurst,
         options: &ExecuteOptions,
-    ) -> Option<crate::Result<Completed>> {
+    ) -> Option<crate::error::Result<Completed>> {
         let generation = self.generation.load(Ordering::Acquire);
         let open = burst.open.as_mut().filter(|open| open.generation == generation)?;
         let result = open.burst.fire(&open.registered.as_ref()?.request, options);
@@ -246,7 +248,7 @@ impl Step {
         layout: LayoutName,
         values: &mut (impl OwnValues + ?Sized),
         options: &ExecuteOptions,
-    ) -> Option<crate::Result<Completed>> {
+    ) -> Option<crate::error::Result<Completed>> {
         let generation = self.generation.load(Ordering::Acquire);
         let open = burst.open.as_mut().filter(|open| open.generation == generation)?;
         let result = open.burst.run_again(layout, values, options)?;

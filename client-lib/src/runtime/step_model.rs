@@ -3,9 +3,9 @@
 use nnhal_hal::{DataLocation, MemoryPool, Operand, OperandLifeTime, Subgraph};
 
 use super::control_flow::all_referenced;
-use super::{RuntimeError, RuntimeResult};
-use crate::model::append;
-use crate::{Memory, Model};
+use super::result::{RuntimeError, RuntimeResult};
+use crate::memory::Memory;
+use crate::model::{Model, append};
 
 /// Some operations of a model as a model of their own.
 #[derive(Debug)]
@@ -199,10 +199,12 @@ fn outside() -> RuntimeError {
 mod tests {
     use std::sync::Arc;
 
+    use nnhal_hal::OperationType;
     use nnhal_hal::validate::ValidModel;
 
     use super::*;
-    use crate::{ModelBuilder, OperationType, TensorType};
+    use crate::model_builder::ModelBuilder;
+    use crate::tensor::TensorType;
 
     /// Two additions of a constant, one after the other, and a RELU of the input that nobody reads.
     fn model() -> Model {

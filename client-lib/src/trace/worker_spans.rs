@@ -4,7 +4,7 @@ use nnhal::diag::trace::{Span, TraceReader, trace_bytes};
 use nnhal_os::shm::SharedMemory;
 
 use super::SPANS;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// The spans of time that a device's worker records, each operation of its executions among them, if the
 /// device tells of them: see [`Device::record_spans`](crate::Device::record_spans).
