@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use nnhal::wire::{Allocated, Call, Object, Reply};
 
-use crate::connection::Connection;
-use crate::device::call_deadline;
+use crate::connection::{Connection, call_deadline};
 use crate::error::Result;
 use crate::memory::Memory;
 

@@ -12,21 +12,13 @@ use nnhal_hal::{
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use crate::buffer::Buffer;
-use crate::connection::Connection;
+use crate::connection::{Connection, call_deadline};
 use crate::devices::Devices;
 use crate::error::{Error, Process, Result};
-use crate::execution::PendingPrepare;
 use crate::model::Model;
+use crate::pending::PendingPrepare;
 use crate::prepared_model::PreparedModel;
 use crate::trace::WorkerSpans;
-
-/// How long a driver may take to answer what needs no computing.
-pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// The deadline of a call that needs no computing.
-pub(crate) fn call_deadline() -> Deadline {
-    Deadline::after(MonotonicClock.now(), CALL_TIMEOUT)
-}
 
 /// A device, through a worker process of its own. Clones are handles on the same worker, which ends with the last of
 /// them and of everything made with them.

@@ -12,8 +12,7 @@ use nnhal_os::eventfd;
 use nnhal_os::socket::MAX_FDS;
 use nnhal_os::time::Deadline;
 
-use crate::connection::{Connection, EndListener, Link};
-use crate::device::call_deadline;
+use crate::connection::{Connection, EndListener, Link, call_deadline};
 use crate::error::{Error, ErrorKind, Result};
 use crate::execution::{ExecuteOptions, nanoseconds};
 use crate::prepared_model::PreparedModel;

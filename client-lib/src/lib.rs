@@ -48,6 +48,7 @@ mod memory;
 mod model;
 mod model_builder;
 pub mod older;
+mod pending;
 mod prepared_model;
 mod private_directory;
 mod private_driver;
@@ -58,21 +59,23 @@ mod tensor;
 #[cfg(feature = "tflite")]
 pub mod tflite;
 mod trace;
+mod values;
 mod watch;
 
-pub use arguments::{Arguments, Input, Output};
+pub use arguments::Arguments;
 pub use buffer::Buffer;
 pub use burst::{Burst, BurstOptions, Finished, MAX_IN_FLIGHT, RegisteredRequest, Submission};
 pub use compilation_cache::CompilationCache;
 pub use device::{CacheFiles, Device, PrepareOptions};
 pub use devices::{Devices, DevicesOptions};
 pub use error::{Death, Error, ErrorKind, Process, Remedy, Result, Role};
-pub use execution::{Completed, ExecuteOptions, PendingExecution, PendingPrepare, execution_result};
+pub use execution::{Completed, ExecuteOptions, execution_result};
 pub use extension_access::{ALLOWLIST_VARIABLE, SYSTEM_ALLOWLIST};
 pub use fenced::{FencedExecution, FencedTiming, WaitFor};
 pub use memory::Memory;
 pub use model::Model;
 pub use model_builder::{ModelBuilder, OperandId};
+pub use pending::{PendingExecution, PendingPrepare};
 pub use prepared_model::PreparedModel;
 pub use private_driver::DRIVER_VARIABLE;
 pub use request::Request;
@@ -80,6 +83,7 @@ pub use tensor::{Element, TensorType};
 #[cfg(feature = "tflite")]
 pub use tflite::TfliteModel;
 pub use trace::{TRACE_VARIABLE, WorkerSpans, flush_trace};
+pub use values::{Input, Output};
 pub use watch::{DeviceChange, DeviceWatch};
 
 pub use half::f16;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nnhal_hal::{DataLocation, MemoryPool, OperandLifeTime};
+use nnhal_hal::{DataLocation, DeviceInfo, MemoryPool, OperandLifeTime, TypeLayouts};
 
 use crate::error::{Error, Result};
 use crate::memory::Memory;
@@ -143,6 +143,25 @@ fn types(graph: &nnhal_hal::Subgraph, indexes: &[u32]) -> Vec<TensorType> {
         .filter_map(|&index| graph.operands.get(index as usize))
         .map(TensorType::from)
         .collect()
+}
+
+/// The types of a model's inputs and outputs, as a prepared model keeps them.
+#[derive(Clone, Debug)]
+pub(crate) struct ArgumentTypes {
+    pub(crate) inputs: Arc<[TensorType]>,
+    pub(crate) outputs: Arc<[TensorType]>,
+    /// What types of extensions are on the device.
+    pub(crate) layouts: TypeLayouts,
+}
+
+impl ArgumentTypes {
+    pub(crate) fn of(model: &Model, device: &DeviceInfo) -> ArgumentTypes {
+        ArgumentTypes {
+            inputs: model.inputs().into(),
+            outputs: model.outputs().into(),
+            layouts: TypeLayouts::of(model.hal(), &device.extensions),
+        }
+    }
 }
 
 /// Appends a constant at a multiple of 4 bytes, and returns where it is.

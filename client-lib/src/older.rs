@@ -25,9 +25,10 @@ use nnhal_hal::{ExecutionPreference, HalVersion, MeasureTiming, OutputShape, Sha
 
 use crate::device::{CacheFiles, Device, PrepareOptions};
 use crate::error::Error;
-use crate::execution::{Completed, ExecuteOptions, PendingPrepare};
+use crate::execution::{Completed, ExecuteOptions};
 use crate::memory::Memory;
 use crate::model::Model;
+use crate::pending::PendingPrepare;
 use crate::prepared_model::PreparedModel;
 use crate::request::Request;
 

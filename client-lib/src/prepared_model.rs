@@ -4,15 +4,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nnhal::fmq::WaitSettings;
 use nnhal::wire::{Call, Execute, ExecutionForm, Object, PreparedModelHandle, Reply};
-use nnhal_hal::{DeviceInfo, ExecutionPreference, TypeLayouts};
+use nnhal_hal::ExecutionPreference;
 
-use crate::arguments::{Arguments, Input, ListedValues, Output};
-use crate::connection::{Connection, Link};
+use crate::arguments::Arguments;
+use crate::connection::{Connection, Link, call_deadline, wrong_connection};
 use crate::error::{Error, Result};
-use crate::execution::{Completed, ExecuteOptions, PendingExecution, completed, wrong_connection};
-use crate::model::Model;
+use crate::execution::{Completed, ExecuteOptions, completed};
+use crate::model::ArgumentTypes;
 use crate::request::Request;
 use crate::tensor::TensorType;
+use crate::values::{Input, ListedValues, Output};
 
 /// How many sets of arguments of [`PreparedModel::run`] are kept for the next call: as many threads can run one model
 /// at once without making memory anew.
@@ -35,25 +36,6 @@ struct Inner {
     preference: ExecutionPreference,
     /// Arguments that [`PreparedModel::run`] does not use at this moment.
     spare: Mutex<Vec<Arguments>>,
-}
-
-/// The types of a model's inputs and outputs.
-#[derive(Clone, Debug)]
-pub(crate) struct ArgumentTypes {
-    pub(crate) inputs: Arc<[TensorType]>,
-    pub(crate) outputs: Arc<[TensorType]>,
-    /// What types of extensions are on the device.
-    pub(crate) layouts: TypeLayouts,
-}
-
-impl ArgumentTypes {
-    pub(crate) fn of(model: &Model, device: &DeviceInfo) -> ArgumentTypes {
-        ArgumentTypes {
-            inputs: model.inputs().into(),
-            outputs: model.outputs().into(),
-            layouts: TypeLayouts::of(model.hal(), &device.extensions),
-        }
-    }
 }
 
 impl PreparedModel {
@@ -100,21 +82,6 @@ impl PreparedModel {
             (Reply::Executed(result), _) => completed(link, name, result),
             (other, _) => Err(link.misplaced(name, &other)),
         }
-    }
-
-    /// HAL `execute`: launches an execution, whose end is awaited, waited for, or told to a callback.
-    ///
-    /// # Errors
-    /// What is wrong with the request; other errors are the outcome of the execution.
-    pub fn start(&self, request: &Request, options: &ExecuteOptions) -> Result<PendingExecution> {
-        let deadline = options.wait_deadline();
-        let call = Call::Execute(self.call(request, options, ExecutionForm::Asynchronous)?);
-        // Holds the memories until the execution has ended, even if nobody waits for that.
-        let keep = Some(Box::new(request.clone()) as Box<_>);
-        Ok(PendingExecution::new(
-            self.link().launch(call, &[], keep, deadline)?,
-            self,
-        ))
     }
 
     /// Executes with inputs and outputs in this process's own memory, which are copied into and out of shared memory
@@ -201,10 +168,16 @@ impl PreparedModel {
         })
     }
 
-    fn call(&self, request: &Request, options: &ExecuteOptions, form: ExecutionForm) -> Result<Execute> {
+    /// The call that executes a request.
+    pub(crate) fn call(
+        &self,
+        request: &Request,
+        options: &ExecuteOptions,
+        form: ExecutionForm,
+    ) -> Result<Execute> {
         Ok(Execute {
             prepared_model: self.inner.handle,
-            request: request.on_wire(&self.inner.connection, crate::device::call_deadline())?,
+            request: request.on_wire(&self.inner.connection, call_deadline())?,
             form,
             measure: options.measure,
             deadline_ns: options.deadline.to_hal(),

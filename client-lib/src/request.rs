@@ -8,9 +8,8 @@ use nnhal_hal::{DataLocation, RequestArgument, RequestPool};
 use nnhal_os::time::Deadline;
 
 use crate::buffer::Buffer;
-use crate::connection::Connection;
+use crate::connection::{Connection, wrong_connection};
 use crate::error::{Error, Result};
-use crate::execution::wrong_connection;
 use crate::memory::Memory;
 
 /// Where the inputs and outputs of an execution are: in memories that this process shares with the driver, or in

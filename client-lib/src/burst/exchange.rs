@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use nnhal::burst::{RequestHeader, ResultBody, ResultHeader, decode_result, encode_fire};
 use nnhal::diag::trace::SpanKind;
-use nnhal::fmq::{ChannelEnd, Consumer, Packet, Producer, ReceiveError, SendError};
+use nnhal::fmq::{ChannelCloser, ChannelEnd, Consumer, Packet, Producer, ReceiveError, SendError};
 use nnhal::wire::{Call, ExecutionResult, Failure};
 use nnhal_hal::ErrorStatus;
 use nnhal_os::time::Deadline;
 
-use super::BurstEnd;
-use crate::device::{CALL_TIMEOUT, call_deadline};
+use crate::connection::{CALL_TIMEOUT, EndListener, call_deadline};
 use crate::error::{Error, ErrorKind, Result};
 use crate::execution::{Completed, ExecuteOptions, completed};
 use crate::prepared_model::PreparedModel;
@@ -20,12 +19,24 @@ use crate::trace;
 /// The name of an execution by burst in messages.
 const CALL: &str = "the burst execution";
 
+/// Ends the rings when the worker is gone.
+#[derive(Debug)]
+pub(super) struct BurstEnd {
+    pub(super) closer: ChannelCloser,
+}
+
+impl EndListener for BurstEnd {
+    fn connection_ended(&self) {
+        self.closer.close();
+    }
+}
+
 /// This process's ends of a burst's rings, with all that is used again from one packet to the next.
 #[derive(Debug)]
 pub(super) struct Exchange {
     model: PreparedModel,
     /// `None` only while it is dropped.
-    pub(super) rings: Option<Rings>,
+    rings: Option<Rings>,
     end: Arc<BurstEnd>,
     /// The packet to send.
     pub(super) buffer: Vec<u8>,
@@ -37,9 +48,9 @@ pub(super) struct Exchange {
 }
 
 #[derive(Debug)]
-pub(super) struct Rings {
+struct Rings {
     producer: Producer,
-    pub(super) consumer: Consumer,
+    consumer: Consumer,
 }
 
 /// A result that was received.
@@ -159,6 +170,12 @@ impl Exchange {
                 return Err(self.broken(&format!("the result of execution {}", header.sequence)));
             }
         }
+    }
+
+    /// Whether a result can be received without waiting.
+    #[inline]
+    pub(super) fn is_ready(&mut self) -> bool {
+        self.rings.as_mut().is_none_or(|rings| rings.consumer.is_ready())
     }
 
     /// Everything up to there has been read, since the last of it is answered.

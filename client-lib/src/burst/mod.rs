@@ -1,13 +1,15 @@
 //! Bursts: executions through rings in shared memory.
 //!
 //! [`Exchange`] sends a packet and receives its result, [`Numbers`] names what the worker keeps between executions,
-//! [`RunLayout`] passes the values of one model's arguments. A [`Burst`] puts them together.
+//! [`RunLayout`] passes the values of one model's arguments, [`Pipeline`] knows which executions are under way. A [`Burst`]
+//! puts them together.
 
 mod exchange;
 mod known_memories;
 mod numbers;
 mod pipeline;
 mod run_layout;
+mod submit;
 #[cfg(test)]
 mod tests;
 
@@ -16,24 +18,24 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use nnhal::burst::{Pool, encode_general, encode_register, encode_unregister};
-use nnhal::fmq::{ChannelCloser, ChannelEnd, ChannelSize, MAX_CELLS, WaitSettings};
+use nnhal::fmq::{ChannelEnd, ChannelSize, MAX_CELLS, WaitSettings};
 use nnhal::wire::{BurstHandle, Call, Object, Reply};
 use nnhal_hal::RequestPool;
 
-use self::exchange::Exchange;
+use self::exchange::{BurstEnd, Exchange};
 use self::known_memories::KnownMemories;
 use self::numbers::{Number, Numbers};
 use self::pipeline::Pipeline;
 pub use self::pipeline::{Finished, MAX_IN_FLIGHT, Submission};
 pub(crate) use self::run_layout::LayoutName;
 use self::run_layout::RunLayout;
-use crate::arguments::{Arguments, Input, ListedValues, Output, OwnValues};
-use crate::connection::EndListener;
-use crate::device::call_deadline;
+use crate::arguments::Arguments;
+use crate::connection::call_deadline;
 use crate::error::{Error, Result};
 use crate::execution::{Completed, ExecuteOptions, nanoseconds};
 use crate::prepared_model::PreparedModel;
 use crate::request::Request;
+use crate::values::{Input, ListedValues, Output, OwnValues};
 
 /// Cells of the ring of requests: 14 KiB, for requests of hundreds of arguments. Longer ones go by the control
 /// connection.
@@ -141,18 +143,6 @@ pub struct Burst {
     pipeline: Pipeline,
 }
 
-/// Ends the rings when the worker is gone.
-#[derive(Debug)]
-struct BurstEnd {
-    closer: ChannelCloser,
-}
-
-impl EndListener for BurstEnd {
-    fn connection_ended(&self) {
-        self.closer.close();
-    }
-}
-
 /// A request that a burst's worker knows, so that executing it again takes one cell. Made by [`Burst::register`]. Its
 /// memories stay alive as long as it does.
 #[derive(Debug)]
@@ -223,7 +213,7 @@ impl Burst {
     /// As [`PreparedModel::execute`].
     pub fn execute(&mut self, request: &Request, options: &ExecuteOptions) -> Result<Completed> {
         let hal = request.checked()?;
-        self.expect_idle()?;
+        self.pipeline.expect_idle()?;
         if options.loop_timeout.is_some() || !self.name_pools(request)? {
             return self.model().execute(request, options);
         }
@@ -244,7 +234,7 @@ impl Burst {
     /// What is wrong with the request, as far as it can be told without its bytes; too many are registered.
     pub fn register(&mut self, request: &Request) -> Result<RegisteredRequest> {
         let hal = request.checked()?;
-        self.expect_idle()?;
+        self.pipeline.expect_idle()?;
         let number = if self.name_pools(request)? {
             self.register_hal(hal)?
         } else {
@@ -264,7 +254,7 @@ impl Burst {
     #[inline]
     pub fn fire(&mut self, registered: &RegisteredRequest, options: &ExecuteOptions) -> Result<Completed> {
         self.expect_own(registered)?;
-        self.expect_idle()?;
+        self.pipeline.expect_idle()?;
         match &registered.number {
             Some(number) if options.loop_timeout.is_none() => {
                 let header = self.exchange.encode_fire(number.value(), options);
@@ -281,7 +271,7 @@ impl Burst {
     /// The request is registered with another burst; what keeps the worker from answering.
     pub fn unregister(&mut self, registered: RegisteredRequest) -> Result<()> {
         self.expect_own(&registered)?;
-        self.expect_idle()?;
+        self.pipeline.expect_idle()?;
         match registered.number {
             Some(number) => self.forget(number),
             None => Ok(()),
@@ -313,7 +303,7 @@ impl Burst {
     ) -> Result<(Completed, Option<LayoutName>)> {
         // Before anything is written: a forked child has the memory in common with its parent.
         self.model().link().check_process()?;
-        self.expect_idle()?;
+        self.pipeline.expect_idle()?;
         if options.loop_timeout.is_none() && self.choose_layout(inputs, outputs)? {
             let values = &mut ListedValues { inputs, outputs };
             if let Some((name, result)) = self.run_last(values, options) {
@@ -339,7 +329,7 @@ impl Burst {
             .model()
             .link()
             .check_process()
-            .and_then(|()| self.expect_idle())
+            .and_then(|()| self.pipeline.expect_idle())
             .and_then(|()| self.layouts[index].expect_sizes(values));
         if let Err(error) = is_ready {
             return Some(Err(error));

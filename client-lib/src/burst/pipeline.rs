@@ -1,16 +1,14 @@
-//! Several executions of one burst under way at once.
+//! The executions of one burst that are under way at once.
 
 use std::collections::VecDeque;
 
-use super::exchange::Exchange;
-use super::{Burst, RegisteredRequest};
 use crate::error::{Error, Result};
-use crate::execution::{Completed, ExecuteOptions};
+use crate::execution::Completed;
 
 /// The most executions that may be under way on one burst.
 pub const MAX_IN_FLIGHT: u32 = 64;
 
-/// Names an execution that [`Burst::submit`] started. They count from 1 for each burst.
+/// Names an execution that [`Burst::submit`](super::Burst::submit) started. They count from 1 for each burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Submission(u64);
 
@@ -41,11 +39,11 @@ pub(super) struct Pipeline {
 
 /// An execution that was sent.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
-    submission: Submission,
-    sequence: u32,
+pub(super) struct Entry {
+    pub(super) submission: Submission,
+    pub(super) sequence: u32,
     /// Where the ring of requests stood after it.
-    sent: u64,
+    pub(super) sent: u64,
 }
 
 impl Pipeline {
@@ -59,11 +57,30 @@ impl Pipeline {
         }
     }
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    fn expect_room(&self) -> Result<()> {
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Calls that wait for their own answer would pass over those of submitted executions.
+    #[inline]
+    pub(super) fn expect_idle(&self) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        Err(Error::argument(format!(
+            "{} executions that were submitted have not been taken; take them by Burst::next_finished first",
+            self.waiting.len()
+        )))
+    }
+
+    #[inline]
+    pub(super) fn expect_room(&self) -> Result<()> {
         if self.waiting.len() < self.depth {
             return Ok(());
         }
@@ -75,7 +92,8 @@ impl Pipeline {
     }
 
     /// Notes an execution that has been sent.
-    fn add(&mut self, sequence: u32, sent: u64) -> Submission {
+    #[inline]
+    pub(super) fn add(&mut self, sequence: u32, sent: u64) -> Submission {
         self.submitted += 1;
         let submission = Submission(self.submitted);
         self.waiting.push_back(Entry {
@@ -85,99 +103,16 @@ impl Pipeline {
         });
         submission
     }
-}
 
-impl Burst {
-    /// Starts a registered request without waiting for its end. Requests are executed in the order in which they were
-    /// submitted, each on the values that its memories have when its turn comes; use a request with memory of its own
-    /// for each execution that may be under way at once.
-    ///
-    /// # Errors
-    /// The request is registered with another burst, or no ring can carry it; [`super::BurstOptions::in_flight`]
-    /// executions are under way; the burst has ended.
+    /// The one that ends next.
     #[inline]
-    pub fn submit(&mut self, registered: &RegisteredRequest, options: &ExecuteOptions) -> Result<Submission> {
-        self.expect_own(registered)?;
-        self.pipeline.expect_room()?;
-        let Some(number) = registered
-            .number
-            .as_ref()
-            .filter(|_| options.loop_timeout.is_none())
-        else {
-            return Err(Error::argument(
-                "a request that is too long for the ring of a burst, or that has a time limit for loops, cannot be \
-                 submitted; execute it",
-            ));
-        };
-        let header = self.exchange.encode_fire(number.value(), options);
-        let sent = self.exchange.send()?;
-        Ok(self.pipeline.add(header.sequence, sent))
+    pub(super) fn oldest(&self) -> Option<Entry> {
+        self.waiting.front().copied()
     }
 
-    /// Waits for the oldest execution that was submitted; `None` if none is under way.
-    ///
-    /// The options say how long to wait: [`ExecuteOptions::wait_at_most`].
-    ///
-    /// # Errors
-    /// The wait was over, and the execution is still under way; or the burst has ended. What became of the execution
-    /// itself is in [`Finished::result`].
+    /// Notes that the oldest has ended.
     #[inline]
-    pub fn next_finished(&mut self, options: &ExecuteOptions) -> Result<Option<Finished>> {
-        let Some(entry) = self.pipeline.waiting.front().copied() else {
-            return Ok(None);
-        };
-        // In a forked child the results are the parent's to take.
-        self.model().link().check_process()?;
-        let received = self
-            .exchange
-            .receive(entry.sequence, entry.sent, options.wait_deadline())?;
-        self.pipeline.waiting.pop_front();
-        Ok(Some(Finished {
-            submission: entry.submission,
-            result: self.exchange.complete(received.header),
-        }))
-    }
-
-    /// The oldest execution that was submitted, if it has ended: never waits, so that one thread can look after many
-    /// bursts.
-    ///
-    /// # Errors
-    /// As [`Burst::next_finished`].
-    #[inline]
-    pub fn try_next_finished(&mut self) -> Result<Option<Finished>> {
-        if self.pipeline.is_empty() {
-            return Ok(None);
-        }
-        self.model().link().check_process()?;
-        if !self.exchange.is_ready() {
-            return Ok(None);
-        }
-        self.next_finished(&ExecuteOptions::new())
-    }
-
-    /// How many executions that were submitted have not been taken.
-    #[must_use]
-    pub fn in_flight(&self) -> usize {
-        self.pipeline.waiting.len()
-    }
-
-    /// Calls that wait for their own answer would pass over those of submitted executions.
-    #[inline]
-    pub(super) fn expect_idle(&self) -> Result<()> {
-        if self.pipeline.is_empty() {
-            return Ok(());
-        }
-        Err(Error::argument(format!(
-            "{} executions that were submitted have not been taken; take them by Burst::next_finished first",
-            self.pipeline.waiting.len()
-        )))
-    }
-}
-
-impl Exchange {
-    /// Whether a result can be received without waiting.
-    #[inline]
-    fn is_ready(&mut self) -> bool {
-        self.rings.as_mut().is_none_or(|rings| rings.consumer.is_ready())
+    pub(super) fn remove_oldest(&mut self) {
+        self.waiting.pop_front();
     }
 }

@@ -8,9 +8,10 @@ use nnhal_hal::{Request, RequestArgument};
 
 use super::exchange::Exchange;
 use super::numbers::Number;
-use crate::arguments::{Arguments, Input, Output, OwnValues};
+use crate::arguments::Arguments;
 use crate::error::Result;
 use crate::execution::{Completed, ExecuteOptions};
+use crate::values::{Input, Output, OwnValues};
 
 /// Arguments of certain sizes, and the number under which the worker knows where they are.
 #[derive(Debug)]
@@ -158,7 +159,7 @@ mod tests {
     use nnhal_hal::{DataLocation, OperandType};
 
     use super::*;
-    use crate::prepared_model::ArgumentTypes;
+    use crate::model::ArgumentTypes;
     use crate::tensor::TensorType;
 
     fn plan_for(inputs: &[Input<'_>], outputs: &mut [f32]) -> Plan {

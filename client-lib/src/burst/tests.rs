@@ -13,7 +13,7 @@ use super::*;
 use crate::connection::tests::{Worker, connect};
 use crate::error::ErrorKind;
 use crate::memory::Memory;
-use crate::prepared_model::ArgumentTypes;
+use crate::model::ArgumentTypes;
 use crate::tensor::TensorType;
 
 /// The worker's side of a burst.

@@ -5,16 +5,13 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, OnceLock, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 
 use nnhal::diag::tags;
-use nnhal::wire::{Call, Event, Failure, Object, Reply};
-use nnhal_os::time::Deadline;
+use nnhal::wire::{Event, Failure, Object, Reply};
 
-use super::death::{Farewell, Trouble};
-use super::{EndListener, Link};
+use super::ending::{EndListener, Farewell, Trouble};
 use crate::error::{Error, ErrorKind, Result};
-use crate::trace;
 
 /// The reply to a call and the descriptors that came with it.
 pub(crate) type Answer = (Reply, Vec<OwnedFd>);
@@ -23,7 +20,7 @@ pub(crate) type Answer = (Reply, Vec<OwnedFd>);
 pub(crate) type Keep = Option<Box<dyn Any + Send>>;
 
 /// Gets the result of a call that was launched.
-type Callback = Box<dyn FnOnce(Result<Event>) + Send>;
+pub(super) type Callback = Box<dyn FnOnce(Result<Event>) + Send>;
 
 /// Which answer to a call somebody is interested in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,38 +82,30 @@ impl Entry {
         !self.is_attended && !self.is_complete()
     }
 
-    /// The reply, as the result of the call.
-    pub(super) fn into_reply(self, link: &Link, call: &'static str) -> Result<Answer> {
-        match self.reply {
-            Some(Ok(answer)) => Ok(answer),
-            Some(Err(failure)) => Err(link.status(call, failure, Vec::new())),
-            None => Err(link.ended_error(call)),
-        }
+    /// The reply, if there is one.
+    pub(super) fn into_reply(self) -> Option<std::result::Result<Answer, Failure>> {
+        self.reply
+    }
+
+    /// The event that followed it, if there is one.
+    pub(super) fn into_event(self) -> Option<Event> {
+        self.event
     }
 }
 
 /// What to do, without the lock, after an answer was handed out or the connection ended.
 #[derive(Default)]
 pub(super) struct Effects {
-    sleepers: Vec<Arc<Condvar>>,
-    wakers: Vec<Waker>,
-    callbacks: Vec<(Callback, Result<Event>)>,
+    pub(super) sleepers: Vec<Arc<Condvar>>,
+    pub(super) wakers: Vec<Waker>,
+    pub(super) callbacks: Vec<(Callback, Result<Event>)>,
     /// Objects of the worker that nobody will ever name.
-    orphans: Vec<Object>,
+    pub(super) orphans: Vec<Object>,
     /// Dropped without the lock: memories may send their release.
     kept: Vec<Keep>,
 }
 
 impl Effects {
-    pub(super) fn happen(self, link: &Link) {
-        self.sleepers.iter().for_each(|sleeper| sleeper.notify_one());
-        self.wakers.into_iter().for_each(Waker::wake);
-        for (callback, result) in self.callbacks {
-            link.callbacks.run(Box::new(move || callback(result)));
-        }
-        self.orphans.into_iter().for_each(|object| link.release(object));
-    }
-
     fn notify(&mut self, entry: &mut Entry) {
         self.sleepers.extend(entry.sleeper.clone());
         self.wakers.extend(entry.waker.take());
@@ -181,6 +170,14 @@ impl Calls {
 
     pub(super) fn set_sleeper(&mut self, id: u64, sleeper: Option<Arc<Condvar>>) {
         self.change(id, |entry| entry.sleeper = sleeper);
+    }
+
+    pub(super) fn set_waker(&mut self, id: u64, waker: Waker) {
+        self.change(id, |entry| entry.waker = Some(waker));
+    }
+
+    pub(super) fn set_callback(&mut self, id: u64, callback: Callback) {
+        self.change(id, |entry| entry.callback = Some(callback));
     }
 
     pub(super) fn is_ready(&self, id: u64, interest: Interest) -> bool {
@@ -315,133 +312,6 @@ fn event_object(event: &Event) -> Option<Object> {
     }
 }
 
-/// A call that was launched and has not ended yet. Dropping it gives it up: the driver is asked to end it early.
-#[derive(Debug)]
-pub(crate) struct PendingCall {
-    link: Arc<Link>,
-    id: u64,
-    name: &'static str,
-    is_collected: bool,
-    /// Ends with the call as seen from here.
-    traced: Option<trace::Wait>,
-}
-
-impl PendingCall {
-    pub(super) fn new(
-        link: Arc<Link>,
-        id: u64,
-        name: &'static str,
-        traced: Option<trace::Wait>,
-    ) -> PendingCall {
-        PendingCall {
-            link,
-            id,
-            name,
-            is_collected: false,
-            traced,
-        }
-    }
-
-    /// Waits for the end. After [`ErrorKind::TimedOut`] it can be waited for again.
-    pub(crate) fn wait(&mut self, deadline: Deadline) -> Result<Event> {
-        self.expect_uncollected()?;
-        let waited = self.link.wait(self.id, self.name, Interest::Event, deadline);
-        match waited {
-            Ok(()) => self.collect(),
-            Err(error) => {
-                let is_over = !matches!(error.kind(), ErrorKind::TimedOut { .. });
-                self.is_collected |= is_over;
-                if is_over {
-                    self.link.abandon(self.id);
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// As [`std::future::Future::poll`].
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Event>> {
-        if let Err(error) = self.expect_uncollected() {
-            return Poll::Ready(Err(error));
-        }
-        let mut calls = self.link.lock();
-        if calls.is_ready(self.id, Interest::Event) {
-            drop(calls);
-            return Poll::Ready(self.collect());
-        }
-        if calls.has_ended {
-            calls.remove(self.id);
-            self.is_collected = true;
-            return Poll::Ready(Err(self.link.ended_error(self.name)));
-        }
-        calls.change(self.id, |entry| entry.waker = Some(context.waker().clone()));
-        Poll::Pending
-    }
-
-    /// Has `callback` called with the result, on a thread of this library.
-    pub(crate) fn on_end(mut self, callback: Callback) -> Result<()> {
-        self.expect_uncollected()?;
-        self.link.callbacks.start()?;
-        let mut calls = self.link.lock();
-        if calls.is_ready(self.id, Interest::Event) || calls.has_ended {
-            drop(calls);
-            let result = self.wait(Deadline::NONE);
-            self.link.callbacks.run(Box::new(move || callback(result)));
-        } else {
-            let traced = self.traced.take();
-            let callback: Callback = Box::new(move |result| {
-                drop(traced);
-                callback(result);
-            });
-            calls.change(self.id, |entry| entry.callback = Some(callback));
-            drop(calls);
-            // The entry is the callback's now.
-            self.is_collected = true;
-        }
-        Ok(())
-    }
-
-    /// Asks the driver to end the call early. It ends in any case.
-    pub(crate) fn cancel(&self) {
-        self.link.tell(Call::Cancel { id: self.id });
-    }
-
-    /// Drops it without asking the driver to end what has not begun.
-    pub(super) fn forget(mut self) {
-        self.is_collected = true;
-        self.link.abandon(self.id);
-    }
-
-    fn expect_uncollected(&self) -> Result<()> {
-        self.link.check_process()?;
-        if self.is_collected {
-            return Err(Error::argument(format!(
-                "the result of {} has been taken before",
-                self.name
-            )));
-        }
-        Ok(())
-    }
-
-    fn collect(&mut self) -> Result<Event> {
-        self.is_collected = true;
-        self.traced = None;
-        let entry = self.link.lock().remove(self.id);
-        entry
-            .and_then(|entry| entry.event)
-            .ok_or_else(|| self.link.ended_error(self.name))
-    }
-}
-
-impl Drop for PendingCall {
-    fn drop(&mut self) {
-        if !self.is_collected && self.link.stamp.is_current() {
-            self.cancel();
-            self.link.abandon(self.id);
-        }
-    }
-}
-
 type Job = Box<dyn FnOnce() + Send>;
 
 /// The thread that runs callbacks, so that they may take their time and call this library. Started with the first.
@@ -452,7 +322,7 @@ pub(super) struct Callbacks {
 
 impl Callbacks {
     /// Makes sure that the thread is there.
-    fn start(&self) -> Result<()> {
+    pub(super) fn start(&self) -> Result<()> {
         if self.jobs.get().is_some() {
             return Ok(());
         }
@@ -476,7 +346,7 @@ impl Callbacks {
         Ok(())
     }
 
-    fn run(&self, job: Job) {
+    pub(super) fn run(&self, job: Job) {
         if let Some(jobs) = self.jobs.get() {
             // The thread lives as long as the sender.
             let _ = jobs.send(job);

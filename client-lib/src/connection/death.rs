@@ -1,4 +1,4 @@
-//! How a connection ends, and finding out why.
+//! The end of a connection: finding out why, and telling everyone who waits.
 
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
@@ -12,6 +12,7 @@ use nnhal_os::pidfd;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use super::Link;
+use super::ending::{Ending, Farewell, Trouble};
 use crate::error::{Death, Error, ErrorKind};
 
 /// How long the supervisor may take to tell how its worker ended. It is told by a signal at the same moment as this
@@ -23,31 +24,6 @@ const EXIT_TIMEOUT: Duration = Duration::from_millis(5);
 
 /// How long a caller waits for the watcher to find out why the connection has ended: far longer than it takes.
 const FIND_OUT_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Why a connection has ended.
-#[derive(Clone, Debug)]
-pub(crate) enum Ending {
-    /// The worker is dead, or has closed the connection.
-    Death(Arc<Death>),
-    /// The worker broke the protocol, so that this side has closed it.
-    Protocol(String),
-}
-
-/// What a reader found that ends the connection.
-#[derive(Clone, Debug)]
-pub(super) enum Trouble {
-    /// The connection is closed, or the worker is dead.
-    Gone,
-    /// The worker broke the protocol.
-    Protocol(String),
-}
-
-/// What the worker and its supervisor have said about the end.
-#[derive(Debug, Default)]
-pub(super) struct Farewell {
-    pub(super) goodbye: Option<String>,
-    pub(super) obituary: Option<(CauseOfDeath, String)>,
-}
 
 impl Link {
     /// The error of a call that cannot be answered any more.
@@ -111,7 +87,7 @@ impl Link {
         for listener in listeners {
             listener.connection_ended();
         }
-        effects.happen(self);
+        self.carry_out(effects);
         self.ended.notify_all();
     }
 

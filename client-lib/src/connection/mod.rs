@@ -7,7 +7,9 @@
 
 mod calls;
 mod death;
+mod ending;
 mod open;
+pub(crate) mod pending;
 mod receive;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -18,21 +20,31 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use nnhal::diag::tags;
-use nnhal::wire::{self, Call, Envelope, Failure, Inbox, Object, Reply};
+use nnhal::wire::{self, Call, Envelope, Failure, Inbox, Object};
 use nnhal_hal::{DeviceInfo, OutputShape};
 use nnhal_os::fork::ForkStamp;
-use nnhal_os::time::Deadline;
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_os::{eventfd, socket};
 
-pub(crate) use calls::{Answer, PendingCall};
+pub(crate) use calls::Answer;
 use calls::{Callbacks, Calls, Interest};
-pub(crate) use death::Ending;
+pub(crate) use ending::EndListener;
+use ending::Ending;
 
 use crate::error::{Error, ErrorKind, Process, Result};
 use crate::private_driver::PrivateDriver;
 use crate::trace::{self, WorkerTrace};
+
+/// How long a driver may take to answer what needs no computing.
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The deadline of a call that needs no computing.
+pub(crate) fn call_deadline() -> Deadline {
+    Deadline::after(MonotonicClock.now(), CALL_TIMEOUT)
+}
 
 /// The client's end of a connection. Dropping the last handle ends the connection and with it the worker.
 #[derive(Debug)]
@@ -71,12 +83,6 @@ pub(crate) struct Link {
     callbacks: Callbacks,
     /// Objects given up while the socket had no room to say so; said before the next call.
     unreleased: Mutex<Vec<Object>>,
-}
-
-/// What is told when the connection ends.
-pub(crate) trait EndListener: Send + Sync + std::fmt::Debug {
-    /// The connection has ended; [`Link::ending`] says why.
-    fn connection_ended(&self);
 }
 
 impl Connection {
@@ -164,7 +170,11 @@ impl Link {
             return Err(result.err().unwrap_or_else(|| self.ended_error(name)));
         }
         let entry = self.lock().remove(id).ok_or_else(|| self.ended_error(name))?;
-        entry.into_reply(self, name)
+        match entry.into_reply() {
+            Some(Ok(answer)) => Ok(answer),
+            Some(Err(failure)) => Err(self.status(name, failure, Vec::new())),
+            None => Err(self.ended_error(name)),
+        }
     }
 
     /// Makes a call whose reply nobody waits for, without waiting for room in the socket either; says whether it was
@@ -206,35 +216,6 @@ impl Link {
             // A worker whose answers nobody reads may stop reading, too.
             self.attend_unattended();
         }
-    }
-
-    /// Makes a call that is launched first and ends later. Returns once it has been launched.
-    ///
-    /// # Errors
-    /// As [`Link::call`], the refusal to launch included.
-    pub(crate) fn launch(
-        self: &Arc<Self>,
-        call: Call,
-        fds: &[BorrowedFd<'_>],
-        keep: calls::Keep,
-        deadline: Deadline,
-    ) -> Result<PendingCall> {
-        let name = call.name();
-        let traced = trace::wait(trace::kind_of(&call));
-        self.catch_up(deadline);
-        let id = self.begin(call, fds, Interest::Event, deadline)?;
-        // From here on dropping it gives the call up.
-        let pending = PendingCall::new(Arc::clone(self), id, name, traced);
-        self.wait(id, name, Interest::Reply, deadline)?;
-        self.lock().keep(id, keep);
-        let refusal = match self.lock().take_reply(id) {
-            Some(Ok((Reply::Launched, _))) => return Ok(pending),
-            Some(Ok((reply, _))) => self.misplaced(name, &reply),
-            Some(Err(failure)) => self.status(name, failure, Vec::new()),
-            None => self.ended_error(name),
-        };
-        pending.forget();
-        Err(refusal)
     }
 
     /// Sends a call and enters it among those to be answered.
@@ -314,4 +295,14 @@ impl Link {
         // A full counter is a bell that rings already; nothing else can go wrong with an own eventfd.
         let _ = eventfd::add(&self.bell, 1);
     }
+}
+
+/// The error of a call that is made with objects of two connections.
+pub(crate) fn wrong_connection(what: &str) -> Error {
+    ErrorKind::Argument {
+        message: format!(
+            "{what} belongs to another connection; all objects of a call must come from one device handle"
+        ),
+    }
+    .into()
 }

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
+use std::task::Waker;
 
 use nix::poll::{PollFd, PollFlags};
 use nnhal::wire::{ChannelError, Message};
@@ -9,8 +10,8 @@ use nnhal_os::poll;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use super::Link;
-use super::calls::{Calls, Interest, Reader};
-use super::death::Trouble;
+use super::calls::{Calls, Effects, Interest, Reader};
+use super::ending::Trouble;
 use crate::error::{ErrorKind, Result};
 
 /// Only what is there already.
@@ -63,7 +64,7 @@ impl Link {
     /// Gives a call up and has its answers dropped.
     pub(super) fn abandon(&self, id: u64) {
         let effects = self.lock().abandon(id);
-        effects.happen(self);
+        self.carry_out(effects);
         self.attend_unattended();
     }
 
@@ -96,8 +97,21 @@ impl Link {
                 return Ok(());
             }
         };
-        effects.happen(self);
+        self.carry_out(effects);
         Ok(())
+    }
+
+    /// Does what is to be done, without the lock, after an answer or the end.
+    pub(super) fn carry_out(&self, effects: Effects) {
+        effects.sleepers.iter().for_each(|sleeper| sleeper.notify_one());
+        effects.wakers.into_iter().for_each(Waker::wake);
+        for (callback, result) in effects.callbacks {
+            self.callbacks.run(Box::new(move || callback(result)));
+        }
+        effects
+            .orphans
+            .into_iter()
+            .for_each(|object| self.release(object));
     }
 
     /// Reads all messages that are there. `Ok(true)` as soon as `is_enough` says so.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use nnhal::wire::handshake::{self, Refusal, VERSIONS, Versions};
 use nnhal::wire::{
     CacheFiles, CauseOfDeath, Event, ExecutionResult, Handle, MemoryDescription, Message, Obituary,
-    PrepareModelFromCache, Welcome,
+    PrepareModelFromCache, Reply, Welcome,
 };
 use nnhal_hal::{
     Capabilities, DeviceStatus, DeviceType, HalVersion, NumberOfCacheFiles, PerformanceInfo, Timing,
@@ -17,6 +17,7 @@ use nnhal_hal::{
 use nnhal_os::socket::Listener;
 use nnhal_os::time::{Clock, MonotonicClock};
 
+use super::pending::PendingCall;
 use super::*;
 use crate::error::{Remedy, Role};
 
@@ -224,7 +225,7 @@ fn threads_get_their_own_answers_in_whatever_order_they_come() {
                         let id = link.begin(Call::GetStatus, &[], Interest::Reply, soon()).unwrap();
                         link.wait(id, "GetStatus", Interest::Reply, soon()).unwrap();
                         let entry = link.lock().remove(id).unwrap();
-                        match entry.into_reply(link, "GetStatus").unwrap().0 {
+                        match entry.into_reply().unwrap().unwrap().0 {
                             Reply::Memory(memory) => assert_eq!(u64::from(memory.0.index), id),
                             other => panic!("{other:?}"),
                         }

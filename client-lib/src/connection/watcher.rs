@@ -8,7 +8,7 @@ use nnhal_os::time::Deadline;
 
 use super::Link;
 use super::calls::Reader;
-use super::death::Trouble;
+use super::ending::Trouble;
 
 /// What the watcher's sleep ended with.
 #[derive(Default)]

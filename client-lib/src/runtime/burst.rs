@@ -12,9 +12,9 @@ use super::execution::{Finished, expect_time};
 use super::result::{RuntimeError, RuntimeResult};
 use super::run::asked;
 use super::step::{Step, StepBurst};
-use crate::arguments::{Input, Output, OwnValues};
 use crate::burst::LayoutName;
 use crate::execution::ExecuteOptions;
+use crate::values::{Input, Output, OwnValues};
 
 /// A list that takes no memory of its own if it is short.
 type Few<T> = SmallVec<[T; 4]>;

@@ -14,7 +14,7 @@ use super::request_builder::Target;
 use super::result::{RuntimeError, RuntimeResult};
 use super::run::Run;
 use super::step::{Prepared, Step};
-use crate::device::call_deadline;
+use crate::connection::call_deadline;
 use crate::execution::ExecuteOptions;
 use crate::fenced::{FencedExecution, FencedTiming, WaitFor};
 

@@ -49,7 +49,7 @@ mod run;
 mod step;
 mod step_model;
 
-pub use crate::arguments::OwnValues;
+pub use crate::values::OwnValues;
 pub use arguments::{Room, RunInput, RunOutput};
 pub use burst::{KnownArguments, RunBurst};
 pub use compilation::Compilation;

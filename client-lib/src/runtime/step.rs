@@ -11,7 +11,6 @@ use super::computed::declared_shapes;
 use super::cpu::CpuProgram;
 use super::device::RuntimeDevice;
 use super::result::{RuntimeError, RuntimeResult};
-use crate::arguments::OwnValues;
 use crate::burst::{Burst, BurstOptions, LayoutName, RegisteredRequest};
 use crate::device::PrepareOptions;
 use crate::error::ErrorKind;
@@ -19,6 +18,7 @@ use crate::execution::{Completed, ExecuteOptions};
 use crate::model::Model;
 use crate::prepared_model::PreparedModel;
 use crate::request::{Request, RequestIdentity};
+use crate::values::OwnValues;
 
 /// What a step reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,16 +18,13 @@ use nnhal::wire::Call;
 use nnhal_os::fork::ForkStamp;
 use nnhal_os::shm::SharedMemory;
 
-pub use self::worker_spans::WorkerSpans;
-
 use self::file::TraceFile;
 use self::sources::{Source, Sources};
+use self::worker_spans::SPANS;
+pub use self::worker_spans::WorkerSpans;
 
 /// The environment variable that names the file to trace to; `%p` in it stands for the process id.
 pub const TRACE_VARIABLE: &str = "NNHAL_TRACE";
-
-/// Spans that a memory holds: at a million each second, what happens in the time between two readings three times over.
-const SPANS: u32 = 1 << 16;
 
 /// How often spans are read.
 const PERIOD: Duration = Duration::from_millis(20);
