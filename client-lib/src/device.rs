@@ -13,7 +13,7 @@ use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use crate::buffer::Buffer;
 use crate::connection::{Connection, call_deadline};
-use crate::devices::Devices;
+use crate::drivers::Drivers;
 use crate::error::{Error, Process, Result};
 use crate::model::Model;
 use crate::pending::PendingPrepare;
@@ -27,12 +27,13 @@ use crate::trace::WorkerSpans;
 #[derive(Clone, Debug)]
 pub struct Device {
     connection: Arc<Connection>,
-    devices: Devices,
+    /// Among which it was found.
+    drivers: Drivers,
 }
 
 impl Device {
-    pub(crate) fn new(connection: Arc<Connection>, devices: Devices) -> Device {
-        Device { connection, devices }
+    pub(crate) fn new(connection: Arc<Connection>, drivers: Drivers) -> Device {
+        Device { connection, drivers }
     }
 
     /// What the device says of itself: HAL `getType`, `getVersionString`, `getCapabilities`, `getSupportedExtensions`,
@@ -85,12 +86,9 @@ impl Device {
         self.connection.link().ended_with()
     }
 
-    /// The same device through a new worker, after the old one has died. Nothing of the old one can be used with it.
-    ///
-    /// # Errors
-    /// As [`Devices::device`].
-    pub fn reopen(&self) -> Result<Device> {
-        self.devices.device(self.name())
+    /// The drivers among which it was found.
+    pub(crate) fn drivers(&self) -> &Drivers {
+        &self.drivers
     }
 
     /// Has the worker record spans of time from now on: what it waits for, copies and runs, and how long each operation
@@ -120,7 +118,7 @@ impl Device {
     /// # Errors
     /// `INVALID_ARGUMENT` if the model breaks a rule, or uses a vendor extension that this application may not use.
     pub fn supported_operations(&self, model: &Model) -> Result<Vec<OperationSupport>> {
-        self.devices.application().check(model.hal())?;
+        self.drivers.options().application.check(model.hal())?;
         let link = self.connection.link();
         let pools = self.pools(model)?;
         let call = Call::GetSupportedOperations {
@@ -159,7 +157,7 @@ impl Device {
     /// # Errors
     /// Those that are found before the work starts.
     pub fn start_preparing(&self, model: &Model, options: &PrepareOptions) -> Result<PendingPrepare> {
-        self.devices.application().check(model.hal())?;
+        self.drivers.options().application.check(model.hal())?;
         let prepare = PrepareModel {
             model: model.hal().clone(),
             pools: self.pools(model)?,
@@ -208,7 +206,7 @@ impl Device {
         options: &PrepareOptions,
     ) -> Result<PendingPrepare> {
         if let Some(model) = model {
-            self.devices.application().check(model.hal())?;
+            self.drivers.options().application.check(model.hal())?;
         }
         let prepare = PrepareModelFromCache {
             deadline_ns: options.deadline.to_hal(),

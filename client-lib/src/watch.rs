@@ -13,6 +13,7 @@ use nnhal_os::poll;
 use nnhal_os::time::Deadline;
 
 use crate::devices::Devices;
+use crate::drivers::Drivers;
 use crate::error::{Error, ErrorKind, Result};
 
 /// When to look again after a driver has closed a file: the end of a driver is seen by its lock, which may be a moment
@@ -52,7 +53,7 @@ pub enum DeviceChange {
 /// ```
 #[derive(Debug)]
 pub struct DeviceWatch {
-    devices: Devices,
+    drivers: Drivers,
     directories: DirectoryWatch,
     /// The devices as far as the changes tell that were found.
     known: BTreeMap<String, Identity>,
@@ -95,7 +96,7 @@ impl Devices {
     /// The directory that was named cannot be read; the system has no descriptors or watches left.
     pub fn watch(&self) -> Result<DeviceWatch> {
         let mut watch = DeviceWatch {
-            devices: self.clone(),
+            drivers: self.drivers.clone(),
             directories: DirectoryWatch::new().map_err(Error::system("watch devices"))?,
             known: BTreeMap::new(),
             changes: VecDeque::new(),
@@ -145,11 +146,11 @@ impl DeviceWatch {
     /// Looks which devices there are and notes what has changed.
     fn look(&mut self) -> Result<()> {
         // Before looking, so that nothing is missed in between.
-        let directories = self.devices.directories().iter().map(PathBuf::as_path);
+        let directories = self.drivers.directories().iter().map(PathBuf::as_path);
         self.directories
             .watch(directories)
             .map_err(Error::system("watch the directories of drivers"))?;
-        let served = self.devices.served()?.into_iter();
+        let served = self.drivers.served()?.into_iter();
         let now: BTreeMap<_, _> = served
             .filter_map(|(device, path)| Some((device, Identity::of(&path)?)))
             .collect();

@@ -12,7 +12,7 @@ use super::options::{CompilationOptions, Partitioning, Recovery};
 use super::result::{RuntimeError, RuntimeResult};
 use super::roles::MemoryRole;
 use super::{assignment, compilation, roles};
-use crate::devices::DevicesOptions;
+use crate::devices_options::DevicesOptions;
 use crate::error::ErrorKind;
 use crate::model::Model;
 

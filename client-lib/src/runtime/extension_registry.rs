@@ -109,7 +109,7 @@ mod tests {
     use nnhal_hal::{ExtensionNameAndPrefix, ExtensionOperandTypeInformation};
 
     use super::*;
-    use crate::devices::DevicesOptions;
+    use crate::devices_options::DevicesOptions;
     use crate::runtime::result::ResultCode;
 
     fn device(name: &str, extensions: &[(&str, u32)]) -> RuntimeDevice {
