@@ -1,8 +1,12 @@
 //! Models of `.tflite` files.
 
+use std::fs::OpenOptions;
+use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use nix::fcntl::OFlag;
 use nnhal::diag::tags;
 use nnhal_tflite::ImportedModel;
 pub use nnhal_tflite::{ElementError, ElementType, ImportError, Note, Quantization, State, TensorInfo};
@@ -49,11 +53,11 @@ impl TfliteModel {
     /// Reads a file. What is noted of it goes to the log, too.
     ///
     /// # Errors
-    /// [`ErrorKind::ReadModel`]; [`ErrorKind::ImportModel`] if it is not a sound `.tflite` file, or has an
+    /// [`ErrorKind::ReadModel`], also for what is no regular file; [`ErrorKind::ImportModel`] if it is not a sound `.tflite` file, or has an
     /// operator that NNAPI has not; the system has no memory.
     pub fn load(path: impl AsRef<Path>) -> Result<TfliteModel> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|source| ErrorKind::ReadModel {
+        let bytes = read(path).map_err(|source| ErrorKind::ReadModel {
             path: path.to_owned(),
             source: Arc::new(source),
         })?;
@@ -89,6 +93,24 @@ impl TfliteModel {
             notes,
         })
     }
+}
+
+/// Reads a file in full. What is no regular file has no end that could be waited for, and is refused.
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    // Opening a pipe would wait for somebody to write to it.
+    let mut file = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(std::io::Error::new(
+            std::io::ErrorKind::InvalidInput,
+            "it is not a regular file",
+        ));
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -152,5 +174,17 @@ mod tests {
             "{error}"
         );
         assert_eq!(error.status(), ErrorStatus::InvalidArgument);
+    }
+
+    #[test]
+    fn pipe_and_directory_are_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("model.tflite");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for path in [pipe.as_path(), folder.path()] {
+            let error = TfliteModel::load(path).unwrap_err().to_string();
+            assert!(error.contains("not a regular file"), "{error}");
+            assert!(error.contains(&path.display().to_string()), "{error}");
+        }
     }
 }
