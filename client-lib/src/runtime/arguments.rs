@@ -6,11 +6,11 @@ use nnhal_hal::validate::Direction;
 use nnhal_hal::{OperandType, OutputShape, Shape, TypeLayouts};
 
 use super::compilation::Compilation;
-use super::computed::known_shape;
 use super::device_memory::DeviceMemory;
+use super::layout::Layout;
 use super::result::{RuntimeError, RuntimeResult};
+use super::shapes::known_shape;
 use crate::memory::Memory;
-use crate::model::ALIGNMENT;
 use crate::tensor::TensorType;
 
 /// An input of an execution. Dimensions are those that the model leaves open, and a 0 stands for none that it has. They are
@@ -388,41 +388,9 @@ fn expect_count(what: &str, count: usize, expected: usize) -> RuntimeResult<()> 
     )))
 }
 
-/// Value after value, each on cache lines of its own, none at byte 0 without bytes.
-#[derive(Debug, Default)]
-pub(super) struct Layout {
-    pub(super) end: u64,
-}
-
-impl Layout {
-    pub(super) fn add(&mut self, size: u64) -> Range<u64> {
-        // No bytes at byte 0 would mean the whole memory.
-        let start = if size == 0 {
-            self.end.max(ALIGNMENT as u64)
-        } else {
-            self.end
-        };
-        let end = start.saturating_add(size);
-        let padded = end
-            .max(start.saturating_add(1))
-            .checked_next_multiple_of(ALIGNMENT as u64);
-        self.end = padded.unwrap_or(u64::MAX);
-        start..end
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn no_value_without_bytes_lies_at_byte_0() {
-        let mut layout = Layout::default();
-        assert_eq!(layout.add(0), 64..64);
-        assert_eq!(layout.add(5), 128..133);
-        assert_eq!(layout.add(0), 192..192);
-        assert_eq!(layout.end, 256);
-    }
 
     #[test]
     fn memory_without_offset_and_length_is_refused() {

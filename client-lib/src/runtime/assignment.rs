@@ -13,7 +13,7 @@ use nnhal_hal::{
 use super::control_flow::{has_unknown_size, referenced};
 use super::cpu;
 use super::device::RuntimeDevice;
-use super::explanation::Answer;
+use super::explanation::{Answer, Explanation, OperationExplanation};
 use super::options::OperationFilter;
 use super::result::{RuntimeError, RuntimeResult};
 use crate::model::Model;
@@ -172,6 +172,24 @@ impl Assignment {
             assignment.answers.push(of_devices);
         }
         Ok(assignment)
+    }
+
+    /// Which operation went where, and why not elsewhere. `devices` are those that it was made with.
+    pub(super) fn explain(&self, model: &Model, devices: &[RuntimeDevice]) -> Explanation {
+        let operations = model.hal().main.operations.iter();
+        let choices = self.choices.iter().zip(&self.answers);
+        Explanation {
+            devices: devices.iter().map(|device| device.name().to_owned()).collect(),
+            operations: operations
+                .zip(choices)
+                .map(|(operation, (&choice, answers))| OperationExplanation {
+                    operation: operation.operation_type,
+                    device: devices[choice].name().to_owned(),
+                    answers: answers.clone(),
+                })
+                .collect(),
+            ..Explanation::default()
+        }
     }
 }
 

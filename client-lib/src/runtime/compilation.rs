@@ -85,24 +85,24 @@ impl PartialEq for Compilation {
 
 impl Eq for Compilation {}
 
-/// Checks a model by the rules of the HAL.
-pub(super) fn validate(runtime: &Runtime, model: &Model) -> RuntimeResult<ValidModel> {
-    runtime.extensions().check(model.hal())?;
-    let extensions: Vec<Extension> = runtime.extensions().extensions().cloned().collect();
-    cpu::validate(model, &extensions)
+impl Runtime {
+    /// Compiles a model: chooses devices and prepares what each of them gets.
+    ///
+    /// # Errors
+    /// [`super::ResultCode::BadData`] if the model or an option breaks a rule, or no device can run some operation;
+    /// what preparing fails with, where the CPU may not take over.
+    pub fn compile(&self, model: &Model, options: &CompilationOptions) -> RuntimeResult<Compilation> {
+        Compilation::new(self, model, options)
+    }
 }
 
 impl Compilation {
-    pub(super) fn new(
-        runtime: &Runtime,
-        model: &Model,
-        options: &CompilationOptions,
-    ) -> RuntimeResult<Compilation> {
+    fn new(runtime: &Runtime, model: &Model, options: &CompilationOptions) -> RuntimeResult<Compilation> {
         let deadline = deadline(options)?;
         if let Some(devices) = &options.devices {
             runtime.check_devices(devices)?;
         }
-        let valid = Arc::new(validate(runtime, model)?);
+        let valid = Arc::new(runtime.validate(model)?);
         let partitioning = options.partitioning.unwrap_or(runtime.options().partitioning);
         let extensions: Arc<[Extension]> = runtime.extensions().extensions().cloned().collect();
         let cpu_only = [runtime.cpu().clone()];
@@ -137,7 +137,7 @@ impl Compilation {
             options.preference,
             options.filter.as_ref(),
         )?;
-        let mut explanation = Explanation::of(model, devices, Some(&assignment));
+        let mut explanation = assignment.explain(model, devices);
         let parts = partition(&model.hal().main, &assignment.choices, devices.len());
         drop(divides);
         let plan = match Plan::of_parts(&source, &parts) {

@@ -1,17 +1,16 @@
-//! The runtime itself: which devices there are.
+//! The runtime itself: which devices there are, and what they can run.
 
 use std::sync::Arc;
 
 use nnhal::diag::tags;
+use nnhal_hal::Extension;
+use nnhal_hal::validate::ValidModel;
 
-use super::compilation::Compilation;
 use super::device::RuntimeDevice;
-use super::device_memory::DeviceMemory;
 use super::extension_registry::ExtensionRegistry;
-use super::options::{CompilationOptions, Partitioning, Recovery};
+use super::options::{Partitioning, Recovery};
 use super::result::{RuntimeError, RuntimeResult};
-use super::roles::MemoryRole;
-use super::{assignment, compilation, roles};
+use super::{assignment, cpu};
 use crate::devices_options::DevicesOptions;
 use crate::error::ErrorKind;
 use crate::model::Model;
@@ -154,7 +153,7 @@ impl Runtime {
     /// the model breaks a rule.
     pub fn supported_operations(&self, model: &Model, devices: &[RuntimeDevice]) -> RuntimeResult<Vec<bool>> {
         self.check_devices(devices)?;
-        let valid = compilation::validate(self, model)?;
+        let valid = self.validate(model)?;
         let answers = assignment::answers(model, &valid, devices, None);
         let operations = 0..model.hal().main.operations.len();
         Ok(operations
@@ -162,28 +161,11 @@ impl Runtime {
             .collect())
     }
 
-    /// Compiles a model: chooses devices and prepares what each of them gets.
-    ///
-    /// # Errors
-    /// [`super::ResultCode::BadData`] if the model or an option breaks a rule, or no device can run some operation;
-    /// what preparing fails with, where the CPU may not take over.
-    pub fn compile(&self, model: &Model, options: &CompilationOptions) -> RuntimeResult<Compilation> {
-        Compilation::new(self, model, options)
-    }
-
-    /// Memory for these inputs and outputs of compilations: the device's own, if all of them are on one device that
-    /// has some, or shared memory. The role of the NDK's `ANeuralNetworksMemory_createFromDesc`.
-    ///
-    /// # Errors
-    /// [`super::ResultCode::BadData`] if the roles contradict each other or the dimensions; where there is no device
-    /// memory, and the dimensions are not all known or a device was named explicitly, what the device answered, or
-    /// [`super::ResultCode::OpFailed`].
-    pub fn allocate(
-        &self,
-        memory_roles: &[MemoryRole<'_>],
-        dimensions: &[u32],
-    ) -> RuntimeResult<DeviceMemory> {
-        roles::allocate(memory_roles, dimensions)
+    /// Checks a model by the rules of the HAL.
+    pub(super) fn validate(&self, model: &Model) -> RuntimeResult<ValidModel> {
+        self.extensions().check(model.hal())?;
+        let extensions: Vec<Extension> = self.extensions().extensions().cloned().collect();
+        cpu::validate(model, &extensions)
     }
 
     /// Refuses a list of devices that is none.

@@ -8,8 +8,9 @@ use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use super::arguments::{Placed, Room, RunInput};
 use super::compilation::Compilation;
-use super::execution::{Finished, settle};
-use super::fenced::{expect_ended, wait_for_fences};
+use super::execution::settle;
+use super::fenced_end::{expect_ended, wait_for_fences};
+use super::finished::Finished;
 use super::result::{ResultCode, RuntimeError, RuntimeResult};
 use crate::error::ErrorKind;
 use crate::execution::ExecuteOptions;

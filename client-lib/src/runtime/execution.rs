@@ -1,32 +1,19 @@
 //! Executing a compiled model: step after step, and what happens when one fails.
 
-use std::sync::Arc;
-
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
 use nnhal_hal::validate::ValidRequest;
-use nnhal_hal::{OutputShape, Timing};
 use nnhal_os::time::{Clock, MonotonicClock};
 
 use super::arguments::{Location, Placed, Room, RunInput, RunOutput};
 use super::compilation::Compilation;
+use super::finished::Finished;
 use super::request_builder::{RequestBuilder, Target};
 use super::result::{ResultCode, RuntimeError, RuntimeResult, once_more_if_lost};
 use super::run::Run;
 use super::step::StepBurst;
 use crate::execution::ExecuteOptions;
 use crate::trace;
-
-/// What a successful execution reports beside its outputs.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Finished {
-    /// The dimensions of each output.
-    pub output_shapes: Arc<[OutputShape]>,
-    /// How long it took, if it was measured, in microseconds.
-    pub timing: Timing,
-    /// Why the CPU of this process took a driver's place, if it did.
-    pub fallback: Option<String>,
-}
 
 /// What became of an execution, after all attempts at it.
 struct Attempts {

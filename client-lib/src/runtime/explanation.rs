@@ -4,10 +4,6 @@ use std::fmt;
 
 use nnhal_hal::OperationType;
 
-use super::assignment::Assignment;
-use super::device::RuntimeDevice;
-use crate::model::Model;
-
 /// Which operation went where, and why not elsewhere. Its text is a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Explanation {
@@ -54,31 +50,6 @@ pub struct StepExplanation {
     pub bytes_out: usize,
     /// How many of them stay in the device's own memory.
     pub bytes_kept: usize,
-}
-
-impl Explanation {
-    pub(super) fn of(
-        model: &Model,
-        devices: &[RuntimeDevice],
-        assignment: Option<&Assignment>,
-    ) -> Explanation {
-        let operations = model.hal().main.operations.iter();
-        Explanation {
-            devices: devices.iter().map(|device| device.name().to_owned()).collect(),
-            operations: assignment.map_or_else(Vec::new, |assignment| {
-                let choices = assignment.choices.iter().zip(&assignment.answers);
-                operations
-                    .zip(choices)
-                    .map(|(operation, (&choice, answers))| OperationExplanation {
-                        operation: operation.operation_type,
-                        device: devices[choice].name().to_owned(),
-                        answers: answers.clone(),
-                    })
-                    .collect()
-            }),
-            ..Explanation::default()
-        }
-    }
 }
 
 impl fmt::Display for Answer {

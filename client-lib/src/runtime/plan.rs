@@ -13,11 +13,11 @@ use nnhal_hal::{
 };
 use nnhal_os::time::Deadline;
 
-use super::arguments::Layout;
 use super::caching::StepCache;
 use super::device::RuntimeDevice;
 use super::device_memory::{Backing, Description, DeviceMemory};
 use super::explanation::StepExplanation;
+use super::layout::Layout;
 use super::partition::Part;
 use super::result::{RuntimeError, RuntimeResult};
 use super::step::{How, Outline, Prepared, Slot, Step};

@@ -6,6 +6,7 @@ use nnhal_hal::{OperandType, Shape, TypeLayouts};
 use super::compilation::Compilation;
 use super::device::RuntimeDevice;
 use super::device_memory::{Backing, Description, DeviceMemory, allocate as allocate_on};
+use super::devices::Runtime;
 use super::result::{ResultCode, RuntimeError, RuntimeResult};
 use super::step::{Prepared, Step};
 use crate::memory::Memory;
@@ -42,8 +43,24 @@ impl<'a> MemoryRole<'a> {
     }
 }
 
-/// See [`super::Runtime::allocate`].
-pub(super) fn allocate(roles: &[MemoryRole<'_>], dimensions: &[u32]) -> RuntimeResult<DeviceMemory> {
+impl Runtime {
+    /// Memory for these inputs and outputs of compilations: the device's own, if all of them are on one device that
+    /// has some, or shared memory. The role of the NDK's `ANeuralNetworksMemory_createFromDesc`.
+    ///
+    /// # Errors
+    /// [`super::ResultCode::BadData`] if the roles contradict each other or the dimensions; where there is no device
+    /// memory, and the dimensions are not all known or a device was named explicitly, what the device answered, or
+    /// [`super::ResultCode::OpFailed`].
+    pub fn allocate(
+        &self,
+        memory_roles: &[MemoryRole<'_>],
+        dimensions: &[u32],
+    ) -> RuntimeResult<DeviceMemory> {
+        allocate(memory_roles, dimensions)
+    }
+}
+
+fn allocate(roles: &[MemoryRole<'_>], dimensions: &[u32]) -> RuntimeResult<DeviceMemory> {
     let (ty, shape) = check(roles, dimensions)?;
     let layouts = roles
         .first()

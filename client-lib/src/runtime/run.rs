@@ -2,12 +2,12 @@
 
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
-use nnhal_hal::{MeasureTiming, OutputShape, Timing};
+use nnhal_hal::{OutputShape, Timing};
 
 use super::arguments::{Location, Placed};
 use super::compilation::{Compilation, Temporaries};
 use super::computed::Computed;
-use super::execution::Finished;
+use super::finished::{Finished, asked};
 use super::request_builder::{RequestBuilder, Target};
 use super::result::{ResultCode, RuntimeError, RuntimeResult};
 use super::step::{Slot, Step, StepBurst};
@@ -218,14 +218,6 @@ impl<'a> Run<'a> {
             }
         }
         error.with_shapes(shapes)
-    }
-}
-
-/// A driver's measurement, if it was asked for.
-pub(super) fn asked(options: &ExecuteOptions, timing: Timing) -> Timing {
-    match options.measure {
-        MeasureTiming::Yes => timing,
-        MeasureTiming::No => Timing::NONE,
     }
 }
 

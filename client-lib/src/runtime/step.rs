@@ -7,10 +7,10 @@ use nnhal_hal::{ExecutionPreference, Extension, OutputShape, Priority};
 use nnhal_os::time::Deadline;
 
 use super::caching::{self, StepCache};
-use super::computed::declared_shapes;
 use super::cpu::CpuProgram;
 use super::device::RuntimeDevice;
 use super::result::{RuntimeError, RuntimeResult};
+use super::shapes::declared_shapes;
 use crate::burst::{Burst, BurstOptions, LayoutName, RegisteredRequest};
 use crate::device::PrepareOptions;
 use crate::error::ErrorKind;
