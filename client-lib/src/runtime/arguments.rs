@@ -10,6 +10,7 @@ use super::device_memory::DeviceMemory;
 use super::layout::Layout;
 use super::result::{RuntimeError, RuntimeResult};
 use super::shapes::known_shape;
+use super::value_store::ValueStore;
 use crate::memory::Memory;
 use crate::tensor::TensorType;
 
@@ -182,6 +183,8 @@ pub(super) enum Location {
         memory: DeviceMemory,
         dimensions: Vec<u32>,
     },
+    /// In a device, where it stays between steps.
+    Resident(ValueStore),
 }
 
 impl Location {
@@ -191,7 +194,7 @@ impl Location {
             Location::Memory { dimensions, .. } | Location::Device { dimensions, .. } => {
                 dimensions.as_slice()
             }
-            Location::Omitted => &[],
+            Location::Omitted | Location::Resident(_) => &[],
         };
         known_shape(ty.dimensions(), given)
     }
@@ -212,7 +215,8 @@ impl Placed {
     /// Whether a device memory among them died with its worker.
     pub(super) fn has_lost_memory(&self) -> bool {
         let mut locations = self.inputs.iter().chain(&self.outputs);
-        locations.any(|location| matches!(location, Location::Device { memory, .. } if memory.is_lost()))
+        locations
+            .any(|location| matches!(location, Location::Device { memory, .. } if memory.store().is_lost()))
     }
 
     /// Places the arguments; those in this process's own memory are copied to shared memory, which `make` provides.

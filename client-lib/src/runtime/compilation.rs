@@ -11,7 +11,6 @@ use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use super::assignment::Assignment;
 use super::cpu::{self, CpuProgram};
 use super::device::RuntimeDevice;
-use super::device_memory::DeviceMemory;
 use super::devices::Runtime;
 use super::explanation::Explanation;
 use super::options::{CompilationOptions, Partitioning};
@@ -19,6 +18,7 @@ use super::partition::partition;
 use super::plan::{Plan, Source};
 use super::result::{ResultCode, RuntimeError, RuntimeResult};
 use super::step::Step;
+use super::value_store::ValueStore;
 use crate::memory::Memory;
 use crate::model::Model;
 use crate::tensor::TensorType;
@@ -61,7 +61,7 @@ pub(super) struct Temporaries {
     /// Memory for those that several devices use.
     pub(super) memory: Option<Memory>,
     /// Those that stay in a device, by their index among all.
-    pub(super) resident: Vec<Option<DeviceMemory>>,
+    pub(super) resident: Vec<Option<ValueStore>>,
 }
 
 /// What an execution may do when something fails.
@@ -284,7 +284,7 @@ impl Compilation {
             homes
                 .zip(&kept.resident)
                 .all(|(has_home, resident)| match resident {
-                    Some(memory) => !memory.is_lost(),
+                    Some(store) => !store.is_lost(),
                     None => !has_home,
                 })
         };

@@ -1,13 +1,14 @@
 //! Memory for arguments of compilations, in a device or shared.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use nnhal_hal::validate::Direction;
-use nnhal_hal::{BufferDesc, BufferRole, OperandType, Shape, TypeLayouts};
+use nnhal_hal::{BufferDesc, BufferRole, Shape};
 
 use super::compilation::Compilation;
 use super::device::RuntimeDevice;
 use super::result::{ResultCode, RuntimeError, RuntimeResult, once_more_if_lost};
+use super::value_store::{Backing, ValueStore, copy_of};
 use crate::buffer::Buffer;
 use crate::memory::Memory;
 use crate::prepared_model::PreparedModel;
@@ -24,108 +25,60 @@ pub struct DeviceMemory {
 
 #[derive(Debug)]
 struct Inner {
-    roles: Vec<(Compilation, usize, Direction)>,
-    operand_type: OperandType,
-    layouts: TypeLayouts,
-    /// As far as the roles and the application say.
-    dimensions: Shape,
-    state: Mutex<State>,
+    roles: Vec<Role>,
+    store: ValueStore,
 }
 
-#[derive(Debug)]
-struct State {
-    backing: Backing,
-    /// The dimensions of its value, if it has one.
-    value: Option<Vec<u32>>,
-    /// A copy of its value, where that came from this process: for a device that dies.
-    kept: Option<Memory>,
-}
-
-/// Where the bytes are.
-#[derive(Clone, Debug)]
-pub(super) enum Backing {
-    /// In memory that every device can reach.
-    Shared(Memory),
-    /// In a device.
-    Device { buffer: Buffer, device: RuntimeDevice },
-}
-
-/// What a device memory is for.
-#[derive(Debug)]
-pub(super) struct Description {
-    pub(super) roles: Vec<(Compilation, usize, Direction)>,
-    pub(super) operand_type: OperandType,
-    pub(super) layouts: TypeLayouts,
-    pub(super) dimensions: Shape,
-}
+/// An input or output of a compilation.
+pub(super) type Role = (Compilation, usize, Direction);
 
 impl DeviceMemory {
-    pub(super) fn new(description: Description, backing: Backing) -> DeviceMemory {
-        let Description {
-            roles,
-            operand_type,
-            layouts,
-            dimensions,
-        } = description;
+    pub(super) fn new(roles: Vec<Role>, store: ValueStore) -> DeviceMemory {
         DeviceMemory {
-            inner: Arc::new(Inner {
-                roles,
-                operand_type,
-                layouts,
-                dimensions,
-                state: Mutex::new(State {
-                    backing,
-                    value: None,
-                    kept: None,
-                }),
-            }),
+            inner: Arc::new(Inner { roles, store }),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Where its value is.
+    pub(super) fn store(&self) -> &ValueStore {
+        &self.inner.store
     }
 
     /// The dimensions of its value, or else what is known of them.
     #[must_use]
     pub fn dimensions(&self) -> Vec<u32> {
-        let value = self.state().value.clone();
-        value.unwrap_or_else(|| self.inner.dimensions.dims().to_vec())
+        self.store().dimensions()
     }
 
     /// The dimensions that its roles and the application say it is for; 0 where they leave them open.
     #[must_use]
     pub fn described_dimensions(&self) -> &[u32] {
-        self.inner.dimensions.dims()
+        self.store().described().dims()
     }
 
     /// Bytes of its value, or of what it is for; `None` while a dimension is not known.
     #[must_use]
     pub fn byte_size(&self) -> Option<u64> {
-        let shape = Shape::new(&self.dimensions()).ok()?;
-        let bytes = self.inner.layouts.byte_size(self.inner.operand_type, &shape);
-        bytes.map(|bytes| bytes as u64)
+        self.store().byte_size()
     }
 
     /// Whether it was allocated for this input or output of the compilation.
     #[must_use]
     pub fn has_role(&self, compilation: &Compilation, index: usize, direction: Direction) -> bool {
-        let role = |(known, at, side): &(Compilation, usize, Direction)| {
-            known == compilation && *at == index && *side == direction
-        };
+        let role = |(known, at, side): &Role| known == compilation && *at == index && *side == direction;
         self.inner.roles.iter().any(role)
     }
 
     /// Whether it has a value.
     #[must_use]
     pub fn is_initialised(&self) -> bool {
-        self.state().value.is_some()
+        self.store().value().is_some()
     }
 
     /// Whether the bytes are in a device rather than in shared memory.
     #[must_use]
     pub fn is_in_device(&self) -> bool {
-        matches!(self.state().backing, Backing::Device { .. })
+        matches!(self.store().backing(), Backing::Device { .. })
     }
 
     /// Copies its value into a memory of the same size.
@@ -137,10 +90,10 @@ impl DeviceMemory {
             return Err(RuntimeError::bad_data("the device memory has no value to copy"));
         }
         self.expect_size(memory)?;
-        match self.fetch(memory) {
+        match self.store().fetch(memory) {
             Err(error) if self.may_recover(&error) => {
                 self.recover(true)?;
-                self.fetch(memory)
+                self.store().fetch(memory)
             }
             fetched => fetched,
         }
@@ -153,39 +106,38 @@ impl DeviceMemory {
     /// no value.
     pub fn copy_from(&self, memory: &Memory, dimensions: &[u32]) -> RuntimeResult<()> {
         self.try_copy_from(memory, dimensions)
-            .inspect_err(|_| self.forget())
+            .inspect_err(|_| self.store().forget())
     }
 
     fn try_copy_from(&self, memory: &Memory, dimensions: &[u32]) -> RuntimeResult<()> {
         let given = Shape::new(dimensions).map_err(|error| RuntimeError::bad_data(error.to_string()))?;
-        let shape = self.inner.dimensions.combine(&given).ok_or_else(|| {
+        let store = self.store();
+        let shape = store.described().combine(&given).ok_or_else(|| {
             RuntimeError::bad_data(format!(
                 "a value with dimensions {dimensions:?} does not fit a device memory for {:?}",
-                self.inner.dimensions
+                store.described()
             ))
         })?;
-        let size = self.inner.layouts.byte_size(self.inner.operand_type, &shape);
+        let size = store.layouts().byte_size(store.operand_type(), &shape);
         if size.is_some_and(|size| size as u64 != memory.size()) {
             return Err(RuntimeError::bad_data(format!(
                 "a memory of {} bytes is copied to a device memory for {} of dimensions {shape:?}, which takes {}",
                 memory.size(),
-                self.inner.operand_type,
+                store.operand_type(),
                 size.unwrap_or_default()
             )));
         }
         let kept = copy_of(memory)?;
         // Nothing is known of it while it is written.
-        self.forget();
-        match self.store(memory, shape.dims()) {
+        store.forget();
+        match store.write(memory, shape.dims()) {
             Err(error) if self.may_recover(&error) => {
                 self.recover(false)?;
-                self.store(memory, shape.dims())?;
+                store.write(memory, shape.dims())?;
             }
-            stored => stored?,
+            written => written?,
         }
-        let mut state = self.state();
-        state.value = Some(shape.dims().to_vec());
-        state.kept = Some(kept);
+        store.given(shape.dims().to_vec(), kept);
         Ok(())
     }
 
@@ -198,7 +150,8 @@ impl DeviceMemory {
         if Arc::ptr_eq(&self.inner, &other.inner) {
             return Ok(());
         }
-        self.try_copy_from_device(other).inspect_err(|_| self.forget())
+        self.try_copy_from_device(other)
+            .inspect_err(|_| self.store().forget())
     }
 
     fn try_copy_from_device(&self, other: &DeviceMemory) -> RuntimeResult<()> {
@@ -217,37 +170,6 @@ impl DeviceMemory {
             ))),
             _ => Ok(()),
         }
-    }
-
-    /// Copies the bytes out, whatever they are.
-    pub(super) fn fetch(&self, memory: &Memory) -> RuntimeResult<()> {
-        let backing = self.backing();
-        match backing {
-            Backing::Shared(shared) => copy(&shared, memory),
-            Backing::Device { buffer, .. } => Ok(buffer.copy_to(memory)?),
-        }
-    }
-
-    /// Copies bytes that an execution computed in.
-    pub(super) fn store(&self, memory: &Memory, dimensions: &[u32]) -> RuntimeResult<()> {
-        store(&self.backing(), memory, dimensions)
-    }
-
-    /// Whether the bytes died with a device's worker.
-    pub(super) fn is_lost(&self) -> bool {
-        matches!(&self.state().backing, Backing::Device { buffer, .. } if buffer.is_lost())
-    }
-
-    pub(super) fn backing(&self) -> Backing {
-        self.state().backing.clone()
-    }
-
-    pub(super) fn operand_type(&self) -> OperandType {
-        self.inner.operand_type
-    }
-
-    pub(super) fn layouts(&self) -> &TypeLayouts {
-        &self.inner.layouts
     }
 
     /// Refuses a role that the memory was not allocated for.
@@ -272,7 +194,7 @@ impl DeviceMemory {
     /// value, or one of other dimensions.
     pub(super) fn readable_dimensions(&self, index: usize, given: &[u32]) -> RuntimeResult<Vec<u32>> {
         self.expect_described(Direction::Input, index, given)?;
-        let value = self.state().value.clone();
+        let value = self.store().value();
         let value = value.ok_or_else(|| {
             RuntimeError::failed(format!("input {index} is in a device memory without a value"))
         })?;
@@ -295,7 +217,7 @@ impl DeviceMemory {
         index: usize,
         given: &[u32],
     ) -> RuntimeResult<()> {
-        let described = &self.inner.dimensions;
+        let described = self.store().described();
         let given_shape = Shape::new(given).ok();
         if given_shape.is_some_and(|given| described.combine(&given).is_some()) {
             return Ok(());
@@ -308,7 +230,7 @@ impl DeviceMemory {
     /// Whether the device is to be opened again after this error, as an application of the memory wants it.
     fn may_recover(&self, error: &RuntimeError) -> bool {
         let mut roles = self.inner.roles.iter();
-        (error.is_connection_lost() || self.is_lost())
+        (error.is_connection_lost() || self.store().is_lost())
             && roles.any(|(compilation, ..)| compilation.policy().attempts > 0)
     }
 
@@ -321,37 +243,21 @@ impl DeviceMemory {
         })
     }
 
-    /// After an execution that wrote it.
-    pub(super) fn written(&self, dimensions: Vec<u32>) {
-        let mut state = self.state();
-        state.value = Some(dimensions);
-        state.kept = None;
-    }
-
-    /// It has no value any more.
-    pub(super) fn forget(&self) {
-        let mut state = self.state();
-        state.value = None;
-        state.kept = None;
-    }
-
     /// Gets the memory, and its value if `is_needed`, back after the device's worker has died.
     ///
     /// # Errors
     /// [`ResultCode::DeadObject`] if the value was computed there, and nobody has it any more.
     pub(super) fn restore(&self, is_needed: bool) -> RuntimeResult<()> {
-        let Backing::Device { buffer, device } = self.backing() else {
+        let store = self.store();
+        let Backing::Device { buffer, device } = store.backing() else {
             return Ok(());
         };
         if !buffer.is_lost() {
             return Ok(());
         }
-        let (value, kept) = {
-            let state = self.state();
-            (state.value.clone(), state.kept.clone())
-        };
+        let (value, kept) = store.value_and_copy();
         if is_needed && value.is_some() && kept.is_none() {
-            self.forget();
+            store.forget();
             return Err(RuntimeError::new(
                 ResultCode::DeadObject,
                 format!(
@@ -361,27 +267,14 @@ impl DeviceMemory {
                 ),
             ));
         }
-        let buffer = self.allocate_on(&device)?;
-        let backing = Backing::Device { buffer, device };
-        let given = value.zip(kept);
-        if let Some((value, kept)) = &given {
-            store(&backing, kept, value)?;
-        }
-        let mut state = self.state();
-        state.backing = backing;
-        (state.value, state.kept) = given.unzip();
-        Ok(())
-    }
-
-    /// A device's own memory for the roles.
-    fn allocate_on(&self, device: &RuntimeDevice) -> RuntimeResult<Buffer> {
-        allocate(&self.inner.roles, &self.inner.dimensions, &[], device)
+        let buffer = allocate(&self.inner.roles, store.described(), &[], &device)?;
+        store.move_to(Backing::Device { buffer, device }, value.zip(kept))
     }
 }
 
 /// Asks a device for memory in these roles, each of frequency 1 unless `frequencies` say otherwise.
 pub(super) fn allocate(
-    roles: &[(Compilation, usize, Direction)],
+    roles: &[Role],
     dimensions: &Shape,
     frequencies: &[f32],
     device: &RuntimeDevice,
@@ -407,23 +300,4 @@ pub(super) fn allocate(
     };
     let models: Vec<&PreparedModel> = models.iter().collect();
     Ok(device.open()?.allocate(&desc, &models, &inputs, &outputs)?)
-}
-
-fn store(backing: &Backing, memory: &Memory, dimensions: &[u32]) -> RuntimeResult<()> {
-    match backing {
-        Backing::Shared(shared) => copy(memory, shared),
-        Backing::Device { buffer, .. } => Ok(buffer.copy_from(memory, dimensions)?),
-    }
-}
-
-fn copy(from: &Memory, to: &Memory) -> RuntimeResult<()> {
-    let mut bytes = vec![0; usize::try_from(from.size()).unwrap_or(usize::MAX)];
-    from.read_at(0, &mut bytes)?;
-    Ok(to.write_at(0, &bytes)?)
-}
-
-fn copy_of(memory: &Memory) -> RuntimeResult<Memory> {
-    let copied = Memory::new(memory.size())?;
-    copy(memory, &copied)?;
-    Ok(copied)
 }

@@ -210,9 +210,11 @@ pub(super) fn settle(placed: &Placed, result: &RuntimeResult<Finished>) {
         match result {
             Ok(finished) => {
                 let shape = finished.output_shapes.get(index);
-                memory.written(shape.map(|shape| shape.dimensions.clone()).unwrap_or_default());
+                memory
+                    .store()
+                    .written(shape.map(|shape| shape.dimensions.clone()).unwrap_or_default());
             }
-            Err(_) => memory.forget(),
+            Err(_) => memory.store().forget(),
         }
     }
 }

@@ -52,6 +52,7 @@ mod run;
 mod shapes;
 mod step;
 mod step_model;
+mod value_store;
 
 pub use crate::values::OwnValues;
 pub use arguments::{Room, RunInput, RunOutput};

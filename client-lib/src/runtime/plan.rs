@@ -15,13 +15,13 @@ use nnhal_os::time::Deadline;
 
 use super::caching::StepCache;
 use super::device::RuntimeDevice;
-use super::device_memory::{Backing, Description, DeviceMemory};
 use super::explanation::StepExplanation;
 use super::layout::Layout;
 use super::partition::Part;
 use super::result::{RuntimeError, RuntimeResult};
 use super::step::{How, Outline, Prepared, Slot, Step};
 use super::step_model::StepModel;
+use super::value_store::{Backing, Description, ValueStore};
 use crate::model::Model;
 use crate::prepared_model::PreparedModel;
 use crate::trace;
@@ -154,11 +154,7 @@ impl Plan {
     ///
     /// # Errors
     /// What the device refuses it with.
-    pub(super) fn resident(
-        &self,
-        index: usize,
-        layouts: &TypeLayouts,
-    ) -> RuntimeResult<Option<DeviceMemory>> {
+    pub(super) fn resident(&self, index: usize, layouts: &TypeLayouts) -> RuntimeResult<Option<ValueStore>> {
         let temporary = &self.temporaries[index];
         let Some(device) = &temporary.home else {
             return Ok(None);
@@ -186,13 +182,12 @@ impl Plan {
         let prepared: Vec<&PreparedModel> = prepared.iter().collect();
         let buffer = device.open()?.allocate(&desc, &prepared, &inputs, &outputs)?;
         let description = Description {
-            roles: Vec::new(),
             operand_type: temporary.operand_type,
             layouts: layouts.clone(),
             dimensions: temporary.shape,
         };
         let device = device.clone();
-        Ok(Some(DeviceMemory::new(
+        Ok(Some(ValueStore::new(
             description,
             Backing::Device { buffer, device },
         )))

@@ -6,8 +6,8 @@ use nnhal_hal::{OutputShape, Shape};
 
 use super::arguments::Location;
 use super::device::RuntimeDevice;
-use super::device_memory::{Backing, DeviceMemory};
 use super::result::{RuntimeError, RuntimeResult};
+use super::value_store::{Backing, ValueStore};
 use crate::memory::Memory;
 use crate::request::Request;
 
@@ -27,10 +27,15 @@ impl Target<'_> {
     pub(super) fn reaches(self, location: &Location) -> bool {
         match location {
             Location::Omitted | Location::Memory { .. } => true,
-            Location::Device { memory, .. } => match memory.backing() {
-                Backing::Shared(_) => true,
-                Backing::Device { device, .. } => self.reaches_into(&device),
-            },
+            Location::Device { memory, .. } => self.reaches_store(memory.store()),
+            Location::Resident(store) => self.reaches_store(store),
+        }
+    }
+
+    fn reaches_store(self, store: &ValueStore) -> bool {
+        match store.backing() {
+            Backing::Shared(_) => true,
+            Backing::Device { device, .. } => self.reaches_into(&device),
         }
     }
 
@@ -58,7 +63,7 @@ pub(super) struct RequestBuilder<'a> {
 struct Staged {
     output: usize,
     memory: Memory,
-    to: DeviceMemory,
+    to: ValueStore,
 }
 
 impl<'a> RequestBuilder<'a> {
@@ -86,17 +91,20 @@ impl<'a> RequestBuilder<'a> {
                 self.memory_input(memory, range.clone(), open_part(declared, dimensions));
                 Ok(())
             }
-            Location::Device { memory, dimensions } => self.device_input(memory, dimensions, declared),
+            Location::Device { memory, dimensions } => {
+                self.stored_input(memory.store(), dimensions, declared)
+            }
+            Location::Resident(store) => self.stored_input(store, &[], declared),
         }
     }
 
-    fn device_input(
+    fn stored_input(
         &mut self,
-        memory: &DeviceMemory,
+        store: &ValueStore,
         dimensions: &[u32],
         declared: &[u32],
     ) -> RuntimeResult<()> {
-        match memory.backing() {
+        match store.backing() {
             Backing::Shared(shared) => {
                 self.memory_input(&shared, 0..shared.size(), open_part(declared, dimensions));
             }
@@ -104,9 +112,9 @@ impl<'a> RequestBuilder<'a> {
                 self.add(|request| request.input_buffer(&buffer));
             }
             Backing::Device { .. } => {
-                let size = memory.byte_size().ok_or_else(|| unknown_size("input"))?;
+                let size = store.byte_size().ok_or_else(|| unknown_size("input"))?;
                 let copy = Memory::new(size)?;
-                memory.fetch(&copy)?;
+                store.fetch(&copy)?;
                 self.memory_input(&copy, 0..size, open_part(declared, dimensions));
             }
         }
@@ -122,19 +130,22 @@ impl<'a> RequestBuilder<'a> {
                 range,
                 dimensions,
             } => self.memory_output(memory, range.clone(), open_part(declared, dimensions)),
-            Location::Device { memory, dimensions } => self.device_output(memory, dimensions, declared)?,
+            Location::Device { memory, dimensions } => {
+                self.stored_output(memory.store(), dimensions, declared)?;
+            }
+            Location::Resident(store) => self.stored_output(store, &[], declared)?,
         }
         self.outputs += 1;
         Ok(())
     }
 
-    fn device_output(
+    fn stored_output(
         &mut self,
-        memory: &DeviceMemory,
+        store: &ValueStore,
         dimensions: &[u32],
         declared: &[u32],
     ) -> RuntimeResult<()> {
-        match memory.backing() {
+        match store.backing() {
             Backing::Shared(shared) => {
                 self.memory_output(&shared, 0..shared.size(), open_part(declared, dimensions));
             }
@@ -145,7 +156,7 @@ impl<'a> RequestBuilder<'a> {
                 let shape =
                     [declared, dimensions].map(|dimensions| Shape::new(dimensions).unwrap_or_default());
                 let shape = shape[0].combine(&shape[1]).unwrap_or_default();
-                let size = memory.layouts().byte_size(memory.operand_type(), &shape);
+                let size = store.layouts().byte_size(store.operand_type(), &shape);
                 let size = size
                     .filter(|size| *size > 0)
                     .ok_or_else(|| unknown_size("output"))?;
@@ -154,7 +165,7 @@ impl<'a> RequestBuilder<'a> {
                 self.staged.push(Staged {
                     output: self.outputs,
                     memory: stage,
-                    to: memory.clone(),
+                    to: store.clone(),
                 });
             }
         }
@@ -166,7 +177,7 @@ impl<'a> RequestBuilder<'a> {
         for staged in &self.staged {
             let dimensions = shapes.get(staged.output);
             let dimensions = dimensions.map_or(&[][..], |shape| &shape.dimensions);
-            staged.to.store(&staged.memory, dimensions)?;
+            staged.to.write(&staged.memory, dimensions)?;
         }
         Ok(())
     }

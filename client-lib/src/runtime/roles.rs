@@ -5,10 +5,11 @@ use nnhal_hal::{OperandType, Shape, TypeLayouts};
 
 use super::compilation::Compilation;
 use super::device::RuntimeDevice;
-use super::device_memory::{Backing, Description, DeviceMemory, allocate as allocate_on};
+use super::device_memory::{DeviceMemory, Role, allocate as allocate_on};
 use super::devices::Runtime;
 use super::result::{ResultCode, RuntimeError, RuntimeResult};
 use super::step::{Prepared, Step};
+use super::value_store::{Backing, Description, ValueStore};
 use crate::memory::Memory;
 use crate::tensor::TensorType;
 
@@ -66,30 +67,35 @@ fn allocate(roles: &[MemoryRole<'_>], dimensions: &[u32]) -> RuntimeResult<Devic
         .first()
         .map(|role| role.compilation.layouts().clone())
         .unwrap_or_default();
+    let backing = match on_live_device(roles, &shape) {
+        Ok(backing) => backing,
+        Err(refused) => {
+            let is_explicit = roles
+                .iter()
+                .any(|role| role.compilation.is_explicit() && !role.compilation.is_on_cpu());
+            match byte_size(&layouts, ty, &shape) {
+                Some(size) if !is_explicit => Backing::Shared(Memory::new(size as u64)?),
+                _ => return Err(refused),
+            }
+        }
+    };
     let description = Description {
-        roles: roles
-            .iter()
-            .map(|role| (role.compilation.clone(), role.index, role.direction))
-            .collect(),
         operand_type: ty,
         layouts,
         dimensions: shape,
     };
-    let refused = match on_live_device(roles, &description) {
-        Ok(backing) => return Ok(DeviceMemory::new(description, backing)),
-        Err(refused) => refused,
-    };
-    let is_explicit = roles
-        .iter()
-        .any(|role| role.compilation.is_explicit() && !role.compilation.is_on_cpu());
-    let size = byte_size(&description.layouts, ty, &shape);
-    match size {
-        Some(size) if !is_explicit => {
-            let memory = Memory::new(size as u64)?;
-            Ok(DeviceMemory::new(description, Backing::Shared(memory)))
-        }
-        _ => Err(refused),
-    }
+    Ok(DeviceMemory::new(
+        as_kept(roles),
+        ValueStore::new(description, backing),
+    ))
+}
+
+/// The roles as a device memory keeps them.
+fn as_kept(roles: &[MemoryRole<'_>]) -> Vec<Role> {
+    let roles = roles.iter();
+    roles
+        .map(|role| (role.compilation.clone(), role.index, role.direction))
+        .collect()
 }
 
 fn byte_size(layouts: &TypeLayouts, ty: OperandType, shape: &Shape) -> Option<usize> {
@@ -98,8 +104,8 @@ fn byte_size(layouts: &TypeLayouts, ty: OperandType, shape: &Shape) -> Option<us
 
 /// Memory of the one device that uses it in every role, which is opened again if it has died and the application of a
 /// role wants that.
-fn on_live_device(roles: &[MemoryRole<'_>], description: &Description) -> RuntimeResult<Backing> {
-    let result = on_device(roles, description);
+fn on_live_device(roles: &[MemoryRole<'_>], dimensions: &Shape) -> RuntimeResult<Backing> {
+    let result = on_device(roles, dimensions);
     let mut compilations = roles.iter().map(|role| role.compilation);
     let is_lost = |error: &RuntimeError| {
         let mut steps = roles.iter().flat_map(|role| &role.compilation.plan().steps);
@@ -114,17 +120,17 @@ fn on_live_device(roles: &[MemoryRole<'_>], description: &Description) -> Runtim
                 return Err(RuntimeError::new(ResultCode::DeadObject, error.to_string()));
             }
             compilations.try_for_each(Compilation::revive_steps)?;
-            on_device(roles, description)
+            on_device(roles, dimensions)
         }
         result => result,
     }
 }
 
 /// Memory of the one device that uses it in every role.
-fn on_device(roles: &[MemoryRole<'_>], description: &Description) -> RuntimeResult<Backing> {
+fn on_device(roles: &[MemoryRole<'_>], dimensions: &Shape) -> RuntimeResult<Backing> {
     let device = the_device(roles)?;
     let frequencies: Vec<f32> = roles.iter().map(|role| role.frequency).collect();
-    let buffer = allocate_on(&description.roles, &description.dimensions, &frequencies, &device)?;
+    let buffer = allocate_on(&as_kept(roles), dimensions, &frequencies, &device)?;
     Ok(Backing::Device { buffer, device })
 }
 

@@ -157,11 +157,8 @@ impl<'a> Run<'a> {
                 Ok(location)
             }
             Slot::Temporary(index) => {
-                if let Some(Some(memory)) = self.temporaries.resident.get(index) {
-                    return Ok(Location::Device {
-                        memory: memory.clone(),
-                        dimensions: Vec::new(),
-                    });
+                if let Some(Some(store)) = self.temporaries.resident.get(index) {
+                    return Ok(Location::Resident(store.clone()));
                 }
                 let temporary = self.compilation.plan().temporaries.get(index);
                 let memory = self.temporaries.memory.as_ref();
