@@ -28,8 +28,8 @@ impl DevicesOptions {
     /// [`DevicesOptions::runtime_dir`] named it: drivers may come and go.
     ///
     /// # Errors
-    /// [`ErrorKind::Directory`](crate::ErrorKind::Directory) if the directory that [`DevicesOptions::runtime_dir`] named is
-    /// there but cannot be read, or the system has no descriptors left.
+    /// [`ErrorKind::Directory`] if the directory that [`DevicesOptions::runtime_dir`] named is there but cannot be
+    /// read, or the system has no descriptors left.
     pub fn open(self) -> Result<Devices> {
         let drivers = Drivers::open(self)?;
         Ok(Devices { drivers })
@@ -79,8 +79,8 @@ impl Devices {
     /// The names of all devices, sorted. If no driver runs, those of a private one, which is started and ends with the
     /// last handle on these devices.
     ///
-    /// No driver is connected to. One that refuses this user only then has its devices among them; [`Devices::list`] leaves
-    /// them out.
+    /// This connects to no driver. A driver that refuses this user only when it is connected to has its devices
+    /// here all the same; [`Devices::list`] leaves them out.
     ///
     /// # Errors
     /// The directory that was named cannot be read; a private driver cannot be started.

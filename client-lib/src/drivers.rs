@@ -13,7 +13,8 @@ use crate::devices_options::DevicesOptions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::private_driver::{DriverChoice, PrivateDriver};
 
-/// The drivers that can be used, and those that were started. Drivers may come and go at any time: every call looks anew.
+/// The drivers that can be used, and the private ones that were started. Drivers may come and go at any time:
+/// every call looks anew.
 #[derive(Clone, Debug)]
 pub(crate) struct Drivers {
     options: DevicesOptions,

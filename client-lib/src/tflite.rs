@@ -53,8 +53,8 @@ impl TfliteModel {
     /// Reads a file. What is noted of it goes to the log, too.
     ///
     /// # Errors
-    /// [`ErrorKind::ReadModel`], also for what is no regular file; [`ErrorKind::ImportModel`] if it is not a sound `.tflite` file, or has an
-    /// operator that NNAPI has not; the system has no memory.
+    /// [`ErrorKind::ReadModel`], also for what is no regular file; [`ErrorKind::ImportModel`] if it is not a
+    /// sound `.tflite` file, or has an operator that NNAPI has not; the system has no memory.
     pub fn load(path: impl AsRef<Path>) -> Result<TfliteModel> {
         let path = path.as_ref();
         let bytes = read(path).map_err(|source| ErrorKind::ReadModel {

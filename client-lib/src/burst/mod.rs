@@ -1,8 +1,8 @@
 //! Bursts: executions through rings in shared memory.
 //!
 //! [`Exchange`] sends a packet and receives its result, [`Numbers`] names what the worker keeps between executions,
-//! [`RunLayout`] passes the values of one model's arguments, [`Pipeline`] knows which executions are under way. A [`Burst`]
-//! puts them together.
+//! [`RunLayout`] passes the values of one model's arguments, [`Pipeline`] knows which executions are under way. A
+//! [`Burst`] puts them together.
 
 mod exchange;
 mod known_memories;
