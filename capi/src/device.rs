@@ -1,6 +1,7 @@
 //! Devices.
 
 use std::ffi::CString;
+use std::sync::Mutex;
 
 use nnhal_client::runtime::RuntimeDevice;
 
@@ -12,6 +13,8 @@ pub(crate) struct Device {
     pub(crate) device: RuntimeDevice,
     pub(crate) name: CString,
     pub(crate) version: CString,
+    /// The address of the caller's pointer to it, once the caller has asked for one.
+    pub(crate) pointer: Mutex<Option<usize>>,
 }
 
 impl Device {
@@ -22,6 +25,7 @@ impl Device {
             name: text(device.name()),
             version: text(&device.info().version),
             device,
+            pointer: Mutex::new(None),
         }
     }
 

@@ -1,38 +1,35 @@
 //! What this process has once: the runtime, which is set up with the first call that needs it.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use nnhal_client::runtime::{Recovery, Runtime, RuntimeOptions};
 
 use crate::device::Device;
-use crate::ffi::{Handle, flush_trace_at_exit};
-use crate::handles;
+use crate::ffi::flush_trace_at_exit;
 use crate::result::{Failure, Outcome};
-use crate::types::ANeuralNetworksDevice;
 
 /// Says what compilations do that are not told otherwise when a driver's process dies.
 const RECOVERY_VARIABLE: &str = "NNHAL_RECOVERY";
 
-/// The runtime and the pointers that the caller gets to its devices.
+/// The runtime and its devices.
 #[derive(Debug)]
 struct Process {
     id: u32,
     runtime: Runtime,
-    /// Addresses of [`ANeuralNetworksDevice`]s, in the order of the runtime's devices. They stay for good.
-    devices: Vec<usize>,
+    /// In the order of the runtime's devices. They stay for good.
+    devices: Vec<Arc<Device>>,
 }
 
 impl Process {
-    fn of(runtime: Runtime) -> Outcome<Process> {
-        let mut devices = Vec::new();
-        for device in runtime.devices() {
-            devices.push(handles::publish::<Device>(Device::new(device.clone()))?.address());
-        }
-        Ok(Process {
+    fn of(runtime: Runtime) -> Process {
+        let devices = runtime.devices().iter();
+        Process {
             id: std::process::id(),
+            devices: devices
+                .map(|device| Arc::new(Device::new(device.clone())))
+                .collect(),
             runtime,
-            devices,
-        })
+        }
     }
 }
 
@@ -69,7 +66,7 @@ fn with<T>(body: impl FnOnce(&Process) -> T) -> Outcome<T> {
         return Ok(body(current));
     }
     let options = RuntimeOptions::new().recovery(recovery()?);
-    let fresh = Process::of(Runtime::with(options)?)?;
+    let fresh = Process::of(Runtime::with(options)?);
     // Once: a child of `fork` keeps what its parent has told the C library.
     if process.is_none() {
         flush_trace_at_exit();
@@ -90,7 +87,7 @@ pub(crate) fn device_count() -> Outcome<usize> {
     with(|process| process.devices.len())
 }
 
-/// The caller's pointer to the device with this index.
-pub(crate) fn device(index: usize) -> Outcome<Option<Handle<ANeuralNetworksDevice>>> {
-    with(|process| process.devices.get(index).copied().map(Handle::with_address))
+/// The device with this index.
+pub(crate) fn device(index: usize) -> Outcome<Option<Arc<Device>>> {
+    with(|process| process.devices.get(index).cloned())
 }

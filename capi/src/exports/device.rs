@@ -1,5 +1,5 @@
 use std::ffi::{c_char, c_int};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use nnhal_client::runtime::RuntimeDevice;
 
@@ -30,6 +30,17 @@ pub(super) fn distinct(devices: Vec<Arc<Device>>) -> Outcome<Vec<RuntimeDevice>>
     Ok(distinct)
 }
 
+/// The caller's pointer to a device: the same at every call.
+fn pointer_to(device: &Arc<Device>) -> Outcome<Handle<ANeuralNetworksDevice>> {
+    let mut pointer = device.pointer.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(address) = *pointer {
+        return Ok(Handle::with_address(address));
+    }
+    let published = handles::publish::<Device>(Arc::clone(device))?;
+    *pointer = Some(published.address());
+    Ok(published)
+}
+
 /// How many devices there are: those of the drivers that ran when this was first called, and the CPU of this process.
 /// Since feature level 29.
 #[unsafe(no_mangle)]
@@ -56,7 +67,7 @@ pub extern "C" fn ANeuralNetworks_getDevice(
                 "there is no device {devIndex}; see ANeuralNetworks_getDeviceCount"
             ))
         })?;
-        device.write(found);
+        device.write(pointer_to(&found)?);
         Ok(())
     })
 }

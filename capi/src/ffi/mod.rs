@@ -5,6 +5,7 @@ mod exit;
 mod fd;
 mod guard;
 mod pointer;
+mod structures;
 
 pub(crate) use bytes::{CallerBytes, CallerRoom, overlap};
 pub(crate) use exit::flush_trace_at_exit;

@@ -24,10 +24,6 @@ unsafe impl Plain for u32 {}
 unsafe impl Plain for f32 {}
 // SAFETY: any byte is a number.
 unsafe impl Plain for u8 {}
-// SAFETY: numbers, and a pointer that may have any value.
-unsafe impl Plain for crate::types::ANeuralNetworksOperandType {}
-// SAFETY: numbers, and a pointer that may have any value.
-unsafe impl Plain for crate::types::ANeuralNetworksSymmPerChannelQuantParams {}
 // SAFETY: a pointer that may have any value, which is never followed.
 unsafe impl<T> Plain for ConstHandle<T> {}
 

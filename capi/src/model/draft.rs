@@ -1,17 +1,12 @@
 //! A model that is being built.
 
-use std::sync::Arc;
-
 use nnhal_hal::validate;
-use nnhal_hal::{
-    ExtraParams, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape, TypeLayouts,
-};
+use nnhal_hal::{ExtraParams, Operand, OperandType, Operation, OperationType, Shape, TypeLayouts};
 
-use super::{Finished, NewValue, signature};
+use super::signature;
+use super::value::{NewValue, Value};
 use crate::codes::ANEURALNETWORKS_MAX_SIZE_OF_IMMEDIATELY_COPIED_VALUES;
 use crate::extension;
-use crate::ffi::CallerBytes;
-use crate::memory::Shared;
 use crate::result::{Failure, Outcome};
 
 /// Operands and operations as they were added. What is known of an operand's lifetime is in `values` until the model
@@ -27,22 +22,6 @@ pub(crate) struct Draft {
     pub(super) is_relaxed: bool,
     /// Constants that were copied.
     pub(super) copied: Vec<u8>,
-}
-
-/// The value that an operand has so far.
-#[derive(Clone, Debug)]
-pub(super) enum Value {
-    None,
-    Omitted,
-    /// In [`Draft::copied`].
-    Copied {
-        offset: usize,
-        length: usize,
-    },
-    /// Where the caller has it.
-    Referenced(CallerBytes),
-    Shared(Shared),
-    Model(Arc<Finished>),
 }
 
 impl Draft {
@@ -153,7 +132,7 @@ impl Draft {
             inputs,
             outputs,
         };
-        signature::check(self, &operation)
+        signature::check(&self.operands, &self.values, &operation)
             .map_err(|text| Failure::bad_data(format!("operation {index} ({kind}): {text}")))?;
         self.operations.push(operation);
         Ok(())
@@ -195,17 +174,6 @@ impl Draft {
                 self.operands.len()
             ))
         })
-    }
-
-    /// The lifetime of an operand as far as it is known yet.
-    pub(super) fn lifetime(&self, index: usize) -> OperandLifeTime {
-        match self.values.get(index) {
-            None | Some(Value::None) => OperandLifeTime::TemporaryVariable,
-            Some(Value::Omitted) => OperandLifeTime::NoValue,
-            Some(Value::Copied { .. }) => OperandLifeTime::ConstantCopy,
-            Some(Value::Referenced(_) | Value::Shared(_)) => OperandLifeTime::ConstantReference,
-            Some(Value::Model(_)) => OperandLifeTime::Subgraph,
-        }
     }
 }
 

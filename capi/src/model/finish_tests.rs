@@ -2,9 +2,10 @@
 
 use nnhal_hal::OperationType as O;
 
-use super::draft::{Draft, Value};
-use super::finish::Finished;
+use super::draft::Draft;
+use super::finished::Finished;
 use super::signature_tests::add;
+use super::value::Value;
 
 /// A value that an input has in the model, and the input's number.
 type Given = (usize, Vec<u8>);

@@ -4,10 +4,12 @@ mod draft;
 mod finish;
 #[cfg(test)]
 mod finish_tests;
+mod finished;
 mod order;
 mod signature;
 #[cfg(test)]
 mod signature_tests;
+mod value;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,9 +17,8 @@ use nnhal_client::OperationType;
 use nnhal_hal::{ExtraParams, SymmPerChannelQuantParams};
 
 use self::draft::Draft;
-pub(crate) use self::finish::Finished;
-use crate::ffi::CallerBytes;
-use crate::memory::Memory;
+pub(crate) use self::finished::Finished;
+pub(crate) use self::value::NewValue;
 use crate::result::{Failure, Outcome};
 
 /// What is behind an `ANeuralNetworksModel`.
@@ -80,26 +81,6 @@ impl Model {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What the caller gives an operand as its value.
-#[derive(Clone, Debug)]
-pub(crate) enum NewValue {
-    /// The operand is left out.
-    Omitted,
-    Bytes(CallerBytes),
-    Memory {
-        memory: Arc<Memory>,
-        offset: usize,
-        length: usize,
-    },
-    Model(Arc<Finished>),
-}
-
-impl Model {
     pub(crate) fn set_value(&self, index: i32, value: NewValue) -> Outcome {
         self.change(|draft| draft.set_value(index, value))
     }
@@ -112,5 +93,9 @@ impl Model {
         // Extension values use all 32 bits.
         let kind = OperationType(kind.cast_unsigned());
         self.change(|draft| draft.add_operation(kind, inputs, outputs))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

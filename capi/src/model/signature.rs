@@ -6,12 +6,12 @@ use nnhal_hal::{
     DataLocation, Model, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape, Subgraph,
 };
 
-use super::draft::{Draft, Value};
+use super::value::Value;
 use crate::extension;
 
 /// Checks an operation by the operation table: that it exists, the number and types of its operands, and most ranks. What
 /// depends on values or on several shapes is checked when the model is finished.
-pub(super) fn check(draft: &Draft, operation: &Operation) -> Result<(), String> {
+pub(super) fn check(operands: &[Operand], values: &[Value], operation: &Operation) -> Result<(), String> {
     let kind = operation.operation_type;
     if kind.is_extension() {
         return match extension::name(kind.extension_prefix()) {
@@ -23,12 +23,16 @@ pub(super) fn check(draft: &Draft, operation: &Operation) -> Result<(), String> 
         return Err("there is no such operation; there are 0 to 101 and 10000".into());
     }
     if kind.is_control_flow() {
-        return check_with_graphs(draft, operation);
+        return check_with_graphs(operands, values, operation);
     }
     let Some(entry) = ops::entry(kind) else {
         return Ok(());
     };
-    let view = View { draft, operation };
+    let view = View {
+        operands,
+        values,
+        operation,
+    };
     entry
         .match_signature(&view)
         .map(drop)
@@ -36,14 +40,14 @@ pub(super) fn check(draft: &Draft, operation: &Operation) -> Result<(), String> 
 }
 
 /// Checks IF or WHILE and what its models take and give; one that is set later is checked when this model is finished.
-fn check_with_graphs(draft: &Draft, operation: &Operation) -> Result<(), String> {
+fn check_with_graphs(operands: &[Operand], values: &[Value], operation: &Operation) -> Result<(), String> {
     let mut model = Model::default();
     let mut called = Subgraph::default();
     let mut copy = |list: &[u32]| -> Vec<u32> {
         let indexes = list.iter().map(|&index| {
-            let mut operand = draft.operands[index as usize].clone();
-            operand.lifetime = draft.lifetime(index as usize);
-            if let Value::Model(inner) = &draft.values[index as usize] {
+            let mut operand = operands[index as usize].clone();
+            operand.lifetime = values[index as usize].lifetime();
+            if let Value::Model(inner) = &values[index as usize] {
                 operand.location = DataLocation {
                     offset: model.referenced.len() as u32,
                     ..DataLocation::default()
@@ -65,14 +69,16 @@ fn check_with_graphs(draft: &Draft, operation: &Operation) -> Result<(), String>
 
 /// An operation in a model that is being built.
 struct View<'a> {
-    draft: &'a Draft,
+    operands: &'a [Operand],
+    /// One for each operand.
+    values: &'a [Value],
     operation: &'a Operation,
 }
 
 impl View<'_> {
     fn operand(&self, index: Option<&u32>) -> Option<(usize, &Operand)> {
         let index = *index? as usize;
-        Some((index, self.draft.operands.get(index)?))
+        Some((index, self.operands.get(index)?))
     }
 
     fn info<'s>(&self, operand: &'s Operand) -> OperandInfo<'s> {
@@ -103,7 +109,7 @@ impl OperationContext for View<'_> {
 
     fn input(&self, index: usize) -> Option<OperandInfo<'_>> {
         let (at, operand) = self.operand(self.operation.inputs.get(index))?;
-        let is_omitted = self.draft.lifetime(at) == OperandLifeTime::NoValue;
+        let is_omitted = self.values[at].lifetime() == OperandLifeTime::NoValue;
         (!is_omitted && operand.operand_type != OperandType::SUBGRAPH).then(|| self.info(operand))
     }
 
