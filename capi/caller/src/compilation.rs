@@ -3,10 +3,9 @@
 use nnhal_hal::{Operand, OutputShape, Request, Timing};
 
 use crate::error::{CallError, Result};
-use crate::execution::{Computation, Execution, ExecutionSettings};
+use crate::execution::{Arguments, Computation, Execution, ExecutionSettings};
 use crate::library::{OwnedBurst, OwnedCompilation, OwnedEvent, OwnedMemory, OwnedModel};
 use crate::model::Model;
-use crate::reusable::Arguments;
 
 /// A model that was compiled through the library.
 #[derive(Debug)]
@@ -64,7 +63,7 @@ impl Compilation {
     ) -> Result<(Vec<OutputShape>, Timing)> {
         let library = self.owned.library;
         let functions = library.functions;
-        let execution = Execution::new(self)?;
+        let execution = Execution::new(&self.owned)?;
         execution.apply(settings)?;
         let memories = match settings.arguments {
             Arguments::Memories => Some([inputs.len(), outputs.len()].map(|size| {

@@ -4,12 +4,10 @@ use std::ffi::c_int;
 
 use nnhal_hal::{Operand, OutputShape, RequestArgument, Timing};
 
-use crate::compilation::Compilation;
 use crate::error::{INSUFFICIENT, Result};
 use crate::functions::OperandType;
 use crate::library::{OwnedCompilation, OwnedExecution, OwnedMemory};
 use crate::model::type_of;
-use crate::reusable::Arguments;
 
 /// How an execution is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +20,15 @@ pub enum Computation {
     Burst,
     /// `ANeuralNetworksExecution_startComputeWithDependencies`.
     Fenced,
+}
+
+/// Where the arguments of an execution are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arguments {
+    /// In memories that drivers map.
+    Memories,
+    /// In the caller's own memory.
+    Own,
 }
 
 /// What an execution is to do beside computing.
@@ -44,8 +51,8 @@ pub(crate) struct Execution {
 }
 
 impl Execution {
-    pub(crate) fn new(compilation: &Compilation) -> Result<Execution> {
-        let OwnedCompilation { library, object } = compilation.owned;
+    pub(crate) fn new(compilation: &OwnedCompilation) -> Result<Execution> {
+        let OwnedCompilation { library, object } = *compilation;
         let object = library.made(|place| (library.functions.Execution_create)(object, place))?;
         Ok(Execution {
             owned: OwnedExecution { library, object },

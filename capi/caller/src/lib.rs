@@ -15,7 +15,7 @@ mod reusable;
 
 pub use compilation::Compilation;
 pub use error::{CallError, OpenError};
-pub use execution::{Computation, ExecutionSettings};
+pub use execution::{Arguments, Computation, ExecutionSettings};
 pub use library::Library;
 pub use model::Model;
-pub use reusable::{Arguments, Burst, ReusableExecution};
+pub use reusable::{Burst, ReusableExecution};

@@ -4,17 +4,8 @@ use nnhal_client::Memory as SharedMemory;
 
 use crate::compilation::Compilation;
 use crate::error::{CallError, Result};
-use crate::execution::Execution;
+use crate::execution::{Arguments, Execution};
 use crate::library::{OwnedBurst, OwnedExecution, OwnedMemory};
-
-/// Where the arguments of a reusable execution are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arguments {
-    /// In memories that drivers map.
-    Memories,
-    /// In the caller's own memory.
-    Own,
-}
 
 /// A burst.
 #[derive(Debug)]
@@ -65,7 +56,7 @@ impl ReusableExecution {
         input: &[u8],
         output_bytes: usize,
     ) -> Result<ReusableExecution> {
-        let execution = Execution::new(compilation)?;
+        let execution = Execution::new(&compilation.owned)?;
         let OwnedExecution { library, object } = execution.owned;
         let functions = library.functions;
         library.checked((functions.Execution_setReusable)(object, true))?;
