@@ -11,9 +11,7 @@ use nnhal_cpu::{
 use nnhal_hal::validate::{ModelError, ValidModel};
 use nnhal_hal::{Shape, ShapeError};
 
-use crate::error::Error;
 use crate::feed::Value;
-use crate::session::Subject;
 
 /// What the executor refuses.
 #[derive(Debug, thiserror::Error)]
@@ -125,7 +123,8 @@ impl InProcess {
         self.execution.program()
     }
 
-    fn put(&mut self, inputs: &[Value]) -> Result<(), InProcessError> {
+    /// Puts inputs where the executor reads them.
+    pub(crate) fn put(&mut self, inputs: &[Value]) -> Result<(), InProcessError> {
         for (index, value) in inputs.iter().enumerate() {
             let memory = self.execution.input(index, &Shape::new(&value.dimensions)?)?;
             if memory.len() != value.bytes.len() {
@@ -140,7 +139,8 @@ impl InProcess {
         Ok(())
     }
 
-    fn run(&mut self) -> Result<(), ExecutionError> {
+    /// Executes once with what was put last.
+    pub(crate) fn run(&mut self) -> Result<(), ExecutionError> {
         self.execution.run(&RunOptions {
             threads: Threads::new(&self.helpers, &self.cores, self.threads),
             observer: self.observer.as_deref(),
@@ -148,7 +148,8 @@ impl InProcess {
         })
     }
 
-    fn take(&self, outputs: &mut [Value]) -> Result<(), InProcessError> {
+    /// Copies the results of the last execution.
+    pub(crate) fn take(&self, outputs: &mut [Value]) -> Result<(), InProcessError> {
         for (index, value) in outputs.iter_mut().enumerate() {
             let (shape, bytes) = self
                 .execution
@@ -160,19 +161,5 @@ impl InProcess {
             value.bytes.extend_from_slice(bytes);
         }
         Ok(())
-    }
-}
-
-impl Subject for InProcess {
-    fn put(&mut self, inputs: &[Value]) -> Result<(), Error> {
-        Ok(InProcess::put(self, inputs)?)
-    }
-
-    fn run(&mut self) -> Result<(), Error> {
-        Ok(InProcess::run(self).map_err(InProcessError::from)?)
-    }
-
-    fn take(&mut self, outputs: &mut [Value]) -> Result<(), Error> {
-        Ok(InProcess::take(self, outputs)?)
     }
 }

@@ -7,6 +7,7 @@ use nnhal_client::tflite::State;
 
 use crate::error::Error;
 use crate::feed::Value;
+use crate::in_process::{InProcess, InProcessError};
 
 /// Something that executes a model.
 pub(crate) trait Subject {
@@ -25,6 +26,20 @@ pub(crate) trait Subject {
     /// Copies the results of the last execution. `outputs` holds one value for each output of the model that is no state kept;
     /// they are overwritten, and their memory is used again.
     fn take(&mut self, outputs: &mut [Value]) -> Result<(), Error>;
+}
+
+impl Subject for InProcess {
+    fn put(&mut self, inputs: &[Value]) -> Result<(), Error> {
+        Ok(InProcess::put(self, inputs)?)
+    }
+
+    fn run(&mut self) -> Result<(), Error> {
+        Ok(InProcess::run(self).map_err(InProcessError::from)?)
+    }
+
+    fn take(&mut self, outputs: &mut [Value]) -> Result<(), Error> {
+        Ok(InProcess::take(self, outputs)?)
+    }
 }
 
 /// A model that is called again and again.
