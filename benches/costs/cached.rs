@@ -8,7 +8,7 @@ use std::time::Instant;
 use nnhal_bench::{Error, Result};
 use nnhal_client::{CacheFiles, CompilationCache, Device, Model, PrepareOptions, PreparedModel, TfliteModel};
 
-use super::{Cost, cost};
+use super::cost::{Cost, cost, model_name};
 
 /// How often each is done.
 const ROUNDS: u32 = 31;
@@ -54,7 +54,7 @@ pub(super) fn costs(device: &Device, path: &Path) -> Result<Vec<Cost>> {
             drop(prepared);
         }
     }
-    let name = super::model_name(path);
+    let name = model_name(path);
     let costs = ways.iter().zip(&nanos);
     Ok(costs
         .map(|((way, _), nanos)| cost(format!("{name}: {way}"), nanos))

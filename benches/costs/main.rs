@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod cached;
+mod cost;
 mod shared;
 
 use std::io::Write as _;
@@ -32,13 +33,14 @@ use clap::Parser;
 use nnhal_bench::conditions::Conditions;
 use nnhal_bench::program;
 use nnhal_bench::report::duration;
-use nnhal_bench::samples::median;
 use nnhal_bench::{Error, Result, models};
 use nnhal_client::{
     BurstOptions, Deadline, Device, ExecuteOptions, Fence, Input, Memory, Output, PrepareOptions,
     PreparedModel, Request,
 };
 use serde::Serialize;
+
+use cost::{Cost, cost, private_kib};
 
 /// How often what starts processes is done.
 const STARTS: u32 = 15;
@@ -56,17 +58,6 @@ struct Arguments {
     /// `.tflite` files to prepare, with and without a compilation cache.
     #[arg(value_name = "MODEL")]
     models: Vec<PathBuf>,
-}
-
-/// One figure.
-#[derive(Debug, Serialize)]
-struct Cost {
-    name: String,
-    /// The median, in nanoseconds.
-    p50_ns: f64,
-    /// The fastest, which other programs disturbed least.
-    min_ns: f64,
-    max_ns: f64,
 }
 
 /// A process at rest, or a file.
@@ -233,15 +224,6 @@ fn time<T>(
     Ok(cost(name, &nanos))
 }
 
-fn cost(name: impl Into<String>, nanos: &[f64]) -> Cost {
-    Cost {
-        name: name.into(),
-        p50_ns: median(nanos),
-        min_ns: nanos.iter().copied().fold(f64::INFINITY, f64::min),
-        max_ns: nanos.iter().copied().fold(0.0, f64::max),
-    }
-}
-
 /// The private memory of the driver's processes for a client that has done nothing yet, and the binaries that were
 /// built beside this one.
 fn sizes(device: &Device) -> Vec<Size> {
@@ -268,24 +250,6 @@ fn sizes(device: &Device) -> Vec<Size> {
         })
     });
     memory.chain(files).collect()
-}
-
-/// What a model is called here: the name of the directory that its file is in.
-fn model_name(path: &Path) -> String {
-    let directory = path.parent().and_then(Path::file_name);
-    directory
-        .unwrap_or(path.as_os_str())
-        .to_string_lossy()
-        .into_owned()
-}
-
-/// What a process has that no other shares.
-fn private_kib(pid: u32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let lines = text.lines().filter(|line| line.starts_with("Private_"));
-    lines
-        .map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
-        .sum()
 }
 
 fn print(report: &Report) -> Result<()> {

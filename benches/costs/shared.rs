@@ -10,7 +10,7 @@ use nnhal_client::{
 use nnhal_hal::{Shape, TypeLayouts};
 use serde::Serialize;
 
-use super::private_kib;
+use super::cost::{model_name, private_kib};
 
 /// Memory of executions is given back soon: what is measured is what stays.
 const AT_REST: &str = "[execution]\nidle_release_ms = 200\n";
@@ -63,7 +63,7 @@ pub(super) fn shares(path: &Path) -> Result<Shares> {
     let second = Client::new(devices.fastest()?, path)?;
     let second_kib = second.kib_at_rest()?;
     Ok(Shares {
-        model: super::model_name(path),
+        model: model_name(path),
         alone_kib,
         first_kib: first.kib_at_rest()?,
         second_kib,

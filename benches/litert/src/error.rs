@@ -3,8 +3,6 @@
 use std::ffi::{OsStr, c_int};
 use std::path::PathBuf;
 
-use crate::functions::VERSION;
-
 /// Why a model has no figure. The exit code is 1.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -19,12 +17,14 @@ pub(crate) enum Error {
     },
     /// The library lacks a function.
     #[error(
-        "{} has no function {function}, so it is not libLiteRt.so of LiteRT {VERSION}: {source}",
+        "{} has no function {function}, so it is not libLiteRt.so of LiteRT {version}: {source}",
         library.display()
     )]
     Missing {
         library: PathBuf,
         function: &'static str,
+        /// The LiteRT that has it.
+        version: &'static str,
         source: libloading::Error,
     },
     /// A function of the library has failed.
@@ -67,10 +67,16 @@ impl Error {
         }
     }
 
-    pub(crate) fn missing(library: &OsStr, function: &'static str, source: libloading::Error) -> Error {
+    pub(crate) fn missing(
+        library: &OsStr,
+        function: &'static str,
+        version: &'static str,
+        source: libloading::Error,
+    ) -> Error {
         Error::Missing {
             library: library.into(),
             function,
+            version,
             source,
         }
     }

@@ -106,7 +106,7 @@ macro_rules! functions {
                         let symbol = unsafe {
                             library.get::<extern "C" fn($($parameter),*) $(-> $result)?>(name.as_bytes())
                         };
-                        *symbol.map_err(|source| Error::missing(path, name, source))?
+                        *symbol.map_err(|source| Error::missing(path, name, VERSION, source))?
                     },)*
                 })
             }
