@@ -16,6 +16,7 @@ mod capabilities;
 mod device;
 mod error;
 mod extension;
+mod layouts;
 mod model;
 mod operand;
 mod operation;
@@ -28,9 +29,8 @@ pub mod versions;
 pub use capabilities::{Capabilities, DeviceStatus, DeviceType, OperandPerformance, PerformanceInfo};
 pub use device::{DeviceInfo, NumberOfCacheFiles};
 pub use error::ErrorStatus;
-pub use extension::{
-    Extension, ExtensionNameAndPrefix, ExtensionOperandTypeInformation, TypeLayout, TypeLayouts,
-};
+pub use extension::{Extension, ExtensionNameAndPrefix, ExtensionOperandTypeInformation};
+pub use layouts::{TypeLayout, TypeLayouts};
 pub use model::{ConstantPools, MemoryPool, Model, NoPools, Subgraph, SubgraphIndex};
 pub use operand::{
     DataLocation, ExtraParams, Operand, OperandLifeTime, OperandType, SymmPerChannelQuantParams,

@@ -8,27 +8,6 @@ use crate::{HalVersion, OperandType, OperationType};
 
 use super::{OperandInfo, OperationContext, OperationEntry, SignatureMatch};
 
-/// What leaving a parameter off stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DefaultValue {
-    /// A `BOOL` of this value.
-    Bool(bool),
-    /// An `INT32` of this value.
-    Int32(i32),
-}
-
-impl DefaultValue {
-    /// Whether the operand is known to have this value.
-    fn is_value_of(self, operand: &OperandInfo<'_>) -> bool {
-        let Some(bytes) = operand.bytes else { return false };
-        match (self, operand.ty()) {
-            (DefaultValue::Bool(value), OperandType::BOOL) => bytes == [u8::from(value)],
-            (DefaultValue::Int32(value), OperandType::INT32) => bytes == value.to_ne_bytes(),
-            _ => false,
-        }
-    }
-}
-
 /// What of an operation the first HAL version that can express it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Earliest {
@@ -112,35 +91,5 @@ impl OperationContext for Shortened<'_> {
 
     fn being_added(&self) -> bool {
         self.context.being_added()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::DefaultValue;
-    use crate::ops::OperandInfo;
-    use crate::{Operand, OperandType, Shape};
-
-    #[test]
-    fn default_is_recognised_by_type_and_bytes_and_only_where_they_are_known() {
-        let (boolean, integer) = (
-            Operand::new(OperandType::BOOL, &[]),
-            Operand::new(OperandType::INT32, &[]),
-        );
-        let is = |default: DefaultValue, operand, bytes| {
-            default.is_value_of(&OperandInfo {
-                operand,
-                shape: Shape::SCALAR,
-                rank_known: true,
-                shape_known: true,
-                bytes,
-            })
-        };
-        assert!(is(DefaultValue::Bool(false), &boolean, Some(&[0])));
-        assert!(!is(DefaultValue::Bool(false), &boolean, Some(&[1])));
-        assert!(!is(DefaultValue::Bool(false), &boolean, None));
-        assert!(is(DefaultValue::Int32(-1), &integer, Some(&[0xff; 4])));
-        assert!(!is(DefaultValue::Int32(-1), &integer, Some(&[0xff; 3])));
-        assert!(!is(DefaultValue::Int32(0), &boolean, Some(&[0])));
     }
 }

@@ -1,21 +1,11 @@
 //! Graphs: indexes, order of execution, writers and readers.
 
 use crate::ops::Earliest;
-use crate::{HalVersion, OperandLifeTime, Shape, Subgraph, SubgraphIndex};
+use crate::{HalVersion, OperandLifeTime, Subgraph, SubgraphIndex};
 
-use super::model::{ModelContext, ModelError, declared_shape};
-use super::operand::{self, Parameter, parameter_bytes};
+use super::context::{ModelContext, ModelError, declared_shape};
+use super::operand::{self, Known, parameter_bytes};
 use super::{limits, operation};
-
-/// What is known of an operand before execution.
-pub(super) struct Known {
-    /// Its dimensions, as declared and as operations imply.
-    pub(super) shape: Shape,
-    /// Whether the rank is known.
-    pub(super) rank: bool,
-    /// Its value, if a small constant.
-    pub(super) parameter: Option<Parameter>,
-}
 
 /// Which HAL versions can express a graph.
 pub(super) struct Versions {

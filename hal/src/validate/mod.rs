@@ -7,6 +7,7 @@
 //! Source of the rules: the NN HAL 1.0 to 1.3 interface text. Every violation is INVALID_ARGUMENT there.
 
 mod compliance;
+mod context;
 mod control_flow;
 mod graph;
 pub mod limits;
@@ -16,7 +17,8 @@ mod operation;
 mod request;
 
 pub use compliance::{Compliance, Slice};
+pub use context::ModelError;
 pub use control_flow::check_control_flow;
-pub use model::{ModelError, ValidModel};
+pub use model::ValidModel;
 pub use operand::{check_declaration, check_extra_params};
 pub use request::{ArgumentPlan, Direction, RequestError, ValidRequest};

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use crate::ops::Earliest;
-use crate::{
-    ConstantPools, Extension, HalVersion, MAX_RANK, Model, OperandType, Shape, Subgraph, SubgraphIndex,
-    TypeLayouts,
-};
+use crate::{ConstantPools, Extension, HalVersion, Model, OperandType, Subgraph, SubgraphIndex, TypeLayouts};
 
+use super::context::{ModelContext, ModelError};
 use super::{graph, limits};
 
 /// A model that keeps every rule of the HAL.
@@ -18,55 +16,6 @@ pub struct ValidModel {
     version: HalVersion,
     /// What each operation of the main graph needs of a version.
     earliest: Arc<[Earliest]>,
-}
-
-/// The rule that a model breaks: where, what is wrong, what would be right.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ModelError {
-    /// The model as a whole.
-    #[error("model: {message}")]
-    Model {
-        /// What was wrong, and what would be right.
-        message: String,
-    },
-    /// One graph.
-    #[error("{graph}: {message}")]
-    Graph {
-        /// Which graph.
-        graph: SubgraphIndex,
-        /// What was wrong, and what would be right.
-        message: String,
-    },
-    /// One operand.
-    #[error("operand {operand} of the {graph}: {message}")]
-    Operand {
-        /// Which graph.
-        graph: SubgraphIndex,
-        /// Index of the operand.
-        operand: usize,
-        /// What was wrong, and what would be right.
-        message: String,
-    },
-    /// One operation.
-    #[error("operation {index} ({operation}) of the {graph}: {message}")]
-    Operation {
-        /// Which graph.
-        graph: SubgraphIndex,
-        /// Index of the operation.
-        index: usize,
-        /// The operation.
-        operation: crate::OperationType,
-        /// What was wrong, and what would be right.
-        message: String,
-    },
-}
-
-impl ModelError {
-    pub(super) fn model(message: impl Into<String>) -> ModelError {
-        ModelError::Model {
-            message: message.into(),
-        }
-    }
 }
 
 impl ValidModel {
@@ -137,27 +86,6 @@ impl ValidModel {
     /// What each operation of the main graph needs of a version.
     pub(super) fn earliest(&self) -> &[Earliest] {
         &self.earliest
-    }
-}
-
-/// What checks of graphs, operands and operations need to know of the model.
-pub(super) struct ModelContext<'a> {
-    pub(super) model: &'a Model,
-    pub(super) pools: &'a dyn ConstantPools,
-    pub(super) layouts: TypeLayouts,
-}
-
-impl ModelContext<'_> {
-    /// The number of bytes that a constant of this type and shape has; `None` where neither the HAL nor a known
-    /// extension fixes it.
-    pub(super) fn constant_size(&self, ty: OperandType, shape: &Shape) -> Result<Option<usize>, String> {
-        let Some(layout) = self.layouts.get(ty) else {
-            return Ok(None);
-        };
-        shape
-            .byte_size(layout.element_size)
-            .map(Some)
-            .map_err(|error| error.to_string())
     }
 }
 
@@ -359,12 +287,6 @@ impl Nesting {
         }
         Ok(())
     }
-}
-
-/// The shape that an operand declares.
-pub(super) fn declared_shape(dimensions: &[u32]) -> Result<Shape, String> {
-    Shape::new(dimensions)
-        .map_err(|_| format!("has rank {}, at most {MAX_RANK} is supported", dimensions.len()))
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! Operands: type, dimensions, quantisation, lifetime and location.
 
-use crate::{DataLocation, ExtraParams, HalVersion, Operand, OperandLifeTime, OperandType, TypeLayouts};
+use crate::{
+    DataLocation, ExtraParams, HalVersion, Operand, OperandLifeTime, OperandType, Shape, TypeLayouts,
+};
 
+use super::context::{ModelContext, declared_shape};
 use super::limits;
-use super::model::{ModelContext, declared_shape};
 
 /// Checks one operand and returns the first HAL version that can express it.
 pub(super) fn check(context: &ModelContext<'_>, operand: &Operand) -> Result<HalVersion, String> {
@@ -261,6 +263,16 @@ fn check_length(context: &ModelContext<'_>, operand: &Operand) -> Result<(), Str
         )),
         _ => Ok(()),
     }
+}
+
+/// What is known of an operand before execution.
+pub(super) struct Known {
+    /// Its dimensions, as declared and as operations imply.
+    pub(super) shape: Shape,
+    /// Whether the rank is known.
+    pub(super) rank: bool,
+    /// Its value, if a small constant.
+    pub(super) parameter: Option<Parameter>,
 }
 
 /// The bytes of a constant that is small enough to be a parameter, aligned for 32-bit integers and floats.

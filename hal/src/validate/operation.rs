@@ -3,9 +3,9 @@
 use crate::ops::{self, Earliest, OperandInfo, OperationContext, OperationEntry, ShapeIssue, ShapeRule};
 use crate::{HalVersion, OperandLifeTime, OperandType, Operation, OperationType, Shape, Subgraph};
 
+use super::context::ModelContext;
 use super::control_flow;
-use super::graph::Known;
-use super::model::ModelContext;
+use super::operand::Known;
 
 /// Checks one operation, adds what it implies of its outputs' shapes to `known`, and returns what the first HAL version
 /// that can express it needs.
