@@ -1,22 +1,20 @@
-//! Draws arguments that are likely to fit: by the names that the operation table gives its parameters.
-//!
-//! Nothing here has to be right. What is drawn is held to the table's rules, and drawn again if it breaks one; a
-//! parameter that no rule below knows is drawn like any other of its type.
+//! What is known of an operation's arguments while they are drawn.
 
-use nnhal_hal::ops::{OperationEntry, Param, Presence, Rank, Ty, Variant};
-use nnhal_hal::{Operand, OperandType, OperationType, Shape};
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::{Param, Rank, Variant};
 
 use super::choices::Choices;
-use super::graph::{Drawn, Graph, Role};
-use super::operation::{concrete_type, some_quantization};
-use super::{resizing, shapes, values};
+use super::graph::{Drawn, Graph};
+
+/// Channels of networks: fewer than vectors have lanes, as many, and some more.
+pub(super) const CHANNELS: &[u32] = &[3, 8, 16, 1, 20, 35];
 
 /// Arguments of one operation while they are drawn.
 pub(super) struct Arguments<'a> {
     pub(super) graph: &'a mut Graph,
     pub(super) choices: &'a mut Choices,
     pub(super) operation: OperationType,
-    variant: Option<&'static Variant>,
+    pub(super) variant: Option<&'static Variant>,
     /// The names of all parameters of this call, as [`key`] writes them.
     pub(super) names: Vec<String>,
     /// Whether images have their channels before height and width.
@@ -27,29 +25,6 @@ pub(super) struct Arguments<'a> {
     pub(super) parts: Parts,
     /// Numbers that several shapes of one operation share.
     pub(super) extents: [u32; 4],
-}
-
-/// Operations that refuse some data: it is not taken from other operations, which may give anything.
-const WANT_DRAWN_DATA: &[OperationType] = &[OperationType::RANDOM_MULTINOMIAL];
-
-/// Operations whose other arguments must point at an element.
-const WANT_ELEMENTS: &[OperationType] = &[OperationType::GATHER, OperationType::TOPK_V2];
-
-/// Operations that prescribe scales of their inputs.
-const FIXED_SCALES: &[OperationType] = &[OperationType::QUANTIZED_LSTM, OperationType::QUANTIZED_16BIT_LSTM];
-
-/// The scale and zero point that an operation prescribes for an input, or one that is legal together with the others.
-fn fixed_quantization(operation: OperationType, name: &str) -> Option<(f32, i32)> {
-    if !FIXED_SCALES.contains(&operation) {
-        return None;
-    }
-    let unsigned = operation == OperationType::QUANTIZED_16BIT_LSTM;
-    match name {
-        "prevcellstate" => Some((1.0 / 2048.0, 0)),
-        "input" | "prevoutput" if unsigned => Some((1.0 / 128.0, 128)),
-        _ if unsigned && name.ends_with("weights") => Some((1.0 / 64.0, 128)),
-        _ => None,
-    }
 }
 
 /// A parameter's name without capitals and separators.
@@ -71,7 +46,7 @@ impl<'a> Arguments<'a> {
         let names: Vec<String> = params.iter().map(|param| key(param.name)).collect();
         let has_layout = names.iter().any(|name| name == "layout" || name == "nchw");
         let nchw = has_layout && choices.once_in(if graph.is_network { 8 } else { 2 });
-        let extents = shapes::extents(choices, operation, graph.is_network);
+        let extents = extents(choices, operation, graph.is_network);
         let recurrent = names.iter().any(|name| name.contains("recurrent"));
         let time_major = recurrent && choices.once_in(2);
         let parts = if recurrent {
@@ -97,69 +72,6 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Draws argument `index`, which follows `before`; `None` if there is nothing that could fit.
-    pub(super) fn draw(&mut self, index: usize, param: &'static Param, before: &[u32]) -> Option<u32> {
-        let ty = concrete_type(param.ty, self.variant, self.choices)?;
-        let name = self.names.get(index).cloned().unwrap_or_default();
-        if param.presence == Presence::Omissible {
-            let given = match self.parts.has(&name) {
-                Some(has) => has,
-                None => !self.choices.once_in(2),
-            };
-            if !given {
-                return Some(self.omitted(ty));
-            }
-        }
-        if !ty.is_tensor() {
-            return self.scalar(ty, &name, before);
-        }
-        let boxes = shapes::BOXES.contains(&name.as_str());
-        if before.is_empty() && matches!(param.ty, Ty::Var(_)) && !boxes {
-            return self.primary(ty, param.rank);
-        }
-        if ty == OperandType::TENSOR_INT32
-            && let Some(integers) = shapes::integers(self, &name, before)
-        {
-            let dims = integers.dims;
-            if dims.contains(&0) {
-                return None;
-            }
-            let drawn = self.value_tensor(ty, &dims, values::integers(&integers.values));
-            return Some(drawn);
-        }
-        let dims = shapes::of(self, &name, param.rank, before)?;
-        if dims.contains(&0) {
-            // Only operations give tensors without elements: neither constants nor requests can have any.
-            return self.reusable(ty, &dims);
-        }
-        let special = boxes || name == "imageinfo" || FIXED_SCALES.contains(&self.operation);
-        if special {
-            return Some(self.tensor(ty, &dims, &name, before));
-        }
-        let same_shape = self.reusable(ty, &dims);
-        if let Some(index) = same_shape.filter(|_| self.choices.once_in(2)) {
-            return Some(index);
-        }
-        Some(self.tensor(ty, &dims, &name, before))
-    }
-
-    /// How many outputs the operation has.
-    pub(super) fn output_count(&mut self, entry: &OperationEntry, inputs: &[u32]) -> usize {
-        let optional = entry
-            .outputs
-            .iter()
-            .filter(|param| param.presence == Presence::Trailing)
-            .count();
-        if !entry.outputs_repeat {
-            return entry.outputs.len() - self.choices.below(optional as u32 + 1) as usize;
-        }
-        let count = self
-            .argument("numsplits", inputs)
-            .and_then(|drawn| drawn.value.as_ref())
-            .map_or(1, |value| value.bytes().first().copied().unwrap_or(1));
-        usize::from(count)
-    }
-
     /// The argument with this name, if it is drawn already.
     pub(super) fn argument(&self, name: &str, before: &[u32]) -> Option<&Drawn> {
         let at = self.names.iter().position(|other| other == name)?;
@@ -170,142 +82,6 @@ impl<'a> Arguments<'a> {
     pub(super) fn dims(&self, index: usize, before: &[u32]) -> Option<Vec<u32>> {
         let drawn = self.graph.operands.get(*before.get(index)? as usize)?;
         drawn.shape.map(|shape| shape.dims().to_vec())
-    }
-
-    fn omitted(&mut self, ty: OperandType) -> u32 {
-        let role = if self.choices.once_in(2) {
-            Role::OmittedInput
-        } else {
-            Role::NoValue
-        };
-        let dims: &[u32] = if ty.is_tensor() { &[0] } else { &[] };
-        let mut operand = Operand::new(ty, dims);
-        some_quantization(self.choices, &mut operand);
-        self.graph.add(Drawn {
-            operand,
-            shape: None,
-            value: None,
-            role,
-        })
-    }
-
-    fn scalar(&mut self, ty: OperandType, name: &str, before: &[u32]) -> Option<u32> {
-        let value = match ty {
-            OperandType::BOOL if name == "layout" || name == "nchw" => f64::from(u8::from(self.nchw)),
-            _ if name == "timemajor" => f64::from(u8::from(self.time_major)),
-            OperandType::BOOL => f64::from(self.choices.below(2)),
-            OperandType::FLOAT32 | OperandType::FLOAT16 => *self.choices.pick(&[1.0, 0.5, 2.0, 0.25])?,
-            _ => f64::from(shapes::scalar(self, name, before)),
-        };
-        let value = values::encode(ty, std::iter::once(value));
-        Some(self.add(Operand::new(ty, &[]), Shape::SCALAR, value))
-    }
-
-    /// A tensor to compute with: one that is there already, or a new one.
-    fn primary(&mut self, ty: OperandType, rank: Rank) -> Option<u32> {
-        let wants_elements = WANT_ELEMENTS.contains(&self.operation);
-        let fitting: Vec<u32> = (0_u32..)
-            .zip(&self.graph.operands)
-            .filter(|(_, drawn)| drawn.operand.operand_type == ty && drawn.role != Role::OmittedInput)
-            .filter(|(_, drawn)| {
-                drawn.shape.is_some_and(|shape| {
-                    let fits = shape.rank() > 0 && allows(rank, shape.rank());
-                    fits && !(wants_elements && shape.dims().contains(&0))
-                })
-            })
-            .map(|(index, _)| index)
-            .collect();
-        let taken = !fitting.is_empty() && !WANT_DRAWN_DATA.contains(&self.operation);
-        if taken && !self.choices.once_in(3) {
-            let follows = self.graph.is_network && !self.choices.once_in(3);
-            return match fitting.last() {
-                Some(last) if follows => Some(*last),
-                _ => self.choices.pick(&fitting).copied(),
-            };
-        }
-        let dims = resizing::wide_image(self)
-            .unwrap_or_else(|| shapes::any(self.choices, rank, self.graph.is_network));
-        Some(self.tensor(ty, &dims, "", &[]))
-    }
-
-    /// A tensor of this type and shape that is there already.
-    fn reusable(&self, ty: OperandType, dims: &[u32]) -> Option<u32> {
-        (0_u32..)
-            .zip(&self.graph.operands)
-            .filter(|(_, drawn)| {
-                drawn.operand.operand_type == ty && drawn.shape.is_some_and(|shape| shape.dims() == dims)
-            })
-            .map(|(index, _)| index)
-            .last()
-    }
-
-    /// A new tensor with any values.
-    fn tensor(&mut self, ty: OperandType, dims: &[u32], name: &str, before: &[u32]) -> u32 {
-        let count = dims.iter().product::<u32>() as usize;
-        let value = if shapes::BOXES.contains(&name) {
-            values::boxes(self.choices, ty, count)
-        } else if name == "imageinfo" {
-            values::encode(ty, std::iter::repeat_n(values::raw(ty, 32.0), count))
-        } else {
-            values::some(self.choices, ty, count)
-        };
-        let mut operand = Operand::new(ty, dims);
-        some_quantization(self.choices, &mut operand);
-        if let Some((scale, zero_point)) = fixed_quantization(self.operation, name) {
-            (operand.scale, operand.zero_point) = (scale, zero_point);
-        }
-        if ty == OperandType::TENSOR_INT32 && name.contains("bias") {
-            operand.scale = self.bias_scale(before);
-        }
-        let shape = Shape::new(dims).unwrap_or_default();
-        self.add(operand, shape, value)
-    }
-
-    /// A new tensor with these values.
-    fn value_tensor(&mut self, ty: OperandType, dims: &[u32], value: nnhal_cpu::AlignedBuffer) -> u32 {
-        let shape = Shape::new(dims).unwrap_or_default();
-        self.add(Operand::new(ty, dims), shape, value)
-    }
-
-    /// The product of the scales of input and filter, which the scale of a quantised bias must be; 0 if the filter
-    /// has one for each channel.
-    fn bias_scale(&self, before: &[u32]) -> f32 {
-        let scale = |index: usize| {
-            before
-                .get(index)
-                .and_then(|operand| self.graph.operands.get(*operand as usize))
-                .map_or(0.0, |drawn| drawn.operand.scale)
-        };
-        scale(0) * scale(1)
-    }
-
-    fn add(&mut self, operand: Operand, shape: Shape, value: nnhal_cpu::AlignedBuffer) -> u32 {
-        let constant_only = operand.operand_type == OperandType::TENSOR_QUANT8_SYMM_PER_CHANNEL;
-        let roles = [Role::ConstantCopy, Role::Input, Role::ConstantReference];
-        // Parameters are mostly constants, as in real models; data is mostly given with the request.
-        let first_data = self.graph.operands.is_empty();
-        // A convolution has many scalars, one of which is enough to leave it to the execution.
-        let times = if operand.operand_type.is_scalar() { 64 } else { 8 };
-        let is_weight = self.graph.is_network && !first_data && !self.choices.once_in(times);
-        let role = if constant_only || is_weight {
-            Role::ConstantCopy
-        } else if first_data {
-            Role::Input
-        } else {
-            self.choices.pick(&roles).copied().unwrap_or(Role::ConstantCopy)
-        };
-        // What has no element cannot be a constant.
-        let role = if shape.dims().contains(&0) {
-            Role::Input
-        } else {
-            role
-        };
-        self.graph.add(Drawn {
-            operand,
-            shape: Some(shape),
-            value: Some(value),
-            role,
-        })
     }
 }
 
@@ -332,7 +108,7 @@ impl Parts {
     }
 
     /// Whether a parameter of this name is given; `None` if it belongs to no part.
-    fn has(self, name: &str) -> Option<bool> {
+    pub(super) fn has(self, name: &str) -> Option<bool> {
         let of_input_gate = ["toinputweights", "inputgatebias", "inputlayernormweights"]
             .iter()
             .any(|part| name.ends_with(part));
@@ -352,6 +128,18 @@ impl Parts {
         };
         Some(part && gate)
     }
+}
+
+/// Numbers that the shapes of one operation share: channels or units, then extents of a window or what else there is.
+fn extents(choices: &mut Choices, operation: OperationType, is_network: bool) -> [u32; 4] {
+    let mut extents = [(); 4].map(|()| 1 + choices.below(3));
+    if is_network && operation != OperationType::DEPTHWISE_CONV_2D {
+        extents[0] = choices.pick(CHANNELS).copied().unwrap_or(1);
+    } else if is_network {
+        // Mostly one filter for each channel.
+        extents[0] = 1 + u32::from(choices.once_in(4));
+    }
+    extents
 }
 
 /// Whether a rank is among these.

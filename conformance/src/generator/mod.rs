@@ -12,7 +12,9 @@ mod arguments;
 pub mod choices;
 mod control_flow;
 mod criteria;
+mod drawing;
 pub mod float_equivalent;
+mod generated;
 mod graph;
 pub mod mutation;
 mod operation;
@@ -20,27 +22,16 @@ mod patterns;
 pub mod property;
 mod resizing;
 mod shapes;
+mod types;
 mod values;
 
-use nnhal_hal::ops::{self, OperationEntry};
-use nnhal_hal::{OperationType, Request};
+pub use generated::Generated;
 
-use crate::implementation::ModelWithPools;
+use nnhal_hal::OperationType;
+use nnhal_hal::ops::{self, OperationEntry};
+
 use choices::Choices;
 use graph::Graph;
-
-/// A model with a request for it.
-#[derive(Clone, Debug)]
-pub struct Generated {
-    /// The model.
-    pub model: ModelWithPools,
-    /// The request: pool 0 for inputs, pool 1 for outputs.
-    pub request: Request,
-    /// The bytes of the inputs' pool.
-    pub inputs: Vec<u8>,
-    /// Size of the outputs' pool.
-    pub outputs_size: usize,
-}
 
 /// What models are made of.
 #[derive(Clone, Debug)]

@@ -1,14 +1,13 @@
 //! Draws one operation: a form and a variant from the operation table, arguments that may fit, and then the table's
 //! own rules to tell whether they do.
 
-use nnhal_hal::ops::{Form, OperationContext, OperationEntry, Param, Presence, ShapeRule, Ty, Variant};
-use nnhal_hal::{
-    ExtraParams, Operand, OperandType, Operation, OperationType, Shape, SymmPerChannelQuantParams,
-};
+use nnhal_hal::ops::{Form, OperationContext, OperationEntry, Param, Presence, ShapeRule, Variant};
+use nnhal_hal::{Operand, OperandType, Operation, OperationType, Shape};
 
 use super::arguments::Arguments;
 use super::choices::Choices;
 use super::graph::{Draft, Drawn, Graph, Role};
+use super::types::{concrete_type, some_quantization};
 
 /// Tensors with more elements than this are not drawn.
 const MOST_ELEMENTS: usize = 4096;
@@ -124,55 +123,6 @@ fn parameter_list(form: &'static Form, choices: &mut Choices) -> Vec<&'static Pa
         params.extend(std::iter::repeat_n(param, copies as usize));
     }
     params
-}
-
-/// The type of a parameter under a variant.
-pub(super) fn concrete_type(
-    ty: Ty,
-    variant: Option<&'static Variant>,
-    choices: &mut Choices,
-) -> Option<OperandType> {
-    match ty {
-        Ty::Var(variable) => variant?.types.get(variable).copied(),
-        Ty::Is(only) => Some(only),
-        Ty::AnyOf(types) => choices.pick(types).map(|(ty, _)| *ty),
-    }
-}
-
-/// A legal scale and zero point for a tensor of this type; what has none gets zeros.
-pub(super) fn some_quantization(choices: &mut Choices, operand: &mut Operand) {
-    let scale = *choices.pick(&[0.5, 0.25, 1.0, 0.0625]).unwrap_or(&0.5);
-    match operand.operand_type {
-        OperandType::TENSOR_QUANT8_ASYMM => {
-            operand.scale = scale;
-            operand.zero_point = *choices.pick(&[128, 0, 100, 255]).unwrap_or(&128);
-        }
-        OperandType::TENSOR_QUANT8_ASYMM_SIGNED => {
-            operand.scale = scale;
-            operand.zero_point = *choices.pick(&[0, -128, -28, 127]).unwrap_or(&0);
-        }
-        OperandType::TENSOR_QUANT16_ASYMM => {
-            // Coordinates: the HAL wants an eighth and no offset for them.
-            operand.scale = 0.125;
-        }
-        OperandType::TENSOR_QUANT8_SYMM | OperandType::TENSOR_QUANT16_SYMM => operand.scale = scale,
-        OperandType::TENSOR_QUANT8_SYMM_PER_CHANNEL => {
-            let channel_dim = if operand.dimensions.len() == 4 && operand.dimensions[0] == 1 {
-                // As depthwise convolutions need it.
-                3
-            } else {
-                0
-            };
-            let channels = operand.dimensions.get(channel_dim).copied().unwrap_or(0);
-            operand.extra_params = ExtraParams::ChannelQuant(SymmPerChannelQuantParams {
-                scales: (0..channels)
-                    .map(|channel| scale * (channel % 3 + 1) as f32)
-                    .collect(),
-                channel_dim: channel_dim as u32,
-            });
-        }
-        _ => {}
-    }
 }
 
 /// Gives the outputs scales and zero points that the operation's check accepts: any, that of an input, or one that

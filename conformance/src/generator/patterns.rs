@@ -6,7 +6,8 @@ use nnhal_hal::{Operand, OperandType, OperationType, Shape};
 
 use super::choices::Choices;
 use super::graph::{Drawn, Graph, Role};
-use super::operation::{Adding, complete, some_quantization};
+use super::operation::{Adding, complete};
+use super::types::some_quantization;
 use super::values;
 
 /// What patterns have beside all others: one in so many is of large images, which take as long as hundreds of small models.

@@ -3,12 +3,9 @@
 use nnhal_hal::OperationType;
 use nnhal_hal::ops::Rank;
 
-use super::arguments::{Arguments, allows};
+use super::arguments::{Arguments, CHANNELS, allows};
 use super::choices::Choices;
 use super::resizing;
-
-/// Channels of networks: fewer than vectors have lanes, as many, and some more.
-const CHANNELS: &[u32] = &[3, 8, 16, 1, 20, 35];
 
 /// Dimensions for a tensor with one of these ranks; larger ones for a network.
 pub(super) fn any(choices: &mut Choices, rank: Rank, is_network: bool) -> Vec<u32> {
@@ -29,18 +26,6 @@ pub(super) fn any(choices: &mut Choices, rank: Rank, is_network: bool) -> Vec<u3
         }
     };
     (0..rank).map(extent).collect()
-}
-
-/// Numbers that the shapes of one operation share: channels or units, then extents of a window or what else there is.
-pub(super) fn extents(choices: &mut Choices, operation: OperationType, is_network: bool) -> [u32; 4] {
-    let mut extents = [(); 4].map(|()| 1 + choices.below(3));
-    if is_network && operation != OperationType::DEPTHWISE_CONV_2D {
-        extents[0] = choices.pick(CHANNELS).copied().unwrap_or(1);
-    } else if is_network {
-        // Mostly one filter for each channel.
-        extents[0] = 1 + u32::from(choices.once_in(4));
-    }
-    extents
 }
 
 /// Height, width and channels of the image that argument 0 is.

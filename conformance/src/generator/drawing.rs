@@ -1,0 +1,236 @@
+//! Draws arguments that are likely to fit: by the names that the operation table gives its parameters.
+//!
+//! Nothing here has to be right. What is drawn is held to the table's rules, and drawn again if it breaks one; a
+//! parameter that no rule below knows is drawn like any other of its type.
+
+use nnhal_hal::ops::{OperationEntry, Param, Presence, Rank, Ty};
+use nnhal_hal::{Operand, OperandType, OperationType, Shape};
+
+use super::arguments::{Arguments, allows};
+use super::graph::{Drawn, Role};
+use super::types::{concrete_type, some_quantization};
+use super::{resizing, shapes, values};
+
+/// Operations that refuse some data: it is not taken from other operations, which may give anything.
+const WANT_DRAWN_DATA: &[OperationType] = &[OperationType::RANDOM_MULTINOMIAL];
+
+/// Operations whose other arguments must point at an element.
+const WANT_ELEMENTS: &[OperationType] = &[OperationType::GATHER, OperationType::TOPK_V2];
+
+/// Operations that prescribe scales of their inputs.
+const FIXED_SCALES: &[OperationType] = &[OperationType::QUANTIZED_LSTM, OperationType::QUANTIZED_16BIT_LSTM];
+
+/// The scale and zero point that an operation prescribes for an input, or one that is legal together with the others.
+fn fixed_quantization(operation: OperationType, name: &str) -> Option<(f32, i32)> {
+    if !FIXED_SCALES.contains(&operation) {
+        return None;
+    }
+    let unsigned = operation == OperationType::QUANTIZED_16BIT_LSTM;
+    match name {
+        "prevcellstate" => Some((1.0 / 2048.0, 0)),
+        "input" | "prevoutput" if unsigned => Some((1.0 / 128.0, 128)),
+        _ if unsigned && name.ends_with("weights") => Some((1.0 / 64.0, 128)),
+        _ => None,
+    }
+}
+
+impl Arguments<'_> {
+    /// Draws argument `index`, which follows `before`; `None` if there is nothing that could fit.
+    pub(super) fn draw(&mut self, index: usize, param: &'static Param, before: &[u32]) -> Option<u32> {
+        let ty = concrete_type(param.ty, self.variant, self.choices)?;
+        let name = self.names.get(index).cloned().unwrap_or_default();
+        if param.presence == Presence::Omissible {
+            let given = match self.parts.has(&name) {
+                Some(has) => has,
+                None => !self.choices.once_in(2),
+            };
+            if !given {
+                return Some(self.omitted(ty));
+            }
+        }
+        if !ty.is_tensor() {
+            return self.scalar(ty, &name, before);
+        }
+        let boxes = shapes::BOXES.contains(&name.as_str());
+        if before.is_empty() && matches!(param.ty, Ty::Var(_)) && !boxes {
+            return self.primary(ty, param.rank);
+        }
+        if ty == OperandType::TENSOR_INT32
+            && let Some(integers) = shapes::integers(self, &name, before)
+        {
+            let dims = integers.dims;
+            if dims.contains(&0) {
+                return None;
+            }
+            let drawn = self.value_tensor(ty, &dims, values::integers(&integers.values));
+            return Some(drawn);
+        }
+        let dims = shapes::of(self, &name, param.rank, before)?;
+        if dims.contains(&0) {
+            // Only operations give tensors without elements: neither constants nor requests can have any.
+            return self.reusable(ty, &dims);
+        }
+        let special = boxes || name == "imageinfo" || FIXED_SCALES.contains(&self.operation);
+        if special {
+            return Some(self.tensor(ty, &dims, &name, before));
+        }
+        let same_shape = self.reusable(ty, &dims);
+        if let Some(index) = same_shape.filter(|_| self.choices.once_in(2)) {
+            return Some(index);
+        }
+        Some(self.tensor(ty, &dims, &name, before))
+    }
+
+    /// How many outputs the operation has.
+    pub(super) fn output_count(&mut self, entry: &OperationEntry, inputs: &[u32]) -> usize {
+        let optional = entry
+            .outputs
+            .iter()
+            .filter(|param| param.presence == Presence::Trailing)
+            .count();
+        if !entry.outputs_repeat {
+            return entry.outputs.len() - self.choices.below(optional as u32 + 1) as usize;
+        }
+        let count = self
+            .argument("numsplits", inputs)
+            .and_then(|drawn| drawn.value.as_ref())
+            .map_or(1, |value| value.bytes().first().copied().unwrap_or(1));
+        usize::from(count)
+    }
+
+    fn omitted(&mut self, ty: OperandType) -> u32 {
+        let role = if self.choices.once_in(2) {
+            Role::OmittedInput
+        } else {
+            Role::NoValue
+        };
+        let dims: &[u32] = if ty.is_tensor() { &[0] } else { &[] };
+        let mut operand = Operand::new(ty, dims);
+        some_quantization(self.choices, &mut operand);
+        self.graph.add(Drawn {
+            operand,
+            shape: None,
+            value: None,
+            role,
+        })
+    }
+
+    fn scalar(&mut self, ty: OperandType, name: &str, before: &[u32]) -> Option<u32> {
+        let value = match ty {
+            OperandType::BOOL if name == "layout" || name == "nchw" => f64::from(u8::from(self.nchw)),
+            _ if name == "timemajor" => f64::from(u8::from(self.time_major)),
+            OperandType::BOOL => f64::from(self.choices.below(2)),
+            OperandType::FLOAT32 | OperandType::FLOAT16 => *self.choices.pick(&[1.0, 0.5, 2.0, 0.25])?,
+            _ => f64::from(shapes::scalar(self, name, before)),
+        };
+        let value = values::encode(ty, std::iter::once(value));
+        Some(self.add(Operand::new(ty, &[]), Shape::SCALAR, value))
+    }
+
+    /// A tensor to compute with: one that is there already, or a new one.
+    fn primary(&mut self, ty: OperandType, rank: Rank) -> Option<u32> {
+        let wants_elements = WANT_ELEMENTS.contains(&self.operation);
+        let fitting: Vec<u32> = (0_u32..)
+            .zip(&self.graph.operands)
+            .filter(|(_, drawn)| drawn.operand.operand_type == ty && drawn.role != Role::OmittedInput)
+            .filter(|(_, drawn)| {
+                drawn.shape.is_some_and(|shape| {
+                    let fits = shape.rank() > 0 && allows(rank, shape.rank());
+                    fits && !(wants_elements && shape.dims().contains(&0))
+                })
+            })
+            .map(|(index, _)| index)
+            .collect();
+        let taken = !fitting.is_empty() && !WANT_DRAWN_DATA.contains(&self.operation);
+        if taken && !self.choices.once_in(3) {
+            let follows = self.graph.is_network && !self.choices.once_in(3);
+            return match fitting.last() {
+                Some(last) if follows => Some(*last),
+                _ => self.choices.pick(&fitting).copied(),
+            };
+        }
+        let dims = resizing::wide_image(self)
+            .unwrap_or_else(|| shapes::any(self.choices, rank, self.graph.is_network));
+        Some(self.tensor(ty, &dims, "", &[]))
+    }
+
+    /// A tensor of this type and shape that is there already.
+    fn reusable(&self, ty: OperandType, dims: &[u32]) -> Option<u32> {
+        (0_u32..)
+            .zip(&self.graph.operands)
+            .filter(|(_, drawn)| {
+                drawn.operand.operand_type == ty && drawn.shape.is_some_and(|shape| shape.dims() == dims)
+            })
+            .map(|(index, _)| index)
+            .last()
+    }
+
+    /// A new tensor with any values.
+    fn tensor(&mut self, ty: OperandType, dims: &[u32], name: &str, before: &[u32]) -> u32 {
+        let count = dims.iter().product::<u32>() as usize;
+        let value = if shapes::BOXES.contains(&name) {
+            values::boxes(self.choices, ty, count)
+        } else if name == "imageinfo" {
+            values::encode(ty, std::iter::repeat_n(values::raw(ty, 32.0), count))
+        } else {
+            values::some(self.choices, ty, count)
+        };
+        let mut operand = Operand::new(ty, dims);
+        some_quantization(self.choices, &mut operand);
+        if let Some((scale, zero_point)) = fixed_quantization(self.operation, name) {
+            (operand.scale, operand.zero_point) = (scale, zero_point);
+        }
+        if ty == OperandType::TENSOR_INT32 && name.contains("bias") {
+            operand.scale = self.bias_scale(before);
+        }
+        let shape = Shape::new(dims).unwrap_or_default();
+        self.add(operand, shape, value)
+    }
+
+    /// A new tensor with these values.
+    fn value_tensor(&mut self, ty: OperandType, dims: &[u32], value: nnhal_cpu::AlignedBuffer) -> u32 {
+        let shape = Shape::new(dims).unwrap_or_default();
+        self.add(Operand::new(ty, dims), shape, value)
+    }
+
+    /// The product of the scales of input and filter, which the scale of a quantised bias must be; 0 if the filter
+    /// has one for each channel.
+    fn bias_scale(&self, before: &[u32]) -> f32 {
+        let scale = |index: usize| {
+            before
+                .get(index)
+                .and_then(|operand| self.graph.operands.get(*operand as usize))
+                .map_or(0.0, |drawn| drawn.operand.scale)
+        };
+        scale(0) * scale(1)
+    }
+
+    fn add(&mut self, operand: Operand, shape: Shape, value: nnhal_cpu::AlignedBuffer) -> u32 {
+        let constant_only = operand.operand_type == OperandType::TENSOR_QUANT8_SYMM_PER_CHANNEL;
+        let roles = [Role::ConstantCopy, Role::Input, Role::ConstantReference];
+        // Parameters are mostly constants, as in real models; data is mostly given with the request.
+        let first_data = self.graph.operands.is_empty();
+        // A convolution has many scalars, one of which is enough to leave it to the execution.
+        let times = if operand.operand_type.is_scalar() { 64 } else { 8 };
+        let is_weight = self.graph.is_network && !first_data && !self.choices.once_in(times);
+        let role = if constant_only || is_weight {
+            Role::ConstantCopy
+        } else if first_data {
+            Role::Input
+        } else {
+            self.choices.pick(&roles).copied().unwrap_or(Role::ConstantCopy)
+        };
+        // What has no element cannot be a constant.
+        let role = if shape.dims().contains(&0) {
+            Role::Input
+        } else {
+            role
+        };
+        self.graph.add(Drawn {
+            operand,
+            shape: Some(shape),
+            value: Some(value),
+            role,
+        })
+    }
+}
