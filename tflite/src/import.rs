@@ -1,6 +1,5 @@
 //! From the graphs of a file to the graphs of a model.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -12,10 +11,10 @@ use nnhal_hal::{
 use crate::constants::ConstantStore;
 use crate::error::ImportError;
 use crate::file::File;
-use crate::graph::{GraphBuilder, Id};
-use crate::imported::{ImportedModel, Note, State, TensorInfo};
-use crate::operators::{self, Node};
-use crate::tensor::{ElementType, Tensor};
+use crate::graph::Id;
+use crate::graph_import::{GraphImport, ModelImport, Placed, Variable};
+use crate::imported::{ImportedModel, State, TensorInfo};
+use crate::operators::{self, Node, Refusal};
 use crate::values;
 
 /// How deeply IF and WHILE may nest; as deep as the model's validation accepts.
@@ -102,30 +101,6 @@ fn validated(file: &File<'_>, model: Model, origins: &[(usize, Vec<usize>)]) -> 
     }
 }
 
-/// The import of a whole file.
-#[derive(Debug)]
-pub(crate) struct ModelImport<'f, 'a> {
-    pub(crate) file: &'f File<'a>,
-    pub(crate) store: ConstantStore,
-    /// The graphs of control flow, at their places in the model; `None` while one is being imported.
-    referenced: Vec<Option<Placed>>,
-    /// The place of each graph of the file that has one.
-    placed: HashMap<usize, usize>,
-    /// The graphs whose import is under way, outermost first.
-    open: Vec<usize>,
-    has_float16_weights: bool,
-    notes: Vec<Note>,
-}
-
-/// A graph that control flow refers to.
-#[derive(Debug)]
-struct Placed {
-    /// Its number in the file.
-    number: usize,
-    graph: Subgraph,
-    origins: Vec<usize>,
-}
-
 /// A finished graph.
 struct Finished {
     graph: Subgraph,
@@ -136,25 +111,25 @@ struct Finished {
 }
 
 impl ModelImport<'_, '_> {
-    /// The place in the model of the graph `number` of the file, which is imported if that has not happened, for
-    /// arguments with these dimensions.
-    pub(crate) fn place(&mut self, number: usize, arguments: &[Vec<u32>]) -> Result<usize, PlaceError> {
-        if let Some(place) = self.placed.get(&number) {
-            return Ok(*place);
+    /// Gives the graph `number` of the file, called with arguments of these dimensions, its place in the model, unless it
+    /// has one.
+    fn place(&mut self, number: usize, arguments: &[Vec<u32>]) -> Result<(), Refusal> {
+        if self.placed.contains_key(&number) {
+            return Ok(());
         }
         if number >= self.file.graphs().len() {
             let count = self.file.graphs().len();
-            return Err(PlaceError::Reason(format!(
+            return Err(Refusal::Reason(format!(
                 "it refers to graph {number}, the file has {count}"
             )));
         }
         if self.open.contains(&number) {
-            return Err(PlaceError::Reason(format!(
+            return Err(Refusal::Reason(format!(
                 "it refers to graph {number}, which contains it; NNAPI has no recursion"
             )));
         }
         if self.open.len() > MAX_NESTING {
-            return Err(PlaceError::Reason(format!(
+            return Err(Refusal::Reason(format!(
                 "control flow nests more than {MAX_NESTING} deep"
             )));
         }
@@ -163,7 +138,7 @@ impl ModelImport<'_, '_> {
         self.open.push(number);
         let finished = GraphImport::new(self, number)
             .run(arguments)
-            .map_err(PlaceError::Inner)?;
+            .map_err(|error| Refusal::Inner(Box::new(error)))?;
         self.open.pop();
         self.referenced[place] = Some(Placed {
             number,
@@ -171,72 +146,11 @@ impl ModelImport<'_, '_> {
             origins: finished.origins,
         });
         self.placed.insert(number, place);
-        Ok(place)
-    }
-
-    /// The dimensions of the outputs of the graph at a place.
-    pub(crate) fn output_dimensions(&self, place: usize) -> Vec<Vec<u32>> {
-        let Some(Some(placed)) = self.referenced.get(place) else {
-            return Vec::new();
-        };
-        let graph = &placed.graph;
-        let operand = |index: &u32| graph.operands[*index as usize].dimensions.clone();
-        graph.output_indexes.iter().map(operand).collect()
+        Ok(())
     }
 }
 
-/// Why a graph that control flow refers to could not be imported.
-#[derive(Debug)]
-pub(crate) enum PlaceError {
-    /// Something about the reference.
-    Reason(String),
-    /// Something in the graph.
-    Inner(ImportError),
-}
-
-/// A variable tensor while its graph is imported.
-#[derive(Clone, Copy, Debug)]
-struct Variable {
-    tensor: usize,
-    input: Id,
-}
-
-/// The import of one graph.
-#[derive(Debug)]
-pub(crate) struct GraphImport<'m, 'f, 'a> {
-    pub(crate) model: &'m mut ModelImport<'f, 'a>,
-    number: usize,
-    pub(crate) tensors: Vec<Tensor<'a>>,
-    /// The operand that holds each tensor's value at this point, once there is one.
-    values: Vec<Option<Id>>,
-    /// Constants of tensors in another type: weights of float operations that the file has as integers.
-    converted: HashMap<usize, Id>,
-    pub(crate) builder: GraphBuilder,
-    variables: Vec<Variable>,
-}
-
-impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
-    fn new(model: &'m mut ModelImport<'f, 'a>, number: usize) -> Self {
-        let file = model.file;
-        let tensors: Vec<_> = file.graphs()[number]
-            .tensors
-            .iter()
-            .map(|table| Tensor::new(table, file.data(table)))
-            .collect();
-        let is_float16 =
-            |tensor: &Tensor<'_>| tensor.element_type == ElementType::Float16 && tensor.is_constant();
-        model.has_float16_weights |= tensors.iter().any(is_float16);
-        GraphImport {
-            model,
-            number,
-            values: vec![None; tensors.len()],
-            tensors,
-            converted: HashMap::new(),
-            builder: GraphBuilder::default(),
-            variables: Vec::new(),
-        }
-    }
-
+impl GraphImport<'_, '_, '_> {
     /// Imports the graph. Where it is called with arguments, their dimensions are those of its inputs.
     fn run(mut self, arguments: &[Vec<u32>]) -> Result<Finished, ImportError> {
         let graph = &self.model.file.graphs()[self.number];
@@ -248,7 +162,9 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
             inputs.push((tensor, id));
         }
         for (index, operator) in graph.operators.iter().enumerate() {
-            operators::map(&mut Node::new(&mut self, operator, index))?;
+            let mut node = Node::new(&mut self, operator, index);
+            let mapped = import_called(&mut node).and_then(|()| operators::map(&mut node));
+            mapped.map_err(|refusal| operators::error(&node, refusal))?;
         }
         let outputs = self.outputs()?;
         self.finish(inputs, outputs)
@@ -298,11 +214,6 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
         }
     }
 
-    /// Which graph of the file this is; 0 is the main one.
-    pub(crate) fn number(&self) -> usize {
-        self.number
-    }
-
     fn info(&self, tensor: usize, id: Id, output: bool) -> TensorInfo {
         let (tensor_at, operand) = (tensor, self.builder.operand(id));
         let tensor = &self.tensors[tensor];
@@ -329,15 +240,6 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
             .add(operand.with_lifetime(OperandLifeTime::SubgraphInput))?;
         self.values[tensor] = Some(id);
         Ok(id)
-    }
-
-    /// The operand of a tensor whose shape the file must tell; a scalar has dimensions `[1]`.
-    fn shaped_operand(&self, tensor: usize) -> Result<Operand, String> {
-        let mut operand = self.tensors[tensor].operand()?;
-        if operand.dimensions.is_empty() {
-            operand.dimensions = vec![1];
-        }
-        Ok(operand)
     }
 
     /// The outputs of the graph: each an operand of its own that an operation writes.
@@ -400,102 +302,16 @@ impl<'m, 'f, 'a> GraphImport<'m, 'f, 'a> {
         };
         Ok(Some((output, state)))
     }
+}
 
-    /// The operand that holds the tensor's value at this point.
-    pub(crate) fn value(&mut self, tensor: usize) -> Result<Id, String> {
-        if let Some(id) = self.values[tensor] {
-            return Ok(id);
-        }
-        let id = if self.tensors[tensor].is_constant() {
-            self.add_tensor_constant(tensor)?
-        } else if self.tensors[tensor].is_variable {
-            self.add_variable(tensor)?
-        } else {
-            return Err("has no value: no operator before this one writes it".to_owned());
-        };
-        self.values[tensor] = Some(id);
-        Ok(id)
+/// Imports the graphs that an operator calls; its mapping finds them at their places.
+fn import_called(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
+    let calls = operators::calls(node)?;
+    for number in calls.graphs {
+        let number = usize::try_from(number).map_err(|_| format!("it refers to graph {number}"))?;
+        node.graph.model.place(number, &calls.arguments)?;
     }
-
-    /// Makes `id` the tensor's value from here on.
-    pub(crate) fn set_value(&mut self, tensor: usize, id: Id) {
-        self.values[tensor] = Some(id);
-    }
-
-    /// Whether something other than a constant gave the tensor a value.
-    pub(crate) fn is_written(&self, tensor: usize) -> bool {
-        self.values[tensor].is_some() || self.tensors[tensor].is_constant()
-    }
-
-    fn add_variable(&mut self, tensor: usize) -> Result<Id, String> {
-        if self.number != 0 {
-            return Err(
-                "is a variable in a graph of control flow, where NNAPI cannot carry it on".to_owned(),
-            );
-        }
-        let operand = self.shaped_operand(tensor)?;
-        let input = self
-            .builder
-            .add(operand.with_lifetime(OperandLifeTime::SubgraphInput))?;
-        self.variables.push(Variable { tensor, input });
-        Ok(input)
-    }
-
-    fn add_tensor_constant(&mut self, tensor: usize) -> Result<Id, String> {
-        let operand = self.shaped_operand(tensor)?;
-        let tensor = &self.tensors[tensor];
-        if tensor.is_sparse {
-            return Err("is sparse; only DENSIFY takes sparse tensors".to_owned());
-        }
-        let data = tensor.data.as_ref().ok_or("has no data")?;
-        if matches!(tensor.element_type, ElementType::Int64 | ElementType::Int4) {
-            let bytes = values::operand_bytes(tensor)?.into_owned();
-            return self.constant(operand, &bytes);
-        }
-        let location = match data {
-            Cow::Borrowed(data) => self.model.store.add_shared(data)?,
-            Cow::Owned(data) => self.model.store.add(data)?,
-        };
-        self.builder.add_constant(operand, location, data)
-    }
-
-    /// A constant of these bytes.
-    pub(crate) fn constant(&mut self, operand: Operand, bytes: &[u8]) -> Result<Id, String> {
-        let location = self.model.store.add(bytes)?;
-        self.builder.add_constant(operand, location, bytes)
-    }
-
-    /// The constant tensor as the operand `wanted`, which has its elements but other quantization parameters.
-    pub(crate) fn requalified(&mut self, tensor: usize, wanted: Operand) -> Result<Id, String> {
-        let tensor = &self.tensors[tensor];
-        let bytes = values::operand_bytes(tensor)?;
-        let location = match (&bytes, &tensor.data) {
-            (Cow::Borrowed(_), Some(Cow::Borrowed(data))) => self.model.store.add_shared(data)?,
-            _ => self.model.store.add(&bytes)?,
-        };
-        self.builder.add_constant(wanted, location, &bytes)
-    }
-
-    /// The constant integers of the tensor as 32-bit floats: what they stand for by their scales.
-    pub(crate) fn dequantized(&mut self, tensor: usize) -> Result<Id, String> {
-        if let Some(id) = self.converted.get(&tensor) {
-            return Ok(*id);
-        }
-        let bytes = values::dequantize(&self.tensors[tensor])?;
-        let mut dimensions = self.tensors[tensor].dimensions.clone();
-        if dimensions.is_empty() {
-            dimensions.push(1);
-        }
-        let id = self.constant(Operand::new(OperandType::TENSOR_FLOAT32, &dimensions), &bytes)?;
-        self.converted.insert(tensor, id);
-        Ok(id)
-    }
-
-    /// Records a difference between file and model, unless it is recorded already.
-    pub(crate) fn note(&mut self, operator: usize, text: String) {
-        let operator = (self.number == 0).then_some(operator);
-        self.model.notes.push(Note { operator, text });
-    }
+    Ok(())
 }
 
 /// What a variable holds before the first execution, as the file's runtime has it: 0.0 everywhere, but bytes of 0 where

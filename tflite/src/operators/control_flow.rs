@@ -19,7 +19,7 @@ pub(super) const MAPPINGS: &[Mapping] = &[
             let mut inputs = vec![condition];
             let mut results = Vec::with_capacity(2);
             for branch in branches {
-                let (graph, outputs) = referenced(node, branch, &arguments)?;
+                let (graph, outputs) = referenced(node, branch)?;
                 inputs.push(graph);
                 results.push(outputs);
             }
@@ -40,8 +40,8 @@ pub(super) const MAPPINGS: &[Mapping] = &[
         |node| {
             let options = node.options::<WhileOptions>()?;
             let arguments = arguments(node, 0)?;
-            let (condition, _) = referenced(node, options.cond_subgraph, &arguments)?;
-            let (body, dimensions) = referenced(node, options.body_subgraph, &arguments)?;
+            let (condition, _) = referenced(node, options.cond_subgraph)?;
+            let (body, dimensions) = referenced(node, options.body_subgraph)?;
             let mut inputs = vec![condition, body];
             inputs.extend(arguments);
             let outputs = outputs(node, &dimensions)?;
@@ -50,6 +50,38 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     ),
 ];
 
+/// The graphs that an operator calls.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    /// Their numbers in the file.
+    pub(crate) graphs: Vec<i32>,
+    /// The dimensions of the arguments that each is called with.
+    pub(crate) arguments: Vec<Vec<u32>>,
+}
+
+/// The graphs that IF or WHILE calls; other operators call none.
+pub(super) fn calls(node: &mut Node<'_, '_, '_, '_>, operator: Builtin) -> Result<Calls, Refusal> {
+    let (graphs, first) = match operator {
+        Builtin::IF => {
+            let options = node.options::<IfOptions>()?;
+            node.input(0)?;
+            (vec![options.then_subgraph, options.else_subgraph], 1)
+        }
+        Builtin::WHILE => {
+            let options = node.options::<WhileOptions>()?;
+            (vec![options.cond_subgraph, options.body_subgraph], 0)
+        }
+        _ => return Ok(Calls::default()),
+    };
+    let arguments = arguments(node, first)?;
+    let builder = &node.graph.builder;
+    let dimensions = arguments.iter().map(|id| builder.operand(*id).dimensions.clone());
+    Ok(Calls {
+        graphs,
+        arguments: dimensions.collect(),
+    })
+}
+
 fn arguments(node: &mut Node<'_, '_, '_, '_>, first: usize) -> Result<Vec<Id>, Refusal> {
     (first..node.input_count())
         .map(|number| node.input(number))
@@ -57,19 +89,13 @@ fn arguments(node: &mut Node<'_, '_, '_, '_>, first: usize) -> Result<Vec<Id>, R
 }
 
 /// The operand that refers to a graph of the file, and the dimensions of the graph's outputs.
-fn referenced(
-    node: &mut Node<'_, '_, '_, '_>,
-    number: i32,
-    arguments: &[Id],
-) -> Result<(Id, Vec<Vec<u32>>), Refusal> {
-    let number = usize::try_from(number).map_err(|_| format!("it refers to graph {number}"))?;
-    let builder = &node.graph.builder;
-    let dimensions: Vec<Vec<u32>> = arguments
-        .iter()
-        .map(|id| builder.operand(*id).dimensions.clone())
-        .collect();
-    let place = node.graph.model.place(number, &dimensions)?;
-    let outputs = node.graph.model.output_dimensions(place);
+fn referenced(node: &mut Node<'_, '_, '_, '_>, number: i32) -> Result<(Id, Vec<Vec<u32>>), Refusal> {
+    let model = &node.graph.model;
+    let place = usize::try_from(number)
+        .ok()
+        .and_then(|number| model.place_of(number));
+    let place = place.ok_or_else(|| format!("it refers to graph {number}, which was not imported"))?;
+    let outputs = model.output_dimensions(place);
     let operand = Operand {
         location: DataLocation {
             offset: u32::try_from(place).map_err(|error| error.to_string())?,

@@ -2,6 +2,7 @@
 
 use nnhal_hal::{Operand, OperandType, OperationType as O};
 
+use super::node::{Rest, Target};
 use super::{Node, Refusal};
 use crate::graph::Id;
 
@@ -129,6 +130,17 @@ pub(super) fn requantize(node: &mut Node<'_, '_, '_, '_>, from: Id, to: Id) -> R
         real = arithmetic.with_constant(O::MUL, steps, new)?;
     }
     node.emit(O::QUANTIZE, &[real], &[to])
+}
+
+impl Node<'_, '_, '_, '_> {
+    /// Adds the operations that lead from a target to the output.
+    pub(crate) fn settle(&mut self, target: Target) -> Result<(), Refusal> {
+        match target.rest {
+            Rest::Nothing => Ok(()),
+            Rest::Operation(kind, output) => self.emit(kind, &[target.id], &[output]),
+            Rest::Requantize(output) => requantize(self, target.id, output),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! family. The table in `docs/tflite-operators.md` is made from the same list.
 
 mod builtin;
+mod mapping;
 mod node;
 mod unmapped;
 
@@ -31,41 +32,13 @@ mod sparse;
 mod spatial;
 
 pub use builtin::Builtin;
+pub(crate) use control_flow::Calls;
+pub(crate) use mapping::Mapping;
 pub(crate) use node::{Node, Refusal};
-
-use nnhal_hal::OperationType;
 
 use crate::error::ImportError;
 use crate::file::File;
 use crate::file::tables::OperatorCode;
-
-/// How one builtin operator becomes operations.
-pub(crate) struct Mapping {
-    /// The operator.
-    pub(crate) operator: Builtin,
-    /// The operations that can result.
-    pub(crate) to: &'static [OperationType],
-    /// What the mapping does beyond passing operands on, and what it demands; for the documentation.
-    pub(crate) rule: &'static str,
-    /// Adds the operations, or says why it cannot.
-    map: fn(&mut Node<'_, '_, '_, '_>) -> Result<(), Refusal>,
-}
-
-impl Mapping {
-    const fn new(
-        operator: Builtin,
-        to: &'static [OperationType],
-        rule: &'static str,
-        map: fn(&mut Node<'_, '_, '_, '_>) -> Result<(), Refusal>,
-    ) -> Mapping {
-        Mapping {
-            operator,
-            to,
-            rule,
-            map,
-        }
-    }
-}
 
 /// Every mapping, by family.
 pub(crate) const FAMILIES: &[(&str, &[Mapping])] = &[
@@ -103,24 +76,35 @@ pub(crate) fn unmapped_reason(operator: Builtin) -> Option<&'static str> {
     unmapped::is_listed(operator).then(|| unmapped::reason(operator))
 }
 
+/// The graphs that an operator calls, which are imported before it is mapped.
+pub(crate) fn calls(node: &mut Node<'_, '_, '_, '_>) -> Result<Calls, Refusal> {
+    match node.graph.model.file.code(node.operator()).map(builtin) {
+        Some(operator) => control_flow::calls(node, operator),
+        None => Ok(Calls::default()),
+    }
+}
+
 /// Adds the operations of one operator.
-pub(crate) fn map(node: &mut Node<'_, '_, '_, '_>) -> Result<(), ImportError> {
-    let file = node.graph.model.file;
-    let (number, index) = (node.graph.number(), node.index());
-    let result = match file.code(node.operator()).map(builtin) {
+pub(crate) fn map(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
+    match node.graph.model.file.code(node.operator()).map(builtin) {
         None => Err(Refusal::from("its operator code is missing")),
         Some(Builtin::CUSTOM) => Err(Refusal::from("NNAPI has no equivalent of custom operators")),
         Some(operator) => map_builtin(node, operator),
-    };
-    result.map_err(|refusal| match refusal {
+    }
+}
+
+/// What is said of an operator that cannot be mapped.
+pub(crate) fn error(node: &Node<'_, '_, '_, '_>, refusal: Refusal) -> ImportError {
+    let (graph, index) = (node.graph.number(), node.index());
+    match refusal {
         Refusal::Inner(error) => *error,
         Refusal::Reason(reason) => ImportError::Operation {
-            graph: number,
+            graph,
             index,
-            operator: name(file, number, index),
+            operator: name(node.graph.model.file, graph, index),
             reason,
         },
-    })
+    }
 }
 
 fn map_builtin(node: &mut Node<'_, '_, '_, '_>, operator: Builtin) -> Result<(), Refusal> {

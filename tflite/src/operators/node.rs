@@ -4,12 +4,11 @@ use std::borrow::Cow;
 
 use nnhal_hal::{Operand, OperandLifeTime, OperandType, OperationType};
 
-use super::floats;
 use crate::error::ImportError;
 use crate::file::options::Options;
 use crate::file::tables::Operator;
 use crate::graph::Id;
-use crate::import::{GraphImport, PlaceError};
+use crate::graph_import::GraphImport;
 use crate::tensor::{ElementType, Quantization, Tensor};
 use crate::values;
 
@@ -34,15 +33,6 @@ impl From<&str> for Refusal {
     }
 }
 
-impl From<PlaceError> for Refusal {
-    fn from(error: PlaceError) -> Refusal {
-        match error {
-            PlaceError::Reason(reason) => Refusal::Reason(reason),
-            PlaceError::Inner(error) => Refusal::Inner(Box::new(error)),
-        }
-    }
-}
-
 /// An operator and the graph that its operations go to.
 #[derive(Debug)]
 pub(crate) struct Node<'n, 'm, 'f, 'a> {
@@ -57,12 +47,12 @@ pub(crate) struct Node<'n, 'm, 'f, 'a> {
 pub(crate) struct Target {
     /// The operand that the operation writes.
     pub(crate) id: Id,
-    rest: Rest,
+    pub(super) rest: Rest,
 }
 
 /// How a target leads to the output.
 #[derive(Clone, Copy, Debug)]
-enum Rest {
+pub(super) enum Rest {
     /// It is the output.
     Nothing,
     /// By this operation of one input.
@@ -505,15 +495,6 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
         let operand = self.output_operand(number)?;
         let close = (operand.scale - wanted.scale).abs() <= wanted.scale * 1e-6;
         Ok(close && operand.zero_point == wanted.zero_point)
-    }
-
-    /// Adds the operations that lead from a target to the output.
-    pub(crate) fn settle(&mut self, target: Target) -> Result<(), Refusal> {
-        match target.rest {
-            Rest::Nothing => Ok(()),
-            Rest::Operation(kind, output) => self.emit(kind, &[target.id], &[output]),
-            Rest::Requantize(output) => floats::requantize(self, target.id, output),
-        }
     }
 
     /// Adds an operation.
