@@ -11,9 +11,10 @@ use nnhal_hal::{
     Subgraph,
 };
 
+use super::criteria;
+use super::generated::Generated;
 use super::graph::append;
 use super::property::{Computed, Verdict, expect_same_dimensions, synchronous_result};
-use super::{Generated, criteria};
 use crate::coupling::UNCOUPLED;
 use crate::element;
 use crate::implementation::{Implementation, ModelWithPools};

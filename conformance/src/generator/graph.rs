@@ -9,8 +9,8 @@ use nnhal_hal::{
     Request, RequestArgument, RequestPool, Shape, Subgraph,
 };
 
-use super::Generated;
 use super::choices::Choices;
+use super::generated::Generated;
 use crate::implementation::ModelWithPools;
 
 /// Every value starts at a multiple of this many bytes.

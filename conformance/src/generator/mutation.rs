@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use nnhal_hal::{Model, Operand, OperandLifeTime, OperandType, OperationType, Subgraph};
 
-use super::Generated;
 use super::choices::Choices;
+use super::generated::Generated;
 
 /// A way to break a rule: what it does, and whether it could.
 type Breakage = (&'static str, fn(&mut Model, &mut Choices) -> bool);

@@ -7,7 +7,8 @@ use std::time::Duration;
 use nnhal_hal::{MeasureTiming, Model, Operand, OperandType, OutputShape, RequestArgument};
 
 use super::choices::{Choices, shrink};
-use super::{Generated, Recipe, criteria};
+use super::generated::Generated;
+use super::{Recipe, criteria};
 use crate::coupling;
 use crate::element;
 use crate::implementation::{ExecutionAnswer, ExecutionCall, Form, Implementation, PreparedModel};

@@ -3,7 +3,7 @@
 use nnhal_hal::{Model, Operand, OperandLifeTime, OperandType, OperationType};
 
 use super::legal;
-use super::{Mutant, Place};
+use super::mutant::{Mutant, Place};
 
 /// Emits the model with a change to operation `at`, whose consumers are then counted anew.
 fn emit_changed(

@@ -2,7 +2,7 @@
 
 use nnhal_hal::{DataLocation, Model, OperandLifeTime};
 
-use super::{Mutant, Place};
+use super::mutant::{Mutant, Place};
 
 use OperandLifeTime::{ConstantCopy, ConstantReference, SubgraphInput, SubgraphOutput, TemporaryVariable};
 

@@ -2,7 +2,7 @@
 
 use nnhal_hal::{Model, Operand, OperandType};
 
-use super::{Mutant, Place};
+use super::mutant::{Mutant, Place};
 
 /// Emits the model with operand `at` changed.
 fn emit_changed(

@@ -6,7 +6,7 @@ use nnhal_hal::{
     DataLocation, Model, Operand, OperandLifeTime, OperandType, Operation, OperationType, Subgraph,
 };
 
-use super::{Mutant, Place};
+use super::mutant::{Mutant, Place};
 
 /// M01: an operation that reads a written operand goes first; one whose output is read goes last.
 pub(super) fn execution_order(model: &Model, emit: &mut dyn FnMut(Mutant)) {

@@ -3,7 +3,7 @@
 use nnhal_hal::{DataLocation, ExtraParams, Model, OperandLifeTime, OperandType, SymmPerChannelQuantParams};
 
 use super::legal::{self, Argument};
-use super::{Mutant, Place};
+use super::mutant::{Mutant, Place};
 
 /// M10. OEM types are left out: what they mean is the vendor's. So are operands that no operation uses.
 pub(super) fn of_operands(model: &Model, emit: &mut dyn FnMut(Mutant)) {

@@ -2,11 +2,10 @@
 
 use crate::{HalVersion, OperandType as T, OperationType};
 
-use super::context::unless_unknown;
-use super::{
-    Form, OpError, OperationContext, OperationEntry, Param, Rank, ShapeRule, Ty, Variant, no_further_rule,
-    shapes,
-};
+use super::context::{OpError, OperationContext, unless_unknown};
+use super::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
+use super::shapes;
+use super::signature::{Form, Param, Rank, Ty, Variant};
 
 use HalVersion::{V1_0, V1_2, V1_3};
 

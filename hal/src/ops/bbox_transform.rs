@@ -3,10 +3,10 @@
 use crate::{HalVersion, OperandType as T, OperationType, Shape};
 
 use super::boxes::{BOX_LENGTH, check_box_quantization, check_known, exact};
+use super::context::{OpError, OperationContext, Place, ShapeIssue};
+use super::operation_entry::{OperationEntry, ShapeRule};
 use super::shapes::set;
-use super::{
-    Form, OpError, OperationContext, OperationEntry, Param, Place, Rank, ShapeIssue, ShapeRule, Ty, Variant,
-};
+use super::signature::{Form, Param, Rank, Ty, Variant};
 
 use HalVersion::{V1_2, V1_3};
 

@@ -5,9 +5,9 @@ use crate::{HalVersion, OperandType as T, OperationType};
 use super::boxes::{
     BOX_LENGTH, check_box_quantization, check_known, exact, not_negative_float, positive_float,
 };
-use super::{
-    Form, OpError, OperationContext, OperationEntry, Param, Place, Rank, ShapeIssue, ShapeRule, Ty, Variant,
-};
+use super::context::{OpError, OperationContext, Place, ShapeIssue};
+use super::operation_entry::{OperationEntry, ShapeRule};
+use super::signature::{Form, Param, Rank, Ty, Variant};
 
 use HalVersion::{V1_2, V1_3};
 

@@ -3,8 +3,7 @@
 //! A box is four numbers in one row: left, top, right, bottom. Quantised boxes are `TENSOR_QUANT16_ASYMM` in eighths
 //! of a pixel from 0.
 
-use super::context::unless_unknown;
-use super::{OpError, OperationContext, Place, ShapeIssue};
+use super::context::{OpError, OperationContext, Place, ShapeIssue, unless_unknown};
 
 /// Numbers that make a box.
 pub const BOX_LENGTH: u32 = 4;

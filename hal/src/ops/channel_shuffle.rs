@@ -2,12 +2,11 @@
 
 use crate::{HalVersion, OperandType as T, OperationType, Shape};
 
+use super::context::{OpError, OperationContext, ShapeIssue};
+use super::operation_entry::{OperationEntry, ShapeRule, keeps_quantization};
 use super::shapes::{resolve_axis, set};
+use super::signature::{Form, Param, Rank, Ty, Variant};
 use super::windows::positive;
-use super::{
-    Form, OpError, OperationContext, OperationEntry, Param, Rank, ShapeIssue, ShapeRule, Ty, Variant,
-    keeps_quantization,
-};
 
 use HalVersion::{V1_2, V1_3};
 

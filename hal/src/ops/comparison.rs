@@ -2,7 +2,9 @@
 
 use crate::{HalVersion, OperandType as T, OperationType};
 
-use super::{Form, OperationEntry, Param, ShapeRule, Ty, Variant, no_further_rule, shapes};
+use super::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
+use super::shapes;
+use super::signature::{Form, Param, Ty, Variant};
 
 use HalVersion::{V1_2, V1_3};
 

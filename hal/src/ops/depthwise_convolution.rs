@@ -2,12 +2,14 @@
 
 use crate::{HalVersion, OperandType, OperationType, Shape};
 
+use super::context::{OpError, OperationContext, ShapeIssue};
 use super::filters::{self, BIAS, FILTER};
+use super::operation_entry::{OperationEntry, ShapeRule};
+use super::signature::{Form, Param, Variant};
 use super::windows::{
     self, ACTIVATION, DILATION_HEIGHT, DILATION_WIDTH, IMAGE, IMAGE_RESULT, LAYOUT, PAD_BOTTOM, PAD_LEFT,
     PAD_RIGHT, PAD_TOP, PADDING_SCHEME, STRIDE_HEIGHT, STRIDE_WIDTH, WindowArguments, WindowGeometry,
 };
-use super::{Form, OpError, OperationContext, OperationEntry, Param, ShapeIssue, ShapeRule, Variant};
 
 use HalVersion::V1_2;
 

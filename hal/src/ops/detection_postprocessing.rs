@@ -3,11 +3,11 @@
 use crate::{HalVersion, OperandType as T, OperationType, Shape};
 
 use super::boxes::{BOX_LENGTH, check_known, exact, not_negative_float, positive_float};
+use super::context::{OpError, OperationContext, ShapeIssue};
+use super::operation_entry::{OperationEntry, ShapeRule};
 use super::shapes::{set, shape_of};
+use super::signature::{Form, Param, Rank, Ty, Variant};
 use super::windows::positive;
-use super::{
-    Form, OpError, OperationContext, OperationEntry, Param, Rank, ShapeIssue, ShapeRule, Ty, Variant,
-};
 
 use HalVersion::V1_2;
 

@@ -3,7 +3,8 @@
 
 use crate::{HalVersion, OperandType as T};
 
-use super::{OpError, OperationContext, Param, Rank, Rule, ShapeIssue, Ty, Variant};
+use super::context::{OpError, OperationContext, ShapeIssue};
+use super::signature::{Param, Rank, Rule, Ty, Variant};
 
 use HalVersion::{V1_0, V1_2, V1_3};
 

@@ -2,11 +2,10 @@
 
 use crate::{HalVersion, MAX_RANK, OperandType as T, OperationType, Shape};
 
+use super::context::{OpError, OperationContext, ShapeIssue};
+use super::operation_entry::{OperationEntry, ShapeRule, keeps_quantization};
 use super::shapes::{resolve_axis, set, shape_of};
-use super::{
-    Form, OpError, OperationContext, OperationEntry, Param, ShapeIssue, ShapeRule, Ty, Variant,
-    keeps_quantization,
-};
+use super::signature::{Form, Param, Ty, Variant};
 
 use HalVersion::{V1_2, V1_3};
 

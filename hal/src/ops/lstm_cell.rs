@@ -1,8 +1,8 @@
 //! The LSTM cell that LSTM, the sequence LSTMs and QUANTIZED_LSTM share: where its operands stand in an input list,
 //! which of them go together, and the dimensions they must have.
 
+use super::context::{OpError, OperationContext, ShapeIssue};
 use super::recurrent::{all_or_none, expect_dims, expect_omitted, expect_optional_dims, presence};
-use super::{OpError, OperationContext, ShapeIssue};
 
 /// The gates in the order in which operands list them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

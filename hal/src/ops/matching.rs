@@ -2,7 +2,9 @@
 
 use crate::{HalVersion, OperandType};
 
-use super::{Form, OpError, OperandInfo, OperationContext, OperationEntry, Param, Presence, Ty, Variant};
+use super::context::{OpError, OperandInfo, OperationContext};
+use super::operation_entry::OperationEntry;
+use super::signature::{Form, Param, Presence, Ty, Variant};
 
 /// How an operation fits its entry.
 #[derive(Clone, Copy, Debug)]

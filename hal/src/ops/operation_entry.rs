@@ -2,7 +2,8 @@
 
 use crate::{OperationType, Shape};
 
-use super::{Form, OpError, OperationContext, Param, Rule, ShapeIssue, Variant};
+use super::context::{OpError, OperationContext, ShapeIssue};
+use super::signature::{Form, Param, Rule, Variant};
 
 /// How the shapes of an operation's outputs are found.
 #[derive(Clone, Copy)]
@@ -31,7 +32,7 @@ impl std::fmt::Debug for ShapeRule {
 pub struct OperationEntry {
     /// The operation.
     pub operation: OperationType,
-    /// Legal combinations of operand types, by type variable; see [`Ty::Var`](super::Ty::Var).
+    /// Legal combinations of operand types, by type variable; see [`Ty::Var`](super::signature::Ty::Var).
     pub variants: &'static [Variant],
     /// The argument lists it can be called with, tried in order.
     pub forms: &'static [Form],

@@ -6,7 +6,7 @@
 
 use crate::Shape;
 
-use super::OpError;
+use super::context::OpError;
 
 /// The HAL's implicit padding schemes: operand value 1 and 2. Value 0 counts as no padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use crate::{HalVersion, OperandType, OperationType};
 
-use super::{Form, OperationEntry, Param, Presence, Rank, ShapeRule, Ty, entry};
+use super::entry;
+use super::operation_entry::{OperationEntry, ShapeRule};
+use super::signature::{Form, Param, Presence, Rank, Ty};
 
 const HEAD: &str = "\
 # Operations

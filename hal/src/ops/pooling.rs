@@ -2,13 +2,12 @@
 
 use crate::{HalVersion, OperandType as T, OperationType, Shape};
 
+use super::context::{OpError, OperationContext, ShapeIssue};
+use super::operation_entry::{OperationEntry, ShapeRule, keeps_quantization};
+use super::signature::{Form, Param, Rule, Variant};
 use super::windows::{
     self, ACTIVATION, IMAGE, IMAGE_RESULT, LAYOUT, PAD_BOTTOM, PAD_LEFT, PAD_RIGHT, PAD_TOP, PADDING_SCHEME,
     STRIDE_HEIGHT, STRIDE_WIDTH, WindowArguments, WindowGeometry,
-};
-use super::{
-    Form, OpError, OperationContext, OperationEntry, Param, Rule, ShapeIssue, ShapeRule, Variant,
-    keeps_quantization,
 };
 
 use HalVersion::{V1_0, V1_2, V1_3};

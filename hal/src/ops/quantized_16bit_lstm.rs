@@ -2,9 +2,11 @@
 
 use crate::{HalVersion, OperandType as T, OperationType, Shape};
 
+use super::context::{OpError, OperationContext, ShapeIssue};
+use super::operation_entry::{OperationEntry, ShapeRule};
 use super::recurrent::expect_dims;
 use super::shapes::{set, shape_of};
-use super::{Form, OpError, OperationContext, OperationEntry, Param, Rank, ShapeIssue, ShapeRule, Ty};
+use super::signature::{Form, Param, Rank, Ty};
 
 const fn tensor(name: &'static str, ty: T, rank: usize) -> Param {
     Param {

@@ -2,11 +2,12 @@
 
 use crate::{HalVersion, OperandType as T, OperationType, Shape};
 
-use super::context::unless_unknown;
+use super::context::{OpError, OperationContext, ShapeIssue, unless_unknown};
 use super::lstm_cell::CellInputs;
+use super::operation_entry::{OperationEntry, ShapeRule};
 use super::recurrent::check_bound;
 use super::shapes::{set, shape_of};
-use super::{Form, OpError, OperationContext, OperationEntry, Param, Rank, ShapeIssue, ShapeRule, Ty};
+use super::signature::{Form, Param, Rank, Ty};
 
 const fn tensor(name: &'static str, ty: T, rank: usize) -> Param {
     Param {

@@ -2,11 +2,10 @@
 
 use crate::{HalVersion, OperandType as T, OperationType, Shape};
 
+use super::context::{OpError, OperationContext, ShapeIssue};
+use super::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
 use super::shapes::{set, shape_of};
-use super::{
-    Form, OpError, OperationContext, OperationEntry, Param, Rank, ShapeIssue, ShapeRule, Ty, Variant,
-    no_further_rule,
-};
+use super::signature::{Form, Param, Rank, Ty, Variant};
 
 use HalVersion::V1_2;
 

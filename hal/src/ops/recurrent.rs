@@ -2,8 +2,8 @@
 
 use crate::{OperandLifeTime, OperandType};
 
-use super::context::unless_unknown;
-use super::{OpError, OperationContext, Param, Rank, ShapeIssue, Ty, Variant};
+use super::context::{OpError, OperationContext, ShapeIssue, unless_unknown};
+use super::signature::{Param, Rank, Ty, Variant};
 use crate::HalVersion;
 
 /// Float types: variable 0 the tensors, variable 1 the scalars beside them.

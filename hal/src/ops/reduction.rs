@@ -2,10 +2,10 @@
 
 use crate::{HalVersion, MAX_RANK, OperandType as T, OperationType, Shape};
 
-use super::{
-    Form, OpError, OperationContext, OperationEntry, Param, Rank, ShapeIssue, ShapeRule, Ty, Variant,
-    no_further_rule, shapes,
-};
+use super::context::{OpError, OperationContext, ShapeIssue};
+use super::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
+use super::shapes;
+use super::signature::{Form, Param, Rank, Ty, Variant};
 
 use HalVersion::{V1_0, V1_2, V1_3};
 

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::signature::{Form, Param, Presence, Variant};
-use super::{OperationEntry, Rank, Ty, entry};
+use super::entry;
+use super::operation_entry::OperationEntry;
+use super::signature::{Form, Param, Presence, Rank, Ty, Variant};
 use crate::{HalVersion, OperandType, OperationType};
 
 /// Arguments of a list that may be any length are compared up to this many repetitions.

@@ -2,14 +2,12 @@
 
 use crate::{HalVersion, OperandType as T, OperationType, Shape};
 
-use super::context::unless_unknown;
+use super::context::{OpError, OperationContext, ShapeIssue, unless_unknown};
+use super::operation_entry::{OperationEntry, ShapeRule, keeps_quantization};
 use super::padding::Extents;
 use super::shapes::{set, shape_of};
+use super::signature::{DefaultValue, Form, Param, Ty, Variant};
 use super::windows::{IMAGE, IMAGE_RESULT, LAYOUT, image, positive};
-use super::{
-    DefaultValue, Form, OpError, OperationContext, OperationEntry, Param, ShapeIssue, ShapeRule, Ty, Variant,
-    keeps_quantization,
-};
 
 use HalVersion::{V1_0, V1_2, V1_3};
 

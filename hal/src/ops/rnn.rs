@@ -2,13 +2,14 @@
 
 use crate::{HalVersion, OperandType as T, OperationType, Shape};
 
-use super::context::unless_unknown;
+use super::context::{OpError, OperationContext, ShapeIssue, unless_unknown};
+use super::operation_entry::{OperationEntry, ShapeRule};
 use super::recurrent::{
     SINCE_1_0, SINCE_1_2, SequenceShape, all_or_none, check_activation, check_code, expect_dims,
     expect_optional_dims, expect_output_count, matrix, presence, sequence, vector,
 };
 use super::shapes::{set, shape_of};
-use super::{Form, OpError, OperationContext, OperationEntry, Param, ShapeIssue, ShapeRule};
+use super::signature::{Form, Param, Ty};
 
 use HalVersion::{V1_2, V1_3};
 
@@ -72,7 +73,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
         ])],
         outputs: &[
             sequence("fw_output"),
-            Param::new("bw_output", super::Ty::Var(0)).trailing(V1_2),
+            Param::new("bw_output", Ty::Var(0)).trailing(V1_2),
             matrix("fw_hidden_state_out").trailing(V1_3),
             matrix("bw_hidden_state_out").trailing(V1_3),
         ],

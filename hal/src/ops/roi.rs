@@ -3,13 +3,12 @@
 use crate::{HalVersion, OperandType as T, OperationType, Shape};
 
 use super::boxes::{BOX_LENGTH, check_box_quantization, check_known, exact, positive_float};
+use super::context::{OpError, OperationContext, Place, ShapeIssue};
+use super::operation_entry::{OperationEntry, ShapeRule, keeps_quantization};
 use super::padding::Extents;
 use super::shapes::{set, shape_of};
+use super::signature::{Form, Param, Rank, Ty, Variant};
 use super::windows::{IMAGE, IMAGE_RESULT, LAYOUT, image, positive};
-use super::{
-    Form, OpError, OperationContext, OperationEntry, Param, Place, Rank, ShapeIssue, ShapeRule, Ty, Variant,
-    keeps_quantization,
-};
 
 use HalVersion::{V1_2, V1_3};
 

@@ -2,7 +2,7 @@
 
 use crate::{Shape, ShapeError};
 
-use super::{OpError, OperationContext, ShapeIssue};
+use super::context::{OpError, OperationContext, ShapeIssue};
 
 /// Every output has the shape of input 0.
 pub fn same_as_input(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), ShapeIssue> {

@@ -2,7 +2,7 @@
 
 use crate::{HalVersion, OperandLifeTime, OperandType};
 
-use super::{OpError, OperandInfo, OperationContext};
+use super::context::{OpError, OperandInfo, OperationContext};
 
 /// The type of a parameter.
 #[derive(Clone, Copy, Debug)]

@@ -2,11 +2,10 @@
 
 use crate::{HalVersion, OperandType as T, OperationType, Shape};
 
-use super::context::unless_unknown;
-use super::{
-    DefaultValue, Form, OpError, OperationContext, OperationEntry, Param, Rank, ShapeIssue, ShapeRule, Ty,
-    Variant, no_further_rule, shapes,
-};
+use super::context::{OpError, OperationContext, ShapeIssue, unless_unknown};
+use super::operation_entry::{OperationEntry, ShapeRule, no_further_rule};
+use super::shapes;
+use super::signature::{DefaultValue, Form, Param, Rank, Ty, Variant};
 
 use HalVersion::{V1_0, V1_2, V1_3};
 

@@ -2,14 +2,13 @@
 
 use crate::{HalVersion, OperandType as T, OperationType, Shape};
 
+use super::context::{OpError, OperationContext, ShapeIssue};
+use super::operation_entry::{OperationEntry, ShapeRule, keeps_quantization};
 use super::pad::zero_means_zero;
 use super::padding::Extents;
 use super::shapes::{set, shape_of};
+use super::signature::{Form, Param, Rank, Ty, Variant};
 use super::windows::{IMAGE, IMAGE_RESULT, LAYOUT, image};
-use super::{
-    Form, OpError, OperationContext, OperationEntry, Param, Rank, ShapeIssue, ShapeRule, Ty, Variant,
-    keeps_quantization,
-};
 
 use HalVersion::{V1_1, V1_2, V1_3};
 

@@ -2,9 +2,11 @@
 
 use crate::{OperandType as T, OperationType, Shape};
 
+use super::context::{OpError, OperationContext, ShapeIssue};
+use super::operation_entry::{OperationEntry, ShapeRule};
 use super::recurrent::{SINCE_1_0, check_activation, expect_dims, expect_optional_dims, matrix, vector};
 use super::shapes::{set, shape_of};
-use super::{Form, OpError, OperationContext, OperationEntry, Param, ShapeIssue, ShapeRule};
+use super::signature::{Form, Param};
 
 pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
     operation: OperationType::SVDF,

@@ -2,10 +2,10 @@
 
 use crate::{HalVersion, OperandType as T, OperationType, Shape};
 
-use super::context::unless_unknown;
-use super::{
-    Form, OpError, OperationContext, OperationEntry, Param, ShapeIssue, ShapeRule, Ty, Variant, shapes,
-};
+use super::context::{OpError, OperationContext, ShapeIssue, unless_unknown};
+use super::operation_entry::{OperationEntry, ShapeRule};
+use super::shapes;
+use super::signature::{Form, Param, Ty, Variant};
 
 use HalVersion::{V1_2, V1_3};
 

@@ -2,11 +2,10 @@
 
 use crate::{HalVersion, MAX_RANK, OperandType as T, OperationType, Shape};
 
+use super::context::{OpError, OperationContext, ShapeIssue};
+use super::operation_entry::{OperationEntry, ShapeRule, keeps_quantization};
 use super::shapes::{set, shape_of};
-use super::{
-    Form, OpError, OperationContext, OperationEntry, Param, Rank, ShapeIssue, ShapeRule, Ty, Variant,
-    keeps_quantization,
-};
+use super::signature::{Form, Param, Rank, Ty, Variant};
 
 use HalVersion::{V1_1, V1_2, V1_3};
 

@@ -7,14 +7,16 @@
 
 use crate::{HalVersion, OperandType as T, OperationType, Shape};
 
+use super::context::{OpError, OperationContext, ShapeIssue};
 use super::filters::{self, BIAS, FILTER};
+use super::operation_entry::{OperationEntry, ShapeRule};
 use super::padding::{Extents, PaddingScheme};
 use super::shapes::{set, shape_of};
+use super::signature::{Form, Param, Rank, Ty};
 use super::windows::{
     self, ACTIVATION, IMAGE, IMAGE_RESULT, LAYOUT, PAD_BOTTOM, PAD_LEFT, PAD_RIGHT, PAD_TOP, PADDING_SCHEME,
     STRIDE_HEIGHT, STRIDE_WIDTH,
 };
-use super::{Form, OpError, OperationContext, OperationEntry, Param, Rank, ShapeIssue, ShapeRule, Ty};
 
 use HalVersion::V1_2;
 

@@ -6,7 +6,9 @@
 
 use crate::{HalVersion, OperandType, OperationType};
 
-use super::{OperandInfo, OperationContext, OperationEntry, SignatureMatch};
+use super::context::{OperandInfo, OperationContext};
+use super::matching::SignatureMatch;
+use super::operation_entry::OperationEntry;
 
 /// What of an operation the first HAL version that can express it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,10 +8,10 @@
 
 use crate::{OperandType, Shape};
 
-use super::context::unless_unknown;
+use super::context::{OpError, OperationContext, ShapeIssue, unless_unknown};
 use super::padding::{Extents, PaddingScheme, Window};
 use super::shapes::{set, shape_of};
-use super::{DefaultValue, OpError, OperationContext, Param, ShapeIssue, Ty};
+use super::signature::{DefaultValue, Param, Rank, Ty};
 
 /// Padding of the left side.
 pub const PAD_LEFT: Param = Param::scalar("padLeft", OperandType::INT32);
@@ -38,9 +38,9 @@ pub const DILATION_WIDTH: Param =
 pub const DILATION_HEIGHT: Param =
     Param::scalar("dilationHeight", OperandType::INT32).default(DefaultValue::Int32(1));
 /// The tensor that the window slides over.
-pub const IMAGE: Param = Param::new("input", Ty::Var(0)).rank(super::Rank::Is(4));
+pub const IMAGE: Param = Param::new("input", Ty::Var(0)).rank(Rank::Is(4));
 /// The only output of an operation with a sliding window.
-pub const IMAGE_RESULT: &[Param] = &[Param::new("output", Ty::Var(0)).rank(super::Rank::Is(4))];
+pub const IMAGE_RESULT: &[Param] = &[Param::new("output", Ty::Var(0)).rank(Rank::Is(4))];
 
 /// Where the arguments of a sliding window stand in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,10 @@
 
 use nnhal_hal::{Operand, OperandType, OperationType as O};
 
+use super::builtin::Builtin;
+use super::mapping::Mapping;
+use super::node::{Node, Refusal};
 use super::normalization::with_fixed_scale;
-use super::{Builtin, Mapping, Node, Refusal};
 use crate::file::options::LeakyReluOptions;
 use crate::graph::Id;
 

@@ -2,7 +2,9 @@
 
 use nnhal_hal::{OperandType, OperationType as O};
 
-use super::{Builtin, Mapping, Node, Refusal};
+use super::builtin::Builtin;
+use super::mapping::Mapping;
+use super::node::{Node, Refusal};
 use crate::file::options::{AddOptions, DivOptions, MulOptions, SubOptions};
 
 const FUSED: &str = "fused activation passed on; TANH as an operation of its own";

@@ -2,8 +2,10 @@
 
 use nnhal_hal::OperationType as O;
 
+use super::builtin::Builtin;
 use super::joining::broadcast_to;
-use super::{Builtin, Mapping, Node, Refusal};
+use super::mapping::Mapping;
+use super::node::{Node, Refusal};
 use crate::graph::Id;
 
 pub(super) const MAPPINGS: &[Mapping] = &[

@@ -2,8 +2,10 @@
 
 use nnhal_hal::{ExtraParams, Operand, OperandType, OperationType as O};
 
+use super::builtin::Builtin;
 use super::hybrid::{self, Rounding};
-use super::{Builtin, Mapping, Node, Refusal};
+use super::mapping::Mapping;
+use super::node::{Node, Refusal};
 use crate::file::options::{Conv2DOptions, DepthwiseConv2DOptions, TransposeConvOptions};
 use crate::graph::Id;
 use crate::values;

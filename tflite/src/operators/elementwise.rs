@@ -2,7 +2,9 @@
 
 use nnhal_hal::OperationType as O;
 
-use super::{Builtin, Mapping, Node, Refusal};
+use super::builtin::Builtin;
+use super::mapping::Mapping;
+use super::node::{Node, Refusal};
 
 const IN_FLOATS: &str = "quantized operands in floats";
 

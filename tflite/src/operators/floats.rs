@@ -2,8 +2,7 @@
 
 use nnhal_hal::{Operand, OperandType, OperationType as O};
 
-use super::node::{Rest, Target};
-use super::{Node, Refusal};
+use super::node::{Node, Refusal, Rest, Target};
 use crate::graph::Id;
 
 /// Element-wise operations on floats, each with a result of its own.

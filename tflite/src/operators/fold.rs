@@ -3,9 +3,10 @@
 //! Files whose shapes are fixed still often compute them: SHAPE, a slice of it, a product, PACK, and the result is
 //! what a RESHAPE takes. NNAPI has none of that for integers, and with known dimensions it is all constant.
 
+use super::builtin::Builtin;
+use super::node::{Node, Refusal};
 use super::shape::new_shape;
 use super::slicing::spell_out;
-use super::{Builtin, Node, Refusal};
 use crate::file::options::{
     ConcatenationOptions, GatherOptions, PackOptions, SqueezeOptions, StridedSliceOptions,
 };

@@ -2,9 +2,11 @@
 
 use nnhal_hal::{ExtraParams, Operand, OperandType, OperationType as O};
 
+use super::builtin::Builtin;
 use super::convolution::bias;
 use super::hybrid::{self, Rounding};
-use super::{Builtin, Mapping, Node, Refusal};
+use super::mapping::Mapping;
+use super::node::{Node, Refusal};
 use crate::file::options::FullyConnectedOptions;
 use crate::graph::Id;
 

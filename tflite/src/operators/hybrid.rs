@@ -9,7 +9,7 @@
 use nnhal_hal::{Operand, OperandType, OperationType as O};
 
 use super::floats::Arithmetic;
-use super::{Node, Refusal};
+use super::node::{Node, Refusal};
 use crate::graph::Id;
 use crate::tensor::{ElementType, Parameters};
 use crate::values;

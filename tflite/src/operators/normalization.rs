@@ -2,7 +2,9 @@
 
 use nnhal_hal::{OperandType, OperationType as O};
 
-use super::{Builtin, Mapping, Node, Refusal};
+use super::builtin::Builtin;
+use super::mapping::Mapping;
+use super::node::{Node, Refusal};
 use crate::file::options::{L2NormOptions, LocalResponseNormalizationOptions, SoftmaxOptions};
 use crate::graph::Id;
 use crate::tensor::Quantization;

@@ -2,8 +2,10 @@
 
 use nnhal_hal::OperationType as O;
 
+use super::builtin::Builtin;
 use super::convolution::padding_code;
-use super::{Builtin, Mapping, Node, Refusal};
+use super::mapping::Mapping;
+use super::node::{Node, Refusal};
 use crate::file::options::Pool2DOptions;
 
 const RULE: &str = "NHWC, SAME or VALID padding; quantized anew where input and output differ in scale";

@@ -2,7 +2,10 @@
 
 use nnhal_hal::{Operand, OperandType as T, OperationType as O};
 
-use super::{Builtin, Mapping, Node, Refusal, floats, sparse};
+use super::builtin::Builtin;
+use super::mapping::Mapping;
+use super::node::{Node, Refusal};
+use super::{floats, sparse};
 use crate::graph::Id;
 use crate::tensor::ElementType;
 use crate::values;

@@ -2,7 +2,7 @@
 
 use nnhal_hal::{Operand, OperandType as T, OperationType as O};
 
-use super::{Node, Refusal};
+use super::node::{Node, Refusal};
 use crate::file::options::LSTMOptions;
 use crate::graph::Id;
 use crate::tensor::{ElementType, Quantization};

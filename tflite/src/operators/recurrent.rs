@@ -3,7 +3,10 @@
 
 use nnhal_hal::{Operand, OperandType, OperationType as O};
 
-use super::{Builtin, Mapping, Node, Refusal, quantized_lstm};
+use super::builtin::Builtin;
+use super::mapping::Mapping;
+use super::node::{Node, Refusal};
+use super::quantized_lstm;
 use crate::file::options::{LSTMOptions, RNNOptions, SVDFOptions};
 use crate::graph::Id;
 

@@ -2,8 +2,10 @@
 
 use nnhal_hal::OperationType as O;
 
+use super::builtin::Builtin;
 use super::floats::{Arithmetic, FixedPointFactor};
-use super::{Builtin, Mapping, Node, Refusal};
+use super::mapping::Mapping;
+use super::node::{Node, Refusal};
 use crate::file::options::ReducerOptions;
 use crate::graph::Id;
 use crate::tensor::ElementType;

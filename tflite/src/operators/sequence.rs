@@ -2,8 +2,10 @@
 
 use nnhal_hal::OperationType as O;
 
+use super::builtin::Builtin;
+use super::mapping::Mapping;
+use super::node::{Node, Refusal};
 use super::recurrent::{activation_code, float_parameters};
-use super::{Builtin, Mapping, Node, Refusal};
 use crate::file::options::{
     BidirectionalSequenceLSTMOptions, BidirectionalSequenceRNNOptions, SequenceRNNOptions,
     UnidirectionalSequenceLSTMOptions,

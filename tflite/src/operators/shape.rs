@@ -2,7 +2,9 @@
 
 use nnhal_hal::{OperandType, OperationType as O};
 
-use super::{Builtin, Mapping, Node, Refusal};
+use super::builtin::Builtin;
+use super::mapping::Mapping;
+use super::node::{Node, Refusal};
 use crate::file::options::{ReshapeOptions, SqueezeOptions};
 use crate::graph::Id;
 

@@ -2,7 +2,9 @@
 
 use nnhal_hal::{Operand, OperationType as O};
 
-use super::{Builtin, Mapping, Node, Refusal};
+use super::builtin::Builtin;
+use super::mapping::Mapping;
+use super::node::{Node, Refusal};
 use crate::file::options::{
     DepthToSpaceOptions, ResizeBilinearOptions, ResizeNearestNeighborOptions, SpaceToDepthOptions,
 };

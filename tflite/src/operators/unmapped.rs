@@ -1,6 +1,6 @@
 //! The operators without an equivalent in NNAPI, each with the reason that a refusal states.
 
-use super::Builtin;
+use super::builtin::Builtin;
 
 const NO_EQUIVALENT: &str = "NNAPI has no equivalent";
 const NO_RESOURCES: &str =
