@@ -3,8 +3,8 @@
 use nnhal_driver::Failure;
 use nnhal_driver::hal::{OperandType, Operation, OperationType};
 
-use crate::execution::Value;
 use crate::unit::{Kernel, Refusal, View};
+use crate::value::Value;
 
 /// Compiles ADD, MUL and RELU. Their signatures hold already: what is left to check is what this unit cannot do.
 pub(crate) fn compile(view: &View<'_>, operation: &Operation) -> Result<Box<dyn Kernel>, Refusal> {
@@ -67,7 +67,7 @@ impl Kernel for Binary {
         let &[left, right, ..] = inputs else {
             return Err(Failure::general("an operation of two inputs has fewer"));
         };
-        let bytes = output.resize(left.shape(), left.bytes().len())?;
+        let bytes = output.resize(*left.shape(), left.bytes().len())?;
         let pairs = floats(left).zip(floats(right));
         for (room, (left, right)) in bytes.chunks_exact_mut(4).zip(pairs) {
             room.copy_from_slice(&(self.function)(left, right).to_le_bytes());
@@ -84,7 +84,7 @@ impl Kernel for Relu {
         let &[input, ..] = inputs else {
             return Err(Failure::general("an operation of one input has none"));
         };
-        let bytes = output.resize(input.shape(), input.bytes().len())?;
+        let bytes = output.resize(*input.shape(), input.bytes().len())?;
         for (room, value) in bytes.chunks_exact_mut(4).zip(floats(input)) {
             room.copy_from_slice(&value.max(0.0).to_le_bytes());
         }

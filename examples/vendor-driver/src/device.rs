@@ -10,34 +10,37 @@ use nnhal_driver::hal::{
 use nnhal_driver::validate::ValidModel;
 use nnhal_driver::{Failure, OperationSupport};
 
-use crate::execution::{Prepared, Program, Step, Value};
+use crate::execution::{Prepared, Program, Step};
 use crate::unit::{Kernel, Refusal, Unit, View, declared};
+use crate::value::Value;
 use crate::{arithmetic, extension, fibonacci};
 
-/// Makes [`crate::FIBONACCI`].
+/// The device that has the extension.
+pub const FIBONACCI: &str = "example-fibonacci";
+/// The device that supports few operations.
+pub const ARITHMETIC: &str = "example-arithmetic";
+/// The device that stands in front of the other two.
+pub const EVERYTHING: &str = "example-everything";
+
+/// Makes [`FIBONACCI`].
 pub(crate) fn create_fibonacci(options: &DeviceOptions) -> Result<Arc<dyn Device>, Failure> {
-    create(
-        crate::FIBONACCI,
-        DeviceType::Accelerator,
-        &[fibonacci::compile],
-        options,
-    )
+    create(FIBONACCI, DeviceType::Accelerator, &[fibonacci::compile], options)
 }
 
-/// Makes [`crate::ARITHMETIC`].
+/// Makes [`ARITHMETIC`].
 pub(crate) fn create_arithmetic(options: &DeviceOptions) -> Result<Arc<dyn Device>, Failure> {
     create(
-        crate::ARITHMETIC,
+        ARITHMETIC,
         DeviceType::Accelerator,
         &[arithmetic::compile],
         options,
     )
 }
 
-/// Makes [`crate::EVERYTHING`].
+/// Makes [`EVERYTHING`].
 pub(crate) fn create_everything(options: &DeviceOptions) -> Result<Arc<dyn Device>, Failure> {
     let units: &'static [Unit] = &[fibonacci::compile, arithmetic::compile];
-    create(crate::EVERYTHING, DeviceType::Other, units, options)
+    create(EVERYTHING, DeviceType::Other, units, options)
 }
 
 fn create(
@@ -51,7 +54,7 @@ fn create(
             "device {name} has no option {key:?}"
         )));
     }
-    let has_extension = name != crate::ARITHMETIC;
+    let has_extension = name != ARITHMETIC;
     Ok(Arc::new(VendorDevice {
         info: info(name, device_type, has_extension),
         units,

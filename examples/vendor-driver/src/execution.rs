@@ -5,42 +5,12 @@ use std::time::Duration;
 
 use nnhal_driver::device::{Control, Execution, PreparedModel};
 use nnhal_driver::diag::trace::SpanKind;
-use nnhal_driver::hal::{ErrorStatus, Shape};
+use nnhal_driver::hal::Shape;
 use nnhal_driver::validate::ValidModel;
 use nnhal_driver::{Failure, Place};
 
 use crate::unit::Kernel;
-
-/// An operand's value.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Value {
-    shape: Shape,
-    bytes: Vec<u8>,
-}
-
-impl Value {
-    pub(crate) fn shape(&self) -> Shape {
-        self.shape
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// Gives the value this shape and room for `size` bytes. Allocates nothing if it had as much before.
-    pub(crate) fn resize(&mut self, shape: Shape, size: usize) -> Result<&mut [u8], Failure> {
-        let more = size.saturating_sub(self.bytes.len());
-        self.bytes.try_reserve_exact(more).map_err(|_| {
-            Failure::new(
-                ErrorStatus::ResourceExhaustedTransient,
-                format!("{size} bytes of memory cannot be had for a value"),
-            )
-        })?;
-        self.bytes.resize(size, 0);
-        self.shape = shape;
-        Ok(&mut self.bytes)
-    }
-}
+use crate::value::Value;
 
 /// An operation of a program.
 #[derive(Debug)]
@@ -136,7 +106,7 @@ impl Execution for Run {
     fn output(&self, index: usize) -> Option<(&Shape, &[u8])> {
         let outputs = &self.program.model.model().main.output_indexes;
         let value = self.values.get(*outputs.get(index)? as usize)?;
-        Some((&value.shape, value.bytes()))
+        Some((value.shape(), value.bytes()))
     }
 
     fn release_memory(&mut self) {

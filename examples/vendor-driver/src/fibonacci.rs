@@ -3,9 +3,9 @@
 use nnhal_driver::Failure;
 use nnhal_driver::hal::{Operation, Shape};
 
-use crate::execution::Value;
 use crate::extension::{FIBONACCI, INT64, NAME, Quantization, TENSOR_QUANT64_ASYMM};
 use crate::unit::{Kernel, Refusal, View, declared, extension_params};
+use crate::value::Value;
 
 /// Compiles FIBONACCI. Its signature is this extension's alone, so that validation could not check it.
 pub(crate) fn compile(view: &View<'_>, operation: &Operation) -> Result<Box<dyn Kernel>, Refusal> {

@@ -17,16 +17,12 @@ mod execution;
 pub mod extension;
 mod fibonacci;
 mod unit;
+mod value;
+
+pub use device::{ARITHMETIC, EVERYTHING, FIBONACCI};
 
 use nnhal_driver::device::DeviceEntry;
 use nnhal_driver::{Daemon, DeviceRegistry};
-
-/// The device that has the extension.
-pub const FIBONACCI: &str = "example-fibonacci";
-/// The device that supports few operations.
-pub const ARITHMETIC: &str = "example-arithmetic";
-/// The device that stands in front of the other two.
-pub const EVERYTHING: &str = "example-everything";
 
 /// The driver: its devices, in a daemon of the driver library.
 #[must_use]

@@ -6,7 +6,7 @@ use nnhal_driver::Failure;
 use nnhal_driver::hal::{ConstantPools, ExtraParams, Operand, OperandType, Operation, OperationType, Shape};
 use nnhal_driver::validate::ValidModel;
 
-use crate::execution::Value;
+use crate::value::Value;
 
 /// An operation made ready to run.
 pub(crate) trait Kernel: Debug + Send + Sync {
