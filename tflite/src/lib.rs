@@ -1,4 +1,4 @@
-//! Imports `.tflite` files as [`nnhal`] models.
+//! Imports `.tflite` files as [`nnhal_hal`] models.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
