@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use nnhal_client::{Memory, Model};
 use nnhal_cpu::executor::Observer;
-use nnhal_cpu::{
-    Execution, ExecutionError, Helpers, KernelSet, OwnCores, Program, ProgramError, RunOptions, Threads,
-};
+use nnhal_cpu::{Execution, ExecutionError, Helpers, KernelSet, Program, ProgramError, RunOptions, Threads};
 use nnhal_hal::validate::{ModelError, ValidModel};
 use nnhal_hal::{Shape, ShapeError};
+use nnhal_os::cores::OwnCores;
 
 use crate::feed::Value;
 

@@ -168,12 +168,12 @@ fn search(
 
 #[cfg(test)]
 mod tests {
-    use nnhal::wire::OperationSupport;
     use nnhal_conformance::generator::choices::Choices;
     use nnhal_conformance::implementation::{
         Answer, Breakdown, ExecutionAnswer, ExecutionCall, ModelWithPools, PreparedModel,
     };
     use nnhal_conformance::in_process::InProcessModel;
+    use nnhal_hal::OperationSupport;
 
     use super::*;
 

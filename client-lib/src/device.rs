@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nnhal::wire::{self, Call, OperationSupport, PrepareModel, PrepareModelFromCache, Reply};
+use nnhal::wire::{self, Call, PrepareModel, PrepareModelFromCache, Reply};
 use nnhal_hal::{
-    BufferDesc, BufferRole, CacheToken, DeviceInfo, DeviceStatus, ExecutionPreference, Priority,
+    BufferDesc, BufferRole, CacheToken, DeviceInfo, DeviceStatus, ExecutionPreference, OperationSupport,
+    Priority,
 };
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use nnhal::wire::handshake::{HandshakeError, Refusal};
-use nnhal::wire::{CauseOfDeath, ChannelError, Failure};
-use nnhal_hal::{ErrorStatus, OutputShape};
+use nnhal::wire::{CauseOfDeath, ChannelError};
+use nnhal_hal::{ErrorStatus, Failure, OutputShape};
 use nnhal_os::SysError;
 use nnhal_os::shm::ShmError;
 use nnhal_os::socket::SocketError;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use nnhal::wire::{ExecutionResult, Failure};
-use nnhal_hal::{ErrorStatus, MeasureTiming, OutputShape, Timing};
+use nnhal::wire::ExecutionResult;
+use nnhal_hal::{ErrorStatus, Failure, MeasureTiming, OutputShape, Timing};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use crate::connection::Link;

@@ -237,7 +237,7 @@ impl FencedExecution {
         }
     }
 
-    fn failed(&self, failure: wire::Failure) -> Error {
+    fn failed(&self, failure: nnhal_hal::Failure) -> Error {
         self.inner
             .connection
             .link()

@@ -93,11 +93,11 @@ pub use half::f16;
 pub use nnhal::diag::trace::{Span, SpanKind};
 pub use nnhal::fence::{Fence, FenceSource, FenceState};
 pub use nnhal::fmq::WaitSettings;
-pub use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
+pub use nnhal::wire::ExecutionResult;
 pub use nnhal_hal::{
     BufferDesc, BufferRole, DeviceInfo, DeviceStatus, DeviceType, ErrorStatus, ExecutionPreference,
-    Extension, ExtensionOperandTypeInformation, ExtraParams, HalVersion, MeasureTiming, OperandType,
-    OperationType, OutputShape, Priority, Timing, TypeLayout, TypeLayouts,
+    Extension, ExtensionOperandTypeInformation, ExtraParams, Failure, HalVersion, MeasureTiming, OperandType,
+    OperationSupport, OperationType, OutputShape, Priority, Timing, TypeLayout, TypeLayouts,
 };
 pub use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 

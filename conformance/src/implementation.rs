@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
-use nnhal_hal::{HalVersion, MeasureTiming, Model, Request};
+use nnhal::wire::ExecutionResult;
+use nnhal_hal::{Failure, HalVersion, MeasureTiming, Model, OperationSupport, Request};
 
 /// A way to execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
+use nnhal::wire::ExecutionResult;
 use nnhal_cpu::{Execution, KernelSet, NeverInterrupted, Program, RunOptions};
-use nnhal_hal::ops;
 use nnhal_hal::validate::{ArgumentPlan, ValidModel, ValidRequest};
 use nnhal_hal::{
-    ErrorStatus, MeasureTiming, Model, OperationType, OutputShape, Request, Shape, SubgraphIndex, Timing,
+    ErrorStatus, Failure, MeasureTiming, Model, OperationSupport, OperationType, OutputShape, Request, Shape,
+    SubgraphIndex, Timing, ops,
 };
 
 use crate::implementation::{

@@ -5,9 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
+use nnhal::wire::ExecutionResult;
 use nnhal_hal::validate::ValidModel;
-use nnhal_hal::{ErrorStatus, HalVersion, MeasureTiming, OperationType, Request, Timing};
+use nnhal_hal::{
+    ErrorStatus, Failure, HalVersion, MeasureTiming, OperationSupport, OperationType, Request, Timing,
+};
 
 use crate::accuracy;
 use crate::corpus::{Case, Specification, Suite};

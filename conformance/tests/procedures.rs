@@ -1,13 +1,13 @@
 //! The procedures notice what an implementation does wrong.
 
-use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
+use nnhal::wire::ExecutionResult;
 use nnhal_conformance::corpus::Specification;
 use nnhal_conformance::implementation::{
     Answer, Breakdown, ExecutionAnswer, ExecutionCall, Form, Implementation, ModelWithPools, PreparedModel,
 };
 use nnhal_conformance::in_process::{InProcess, InProcessModel};
 use nnhal_conformance::procedure::{self, Outcome};
-use nnhal_hal::{ErrorStatus, MeasureTiming, OutputShape, Timing};
+use nnhal_hal::{ErrorStatus, Failure, MeasureTiming, OperationSupport, OutputShape, Timing};
 
 /// What happens to answers on their way.
 type Tamper = fn(&ExecutionCall<'_>, &mut ExecutionAnswer);

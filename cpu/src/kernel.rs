@@ -8,9 +8,10 @@
 use bytemuck::Pod;
 use nnhal_hal::ops::{OpError, OperandInfo, OperationContext, ShapeIssue};
 use nnhal_hal::{Operand, OperandType, Operation, OperationType, Shape};
+use nnhal_os::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
 
-use crate::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory, Scratch};
 use crate::executor::{Interrupt, Interrupted};
+use crate::scratch::Scratch;
 use crate::threads::Team;
 
 /// Computes one operation.

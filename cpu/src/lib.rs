@@ -5,19 +5,18 @@
 //! index, axis, extent and code that comes from data is checked by the shape rule or kernel that uses it.
 #![deny(unsafe_code)]
 
-pub mod buffer;
 pub mod executor;
 mod fast;
 pub mod kernel;
 pub mod kernels;
+pub mod scratch;
 #[cfg(test)]
 mod test_graph;
 pub mod threads;
 
-pub use buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
 pub use executor::{
     CompiledProgram, Execution, ExecutionError, Interrupt, Interrupted, KernelSet, NeverInterrupted,
     ObservedOperation, Observer, Program, ProgramError, RunOptions, compiled_form,
 };
 pub use fast::{Peak, permit_tiles, reading_time};
-pub use threads::{Cores, Helpers, OwnCores, Threads};
+pub use threads::{Helpers, Threads};

@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nnhal_cpu::Cores;
+use nnhal_os::cores::Cores;
 use nnhal_os::shm::{Access, Mapping, SharedMemory, ShmError};
 
 /// Most workers that have a word. Those beyond compute with one thread per execution.

@@ -13,7 +13,7 @@ use nnhal::wire::directory;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
-use crate::device::DeviceRegistry;
+use crate::device::registry::DeviceRegistry;
 use crate::settings::{Settings, SettingsError};
 use crate::supervisor::{self, Invocation, SettingsSource, SupervisorOptions, WORKER_ARGUMENT};
 use crate::worker;

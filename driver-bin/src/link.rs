@@ -13,10 +13,10 @@
 use std::os::fd::OwnedFd;
 
 use ipc_channel::ipc::IpcSender;
+use nnhal_device::DeviceOptions;
 use nnhal_os::shm::{Access, Mapping, SharedMemory, ShmError};
 use serde::{Deserialize, Serialize};
 
-use crate::device::DeviceOptions;
 use crate::settings::{ExecutionSettings, Limits, Settings, WeightSettings, WorkerSettings};
 
 /// A worker's share of the settings.

@@ -16,11 +16,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
-use nnhal_hal::Priority;
+use nnhal_device::{Interruption, Work};
+use nnhal_hal::{OperationType, Priority};
+use nnhal_os::cores::Cores;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
 
 use crate::cores::WorkerCores;
-use crate::device::Interruption;
+use crate::trace;
+use nnhal::diag::trace::SpanKind;
 
 /// How long waiting raises work by one priority.
 pub(crate) const AGEING: Duration = Duration::from_millis(100);
@@ -277,11 +280,6 @@ impl Ticket {
         }
     }
 
-    /// The processors for the threads of the work.
-    pub(crate) fn cores(&self) -> &WorkerCores {
-        self.scheduler.cores()
-    }
-
     /// A way to look at the work and to end it.
     #[must_use]
     pub(crate) fn observer(&self) -> Observer {
@@ -345,7 +343,7 @@ impl Ticket {
         self.state.is_cancelled.store(false, Ordering::Release);
     }
 
-    /// See [`crate::device::Control::checkpoint`].
+    /// See [`nnhal_device::Control::checkpoint`].
     #[inline]
     pub(crate) fn checkpoint(&self, deadline: Deadline) -> Result<(), Interruption> {
         self.state.advance(2);
@@ -378,6 +376,28 @@ impl Ticket {
             self.scheduler.running.fetch_add(1, Ordering::SeqCst);
         }
         outcome
+    }
+}
+
+/// What a device sees of the work.
+impl Work for Ticket {
+    #[inline]
+    fn checkpoint(&self, deadline: Deadline) -> Result<(), Interruption> {
+        Ticket::checkpoint(self, deadline)
+    }
+
+    fn cores(&self) -> &dyn Cores {
+        &*self.scheduler.cores
+    }
+
+    fn is_traced(&self) -> bool {
+        trace::tracer().is_some()
+    }
+
+    fn record_operation(&self, index: usize, operation: OperationType, from_to: (TimePoint, TimePoint)) {
+        if let Some(tracer) = trace::tracer() {
+            tracer.record_from_to(from_to, SpanKind::Operation, index as u64, operation.0.into());
+        }
     }
 }
 

@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nnhal_device::DeviceOptions;
 use serde::{Deserialize, Serialize};
 
-use crate::device::{DeviceOptions, DeviceRegistry};
+use crate::device::registry::DeviceRegistry;
 
 /// The settings of a driver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -7,8 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 
 use nnhal::diag::trace::{Guard, MAX_SPANS, SpanKind, Tracer, trace_bytes};
-use nnhal::wire::Failure;
-use nnhal_hal::ErrorStatus;
+use nnhal_hal::{ErrorStatus, Failure};
 use nnhal_os::shm::SharedMemory;
 
 static TRACER: OnceLock<Tracer> = OnceLock::new();

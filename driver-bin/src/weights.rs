@@ -10,7 +10,7 @@
 //! itself. So nobody can put other weights under a name, not even another worker of the same user.
 
 use highway::{HighwayHash, HighwayHasher, Key};
-use nnhal_cpu::buffer::ALIGNMENT;
+use nnhal_os::buffer::ALIGNMENT;
 
 /// Bytes of an encoded [`Question`].
 pub(crate) const QUESTION_BYTES: usize = 48;

@@ -1,4 +1,4 @@
-//! What a device says of itself once and for all.
+//! What a device says of itself once and for all, and of the operations of a model.
 
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +63,26 @@ impl NumberOfCacheFiles {
     #[must_use]
     pub fn is_valid(self) -> bool {
         self.model <= MAX_NUMBER_OF_CACHE_FILES && self.data <= MAX_NUMBER_OF_CACHE_FILES
+    }
+}
+
+/// Whether a device can run an operation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum OperationSupport {
+    /// It can; preparing the model will not fail because of it.
+    Supported,
+    /// It cannot.
+    Unsupported {
+        /// Why not, for people.
+        reason: String,
+    },
+}
+
+impl OperationSupport {
+    /// The answer as the HAL gives it.
+    #[must_use]
+    pub fn is_supported(&self) -> bool {
+        matches!(self, OperationSupport::Supported)
     }
 }
 

@@ -16,6 +16,7 @@ mod capabilities;
 mod device;
 mod error;
 mod extension;
+mod failure;
 mod layouts;
 mod model;
 mod operand;
@@ -27,9 +28,10 @@ pub mod validate;
 pub mod versions;
 
 pub use capabilities::{Capabilities, DeviceStatus, DeviceType, OperandPerformance, PerformanceInfo};
-pub use device::{DeviceInfo, NumberOfCacheFiles};
+pub use device::{DeviceInfo, NumberOfCacheFiles, OperationSupport};
 pub use error::ErrorStatus;
 pub use extension::{Extension, ExtensionNameAndPrefix, ExtensionOperandTypeInformation};
+pub use failure::{Failure, Place};
 pub use layouts::{TypeLayout, TypeLayouts};
 pub use model::{ConstantPools, MemoryPool, Model, NoPools, Subgraph, SubgraphIndex};
 pub use operand::{

@@ -6,6 +6,8 @@
 //! back owned and close-on-exec. Calls interrupted by a signal are resumed, except where the caller is told so.
 #![allow(unsafe_code)]
 
+pub mod buffer;
+pub mod cores;
 pub mod cpu;
 pub mod directory_watch;
 pub mod dma_buf;

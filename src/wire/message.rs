@@ -1,12 +1,9 @@
 //! What a driver says to a client.
 
+use nnhal_hal::{DeviceInfo, DeviceStatus, ErrorStatus, Failure, OperationSupport, OutputShape, Timing};
 use serde::{Deserialize, Serialize};
 
 use super::{BufferHandle, BurstHandle, ExecutionHandle, FenceHandle, MemoryHandle, PreparedModelHandle};
-use nnhal_hal::{DeviceInfo, DeviceStatus, ErrorStatus, OutputShape, Timing};
-
-/// The longest text that a [`Failure`] carries, in bytes.
-pub const MAX_DETAIL: usize = 2048;
 
 /// The driver's first words, once the versions are agreed on. Descriptors: a pidfd of the worker, if
 /// [`Welcome::has_pidfd`].
@@ -108,26 +105,6 @@ pub enum Event {
     Executed(ExecutionResult),
 }
 
-/// Whether a device can run an operation.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum OperationSupport {
-    /// It can; preparing the model will not fail because of it.
-    Supported,
-    /// It cannot.
-    Unsupported {
-        /// Why not, for people.
-        reason: String,
-    },
-}
-
-impl OperationSupport {
-    /// The answer as the HAL gives it.
-    #[must_use]
-    pub fn is_supported(&self) -> bool {
-        matches!(self, OperationSupport::Supported)
-    }
-}
-
 /// A device buffer that was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocated {
@@ -187,68 +164,6 @@ impl ExecutionResult {
             .as_ref()
             .err()
             .map_or(ErrorStatus::None, |failure| failure.status)
-    }
-}
-
-/// Why a call failed: the HAL's status, and what a person needs to know beyond it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{status}: {detail}")]
-pub struct Failure {
-    /// The HAL's status, never `NONE`.
-    pub status: ErrorStatus,
-    /// What was wrong and what would be right; at most [`MAX_DETAIL`] bytes.
-    pub detail: String,
-    /// What it concerns.
-    pub place: Place,
-}
-
-/// What a failure concerns, as far as that is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Place {
-    /// Index of the referenced subgraph; the main graph if absent.
-    pub subgraph: Option<u32>,
-    /// Index of the operation in its subgraph.
-    pub operation: Option<u32>,
-    /// Index of the operand in its subgraph.
-    pub operand: Option<u32>,
-    /// Index of the pool in the model or request.
-    pub pool: Option<u32>,
-}
-
-impl Failure {
-    /// A failure with this status and text; a text beyond [`MAX_DETAIL`] is cut.
-    #[must_use]
-    pub fn new(status: ErrorStatus, detail: impl Into<String>) -> Failure {
-        debug_assert_ne!(status, ErrorStatus::None, "a failure has a status");
-        let mut detail = detail.into();
-        if detail.len() > MAX_DETAIL {
-            detail.truncate(detail.floor_char_boundary(MAX_DETAIL - '…'.len_utf8()));
-            detail.push('…');
-        }
-        Failure {
-            status,
-            detail,
-            place: Place::default(),
-        }
-    }
-
-    /// `INVALID_ARGUMENT`.
-    #[must_use]
-    pub fn invalid_argument(detail: impl Into<String>) -> Failure {
-        Failure::new(ErrorStatus::InvalidArgument, detail)
-    }
-
-    /// `GENERAL_FAILURE`.
-    #[must_use]
-    pub fn general(detail: impl Into<String>) -> Failure {
-        Failure::new(ErrorStatus::GeneralFailure, detail)
-    }
-
-    /// The same failure, at this place.
-    #[must_use]
-    pub fn at(mut self, place: Place) -> Failure {
-        self.place = place;
-        self
     }
 }
 
@@ -317,14 +232,6 @@ impl std::fmt::Display for Obituary {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn long_detail_is_cut_at_a_character() {
-        let failure = Failure::general("é".repeat(MAX_DETAIL));
-        assert!(failure.detail.len() <= MAX_DETAIL);
-        assert!(failure.detail.ends_with("é…"), "{}", failure.detail);
-        assert_eq!(Failure::general("short").detail, "short");
-    }
 
     #[test]
     fn obituary_names_the_signal_and_the_last_words() {

@@ -2,7 +2,7 @@
 //!
 //! Contract: both sides speak first in a fixed layout that every version understands ([`handshake`]), so that two
 //! releases that cannot talk can at least say so. Then the client sends [`Call`]s, each under an id of its choice, and
-//! the driver sends [`Message`]s: one [`Reply`] or [`Failure`] for each call, and later the [`Event`]s of those calls
+//! the driver sends [`Message`]s: one [`Reply`] or [`nnhal_hal::Failure`] for each call, and later the [`Event`]s of those calls
 //! that have any. Descriptors travel beside the message that needs them; how many is part of the message, and a
 //! message that brought others than it says is refused ([`Call::fd_count`]).
 //!
@@ -47,6 +47,6 @@ pub use handle::{
     BufferHandle, BurstHandle, ExecutionHandle, FenceHandle, Handle, MemoryHandle, PreparedModelHandle,
 };
 pub use message::{
-    Allocated, CauseOfDeath, Event, ExecutionInfo, ExecutionResult, Failure, FenceStarted, MAX_DETAIL,
-    Message, Obituary, OperationSupport, Place, Reply, Welcome,
+    Allocated, CauseOfDeath, Event, ExecutionInfo, ExecutionResult, FenceStarted, Message, Obituary, Reply,
+    Welcome,
 };

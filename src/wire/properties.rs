@@ -1,18 +1,18 @@
 //! Properties of the encoding over generated messages.
 
+use nnhal_hal::{
+    BufferDesc, BufferRole, Capabilities, DataLocation, DeviceInfo, DeviceStatus, DeviceType, ErrorStatus,
+    Extension, ExtensionNameAndPrefix, ExtensionOperandTypeInformation, ExtraParams, Failure, HalVersion,
+    MeasureTiming, MemoryPool, Model, NumberOfCacheFiles, Operand, OperandLifeTime, OperandPerformance,
+    OperandType, Operation, OperationSupport, OperationType, OutputShape, PerformanceInfo, Place, Request,
+    RequestArgument, RequestPool, Subgraph, SymmPerChannelQuantParams, Timing,
+};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
 use super::codec::{CodecError, decode, encode};
 use super::*;
-use nnhal_hal::{
-    BufferDesc, BufferRole, Capabilities, DataLocation, DeviceInfo, DeviceStatus, DeviceType, ErrorStatus,
-    Extension, ExtensionNameAndPrefix, ExtensionOperandTypeInformation, ExtraParams, HalVersion,
-    MeasureTiming, MemoryPool, Model, NumberOfCacheFiles, Operand, OperandLifeTime, OperandPerformance,
-    OperandType, Operation, OperationType, OutputShape, PerformanceInfo, Request, RequestArgument,
-    RequestPool, Subgraph, SymmPerChannelQuantParams, Timing,
-};
 
 pub(super) fn welcome() -> Welcome {
     let info = PerformanceInfo {

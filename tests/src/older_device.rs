@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nnhal_cpu::{Execution, KernelSet, NeverInterrupted, Program, RunOptions};
-use nnhal_driver::device::older::v1_2::Executed;
-use nnhal_driver::device::older::{
+use nnhal_device::older::v1_2::Executed;
+use nnhal_device::older::{
     self, ExecutionCallback, PreparedModelCallback, RequestMemories, v1_0, v1_1, v1_2,
 };
-use nnhal_driver::device::{Device, DeviceEntry, DeviceOptions};
-use nnhal_driver::{DeviceRegistry, Failure};
+use nnhal_device::{Device, DeviceOptions};
+use nnhal_driver::{DeviceEntry, DeviceRegistry};
 use nnhal_hal::validate::ValidModel;
 use nnhal_hal::versions::v1_0::{self as hal_1_0, ErrorStatus};
 use nnhal_hal::versions::{v1_1 as hal_1_1, v1_2 as hal_1_2};
 use nnhal_hal::{
-    Capabilities, ConstantPools, DeviceType, ExecutionPreference, HalVersion, MeasureTiming, Model,
+    Capabilities, ConstantPools, DeviceType, ExecutionPreference, Failure, HalVersion, MeasureTiming, Model,
     OutputShape, PerformanceInfo, RequestArgument, Shape, Timing, loop_timeout,
 };
 

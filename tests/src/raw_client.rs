@@ -5,9 +5,10 @@ use std::path::Path;
 
 use nnhal::wire::handshake::{self, HandshakeError, VERSIONS};
 use nnhal::wire::{
-    self, Call, ChannelError, Envelope, Event, Failure, Inbox, MemoryDescription, MemoryHandle, Message,
-    PrepareModel, PreparedModelHandle, Reply, Welcome, directory,
+    self, Call, ChannelError, Envelope, Event, Inbox, MemoryDescription, MemoryHandle, Message, PrepareModel,
+    PreparedModelHandle, Reply, Welcome, directory,
 };
+use nnhal_hal::Failure;
 use nnhal_os::shm::SharedMemory;
 use nnhal_os::socket::Connection;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};

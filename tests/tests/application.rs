@@ -4,12 +4,12 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use nnhal::wire::{Call, MemoryDescription, OperationSupport, Reply};
+use nnhal::wire::{Call, MemoryDescription, Reply};
 use nnhal_client::{
     BurstOptions, Device, Devices, Error, ErrorStatus, ExecuteOptions, Fence, Memory, Model, ModelBuilder,
     OperationType, PrepareOptions, PreparedModel, Request, TensorType,
 };
-use nnhal_hal::{OperandLifeTime, OperandType, Operation};
+use nnhal_hal::{OperandLifeTime, OperandType, Operation, OperationSupport};
 use nnhal_tests::{DaemonOptions, RawClient, TestDaemon};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
@@ -165,7 +165,7 @@ fn n015_constants_in_memories_lie_inside_them() {
 }
 
 /// The HAL's names of kinds of memory.
-fn register(client: &mut RawClient, name: &str, size: u64) -> Result<Reply, nnhal::wire::Failure> {
+fn register(client: &mut RawClient, name: &str, size: u64) -> Result<Reply, nnhal_hal::Failure> {
     let file = tempfile::tempfile().unwrap();
     file.set_len(64).unwrap();
     let description = MemoryDescription {

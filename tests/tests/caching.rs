@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nnhal::wire::{
-    CacheFiles, Call, Event, Execute, ExecutionForm, Failure, Message, Object, PrepareModel,
-    PrepareModelFromCache, PreparedModelHandle, Reply,
+    CacheFiles, Call, Event, Execute, ExecutionForm, Message, Object, PrepareModel, PrepareModelFromCache,
+    PreparedModelHandle, Reply,
 };
-use nnhal_hal::{ErrorStatus, MeasureTiming, Operand, OperandType, Operation, OperationType};
+use nnhal_hal::{ErrorStatus, Failure, MeasureTiming, Operand, OperandType, Operation, OperationType};
 use nnhal_os::shm::{Access, Mapping, SharedMemory};
 use nnhal_tests::{DaemonOptions, RawClient, TestDaemon, add_model, request_in_one_memory};
 

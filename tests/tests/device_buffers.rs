@@ -6,10 +6,12 @@ use std::os::fd::AsFd;
 use nnhal::burst::{self, Pool, RequestHeader, ResultBody};
 use nnhal::fmq::{ChannelEnd, ChannelSize, WaitSettings};
 use nnhal::wire::{
-    Allocated, Call, Execute, ExecuteFenced, ExecutionForm, ExecutionResult, Failure, FencedLimits,
-    MemoryHandle, Object, PrepareModel, PreparedModelHandle, Reply, RequestWithMemories,
+    Allocated, Call, Execute, ExecuteFenced, ExecutionForm, ExecutionResult, FencedLimits, MemoryHandle,
+    Object, PrepareModel, PreparedModelHandle, Reply, RequestWithMemories,
 };
-use nnhal_hal::{BufferDesc, BufferRole, ErrorStatus, MeasureTiming, Operand, OperandType, RequestPool};
+use nnhal_hal::{
+    BufferDesc, BufferRole, ErrorStatus, Failure, MeasureTiming, Operand, OperandType, RequestPool,
+};
 use nnhal_os::shm::{Mapping, SharedMemory};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{

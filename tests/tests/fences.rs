@@ -4,10 +4,10 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use nnhal::fence::{Fence, FenceState};
 use nnhal::wire::{
-    Call, ExecuteFenced, ExecutionHandle, ExecutionInfo, Failure, FenceArgument, FencedLimits, MemoryHandle,
-    Message, PreparedModelHandle, Reply,
+    Call, ExecuteFenced, ExecutionHandle, ExecutionInfo, FenceArgument, FencedLimits, MemoryHandle, Message,
+    PreparedModelHandle, Reply,
 };
-use nnhal_hal::{ErrorStatus, MeasureTiming, Timing};
+use nnhal_hal::{ErrorStatus, Failure, MeasureTiming, Timing};
 use nnhal_os::shm::Mapping;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{

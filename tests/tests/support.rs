@@ -1,10 +1,10 @@
 //! What a device says that it supports is what it prepares, over random models; what it does not support it refuses
 //! with a reason for each operation.
 
-use nnhal::wire::{CacheFiles, Call, MemoryHandle, Object, OperationSupport, PrepareModel, Reply};
+use nnhal::wire::{CacheFiles, Call, MemoryHandle, Object, PrepareModel, Reply};
 use nnhal_conformance::generator::Recipe;
 use nnhal_conformance::generator::choices::{Choices, Random};
-use nnhal_hal::{ErrorStatus, Model, OperationType};
+use nnhal_hal::{ErrorStatus, Model, OperationSupport, OperationType};
 use nnhal_os::shm::{Access, Mapping, SharedMemory};
 use nnhal_tests::{DaemonOptions, RawClient, TestDaemon};
 

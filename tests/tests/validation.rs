@@ -3,12 +3,12 @@
 //! `conformance/tests/model_validation.rs`; here the worker's answers are.
 
 use nnhal::wire::{
-    CacheFiles, Call, Execute, ExecuteFenced, ExecutionForm, Failure, FenceArgument, FencedLimits,
-    MemoryHandle, Object, PrepareModel, PreparedModelHandle, Reply, RequestWithMemories,
+    CacheFiles, Call, Execute, ExecuteFenced, ExecutionForm, FenceArgument, FencedLimits, MemoryHandle,
+    Object, PrepareModel, PreparedModelHandle, Reply, RequestWithMemories,
 };
 use nnhal_conformance::implementation::ModelWithPools;
 use nnhal_conformance::negative::{self, BaseModel, MUTATIONS};
-use nnhal_hal::{ErrorStatus, MeasureTiming, Model, Timing};
+use nnhal_hal::{ErrorStatus, Failure, MeasureTiming, Model, Timing};
 use nnhal_os::shm::SharedMemory;
 use nnhal_tests::{DaemonOptions, RawClient, TestDaemon, add_model, request_in_one_memory, shared_floats};
 

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
+use nnhal::wire::ExecutionResult;
 use nnhal_capi_caller::{Arguments, CallError, Compilation, Computation, ExecutionSettings, Library, Model};
 use nnhal_client::Memory;
 use nnhal_conformance::implementation::{
     Answer, Breakdown, ExecutionAnswer, ExecutionCall, Form, Implementation, ModelWithPools,
     PreparedModel as ConformancePreparedModel,
 };
-use nnhal_hal::{MeasureTiming, Timing};
+use nnhal_hal::{Failure, MeasureTiming, OperationSupport, Timing};
 
 use crate::arguments::MemoryKind;
 use crate::error::Error;

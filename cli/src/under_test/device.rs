@@ -1,6 +1,5 @@
 //! A device across the process boundary, as the conformance procedures see it.
 
-use nnhal::wire::OperationSupport;
 use nnhal_client::{
     Burst, BurstOptions, Completed, Device, Devices, ExecuteOptions, Memory, Model, PrepareOptions,
     PreparedModel, Request,
@@ -9,7 +8,7 @@ use nnhal_conformance::implementation::{
     Answer, Breakdown, ExecutionAnswer, ExecutionCall, Form, Implementation, ModelWithPools,
     PreparedModel as ConformancePreparedModel,
 };
-use nnhal_hal::{HalVersion, MeasureTiming};
+use nnhal_hal::{HalVersion, MeasureTiming, OperationSupport};
 
 use super::device_arguments::{DeviceArguments, Place};
 use crate::arguments::MemoryKind;

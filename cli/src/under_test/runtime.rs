@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use nnhal::wire::{ExecutionResult, Failure, OperationSupport};
+use nnhal::wire::ExecutionResult;
 use nnhal_client::runtime::{
     Compilation, CompilationOptions, Finished, KnownArguments, OperationFilter, OwnValues, Room, RunBurst,
     RunEvent, RunInput, RunOutput, Runtime, RuntimeDevice, RuntimeError, RuntimeOptions, RuntimeResult,
@@ -13,7 +13,9 @@ use nnhal_conformance::implementation::{
     Answer, Breakdown, ExecutionAnswer, ExecutionCall, Form, Implementation, ModelWithPools,
     PreparedModel as ConformancePreparedModel,
 };
-use nnhal_hal::{DeviceInfo, MeasureTiming, OutputShape, Request, RequestArgument, Timing};
+use nnhal_hal::{
+    DeviceInfo, Failure, MeasureTiming, OperationSupport, OutputShape, Request, RequestArgument, Timing,
+};
 
 use crate::arguments::MemoryKind;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use nnhal::burst::{RequestHeader, ResultBody, ResultHeader, decode_result, encode_fire};
 use nnhal::diag::trace::SpanKind;
 use nnhal::fmq::{ChannelCloser, ChannelEnd, Consumer, Packet, Producer, ReceiveError, SendError};
-use nnhal::wire::{Call, ExecutionResult, Failure};
-use nnhal_hal::ErrorStatus;
+use nnhal::wire::{Call, ExecutionResult};
+use nnhal_hal::{ErrorStatus, Failure};
 use nnhal_os::time::Deadline;
 
 use crate::connection::{CALL_TIMEOUT, EndListener, call_deadline};

@@ -8,7 +8,8 @@ use std::sync::{Arc, Condvar, OnceLock, Weak};
 use std::task::Waker;
 
 use nnhal::diag::tags;
-use nnhal::wire::{Event, Failure, Object, Reply};
+use nnhal::wire::{Event, Object, Reply};
+use nnhal_hal::Failure;
 
 use super::ending::{EndListener, Farewell, Trouble};
 use crate::error::{Error, ErrorKind, Result};

@@ -23,8 +23,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nnhal::diag::tags;
-use nnhal::wire::{self, Call, Envelope, Failure, Inbox, Object};
-use nnhal_hal::{DeviceInfo, OutputShape};
+use nnhal::wire::{self, Call, Envelope, Inbox, Object};
+use nnhal_hal::{DeviceInfo, Failure, OutputShape};
 use nnhal_os::fork::ForkStamp;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_os::{eventfd, socket};

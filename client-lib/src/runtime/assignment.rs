@@ -3,11 +3,10 @@
 //! Every device is asked once. Among those that can run an operation, the one with the lowest figure gets it: for energy
 //! if the application wants to save it, else for time. Source: runtime rules of the NDK.
 
-use nnhal::wire::OperationSupport;
 use nnhal_hal::validate::ValidModel;
 use nnhal_hal::{
-    ExecutionPreference, HalVersion, Model as HalModel, OperandType, Operation, OperationType,
-    PerformanceInfo, Subgraph,
+    ExecutionPreference, HalVersion, Model as HalModel, OperandType, Operation, OperationSupport,
+    OperationType, PerformanceInfo, Subgraph,
 };
 
 use super::control_flow::{has_unknown_size, referenced};

@@ -1,7 +1,6 @@
 //! How calls of the runtime end: the result codes of the NDK, and the text that says why.
 
-use nnhal::wire::Failure;
-use nnhal_hal::{ErrorStatus, OutputShape};
+use nnhal_hal::{ErrorStatus, Failure, OutputShape};
 
 use crate::error::{Error, Remedy};
 

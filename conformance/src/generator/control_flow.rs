@@ -58,7 +58,7 @@ fn some_tensor(graph: &mut Graph, choices: &mut Choices) -> u32 {
     add_value(graph, Operand::new(ty, &[2]), value, Role::Input)
 }
 
-fn add_value(graph: &mut Graph, operand: Operand, value: nnhal_cpu::AlignedBuffer, role: Role) -> u32 {
+fn add_value(graph: &mut Graph, operand: Operand, value: nnhal_os::buffer::AlignedBuffer, role: Role) -> u32 {
     let shape = Shape::new(&operand.dimensions).unwrap_or_default();
     graph.add(Drawn {
         operand,

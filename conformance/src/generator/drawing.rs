@@ -188,7 +188,7 @@ impl Arguments<'_> {
     }
 
     /// A new tensor with these values.
-    fn value_tensor(&mut self, ty: OperandType, dims: &[u32], value: nnhal_cpu::AlignedBuffer) -> u32 {
+    fn value_tensor(&mut self, ty: OperandType, dims: &[u32], value: nnhal_os::buffer::AlignedBuffer) -> u32 {
         let shape = Shape::new(dims).unwrap_or_default();
         self.add(Operand::new(ty, dims), shape, value)
     }
@@ -205,7 +205,7 @@ impl Arguments<'_> {
         scale(0) * scale(1)
     }
 
-    fn add(&mut self, operand: Operand, shape: Shape, value: nnhal_cpu::AlignedBuffer) -> u32 {
+    fn add(&mut self, operand: Operand, shape: Shape, value: nnhal_os::buffer::AlignedBuffer) -> u32 {
         let constant_only = operand.operand_type == OperandType::TENSOR_QUANT8_SYMM_PER_CHANNEL;
         let roles = [Role::ConstantCopy, Role::Input, Role::ConstantReference];
         // Parameters are mostly constants, as in real models; data is mostly given with the request.

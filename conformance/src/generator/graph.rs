@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use nnhal_cpu::AlignedBuffer;
 use nnhal_hal::ops::{OperandInfo, OperationContext};
 use nnhal_hal::{
     DataLocation, MemoryPool, Model, Operand, OperandLifeTime, OperandType, Operation, OperationType,
     Request, RequestArgument, RequestPool, Shape, Subgraph,
 };
+use nnhal_os::buffer::AlignedBuffer;
 
 use super::choices::Choices;
 use super::generated::Generated;

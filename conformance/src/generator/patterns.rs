@@ -67,7 +67,7 @@ impl Pattern<'_> {
     }
 
     /// An operand whose value is known before the execution.
-    fn add(&mut self, operand: Operand, value: nnhal_cpu::AlignedBuffer, role: Role) -> u32 {
+    fn add(&mut self, operand: Operand, value: nnhal_os::buffer::AlignedBuffer, role: Role) -> u32 {
         let shape = Shape::new(&operand.dimensions).unwrap_or_default();
         self.graph.add(Drawn {
             operand,

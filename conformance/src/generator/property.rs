@@ -252,7 +252,7 @@ fn check_paths<I: Implementation>(implementation: &mut I, generated: &Generated)
         .map_err(|failure| format!("a valid model was refused: {failure}"))?;
     let all_supported = supported
         .iter()
-        .all(|support| *support == nnhal::wire::OperationSupport::Supported);
+        .all(|support| *support == nnhal_hal::OperationSupport::Supported);
     let prepared = implementation
         .prepare(&generated.model)
         .map_err(|breakdown| breakdown.to_string())?;

@@ -1,7 +1,7 @@
 //! Values of operands: bytes that are legal for their type, from one choice.
 
-use nnhal_cpu::AlignedBuffer;
 use nnhal_hal::OperandType;
+use nnhal_os::buffer::AlignedBuffer;
 
 use super::choices::{Choices, Random};
 use crate::element;

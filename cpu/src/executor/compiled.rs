@@ -9,17 +9,17 @@ use std::sync::Arc;
 
 use nnhal_hal::ConstantPools;
 use nnhal_hal::validate::ValidModel;
+use nnhal_os::buffer::AlignedSlice;
 
 use super::Interrupt;
 use super::program::{KernelSet, Program, ProgramError, Step};
-use crate::buffer::AlignedSlice;
 use crate::fast::{self, Packing};
 
 /// What is kept of a program.
 #[derive(Debug)]
 pub struct CompiledProgram<'a> {
     /// The packed weights of one operation after the other. They are kept one behind the other, each from a multiple of
-    /// [`crate::buffer::ALIGNMENT`] on.
+    /// [`nnhal_os::buffer::ALIGNMENT`] on.
     pub parts: Vec<&'a [u8]>,
     /// The constants that a restored program does not need: index of the graph, the main graph's being 0, and of the
     /// operand in it.
@@ -43,7 +43,7 @@ impl CompiledProgram<'_> {
     pub(crate) fn joined(&self) -> Vec<u8> {
         let mut bytes: Vec<u8> = Vec::new();
         for part in &self.parts {
-            bytes.resize(bytes.len().next_multiple_of(crate::buffer::ALIGNMENT), 0);
+            bytes.resize(bytes.len().next_multiple_of(nnhal_os::buffer::ALIGNMENT), 0);
             bytes.extend_from_slice(part);
         }
         bytes
@@ -95,9 +95,9 @@ mod tests {
         DataLocation, ErrorStatus, MemoryPool, Model, Operand, OperandLifeTime, OperandType, Operation,
         OperationType, Shape,
     };
+    use nnhal_os::buffer::{ALIGNMENT, AlignedBuffer};
 
     use super::*;
-    use crate::buffer::{ALIGNMENT, AlignedBuffer};
     use crate::executor::{Execution, NeverInterrupted, RunOptions};
 
     const CHANNELS: u32 = 32;

@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 
 use nnhal_hal::{ConstantPools, Model, Operation, Shape, Subgraph};
+use nnhal_os::buffer::AlignedBuffer;
 
 use super::Interrupt;
 use super::program::{KernelSet, ProgramError};
-use crate::buffer::AlignedBuffer;
 use crate::fast::{self, Packing, PlannedStep};
 use crate::kernel::Constant;
 

@@ -2,9 +2,9 @@
 
 use nnhal_hal::ops::{OperationContext, ShapeRule};
 use nnhal_hal::{OperandLifeTime, OperandType, Shape};
+use nnhal_os::buffer::OutOfMemory;
 
 use super::declared::Declared;
-use crate::buffer::OutOfMemory;
 use crate::kernel::{Value, Values};
 
 /// The outputs of an operation whose shapes follow from declared shapes and constants alone.
@@ -123,9 +123,9 @@ fn is_data(ty: OperandType) -> bool {
 mod tests {
     use nnhal_hal::ops;
     use nnhal_hal::{Operand, Operation, OperationType};
+    use nnhal_os::buffer::AlignedBuffer;
 
     use super::*;
-    use crate::AlignedBuffer;
     use crate::kernel::Constant;
 
     fn tensor(dimensions: &[u32]) -> Operand {

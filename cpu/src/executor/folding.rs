@@ -5,12 +5,12 @@ use nnhal_hal::{Operand, OperandLifeTime, Operation, OperationType, Shape};
 
 use super::declared::Declared;
 use super::{Interrupt, Interrupted};
-use crate::buffer::Scratch;
 use crate::fast;
 use crate::kernel::{
     Constant, Inputs, KernelContext, KernelError, Outputs, Value, Values, allocate, allowed_size,
 };
 use crate::kernels;
+use crate::scratch::Scratch;
 use crate::threads::{Team, Threads};
 
 /// What the outputs of an operation are in every execution, if they follow from constants alone and have no more than `room`
@@ -409,7 +409,9 @@ mod tests {
         let restored = Program::restore(
             Arc::clone(&model),
             &NoPools,
-            crate::AlignedBuffer::copy_of(&compiled).unwrap().into(),
+            nnhal_os::buffer::AlignedBuffer::copy_of(&compiled)
+                .unwrap()
+                .into(),
             &crate::executor::NeverInterrupted,
         );
         let mut execution = Execution::new(Arc::new(restored.unwrap()));

@@ -5,13 +5,13 @@
 //! prepares more than such an operation takes.
 
 use nnhal_hal::{Operation, SubgraphIndex};
+use nnhal_os::buffer::OutOfMemory;
 use nnhal_os::time::{Clock, MonotonicClock};
 
 use super::ExecutionError;
 use super::fusion::FusedGroup;
 use super::program::{Step, Work};
 use super::run::{Frame, Graphs, Memory, Runner, execution_error};
-use crate::buffer::OutOfMemory;
 use crate::fast::PlannedStep;
 use crate::kernel::{KernelContext, KernelError, Value, Values};
 

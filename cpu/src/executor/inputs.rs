@@ -6,10 +6,10 @@
 use std::sync::OnceLock;
 
 use nnhal_hal::Shape;
+use nnhal_os::buffer::AlignedSlice;
 
 use super::ExecutionError;
 use super::run::Execution;
-use crate::buffer::AlignedSlice;
 use crate::fast::copied;
 use crate::kernel::bind;
 use crate::threads::{Cost, Helpers, Team, Threads};
@@ -114,10 +114,11 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use nnhal_hal::{NoPools, Operand, OperandType, OperationType, Shape};
+    use nnhal_os::cores::OwnCores;
 
     use super::WORTH_PARTING_BYTES;
     use crate::test_graph::TestGraph;
-    use crate::{Execution, Helpers, KernelSet, OwnCores, Program, RunOptions, Threads};
+    use crate::{Execution, Helpers, KernelSet, Program, RunOptions, Threads};
 
     /// A product of as many rows of 64 values, whose helpers pay.
     fn execution(rows: u32) -> Execution {

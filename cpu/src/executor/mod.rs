@@ -34,9 +34,9 @@ pub use run::Execution;
 use std::time::Duration;
 
 use nnhal_hal::{ErrorStatus, OperationType, SubgraphIndex};
+use nnhal_os::buffer::OutOfMemory;
 use nnhal_os::time::TimePoint;
 
-use crate::buffer::OutOfMemory;
 use crate::kernel::KernelError;
 use crate::threads::Threads;
 

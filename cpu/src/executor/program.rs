@@ -7,6 +7,7 @@ use nnhal_hal::validate::ValidModel;
 use nnhal_hal::{
     ConstantPools, ErrorStatus, OperandLifeTime, Operation, OperationType, Subgraph, SubgraphIndex,
 };
+use nnhal_os::buffer::{AlignedSlice, OutOfMemory};
 
 use super::clamping::clamp;
 use super::constants::Constants;
@@ -15,7 +16,6 @@ use super::fixed_outputs::FixedOutputs;
 use super::folding::fold;
 use super::fusion::{FusedGroup, fuse, fuse_for_several};
 use super::{Interrupt, Interrupted, NeverInterrupted};
-use crate::buffer::{AlignedSlice, OutOfMemory};
 use crate::fast::{self, FloatLayer, Packing, PackingError, PlannedStep};
 use crate::kernel::{Constant, Kernel};
 use crate::kernels;

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use nnhal_hal::{Operation, Subgraph};
+use nnhal_os::buffer::AlignedBuffer;
 
 use super::program::{Graph, Step};
 use super::run::{Execution, smallest_that_holds};
-use crate::buffer::AlignedBuffer;
 use crate::kernel::Value;
 
 /// More is not taken before a run shows that it is needed.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use nnhal_hal::ops::{OpError, ShapeRule};
 use nnhal_hal::{MAX_RANK, Operation, Shape, Subgraph, SubgraphIndex};
+use nnhal_os::buffer::{AlignedBuffer, OutOfMemory};
 use nnhal_os::time::{Clock, MonotonicClock, TimePoint};
 
 use super::fixed_outputs::FixedOutputs;
 use super::program::{Graph, Program, Step, Work};
 use super::{ExecutionError, ObservedOperation, RunOptions};
-use crate::buffer::{AlignedBuffer, OutOfMemory, Scratch};
 use crate::kernel::{Inputs, KernelContext, KernelError, Outputs, Value, Values, allocate};
+use crate::scratch::Scratch;
 use crate::threads::{ParallelismTuner, Team};
 
 /// The memory of one run at a time.
@@ -559,10 +560,11 @@ mod tests {
         Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape, Subgraph,
         SubgraphIndex,
     };
+    use nnhal_os::buffer::AlignedBuffer;
 
     use super::{Execution, Program};
     use crate::test_graph::TestGraph;
-    use crate::{AlignedBuffer, KernelSet, RunOptions};
+    use crate::{KernelSet, RunOptions};
 
     /// `(x + x) + x` over a tensor of unknown length.
     fn triple() -> Arc<Program> {

@@ -2,16 +2,17 @@
 //! anywhere, by whichever instructions there are.
 
 use nnhal_hal::ops::padding::{Extents, Window};
+use nnhal_os::cores::OwnCores;
 
 use super::{Patches, QuantizedOutput, cost, framing, run_bytes, sign_bit};
-use crate::buffer::Scratch;
 use crate::fast::matmul_bytes::{FOUR, PackedBytes, ZeroPoints};
 use crate::fast::matmul_quantized;
 use crate::fast::packing::Packing;
 use crate::fast::testing::place;
 use crate::kernels::element::Quant8;
 use crate::kernels::fixed_point::Multiplier;
-use crate::threads::{Helpers, OwnCores, Team, Threads};
+use crate::scratch::Scratch;
+use crate::threads::{Helpers, Team, Threads};
 
 /// A window of so many taps, its stride and dilation, and padding before and behind.
 fn window(filter: u32, stride: u32, dilation: u32, [head, tail]: [i32; 2]) -> Window {

@@ -6,6 +6,7 @@
 //! products are taken by pairs.
 
 use nnhal_hal::OperandType;
+use nnhal_os::buffer::OutOfMemory;
 
 use super::epilogue::Epilogue;
 use super::float_matrix::FloatMatrix;
@@ -17,8 +18,8 @@ use super::patches::{Patches, Sink};
 use super::requantize::QuantizedOutput;
 use super::simd::{Instructions, LANES, Work, dispatch, multiplies_bytes};
 use super::strips::{Frame, Outputs};
-use crate::buffer::{OutOfMemory, Scratch};
 use crate::kernels::element::Quant8;
+use crate::scratch::Scratch;
 use crate::threads::{Cost, Grid, Team};
 
 /// Bytes of which some times as many stay in a first-level cache.

@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use nnhal_hal::ops::padding::{Extents, Window};
+use nnhal_os::buffer::AlignedSlice;
 
 use super::convolution::vector_speed;
 use super::packing::{Packing, PackingError};
@@ -16,7 +17,6 @@ use super::patches::Patches;
 use super::simd::{Instructions, LANES, Simd, WIDE, Work, dispatch};
 use super::strided::Strided;
 use super::tile::for_each_constant;
-use crate::buffer::AlignedSlice;
 use crate::threads::{Cost, Team};
 
 /// Filters and biases, channels in groups.

@@ -14,6 +14,7 @@
 use std::ops::Range;
 
 use nnhal_hal::ops::padding::Window;
+use nnhal_os::buffer::{AlignedSlice, OutOfMemory};
 
 use super::convolution::sign_bit;
 use super::depthwise::cost;
@@ -25,9 +26,9 @@ use super::rescale::range_of_sums;
 use super::simd::{ByteForm, Columns, Instructions, Work, dispatch};
 use super::strided::{Strided, StridedMut};
 use super::tile::{COLUMNS, for_each_constant};
-use crate::buffer::{AlignedSlice, OutOfMemory, Scratch};
 use crate::kernels::element::Quant8;
 use crate::kernels::fixed_point::Multiplier;
+use crate::scratch::Scratch;
 use crate::threads::Team;
 
 /// Taps that are multiplied at once.

@@ -1,13 +1,14 @@
 //! Depthwise convolutions of bytes beside their definition, by whichever instructions there are.
 
 use nnhal_hal::ops::padding::{Extents, Window};
+use nnhal_os::cores::OwnCores;
 
 use super::{COLUMNS, Layer, PackedDepthwise, Packing, Patches, Plan, QuantizedOutput};
-use crate::buffer::Scratch;
 use crate::fast::simd::rescales_by_floats;
 use crate::fast::testing::{least_sum_of, place};
 use crate::kernels::fixed_point::Multiplier;
-use crate::threads::{Helpers, OwnCores, Team, Threads};
+use crate::scratch::Scratch;
+use crate::threads::{Helpers, Team, Threads};
 
 const ONE_TAP: Window = Window {
     filter: 1,

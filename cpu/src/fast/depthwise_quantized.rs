@@ -7,6 +7,7 @@
 //! are taken in groups; the last one overlaps the one before it where channels do not fill it.
 
 use nnhal_hal::ops::padding::{Extents, Window};
+use nnhal_os::buffer::{AlignedSlice, OutOfMemory};
 
 use super::convolution::widen;
 use super::depthwise::cost;
@@ -18,9 +19,9 @@ use super::requantize::{OfPanels, QuantizedOutput, Requantization, in_order};
 use super::simd::{COLUMN_ORDER, Columns, Instructions, LANES, Work, dispatch};
 use super::strided::Strided;
 use super::tile::{COLUMNS, for_each_constant};
-use crate::buffer::{AlignedSlice, OutOfMemory, Scratch};
 use crate::kernels::element::Quant8;
 use crate::kernels::fixed_point::Multiplier;
+use crate::scratch::Scratch;
 use crate::threads::Team;
 
 /// How many of a run's outputs to sum side by side: as many as leave registers for weights and values, of which there are

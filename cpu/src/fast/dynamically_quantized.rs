@@ -6,6 +6,8 @@
 //! Where they are not, it is computed operation by operation. Sums of bytes are exact; those of floats are as long as none is
 //! beyond 2^24, and then the results are the same bits.
 
+use nnhal_os::buffer::OutOfMemory;
+
 use super::chain::{Extent, Function, Link};
 use super::elementwise::Binary;
 use super::fused::{Fused, MOST_ELEMENTS, Results};
@@ -13,9 +15,9 @@ use super::integer_layer::IntegerLayer;
 use super::matmul_integers::Finish;
 use super::rounding::low_bits;
 use super::simd::{Instructions, Work, dispatch};
-use crate::buffer::{OutOfMemory, Scratch};
 use crate::executor::Declared;
 use crate::kernels::activation_range::Activation;
+use crate::scratch::Scratch;
 use crate::threads::Team;
 
 /// Most operations between two that are computed together which have nothing to do with them, as those that work out what the

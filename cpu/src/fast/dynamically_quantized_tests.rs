@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use nnhal_hal::validate::ValidModel;
 use nnhal_hal::{NoPools, Operand, OperandType as T, OperationType as O, Shape, SubgraphIndex};
+use nnhal_os::buffer::AlignedBuffer;
+use nnhal_os::cores::OwnCores;
 
 use crate::executor::NeverInterrupted;
 use crate::fast::simd::multiplies_bytes;
 use crate::test_graph::TestGraph;
-use crate::{AlignedBuffer, Execution, Helpers, KernelSet, OwnCores, Program, RunOptions, Threads};
+use crate::{Execution, Helpers, KernelSet, Program, RunOptions, Threads};
 
 /// How the input is rounded.
 #[derive(Clone, Copy, Debug, PartialEq)]

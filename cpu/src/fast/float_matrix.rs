@@ -8,8 +8,9 @@ use super::matmul_tiles::PackedBf16x3;
 use super::packing::{Packing, PackingError};
 use super::simd::LANES;
 #[cfg(target_arch = "x86_64")]
+use nnhal_os::buffer::AlignedSlice;
+
 use super::simd::WIDE;
-use crate::buffer::AlignedSlice;
 use crate::threads::Block;
 
 /// A packed matrix with a bias for each column.

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use nnhal_hal::{NoPools, Operand, OperandType, OperationType as O, Shape, SubgraphIndex};
+use nnhal_os::cores::OwnCores;
 
 use crate::test_graph::TestGraph;
-use crate::{Execution, Helpers, KernelSet, OwnCores, Program, RunOptions, Threads};
+use crate::{Execution, Helpers, KernelSet, Program, RunOptions, Threads};
 
 /// A graph of element-wise operations on one input.
 struct Chain {

@@ -1,6 +1,8 @@
 //! Convolutions and fully connected layers of floats whose weights are 8-bit integers, for an input of integers: both are
 //! multiplied as bytes.
 
+use nnhal_os::buffer::AlignedSlice;
+
 use super::convolution::cost;
 use super::lines::Lines;
 use super::matmul_integers::{FOUR, Finish, PackedIntegers};
@@ -9,7 +11,6 @@ use super::partition;
 use super::patches::{Patches, Sink};
 use super::simd::{Instructions, Work, dispatch};
 use super::strips::{Frame, Outputs};
-use crate::buffer::AlignedSlice;
 use crate::threads::{Grid, Team};
 
 /// How many times as fast as those of floats products of bytes are taken to be.

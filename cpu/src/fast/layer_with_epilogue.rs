@@ -5,9 +5,9 @@ use super::epilogue::Epilogue;
 use super::epilogue_operations::EpilogueOperations;
 use super::steps::{FloatLayer, FloatWeights};
 use super::strip_chain::Candidate;
-use crate::buffer::Scratch;
 use crate::kernel::KernelError;
 use crate::kernels::activation_range::Activation;
+use crate::scratch::Scratch;
 use crate::threads::Team;
 
 /// Such a convolution, by the operands of its graph.

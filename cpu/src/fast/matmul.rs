@@ -3,6 +3,8 @@
 //! Columns are padded to whole panels, or half a one at the end, so that the inner loop has no remainder; rows come in
 //! blocks that stay in the second-level cache while every panel of the matrix passes over them.
 
+use nnhal_os::buffer::AlignedSlice;
+
 use super::epilogue::{Finish, FinishPart};
 use super::few_weights;
 use super::lines::{
@@ -13,7 +15,6 @@ use super::simd::{Instructions, LANES, Simd, WIDE, Work, dispatch};
 use super::tile::{
     COLUMNS, HALF_ROWS, PANELS, ROWS, add_f32, add_f32_and_half, for_each_constant, start_f32, store_f32,
 };
-use crate::buffer::AlignedSlice;
 use crate::threads::Block;
 
 /// Bytes of rows that are worked on before the next block: about half of a second-level cache.

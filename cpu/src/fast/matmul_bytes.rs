@@ -22,9 +22,10 @@ use super::rescale::range_of_sums;
 use super::simd::amx::Amx;
 use super::simd::{ByteForm, COLUMN_ORDER, Columns, Instructions, Work, dispatch};
 #[cfg(target_arch = "x86_64")]
+use nnhal_os::buffer::AlignedSlice;
+
 use super::strided::Rows;
 use super::tile::{COLUMNS, add_bytes, start_i32};
-use crate::buffer::AlignedSlice;
 use crate::kernels::fixed_point::Multiplier;
 use crate::threads::Block;
 

@@ -5,12 +5,13 @@
 //! `sum((u - z) * w) = sum(u * w) - z * sum(w)`, of which the second sum is known when the model is prepared. Sums are exact, and
 //! become the floats that are nearest to them.
 
+use nnhal_os::buffer::AlignedSlice;
+
 use super::epilogue::clamp;
 use super::lines::{Lines, Parts, Walk, for_each_tall_tile, rows_of_next_tall_tile};
 use super::packing::{Packing, PackingError};
 use super::simd::{Columns, Instructions, Work, dispatch};
 use super::tile::{COLUMNS, add_bytes, for_each_constant, start_i32, store_f32};
-use crate::buffer::AlignedSlice;
 use crate::threads::Block;
 
 /// Values that are multiplied at once.

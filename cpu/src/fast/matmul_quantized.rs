@@ -1,13 +1,14 @@
 //! Exact products of many rows with a constant matrix of 8-bit integers, which is packed when the model is prepared: as
 //! [`super::matmul`] does, with pairs of 16-bit integers.
 
+use nnhal_os::buffer::AlignedSlice;
+
 use super::lines::{Lines, Parts, Run, Walk, for_each_tall_tile, rows_of_next_tall_tile};
 use super::packing::{Packing, PackingError};
 use super::quantized_tile::store_tile;
 use super::requantize::{OfPanels, QuantizedOutput, Requantization};
 use super::simd::{ByteForm, COLUMN_ORDER, Columns, Instructions, LANES, Simd, WIDE, Work, dispatch};
 use super::tile::{COLUMNS, HALF_ROWS, PANELS, Sums, add_i16, for_each_constant, start_i32};
-use crate::buffer::AlignedSlice;
 use crate::kernels::fixed_point::Multiplier;
 use crate::threads::Block;
 

@@ -8,13 +8,14 @@
 //! about 2^-103 lose digits whatever they are multiplied with, and so do sums below about 2^-100. Where a sum is not finite, it
 //! is taken again value by value: the parts of an infinity are not its sum.
 
+use nnhal_os::buffer::AlignedSlice;
+
 use super::epilogue::{Finish, FinishPart};
 use super::lines::Lines;
 use super::packing::{Packing, PackingError};
 use super::simd::amx::{Amx, Bf16x3, DEEP, SIDE, Shaped, TileSums};
 use super::simd::{Instructions, Simd, WIDE, Work, dispatch};
 use super::strided::Rows;
-use crate::buffer::AlignedSlice;
 use crate::threads::Block;
 
 /// Least rows and columns, and least values along the common dimension and side by side: with fewer, parting values takes

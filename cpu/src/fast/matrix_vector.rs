@@ -266,8 +266,9 @@ fn add_rows<V: Simd<LANES>, const R: usize>(simd: V, rows: [&[f32]; R], vector: 
 
 #[cfg(test)]
 mod tests {
+    use nnhal_os::buffer::AlignedBuffer;
+
     use super::{PackedMatrix, Precision, ROWS_OF_GROUP, add_products};
-    use crate::buffer::AlignedBuffer;
     use crate::kernels::recurrent::dot;
 
     #[test]

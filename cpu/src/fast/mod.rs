@@ -102,8 +102,8 @@ pub(crate) use strip_chain::{Candidate, FusionThreshold, StripChain};
 
 use nnhal_hal::OperandType;
 use nnhal_hal::ops::OpError;
+use nnhal_os::buffer::AlignedSlice;
 
-use crate::buffer::AlignedSlice;
 use crate::kernel::{KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
 

@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use nnhal_hal::{NoPools, Operand, OperandType, OperationType as O, Shape, SubgraphIndex};
+use nnhal_os::cores::OwnCores;
 
 use crate::executor::{ObservedOperation, Observer};
 use crate::test_graph::TestGraph;
-use crate::{Execution, Helpers, KernelSet, OwnCores, Program, RunOptions, Threads};
+use crate::{Execution, Helpers, KernelSet, Program, RunOptions, Threads};
 
 /// The name of what computes operations that are computed with one before.
 pub(super) const OTHERS: &str = "with the one before";

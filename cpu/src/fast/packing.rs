@@ -1,6 +1,6 @@
 //! Where the packed weights of a program come from: packed now, or kept from an earlier preparation.
 
-use crate::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
+use nnhal_os::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
 
 /// Version of the layouts that weights are packed in. Whoever changes what [`super::matmul`], `super::matmul_tiles`,
 /// [`super::matmul_quantized`], [`super::matmul_bytes`], `super::matmul_byte_tiles`, [`super::matmul_integers`], [`super::recurrent`],

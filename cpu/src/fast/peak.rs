@@ -63,9 +63,10 @@ fn rate_of(work: impl Fn() -> usize) -> f64 {
 /// That of products of floats by tiles, of which each takes several; 0 where there are none.
 #[cfg(target_arch = "x86_64")]
 fn rate_of_tiles(seed: f32) -> f64 {
+    use nnhal_os::buffer::AlignedBuffer;
+
     use super::simd::amx::{Bf16x3, DEEP, SIDE, TileSums};
     use super::strided::Rows;
-    use crate::buffer::AlignedBuffer;
 
     const BLOCKS: usize = 4;
     let Some(amx) = super::simd::tiles() else {
@@ -102,10 +103,11 @@ fn rate_of_tiles(_: f32) -> f64 {
 /// The same of bytes.
 #[cfg(target_arch = "x86_64")]
 fn rate_of_byte_tiles(seed: i32) -> f64 {
+    use nnhal_os::buffer::AlignedBuffer;
+
     use super::simd::amx::SIDE;
     use super::simd::amx_bytes::{ByteSums, DEEP_BYTES, TILE_BYTES};
     use super::strided::Rows;
-    use crate::buffer::AlignedBuffer;
 
     const BLOCKS: usize = 4;
     let Some(amx) = super::simd::tiles() else {

@@ -6,6 +6,7 @@ use nnhal_hal::ops::lstm_cell::{CellInputs, Gate};
 use nnhal_hal::ops::rnn::RnnCell;
 use nnhal_hal::ops::{lstm, rnn};
 use nnhal_hal::{OperandLifeTime, OperandType, OperationType};
+use nnhal_os::buffer::{ALIGNMENT, AlignedSlice};
 
 use super::PlannedStep;
 use super::lstm_step::LstmStep;
@@ -14,7 +15,6 @@ use super::packing::{Packing, PackingError};
 use super::partition;
 use super::rnn_step::RnnStep;
 use super::stored_weights::{Precision, Stored};
-use crate::buffer::{ALIGNMENT, AlignedSlice};
 use crate::executor::Declared;
 use crate::kernel::{KernelContext, KernelError};
 use crate::kernels;

@@ -4,13 +4,13 @@
 
 use nnhal_hal::OperandType;
 use nnhal_hal::ops::OpError;
+use nnhal_os::buffer::AlignedSlice;
 
 use super::PlannedStep;
 use super::matrix_vector::{PackedMatrix, ROWS_OF_GROUP};
 use super::packing::{Packing, PackingError};
 use super::partition;
 use super::stored_weights::{Precision, Stored};
-use crate::buffer::AlignedSlice;
 use crate::kernel::{KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
 use crate::threads::{Cost, Team};

@@ -3,6 +3,7 @@
 use nnhal_hal::ops::windows::{WindowArguments, WindowGeometry};
 use nnhal_hal::ops::{self, OpError, OperationContext, ShapeIssue};
 use nnhal_hal::{Operand, OperandType, OperationType};
+use nnhal_os::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
 
 use super::arg::ArgStep;
 use super::byte_table::TableStep;
@@ -27,7 +28,6 @@ use super::softmax::SoftmaxStep;
 use super::unary::{Unary, UnaryStep};
 use super::{PlannedStep, convolution::weight};
 use super::{convolution, depthwise, depthwise_bytes, depthwise_quantized};
-use crate::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
 use crate::executor::Declared;
 use crate::kernel::{Constant, Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;

@@ -3,10 +3,10 @@
 
 use bytemuck::Pod;
 use half::f16;
+use nnhal_os::buffer::AlignedSlice;
 
 use super::packing::{Packing, PackingError};
 use super::simd::Simd;
-use crate::buffer::AlignedSlice;
 
 /// How weights are stored. They are computed with as 32-bit floats, whatever it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,9 +106,9 @@ impl Weight for u16 {
 #[cfg(test)]
 mod tests {
     use nnhal_hal::{OperandType as T, OperationType};
+    use nnhal_os::buffer::AlignedSlice;
 
     use super::{Packing, Precision, Stored};
-    use crate::buffer::AlignedSlice;
     use crate::kernels::testing::OneOperation;
     use crate::{KernelSet, RunOptions};
 

@@ -9,6 +9,7 @@
 use std::ops::Range;
 
 use nnhal_hal::ops::padding::Window;
+use nnhal_os::buffer::ALIGNMENT;
 
 use super::borders::{self, LayerRows};
 use super::epilogue::{Clamp, Epilogue};
@@ -20,9 +21,9 @@ use super::patches::Patches;
 use super::steps::{FloatLayer, FloatWeights};
 use super::strips::{Frame, Outputs, seen};
 use super::{convolution, depthwise, partition};
-use crate::buffer::{ALIGNMENT, Scratch};
 use crate::executor::{Declared, Interrupt};
 use crate::kernel::KernelError;
+use crate::scratch::Scratch;
 use crate::threads::{Block, Cost, Grid, Team};
 
 /// Most layers of a chain.

@@ -1,10 +1,11 @@
 //! Results do not depend on how many threads compute them.
 
 use nnhal_hal::{ExtraParams, Operand, OperandType, OperationType, SymmPerChannelQuantParams};
+use nnhal_os::cores::{Cores, OwnCores};
 
 use super::simd::multiplies_bytes;
 use crate::kernels::testing::OneOperation;
-use crate::threads::{Cores, Helpers, OwnCores, Threads};
+use crate::threads::{Helpers, Threads};
 use crate::{KernelSet, RunOptions};
 
 const TYPES: [OperandType; 3] = [

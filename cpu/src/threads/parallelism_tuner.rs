@@ -122,7 +122,9 @@ impl ParallelismTuner {
 mod tests {
     use std::time::Duration;
 
-    use super::super::{Helpers, OwnCores, Threads, WORTH_HELPERS, WORTH_TRYING};
+    use nnhal_os::cores::OwnCores;
+
+    use super::super::{Helpers, Threads, WORTH_HELPERS, WORTH_TRYING};
     use super::{DOUBTFUL, MOST_PERIOD, ParallelismTuner, Timed};
 
     /// How many of so many executions are alone, which take so long if they are and if they are not.

@@ -2,9 +2,11 @@
 
 use std::cell::Cell;
 
+use nnhal_os::cores::Cores;
+
 use super::blocks::{Block, Blocks, End, Grid};
 use super::hand_over::share;
-use super::{Cores, Cost, Helpers, Threads, WORTH_HELPERS, WORTH_PARTITIONING, WORTH_TRYING};
+use super::{Cost, Helpers, Threads, WORTH_HELPERS, WORTH_PARTITIONING, WORTH_TRYING};
 
 /// The thread that runs an execution, with the helpers that it has claimed so far. They are let go when this is dropped.
 #[derive(Debug)]
@@ -201,9 +203,9 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use super::super::{
-        Cores as _, MULTIPLY_ADDS_PER_US, OwnCores, Threads, WORTH_HELPERS, WORTH_PARTITIONING, WORTH_TRYING,
-    };
+    use nnhal_os::cores::{Cores as _, OwnCores};
+
+    use super::super::{MULTIPLY_ADDS_PER_US, Threads, WORTH_HELPERS, WORTH_PARTITIONING, WORTH_TRYING};
     use super::{Cost, Grid, Helpers, Team};
 
     const LARGE: Cost = Cost {

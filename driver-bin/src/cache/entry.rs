@@ -9,16 +9,15 @@
 use std::sync::Arc;
 
 use nnhal::wire::codec;
-use nnhal_cpu::AlignedSlice;
-use nnhal_cpu::buffer::ALIGNMENT;
+use nnhal_device::Compiled;
 use nnhal_hal::{CacheToken, ConstantPools, Model};
+use nnhal_os::buffer::{ALIGNMENT, AlignedSlice};
 use serde::{Deserialize, Serialize};
 
 use super::files::CacheFile;
 use super::kept_pools::{KeptPools, Segment, segments};
 use super::keyed_digest::{KeyedDigest, KeyedHasher};
 use super::{CacheError, CacheHandles, Checkpoint};
-use crate::device::Compiled;
 
 /// Names the kind and version of a model file. A change of anything that is saved changes the last byte.
 const MODEL_MAGIC: [u8; 8] = *b"NNHALM\0\x02";
@@ -331,11 +330,10 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use nnhal::wire::CacheFiles;
+    use nnhal_device::{CACHE_FILES, Interruption};
     use nnhal_hal::{DataLocation, MemoryPool, Operand, OperandLifeTime, OperandType, Subgraph};
 
     use super::*;
-    use crate::cache::CACHE_FILES;
-    use crate::device::Interruption;
 
     /// Constants of 8 bytes, of which the compiled form replaces 5.
     const LIMIT: u64 = 4096;

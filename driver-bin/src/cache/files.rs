@@ -9,8 +9,8 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::{SFlag, fstat};
 use nnhal::wire::CacheFiles;
-use nnhal_cpu::AlignedBuffer;
 use nnhal_hal::NumberOfCacheFiles;
+use nnhal_os::buffer::AlignedBuffer;
 
 use super::keyed_digest::{KeyedDigest, KeyedHasher};
 use super::{CacheError, Checkpoint};

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use nnhal_cpu::AlignedBuffer;
 use nnhal_hal::{ConstantPools, Model, OperandLifeTime};
+use nnhal_os::buffer::AlignedBuffer;
 use serde::{Deserialize, Serialize};
 
 /// Some bytes of a pool.

@@ -1,6 +1,6 @@
 //! Compilation caching: prepared models in files of the client's, and back.
 //!
-//! Contract: a device that says [`CACHE_FILES`] in its [`nnhal_hal::DeviceInfo`] has what it prepared saved and
+//! Contract: a device that says [`nnhal_device::CACHE_FILES`] in its [`nnhal_hal::DeviceInfo`] has what it prepared saved and
 //! restored by the driver library. The data file holds the constants and the compiled form that the device made of them,
 //! if it makes one: then constants that the compiled form replaces are left out. The model file holds everything else,
 //! with digests of both files, the device's name and version, and the token. What is read is copied into private memory
@@ -20,12 +20,7 @@ pub(crate) use entry::{Kept, Key, load, save};
 pub(crate) use files::{CacheHandles, HandleError};
 pub(crate) use kept_pools::KeptPools;
 
-use nnhal_hal::NumberOfCacheFiles;
-
-use crate::device::Interruption;
-
-/// The files that the driver library's cache needs: one for the model, one for its constants.
-pub const CACHE_FILES: NumberOfCacheFiles = NumberOfCacheFiles { model: 1, data: 1 };
+use nnhal_device::Interruption;
 
 /// Asked now and then while an entry is loaded: whether to go on.
 pub(crate) type Checkpoint<'a> = &'a dyn Fn() -> Result<(), Interruption>;

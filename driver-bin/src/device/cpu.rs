@@ -6,28 +6,24 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nnhal::diag::trace::{SpanKind, Tracer};
-use nnhal::wire::{Failure, OperationSupport, Place};
 use nnhal_cpu::executor::ProgramError;
 use nnhal_cpu::{
-    AlignedBuffer, AlignedSlice, ExecutionError, Helpers, Interrupt, Interrupted, KernelSet,
-    ObservedOperation, Observer, OutOfMemory, Program, RunOptions, Threads, compiled_form,
+    ExecutionError, Helpers, Interrupt, Interrupted, KernelSet, ObservedOperation, Observer, Program,
+    RunOptions, Threads, compiled_form,
+};
+use nnhal_device::{
+    CACHE_FILES, Compiled, Control, Device, DeviceMemory, DeviceOptions, Execution, Fill, Interruption,
+    PrepareOptions, PreparedModel, exhaustion,
 };
 use nnhal_hal::validate::ValidModel;
 use nnhal_hal::{
-    ConstantPools, DeviceInfo, DeviceType, ExecutionPreference, HalVersion, OperandType, Operation, Shape,
-    Subgraph, SubgraphIndex,
+    ConstantPools, DeviceInfo, DeviceType, ExecutionPreference, Failure, HalVersion, OperandType, Operation,
+    OperationSupport, Place, Shape, Subgraph, SubgraphIndex,
 };
+use nnhal_os::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
 use nnhal_os::shm::SealedBytes;
 
 use super::cpu_performance;
-use super::memory::{copy_range, exhaustion};
-use crate::cache::CACHE_FILES;
-
-use super::{
-    Compiled, Control, Device, DeviceMemory, DeviceOptions, Execution, Fill, Interruption, PrepareOptions,
-    PreparedModel,
-};
 
 /// The device whose results are the reference's own.
 pub const REFERENCE: &str = "nnhal-reference";
@@ -164,32 +160,9 @@ impl Device for CpuDevice {
         options.control.checkpoint()?;
         Ok(Arc::new(self.model(program, options)))
     }
-
-    fn upload(
-        &self,
-        size: usize,
-        fill: &mut dyn FnMut(&mut [u8]) -> Result<(), Failure>,
-    ) -> Result<Arc<dyn DeviceMemory>, Failure> {
-        let mut memory = AlignedBuffer::new();
-        memory
-            .resize(size)
-            .map_err(|error| Failure::new(exhaustion(error.bytes as u64), error.to_string()))?;
-        fill(memory.bytes_mut())?;
-        Ok(Arc::new(memory))
-    }
 }
 
 /// Device buffers are the executor's own kind of memory, so that what one model computed is another's input in place.
-impl DeviceMemory for AlignedBuffer {
-    fn size(&self) -> usize {
-        self.bytes().len()
-    }
-
-    fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), Failure> {
-        copy_range(self.bytes(), offset, out)
-    }
-}
-
 fn aligned(memory: Arc<dyn DeviceMemory>) -> Option<Arc<AlignedBuffer>> {
     let memory: Arc<dyn Any + Send + Sync> = memory;
     memory.downcast().ok()
@@ -404,7 +377,7 @@ impl Execution for CpuExecution {
 
     fn run(&mut self, control: &Control<'_>) -> Result<Option<Duration>, Failure> {
         let checkpoints = Checkpoints(control);
-        let operations = control.tracer().map(Operations);
+        let operations = control.is_traced().then_some(Operations(control));
         let options = RunOptions {
             interrupt: &checkpoints,
             loop_timeout: control.loop_timeout(),
@@ -433,16 +406,13 @@ impl Execution for CpuExecution {
 }
 
 /// Operations for the client's trace.
-struct Operations(&'static Tracer);
+struct Operations<'a>(&'a Control<'a>);
 
-impl Observer for Operations {
+impl Observer for Operations<'_> {
     fn operation_ended(&self, observed: &ObservedOperation) {
-        self.0.record_from_to(
-            (observed.started, observed.ended),
-            SpanKind::Operation,
-            observed.index as u64,
-            u64::from(observed.operation.0),
-        );
+        let from_to = (observed.started, observed.ended);
+        self.0
+            .record_operation(observed.index, observed.operation, from_to);
     }
 }
 

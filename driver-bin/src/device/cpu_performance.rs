@@ -5,8 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use nnhal::wire::Failure;
-use nnhal_hal::{Capabilities, OperandPerformance, OperandType, PerformanceInfo};
+use nnhal_hal::{Capabilities, Failure, OperandPerformance, OperandType, PerformanceInfo};
 use serde::Deserialize;
 
 /// What was measured, and under which conditions.

@@ -13,14 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use nnhal::wire::{Failure, OperationSupport};
 use nnhal_hal::validate::ValidModel;
 use nnhal_hal::{
-    Capabilities, ConstantPools, DeviceInfo, DeviceType, HalVersion, NumberOfCacheFiles, OperandPerformance,
-    OperandType, PerformanceInfo, Shape,
+    Capabilities, ConstantPools, DeviceInfo, DeviceType, Failure, HalVersion, NumberOfCacheFiles,
+    OperandPerformance, OperandType, OperationSupport, PerformanceInfo, Shape,
 };
 
-use super::{Control, Device, DeviceOptions, Execution, PrepareOptions, PreparedModel};
+use nnhal_device::{Control, Device, DeviceOptions, Execution, PrepareOptions, PreparedModel};
 
 /// The device's name.
 pub const NAME: &str = "nnhal-empty";

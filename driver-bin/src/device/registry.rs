@@ -3,25 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use nnhal::wire::Failure;
-use nnhal_hal::DeviceInfo;
+use nnhal_device::{Device, DeviceOptions};
+use nnhal_hal::{DeviceInfo, Failure};
 
-use super::{Device, cpu, empty};
-
-/// What the settings say to devices: the table `[device.NAME]` of the settings file, as text.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct DeviceOptions {
-    /// Key and value, in the order of the keys.
-    pub values: std::collections::BTreeMap<String, String>,
-}
-
-impl DeviceOptions {
-    /// The value of one option.
-    #[must_use]
-    pub fn get(&self, key: &str) -> Option<&str> {
-        self.values.get(key).map(String::as_str)
-    }
-}
+use super::{cpu, empty};
 
 /// Makes a device. Called once in each worker, before the worker enters its jail.
 pub type CreateDevice = fn(&DeviceOptions) -> Result<Arc<dyn Device>, Failure>;

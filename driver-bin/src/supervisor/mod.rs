@@ -55,7 +55,7 @@ use self::signals::Signals;
 use self::spawner::{Outcome, Spawner, Starting};
 use self::workers::Workers;
 use crate::cores::Board;
-use crate::device::DeviceRegistry;
+use crate::device::registry::DeviceRegistry;
 use crate::link::{Assignment, Command, WorkerConfig};
 use crate::settings::{Settings, SettingsError, WorkerSettings};
 

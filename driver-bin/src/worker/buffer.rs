@@ -10,16 +10,16 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nnhal::wire::{Allocated, BufferHandle, Failure};
+use nnhal::wire::{Allocated, BufferHandle};
+use nnhal_device::DeviceMemory;
 use nnhal_hal::validate::{ArgumentPlan, Direction, ValidRequest};
-use nnhal_hal::{BufferRole, ExtraParams, Operand, OperandType, Shape};
+use nnhal_hal::{BufferRole, ExtraParams, Failure, Operand, OperandType, Shape};
 
 use self::of_request::{BufferList, RegisteredLists};
 pub(crate) use self::of_request::{RequestBuffers, WeakBuffers};
 use super::client::no_such;
 use super::prepared::Prepared;
 use super::table::Table;
-use crate::device::DeviceMemory;
 use crate::settings::Limits;
 
 /// A device buffer.

@@ -5,10 +5,10 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nnhal::wire::Failure;
+use nnhal_device::Interruption;
+use nnhal_hal::Failure;
 use nnhal_os::eventfd;
 
-use crate::device::Interruption;
 use crate::scheduler::Observer;
 
 /// Something that a client can ask to end early.

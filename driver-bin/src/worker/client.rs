@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nnhal::fence::Fence;
 use nnhal::wire::{
-    ExecutionHandle, Failure, FenceHandle, Handle, MemoryHandle, Place, PreparedModelHandle,
-    RequestWithMemories,
+    ExecutionHandle, FenceHandle, Handle, MemoryHandle, PreparedModelHandle, RequestWithMemories,
 };
-use nnhal_hal::{Model, Request, RequestPool};
+use nnhal_device::Device;
+use nnhal_hal::{Failure, Model, Place, Request, RequestPool};
 use nnhal_os::SysError;
 
 use super::buffer::Buffers;
@@ -24,7 +24,6 @@ use super::table::Table;
 use super::watchdog::Watchdog;
 use super::weights::Weights;
 use crate::cores::WorkerCores;
-use crate::device::Device;
 use crate::link::WorkerConfig;
 use crate::scheduler::Scheduler;
 use crate::settings::Limits;

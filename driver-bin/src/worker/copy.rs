@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use nnhal::wire::{BufferHandle, Failure, MemoryHandle, Reply};
-use nnhal_hal::{ErrorStatus, Priority, Shape};
+use nnhal::wire::{BufferHandle, MemoryHandle, Reply};
+use nnhal_device::Device;
+use nnhal_hal::{ErrorStatus, Failure, Priority, Shape};
 use nnhal_os::shm::Access;
 
 use super::buffer::{Buffer, Content};
 use super::calls::OpenCall;
 use super::client::Client;
 use super::memory::Memory;
-use crate::device::Device;
 
 /// HAL `IBuffer::copyTo`.
 pub(crate) fn copy_to(client: &Arc<Client>, call: OpenCall, buffer: BufferHandle, memory: MemoryHandle) {

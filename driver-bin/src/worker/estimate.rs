@@ -3,9 +3,8 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use nnhal::wire::Failure;
 use nnhal_hal::validate::ValidModel;
-use nnhal_hal::{ErrorStatus, Operand};
+use nnhal_hal::{ErrorStatus, Failure, Operand};
 use nnhal_os::time::TimePoint;
 
 use super::run::RunLimits;

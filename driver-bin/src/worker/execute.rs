@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use nnhal::diag::trace::SpanKind;
 use nnhal::wire::{
-    Event, Execute, ExecutionForm, ExecutionResult, Failure, PreparedModelHandle, Reply, RequestWithMemories,
+    Event, Execute, ExecutionForm, ExecutionResult, PreparedModelHandle, Reply, RequestWithMemories,
 };
-use nnhal_hal::MeasureTiming;
 use nnhal_hal::validate::ValidRequest;
+use nnhal_hal::{Failure, MeasureTiming};
 use nnhal_os::time::Stopwatch;
 
 use super::buffer::RequestBuffers;

@@ -10,15 +10,15 @@ use std::time::Duration;
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
 use nnhal::fence::{Fence, FenceError, FenceSource, FenceState};
-use nnhal::wire::{ExecuteFenced, ExecutionInfo, Failure, FenceArgument, FenceStarted, Reply};
-use nnhal_hal::{ErrorStatus, MeasureTiming, Timing};
+use nnhal::wire::{ExecuteFenced, ExecutionInfo, FenceArgument, FenceStarted, Reply};
+use nnhal_device::Interruption;
+use nnhal_hal::{ErrorStatus, Failure, MeasureTiming, Timing};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock, Stopwatch, TimePoint};
 
 use super::calls::{Cancel, OpenCall};
 use super::client::Client;
 use super::execute::{Job, check};
 use super::run::RunLimits;
-use crate::device::Interruption;
 use crate::trace;
 
 /// A fenced execution: what it waits for, what it does then, and what has come of it.

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use std::os::fd::OwnedFd;
 
-use nnhal::wire::{Failure, MemoryDescription, MemoryHandle, Place};
-use nnhal_hal::{ErrorStatus, Model, OperandLifeTime};
+use nnhal::wire::{MemoryDescription, MemoryHandle};
+use nnhal_device::exhaustion;
+use nnhal_hal::{ErrorStatus, Failure, Model, OperandLifeTime, Place};
 use nnhal_os::shm::{Access, Mapping, OngoingAccess, SealedBytes, SharedMemory, SharedSlice, ShmError};
 
 use super::client::no_such;
 use super::over_quota;
 use super::table::Table;
-use crate::device::exhaustion;
 use crate::settings::Limits;
 
 /// `PROT_WRITE` of a memory's description.

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nnhal::diag::tags;
-use nnhal::wire::{self, ChannelError, Event, Failure, Message, Reply};
+use nnhal::wire::{self, ChannelError, Event, Message, Reply};
+use nnhal_hal::Failure;
 use nnhal_os::eventfd;
 use nnhal_os::socket::Connection;
 use nnhal_os::time::Deadline;
@@ -176,7 +177,7 @@ mod tests {
     #[test]
     fn answers_wait_for_a_slow_client_and_keep_their_order() {
         let (outbox, client) = outbox();
-        let text = "x".repeat(nnhal::wire::MAX_DETAIL - 10);
+        let text = "x".repeat(Failure::MAX_DETAIL - 10);
         let mut sent = 0;
         while !outbox.has_waiting() {
             outbox.reply(sent, Err(Failure::general(text.clone())));
@@ -197,7 +198,7 @@ mod tests {
     #[test]
     fn client_that_never_reads_is_dropped() {
         let (outbox, _client) = outbox();
-        let text = "x".repeat(nnhal::wire::MAX_DETAIL - 10);
+        let text = "x".repeat(Failure::MAX_DETAIL - 10);
         let mut posted = 0;
         while !outbox.is_broken() {
             outbox.reply(posted, Err(Failure::general(text.clone())));

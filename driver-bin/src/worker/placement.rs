@@ -8,8 +8,8 @@
 use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
 
-use nnhal_cpu::buffer::ALIGNMENT;
 use nnhal_cpu::reading_time;
+use nnhal_os::buffer::ALIGNMENT;
 use nnhal_os::cpu;
 use nnhal_os::shm::{SealedBytes, SharedMemory, ShmError};
 

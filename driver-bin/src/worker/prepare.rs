@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
-use nnhal::wire::{
-    Event, Failure, MemoryHandle, OperationSupport, Place, PrepareModel, PrepareModelFromCache,
-    PreparedModelHandle, Reply,
-};
+use nnhal::wire::{Event, MemoryHandle, PrepareModel, PrepareModelFromCache, PreparedModelHandle, Reply};
+use nnhal_device::{Control, Interruption, PrepareOptions, PreparedModel};
 use nnhal_hal::validate::{ModelError, ValidModel};
-use nnhal_hal::{CacheToken, ConstantPools, ErrorStatus, ExecutionPreference, Model, Priority};
+use nnhal_hal::{
+    CacheToken, ConstantPools, ErrorStatus, ExecutionPreference, Failure, Model, OperationSupport, Place,
+    Priority,
+};
+use nnhal_os::buffer::AlignedSlice;
 
 use super::calls::OpenCall;
 use super::client::Client;
@@ -20,7 +22,6 @@ use super::prepared::Prepared;
 use super::run::RunLimits;
 use super::weights::Hold;
 use crate::cache::{self, CacheError, CacheHandles, Kept, KeptPools, Key};
-use crate::device::{AlignedSlice, Control, Interruption, PrepareOptions, PreparedModel};
 use crate::scheduler::Ticket;
 use crate::trace;
 

@@ -2,15 +2,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nnhal::wire::Failure;
+use nnhal_device::PreparedModel;
 use nnhal_hal::validate::ValidModel;
-use nnhal_hal::{ExecutionPreference, Priority};
+use nnhal_hal::{ExecutionPreference, Failure, Priority};
 
 use super::estimate::Estimate;
 use super::run::Context;
 use super::watchdog::Watchdog;
 use super::weights::Hold;
-use crate::device::PreparedModel;
 use crate::scheduler::{Scheduler, Ticket};
 
 /// A model that is ready to run, with the executions that are free for the next request.

@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use nnhal::burst::copy_values;
 use nnhal::diag::trace::SpanKind;
-use nnhal::wire::{ExecutionResult, Failure, Place};
+use nnhal::wire::ExecutionResult;
+use nnhal_device::{Control, Execution};
 use nnhal_hal::validate::{ArgumentPlan, Direction, ValidRequest};
-use nnhal_hal::{ErrorStatus, OutputShape, Shape, Timing, loop_timeout};
+use nnhal_hal::{ErrorStatus, Failure, OutputShape, Place, Shape, Timing, loop_timeout};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock, Stopwatch, TimePoint};
 
 use super::buffer::{Buffer, Content, RequestBuffers};
 use super::estimate::Estimate;
 use super::memory::Memory;
 use super::watchdog::Watchdog;
-use crate::device::{Control, Execution};
 use crate::scheduler::Ticket;
 use crate::trace;
 

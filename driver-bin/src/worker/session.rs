@@ -8,10 +8,10 @@ use nix::poll::{PollFd, PollFlags};
 use nnhal::diag::tags;
 use nnhal::wire::handshake::{self, Refusal};
 use nnhal::wire::{
-    Allocated, BurstHandle, Call, ChannelError, Envelope, Failure, Inbox, Object, PreparedModelHandle, Reply,
-    Welcome,
+    Allocated, BurstHandle, Call, ChannelError, Envelope, Inbox, Object, PreparedModelHandle, Reply, Welcome,
 };
-use nnhal_hal::{BufferDesc, BufferRole, ErrorStatus};
+use nnhal_device::Device;
+use nnhal_hal::{BufferDesc, BufferRole, ErrorStatus, Failure};
 use nnhal_os::socket::Connection;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
 use nnhal_os::{eventfd, pidfd, poll};
@@ -24,7 +24,6 @@ use super::watchdog::Look;
 use super::weights::Weights;
 use super::{Orders, WorkerError, copy, execute, fenced, prepare};
 use crate::cores::WorkerCores;
-use crate::device::Device;
 use crate::link::{Assignment, WorkerConfig};
 use crate::trace;
 

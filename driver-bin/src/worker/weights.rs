@@ -11,8 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nnhal::diag::tags;
-use nnhal_cpu::AlignedSlice;
-use nnhal_cpu::buffer::ALIGNMENT;
+use nnhal_os::buffer::{ALIGNMENT, AlignedSlice};
 use nnhal_os::shm::{SealedBytes, SharedMemory, ShmError};
 use nnhal_os::socket::{Connection, SocketError};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};

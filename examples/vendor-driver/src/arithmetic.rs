@@ -1,7 +1,6 @@
 //! The unit that supports little: element-wise arithmetic on floats.
 
-use nnhal_driver::Failure;
-use nnhal_driver::hal::{OperandType, Operation, OperationType};
+use nnhal_device::hal::{Failure, OperandType, Operation, OperationType};
 
 use crate::unit::{Kernel, Refusal, View};
 use crate::value::Value;

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use nnhal_driver::device::{Device, DeviceOptions, PrepareOptions, PreparedModel};
-use nnhal_driver::hal::{
-    Capabilities, ConstantPools, DeviceInfo, DeviceType, HalVersion, NumberOfCacheFiles, OperandPerformance,
-    OperandType, Operation, PerformanceInfo,
+use nnhal_device::hal::validate::ValidModel;
+use nnhal_device::hal::{
+    Capabilities, ConstantPools, DeviceInfo, DeviceType, Failure, HalVersion, NumberOfCacheFiles,
+    OperandPerformance, OperandType, Operation, OperationSupport, PerformanceInfo,
 };
-use nnhal_driver::validate::ValidModel;
-use nnhal_driver::{Failure, OperationSupport};
+use nnhal_device::{Device, DeviceOptions, PrepareOptions, PreparedModel};
 
 use crate::execution::{Prepared, Program, Step};
 use crate::unit::{Kernel, Refusal, Unit, View, declared};

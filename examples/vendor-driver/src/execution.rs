@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nnhal_driver::device::{Control, Execution, PreparedModel};
-use nnhal_driver::diag::trace::SpanKind;
-use nnhal_driver::hal::Shape;
-use nnhal_driver::validate::ValidModel;
-use nnhal_driver::{Failure, Place};
+use nnhal_device::hal::validate::ValidModel;
+use nnhal_device::hal::{Failure, Place, Shape};
+use nnhal_device::os::time::{Clock, MonotonicClock};
+use nnhal_device::{Control, Execution, PreparedModel};
 
 use crate::unit::Kernel;
 use crate::value::Value;
@@ -80,11 +79,7 @@ impl Execution for Run {
         let operations = &self.program.model.model().main.operations;
         for (index, (step, operation)) in self.program.steps.iter().zip(operations).enumerate() {
             control.checkpoint()?;
-            // For the client's trace, until the step ends.
-            let _span = control.tracer().map(|tracer| {
-                let code = operation.operation_type.0;
-                tracer.span(SpanKind::Operation, index as u64, code.into())
-            });
+            let started = control.is_traced().then(|| MonotonicClock.now());
             // The output stands outside while the others are read; no operation reads what it writes.
             let mut output = std::mem::take(&mut self.values[step.output]);
             let outcome = match step.inputs.as_slice() {
@@ -93,6 +88,10 @@ impl Execution for Run {
                 [] => step.kernel.run(&[], &mut output),
             };
             self.values[step.output] = output;
+            if let Some(started) = started {
+                let from_to = (started, MonotonicClock.now());
+                control.record_operation(index, operation.operation_type, from_to);
+            }
             outcome.map_err(|failure| {
                 failure.at(Place {
                     operation: u32::try_from(index).ok(),

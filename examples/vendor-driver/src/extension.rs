@@ -2,7 +2,7 @@
 //!
 //! The numbers are fixed for good: an extension that changes gets another name.
 
-use nnhal_driver::hal::{Extension, ExtensionOperandTypeInformation};
+use nnhal_device::hal::{Extension, ExtensionOperandTypeInformation};
 
 /// The extension's name, which a model maps to a prefix of its own.
 pub const NAME: &str = "com.example.fibonacci";

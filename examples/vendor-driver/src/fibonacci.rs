@@ -1,7 +1,6 @@
 //! The unit with the extension's operation.
 
-use nnhal_driver::Failure;
-use nnhal_driver::hal::{Operation, Shape};
+use nnhal_device::hal::{Failure, Operation, Shape};
 
 use crate::extension::{FIBONACCI, INT64, NAME, Quantization, TENSOR_QUANT64_ASYMM};
 use crate::unit::{Kernel, Refusal, View, declared, extension_params};

@@ -1,4 +1,4 @@
-//! A second vendor's driver, as a vendor would write it: on the library `nnhal-driver` and nothing else.
+//! A second vendor's driver, as a vendor would write it: its devices on `nnhal-device`, its daemon by `nnhal-driver`.
 //!
 //! | device | type | what it can do |
 //! |---|---|---|
@@ -21,8 +21,7 @@ mod value;
 
 pub use device::{ARITHMETIC, EVERYTHING, FIBONACCI};
 
-use nnhal_driver::device::DeviceEntry;
-use nnhal_driver::{Daemon, DeviceRegistry};
+use nnhal_driver::{Daemon, DeviceEntry, DeviceRegistry};
 
 /// The driver: its devices, in a daemon of the driver library.
 #[must_use]

@@ -2,9 +2,10 @@
 
 use std::fmt::Debug;
 
-use nnhal_driver::Failure;
-use nnhal_driver::hal::{ConstantPools, ExtraParams, Operand, OperandType, Operation, OperationType, Shape};
-use nnhal_driver::validate::ValidModel;
+use nnhal_device::hal::validate::ValidModel;
+use nnhal_device::hal::{
+    ConstantPools, ExtraParams, Failure, Operand, OperandType, Operation, OperationType, Shape,
+};
 
 use crate::value::Value;
 

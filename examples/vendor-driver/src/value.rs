@@ -1,7 +1,6 @@
 //! Values of operands.
 
-use nnhal_driver::Failure;
-use nnhal_driver::hal::{ErrorStatus, Shape};
+use nnhal_device::hal::{ErrorStatus, Failure, Shape};
 
 /// An operand's value.
 #[derive(Clone, Debug, Default)]

@@ -181,7 +181,7 @@ fn configure(
     client: &mut RawClient,
     prepared_model: PreparedModelHandle,
     rings: &SharedMemory,
-) -> Result<Reply, nnhal::wire::Failure> {
+) -> Result<Reply, nnhal_hal::Failure> {
     let call = Call::ConfigureBurst {
         prepared_model,
         polling_window_ns: None,

@@ -1,7 +1,6 @@
 //! The conformance corpus on devices in the form of older versions: what a version can express passes, by synchronous
 //! executions and by burst; the rest is not supported.
 
-use nnhal::wire::OperationSupport;
 use nnhal_client::{
     Burst, BurstOptions, Device, Devices, Error, ExecuteOptions, MeasureTiming, Memory, Model,
     PrepareOptions, PreparedModel, Request,
@@ -14,7 +13,7 @@ use nnhal_conformance::implementation::{
 use nnhal_conformance::procedure::Outcome;
 use nnhal_conformance::report::CaseReport;
 use nnhal_conformance::runner::{self, Observer, Selection};
-use nnhal_hal::HalVersion;
+use nnhal_hal::{HalVersion, OperationSupport};
 use nnhal_tests::older_device::{OF_1_0, OF_1_1, OF_1_2};
 use nnhal_tests::{DaemonOptions, TestDaemon};
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use nnhal::wire::Failure;
+use nnhal_hal::Failure;
 use nnhal_hal::validate::Direction;
 
 use super::Buffer;

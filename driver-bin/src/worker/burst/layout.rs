@@ -3,9 +3,8 @@
 use std::cell::RefCell;
 
 use nnhal::burst::{Pool, RequestBody, copy_values};
-use nnhal::wire::{Failure, Place};
 use nnhal_hal::validate::{ArgumentPlan, ValidRequest};
-use nnhal_hal::{Request, RequestPool, Shape};
+use nnhal_hal::{Failure, Place, Request, RequestPool, Shape};
 
 use super::memories::{KnownMemories, KnownMemory};
 use crate::worker::buffer::WeakBuffers;

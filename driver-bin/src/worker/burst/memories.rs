@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::sync::{Arc, Weak};
 
-use nnhal::wire::{Failure, MemoryHandle, Place};
+use nnhal::wire::MemoryHandle;
+use nnhal_hal::{Failure, Place};
 
 use crate::worker::memory::{Memories, Memory};
 use crate::worker::run::Pools;

@@ -22,8 +22,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nnhal::fmq::{ChannelCloser, ChannelEnd, ChannelSize, MAX_CELLS, WaitSettings};
-use nnhal::wire::{BurstHandle, Failure, PreparedModelHandle};
-use nnhal_hal::{ErrorStatus, ExecutionPreference};
+use nnhal::wire::{BurstHandle, PreparedModelHandle};
+use nnhal_hal::{ErrorStatus, ExecutionPreference, Failure};
 use nnhal_os::shm::SharedMemory;
 use nnhal_os::{eventfd, fds};
 

@@ -11,8 +11,7 @@ use nnhal::burst::{
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
 use nnhal::fmq::{Came, ChannelEnd, Consumer, Packet, ReceiveError, SendError, WaitSettings};
-use nnhal::wire::Failure;
-use nnhal_hal::{ErrorStatus, MeasureTiming, OutputShape, Timing};
+use nnhal_hal::{ErrorStatus, Failure, MeasureTiming, OutputShape, Timing};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock, Stopwatch, TimePoint};
 
 use super::brevity::Brevity;

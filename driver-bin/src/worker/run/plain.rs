@@ -2,13 +2,12 @@
 //! up once; for small models it takes longer than to compute.
 
 use nnhal::burst::copy_values;
-use nnhal::wire::Failure;
+use nnhal_device::{Control, Execution};
 use nnhal_hal::validate::{ArgumentPlan, ValidRequest};
-use nnhal_hal::{Shape, loop_timeout};
+use nnhal_hal::{Failure, Shape, loop_timeout};
 use nnhal_os::time::Deadline;
 
 use super::{Context, InlineBytes, LARGE_INPUT, Pools};
-use crate::device::{Control, Execution};
 use crate::worker::memory::Memory;
 
 /// A request whose arguments are all plain, if that was found. Its memory is used again for others.
@@ -230,12 +229,12 @@ mod tests {
     use std::time::Duration;
 
     use nnhal::wire::MemoryDescription;
+    use nnhal_device::Fill;
     use nnhal_hal::{ErrorStatus, Priority};
     use nnhal_os::eventfd;
     use nnhal_os::shm::SharedMemory;
 
     use super::*;
-    use crate::device::Fill;
     use crate::scheduler::{Scheduler, Ticket};
     use crate::settings::Limits;
     use crate::worker::estimate::Estimate;

@@ -1,4 +1,4 @@
-//! Devices in the form of HAL 1.0, 1.1 or 1.2, and what makes a [`super::Device`] of them.
+//! Devices in the form of HAL 1.0, 1.1 or 1.2, and what makes a [`crate::Device`] of them.
 //!
 //! For drivers that were written against an older interface. A vendor implements [`v1_0::Device`], [`v1_1::Device`] or
 //! [`v1_2::Device`], whose methods are those of the HAL's `IDevice` of that version in Rust names, over the types of
@@ -20,7 +20,7 @@
 //!
 //! # The contract
 //!
-//! That of [`super`] holds, with these differences. Models and requests are valid for the version. A callback is used
+//! That of [`crate`] holds, with these differences. Models and requests are valid for the version. A callback is used
 //! up by notifying, so that it is notified at most once; one that is dropped counts as `GENERAL_FAILURE`. It may be
 //! notified before the call that got it returns, or later, from any thread. The memories of a request belong to the
 //! device from the call to the notification: nobody else looks at them meanwhile, and afterwards they are the driver's.
@@ -29,6 +29,7 @@
 
 mod callback;
 mod execution;
+mod failure;
 mod memory;
 mod serve;
 pub mod v1_0;

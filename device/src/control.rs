@@ -3,14 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use nnhal::diag::trace::Tracer;
-use nnhal::wire::Failure;
-use nnhal_cpu::Cores;
-use nnhal_hal::ErrorStatus;
-use nnhal_os::time::{Clock, Deadline, MonotonicClock};
-
-use crate::scheduler::Ticket;
-use crate::trace;
+use nnhal_hal::{ErrorStatus, Failure, OperationType};
+use nnhal_os::cores::{Cores, OwnCores};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
 
 /// Why work shall end before it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,19 +29,75 @@ impl From<Interruption> for Failure {
     }
 }
 
+/// A piece of work as the driver knows it. Devices see it through [`Control`].
+pub trait Work: Sync {
+    /// Blocks while work of higher priority goes first, but not beyond the deadline. The deadline of work that
+    /// nothing blocks is looked at by [`Control::checkpoint`].
+    ///
+    /// # Errors
+    ///
+    /// The work shall end now.
+    fn checkpoint(&self, deadline: Deadline) -> Result<(), Interruption>;
+
+    /// The processors for the threads of the work.
+    fn cores(&self) -> &dyn Cores;
+
+    /// Whether anybody wants to know how long each operation takes.
+    fn is_traced(&self) -> bool;
+
+    /// Notes how long an operation took: its index in its graph, its type, when it began and ended.
+    fn record_operation(&self, index: usize, operation: OperationType, from_to: (TimePoint, TimePoint));
+}
+
+/// Work that nobody interrupts and that has one processor, for a device's own tests.
+#[derive(Debug)]
+pub struct Undisturbed(OwnCores);
+
+impl Undisturbed {
+    /// Such work.
+    #[must_use]
+    pub fn new() -> Undisturbed {
+        Undisturbed(OwnCores::new(1))
+    }
+}
+
+impl Default for Undisturbed {
+    fn default() -> Undisturbed {
+        Undisturbed::new()
+    }
+}
+
+impl Work for Undisturbed {
+    fn checkpoint(&self, _: Deadline) -> Result<(), Interruption> {
+        Ok(())
+    }
+
+    fn cores(&self) -> &dyn Cores {
+        &self.0
+    }
+
+    fn is_traced(&self) -> bool {
+        false
+    }
+
+    fn record_operation(&self, _: usize, _: OperationType, _: (TimePoint, TimePoint)) {}
+}
+
 /// What a piece of work must heed while it runs.
 #[derive(Clone, Copy)]
 pub struct Control<'a> {
-    ticket: &'a Ticket,
+    work: &'a dyn Work,
     deadline: Deadline,
     loop_timeout: Duration,
     is_measured: bool,
 }
 
 impl<'a> Control<'a> {
-    pub(crate) fn new(ticket: &'a Ticket, deadline: Deadline, loop_timeout: Duration) -> Control<'a> {
+    /// That of work which must be done by `deadline`, and whose WHILEs may take `loop_timeout` each.
+    #[must_use]
+    pub fn new(work: &'a dyn Work, deadline: Deadline, loop_timeout: Duration) -> Control<'a> {
         Control {
-            ticket,
+            work,
             deadline,
             loop_timeout,
             is_measured: false,
@@ -54,7 +105,8 @@ impl<'a> Control<'a> {
     }
 
     /// The same, for work that is to be measured or not.
-    pub(crate) fn measured(self, is_measured: bool) -> Control<'a> {
+    #[must_use]
+    pub fn measured(self, is_measured: bool) -> Control<'a> {
         Control { is_measured, ..self }
     }
 
@@ -66,7 +118,7 @@ impl<'a> Control<'a> {
     /// The work shall end now, with the error as its result.
     #[inline]
     pub fn checkpoint(&self) -> Result<(), Interruption> {
-        self.ticket.checkpoint(self.deadline)?;
+        self.work.checkpoint(self.deadline)?;
         if !self.deadline.is_none() && self.deadline.is_past(MonotonicClock.now()) {
             return Err(Interruption::DeadlineMissed);
         }
@@ -79,18 +131,24 @@ impl<'a> Control<'a> {
         self.deadline
     }
 
-    /// Where the client that this is done for wants spans of time recorded, if it does: what a device tells of its
-    /// operations here stands in the client's trace.
+    /// Whether the client that this is done for wants to know how long each operation takes. A device that can
+    /// tell calls [`Control::record_operation`] then, and what it tells stands in the client's trace.
     #[must_use]
-    pub fn tracer(&self) -> Option<&'static Tracer> {
-        trace::tracer()
+    #[inline]
+    pub fn is_traced(&self) -> bool {
+        self.work.is_traced()
+    }
+
+    /// Tells how long an operation took: its index in its graph, its type, when it began and ended.
+    pub fn record_operation(&self, index: usize, operation: OperationType, from_to: (TimePoint, TimePoint)) {
+        self.work.record_operation(index, operation, from_to);
     }
 
     /// The processors that the work may compute on, for devices that compute with several threads: they count themselves
     /// and their helpers there, so that all clients together have no more threads than there are processors.
     #[must_use]
     pub fn cores(&self) -> &'a dyn Cores {
-        self.ticket.cores()
+        self.work.cores()
     }
 
     /// Whether somebody wants to know how long the work takes, for devices where measuring costs something.

@@ -8,8 +8,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::shm::SealedBytes;
 use memmap2::{Advice, MmapMut};
-use nnhal_os::shm::SealedBytes;
 
 /// Alignment of every buffer, in bytes: a cache line, and the widest vector register.
 pub const ALIGNMENT: usize = 64;
@@ -172,7 +172,7 @@ impl AlignedBuffer {
 
     /// Sets the length if that needs no more memory; says whether it did.
     #[inline]
-    pub(crate) fn resize_within(&mut self, length: usize) -> bool {
+    pub fn resize_within(&mut self, length: usize) -> bool {
         let fits = length <= self.capacity();
         if fits {
             self.length = length;
@@ -201,6 +201,7 @@ impl AlignedBuffer {
 
     /// Bytes that the buffer can hold without allocating.
     #[must_use]
+    #[inline]
     pub fn capacity(&self) -> usize {
         self.memory.capacity()
     }
@@ -325,71 +326,13 @@ impl From<Arc<AlignedBuffer>> for AlignedSlice {
     }
 }
 
-/// Memory for a kernel's intermediate values, kept from one execution to the next. Contents are what was left there.
-#[derive(Debug, Default)]
-pub struct Scratch {
-    buffer: AlignedBuffer,
-}
-
-impl Scratch {
-    /// `N` slices of elements of type `T`, aligned, of these lengths.
-    pub fn carve<T: bytemuck::Pod, const N: usize>(
-        &mut self,
-        lengths: [usize; N],
-    ) -> Result<[&mut [T]; N], OutOfMemory> {
-        let size = size_of::<T>();
-        let bytes_of = |length: usize| {
-            length
-                .checked_mul(size)
-                .and_then(|bytes| bytes.checked_next_multiple_of(ALIGNMENT))
-                .ok_or(OutOfMemory { bytes: usize::MAX })
-        };
-        let mut total = 0_usize;
-        for length in lengths {
-            total = total
-                .checked_add(bytes_of(length)?)
-                .ok_or(OutOfMemory { bytes: usize::MAX })?;
-        }
-        self.buffer.resize(total)?;
-        let mut rest = self.buffer.bytes_mut();
-        let mut parts = lengths.map(|_| Default::default());
-        for (part, length) in parts.iter_mut().zip(lengths) {
-            let (head, tail) = rest.split_at_mut(bytes_of(length)?);
-            *part = bytemuck::cast_slice_mut(&mut head[..length * size]);
-            rest = tail;
-        }
-        Ok(parts)
-    }
-
-    /// For each of `count` threads at least `length` elements of type `T`, aligned, one thread's behind the other's.
-    ///
-    /// All memory is divided that there is, so that it is mostly the same that a thread has for one operation after the
-    /// other: what another one wrote to lies in the other one's cache.
-    pub fn shares<T: bytemuck::Pod>(&mut self, count: usize, length: usize) -> Result<&mut [T], OutOfMemory> {
-        let none = OutOfMemory { bytes: usize::MAX };
-        let least = length.checked_mul(size_of::<T>());
-        let least = least.and_then(|bytes| bytes.checked_next_multiple_of(ALIGNMENT));
-        let total = least.and_then(|bytes| bytes.checked_mul(count)).ok_or(none)?;
-        self.buffer.resize(total.max(self.buffer.capacity()))?;
-        let each = self.buffer.bytes().len() / count.max(1) / ALIGNMENT * ALIGNMENT;
-        Ok(bytemuck::cast_slice_mut(
-            &mut self.buffer.bytes_mut()[..each * count],
-        ))
-    }
-
-    /// Gives the memory back.
-    pub fn release(&mut self) {
-        self.buffer = AlignedBuffer::new();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use nnhal_os::shm::{SealedBytes, SharedMemory};
+    use crate::shm::{SealedBytes, SharedMemory};
 
-    use super::{ALIGNMENT, AlignedBuffer, AlignedSlice, HUGE, MOST_OF_HUGE, Scratch};
+    use super::{ALIGNMENT, AlignedBuffer, AlignedSlice, HUGE, MOST_OF_HUGE};
 
     #[test]
     fn slices_begin_on_lines_and_end_with_their_buffer() {
@@ -431,18 +374,6 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_scratch_memory_stay_where_they_are() {
-        let mut scratch = Scratch::default();
-        assert_eq!(scratch.shares::<f32>(2, 100).unwrap().len(), 2 * 112);
-        for (count, length) in [(2, 3), (2, 0), (2, 112)] {
-            assert_eq!(scratch.shares::<f32>(count, length).unwrap().len(), 2 * 112);
-        }
-        assert_eq!(scratch.shares::<u8>(3, 1).unwrap().len() % (3 * ALIGNMENT), 0);
-        assert!(scratch.shares::<u16>(2, usize::MAX / 3).is_err());
-        assert!(scratch.shares::<u16>(0, 1).unwrap().is_empty());
-    }
-
-    #[test]
     fn large_buffers_are_like_small_ones() {
         let mut buffer = AlignedBuffer::copy_of(&[7; 1000]).unwrap();
         for length in [MOST_OF_HUGE - 1, MOST_OF_HUGE, 2 * HUGE + 1, 4 * HUGE - 5] {
@@ -466,16 +397,5 @@ mod tests {
     fn absurd_sizes_are_refused() {
         assert!(AlignedBuffer::new().resize(usize::MAX / 2).is_err());
         assert!(AlignedBuffer::new().resize(usize::MAX).is_err());
-        assert!(Scratch::default().carve::<f32, 1>([usize::MAX / 2]).is_err());
-    }
-
-    #[test]
-    fn carved_parts_do_not_overlap() {
-        let mut scratch = Scratch::default();
-        let [first, second] = scratch.carve::<f32, 2>([3, 5]).unwrap();
-        first.fill(1.0);
-        second.fill(2.0);
-        assert_eq!(first, &[1.0; 3]);
-        assert_eq!(second.len(), 5);
     }
 }

@@ -3,21 +3,19 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nnhal::wire::{Failure, OperationSupport};
 use nnhal_hal::validate::ValidModel;
 use nnhal_hal::versions::{v1_0 as hal_1_0, v1_1 as hal_1_1, v1_2 as hal_1_2};
 use nnhal_hal::{
-    Capabilities, DeviceInfo, DeviceType, ExecutionPreference, HalVersion, MeasureTiming, Model, NoPools,
-    Operand, OperandLifeTime, OperandPerformance, OperandType, Operation, OperationType, OutputShape,
-    PerformanceInfo, Priority, Shape, Subgraph, Timing, loop_timeout,
+    Capabilities, ConstantPools, DeviceInfo, DeviceType, ErrorStatus, ExecutionPreference, Failure,
+    HalVersion, MeasureTiming, Model, NoPools, Operand, OperandLifeTime, OperandPerformance, OperandType,
+    Operation, OperationSupport, OperationType, OutputShape, PerformanceInfo, Priority, Shape, Subgraph,
+    Timing, loop_timeout,
 };
-use nnhal_hal::{ConstantPools, ErrorStatus};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use super::v1_2::Executed;
 use super::*;
-use crate::device::{Control, Device, PrepareOptions, PreparedModel};
-use crate::scheduler::{Scheduler, Ticket};
+use crate::{Control, Device, PrepareOptions, PreparedModel, Undisturbed};
 
 type OldStatus = hal_1_0::ErrorStatus;
 
@@ -317,8 +315,11 @@ fn of_1_2(told: &Told) -> Arc<dyn Device> {
 }
 
 fn controlled<T>(deadline: Deadline, work: impl FnOnce(&Control<'_>) -> T) -> T {
-    let ticket = Ticket::new(&Scheduler::alone(1), Priority::Medium);
-    work(&Control::new(&ticket, deadline, loop_timeout::DEFAULT))
+    work(&Control::new(
+        &Undisturbed::new(),
+        deadline,
+        loop_timeout::DEFAULT,
+    ))
 }
 
 fn soon() -> Deadline {

@@ -3,19 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nnhal::wire::Failure;
 use nnhal_hal::validate::ValidModel;
 use nnhal_hal::versions::v1_0::{ErrorStatus as OldStatus, Request};
 use nnhal_hal::{
-    DataLocation, ErrorStatus, HalVersion, MeasureTiming, MemoryPool, OperandType, OutputShape,
+    DataLocation, ErrorStatus, Failure, HalVersion, MeasureTiming, MemoryPool, OperandType, OutputShape,
     RequestArgument, Shape, Timing,
 };
 
 use super::RequestMemories;
 use super::callback::{self, Prepared, Told};
-use super::serve::{refused, silence};
+use super::failure::{refused, silence};
 use super::v1_2::Executed;
-use crate::device::{Control, Execution, PreparedModel, exhaustion};
+use crate::{Control, Execution, PreparedModel, exhaustion};
 
 /// Room for an output whose dimensions nobody knows, in bytes; the device says if it needs more.
 const FIRST_ROOM: usize = 1024;

@@ -2,21 +2,22 @@
 
 use std::sync::Arc;
 
-use nnhal::diag::tags;
-use nnhal::wire::{Failure, OperationSupport};
 use nnhal_hal::validate::{Slice, ValidModel};
 use nnhal_hal::versions::v1_0::ErrorStatus as OldStatus;
 use nnhal_hal::versions::{Downcast, Inexpressible, Loss};
 use nnhal_hal::{
-    Capabilities, ConstantPools, DeviceInfo, DeviceStatus, DeviceType, ErrorStatus, HalVersion,
-    NumberOfCacheFiles, OperandType,
+    Capabilities, ConstantPools, DeviceInfo, DeviceStatus, DeviceType, Failure, HalVersion,
+    NumberOfCacheFiles, OperandType, OperationSupport,
 };
 
-use super::callback::{self, Silence};
+use super::callback;
 use super::execution::OlderModel;
+use super::failure::{refused, silence};
 use super::{v1_0, v1_1, v1_2};
-use crate::cache::CACHE_FILES;
-use crate::device::{Device, PrepareOptions, PreparedModel};
+use crate::{CACHE_FILES, Device, PrepareOptions, PreparedModel};
+
+/// The target of what is logged of preparing models: NNAPI's tag for it.
+const COMPILATION: &str = "compilation";
 
 /// What is said of the release of a device that cannot say it itself: the NDK's word.
 const UNKNOWN: &str = "UNKNOWN";
@@ -115,33 +116,6 @@ fn serve(name: &str, device: Older, description: Description) -> Result<Arc<dyn 
 /// What an older device answered, or the failure that follows.
 fn answer<T>(name: &str, method: &str, result: Result<T, OldStatus>) -> Result<T, Failure> {
     result.map_err(|status| refused(name, method, status))
-}
-
-/// What is known of a failure that a device tells by its status alone.
-pub(super) fn refused(name: &str, method: &str, status: OldStatus) -> Failure {
-    let (status, note) = match status {
-        OldStatus::None => (ErrorStatus::GeneralFailure, ", which is no failure"),
-        other => (other.into(), ""),
-    };
-    let detail = format!(
-        "device {name} answered {method} with {status}{note}; its interface has no place for reasons"
-    );
-    Failure::new(status, detail)
-}
-
-/// What is said of a callback that was not notified.
-pub(super) fn silence(name: &str, method: &str, silence: Silence) -> Failure {
-    match silence {
-        Silence::TooLate => Failure::new(
-            ErrorStatus::MissedDeadlineTransient,
-            format!(
-                "the deadline passed before device {name} had done {method}, which nothing can interrupt"
-            ),
-        ),
-        Silence::Dropped => Failure::general(format!(
-            "device {name} dropped the callback of {method} without notifying it"
-        )),
-    }
 }
 
 /// A device of one of the older versions.
@@ -312,7 +286,7 @@ impl Device for Served {
             // A client decides how often this is said.
             let losses: Vec<String> = losses.iter().map(ToString::to_string).collect();
             let version = self.info.hal_version;
-            tracing::debug!(target: tags::COMPILATION, device = name, %version, "the model lost on its way down: {}", losses.join("; "));
+            tracing::debug!(target: COMPILATION, device = name, %version, "the model lost on its way down: {}", losses.join("; "));
         }
         if launched != OldStatus::None {
             return Err(refused(name, method, launched));
