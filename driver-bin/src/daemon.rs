@@ -8,12 +8,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
-use nnhal::diag::tags;
 use nnhal::wire::directory;
 use tracing_subscriber::filter::Targets;
-use tracing_subscriber::prelude::*;
 
 use crate::device::registry::DeviceRegistry;
+use crate::log;
 use crate::settings::{Settings, SettingsError};
 use crate::supervisor::{self, Invocation, SettingsSource, SupervisorOptions, WORKER_ARGUMENT};
 use crate::worker;
@@ -47,7 +46,7 @@ struct Arguments {
     #[arg(long)]
     private: bool,
     /// What to log, such as "info" or "driver=debug"; by default NNHAL_LOG, else "warn".
-    #[arg(long, value_name = "FILTER", value_parser = log_filter)]
+    #[arg(long, value_name = "FILTER", value_parser = log::filter)]
     log: Option<Targets>,
     /// List the devices that this binary knows, and end.
     #[arg(long)]
@@ -134,8 +133,8 @@ impl Daemon {
         } else {
             None
         };
-        let log = arguments.log.unwrap_or_else(log_of_environment);
-        start_log(&log);
+        let targets = arguments.log.unwrap_or_else(log::of_environment);
+        log::start(&targets);
         let name = self.name;
         let options = SupervisorOptions {
             registry: self.registry,
@@ -144,7 +143,7 @@ impl Daemon {
             source,
             on_ready: if arguments.private { say_ready } else { || () },
             invocation: Invocation {
-                log: log.to_string(),
+                log: targets.to_string(),
                 ..self.invocation
             },
             owner,
@@ -183,31 +182,6 @@ fn say_ready() {
     let mut out = std::io::stdout();
     // Without a reader there is nobody to tell; the end of standard input will end the driver.
     let _ = writeln!(out, "ready").and_then(|()| out.flush());
-}
-
-/// A filter of NNAPI's tags, levels and modules.
-fn log_filter(text: &str) -> Result<Targets, tracing_subscriber::filter::ParseError> {
-    tags::directives(text).parse()
-}
-
-/// What [`tags::LOG_VARIABLE`] asks to log; warnings if it is not set or makes no sense.
-pub(crate) fn log_of_environment() -> Targets {
-    std::env::var(tags::LOG_VARIABLE)
-        .ok()
-        .and_then(|filter| log_filter(&filter).ok())
-        .unwrap_or_else(|| Targets::new().with_default(tracing::Level::WARN))
-}
-
-/// Logs go to standard error, for the service manager to keep.
-pub(crate) fn start_log(filter: &Targets) {
-    let format = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .without_time()
-        .with_ansi(false);
-    // A binary that is more than a driver may log already.
-    let _ = tracing_subscriber::registry()
-        .with(format.with_filter(filter.clone()))
-        .try_init();
 }
 
 fn fail(name: &str, error: impl Display) -> ExitCode {

@@ -24,6 +24,7 @@ mod daemon;
 pub mod device;
 mod jail;
 mod link;
+mod log;
 mod scheduler;
 pub mod settings;
 pub mod supervisor;

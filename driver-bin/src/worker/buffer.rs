@@ -12,14 +12,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nnhal::wire::{Allocated, BufferHandle};
 use nnhal_device::DeviceMemory;
-use nnhal_hal::validate::{ArgumentPlan, Direction, ValidRequest};
+use nnhal_hal::validate::{ArgumentPlan, Direction, ValidModel, ValidRequest};
 use nnhal_hal::{BufferRole, ExtraParams, Failure, Operand, OperandType, Shape};
 
 use self::of_request::{BufferList, RegisteredLists};
 pub(crate) use self::of_request::{RequestBuffers, WeakBuffers};
-use super::client::no_such;
-use super::prepared::Prepared;
-use super::table::Table;
+use super::table::{Table, no_such, over_quota, too_many};
 use crate::settings::Limits;
 
 /// A device buffer.
@@ -44,16 +42,16 @@ pub(crate) struct Content {
     pub(crate) memory: Arc<dyn DeviceMemory>,
 }
 
-/// An input or output that the buffer may be used for.
+/// An input or output that the buffer may be used for. Each prepared model has a valid model of its own, which names it.
 #[derive(Clone, Debug)]
 struct Role {
-    model: Arc<Prepared>,
+    model: Arc<ValidModel>,
     index: usize,
     direction: Direction,
 }
 
 impl Role {
-    fn is(&self, model: &Arc<Prepared>, index: usize, direction: Direction) -> bool {
+    fn is(&self, model: &Arc<ValidModel>, index: usize, direction: Direction) -> bool {
         Arc::ptr_eq(&self.model, model) && self.index == index && self.direction == direction
     }
 }
@@ -101,7 +99,7 @@ impl Buffer {
         self.size_of(&self.declared)
     }
 
-    fn has_role(&self, model: &Arc<Prepared>, index: usize, direction: Direction) -> bool {
+    fn has_role(&self, model: &Arc<ValidModel>, index: usize, direction: Direction) -> bool {
         self.roles.iter().any(|role| role.is(model, index, direction))
     }
 
@@ -157,7 +155,7 @@ impl Buffers {
     pub(crate) fn allocate(
         &self,
         dimensions: &[u32],
-        models: &[Arc<Prepared>],
+        models: &[Arc<ValidModel>],
         input_roles: &[BufferRole],
         output_roles: &[BufferRole],
     ) -> Result<Allocated, Failure> {
@@ -188,7 +186,7 @@ impl Buffers {
         let promised = state.promised.saturating_add(size);
         if promised > self.limits.buffer_bytes {
             return Err(Failure::new(
-                super::over_quota(size, self.limits.buffer_bytes),
+                over_quota(size, self.limits.buffer_bytes),
                 format!(
                     "{size} bytes more of device buffers exceed the {} bytes that one client may have",
                     self.limits.buffer_bytes
@@ -201,7 +199,7 @@ impl Buffers {
         let handle = state
             .table
             .insert(Arc::clone(&buffer))
-            .map_err(|full| super::too_many("device buffers", full))?;
+            .map_err(|full| too_many("device buffers", full))?;
         state.by_token.insert(token, buffer);
         state.promised = promised;
         Ok(Allocated {
@@ -237,7 +235,7 @@ impl Buffers {
     /// The buffers of a request, checked for the parts they have in it.
     pub(crate) fn of_request(
         &self,
-        model: &Arc<Prepared>,
+        model: &Arc<ValidModel>,
         request: &ValidRequest,
     ) -> Result<RequestBuffers, Failure> {
         let mut list = BufferList::default();
@@ -293,7 +291,7 @@ impl State {
 }
 
 fn check_roles(
-    models: &[Arc<Prepared>],
+    models: &[Arc<ValidModel>],
     input_roles: &[BufferRole],
     output_roles: &[BufferRole],
 ) -> Result<Vec<Role>, Failure> {
@@ -345,8 +343,8 @@ fn check_roles(
     Ok(roles)
 }
 
-fn operand_of(model: &Prepared, index: usize, direction: Direction) -> Option<&Operand> {
-    let main = &model.model().model().main;
+fn operand_of(model: &ValidModel, index: usize, direction: Direction) -> Option<&Operand> {
+    let main = &model.model().main;
     let indexes = match direction {
         Direction::Input => &main.input_indexes,
         Direction::Output => &main.output_indexes,

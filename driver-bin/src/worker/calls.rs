@@ -5,11 +5,15 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nnhal::diag::trace::SpanKind;
 use nnhal_device::Interruption;
-use nnhal_hal::Failure;
+use nnhal_hal::{ErrorStatus, Failure, Priority};
 use nnhal_os::eventfd;
+use nnhal_os::time::{Clock, MonotonicClock};
 
+use super::pool::Pool;
 use crate::scheduler::Observer;
+use crate::trace;
 
 /// Something that a client can ask to end early.
 pub(crate) trait Cancel: std::fmt::Debug + Send + Sync {
@@ -64,7 +68,7 @@ impl Calls {
         let mut open = self.lock();
         if open.len() >= self.limit {
             return Err(Failure::new(
-                nnhal_hal::ErrorStatus::ResourceExhaustedTransient,
+                ErrorStatus::ResourceExhaustedTransient,
                 format!(
                     "{} calls are in progress, as many as one client may have",
                     open.len()
@@ -133,6 +137,33 @@ impl OpenCall {
             _ => Err(Interruption::Cancelled),
         }
     }
+
+    /// Has a thread of the pool run the rest of the call; gives the call back if there is none.
+    pub(crate) fn run_on(
+        self,
+        pool: &Pool,
+        priority: Priority,
+        work: impl FnOnce(&OpenCall) + Send + 'static,
+    ) -> Result<(), OpenCall> {
+        let shared = Arc::new(Mutex::new(Some(self)));
+        let kept = Arc::clone(&shared);
+        let take =
+            |slot: &Mutex<Option<OpenCall>>| slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let seen = trace::tracer().map(|tracer| (tracer, MonotonicClock.now()));
+        let submitted = pool.submit(priority, move || {
+            if let Some(call) = take(&shared) {
+                if let Some((tracer, seen)) = seen {
+                    tracer.record_wait(seen, SpanKind::ThreadWait);
+                }
+                work(&call);
+            }
+        });
+        if submitted {
+            return Ok(());
+        }
+        // The work has been dropped without having run, so the call is still there.
+        take(&kept).map_or(Ok(()), Err)
+    }
 }
 
 impl Drop for OpenCall {
@@ -149,10 +180,16 @@ impl Drop for OpenCall {
     }
 }
 
+/// What is said to a call that no thread can be had for.
+pub(crate) fn no_thread() -> Failure {
+    Failure::new(
+        ErrorStatus::ResourceExhaustedTransient,
+        "the driver cannot start a thread for the call",
+    )
+}
+
 #[cfg(test)]
 mod tests {
-    use nnhal_hal::Priority;
-
     use nnhal_os::time::Deadline;
 
     use super::*;

@@ -4,32 +4,28 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nnhal::fence::Fence;
-use nnhal::wire::{
-    ExecutionHandle, FenceHandle, Handle, MemoryHandle, PreparedModelHandle, RequestWithMemories,
-};
+use nnhal::wire::{ExecutionHandle, FenceHandle, MemoryHandle, PreparedModelHandle, RequestWithMemories};
 use nnhal_device::Device;
-use nnhal_hal::{Failure, Model, Place, Request, RequestPool};
+use nnhal_hal::{Failure, Model, Place, Priority, Request, RequestPool};
 use nnhal_os::SysError;
 
 use super::buffer::Buffers;
 use super::burst::Bursts;
-use super::calls::Calls;
+use super::calls::{Calls, OpenCall, no_thread};
 use super::fenced::Fenced;
 use super::idle::IdleRelease;
+use super::job::RequestPools;
 use super::memory::{Memories, Memory};
 use super::outbox::Outbox;
 use super::pool::Pool;
 use super::prepared::Prepared;
-use super::table::Table;
+use super::table::{Table, no_such, too_many};
 use super::watchdog::Watchdog;
 use super::weights::Weights;
 use crate::cores::WorkerCores;
 use crate::link::WorkerConfig;
 use crate::scheduler::Scheduler;
 use crate::settings::Limits;
-
-/// The memories of a request, by pool; none for pools that are device buffers.
-pub(crate) type RequestPools = Vec<Option<Arc<Memory>>>;
 
 /// The client of a worker, and all that is its own.
 #[derive(Debug)]
@@ -85,6 +81,18 @@ impl Client {
         })
     }
 
+    /// Has a thread of the pool run the rest of a call; answers it if there is none.
+    pub(crate) fn submit(
+        &self,
+        priority: Priority,
+        call: OpenCall,
+        work: impl FnOnce(&OpenCall) + Send + 'static,
+    ) {
+        if let Err(call) = call.run_on(&self.pool, priority, work) {
+            self.outbox.reply(call.id(), Err(no_thread()));
+        }
+    }
+
     fn models(&self) -> MutexGuard<'_, Table<Arc<Prepared>>> {
         // The table is whole between any two statements of this module.
         self.models.lock().unwrap_or_else(PoisonError::into_inner)
@@ -92,9 +100,7 @@ impl Client {
 
     pub(crate) fn add_model(&self, prepared: Prepared) -> Result<PreparedModelHandle, Failure> {
         let handle = self.models().insert(Arc::new(prepared));
-        Ok(handle
-            .map_err(|full| super::too_many("prepared models", full))?
-            .into())
+        Ok(handle.map_err(|full| too_many("prepared models", full))?.into())
     }
 
     pub(crate) fn model(&self, handle: PreparedModelHandle) -> Result<Arc<Prepared>, Failure> {
@@ -118,9 +124,7 @@ impl Client {
 
     pub(crate) fn add_fenced(&self, fenced: Arc<Fenced>) -> Result<ExecutionHandle, Failure> {
         let handle = self.fenced_table().insert(fenced);
-        Ok(handle
-            .map_err(|full| super::too_many("fenced executions", full))?
-            .into())
+        Ok(handle.map_err(|full| too_many("fenced executions", full))?.into())
     }
 
     pub(crate) fn fenced(&self, handle: ExecutionHandle) -> Result<Arc<Fenced>, Failure> {
@@ -148,7 +152,7 @@ impl Client {
         Ok(self
             .fences()
             .insert(fence)
-            .map_err(|full| super::too_many("fences", full))?
+            .map_err(|full| too_many("fences", full))?
             .into())
     }
 
@@ -226,12 +230,4 @@ impl Client {
             ))),
         }
     }
-}
-
-/// The failure for a handle that names nothing.
-pub(crate) fn no_such(what: &str, handle: Handle) -> Failure {
-    Failure::invalid_argument(format!(
-        "there is no {what} {} of generation {}; it was released, or never made on this connection",
-        handle.index, handle.generation
-    ))
 }

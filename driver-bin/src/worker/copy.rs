@@ -49,7 +49,7 @@ fn in_background(
         Err(failure) => return client.outbox.reply(call.id(), Err(failure)),
     };
     let shared = Arc::clone(client);
-    super::submit(client, Priority::Medium, call, move |call| {
+    client.submit(Priority::Medium, call, move |call| {
         let outcome = copy(&*shared.device, &buffer, &memory);
         shared.outbox.reply(call.id(), outcome.map(|()| Reply::Done));
     });

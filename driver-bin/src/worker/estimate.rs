@@ -7,7 +7,7 @@ use nnhal_hal::validate::ValidModel;
 use nnhal_hal::{ErrorStatus, Failure, Operand};
 use nnhal_os::time::TimePoint;
 
-use super::run::RunLimits;
+use super::limits::RunLimits;
 
 /// Runs that must have been timed before anything is refused.
 const ENOUGH_RUNS: u32 = 3;

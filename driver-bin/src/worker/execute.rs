@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use nnhal::diag::trace::SpanKind;
 use nnhal::wire::{
     Event, Execute, ExecutionForm, ExecutionResult, PreparedModelHandle, Reply, RequestWithMemories,
 };
@@ -10,21 +9,10 @@ use nnhal_hal::validate::ValidRequest;
 use nnhal_hal::{Failure, MeasureTiming};
 use nnhal_os::time::Stopwatch;
 
-use super::buffer::RequestBuffers;
-use super::calls::OpenCall;
-use super::client::{Client, RequestPools};
-use super::prepared::Prepared;
-use super::run::{Run, RunLimits, execution_result};
-use crate::trace;
-
-/// A request that has been checked.
-#[derive(Debug)]
-pub(crate) struct Job {
-    prepared: Arc<Prepared>,
-    request: ValidRequest,
-    pools: RequestPools,
-    buffers: RequestBuffers,
-}
+use super::calls::{OpenCall, no_thread};
+use super::client::Client;
+use super::job::Job;
+use super::limits::RunLimits;
 
 /// HAL `execute` and `executeSynchronously`.
 pub(crate) fn execute(client: &Arc<Client>, call: OpenCall, arguments: Execute) {
@@ -52,12 +40,12 @@ pub(crate) fn execute(client: &Arc<Client>, call: OpenCall, arguments: Execute) 
     let shared = Arc::clone(client);
     let priority = job.prepared().priority();
     let measure_since = (measure == MeasureTiming::Yes).then_some(seen);
-    let submitted = super::try_submit(client, priority, call, move |call| {
+    let submitted = call.run_on(&client.pool, priority, move |call| {
         let result = job.run(call, limits, measure_since);
         answer(&shared, call, form, result);
     });
     if let Err(call) = submitted {
-        answer(client, &call, form, ExecutionResult::failed(super::no_thread()));
+        answer(client, &call, form, ExecutionResult::failed(no_thread()));
     }
 }
 
@@ -71,70 +59,7 @@ pub(crate) fn check(
     let (request, pools) = client.resolve_request(request)?;
     let request = ValidRequest::new(prepared.model(), &request)
         .map_err(|error| Failure::invalid_argument(error.to_string()))?;
-    let buffers = client.buffers.of_request(&prepared, &request)?;
-    Ok(Job {
-        prepared,
-        request,
-        pools,
-        buffers,
-    })
-}
-
-impl Job {
-    pub(crate) fn prepared(&self) -> &Prepared {
-        &self.prepared
-    }
-
-    /// What a fenced execution asks of a request beyond the rest.
-    pub(crate) fn check_fenced(&self) -> Result<(), Failure> {
-        let checked = self.request.check_fenced(self.prepared.model());
-        checked.map_err(|error| Failure::invalid_argument(error.to_string()))
-    }
-
-    /// What follows for its device buffers if the job is not run.
-    pub(crate) fn give_up(&self) {
-        self.buffers.invalidate_outputs();
-    }
-
-    /// Runs the request. `measure_since` is when the driver has seen it, if it is to be measured.
-    pub(crate) fn run(
-        &self,
-        call: &OpenCall,
-        limits: RunLimits,
-        measure_since: Option<Stopwatch>,
-    ) -> ExecutionResult {
-        match self.try_run(call, limits, measure_since) {
-            Ok(result) => result,
-            Err(failure) => {
-                self.give_up();
-                ExecutionResult::failed(failure)
-            }
-        }
-    }
-
-    fn try_run(
-        &self,
-        call: &OpenCall,
-        limits: RunLimits,
-        measure_since: Option<Stopwatch>,
-    ) -> Result<ExecutionResult, Failure> {
-        let _executes = trace::span(SpanKind::Execute, 0, 0);
-        let mut context = self.prepared.take_context()?;
-        call.works_as(context.ticket().observer())?;
-        let outcome = context.run(&Run {
-            request: &self.request,
-            pools: &self.pools,
-            inline: None,
-            buffers: &self.buffers,
-            limits,
-            measure_since,
-            tells_shapes: true,
-            keeps_slot: false,
-        });
-        let result = execution_result(&context, outcome);
-        self.prepared.give_back(context);
-        Ok(result)
-    }
+    Job::new(prepared, request, pools, &client.buffers)
 }
 
 /// A request that is not launched: the reply says so in either form.

@@ -1,30 +1,29 @@
-//! Fenced executions: they begin when their fences have signalled, and signal one when they have ended.
+//! Fenced executions from their launch on: they begin when their fences have signalled, and signal one when they have ended.
 //!
 //! Waiting takes no thread and no slot. Fences from outside are polled by the main thread; the end of another execution
 //! of this worker is told to those that wait for it directly, with its failure if it has one.
 
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
-use nnhal::fence::{Fence, FenceError, FenceSource, FenceState};
-use nnhal::wire::{ExecuteFenced, ExecutionInfo, FenceArgument, FenceStarted, Reply};
+use nnhal::fence::{Fence, FenceSource, FenceState};
+use nnhal::wire::ExecutionInfo;
 use nnhal_device::Interruption;
 use nnhal_hal::{ErrorStatus, Failure, MeasureTiming, Timing};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock, Stopwatch, TimePoint};
 
-use super::calls::{Cancel, OpenCall};
-use super::client::Client;
-use super::execute::{Job, check};
-use super::run::RunLimits;
+use super::calls::{Cancel, OpenCall, no_thread};
+use super::job::Job;
+use super::limits::RunLimits;
+use super::pool::Pool;
 use crate::trace;
 
 /// A fenced execution: what it waits for, what it does then, and what has come of it.
 #[derive(Debug)]
 pub(crate) struct Fenced {
-    client: Weak<Client>,
+    pool: Pool,
     /// Since the client asked for it.
     launched: Stopwatch,
     /// The same by the clock of traces.
@@ -50,12 +49,28 @@ enum Progress {
     /// Not all fences have signalled.
     Waiting {
         work: Box<Work>,
-        fences: Vec<Fence>,
-        executions: usize,
-        until: Deadline,
+        waits_for: WaitsFor,
     },
     Running,
     Ended(ExecutionInfo),
+}
+
+/// What an execution waits for before it begins.
+#[derive(Debug)]
+pub(crate) struct WaitsFor {
+    /// Fences from outside.
+    pub(crate) fences: Vec<Fence>,
+    /// So many executions of this worker, which tell it their end.
+    pub(crate) executions: usize,
+    /// When to give up.
+    pub(crate) until: Deadline,
+}
+
+impl WaitsFor {
+    /// Whether nothing is left to wait for.
+    fn is_over(&self) -> bool {
+        self.fences.is_empty() && self.executions == 0
+    }
 }
 
 /// What is to be done.
@@ -65,131 +80,36 @@ struct Work {
     call: OpenCall,
 }
 
-/// HAL `executeFenced`. Returns the execution if it waits for fences that the main thread must poll, or for a time
-/// limit that it must keep.
-pub(crate) fn execute_fenced(
-    client: &Arc<Client>,
-    call: OpenCall,
-    arguments: ExecuteFenced,
-    fds: Vec<OwnedFd>,
-    fence_timeout: Option<Duration>,
-) -> Option<Arc<Fenced>> {
-    let id = call.id();
-    match launch(client, call, arguments, fds, fence_timeout) {
-        Ok((fenced, reply, fd)) => {
-            client.outbox.reply_with(id, Reply::Fenced(reply), Some(fd));
-            fenced.begin_if_ready();
-            fenced.waits_for().is_some().then_some(fenced)
-        }
-        Err(failure) => {
-            client.outbox.reply(id, Err(failure));
-            None
-        }
-    }
-}
-
-fn launch(
-    client: &Arc<Client>,
-    call: OpenCall,
-    arguments: ExecuteFenced,
-    fds: Vec<OwnedFd>,
-    fence_timeout: Option<Duration>,
-) -> Result<(Arc<Fenced>, FenceStarted, OwnedFd), Failure> {
-    let launched = Stopwatch::start();
-    let ExecuteFenced {
-        prepared_model,
-        request,
-        wait_for,
-        measure,
-        limits,
-    } = arguments;
-    let Awaited { fences, executions } = awaited(client, &wait_for, fds)?;
-    let job = check(client, prepared_model, request)?;
-    job.check_fenced()?;
-    let run_limits = RunLimits::from_hal(limits.deadline_ns, limits.loop_timeout_ns);
-    run_limits.check_not_past()?;
-    let (source, fence) = Fence::create().map_err(|error| fence_failure(&error))?;
-    let fd = fence.try_clone_fd().map_err(|error| fence_failure(&error))?;
-    let patience = fence_timeout.map_or(Deadline::NONE, |limit| {
-        Deadline::after(MonotonicClock.now(), limit)
-    });
-    let progress = Progress::Waiting {
-        work: Box::new(Work { job, call }),
-        fences,
-        executions: executions.len(),
-        until: run_limits.deadline.earlier(patience),
-    };
-    let fenced = Arc::new(Fenced {
-        client: Arc::downgrade(client),
-        launched,
-        seen: MonotonicClock.now(),
-        measure,
-        limits: run_limits,
-        duration: limits.duration_ns.map(Duration::from_nanos),
-        state: Mutex::new(State {
-            progress,
-            source: Some(source),
-            dependents: Vec::new(),
-        }),
-    });
-    let handle = client.add_fenced(Arc::clone(&fenced))?;
-    fenced.let_be_cancelled();
-    for execution in executions {
-        execution.tell_at_end(&fenced);
-    }
-    Ok((
-        fenced,
-        FenceStarted {
-            execution: handle,
-            has_fence: true,
-        },
-        fd,
-    ))
-}
-
-/// What an execution waits for.
-struct Awaited {
-    fences: Vec<Fence>,
-    executions: Vec<Arc<Fenced>>,
-}
-
-fn awaited(client: &Client, arguments: &[FenceArgument], fds: Vec<OwnedFd>) -> Result<Awaited, Failure> {
-    let mut fds = fds.into_iter();
-    let mut awaited = Awaited {
-        fences: Vec::new(),
-        executions: Vec::new(),
-    };
-    for (index, argument) in arguments.iter().enumerate() {
-        let invalid = |reason: String| Failure::invalid_argument(format!("fence {index}: {reason}"));
-        let fence = match *argument {
-            FenceArgument::Attached { fds: 1 } => {
-                Fence::from_handle(fds.next()).map_err(|error| invalid(error.to_string()))?
-            }
-            FenceArgument::Attached { fds } => {
-                return Err(invalid(format!(
-                    "its handle has {fds} descriptors instead of one"
-                )));
-            }
-            FenceArgument::Registered(handle) => client.fence(handle)?,
-            FenceArgument::Execution(handle) => {
-                awaited.executions.push(client.fenced(handle)?);
-                continue;
-            }
-        };
-        match fence.state().map_err(|error| invalid(error.to_string()))? {
-            FenceState::Failed => return Err(invalid("it has failed already".to_owned())),
-            FenceState::Signalled => {}
-            FenceState::Pending => awaited.fences.push(fence),
-        }
-    }
-    Ok(awaited)
-}
-
-fn fence_failure(error: &FenceError) -> Failure {
-    Failure::new(ErrorStatus::ResourceExhaustedTransient, error.to_string())
-}
-
 impl Fenced {
+    /// An execution whose job a thread of `pool` does when there is nothing left to wait for; `launched` is when the
+    /// client asked for it, `duration` how long it may take once it may begin, and `source` is told the end.
+    pub(crate) fn new(
+        pool: &Pool,
+        (launched, measure): (Stopwatch, MeasureTiming),
+        (limits, duration): (RunLimits, Option<Duration>),
+        (job, call): (Job, OpenCall),
+        waits_for: WaitsFor,
+        source: FenceSource,
+    ) -> Arc<Fenced> {
+        let progress = Progress::Waiting {
+            work: Box::new(Work { job, call }),
+            waits_for,
+        };
+        Arc::new(Fenced {
+            pool: pool.clone(),
+            launched,
+            seen: MonotonicClock.now(),
+            measure,
+            limits,
+            duration,
+            state: Mutex::new(State {
+                progress,
+                source: Some(source),
+                dependents: Vec::new(),
+            }),
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // The state is whole between any two statements of this module.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -198,7 +118,7 @@ impl Fenced {
     /// The fences from outside that have not signalled, and when to give up on them; none once it has begun.
     pub(crate) fn waits_for(&self) -> Option<(Vec<Fence>, Deadline)> {
         match &self.lock().progress {
-            Progress::Waiting { fences, until, .. } => Some((fences.clone(), *until)),
+            Progress::Waiting { waits_for, .. } => Some((waits_for.fences.clone(), waits_for.until)),
             _ => None,
         }
     }
@@ -206,9 +126,10 @@ impl Fenced {
     /// Looks at the fences from outside and at the time: begins or ends what is due.
     pub(crate) fn look(self: &Arc<Self>, now: TimePoint) {
         let failure = match &mut self.lock().progress {
-            Progress::Waiting { fences, until, .. } => {
-                let mut failure = until.is_past(now).then(|| self.too_late(*until));
-                fences.retain(|fence| match fence.state() {
+            Progress::Waiting { waits_for, .. } => {
+                let until = waits_for.until;
+                let mut failure = until.is_past(now).then(|| self.too_late(until));
+                waits_for.fences.retain(|fence| match fence.state() {
                     Ok(FenceState::Pending) => true,
                     Ok(FenceState::Signalled) => false,
                     Ok(FenceState::Failed) | Err(_) => {
@@ -240,7 +161,7 @@ impl Fenced {
     }
 
     /// Has `dependent` told when this execution ends, or at once if it has.
-    fn tell_at_end(&self, dependent: &Arc<Fenced>) {
+    pub(crate) fn tell_at_end(&self, dependent: &Arc<Fenced>) {
         let mut state = self.lock();
         let outcome = match &state.progress {
             Progress::Ended(info) => info.result.clone(),
@@ -260,7 +181,7 @@ impl Fenced {
 
     /// The same, but for those that wait for it: they are returned.
     fn give_up_alone(&self, failure: Failure) -> Vec<Told> {
-        let Some(work) = self.take_work(|_, _| true) else {
+        let Some(work) = self.take_work(|_| true) else {
             return Vec::new();
         };
         work.job.give_up();
@@ -272,11 +193,8 @@ impl Fenced {
     }
 
     /// Begins if nothing is left to wait for.
-    fn begin_if_ready(self: &Arc<Self>) {
-        let Some(work) = self.take_work(|fences, executions| fences.is_empty() && executions == 0) else {
-            return;
-        };
-        let Some(client) = self.client.upgrade() else {
+    pub(crate) fn begin_if_ready(self: &Arc<Self>) {
+        let Some(work) = self.take_work(WaitsFor::is_over) else {
             return;
         };
         let signalled = (MonotonicClock.now(), Stopwatch::start());
@@ -286,12 +204,12 @@ impl Fenced {
         let Work { job, call } = *work;
         let fenced = Arc::clone(self);
         let priority = job.prepared().priority();
-        let submitted = super::try_submit(&client, priority, call, move |call| {
+        let submitted = call.run_on(&self.pool, priority, move |call| {
             fenced.run(&job, call, signalled)
         });
         if submitted.is_err() {
             self.end(ExecutionInfo {
-                result: Err(super::no_thread()),
+                result: Err(no_thread()),
                 timing_launched: Timing::NONE,
                 timing_fenced: Timing::NONE,
             });
@@ -299,12 +217,10 @@ impl Fenced {
     }
 
     /// The work, if it waits and `condition` on what it waits for holds. Whoever gets it must see to its end.
-    fn take_work(&self, condition: impl FnOnce(&[Fence], usize) -> bool) -> Option<Box<Work>> {
+    fn take_work(&self, condition: impl FnOnce(&WaitsFor) -> bool) -> Option<Box<Work>> {
         let mut state = self.lock();
         match &state.progress {
-            Progress::Waiting {
-                fences, executions, ..
-            } if condition(fences, *executions) => {}
+            Progress::Waiting { waits_for, .. } if condition(waits_for) => {}
             _ => return None,
         }
         match std::mem::replace(&mut state.progress, Progress::Running) {
@@ -389,7 +305,8 @@ impl Fenced {
         }
     }
 
-    fn let_be_cancelled(self: &Arc<Self>) {
+    /// Has the cancelling of its call end it.
+    pub(crate) fn let_be_cancelled(self: &Arc<Self>) {
         if let Progress::Waiting { work, .. } = &self.lock().progress {
             // The call has only just been opened, nobody can have cancelled it.
             let _ = work.call.works_as(Waiting(Arc::downgrade(self)));
@@ -404,8 +321,8 @@ type Told = (Arc<Fenced>, Result<(), Failure>);
 /// a client decides how long such a chain is.
 fn tell(mut told: Vec<Told>) {
     while let Some((fenced, outcome)) = told.pop() {
-        if let Progress::Waiting { executions, .. } = &mut fenced.lock().progress {
-            *executions = executions.saturating_sub(1);
+        if let Progress::Waiting { waits_for, .. } = &mut fenced.lock().progress {
+            waits_for.executions = waits_for.executions.saturating_sub(1);
         }
         match outcome {
             Ok(()) => fenced.begin_if_ready(),

@@ -11,9 +11,7 @@ use nnhal_device::exhaustion;
 use nnhal_hal::{ErrorStatus, Failure, Model, OperandLifeTime, Place};
 use nnhal_os::shm::{Access, Mapping, OngoingAccess, SealedBytes, SharedMemory, SharedSlice, ShmError};
 
-use super::client::no_such;
-use super::over_quota;
-use super::table::Table;
+use super::table::{Table, no_such, over_quota, too_many};
 use crate::settings::Limits;
 
 /// `PROT_WRITE` of a memory's description.
@@ -302,7 +300,7 @@ impl Memories {
         let handle = state
             .table
             .insert(Arc::new(memory))
-            .map_err(|full| super::too_many("memories", full))?;
+            .map_err(|full| too_many("memories", full))?;
         state.bytes = bytes;
         Ok(handle.into())
     }

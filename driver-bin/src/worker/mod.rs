@@ -13,11 +13,17 @@ mod burst;
 mod calls;
 mod client;
 mod copy;
+mod error;
 mod estimate;
 mod execute;
+mod execute_fenced;
 mod fenced;
 mod idle;
+mod job;
+mod last_words;
+mod limits;
 mod memory;
+mod orders;
 mod outbox;
 mod placement;
 mod pool;
@@ -31,74 +37,36 @@ mod weights;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::panic::PanicHookInfo;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
 use ipc_channel::ipc::{self, IpcReceiver, IpcSender};
 use nnhal::diag::tags;
-use nnhal::diag::trace::SpanKind;
 use nnhal::wire::Inbox;
 use nnhal_device::{CACHE_FILES, Device};
-use nnhal_hal::{ErrorStatus, Failure, Priority};
-use nnhal_os::eventfd;
-use nnhal_os::socket::{Connection, SocketError};
-use nnhal_os::time::{Clock, Deadline, MonotonicClock};
+use nnhal_hal::Failure;
+use nnhal_os::socket::Connection;
+use nnhal_os::time::Deadline;
 
-use self::calls::OpenCall;
-use self::client::Client;
-use self::table::Full;
+use self::error::WorkerError;
+use self::orders::Orders;
 use self::weights::Weights;
 use crate::cores::WorkerCores;
-use crate::daemon::{log_of_environment, start_log};
 use crate::device::registry::DeviceRegistry;
 use crate::jail;
 use crate::link::{Assignment, BlackBox, Command, Report, WorkerConfig};
-use crate::settings::ExecutionSettings;
-use crate::trace;
-
-/// Where this process notes why it ends.
-static BLACK_BOX: OnceLock<BlackBox> = OnceLock::new();
-
-/// Notes why this process is about to end, for the supervisor to tell.
-fn note(text: &str) {
-    if let Some(black_box) = BLACK_BOX.get() {
-        black_box.note(text);
-    }
-}
-
-/// Why a worker ends before its time.
-#[derive(Debug, thiserror::Error)]
-enum WorkerError {
-    #[error("failed to {action}: {source}")]
-    Io {
-        action: &'static str,
-        source: std::io::Error,
-    },
-    #[error("the supervisor is gone: {0}")]
-    Supervisor(#[from] ipc_channel::IpcError),
-    #[error(transparent)]
-    Handoff(#[from] SocketError),
-    #[error("the supervisor said something unexpected")]
-    Unexpected,
-    #[error("device {name} cannot be made: {failure}")]
-    Device { name: String, failure: Failure },
-    #[error("failed to give up privileges: {0}")]
-    Jail(nnhal_os::SysError),
-    #[error(transparent)]
-    System(#[from] nnhal_os::SysError),
-}
+use crate::log;
 
 /// Runs a worker from its start to its end.
 pub(crate) fn main(bootstrap: &OsStr, registry: &DeviceRegistry) -> ExitCode {
     nnhal_os::heap::have_one();
-    start_log(&log_of_environment());
+    log::start(&log::of_environment());
     match run(bootstrap, registry) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            note(&error.to_string());
+            last_words::note(&error.to_string());
             tracing::error!(target: tags::DRIVER, "{error}");
             ExitCode::FAILURE
         }
@@ -197,8 +165,7 @@ fn open_pages(handoff: &Connection) -> Result<WorkerCores, WorkerError> {
     let mut pages = received.fds.into_iter();
     let page = pages.next().ok_or(WorkerError::Unexpected)?;
     let black_box = BlackBox::open(page).map_err(|_| WorkerError::Unexpected)?;
-    // Nobody else sets it.
-    let _ = BLACK_BOX.set(black_box);
+    last_words::keep_in(black_box);
     let Some(board) = pages.next() else {
         let cores = WorkerCores::alone();
         cores.set_most(1);
@@ -252,52 +219,9 @@ fn end_by_panic(info: &PanicHookInfo<'_>) {
         "thread {} panicked: {info}",
         thread.name().unwrap_or("without a name")
     );
-    note(&text);
+    last_words::note(&text);
     tracing::error!(target: tags::DRIVER, "{text}");
     std::process::abort();
-}
-
-/// What the supervisor wants of a session.
-#[derive(Debug)]
-struct Orders {
-    /// Wakes the main thread.
-    wake: OwnedFd,
-    drain: AtomicBool,
-    execution: Mutex<ExecutionSettings>,
-}
-
-impl Orders {
-    fn new(execution: ExecutionSettings) -> Result<Orders, WorkerError> {
-        Ok(Orders {
-            wake: eventfd::create()?,
-            drain: AtomicBool::new(false),
-            execution: Mutex::new(execution),
-        })
-    }
-
-    fn is_draining(&self) -> bool {
-        self.drain.load(Ordering::Acquire)
-    }
-
-    fn execution(&self) -> ExecutionSettings {
-        self.execution
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    fn take(&self, command: Command) {
-        match command {
-            Command::Drain => self.drain.store(true, Ordering::Release),
-            Command::Reconfigure(execution) => {
-                *self.execution.lock().unwrap_or_else(PoisonError::into_inner) = execution;
-            }
-            // Only the first command configures.
-            Command::Configure(_) => {}
-        }
-        // A full counter wakes as well.
-        let _ = eventfd::add(&self.wake, 1);
-    }
 }
 
 /// Listens to the supervisor, as long as there is one: without it the worker goes on.
@@ -315,66 +239,4 @@ fn listen(commands: IpcReceiver<Command>, orders: Arc<Orders>) -> Result<(), Wor
             action: "start a thread",
             source,
         })
-}
-
-/// Has a thread of the pool run the rest of a call; answers it if there is none.
-fn submit(
-    client: &Arc<Client>,
-    priority: Priority,
-    call: OpenCall,
-    work: impl FnOnce(&OpenCall) + Send + 'static,
-) {
-    if let Err(call) = try_submit(client, priority, call, work) {
-        client.outbox.reply(call.id(), Err(no_thread()));
-    }
-}
-
-/// Has a thread of the pool run the rest of a call; gives the call back if there is none.
-fn try_submit(
-    client: &Arc<Client>,
-    priority: Priority,
-    call: OpenCall,
-    work: impl FnOnce(&OpenCall) + Send + 'static,
-) -> Result<(), OpenCall> {
-    let shared = Arc::new(Mutex::new(Some(call)));
-    let kept = Arc::clone(&shared);
-    let take = |slot: &Mutex<Option<OpenCall>>| slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let seen = trace::tracer().map(|tracer| (tracer, MonotonicClock.now()));
-    let submitted = client.pool.submit(priority, move || {
-        if let Some(call) = take(&shared) {
-            if let Some((tracer, seen)) = seen {
-                tracer.record_wait(seen, SpanKind::ThreadWait);
-            }
-            work(&call);
-        }
-    });
-    if submitted {
-        return Ok(());
-    }
-    // The work has been dropped without having run, so the call is still there.
-    take(&kept).map_or(Ok(()), Err)
-}
-
-fn no_thread() -> Failure {
-    Failure::new(
-        ErrorStatus::ResourceExhaustedTransient,
-        "the driver cannot start a thread for the call",
-    )
-}
-
-/// The status for an object that its client has no room for: another try is of no use if the object alone exceeds what
-/// the client may have.
-fn over_quota(object: u64, quota: u64) -> ErrorStatus {
-    if object > quota {
-        ErrorStatus::ResourceExhaustedPersistent
-    } else {
-        ErrorStatus::ResourceExhaustedTransient
-    }
-}
-
-fn too_many(what: &str, full: Full) -> Failure {
-    Failure::new(
-        over_quota(1, full.limit.into()),
-        format!("one client may have {} {what} at once; release some", full.limit),
-    )
 }

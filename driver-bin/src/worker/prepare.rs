@@ -17,9 +17,9 @@ use nnhal_os::buffer::AlignedSlice;
 
 use super::calls::OpenCall;
 use super::client::Client;
+use super::limits::RunLimits;
 use super::memory::{ConstantPool, Memory, constant_pools};
 use super::prepared::Prepared;
-use super::run::RunLimits;
 use super::weights::Hold;
 use crate::cache::{self, CacheError, CacheHandles, Kept, KeptPools, Key};
 use crate::scheduler::Ticket;
@@ -37,7 +37,7 @@ pub(crate) fn supported_operations(
         Err(failure) => return client.outbox.reply(call.id(), Err(failure)),
     };
     let shared = Arc::clone(client);
-    super::submit(client, Priority::Medium, call, move |call| {
+    client.submit(Priority::Medium, call, move |call| {
         let result = support(&shared, model, &memories);
         shared
             .outbox
@@ -82,7 +82,7 @@ pub(crate) fn prepare_model(
     let limits = RunLimits::from_hal(arguments.deadline_ns, None);
     let in_time = limits.check_not_past();
     let target = Target::of_call(client, &arguments, fds);
-    super::submit(client, priority, call, move |call| {
+    client.submit(priority, call, move |call| {
         let launch = Launch::new(&shared, call);
         let codes = (preference, priority);
         launch.finish(in_time.map_err(NotPrepared::Failed).and_then(|()| {
@@ -257,7 +257,7 @@ pub(crate) fn prepare_model_from_cache(
     let limits = RunLimits::from_hal(arguments.deadline_ns, None);
     let in_time = limits.check_not_past();
     let shared = Arc::clone(client);
-    super::submit(client, Priority::Medium, call, move |call| {
+    client.submit(Priority::Medium, call, move |call| {
         let launch = Launch::new(&shared, call);
         launch.finish(in_time.map_err(NotPrepared::Failed).and_then(|()| {
             // What the model was prepared for is known once it has been read.

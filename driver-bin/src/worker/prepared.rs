@@ -48,7 +48,8 @@ impl Prepared {
         }
     }
 
-    pub(crate) fn model(&self) -> &ValidModel {
+    /// The model. No other prepared model has the same object.
+    pub(crate) fn model(&self) -> &Arc<ValidModel> {
         &self.model
     }
 

@@ -16,13 +16,15 @@ use nnhal_os::socket::Connection;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
 use nnhal_os::{eventfd, pidfd, poll};
 
-use super::burst::{self, Bursts};
+use super::burst;
 use super::calls::OpenCall;
 use super::client::Client;
+use super::error::WorkerError;
 use super::fenced::Fenced;
+use super::orders::Orders;
 use super::watchdog::Look;
 use super::weights::Weights;
-use super::{Orders, WorkerError, copy, execute, fenced, prepare};
+use super::{copy, execute, execute_fenced, last_words, prepare};
 use crate::cores::WorkerCores;
 use crate::link::{Assignment, WorkerConfig};
 use crate::trace;
@@ -245,7 +247,7 @@ impl Session<'_> {
             "the watchdog ended it: an operation made no progress for {} ms",
             stuck.as_millis()
         );
-        super::note(&reason);
+        last_words::note(&reason);
         tracing::error!(target: tags::DRIVER, "{reason}");
         self.say_goodbye(&reason);
         std::process::abort();
@@ -357,8 +359,9 @@ impl Session<'_> {
             Call::Execute(arguments) => execute::execute(client, open, arguments),
             Call::ExecuteFenced(arguments) => {
                 let timeout = self.orders.execution().fence_timeout();
-                self.waiting
-                    .extend(fenced::execute_fenced(client, open, arguments, fds, timeout));
+                self.waiting.extend(execute_fenced::execute_fenced(
+                    client, open, arguments, fds, timeout,
+                ));
             }
             Call::CopyTo { buffer, memory } => copy::copy_to(client, open, buffer, memory),
             Call::CopyFrom {
@@ -381,13 +384,19 @@ impl Session<'_> {
         polling_window_ns: Option<u64>,
         mut fds: Vec<OwnedFd>,
     ) -> Result<BurstHandle, Failure> {
-        let preference = self.client.model(model)?.preference();
-        let wait = burst::wait_settings(preference, &self.orders.execution(), polling_window_ns);
+        let prepared = self.client.model(model)?;
+        let wait = burst::wait_settings(prepared.preference(), &self.orders.execution(), polling_window_ns);
         // Their number has been checked.
         let fd = fds
             .pop()
             .ok_or_else(|| Failure::invalid_argument("a burst needs its memory"))?;
-        Bursts::configure(&self.client, model, fd, wait, &self.orders.wake)
+        let objects = burst::Objects {
+            prepared,
+            memories: Arc::clone(&self.client.memories),
+            buffers: Arc::clone(&self.client.buffers),
+            idle_release: Arc::clone(&self.client.idle_release),
+        };
+        self.client.bursts.configure(objects, fd, wait, &self.orders.wake)
     }
 
     fn allocate(
@@ -398,8 +407,8 @@ impl Session<'_> {
     ) -> Result<Allocated, Failure> {
         let models: Vec<_> = models
             .iter()
-            .map(|&model| self.client.model(model))
-            .collect::<Result<_, _>>()?;
+            .map(|&model| Ok(Arc::clone(self.client.model(model)?.model())))
+            .collect::<Result<_, Failure>>()?;
         self.client
             .buffers
             .allocate(&desc.dimensions, &models, input_roles, output_roles)

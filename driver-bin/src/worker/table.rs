@@ -1,6 +1,7 @@
 //! Objects of one client, by handle.
 
 use nnhal::wire::Handle;
+use nnhal_hal::{ErrorStatus, Failure};
 
 /// A table of objects. A handle that was given out names its object until that is removed, and nothing afterwards.
 #[derive(Debug)]
@@ -102,6 +103,32 @@ impl<T> Table<T> {
     /// Every object.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.entries.iter().filter_map(|entry| entry.object.as_ref())
+    }
+}
+
+/// The failure for a handle that names nothing.
+pub(crate) fn no_such(what: &str, handle: Handle) -> Failure {
+    Failure::invalid_argument(format!(
+        "there is no {what} {} of generation {}; it was released, or never made on this connection",
+        handle.index, handle.generation
+    ))
+}
+
+/// The failure for an object that there is no room for.
+pub(crate) fn too_many(what: &str, full: Full) -> Failure {
+    Failure::new(
+        over_quota(1, full.limit.into()),
+        format!("one client may have {} {what} at once; release some", full.limit),
+    )
+}
+
+/// The status for an object that its client has no room for: another try is of no use if the object alone exceeds what
+/// the client may have.
+pub(crate) fn over_quota(object: u64, quota: u64) -> ErrorStatus {
+    if object > quota {
+        ErrorStatus::ResourceExhaustedPersistent
+    } else {
+        ErrorStatus::ResourceExhaustedTransient
     }
 }
 

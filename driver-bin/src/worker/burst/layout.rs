@@ -3,13 +3,12 @@
 use std::cell::RefCell;
 
 use nnhal::burst::{Pool, RequestBody, copy_values};
-use nnhal_hal::validate::{ArgumentPlan, ValidRequest};
+use nnhal_hal::validate::{ArgumentPlan, ValidModel, ValidRequest};
 use nnhal_hal::{Failure, Place, Request, RequestPool, Shape};
 
 use super::memories::{KnownMemories, KnownMemory};
 use crate::worker::buffer::WeakBuffers;
 use crate::worker::memory::Memories;
-use crate::worker::prepared::Prepared;
 use crate::worker::run::{InlineBytes, PlainRequest};
 
 /// Most bytes of inputs, and of outputs, that may travel inside a burst's packets.
@@ -40,7 +39,7 @@ impl Layout {
     pub(super) fn fill(
         &mut self,
         body: &mut RequestBody,
-        prepared: &Prepared,
+        model: &ValidModel,
         known: &mut KnownMemories,
         memories: &Memories,
     ) -> Result<(), Failure> {
@@ -61,11 +60,11 @@ impl Layout {
         }
         std::mem::swap(&mut self.unchecked.inputs, &mut body.inputs);
         std::mem::swap(&mut self.unchecked.outputs, &mut body.outputs);
-        let checked = self.request.refill(prepared.model(), &self.unchecked);
+        let checked = self.request.refill(model, &self.unchecked);
         std::mem::swap(&mut self.unchecked.inputs, &mut body.inputs);
         std::mem::swap(&mut self.unchecked.outputs, &mut body.outputs);
         checked.map_err(|error| Failure::invalid_argument(error.to_string()))?;
-        let main = &prepared.model().model().main;
+        let main = &model.model().main;
         self.has_fixed_shapes =
             self.request
                 .outputs()

@@ -22,15 +22,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nnhal::fmq::{ChannelCloser, ChannelEnd, ChannelSize, MAX_CELLS, WaitSettings};
-use nnhal::wire::{BurstHandle, PreparedModelHandle};
+use nnhal::wire::BurstHandle;
 use nnhal_hal::{ErrorStatus, ExecutionPreference, Failure};
 use nnhal_os::shm::SharedMemory;
 use nnhal_os::{eventfd, fds};
 
+pub(crate) use self::serve::Objects;
 use self::serve::Server;
 use self::sharing::Sharing;
-use super::client::Client;
-use super::table::Table;
+use super::table::{Table, no_such, too_many};
 use crate::settings::{ExecutionSettings, Polling};
 
 /// The bursts of a client.
@@ -70,17 +70,16 @@ impl Bursts {
     /// HAL `configureExecutionBurst`: opens the rings in `fd` and starts the burst's thread. `wake` is rung when the
     /// thread ends.
     pub(crate) fn configure(
-        client: &Arc<Client>,
-        model: PreparedModelHandle,
+        &self,
+        objects: Objects,
         fd: OwnedFd,
         wait: WaitSettings,
         wake: &OwnedFd,
     ) -> Result<BurstHandle, Failure> {
-        let prepared = client.model(model)?;
         let end = open_channel(fd, wait)?;
         let closer = end.closer.clone();
-        let server = Box::new(Server::new(client, prepared, end, wait)?);
-        let sharing = Arc::clone(&client.bursts.sharing);
+        let server = Box::new(Server::new(objects, end, wait)?);
+        let sharing = Arc::clone(&self.sharing);
         let wake = fds::duplicate_of(wake).map_err(no_resources)?;
         let thread = std::thread::Builder::new()
             .name("burst".to_owned())
@@ -91,25 +90,21 @@ impl Bursts {
             })
             .map_err(no_resources)?;
         let ring = closer.clone();
-        let inserted = client.bursts.table().insert(Burst { closer, thread });
+        let inserted = self.table().insert(Burst { closer, thread });
         match inserted {
             Ok(handle) => Ok(handle.into()),
             Err(full) => {
                 // The thread ends by itself; nobody waits for it.
                 ring.close();
-                Err(super::too_many("bursts", full))
+                Err(too_many("bursts", full))
             }
         }
     }
 
     /// Ends a burst; the execution that runs, if one does, ends first.
     pub(crate) fn release(&self, handle: BurstHandle) -> Result<(), Failure> {
-        let burst = self.table().remove(handle.0).ok_or_else(|| {
-            Failure::invalid_argument(format!(
-                "there is no burst {} of generation {}; it was released, or never made on this connection",
-                handle.0.index, handle.0.generation
-            ))
-        })?;
+        let burst = self.table().remove(handle.0);
+        let burst = burst.ok_or_else(|| no_such("burst", handle.0))?;
         self.end(burst);
         Ok(())
     }

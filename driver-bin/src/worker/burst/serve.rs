@@ -22,11 +22,20 @@ use super::series::{Series, SeriesPolicy};
 use super::sharing::{Kind, Sharing};
 use crate::trace;
 use crate::worker::buffer::{Buffers, RequestBuffers};
-use crate::worker::client::Client;
 use crate::worker::idle::IdleRelease;
+use crate::worker::limits::RunLimits;
 use crate::worker::memory::Memories;
 use crate::worker::prepared::Prepared;
-use crate::worker::run::{Context, PlainRun, Run, RunLimits};
+use crate::worker::run::{Context, PlainRun, Run};
+
+/// What a burst has of the client: the model that it executes, and what its requests may name.
+#[derive(Debug)]
+pub(crate) struct Objects {
+    pub(crate) prepared: Arc<Prepared>,
+    pub(crate) memories: Arc<Memories>,
+    pub(crate) buffers: Arc<Buffers>,
+    pub(crate) idle_release: Arc<IdleRelease>,
+}
 
 /// What the thread of a burst owns, or has lent to another.
 #[derive(Debug)]
@@ -103,12 +112,13 @@ impl Leave<'_> {
 }
 
 impl Server {
-    pub(super) fn new(
-        client: &Client,
-        prepared: Arc<Prepared>,
-        end: ChannelEnd,
-        wait: WaitSettings,
-    ) -> Result<Server, Failure> {
+    pub(super) fn new(objects: Objects, end: ChannelEnd, wait: WaitSettings) -> Result<Server, Failure> {
+        let Objects {
+            prepared,
+            memories,
+            buffers,
+            idle_release,
+        } = objects;
         let kind = Kind {
             priority: prepared.priority(),
             wait,
@@ -130,8 +140,8 @@ impl Server {
                 is_steady: prepared.is_steady(),
                 shares_thread: false,
                 prepared,
-                memories: Arc::clone(&client.memories),
-                device_buffers: Arc::clone(&client.buffers),
+                memories,
+                device_buffers: buffers,
                 context,
                 holds_memory: true,
                 unused_since: None,
@@ -142,7 +152,7 @@ impl Server {
             brevity: Brevity::default(),
             state: State::Served,
             client_slept: false,
-            idle_release: Arc::clone(&client.idle_release),
+            idle_release,
         })
     }
 
@@ -426,12 +436,12 @@ impl Runner {
         body: &mut RequestBody,
         known: &mut KnownMemories,
     ) -> Result<(), Failure> {
-        layout.fill(body, &self.prepared, known, &self.memories)?;
+        layout.fill(body, self.prepared.model(), known, &self.memories)?;
         // What a device still writes is waited for.
         self.is_steady &= !layout.has_dma_buf;
         layout.buffers = self
             .device_buffers
-            .of_request(&self.prepared, &layout.request)?
+            .of_request(self.prepared.model(), &layout.request)?
             .downgrade();
         Ok(())
     }

@@ -1,0 +1,26 @@
+//! Why a worker ends before its time.
+
+use nnhal_hal::Failure;
+use nnhal_os::socket::SocketError;
+
+/// Why a worker ends before its time.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WorkerError {
+    #[error("failed to {action}: {source}")]
+    Io {
+        action: &'static str,
+        source: std::io::Error,
+    },
+    #[error("the supervisor is gone: {0}")]
+    Supervisor(#[from] ipc_channel::IpcError),
+    #[error(transparent)]
+    Handoff(#[from] SocketError),
+    #[error("the supervisor said something unexpected")]
+    Unexpected,
+    #[error("device {name} cannot be made: {failure}")]
+    Device { name: String, failure: Failure },
+    #[error("failed to give up privileges: {0}")]
+    Jail(nnhal_os::SysError),
+    #[error(transparent)]
+    System(#[from] nnhal_os::SysError),
+}

@@ -1,0 +1,101 @@
+//! Requests that a call has brought, checked and ready to be run.
+
+use std::sync::Arc;
+
+use nnhal::diag::trace::SpanKind;
+use nnhal::wire::ExecutionResult;
+use nnhal_hal::Failure;
+use nnhal_hal::validate::ValidRequest;
+use nnhal_os::time::Stopwatch;
+
+use super::buffer::{Buffers, RequestBuffers};
+use super::calls::OpenCall;
+use super::limits::RunLimits;
+use super::memory::Memory;
+use super::prepared::Prepared;
+use super::run::{Run, execution_result};
+use crate::trace;
+
+/// The memories of a request, by pool; none for pools that are device buffers.
+pub(crate) type RequestPools = Vec<Option<Arc<Memory>>>;
+
+/// A request that has been checked.
+#[derive(Debug)]
+pub(crate) struct Job {
+    prepared: Arc<Prepared>,
+    request: ValidRequest,
+    pools: RequestPools,
+    buffers: RequestBuffers,
+}
+
+impl Job {
+    /// Looks up the device buffers of a request that has been checked otherwise.
+    pub(crate) fn new(
+        prepared: Arc<Prepared>,
+        request: ValidRequest,
+        pools: RequestPools,
+        buffers: &Buffers,
+    ) -> Result<Job, Failure> {
+        Ok(Job {
+            buffers: buffers.of_request(prepared.model(), &request)?,
+            prepared,
+            request,
+            pools,
+        })
+    }
+
+    pub(crate) fn prepared(&self) -> &Prepared {
+        &self.prepared
+    }
+
+    /// What a fenced execution asks of a request beyond the rest.
+    pub(crate) fn check_fenced(&self) -> Result<(), Failure> {
+        let checked = self.request.check_fenced(self.prepared.model());
+        checked.map_err(|error| Failure::invalid_argument(error.to_string()))
+    }
+
+    /// What follows for its device buffers if the job is not run.
+    pub(crate) fn give_up(&self) {
+        self.buffers.invalidate_outputs();
+    }
+
+    /// Runs the request. `measure_since` is when the driver has seen it, if it is to be measured.
+    pub(crate) fn run(
+        &self,
+        call: &OpenCall,
+        limits: RunLimits,
+        measure_since: Option<Stopwatch>,
+    ) -> ExecutionResult {
+        match self.try_run(call, limits, measure_since) {
+            Ok(result) => result,
+            Err(failure) => {
+                self.give_up();
+                ExecutionResult::failed(failure)
+            }
+        }
+    }
+
+    fn try_run(
+        &self,
+        call: &OpenCall,
+        limits: RunLimits,
+        measure_since: Option<Stopwatch>,
+    ) -> Result<ExecutionResult, Failure> {
+        let _executes = trace::span(SpanKind::Execute, 0, 0);
+        let mut context = self.prepared.take_context()?;
+        call.works_as(context.ticket().observer())?;
+        let outcome = context.run(&Run {
+            request: &self.request,
+            pools: &self.pools,
+            inline: None,
+            buffers: &self.buffers,
+            limits,
+            measure_since,
+            tells_shapes: true,
+            keeps_slot: false,
+        });
+        let result = execution_result(&context, outcome);
+        self.prepared.give_back(context);
+        Ok(result)
+    }
+}
