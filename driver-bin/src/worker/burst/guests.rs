@@ -4,14 +4,16 @@
 //! that something has come for lately, and now and then at one of the others. What is served without a pause is interrupted after
 //! some rounds by a look at all of them.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nnhal::fmq::{Consumer, WaitSet, Waker};
 use nnhal_os::time::{Deadline, TimePoint};
 
 use super::busy_first::{BusyFirst, Look};
-use super::serve::{Runner, Server};
+use super::guest::Guest;
+use super::runner::Runner;
+use super::serve::Server;
 use super::sharing::Sharing;
 
 /// How many of the guests that are busy are looked at in one poll.
@@ -50,22 +52,6 @@ struct MemoryLook {
     /// Whether any has used it since the last look.
     is_used: bool,
     next: Option<TimePoint>,
-}
-
-/// A burst that is lent to a host. It goes home when this is dropped, whatever happens to the host.
-#[derive(Debug)]
-pub(super) struct Guest {
-    server: Option<Box<Server>>,
-    home: Arc<Home>,
-    /// Looks since something has come for it.
-    looks_in_vain: u32,
-}
-
-/// Where a burst's thread waits for the burst.
-#[derive(Debug, Default)]
-pub(super) struct Home {
-    returned: Mutex<Option<Box<Server>>>,
-    has_returned: Condvar,
 }
 
 impl<'a> Guests<'a> {
@@ -114,9 +100,9 @@ impl<'a> Guests<'a> {
         let Some(server) = self.guests.get_mut(at).and_then(Guest::server) else {
             return;
         };
-        host.pass_slot(server.runner());
+        host.pass_slot(&mut server.runner);
         let stays = server.serve_ready();
-        server.runner().pass_slot(host);
+        server.runner.pass_slot(host);
         self.memory.is_used = true;
         if !stays {
             let guest = self.guests.remove(at);
@@ -261,7 +247,7 @@ impl<'a> Guests<'a> {
             .iter_mut()
             .filter_map(Guest::server)
             .fold(false, |any, server| {
-                server.runner().release_unused_memory(now, patience) | any
+                server.runner.release_unused_memory(now, patience) | any
             });
         self.memory.next = holds.then(|| now.saturating_add(patience));
         self.memory.next.map_or(Deadline::NONE, Deadline::at)
@@ -270,8 +256,7 @@ impl<'a> Guests<'a> {
 
 impl WaitSet for Guests<'_> {
     fn consumers(&self) -> impl Iterator<Item = &Consumer> {
-        let servers = self.guests.iter().filter_map(|guest| guest.server.as_ref());
-        servers.map(|server| server.consumer())
+        self.guests.iter().filter_map(Guest::consumer)
     }
 
     fn consumers_mut(&mut self) -> impl Iterator<Item = &mut Consumer> {
@@ -310,70 +295,6 @@ impl Drop for Guests<'_> {
     fn drop(&mut self) {
         if let Some((sharing, waker)) = &self.host {
             sharing.closes(waker);
-        }
-    }
-}
-
-impl Guest {
-    pub(super) fn new(mut server: Box<Server>, home: Arc<Home>) -> Guest {
-        server.runner().set_shares_thread(true);
-        Guest {
-            server: Some(server),
-            home,
-            looks_in_vain: 0,
-        }
-    }
-
-    #[inline]
-    fn server(&mut self) -> Option<&mut Server> {
-        self.server.as_deref_mut()
-    }
-
-    /// Whether a packet has come. Of the end it says nothing.
-    #[inline]
-    fn has_packet(&mut self) -> bool {
-        let has_packet = self
-            .server()
-            .is_some_and(|server| server.consumer_mut().has_packet());
-        self.looks_in_vain = if has_packet { 0 } else { self.looks_in_vain + 1 };
-        has_packet
-    }
-
-    /// Whether a packet or the end has come.
-    fn is_ready(&mut self) -> bool {
-        self.looks_in_vain = 0;
-        self.server()
-            .is_some_and(|server| server.consumer_mut().is_ready())
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        if let Some(mut server) = self.server.take() {
-            server.rest();
-            server.runner().set_shares_thread(false);
-            *self.home.lock() = Some(server);
-            self.home.has_returned.notify_one();
-        }
-    }
-}
-
-impl Home {
-    fn lock(&self) -> MutexGuard<'_, Option<Box<Server>>> {
-        self.returned.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until the burst is home.
-    pub(super) fn wait(&self) -> Box<Server> {
-        let mut returned = self.lock();
-        loop {
-            match returned.take() {
-                Some(server) => return server,
-                None => {
-                    let woken = self.has_returned.wait(returned);
-                    returned = woken.unwrap_or_else(PoisonError::into_inner);
-                }
-            }
         }
     }
 }

@@ -9,12 +9,15 @@
 
 mod brevity;
 mod busy_first;
+mod guest;
 mod guests;
 mod layout;
 mod memories;
+mod runner;
 mod series;
 mod serve;
 mod sharing;
+mod thread;
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -84,7 +87,7 @@ impl Bursts {
         let thread = std::thread::Builder::new()
             .name("burst".to_owned())
             .spawn(move || {
-                sharing.serve(server);
+                thread::run(&sharing, server);
                 // A full counter wakes as well.
                 let _ = eventfd::add(&wake, 1);
             })

@@ -10,19 +10,11 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nnhal::fmq::{MAX_WAIT_SET, WaitSettings, Waker};
-use nnhal_hal::Priority;
+use nnhal::fmq::{MAX_WAIT_SET, Waker};
 use nnhal_os::futex;
 
-use super::guests::{Guest, Guests, Home};
-use super::serve::{Leave, Server};
-
-/// What bursts have in common that one thread may serve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kind {
-    pub(super) priority: Priority,
-    pub(super) wait: WaitSettings,
-}
+use super::guest::{Guest, Home};
+use super::serve::{Kind, Server};
 
 /// The hosts of a client's worker.
 #[derive(Debug)]
@@ -61,37 +53,6 @@ impl Sharing {
         }
     }
 
-    /// Serves a burst until it ends: by this thread, or by another.
-    pub(super) fn serve(&self, mut server: Box<Server>) {
-        server.reserve_memory();
-        let mut leave = Leave::AtOnce;
-        while !server.has_ended() {
-            let openings = self.openings();
-            self.serve_here(&mut server, leave);
-            leave = Leave::AtOnce;
-            if server.may_be_lent() {
-                server = match self.lend(server) {
-                    Ok(home) => home.wait(),
-                    Err(server) => {
-                        leave = Leave::AfterOpening(self, openings);
-                        server
-                    }
-                };
-            }
-        }
-    }
-
-    /// Serves a burst by this thread, as a host if it may be one, until that is to be done otherwise.
-    fn serve_here(&self, server: &mut Server, leave: Leave<'_>) {
-        if !server.is_brief() {
-            server.serve(&mut Guests::none(), Leave::Never);
-        } else if let Some(mut guests) = self.host(server) {
-            server.serve(&mut guests, Leave::Never);
-        } else {
-            server.serve(&mut Guests::none(), leave);
-        }
-    }
-
     /// How often a place may have become free.
     #[inline]
     pub(super) fn openings(&self) -> u32 {
@@ -103,8 +64,8 @@ impl Sharing {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the thread of a burst a host, if there may be one more of its kind.
-    fn host(&self, server: &Server) -> Option<Guests<'_>> {
+    /// Makes the thread of a burst a host, if there may be one more of its kind: the waker that calls it.
+    pub(super) fn new_host(&self, server: &Server) -> Option<Arc<Waker>> {
         let mut hosts = self.lock();
         let same = hosts.iter().filter(|host| host.kind == server.kind()).count();
         if same >= self.most_hosts.load(Ordering::Relaxed) {
@@ -118,11 +79,11 @@ impl Sharing {
             arriving: Vec::new(),
         });
         self.openings.fetch_add(1, Ordering::Relaxed);
-        Some(Guests::of_host(self, waker))
+        Some(waker)
     }
 
     /// Lends a burst to the host of its kind that has the fewest guests, if there is one with room.
-    fn lend(&self, server: Box<Server>) -> Result<Arc<Home>, Box<Server>> {
+    pub(super) fn lend(&self, server: Box<Server>) -> Result<Arc<Home>, Box<Server>> {
         let kind = server.kind();
         let mut hosts = self.lock();
         let host = hosts
