@@ -9,4 +9,6 @@ pub mod diag;
 pub mod fence;
 #[allow(unsafe_code)]
 pub mod fmq;
+#[cfg(test)]
+mod golden;
 pub mod wire;

@@ -32,6 +32,8 @@ mod call;
 mod channel;
 pub mod codec;
 pub mod directory;
+#[cfg(test)]
+mod golden;
 mod handle;
 pub mod handshake;
 mod message;
