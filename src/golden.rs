@@ -12,6 +12,11 @@ const BYTES_PER_LINE: usize = 32;
 /// been released stay as they are.
 const VARIABLE: &str = "NNHAL_GOLDEN";
 
+/// Whether the tests are to write what is missing.
+pub(crate) fn is_adding() -> bool {
+    std::env::var(VARIABLE).is_ok_and(|value| value == "add")
+}
+
 /// Compares what is encoded now with the file at `path` in this crate, both ways.
 ///
 /// # Panics
@@ -20,7 +25,7 @@ pub(crate) fn check(path: &str, encoded: &[(String, Vec<u8>)]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     let mut text = std::fs::read_to_string(&path).unwrap_or_default();
     let written = read(&text);
-    let is_adding = std::env::var(VARIABLE).is_ok_and(|value| value == "add");
+    let is_adding = is_adding();
     let mut report = String::new();
     for (at, (name, bytes)) in encoded.iter().enumerate() {
         assert!(

@@ -93,7 +93,7 @@ impl Future for PendingExecution {
 fn of_event(link: &Link, event: Event) -> Result<Completed> {
     match event {
         Event::Executed(result) => completed(link, "Execute", result),
-        other => Err(link.misplaced("Execute", &other)),
+        other @ Event::Prepared(_) => Err(link.misplaced("Execute", &other)),
     }
 }
 
@@ -163,7 +163,7 @@ fn prepared(
     match event {
         Event::Prepared(Ok(handle)) => Ok(PreparedModel::new(connection, handle, types, preference)),
         Event::Prepared(Err(failure)) => Err(link.status("PrepareModel", failure, Vec::new())),
-        other => Err(link.misplaced("PrepareModel", &other)),
+        other @ Event::Executed(_) => Err(link.misplaced("PrepareModel", &other)),
     }
 }
 

@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nnhal::burst;
-use nnhal::wire::{Envelope, Message, codec, handshake};
+use nnhal::wire::{
+    Call, Envelope, Execute, ExecutionForm, Handle, Message, RequestWithMemories, Wire, codec, handshake,
+};
 use nnhal_cpu::{Execution, Interrupt, Interrupted, KernelSet, Program, RunOptions};
 use nnhal_hal::validate::{ArgumentPlan, ValidModel, ValidRequest};
-use nnhal_hal::{ConstantPools, HalVersion, MemoryPool, Model, Request, RequestPool};
-use serde::{Deserialize, Serialize};
+use nnhal_hal::{ConstantPools, HalVersion, MeasureTiming, MemoryPool, Model, Request, RequestPool};
 
 use crate::generator::Recipe;
 use crate::generator::choices::{Choices, Random};
@@ -29,7 +30,7 @@ const LOOP_TIMEOUT: Duration = Duration::from_millis(5);
 const MOST_BYTES: usize = 1 << 20;
 
 /// A model with a request and the bytes of both.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ModelInput {
     /// The model.
     pub model: Model,
@@ -39,6 +40,10 @@ pub struct ModelInput {
     pub request: Request,
     /// The bytes of the inputs' pool.
     pub inputs: Vec<u8>,
+}
+
+nnhal::wire_record! {
+    ModelInput { model: Model, pools: Vec<Vec<u8>>, request: Request, inputs: Vec<u8> }
 }
 
 /// Larger models are no seeds: most of their bytes are values, and they take long.
@@ -181,23 +186,61 @@ impl Interrupt for Budget {
 
 /// Reads bytes as everything that one side of a connection or a burst reads from the other.
 pub fn messages(bytes: &[u8]) {
-    if let Ok(envelope) = codec::decode::<Envelope>(bytes) {
-        let _ = envelope.call.fd_count();
-        let again = codec::encode(&envelope).unwrap_or_default();
-        assert_eq!(again, bytes, "a call has two encodings");
-    }
-    if let Ok(message) = codec::decode::<Message>(bytes) {
-        assert_eq!(
-            codec::encode(&message).unwrap_or_default(),
-            bytes,
-            "a message has two encodings"
-        );
+    for version in handshake::VERSIONS.oldest..=handshake::VERSIONS.newest {
+        if let Ok(envelope) = codec::decode_in::<Envelope>(version, bytes) {
+            let _ = envelope.call.fd_count();
+            check_encoding(version, &envelope, bytes);
+        }
+        if let Ok(message) = codec::decode_in::<Message>(version, bytes) {
+            check_encoding(version, &message, bytes);
+        }
     }
     let _ = handshake::read_hello(bytes);
     let _ = handshake::read_answer(bytes, handshake::VERSIONS);
     let _ = burst::decode_request(bytes, &mut burst::RequestBody::default());
     let _ = burst::claimed_sequence(bytes);
     let _ = burst::decode_result(bytes, &mut burst::ResultBody::default());
+}
+
+/// What can be decoded has no other encoding.
+fn check_encoding<T: Wire>(version: u32, value: &T, bytes: &[u8]) {
+    let mut again = Vec::new();
+    let encoded = codec::encode_in(version, value, &mut again);
+    assert!(encoded.is_ok() && again == bytes, "a message has two encodings");
+}
+
+/// Calls as seeds.
+#[must_use]
+pub fn message_seeds(count: u64) -> Vec<Vec<u8>> {
+    let inputs = model_seeds(count);
+    let decoded = inputs
+        .iter()
+        .filter_map(|bytes| codec::decode::<ModelInput>(bytes).ok());
+    let calls = decoded.flat_map(|input| {
+        let request = RequestWithMemories {
+            request: input.request,
+            memories: Vec::new(),
+        };
+        let model = Handle {
+            index: 1,
+            generation: 2,
+        };
+        let execute = Execute {
+            prepared_model: model.into(),
+            request,
+            form: ExecutionForm::Synchronous,
+            measure: MeasureTiming::No,
+            deadline_ns: Some(1),
+            loop_timeout_ns: None,
+        };
+        let supported = Call::GetSupportedOperations {
+            model: input.model,
+            pools: Vec::new(),
+        };
+        [supported, Call::Execute(execute)]
+    });
+    let encoded = calls.filter_map(|call| codec::encode(&Envelope { id: 1, call }).ok());
+    encoded.collect()
 }
 
 /// Changes a few bytes at random places, as a fuzzer does that knows nothing.
@@ -223,7 +266,7 @@ pub fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Reached, messages, model, model_seeds, mutate};
+    use super::{Reached, message_seeds, messages, model, model_seeds, mutate};
     use crate::generator::choices::Random;
 
     /// Steps of each test; the targets in `fuzz/` run for as long as one lets them.
@@ -262,7 +305,8 @@ mod tests {
 
     #[test]
     fn mutated_messages_are_refused_or_read() {
-        let mut seeds = model_seeds(20);
+        let mut seeds = message_seeds(20);
+        seeds.iter().for_each(|seed| messages(seed));
         seeds.extend((0..32).map(|length| vec![1; length * 4]));
         run(&seeds, messages);
     }

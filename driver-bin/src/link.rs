@@ -69,7 +69,7 @@ pub(crate) enum Command {
 }
 
 /// A client that is handed to a worker. Descriptor: its connection.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Assignment {
     /// The device whose socket the client connected to.
     pub(crate) device: String,
@@ -79,11 +79,16 @@ pub(crate) struct Assignment {
 }
 
 /// Who a client is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClientIdentity {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) pid: i32,
+}
+
+nnhal::wire_record! {
+    Assignment { device: String, supervisor_pid: u32, client: ClientIdentity }
+    ClientIdentity { uid: u32, gid: u32, pid: i32 }
 }
 
 /// A page that outlives the worker that writes to it.

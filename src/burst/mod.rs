@@ -21,6 +21,8 @@
 //! times as large. HAL bursts carry no deadline; ours may.
 
 mod bytes;
+#[cfg(test)]
+mod golden;
 mod request;
 mod result;
 

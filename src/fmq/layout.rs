@@ -102,6 +102,13 @@ pub(super) const fn idle_stamp(position: u64, capacity: u64) -> u64 {
 const _: () = {
     assert!(size_of::<Cell>() == CELL_BYTES);
     assert!(size_of::<Control>() == 256);
+    // Both sides of a channel rely on these.
+    assert!(std::mem::offset_of!(Cell, payload) == 8);
+    assert!(std::mem::offset_of!(Control, progress.consumed) == 0);
+    assert!(std::mem::offset_of!(Control, doorbell.sleeper) == 128);
+    assert!(std::mem::offset_of!(Control, doorbell.closed) == 132);
+    assert!(std::mem::offset_of!(Control, doorbell.rung_at) == 136);
+    assert!(AWAKE == 0 && SLEEPING == 1 && SUPPRESSED == 2);
     assert!(MAX_CELLS < 1 << COUNT_BITS);
 };
 

@@ -75,6 +75,8 @@ pub use wait::{WaitPolicy, WaitSettings, Waited};
 pub use wait_set::{EmptyWaitSet, MAX_WAIT_SET, WaitSet};
 pub use waker::Waker;
 
+#[cfg(all(test, not(loom)))]
+mod golden;
 #[cfg(all(test, loom))]
 mod loom_tests;
 #[cfg(all(test, not(loom)))]

@@ -1,13 +1,11 @@
 //! What a client asks of a worker.
 
-use serde::{Deserialize, Serialize};
-
 use super::{BufferHandle, BurstHandle, ExecutionHandle, FenceHandle, MemoryHandle, PreparedModelHandle};
 use nnhal_hal::{BufferDesc, BufferRole, CacheToken, MeasureTiming, Model, Request};
 
 /// A call under the id by which its answers will name it. Ids are the client's choice; one that is still being
 /// answered may not be used again.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Envelope {
     /// The id.
     pub id: u64,
@@ -16,7 +14,7 @@ pub struct Envelope {
 }
 
 /// A call of the control protocol. Descriptors that belong to it travel beside it, in the order given here.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Call {
     /// HAL `getStatus`. Answer: [`super::Reply::Status`].
     GetStatus,
@@ -148,7 +146,7 @@ impl Call {
 }
 
 /// Arguments of [`Call::PrepareModel`]. Descriptors: those of the cache files.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PrepareModel {
     /// The model.
     pub model: Model,
@@ -168,7 +166,7 @@ pub struct PrepareModel {
 }
 
 /// Arguments of [`Call::PrepareModelFromCache`]. Descriptors: those of the cache files.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PrepareModelFromCache {
     /// When to give up, in nanoseconds of the monotonic clock.
     pub deadline_ns: Option<u64>,
@@ -180,7 +178,7 @@ pub struct PrepareModelFromCache {
 
 /// The cache handles of a call: for each handle, how many descriptors it has. One is right, others are for the driver
 /// to refuse. The descriptors come in this order, model files first.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct CacheFiles {
     /// The handles of the model cache.
     pub model: Vec<u8>,
@@ -216,7 +214,7 @@ impl CacheFiles {
 }
 
 /// A memory that the client shares, HAL `hidl_memory`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryDescription {
     /// The HAL's pool name: `ashmem`, `mmap_fd`, `hardware_buffer_blob` or `hardware_buffer`.
     pub name: String,
@@ -231,7 +229,7 @@ pub struct MemoryDescription {
 }
 
 /// A request and the memories of its pools.
-#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct RequestWithMemories {
     /// The request.
     pub request: Request,
@@ -240,7 +238,7 @@ pub struct RequestWithMemories {
 }
 
 /// How the result of an execution comes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecutionForm {
     /// As the call's reply.
     Synchronous,
@@ -249,7 +247,7 @@ pub enum ExecutionForm {
 }
 
 /// Arguments of [`Call::Execute`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Execute {
     /// The model.
     pub prepared_model: PreparedModelHandle,
@@ -266,7 +264,7 @@ pub struct Execute {
 }
 
 /// Arguments of [`Call::ExecuteFenced`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecuteFenced {
     /// The model.
     pub prepared_model: PreparedModelHandle,
@@ -281,7 +279,7 @@ pub struct ExecuteFenced {
 }
 
 /// The time limits of a fenced execution; the earlier one counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct FencedLimits {
     /// When to give up, in nanoseconds of the monotonic clock.
     pub deadline_ns: Option<u64>,
@@ -292,7 +290,7 @@ pub struct FencedLimits {
 }
 
 /// Something to wait for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FenceArgument {
     /// A handle whose descriptors travel beside this message: one that polls readable once it has signalled. Another
     /// number than one is for the driver to refuse.
@@ -316,7 +314,7 @@ impl FenceArgument {
 }
 
 /// Anything that [`Call::Release`] can give up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Object {
     /// A prepared model. Bursts and device buffers made for it keep it alive until they go.
     PreparedModel(PreparedModelHandle),

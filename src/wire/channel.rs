@@ -9,10 +9,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 use nix::fcntl::SealFlag;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
+use super::Wire;
 use super::codec::{self, CodecError, MAX_MESSAGE};
+use super::handshake::VERSIONS;
 use nnhal_os::SysError;
 use nnhal_os::memfd;
 use nnhal_os::socket::{Connection, SocketError};
@@ -68,19 +68,20 @@ impl ChannelError {
     }
 }
 
-/// Sends one message with its descriptors. With a deadline that has passed: now or not at all.
+/// Sends one message with its descriptors, in the version that was agreed on. With a deadline that has passed: now or not at all.
 ///
 /// # Errors
 ///
 /// See [`ChannelError`]; after an error nothing was sent.
-pub fn send<T: Serialize>(
+pub fn send<T: Wire>(
     connection: &Connection,
+    version: u32,
     message: &T,
     fds: &[BorrowedFd<'_>],
     deadline: Deadline,
 ) -> Result<(), ChannelError> {
     let mut packet = vec![INLINE];
-    codec::encode_into(message, &mut packet)?;
+    codec::encode_in(version, message, &mut packet)?;
     if packet.len() <= MAX_PACKET {
         return Ok(connection.send(&packet, fds, deadline)?);
     }
@@ -100,15 +101,22 @@ pub fn send<T: Serialize>(
 #[derive(Debug)]
 pub struct Inbox {
     buffer: Vec<u8>,
+    version: u32,
 }
 
 impl Inbox {
-    /// An inbox with a buffer for the longest packet.
+    /// An inbox with a buffer for the longest packet, for messages in the newest version.
     #[must_use]
     pub fn new() -> Inbox {
         Inbox {
             buffer: vec![0; MAX_PACKET],
+            version: VERSIONS.newest,
         }
+    }
+
+    /// From now on messages are in this version, which was agreed on.
+    pub fn set_version(&mut self, version: u32) {
+        self.version = version;
     }
 
     /// Receives one message and its descriptors. With a deadline that has passed: only what is there already.
@@ -116,7 +124,7 @@ impl Inbox {
     /// # Errors
     ///
     /// See [`ChannelError`]. Descriptors that came with a message that is refused are closed.
-    pub fn receive<T: DeserializeOwned>(
+    pub fn receive<T: Wire>(
         &mut self,
         connection: &Connection,
         deadline: Deadline,
@@ -125,7 +133,7 @@ impl Inbox {
         let packet = self.buffer.get(..received.length).unwrap_or_default();
         let mut fds = received.fds;
         match packet.split_first() {
-            Some((&INLINE, body)) => Ok((codec::decode(body)?, fds)),
+            Some((&INLINE, body)) => Ok((codec::decode_in(self.version, body)?, fds)),
             Some((&ATTACHED, length)) => {
                 let length = length
                     .try_into()
@@ -134,7 +142,10 @@ impl Inbox {
                 let attachment = fds
                     .pop()
                     .ok_or(ChannelError::Protocol("a long message came without its memfd"))?;
-                Ok((codec::decode(&read_sealed(attachment, length)?)?, fds))
+                Ok((
+                    codec::decode_in(self.version, &read_sealed(attachment, length)?)?,
+                    fds,
+                ))
             }
             _ => Err(ChannelError::Protocol("a packet is of no known kind")),
         }
@@ -164,13 +175,13 @@ impl Default for Inbox {
     }
 }
 
-/// The message of a packet that has no descriptors, if it is one.
+/// The message of a packet that has no descriptors, if it is one, from a peer with which no version has been agreed on.
 #[must_use]
-pub fn read_inline<T: DeserializeOwned>(packet: &[u8]) -> Option<T> {
+pub fn read_inline<T: Wire>(packet: &[u8]) -> Option<T> {
     let (&INLINE, body) = packet.split_first()? else {
         return None;
     };
-    codec::decode(body).ok()
+    codec::decode_in(VERSIONS.oldest, body).ok()
 }
 
 fn seal(body: &[u8]) -> std::io::Result<OwnedFd> {
@@ -228,7 +239,7 @@ mod tests {
         let mut inbox = Inbox::new();
         for length in [0, MAX_PACKET - 9, MAX_PACKET - 8, 5_000_000] {
             let text = "x".repeat(length);
-            send(&left, &text, &[left.as_fd()], soon()).unwrap();
+            send(&left, VERSIONS.newest, &text, &[left.as_fd()], soon()).unwrap();
             let (received, fds) = inbox.receive::<String>(&right, soon()).unwrap();
             assert!(received == text, "{length}");
             assert_eq!(fds.len(), 1);
@@ -238,7 +249,7 @@ mod tests {
     #[test]
     fn long_message_in_unsealed_memory_is_refused() {
         let (left, right) = Connection::pair().unwrap();
-        let body = codec::encode("text").unwrap();
+        let body = codec::encode(&"text".to_owned()).unwrap();
         let mut file = File::from(memfd::create(c"test").unwrap());
         file.write_all(&body).unwrap();
         left.send(&attached(body.len() as u64), &[file.as_fd()], NOW)
@@ -250,7 +261,7 @@ mod tests {
     #[test]
     fn long_message_with_false_length_is_refused() {
         let (left, right) = Connection::pair().unwrap();
-        let body = codec::encode("text").unwrap();
+        let body = codec::encode(&"text".to_owned()).unwrap();
         let memory = seal(&body).unwrap();
         for length in [
             0,

@@ -1,10 +1,8 @@
 //! Names of objects in a worker.
 
-use serde::{Deserialize, Serialize};
-
 /// Names an entry of a worker's table. Handles mean something on one connection only, and a handle of an object that
 /// is gone never names its successor: the generation differs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle {
     /// Which entry.
     pub index: u32,
@@ -32,8 +30,7 @@ impl Handle {
 macro_rules! handles {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(transparent)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub Handle);
 
         impl From<Handle> for $name {

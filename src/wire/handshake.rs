@@ -26,13 +26,16 @@ use super::codec::{self, CodecError};
 /// Opens every hello and every answer.
 pub const MAGIC: [u8; 8] = *b"nnhalctl";
 
-/// The versions of the protocol that this release speaks.
+/// The versions of the protocol that this release speaks: the newest and the one before, so that a client and a driver
+/// one version apart work together. How messages grow is said in docs/protocol.md.
 ///
 /// | version | new |
 /// |--:|---|
 /// | 1 | the protocol |
 /// | 2 | [`super::Call::StartTrace`] |
 pub const VERSIONS: Versions = Versions { newest: 2, oldest: 1 };
+
+const _: () = assert!(VERSIONS.newest - VERSIONS.oldest <= 1);
 
 /// From which version on a worker can be asked to trace.
 pub const TRACE_SINCE: u32 = 2;
@@ -183,16 +186,24 @@ pub fn read_hello(bytes: &[u8]) -> Result<Versions, HandshakeError> {
 /// [`CodecError`] if the welcome cannot be encoded.
 pub fn accept(driver: Versions, version: u32, welcome: &Welcome) -> Result<Vec<u8>, CodecError> {
     let mut bytes = answer_head(driver, 0, version);
-    codec::encode_into(welcome, &mut bytes)?;
+    codec::encode_in(version, welcome, &mut bytes)?;
     Ok(bytes)
 }
 
-/// The driver's answer to a client that it does not serve. For [`Refusal::Version`] the client words the reason.
+/// The driver's answer to a client that it does not serve.
 #[must_use]
 pub fn refuse(driver: Versions, refusal: Refusal, reason: &str) -> Vec<u8> {
     let mut bytes = answer_head(driver, refusal.code(), 0);
     bytes.extend_from_slice(reason.as_bytes());
     bytes
+}
+
+/// The driver's answer to a client that speaks none of its versions. The text names both, for clients that do not word
+/// it themselves.
+#[must_use]
+pub fn refuse_version(driver: Versions, client: Versions) -> Vec<u8> {
+    let reason = HandshakeError::Version { driver, client };
+    refuse(driver, Refusal::Version, &reason.to_string())
 }
 
 /// What a driver answered a client that speaks `client`.
@@ -206,7 +217,9 @@ pub fn read_answer(bytes: &[u8], client: Versions) -> Result<(u32, Welcome), Han
     let version = read_u32(bytes, 20).ok_or(HandshakeError::NotNnhal)?;
     let rest = bytes.get(ANSWER_HEAD..).ok_or(HandshakeError::NotNnhal)?;
     match verdict {
-        0 if (client.oldest..=client.newest).contains(&version) => Ok((version, codec::decode(rest)?)),
+        0 if (client.oldest..=client.newest).contains(&version) => {
+            Ok((version, codec::decode_in(version, rest)?))
+        }
         0 => Err(HandshakeError::Version { driver, client }),
         code => match Refusal::from_code(code) {
             Refusal::Version => Err(HandshakeError::Version { driver, client }),

@@ -1,13 +1,12 @@
 //! What a driver says to a client.
 
 use nnhal_hal::{DeviceInfo, DeviceStatus, ErrorStatus, Failure, OperationSupport, OutputShape, Timing};
-use serde::{Deserialize, Serialize};
 
 use super::{BufferHandle, BurstHandle, ExecutionHandle, FenceHandle, MemoryHandle, PreparedModelHandle};
 
 /// The driver's first words, once the versions are agreed on. Descriptors: a pidfd of the worker, if
 /// [`Welcome::has_pidfd`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Welcome {
     /// The device.
     pub device: DeviceInfo,
@@ -20,7 +19,7 @@ pub struct Welcome {
 }
 
 /// A message from the driver.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Message {
     /// The answer to a call.
     Reply {
@@ -46,7 +45,7 @@ pub enum Message {
 }
 
 /// The answer to a call that succeeded.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// Nothing more to say.
     Done,
@@ -78,7 +77,16 @@ impl Reply {
     pub fn fd_count(&self) -> usize {
         match self {
             Reply::Fenced(started) => usize::from(started.has_fence),
-            _ => 0,
+            Reply::Done
+            | Reply::Status(_)
+            | Reply::SupportedOperations(_)
+            | Reply::Launched
+            | Reply::Memory(_)
+            | Reply::Fence(_)
+            | Reply::Allocated(_)
+            | Reply::Executed(_)
+            | Reply::ExecutionInfo(_)
+            | Reply::Burst(_) => 0,
         }
     }
 }
@@ -91,13 +99,16 @@ impl Message {
             Message::Reply {
                 result: Ok(reply), ..
             } => reply.fd_count(),
-            _ => 0,
+            Message::Reply { result: Err(_), .. }
+            | Message::Event { .. }
+            | Message::Goodbye { .. }
+            | Message::Obituary(_) => 0,
         }
     }
 }
 
 /// What a call that was launched has come to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// Of [`super::Call::PrepareModel`] and [`super::Call::PrepareModelFromCache`].
     Prepared(Result<PreparedModelHandle, Failure>),
@@ -106,7 +117,7 @@ pub enum Event {
 }
 
 /// A device buffer that was allocated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocated {
     /// Names it for copies and for its release.
     pub buffer: BufferHandle,
@@ -115,7 +126,7 @@ pub struct Allocated {
 }
 
 /// A fenced execution that was launched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FenceStarted {
     /// Names it, to ask for its outcome.
     pub execution: ExecutionHandle,
@@ -124,7 +135,7 @@ pub struct FenceStarted {
 }
 
 /// The outcome of a fenced execution.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutionInfo {
     /// How it ended.
     pub result: Result<(), Failure>,
@@ -136,7 +147,7 @@ pub struct ExecutionInfo {
 
 /// How an execution ended. As the HAL has it: no timing unless it succeeded and was asked for, no shapes unless it
 /// succeeded or an output was too small.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutionResult {
     /// Success, or what went wrong.
     pub outcome: Result<(), Failure>,
@@ -168,7 +179,7 @@ impl ExecutionResult {
 }
 
 /// How a worker ended, told by the supervisor.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obituary {
     /// The worker's process id.
     pub worker_pid: u32,
@@ -179,7 +190,7 @@ pub struct Obituary {
 }
 
 /// How a process ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CauseOfDeath {
     /// It ended itself with this code.
     Exited {

@@ -36,9 +36,18 @@ pub mod directory;
 mod golden;
 mod handle;
 pub mod handshake;
+mod listing;
 mod message;
 #[cfg(test)]
+mod page;
+#[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod samples;
+mod tables;
+mod value;
+#[cfg(test)]
+mod versions;
 
 pub use call::{
     CacheFiles, Call, Envelope, Execute, ExecuteFenced, ExecutionForm, FenceArgument, FencedLimits,
@@ -52,3 +61,4 @@ pub use message::{
     Allocated, CauseOfDeath, Event, ExecutionInfo, ExecutionResult, FenceStarted, Message, Obituary, Reply,
     Welcome,
 };
+pub use value::{Field, TypeEntry, Types, Variant, Wire};

@@ -522,13 +522,33 @@ proptest! {
         }
         if let Ok(envelope) = decode::<Envelope>(&bytes) {
             check_envelope(&envelope);
+            prop_assert_eq!(encode(&envelope).unwrap(), bytes);
+        }
+    }
+
+    #[test]
+    fn calls_of_any_other_number_can_be_answered(
+        id in any::<u64>(),
+        number in 16_u32..,
+        rest in vec(any::<u8>(), 0..100),
+    ) {
+        let mut bytes = encode(&id).unwrap();
+        bytes.extend_from_slice(&number.to_le_bytes());
+        bytes.extend_from_slice(&rest);
+        match decode::<Envelope>(&bytes) {
+            Err(CodecError::UnknownCall { id: named, number: unknown, .. }) => {
+                prop_assert_eq!((named, unknown), (id, number));
+            }
+            other => prop_assert!(false, "{:?}", other),
         }
     }
 
     #[test]
     fn arbitrary_bytes_never_panic(bytes in vec(any::<u8>(), 0..600)) {
-        let _ = decode::<Envelope>(&bytes);
-        let _ = decode::<Message>(&bytes);
+        for version in handshake::VERSIONS.oldest..=handshake::VERSIONS.newest {
+            let _ = codec::decode_in::<Envelope>(version, &bytes);
+            let _ = codec::decode_in::<Message>(version, &bytes);
+        }
         let _ = handshake::read_hello(&bytes);
         let _ = handshake::read_answer(&bytes, handshake::VERSIONS);
     }

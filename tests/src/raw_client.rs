@@ -74,7 +74,13 @@ impl RawClient {
     pub fn send(&mut self, call: Call, fds: &[BorrowedFd<'_>]) -> Result<u64, ChannelError> {
         let id = self.next_id;
         self.next_id += 1;
-        wire::send(&self.connection, &Envelope { id, call }, fds, patience())?;
+        wire::send(
+            &self.connection,
+            VERSIONS.newest,
+            &Envelope { id, call },
+            fds,
+            patience(),
+        )?;
         Ok(id)
     }
 

@@ -302,14 +302,19 @@ fn reply_object(reply: &Reply) -> Option<Object> {
         Reply::Allocated(allocated) => Object::Buffer(allocated.buffer),
         Reply::Fenced(started) => Object::Execution(started.execution),
         Reply::Burst(burst) => Object::Burst(*burst),
-        _ => return None,
+        Reply::Done
+        | Reply::Status(_)
+        | Reply::SupportedOperations(_)
+        | Reply::Launched
+        | Reply::Executed(_)
+        | Reply::ExecutionInfo(_) => return None,
     })
 }
 
 fn event_object(event: &Event) -> Option<Object> {
     match event {
         Event::Prepared(Ok(model)) => Some(Object::PreparedModel(*model)),
-        _ => None,
+        Event::Prepared(Err(_)) | Event::Executed(_) => None,
     }
 }
 

@@ -131,7 +131,7 @@ impl Link {
                     return;
                 }
                 Message::Goodbye { reason } => farewell.goodbye = Some(reason),
-                message => {
+                message @ (Message::Reply { .. } | Message::Event { .. }) => {
                     if self.dispatch(message, fds).is_err() {
                         return;
                     }

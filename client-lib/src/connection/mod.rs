@@ -52,8 +52,6 @@ pub(crate) struct Connection {
     link: Arc<Link>,
     watcher: Option<JoinHandle<()>>,
     socket_path: PathBuf,
-    /// Of the protocol, which both sides go on with.
-    version: u32,
     /// The worker's part of this process's trace.
     trace: Option<WorkerTrace>,
     /// After the link, so that the connection is closed before the driver is told to end.
@@ -64,6 +62,8 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 pub(crate) struct Link {
     socket: socket::Connection,
+    /// Of the protocol, which both sides go on with.
+    version: u32,
     /// Wakes the watcher.
     bell: OwnedFd,
     /// Becomes readable when the worker ends.
@@ -233,7 +233,7 @@ impl Link {
             .add(id, interest)
             .map_err(|()| self.ended_error(name))?;
         let envelope = Envelope { id, call };
-        match wire::send(&self.socket, &envelope, fds, deadline) {
+        match wire::send(&self.socket, self.version, &envelope, fds, deadline) {
             Ok(()) => Ok(id),
             Err(error) => {
                 self.lock().remove(id);

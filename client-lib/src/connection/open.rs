@@ -53,6 +53,7 @@ impl Connection {
         let link = Arc::new(Link {
             bell: eventfd::create().map_err(Error::system("make an eventfd for the connection"))?,
             socket,
+            version: greeting.version,
             pidfd: greeting.pidfd,
             name: welcome.device.name.as_str().into(),
             device: Arc::new(welcome.device),
@@ -80,12 +81,11 @@ impl Connection {
             .map_err(|source| ErrorKind::Thread {
                 source: Arc::new(source),
             })?;
-        let traced = start_trace(&link, greeting.version, deadline);
+        let traced = start_trace(&link, deadline);
         Ok(Arc::new(Connection {
             link,
             watcher: Some(watcher),
             socket_path: path.to_owned(),
-            version: greeting.version,
             trace: traced,
             driver,
         }))
@@ -103,15 +103,15 @@ impl Connection {
             )));
         }
         let (memory, spans) = WorkerSpans::new()?;
-        have_recorded(&self.link, self.version, &memory, deadline)?;
+        have_recorded(&self.link, &memory, deadline)?;
         Ok(spans)
     }
 }
 
 /// Has the worker record its spans, if this process traces. A connection is as good without.
-fn start_trace(link: &Link, version: u32, deadline: Deadline) -> Option<WorkerTrace> {
+fn start_trace(link: &Link, deadline: Deadline) -> Option<WorkerTrace> {
     let (memory, traced) = trace::of_worker(link.worker().pid, &link.name)?;
-    match have_recorded(link, version, &memory, deadline) {
+    match have_recorded(link, &memory, deadline) {
         Ok(()) => Some(traced),
         Err(error) => {
             tracing::warn!(target: tags::DRIVER, %error, "the worker's spans will be missing");
@@ -121,7 +121,8 @@ fn start_trace(link: &Link, version: u32, deadline: Deadline) -> Option<WorkerTr
 }
 
 /// Has the worker record its spans in `memory`.
-fn have_recorded(link: &Link, version: u32, memory: &SharedMemory, deadline: Deadline) -> Result<()> {
+fn have_recorded(link: &Link, memory: &SharedMemory, deadline: Deadline) -> Result<()> {
+    let version = link.version;
     if version < TRACE_SINCE {
         return Err(Error::argument(format!(
             "the driver of {} is older than traces: it speaks version {version} of the protocol, traces came with {TRACE_SINCE}",
@@ -182,6 +183,7 @@ fn greet(socket: &socket::Connection, path: &Path, deadline: Deadline) -> Result
     if fds.len() != usize::from(welcome.has_pidfd) {
         return Err(refused(HandshakeError::NotNnhal));
     }
+    inbox.set_version(version);
     Ok(Greeting {
         version,
         welcome,

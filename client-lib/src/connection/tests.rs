@@ -74,7 +74,7 @@ impl Worker {
     }
 
     fn send(&self, message: &Message) {
-        wire::send(&self.socket, message, &[], soon()).unwrap();
+        wire::send(&self.socket, 1, message, &[], soon()).unwrap();
     }
 
     pub(crate) fn reply(&self, id: u64, reply: Reply) {
@@ -542,7 +542,7 @@ fn worker_that_dies_before_it_answers_is_told_by_its_supervisor() {
             },
             last_words: String::new(),
         });
-        nnhal::wire::send(&socket, &obituary, &[], soon()).unwrap();
+        nnhal::wire::send(&socket, VERSIONS.oldest, &obituary, &[], soon()).unwrap();
         drop(socket);
         opened.join().unwrap()
     });

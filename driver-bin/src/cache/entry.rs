@@ -12,7 +12,6 @@ use nnhal::wire::codec;
 use nnhal_device::Compiled;
 use nnhal_hal::{CacheToken, ConstantPools, Model};
 use nnhal_os::buffer::{ALIGNMENT, AlignedSlice};
-use serde::{Deserialize, Serialize};
 
 use super::files::CacheFile;
 use super::kept_pools::{KeptPools, Segment, segments};
@@ -61,7 +60,6 @@ pub(crate) struct Entry {
     pub(crate) priority: i32,
 }
 
-#[derive(Serialize, Deserialize)]
 struct Header {
     device: String,
     version: String,
@@ -74,6 +72,21 @@ struct Header {
     /// How many, padding between and behind the parts included.
     compiled_bytes: Option<u64>,
     model_bytes: u64,
+}
+
+nnhal::wire_record! {
+    Header {
+        device: String,
+        version: String,
+        token: CacheToken,
+        preference: i32,
+        priority: i32,
+        data_digest: KeyedDigest,
+        pool_sizes: Vec<u64>,
+        segments: Vec<Segment>,
+        compiled_bytes: Option<u64>,
+        model_bytes: u64,
+    }
 }
 
 /// Saves a model that `codes` (preference and priority) prepared, if what is kept has at most `limit` bytes.

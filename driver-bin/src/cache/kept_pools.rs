@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use nnhal_hal::{ConstantPools, Model, OperandLifeTime};
 use nnhal_os::buffer::AlignedBuffer;
-use serde::{Deserialize, Serialize};
 
 /// Some bytes of a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Segment {
     pub(super) pool: u32,
     pub(super) offset: u64,
     pub(super) length: u64,
+}
+
+nnhal::wire_record! {
+    Segment { pool: u32, offset: u64, length: u64 }
 }
 
 impl Segment {

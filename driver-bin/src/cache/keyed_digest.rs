@@ -7,13 +7,16 @@
 use std::hash::{BuildHasher, RandomState};
 
 use highway::{HighwayHash, HighwayHasher, Key};
-use serde::{Deserialize, Serialize};
 
 /// A digest under a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeyedDigest {
     key: [u64; 4],
     digest: [u64; 4],
+}
+
+nnhal::wire_record! {
+    KeyedDigest { key: [u64; 4], digest: [u64; 4] }
 }
 
 /// Computes one.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
 use nnhal::diag::tags;
+use nnhal::wire::handshake::VERSIONS;
 use nnhal::wire::{self, CauseOfDeath, Message, Obituary};
 use nnhal_os::pidfd;
 use nnhal_os::socket::Connection;
@@ -14,6 +15,9 @@ use super::leaving::{Leftover, Place};
 use super::spawner::ReadyWorker;
 use super::weights::Holder;
 use crate::link::{Assignment, Command};
+
+/// Now or not at all.
+const NOW: Deadline = Deadline::from_raw(0);
 
 /// Commands that a worker may have unread before it is taken for dead. A worker reads them at once; the socket's
 /// buffer holds hundreds, and sending must never block.
@@ -171,7 +175,7 @@ impl Workers {
             // From now on what it sends is the worker's.
             client.take_fds();
             let fds = [std::os::fd::AsFd::as_fd(&client)];
-            match wire::send(&worker.process.handoff, assignment, &fds, Deadline::from_raw(0)) {
+            match wire::send(&worker.process.handoff, VERSIONS.newest, assignment, &fds, NOW) {
                 Ok(()) => {
                     let uid = assignment.client.uid;
                     worker.service = Some(Service {
@@ -210,8 +214,9 @@ impl Workers {
         let mut client = None;
         if let Some(service) = worker.service {
             let message = Message::Obituary(obituary.clone());
-            // The client may be gone, or not read: it sees the end of the connection in any case.
-            let _ = wire::send(&service.client, &message, &[], Deadline::from_raw(0));
+            // The client may be gone, or not read: it sees the end of the connection in any case. Which version it and its
+            // worker agreed on is not known here: obituaries are the same in all.
+            let _ = wire::send(&service.client, VERSIONS.oldest, &message, &[], NOW);
             service.client.shutdown();
             place = service.place;
             client = Some(Leftover(service.client));

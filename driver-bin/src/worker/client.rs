@@ -49,7 +49,7 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(
-        connection: nnhal_os::socket::Connection,
+        (connection, version): (nnhal_os::socket::Connection, u32),
         device: Arc<dyn Device>,
         config: &WorkerConfig,
         wake: &OwnedFd,
@@ -63,7 +63,7 @@ impl Client {
         let limits = config.limits.clone();
         cores.set_most(config.execution.threads);
         Ok(Client {
-            outbox: Outbox::new(connection, wake()?),
+            outbox: Outbox::new(connection, version, wake()?),
             device,
             calls: Arc::new(Calls::new(limits.calls, wake()?)),
             pool: Pool::new(limits.threads),

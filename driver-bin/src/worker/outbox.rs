@@ -26,6 +26,8 @@ const NOW: Deadline = Deadline::from_raw(0);
 #[derive(Debug)]
 pub(crate) struct Outbox {
     connection: Connection,
+    /// Of the protocol, which both sides go on with.
+    version: u32,
     waiting: Mutex<VecDeque<(Message, Option<OwnedFd>)>>,
     has_waiting: AtomicBool,
     is_broken: AtomicBool,
@@ -34,9 +36,10 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    pub(crate) fn new(connection: Connection, wake: OwnedFd) -> Outbox {
+    pub(crate) fn new(connection: Connection, version: u32, wake: OwnedFd) -> Outbox {
         Outbox {
             connection,
+            version,
             waiting: Mutex::default(),
             has_waiting: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
@@ -128,7 +131,7 @@ impl Outbox {
             return true;
         }
         let fds: Vec<BorrowedFd<'_>> = fd.iter().map(|fd| fd.as_fd()).collect();
-        match wire::send(&self.connection, message, &fds, NOW) {
+        match wire::send(&self.connection, self.version, message, &fds, NOW) {
             Ok(()) => true,
             Err(error) if error.is_timeout() => false,
             Err(error) => {
@@ -158,13 +161,17 @@ mod tests {
     use std::time::Duration;
 
     use nnhal::wire::Inbox;
+    use nnhal::wire::handshake::VERSIONS;
     use nnhal_os::time::{Clock, MonotonicClock};
 
     use super::*;
 
     fn outbox() -> (Outbox, Connection) {
         let (ours, theirs) = Connection::pair().unwrap();
-        (Outbox::new(ours, eventfd::create().unwrap()), theirs)
+        (
+            Outbox::new(ours, VERSIONS.newest, eventfd::create().unwrap()),
+            theirs,
+        )
     }
 
     fn id_of(message: &Message) -> u64 {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags};
 use nnhal::diag::tags;
-use nnhal::wire::handshake::{self, Refusal};
+use nnhal::wire::codec::CodecError;
+use nnhal::wire::handshake;
 use nnhal::wire::{
     Allocated, BurstHandle, Call, ChannelError, Envelope, Inbox, Object, PreparedModelHandle, Reply, Welcome,
 };
@@ -65,11 +66,18 @@ pub(super) fn serve(
     orders: &Orders,
 ) -> Result<(), WorkerError> {
     let mut inbox = Inbox::new();
-    if !greet(&connection, &mut inbox, &device, assignment, config)? {
+    let Some(version) = greet(&connection, &mut inbox, &device, assignment, config)? else {
         return Ok(());
-    }
+    };
+    inbox.set_version(version);
     let own = (cores, Arc::new(weights));
-    let client = Arc::new(Client::new(connection, device, config, &orders.wake, own)?);
+    let client = Arc::new(Client::new(
+        (connection, version),
+        device,
+        config,
+        &orders.wake,
+        own,
+    )?);
     let mut session = Session {
         client,
         inbox,
@@ -87,35 +95,35 @@ pub(super) fn serve(
     Ok(())
 }
 
-/// The handshake. Returns whether there is a session.
+/// The handshake. Returns the version that both sides go on with, if there is a session.
 fn greet(
     connection: &Connection,
     inbox: &mut Inbox,
     device: &Arc<dyn Device>,
     assignment: &Assignment,
     config: &WorkerConfig,
-) -> Result<bool, WorkerError> {
+) -> Result<Option<u32>, WorkerError> {
     let limit = Duration::from_millis(config.workers.hello_timeout_ms);
     let deadline = Deadline::after(MonotonicClock.now(), limit);
     let versions = match inbox.receive_bytes(connection, deadline) {
         Ok((hello, _)) => handshake::read_hello(hello),
         Err(error) => {
             tracing::debug!(target: tags::DRIVER, %error, "no hello");
-            return Ok(false);
+            return Ok(None);
         }
     };
     let versions = match versions {
         Ok(versions) => versions,
         Err(error) => {
             tracing::info!(target: tags::DRIVER, client = ?assignment.client, "{error}");
-            return Ok(false);
+            return Ok(None);
         }
     };
     let Some(version) = handshake::VERSIONS.agree(versions) else {
-        let answer = handshake::refuse(handshake::VERSIONS, Refusal::Version, "");
+        let answer = handshake::refuse_version(handshake::VERSIONS, versions);
         // Whether the client still wants to know is its affair.
         let _ = connection.send(&answer, &[], NOW);
-        return Ok(false);
+        return Ok(None);
     };
     let pidfd: Option<OwnedFd> = pidfd::open(std::process::id().cast_signed()).ok();
     let welcome = Welcome {
@@ -127,7 +135,8 @@ fn greet(
     let answer =
         handshake::accept(handshake::VERSIONS, version, &welcome).map_err(|_| WorkerError::Unexpected)?;
     let fds: Vec<_> = pidfd.iter().map(AsFd::as_fd).collect();
-    Ok(connection.send(&answer, &fds, deadline).is_ok())
+    let is_sent = connection.send(&answer, &fds, deadline).is_ok();
+    Ok(is_sent.then_some(version))
 }
 
 impl Session<'_> {
@@ -274,6 +283,11 @@ impl Session<'_> {
             let (envelope, fds) = match received {
                 Ok(received) => received,
                 Err(error) if error.is_timeout() => return None,
+                Err(ChannelError::Codec(error @ CodecError::UnknownCall { id, .. })) => {
+                    // Of a client that is newer than what it agreed to: the others can still be answered.
+                    self.answer(id, Err(Failure::general(error.to_string())));
+                    continue;
+                }
                 Err(error) => return Some(end_of(&error)),
             };
             if fds.len() != envelope.call.fd_count() {
@@ -339,41 +353,53 @@ impl Session<'_> {
                 let info = self.client.fenced(execution).and_then(|fenced| fenced.info());
                 self.answer(id, info.map(Reply::ExecutionInfo));
             }
-            long => match self.client.calls.open(id) {
-                Ok(open) => self.begin_long(open, long, fds),
-                Err(failure) => self.answer(id, Err(failure)),
-            },
-        }
-    }
-
-    fn begin_long(&mut self, open: OpenCall, call: Call, fds: Vec<OwnedFd>) {
-        let client = &self.client;
-        match call {
             Call::GetSupportedOperations { model, pools } => {
-                prepare::supported_operations(client, open, model, &pools);
+                self.open(id, |client, open| {
+                    prepare::supported_operations(client, open, model, &pools)
+                });
             }
-            Call::PrepareModel(arguments) => prepare::prepare_model(client, open, arguments, fds),
+            Call::PrepareModel(arguments) => {
+                self.open(id, |client, open| {
+                    prepare::prepare_model(client, open, arguments, fds)
+                });
+            }
             Call::PrepareModelFromCache(arguments) => {
-                prepare::prepare_model_from_cache(client, open, arguments, fds);
+                self.open(id, |client, open| {
+                    prepare::prepare_model_from_cache(client, open, arguments, fds);
+                });
             }
-            Call::Execute(arguments) => execute::execute(client, open, arguments),
+            Call::Execute(arguments) => {
+                self.open(id, |client, open| execute::execute(client, open, arguments));
+            }
             Call::ExecuteFenced(arguments) => {
                 let timeout = self.orders.execution().fence_timeout();
-                self.waiting.extend(execute_fenced::execute_fenced(
-                    client, open, arguments, fds, timeout,
-                ));
+                let waiting = self.open(id, |client, open| {
+                    execute_fenced::execute_fenced(client, open, arguments, fds, timeout)
+                });
+                self.waiting.extend(waiting.flatten());
             }
-            Call::CopyTo { buffer, memory } => copy::copy_to(client, open, buffer, memory),
+            Call::CopyTo { buffer, memory } => {
+                self.open(id, |client, open| copy::copy_to(client, open, buffer, memory));
+            }
             Call::CopyFrom {
                 buffer,
                 memory,
                 dimensions,
             } => {
-                copy::copy_from(client, open, buffer, memory, dimensions);
+                self.open(id, |client, open| {
+                    copy::copy_from(client, open, buffer, memory, dimensions);
+                });
             }
-            other => {
-                let failure = Failure::general(format!("{} is not supported", other.name()));
-                client.outbox.reply(open.id(), Err(failure));
+        }
+    }
+
+    /// Begins a long call, unless as many are in progress as one client may have.
+    fn open<T>(&self, id: u64, begin: impl FnOnce(&Arc<Client>, OpenCall) -> T) -> Option<T> {
+        match self.client.calls.open(id) {
+            Ok(open) => Some(begin(&self.client, open)),
+            Err(failure) => {
+                self.answer(id, Err(failure));
+                None
             }
         }
     }
