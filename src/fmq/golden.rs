@@ -33,5 +33,6 @@ fn bytes_of_a_channel_are_as_ever() {
         let name = format!("doorbell {direction} the creator after the end");
         entries.push((name, bytes(offset + 128, 8)));
     }
+    let entries: Vec<_> = entries.into_iter().map(crate::golden::as_ever).collect();
     crate::golden::check(FILE, &entries);
 }

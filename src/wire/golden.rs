@@ -1,14 +1,15 @@
 //! The bytes of every message, pinned.
 
-use super::codec::{SEEN, decode, encode};
+use super::codec::{CodecError, SEEN, decode, decode_in, encode, encode_in};
 use super::handshake::{self, Refusal, Versions};
 use super::samples::{ID, calls, messages, welcome};
 use super::*;
+use crate::golden::{Encoded, as_ever};
 use nnhal_hal::{DeviceStatus, DeviceType, ErrorStatus, HalVersion};
 
 const FILE: &str = "src/wire/golden.hex";
 
-/// Of the handshakes: the frozen layout is older than both.
+/// Of the handshakes.
 const VERSIONS: Versions = Versions { newest: 2, oldest: 1 };
 
 /// Enumerations all of whose values are not in the messages.
@@ -79,26 +80,48 @@ fn variants() -> Vec<String> {
     all.collect()
 }
 
+/// A value in every version that has it. What can be decoded is encoded in the same way.
+fn in_every_version<T: Wire>(name: &str, value: &T) -> Vec<Encoded> {
+    let encode = |version| {
+        let mut bytes = Vec::new();
+        match encode_in(version, value, &mut bytes) {
+            Err(CodecError::TooNew { .. }) => return None,
+            result => result.unwrap(),
+        }
+        let mut again = Vec::new();
+        let decoded = decode_in::<T>(version, &bytes).unwrap();
+        encode_in(version, &decoded, &mut again).unwrap();
+        assert_eq!(again, bytes, "{name}");
+        let name = name.to_owned();
+        Some(Encoded { name, version, bytes })
+    };
+    (handshake::VERSIONS.oldest..=handshake::VERSIONS.newest)
+        .filter_map(encode)
+        .collect()
+}
+
 #[test]
 fn bytes_of_every_message_are_as_ever() {
     SEEN.take();
-    let mut entries = handshakes();
+    let mut entries: Vec<_> = handshakes()
+        .into_iter()
+        .chain(enumerations())
+        .map(as_ever)
+        .collect();
+    entries.extend(in_every_version("structure Welcome", &welcome()));
     for (detail, call) in calls() {
         let name = match detail {
             "" => format!("call {}", call.name()),
             detail => format!("call {} of {detail}", call.name()),
         };
         let envelope = Envelope { id: ID, call };
-        let bytes = encode(&envelope).unwrap();
-        assert_eq!(decode::<Envelope>(&bytes).unwrap(), envelope);
-        entries.push((name, bytes));
+        assert_eq!(decode::<Envelope>(&encode(&envelope).unwrap()).unwrap(), envelope);
+        entries.extend(in_every_version(&name, &envelope));
     }
     for (name, message) in messages() {
-        let bytes = encode(&message).unwrap();
-        assert_eq!(decode::<Message>(&bytes).unwrap(), message);
-        entries.push((name, bytes));
+        assert_eq!(decode::<Message>(&encode(&message).unwrap()).unwrap(), message);
+        entries.extend(in_every_version(&name, &message));
     }
-    entries.extend(enumerations());
     let seen = SEEN.take();
     for variant in variants() {
         assert!(seen.contains(variant.as_str()), "no golden bytes have {variant}");

@@ -6,7 +6,11 @@
 //! that have any. Descriptors travel beside the message that needs them; how many is part of the message, and a
 //! message that brought others than it says is refused ([`Call::fd_count`]).
 //!
-//! Nothing received is trusted: a message is decoded from private bytes under a cap that follows its size
+//! What the bytes are is fixed by lists of their own ([`wire_record!`](crate::wire_record),
+//! [`wire_numbers!`](crate::wire_numbers)) and held by golden bytes. How it grows, and what another client needs to know, is said in
+//! docs/protocol.md.
+//!
+//! Nothing received is trusted: a message is decoded from private bytes, each count within them
 //! ([`codec`]), and decoding proves its form only. Models and requests are still what a hostile peer may have sent;
 //! [`nnhal_hal::validate`] decides on them.
 //!

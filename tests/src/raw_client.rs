@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use nnhal::wire::handshake::{self, HandshakeError, VERSIONS};
+use nnhal::wire::handshake::{self, HandshakeError, VERSIONS, Versions};
 use nnhal::wire::{
     self, Call, ChannelError, Envelope, Event, Inbox, MemoryDescription, MemoryHandle, Message, PrepareModel,
     PreparedModelHandle, Reply, Welcome, directory,
@@ -22,6 +22,8 @@ pub struct RawClient {
     pub connection: Connection,
     /// What the driver said first.
     pub welcome: Welcome,
+    /// Of the protocol, which both sides go on with.
+    version: u32,
     inbox: Inbox,
     next_id: u64,
 }
@@ -51,16 +53,35 @@ impl RawClient {
     ///
     /// If there is no such device, or it does not answer.
     pub fn try_connect(runtime_dir: &Path, device: &str) -> Result<RawClient, HandshakeError> {
+        RawClient::connect_as(VERSIONS, runtime_dir, device)
+    }
+
+    /// Connects to a device as a client that speaks these versions.
+    ///
+    /// # Errors
+    ///
+    /// The device's refusal.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such device, or it does not answer.
+    pub fn connect_as(
+        versions: Versions,
+        runtime_dir: &Path,
+        device: &str,
+    ) -> Result<RawClient, HandshakeError> {
         let path = directory::socket_path(runtime_dir, device);
         let connection = Connection::connect(&path, patience()).expect("a driver that listens");
         // A driver that refuses may have closed its end already.
-        let _ = connection.send(&handshake::hello(VERSIONS), &[], patience());
+        let _ = connection.send(&handshake::hello(versions), &[], patience());
         let mut inbox = Inbox::new();
         let (answer, _) = inbox.receive_bytes(&connection, patience()).expect("an answer");
-        let (_, welcome) = handshake::read_answer(answer, VERSIONS)?;
+        let (version, welcome) = handshake::read_answer(answer, versions)?;
+        inbox.set_version(version);
         Ok(RawClient {
             connection,
             welcome,
+            version,
             inbox,
             next_id: 1,
         })
@@ -76,7 +97,7 @@ impl RawClient {
         self.next_id += 1;
         wire::send(
             &self.connection,
-            VERSIONS.newest,
+            self.version,
             &Envelope { id, call },
             fds,
             patience(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nnhal::fence::{Fence, FenceState};
+use nnhal::wire::handshake::{VERSIONS, Versions};
 use nnhal::wire::{
     Call, Execute, ExecuteFenced, ExecutionForm, ExecutionResult, FenceArgument, FencedLimits, Handle,
     MemoryHandle, Message, Object, PrepareModel, PreparedModelHandle, Reply, RequestWithMemories,
@@ -397,4 +398,64 @@ fn sizes_beyond_all_bounds_are_refused_and_cost_nobody_else() {
     let request = request_in_one_memory(memory, 2, 1, 4);
     assert_eq!(execute(&mut client, small, request).outcome, Ok(()));
     neighbour.expect_served();
+}
+
+/// Sends a call of any number, with bytes behind it that mean nothing and a descriptor, and returns the text of its failure.
+fn refusal_of_call(client: &mut RawClient, number: u32) -> String {
+    const ID: u64 = 1 << 40;
+    let mut packet = vec![0];
+    packet.extend_from_slice(&ID.to_le_bytes());
+    packet.extend_from_slice(&number.to_le_bytes());
+    packet.extend_from_slice(&[0xFF; 100]);
+    let beside = eventfd::create().unwrap();
+    client
+        .connection
+        .send(&packet, &[beside.as_fd()], patience())
+        .unwrap();
+    match client.receive().unwrap().0 {
+        Message::Reply {
+            id: ID,
+            result: Err(failure),
+        } if failure.status == ErrorStatus::GeneralFailure => failure.detail,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn expect_status(client: &mut RawClient) {
+    let status = client.call(Call::GetStatus, &[]);
+    assert!(matches!(status, Ok(Reply::Status(_))), "{status:?}");
+}
+
+#[test]
+fn clients_one_version_older_or_newer_are_served_and_unknown_calls_are_answered() {
+    let daemon = start("");
+    let directory = daemon.runtime_dir();
+    let connect =
+        |newest, oldest| RawClient::connect_as(Versions { newest, oldest }, &directory, "nnhal-reference");
+    let Versions { newest, oldest } = VERSIONS;
+    let mut older = connect(oldest, oldest).unwrap();
+    let mut newer = connect(newest + 1, newest).unwrap();
+    for _ in 0..2 {
+        // What came with the newest version, and what no version has yet.
+        assert_eq!(
+            refusal_of_call(&mut older, 15),
+            "there is no call number 15 in version 1 of the protocol"
+        );
+        assert_eq!(
+            refusal_of_call(&mut newer, 16),
+            "there is no call number 16 in version 2 of the protocol"
+        );
+        expect_status(&mut older);
+        expect_status(&mut newer);
+    }
+    for client in [&mut older, &mut newer] {
+        client.prepare(add_model(1)).unwrap();
+    }
+    let error = connect(newest + 2, newest + 1).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("the driver speaks protocol 1 to 2, this client 3 to 4"),
+        "{error}"
+    );
 }
