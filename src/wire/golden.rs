@@ -128,3 +128,10 @@ fn bytes_of_every_message_are_as_ever() {
     }
     crate::golden::check(FILE, &entries);
 }
+
+#[test]
+fn statuses_travel_by_their_numbers_of_the_hal() {
+    for status in ErrorStatus::ALL {
+        assert_eq!(encode(&status).unwrap(), status.code().to_le_bytes());
+    }
+}

@@ -529,7 +529,7 @@ proptest! {
     #[test]
     fn calls_of_any_other_number_can_be_answered(
         id in any::<u64>(),
-        number in 16_u32..,
+        number in 0x1_0000_u32..,
         rest in vec(any::<u8>(), 0..100),
     ) {
         let mut bytes = encode(&id).unwrap();
