@@ -8,8 +8,8 @@ use std::path::Path;
 /// Bytes on a line of a file.
 const BYTES_PER_LINE: usize = 32;
 
-/// Set to `add`, it has the tests write entries that the files lack. What is there is never rewritten: bytes that have
-/// been released stay as they are.
+/// Set to `add`, it has the tests write entries that the files lack. What is there is never rewritten: bytes
+/// that have been released stay as they are.
 const VARIABLE: &str = "NNHAL_GOLDEN";
 
 /// Whether the tests are to write what is missing.
@@ -17,7 +17,8 @@ pub(crate) fn is_adding() -> bool {
     std::env::var(VARIABLE).is_ok_and(|value| value == "add")
 }
 
-/// The newest version whose messages are final: in a later one an existing message may still get another form.
+/// The newest version whose messages are final: in a later one an existing message may still get another
+/// form.
 const FINAL: u32 = 2;
 
 /// What a message is in a version of the protocol.
@@ -39,8 +40,8 @@ pub(crate) fn as_ever((name, bytes): (String, Vec<u8>)) -> Encoded {
     }
 }
 
-/// Compares what is encoded now with the file at `path` in this crate. A message has the bytes of its newest entry that
-/// is no newer than the version. Its versions follow each other in the list.
+/// Compares what is encoded now with the file at `path` in this crate. A message has the bytes of its newest
+/// entry that is no newer than the version. Its versions follow each other in the list.
 ///
 /// # Panics
 /// If any entry differs, or is there on one side only.

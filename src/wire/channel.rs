@@ -68,7 +68,8 @@ impl ChannelError {
     }
 }
 
-/// Sends one message with its descriptors, in the version that was agreed on. With a deadline that has passed: now or not at all.
+/// Sends one message with its descriptors, in the version that was agreed on. With a deadline that has
+/// passed: now or not at all.
 ///
 /// # Errors
 ///
@@ -175,7 +176,8 @@ impl Default for Inbox {
     }
 }
 
-/// The message of a packet that has no descriptors, if it is one, from a peer with which no version has been agreed on.
+/// The message of a packet that has no descriptors, if it is one, from a peer with which no version has been
+/// agreed on.
 #[must_use]
 pub fn read_inline<T: Wire>(packet: &[u8]) -> Option<T> {
     let (&INLINE, body) = packet.split_first()? else {

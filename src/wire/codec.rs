@@ -1,12 +1,13 @@
 //! Bytes to messages and back: the one place that knows the encoding.
 //!
-//! The encoding is bincode's with integers of fixed size. Which fields and numbers a message has, and in which order, is
-//! said by its [`Wire`], never by the order in its Rust type: see [`wire_record!`](crate::wire_record) and
-//! [`wire_numbers!`](crate::wire_numbers). Both sides encode and decode in the version that they have agreed on.
+//! The encoding is bincode's with integers of fixed size. Which fields and numbers a message has, and in
+//! which order, is said by its [`Wire`], never by the order in its Rust type: see
+//! [`wire_record!`](crate::wire_record) and [`wire_numbers!`](crate::wire_numbers). Both sides encode and
+//! decode in the version that they have agreed on.
 //!
-//! A count is checked against the bytes that are there before anything is allocated for it: each element takes
-//! [`Wire::LEAST`] bytes, so lists take at most a few times the memory of what arrived. Bytes that are left over are an
-//! error.
+//! A count is checked against the bytes that are there before anything is allocated for it: each element
+//! takes [`Wire::LEAST`] bytes, so lists take at most a few times the memory of what arrived. Bytes that are
+//! left over are an error.
 
 use bincode::config::{Configuration, Fixint, LittleEndian};
 use bincode::de::{Decoder, DecoderImpl, read};
@@ -53,7 +54,8 @@ pub enum CodecError {
         /// The version.
         version: u32,
     },
-    /// A call that is not in the version of the protocol. It can be answered, and the connection is as good as before.
+    /// A call that is not in the version of the protocol. It can be answered, and the connection is as good
+    /// as before.
     #[error("there is no call number {number} in version {version} of the protocol")]
     UnknownCall {
         /// The id under which it was called.
@@ -104,8 +106,8 @@ const ENCODING: Encoding = bincode::config::standard().with_fixed_int_encoding()
 ///
 /// # Errors
 ///
-/// [`CodecError::TooLong`] beyond [`MAX_MESSAGE`], [`CodecError::TooNew`] if the version lacks it; then `bytes` is as it
-/// was.
+/// [`CodecError::TooLong`] beyond [`MAX_MESSAGE`], [`CodecError::TooNew`] if the version lacks it; then
+/// `bytes` is as it was.
 pub fn encode_in<T: Wire>(version: u32, value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
     let start = bytes.len();
     let mut writer = Writer {

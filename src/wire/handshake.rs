@@ -26,8 +26,8 @@ use super::codec::{self, CodecError};
 /// Opens every hello and every answer.
 pub const MAGIC: [u8; 8] = *b"nnhalctl";
 
-/// The versions of the protocol that this release speaks: the newest and the one before, so that a client and a driver
-/// one version apart work together. How messages grow is said in docs/protocol.md.
+/// The versions of the protocol that this release speaks: the newest and the one before, so that a client and
+/// a driver one version apart work together. How messages grow is said in docs/protocol.md.
 ///
 /// | version | new |
 /// |--:|---|
@@ -198,8 +198,8 @@ pub fn refuse(driver: Versions, refusal: Refusal, reason: &str) -> Vec<u8> {
     bytes
 }
 
-/// The driver's answer to a client that speaks none of its versions. The text names both, for clients that do not word
-/// it themselves.
+/// The driver's answer to a client that speaks none of its versions. The text names both, for clients that do
+/// not word it themselves.
 #[must_use]
 pub fn refuse_version(driver: Versions, client: Versions) -> Vec<u8> {
     let reason = HandshakeError::Version { driver, client };

@@ -1,9 +1,11 @@
 //! The macros by which types list what they consist of.
 
-/// Lists the fields of structures in the order in which they travel: `Name { field: Type, later: Type = since 3 }`.
+/// Lists the fields of structures in the order in which they travel:
+/// `Name { field: Type, later: Type = since 3 }`.
 ///
-/// A field is never moved, removed or given another type. New ones come last, with the version of the protocol that brings
-/// them. To peers of an earlier version they are not sent, and read from such a peer they have their default.
+/// A field is never moved, removed or given another type. New ones come last, with the version of the
+/// protocol that brings them. To peers of an earlier version they are not sent, and read from such a peer
+/// they have their default.
 #[macro_export]
 macro_rules! wire_record {
     ($($name:ident { $($field:ident: $ty:ty $(= since $since:literal)?),* $(,)? })*) => {$(
@@ -58,11 +60,12 @@ macro_rules! wire_record {
     };
 }
 
-/// Lists the numbers of an enumeration's variants, and what each brings: `Name { 0 => One, 1 => Two { field: Type },
-/// 2 => Three(value: Type), 3 since 3 => Four }`.
+/// Lists the numbers of an enumeration's variants, and what each brings:
+/// `Name { 0 => One, 1 => Two { field: Type }, 2 => Three(value: Type), 3 since 3 => Four }`.
 ///
-/// A number is never given to another variant. New ones come with the version of the protocol that brings them, and are an
-/// error towards and from peers of an earlier version. A variant whose content grows holds a structure.
+/// A number is never given to another variant. New ones come with the version of the protocol that brings
+/// them, and are an error towards and from peers of an earlier version. A variant whose content grows holds a
+/// structure.
 #[macro_export]
 macro_rules! wire_numbers {
     ($($name:ident { $(

@@ -7,8 +7,8 @@
 //! message that brought others than it says is refused ([`Call::fd_count`]).
 //!
 //! What the bytes are is fixed by lists of their own ([`wire_record!`](crate::wire_record),
-//! [`wire_numbers!`](crate::wire_numbers)) and held by golden bytes. How it grows, and what another client needs to know, is said in
-//! docs/protocol.md.
+//! [`wire_numbers!`](crate::wire_numbers)) and held by golden bytes. How it grows, and what another client
+//! needs to know, is said in docs/protocol.md.
 //!
 //! Nothing received is trusted: a message is decoded from private bytes, each count within them
 //! ([`codec`]), and decoding proves its form only. Models and requests are still what a hostile peer may have sent;

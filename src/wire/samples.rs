@@ -1,5 +1,5 @@
-//! A value of every message, for the golden bytes. The values are chosen so that no two fields of a message could change
-//! places unnoticed.
+//! A value of every message, for the golden bytes. The values are chosen so that no two fields of a message
+//! could change places unnoticed.
 
 use super::*;
 use nnhal_hal::{

@@ -1,9 +1,10 @@
-//! The layout of every message: which fields travel in which order, and which numbers stand for which variants.
+//! The layout of every message: which fields travel in which order, and which numbers stand for which
+//! variants.
 //!
 //! This is what other processes rely on. What stands here is never changed, only added to, as
-//! [`wire_record!`](crate::wire_record) and [`wire_numbers!`](crate::wire_numbers) say; golden bytes hold it to that.
-//! The order of fields and variants in the Rust types means nothing here, and a field or variant that is not listed does
-//! not compile.
+//! [`wire_record!`](crate::wire_record) and [`wire_numbers!`](crate::wire_numbers) say; golden bytes hold it
+//! to that. The order of fields and variants in the Rust types means nothing here, and a field or variant
+//! that is not listed does not compile.
 
 use nnhal_hal::{
     BufferDesc, BufferRole, CacheToken, Capabilities, DataLocation, DeviceInfo, DeviceStatus, DeviceType,

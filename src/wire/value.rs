@@ -22,7 +22,8 @@ pub trait Wire: Sized {
     /// What comes next is none.
     fn get(from: &mut Reader<'_>) -> Result<Self, CodecError>;
 
-    /// What the protocol's description calls the type. Types that consist of others enter what they consist of.
+    /// What the protocol's description calls the type. Types that consist of others enter what they consist
+    /// of.
     fn describe(types: &mut Types) -> String;
 
     /// Writes the elements of a list.

@@ -400,7 +400,8 @@ fn sizes_beyond_all_bounds_are_refused_and_cost_nobody_else() {
     neighbour.expect_served();
 }
 
-/// Sends a call of any number, with bytes behind it that mean nothing and a descriptor, and returns the text of its failure.
+/// Sends a call of any number, with bytes behind it that mean nothing and a descriptor, and returns the text
+/// of its failure.
 fn refusal_of_call(client: &mut RawClient, number: u32) -> String {
     const ID: u64 = 1 << 40;
     let mut packet = vec![0];

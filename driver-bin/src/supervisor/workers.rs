@@ -214,8 +214,8 @@ impl Workers {
         let mut client = None;
         if let Some(service) = worker.service {
             let message = Message::Obituary(obituary.clone());
-            // The client may be gone, or not read: it sees the end of the connection in any case. Which version it and its
-            // worker agreed on is not known here: obituaries are the same in all.
+            // The client may be gone, or not read: it sees the end of the connection in any case. Which
+            // version it and its worker agreed on is not known here: obituaries are the same in all.
             let _ = wire::send(&service.client, VERSIONS.oldest, &message, &[], NOW);
             service.client.shutdown();
             place = service.place;
