@@ -4,10 +4,10 @@
 use super::*;
 use nnhal_hal::{
     BufferDesc, BufferRole, Capabilities, DataLocation, DeviceInfo, DeviceStatus, DeviceType, ErrorStatus,
-    Extension, ExtensionNameAndPrefix, ExtensionOperandTypeInformation, ExtraParams, HalVersion,
+    Extension, ExtensionNameAndPrefix, ExtensionOperandTypeInformation, ExtraParams, Failure, HalVersion,
     MeasureTiming, MemoryPool, Model, NumberOfCacheFiles, Operand, OperandLifeTime, OperandPerformance,
-    OperandType, Operation, OperationType, OutputShape, PerformanceInfo, Request, RequestArgument,
-    RequestPool, Subgraph, SymmPerChannelQuantParams, Timing,
+    OperandType, Operation, OperationSupport, OperationType, OutputShape, PerformanceInfo, Place, Request,
+    RequestArgument, RequestPool, Subgraph, SymmPerChannelQuantParams, Timing,
 };
 
 /// The calls' id.

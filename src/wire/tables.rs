@@ -8,10 +8,11 @@
 
 use nnhal_hal::{
     BufferDesc, BufferRole, CacheToken, Capabilities, DataLocation, DeviceInfo, DeviceStatus, DeviceType,
-    ErrorStatus, Extension, ExtensionNameAndPrefix, ExtensionOperandTypeInformation, ExtraParams, HalVersion,
-    MeasureTiming, MemoryPool, Model, NumberOfCacheFiles, Operand, OperandLifeTime, OperandPerformance,
-    OperandType, Operation, OperationType, OutputShape, PerformanceInfo, Request, RequestArgument,
-    RequestPool, Subgraph, SymmPerChannelQuantParams, Timing,
+    ErrorStatus, Extension, ExtensionNameAndPrefix, ExtensionOperandTypeInformation, ExtraParams, Failure,
+    HalVersion, MeasureTiming, MemoryPool, Model, NumberOfCacheFiles, Operand, OperandLifeTime,
+    OperandPerformance, OperandType, Operation, OperationSupport, OperationType, OutputShape,
+    PerformanceInfo, Place, Request, RequestArgument, RequestPool, Subgraph, SymmPerChannelQuantParams,
+    Timing,
 };
 
 use super::codec::{CodecError, Reader, Writer};
