@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;
 use std::os::fd::AsFd;
+use std::panic::PanicHookInfo;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
+use nnhal::diag::tags;
 use nnhal::wire::directory;
 use tracing_subscriber::filter::Targets;
 
@@ -88,10 +90,7 @@ impl Daemon {
     pub fn run(self, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         let mut arguments = arguments.into_iter().peekable();
         if arguments.next_if(|first| first == WORKER_ARGUMENT).is_some() {
-            return match arguments.next() {
-                Some(bootstrap) => worker::main(&bootstrap, &self.registry),
-                None => self.fail("a worker needs the name of its bootstrap channel"),
-            };
+            return worker::main(&self.registry);
         }
         let command = Arguments::command().name(self.name).version(self.version);
         let words = std::iter::once(OsString::from(self.name)).chain(arguments);
@@ -135,6 +134,7 @@ impl Daemon {
         };
         let targets = arguments.log.unwrap_or_else(log::of_environment);
         log::start(&targets);
+        std::panic::set_hook(Box::new(end_by_panic));
         let name = self.name;
         let options = SupervisorOptions {
             registry: self.registry,
@@ -184,8 +184,36 @@ fn say_ready() {
     let _ = writeln!(out, "ready").and_then(|()| out.flush());
 }
 
+/// A driver without one of its threads would go on half dead; one that has ended can be started again.
+fn end_by_panic(info: &PanicHookInfo<'_>) {
+    tracing::error!(target: tags::DRIVER, "{}", log::describe_panic(info));
+    std::process::abort();
+}
+
 fn fail(name: &str, error: impl Display) -> ExitCode {
     // Standard error is the last resort; if it is closed, the exit code says enough.
     let _ = writeln!(std::io::stderr(), "{name}: {error}");
     ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn panic_of_any_thread_ends_the_driver() {
+        const PART: &str = "NNHAL_TEST_PART";
+        if std::env::var_os(PART).is_some() {
+            std::panic::set_hook(Box::new(end_by_panic));
+            let _ = std::thread::spawn(|| panic!("on purpose")).join();
+            std::process::exit(0);
+        }
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", "daemon::tests::panic_of_any_thread_ends_the_driver"]);
+        let output = again.env(PART, "1").output().unwrap();
+        assert_eq!(output.status.signal(), Some(nix::libc::SIGABRT), "{output:?}");
+    }
 }

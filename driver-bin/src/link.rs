@@ -1,29 +1,25 @@
 //! What passes between the supervisor and its workers.
 //!
 //! Three ways, each with its reason:
-//! - **ipc-channel**, worker to supervisor while the worker starts, supervisor to worker ever after. Receiving on
-//!   ipc-channel sizes its buffer by what the sender claims and waits for the rest, so a worker that has met a client
-//!   has no way to send there any more: the supervisor drops its end once the worker is ready.
-//! - **A packet socket** on the worker's standard input, by which a client's connection is handed over, since
-//!   ipc-channel carries no descriptors but its own. From then on the worker asks there for packed weights that other
-//!   workers have, in messages of a fixed size: see [`crate::weights`].
+//! - **A packet socket** on the worker's standard input. The supervisor says there what to be, the worker whether it is
+//!   ready, and then a client's connection is handed over. From then on the worker asks there for packed weights that
+//!   other workers have, in messages of a fixed size: see [`crate::weights`].
+//! - **A second packet socket** for [`Command`]s, which the worker cannot send to.
 //! - **The black box**, a page of shared memory that the worker writes its last words to. The supervisor reads it as
 //!   bytes, when the worker is dead.
 
 use std::os::fd::OwnedFd;
 
-use ipc_channel::ipc::IpcSender;
 use nnhal_device::DeviceOptions;
 use nnhal_os::shm::{Access, Mapping, SharedMemory, ShmError};
-use serde::{Deserialize, Serialize};
 
-use crate::settings::{ExecutionSettings, Limits, Settings, WeightSettings, WorkerSettings};
+use crate::settings::{ExecutionSettings, Limits, Polling, Settings, WeightSettings, WorkerSettings};
 
-/// A worker's share of the settings.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A worker's share of the settings: what to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkerConfig {
     /// The devices that a client may be there for, with their options.
-    pub(crate) devices: Vec<(String, DeviceOptions)>,
+    pub(crate) devices: Vec<DeviceConfig>,
     pub(crate) workers: WorkerSettings,
     pub(crate) limits: Limits,
     pub(crate) execution: ExecutionSettings,
@@ -35,7 +31,7 @@ impl WorkerConfig {
         let devices = settings
             .devices
             .iter()
-            .map(|name| (name.clone(), settings.device_options(name)));
+            .map(|name| DeviceConfig::new(name, settings.device_options(name)));
         WorkerConfig {
             devices: devices.collect(),
             workers: settings.workers.clone(),
@@ -46,11 +42,43 @@ impl WorkerConfig {
     }
 }
 
+/// A device that a worker makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceConfig {
+    pub(crate) name: String,
+    options: Vec<DeviceOption>,
+}
+
+/// A key of [`DeviceOptions`] and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct DeviceOption {
+    key: String,
+    value: String,
+}
+
+impl DeviceConfig {
+    fn new(name: &str, options: DeviceOptions) -> DeviceConfig {
+        let options = options.values.into_iter();
+        DeviceConfig {
+            name: name.to_owned(),
+            options: options.map(|(key, value)| DeviceOption { key, value }).collect(),
+        }
+    }
+
+    /// What it is made with.
+    pub(crate) fn options(&self) -> DeviceOptions {
+        let options = self.options.iter();
+        DeviceOptions {
+            values: options
+                .map(|option| (option.key.clone(), option.value.clone()))
+                .collect(),
+        }
+    }
+}
+
 /// From a worker that starts.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 pub(crate) enum Report {
-    /// It runs, and listens for commands there.
-    Started { commands: IpcSender<Command> },
     /// Its devices are made, its jail is entered.
     Ready,
     /// It cannot serve anyone; it ends.
@@ -58,10 +86,8 @@ pub(crate) enum Report {
 }
 
 /// From the supervisor.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 pub(crate) enum Command {
-    /// First of all: what to be.
-    Configure(Box<WorkerConfig>),
     /// The settings have changed; execution settings apply at once.
     Reconfigure(ExecutionSettings),
     /// The driver ends: finish what runs, then end.
@@ -86,7 +112,57 @@ pub(crate) struct ClientIdentity {
     pub(crate) pid: i32,
 }
 
+// Both ends are of one binary, so nothing here is frozen.
+nnhal::wire_numbers! {
+    Report { 0 => Ready, 1 => Failed { reason: String } }
+    Command { 0 => Reconfigure(settings: ExecutionSettings), 1 => Drain }
+    Polling { 0 => Adaptive, 1 => Fixed }
+}
+
 nnhal::wire_record! {
+    WorkerConfig {
+        devices: Vec<DeviceConfig>,
+        workers: WorkerSettings,
+        limits: Limits,
+        execution: ExecutionSettings,
+        weights: WeightSettings,
+    }
+    DeviceConfig { name: String, options: Vec<DeviceOption> }
+    DeviceOption { key: String, value: String }
+    WorkerSettings {
+        spare: u32,
+        start_timeout_ms: u64,
+        hello_timeout_ms: u64,
+        drain_timeout_ms: u64,
+        linger_timeout_ms: u64,
+    }
+    Limits {
+        shared_bytes: u64,
+        constant_bytes: u64,
+        buffer_bytes: u64,
+        address_space_bytes: u64,
+        objects: u32,
+        bursts: u32,
+        calls: u32,
+        threads: u32,
+    }
+    ExecutionSettings {
+        slots: u32,
+        threads: u32,
+        polling_window_us: u64,
+        polling: Polling,
+        burst_hosts: u32,
+        hang_limit_ms: u64,
+        fence_timeout_ms: u64,
+        idle_release_ms: u64,
+    }
+    WeightSettings {
+        share: bool,
+        min_bytes: u64,
+        max: u32,
+        max_per_user: u32,
+        max_bytes_per_user: u64,
+    }
     Assignment { device: String, supervisor_pid: u32, client: ClientIdentity }
     ClientIdentity { uid: u32, gid: u32, pid: i32 }
 }
@@ -179,6 +255,6 @@ mod tests {
         let settings: Settings =
             toml::from_str("devices = [\"nnhal-empty\"]\n[device.nnhal-empty]\nafter = 3").unwrap();
         let config = WorkerConfig::new(&settings);
-        assert_eq!(config.devices[0].1.get("after"), Some("3"));
+        assert_eq!(config.devices[0].options().get("after"), Some("3"));
     }
 }

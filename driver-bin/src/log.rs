@@ -1,5 +1,7 @@
 //! What is logged, and where to.
 
+use std::panic::PanicHookInfo;
+
 use nnhal::diag::tags;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
@@ -27,4 +29,13 @@ pub(crate) fn start(filter: &Targets) {
     let _ = tracing_subscriber::registry()
         .with(format.with_filter(filter.clone()))
         .try_init();
+}
+
+/// Which thread has panicked, and why.
+pub(crate) fn describe_panic(info: &PanicHookInfo<'_>) -> String {
+    let thread = std::thread::current();
+    format!(
+        "thread {} panicked: {info}",
+        thread.name().unwrap_or("without a name")
+    )
 }

@@ -349,6 +349,12 @@ impl Connection {
         let _ = set_takes_fds(self.fd.as_fd(), true);
     }
 
+    /// Has nothing come to this end any more: the other one cannot send.
+    pub fn stop_receiving(&self) {
+        // The only possible failure is that the connection is closed already.
+        let _ = nix::sys::socket::shutdown(self.fd.as_raw_fd(), nix::sys::socket::Shutdown::Read);
+    }
+
     /// Ends the connection for both sides, whoever else holds a handle on this end.
     pub fn shutdown(&self) {
         // The only possible failure is that the connection is closed already.
@@ -489,6 +495,17 @@ mod tests {
     /// True once no descriptor in any process refers to the write end any more.
     fn is_released(reader: &mut File) -> bool {
         reader.read(&mut [0]).unwrap() == 0
+    }
+
+    #[test]
+    fn end_that_stopped_receiving_sends_on() {
+        let (here, there) = Connection::pair().unwrap();
+        here.stop_receiving();
+        let sent = there.send(b"up", &[], Deadline::from_raw(0));
+        assert!(matches!(sent, Err(SocketError::Closed)), "{sent:?}");
+        here.send(b"down", &[], Deadline::from_raw(0)).unwrap();
+        let received = there.receive(&mut [0; 8], Deadline::from_raw(0)).unwrap();
+        assert_eq!(received.length, 4);
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! The daemon's life: start, service, signals, end, and the ways to refuse to start.
 
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
 use nix::sys::signal::Signal;
 use nnhal::wire::{Call, Event, Execute, ExecutionForm, Message, Reply};
 use nnhal_hal::{ErrorStatus, MeasureTiming, Timing};
@@ -133,6 +136,51 @@ fn workers_serve_on_without_their_supervisor() {
     assert!(is_alive(worker));
     drop(client);
     wait_until("the worker is gone", || !is_alive(worker));
+}
+
+#[test]
+fn workers_start_where_no_file_can_be_made() {
+    let mut daemon = TestDaemon::start(
+        EXE,
+        &DaemonOptions {
+            environment: vec![("TMPDIR".to_owned(), "/nonexistent".into())],
+            ..DaemonOptions::default()
+        },
+    );
+    // As whoever cleans up directories for temporary files would.
+    for entry in std::fs::read_dir(daemon.runtime_dir()).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::remove_dir_all(entry.path()).unwrap();
+        }
+    }
+    let clients = [(); 5].map(|()| RawClient::connect(&daemon.runtime_dir(), REFERENCE));
+    drop(clients);
+    daemon.signal(Signal::SIGTERM);
+    assert!(daemon.wait().success(), "{}", daemon.log());
+}
+
+#[test]
+fn driver_without_descriptors_to_spare_serves_or_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    for limit in 4..36 {
+        let script = format!("ulimit -n {limit} && exec \"$@\"");
+        let mut driver = Command::new("sh")
+            .args(["-c", &script, "sh", EXE, "--private", "--runtime-dir"])
+            .arg(directory.path().join("run"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let stdout = driver.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        drop(driver.stdin.take());
+        wait_until("the driver has ended", || driver.try_wait().unwrap().is_some());
+        let status = driver.wait().unwrap();
+        assert_eq!(status.success(), line == "ready\n", "{limit}: {status}");
+    }
 }
 
 #[test]

@@ -200,11 +200,10 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
         .into_iter()
         .zip(settings.devices.iter().map(|device| activated.remove(device)))
         .collect();
-    let Some((first, _)) = claims.first() else {
+    if claims.is_empty() {
         return Err(SupervisorError::Worker("there is no device to serve".to_owned()));
-    };
-    let private_dir = directory.private_dir(first)?;
-    let (spawner, thread) = start_spawner(private_dir.stable_path(), options.invocation.clone())?;
+    }
+    let spawner = start_spawner(options.invocation.clone())?;
     let listeners = Listeners::new(options.settings.weights.clone(), peer::unnumbered_uid());
     let mut supervisor = Supervisor {
         options,
@@ -222,11 +221,8 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
         accept_again: None,
         phase: Phase::Starting { claims },
     };
-    let outcome = supervisor.serve();
-    // Without orders the spawner ends.
-    drop(supervisor);
-    let _ = thread.join();
-    outcome
+    // Without orders the spawner ends; whatever it waits for then must not hold up the end.
+    supervisor.serve()
 }
 
 fn others(settings: &Settings) -> Others {
@@ -252,12 +248,7 @@ fn activated_sockets() -> Result<HashMap<String, OwnedFd>, SupervisorError> {
     Ok(by_device)
 }
 
-fn start_spawner(
-    state_dir: PathBuf,
-    invocation: Invocation,
-) -> Result<(SpawnerHandle, std::thread::JoinHandle<()>), SupervisorError> {
-    // Bootstrap channels must be where only this user gets at them, and where the next driver clears up.
-    let _ = tempfile::env::override_temp_dir(&state_dir);
+fn start_spawner(invocation: Invocation) -> Result<SpawnerHandle, SupervisorError> {
     let wake = eventfd::create().map_err(|error| SupervisorError::system("make an event")(error.errno))?;
     let other = wake
         .try_clone()
@@ -268,29 +259,25 @@ fn start_spawner(
     let board = Board::create().map_err(|error| SupervisorError::Worker(error.to_string()))?;
     let spawner = Spawner {
         invocation,
-        state_dir,
         starting: starting.clone(),
         orders: ordered,
         outcomes: told,
         wake: other,
         board,
     };
-    let thread = std::thread::Builder::new()
+    std::thread::Builder::new()
         .name("spawner".to_owned())
         .stack_size(256 * 1024)
         .spawn(move || spawner.run())
         .map_err(SupervisorError::system("start a thread"))?;
-    Ok((
-        SpawnerHandle {
-            orders,
-            outcomes,
-            wake,
-            starting,
-            open: 0,
-            has_failed: false,
-        },
-        thread,
-    ))
+    Ok(SpawnerHandle {
+        orders,
+        outcomes,
+        wake,
+        starting,
+        open: 0,
+        has_failed: false,
+    })
 }
 
 /// What the main thread waits for, besides the clients.
@@ -308,10 +295,10 @@ enum Source {
 impl Supervisor {
     fn serve(&mut self) -> Result<(), SupervisorError> {
         loop {
-            self.order_workers();
-            if matches!(self.phase, Phase::Draining { .. })
+            self.order_workers()?;
+            if let Phase::Draining { is_over, .. } = self.phase
                 && self.workers.count() == 0
-                && self.spawner.open == 0
+                && (self.spawner.open == 0 || is_over)
             {
                 return Ok(());
             }
@@ -468,9 +455,9 @@ impl Supervisor {
     }
 
     /// Orders as many workers as clients wait for and as shall be in reserve.
-    fn order_workers(&mut self) {
+    fn order_workers(&mut self) -> Result<(), SupervisorError> {
         let spare = match self.phase {
-            Phase::Draining { .. } => return,
+            Phase::Draining { .. } => return Ok(()),
             // The first one shows whether there can be any.
             Phase::Starting { .. } => 1,
             Phase::Serving { .. } if self.spawner.has_failed => 0,
@@ -479,17 +466,13 @@ impl Supervisor {
         let wanted = self.waiting.len() + spare;
         let coming = self.workers.idle_count() + self.spawner.open as usize;
         for _ in coming..wanted {
-            if self
-                .spawner
+            self.spawner
                 .orders
                 .send(WorkerConfig::new(&self.options.settings))
-                .is_err()
-            {
-                tracing::error!(target: tags::DRIVER, "the spawner has ended");
-                return;
-            }
+                .map_err(|_| SupervisorError::Worker("the thread that starts them has ended".to_owned()))?;
             self.spawner.open += 1;
         }
+        Ok(())
     }
 
     fn take_outcomes(&mut self) -> Result<(), SupervisorError> {
@@ -599,7 +582,6 @@ impl Supervisor {
     }
 
     fn bury(&mut self, pid: i32, status: WaitStatus) {
-        self.spawner.starting.release(pid);
         let Some(burial) = self.workers.bury(pid, status) else {
             if self.spawner.open > 0 {
                 self.unclaimed.insert(pid, status);
@@ -646,7 +628,7 @@ impl Supervisor {
         // Workers without a client are replaced, so that the next client's has the new settings in full.
         self.workers.dismiss_idle();
         let execution = self.options.settings.execution.clone();
-        self.workers.command(|| Command::Reconfigure(execution.clone()));
+        self.workers.command(&Command::Reconfigure(execution));
         self.spawner.has_failed = false;
         tracing::info!(target: tags::DRIVER, "settings read again");
     }
@@ -692,7 +674,7 @@ impl Supervisor {
         }
         self.turn_away_applicants(&refused);
         self.workers.dismiss_idle();
-        self.workers.command(|| Command::Drain);
+        self.workers.command(&Command::Drain);
     }
 
     /// Hands clients that wait to workers that do.

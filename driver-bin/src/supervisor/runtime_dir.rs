@@ -132,29 +132,6 @@ pub(super) struct Published {
     socket: Option<(u64, u64)>,
 }
 
-/// A directory of the supervisor's own. Dropping it removes it with what is in it.
-#[derive(Debug)]
-pub(super) struct PrivateDir {
-    fd: OwnedFd,
-    parent: OwnedFd,
-    name: String,
-}
-
-impl PrivateDir {
-    /// The directory by way of its descriptor, short enough for any socket address in it.
-    #[must_use]
-    pub(super) fn stable_path(&self) -> PathBuf {
-        descriptor_path(&self.fd)
-    }
-}
-
-impl Drop for PrivateDir {
-    fn drop(&mut self) {
-        // Best effort; the next driver clears it otherwise.
-        let _ = std::fs::remove_dir_all(descriptor_path(&self.parent).join(&self.name));
-    }
-}
-
 impl RuntimeDir {
     /// Opens the directory, making it if needed, and takes the names of these devices there.
     ///
@@ -352,35 +329,6 @@ impl RuntimeDir {
             claim,
             socket,
         })
-    }
-
-    /// Makes a directory for the supervisor's own use, empty. What an earlier driver left there is removed: the claim
-    /// is the proof that it is not running.
-    ///
-    /// # Errors
-    ///
-    /// [`RuntimeDirError::File`].
-    pub(super) fn private_dir(&self, claim: &Claim) -> Result<PrivateDir, RuntimeDirError> {
-        let name = format!(".{}.workers", claim.device);
-        let path = self.stable_path().join(&name);
-        match std::fs::remove_dir_all(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(self.file_error("clear", &name, error));
-            }
-            _ => {}
-        }
-        std::fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&path)
-            .map_err(|source| self.file_error("make", &name, source))?;
-        let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-        let fd = openat(&self.fd, name.as_str(), flags, Mode::empty())
-            .map_err(|errno| self.file_error("open", &name, errno.into()))?;
-        let parent = self
-            .fd
-            .try_clone()
-            .map_err(|source| self.file_error("open", ".", source))?;
-        Ok(PrivateDir { fd, parent, name })
     }
 
     /// Locks the device's name. The lock file is removed with the lock held, so a lock that was got on a file that is
@@ -764,20 +712,6 @@ mod tests {
         let (third, claims) = RuntimeDir::open_and_claim(&place.path, Others::KeptOut, &devices).unwrap();
         assert!(second.is_gone() && !third.is_gone());
         assert_eq!(claims.len(), 1);
-    }
-
-    #[test]
-    fn private_directory_is_cleared_and_removed() {
-        let place = Place::new();
-        let directory = place.open(Others::KeptOut).unwrap();
-        let claim = directory.claim(DEVICE).unwrap();
-        let left_behind = place.path.join(format!(".{DEVICE}.workers"));
-        std::fs::create_dir_all(left_behind.join("deep")).unwrap();
-        let private = directory.private_dir(&claim).unwrap();
-        assert_eq!(std::fs::read_dir(private.stable_path()).unwrap().count(), 0);
-        std::fs::write(private.stable_path().join("file"), "").unwrap();
-        drop((private, claim));
-        assert_eq!(std::fs::read_dir(&place.path).unwrap().count(), 0);
     }
 
     #[test]

@@ -1,26 +1,27 @@
 //! Starts workers, one after the other, on a thread of its own.
 //!
-//! Starting takes milliseconds and waits for the new process, through ipc-channel, which knows no deadlines; the main
-//! thread must do neither. What bounds the wait is the worker's life: when the main thread reaps a worker that was
-//! starting, or kills one that takes too long, it calls [`Starting::release`], which ends the wait.
+//! Starting takes milliseconds and waits for the new process; the main thread must do neither. What bounds the wait is the
+//! worker's life: the main thread kills one that takes too long, and with its end of the socket the wait is over.
+//!
+//! Nothing here has a name in the file system, so nobody can be in the way there.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Command as Process, Stdio};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ipc_channel::ipc::{IpcOneShotServer, IpcReceiver, IpcSender};
 use nix::sys::signal::{SigSet, Signal};
 use nnhal::diag::tags;
+use nnhal::wire::handshake::VERSIONS;
+use nnhal::wire::{self, Inbox};
 use nnhal_os::socket::Connection;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
 use nnhal_os::{eventfd, pidfd};
 
 use crate::cores::{Board, Slot};
-use crate::link::{BlackBox, Command, Report, WorkerConfig};
+use crate::link::{BlackBox, Report, WorkerConfig};
 
 /// How to start a worker: what comes before the worker's own arguments, for binaries that are more than a driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,8 +32,11 @@ pub struct Invocation {
     pub log: String,
 }
 
-/// The argument by which a process is a worker, followed by the name of its bootstrap channel.
+/// The argument by which a process is a worker.
 pub(crate) const WORKER_ARGUMENT: &str = "--worker";
+
+/// Now or not at all.
+const NOW: Deadline = Deadline::from_raw(0);
 
 /// Variables of the service manager that are not for workers.
 const SERVICE_VARIABLES: [&str; 5] = [
@@ -52,7 +56,8 @@ pub(super) struct ReadyWorker {
     pub(super) cores: Option<Slot>,
     /// By which a client is handed over.
     pub(super) handoff: Connection,
-    pub(super) commands: IpcSender<Command>,
+    /// For what follows the settings. Nothing comes back there.
+    pub(super) commands: Connection,
     pub(super) black_box: BlackBox,
 }
 
@@ -73,9 +78,7 @@ pub(super) struct Starting(Arc<Mutex<Option<Current>>>);
 
 #[derive(Debug)]
 struct Current {
-    pid: i32,
     pidfd: OwnedFd,
-    bootstrap: PathBuf,
     since: TimePoint,
     /// Whether it has been killed, and its end is only to be waited for.
     is_killed: bool,
@@ -102,21 +105,11 @@ impl Starting {
             let _ = pidfd::send_signal(&current.pidfd, Signal::SIGKILL);
         }
     }
-
-    /// Ends the wait for worker `pid`, which is dead: a connection that closes again is a worker that says nothing.
-    pub(super) fn release(&self, pid: i32) {
-        let current = self.lock();
-        if let Some(current) = current.as_ref().filter(|current| current.pid == pid) {
-            let _ = Connection::connect(&current.bootstrap, Deadline::from_raw(0));
-        }
-    }
 }
 
 /// The thread that starts workers.
 pub(super) struct Spawner {
     pub(super) invocation: Invocation,
-    /// Where bootstrap channels are made, by way of a descriptor. Workers start there.
-    pub(super) state_dir: PathBuf,
     pub(super) starting: Starting,
     pub(super) orders: Receiver<WorkerConfig>,
     pub(super) outcomes: Sender<Outcome>,
@@ -142,69 +135,52 @@ impl Spawner {
     }
 
     fn start(&self, config: WorkerConfig) -> Outcome {
-        let (server, process) = match self.spawn() {
-            Ok(spawned) => spawned,
+        let worker = match self.spawn(&config) {
+            Ok(worker) => worker,
             Err(reason) => return Outcome::Failed { pid: None, reason },
         };
-        let pid = process.pid;
-        match bootstrap(server, config) {
-            Ok(commands) => {
-                let Spawned {
-                    pid,
-                    pidfd,
-                    handoff,
-                    black_box,
-                    cores,
-                } = process;
-                Outcome::Ready(ReadyWorker {
-                    pid,
-                    pidfd,
-                    handoff,
-                    commands,
-                    black_box,
-                    cores,
-                })
-            }
+        match wait_until_ready(&worker.handoff) {
+            Ok(()) => Outcome::Ready(worker),
             Err(reason) => {
-                let _ = pidfd::send_signal(&process.pidfd, Signal::SIGKILL);
-                let last_words = process.black_box.last_words();
+                let _ = pidfd::send_signal(&worker.pidfd, Signal::SIGKILL);
+                let last_words = worker.black_box.last_words();
                 let reason = if last_words.is_empty() { reason } else { last_words };
                 Outcome::Failed {
-                    pid: Some(pid),
+                    pid: Some(worker.pid),
                     reason,
                 }
             }
         }
     }
 
-    fn spawn(&self) -> Result<(IpcOneShotServer<Report>, Spawned), String> {
-        let (server, name) = IpcOneShotServer::<Report>::new()
-            .map_err(|error| format!("failed to make a channel for a worker: {error}"))?;
-        let bootstrap = PathBuf::from(&name);
-        // The worker finds the same socket from its working directory.
-        let relative = bootstrap
-            .strip_prefix(&self.state_dir)
-            .unwrap_or(&bootstrap)
-            .to_owned();
-        let (handoff, theirs) =
-            Connection::pair().map_err(|error| format!("failed to make a worker's socket: {error}"))?;
+    /// Starts a process and tells it what to be; whether it is ready is for it to say.
+    fn spawn(&self, config: &WorkerConfig) -> Result<ReadyWorker, String> {
+        let socket = |error| format!("failed to make a worker's socket: {error}");
+        let (handoff, theirs) = Connection::pair().map_err(socket)?;
+        let (commands, commanded) = Connection::pair().map_err(socket)?;
+        commands.stop_receiving();
         let (black_box, page) =
             BlackBox::create().map_err(|error| format!("failed to make a worker's black box: {error}"))?;
         let cores = self.board.slot();
         let place = cores.as_ref().map_or(u32::MAX, Slot::number).to_ne_bytes();
-        let pages = [page.as_fd(), self.board.as_fd()];
+        let shared = [commanded.as_fd(), page.as_fd(), self.board.as_fd()];
         // A worker without a place on the board has no use for it.
-        let pages = if cores.is_some() { &pages[..] } else { &pages[..1] };
+        let shared = if cores.is_some() {
+            &shared[..]
+        } else {
+            &shared[..2]
+        };
         handoff
-            .send(&place, pages, Deadline::from_raw(0))
+            .send(&place, shared, NOW)
             .map_err(|error| format!("failed to hand a worker its black box: {error}"))?;
+        wire::send(&handoff, VERSIONS.newest, config, &[], NOW)
+            .map_err(|error| format!("failed to configure a worker: {error}"))?;
         let mut command = Process::new("/proc/self/exe");
         command
             .arg0("nnhal-worker")
             .args(&self.invocation.prefix)
             .arg(WORKER_ARGUMENT)
-            .arg(relative)
-            .current_dir(&self.state_dir)
+            .current_dir("/")
             .env(tags::LOG_VARIABLE, &self.invocation.log)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null());
@@ -227,22 +203,18 @@ impl Spawner {
             }
         };
         *starting = Some(Current {
-            pid,
             pidfd: other,
-            bootstrap,
             since: MonotonicClock.now(),
             is_killed: false,
         });
-        Ok((
-            server,
-            Spawned {
-                pid,
-                pidfd,
-                handoff,
-                black_box,
-                cores,
-            },
-        ))
+        Ok(ReadyWorker {
+            pid,
+            pidfd,
+            cores,
+            handoff,
+            commands,
+            black_box,
+        })
     }
 }
 
@@ -260,31 +232,11 @@ fn keep_signals_from_workers() {
     }
 }
 
-/// A worker that runs and has not said anything yet.
-#[derive(Debug)]
-struct Spawned {
-    pid: i32,
-    pidfd: OwnedFd,
-    handoff: Connection,
-    black_box: BlackBox,
-    cores: Option<Slot>,
-}
-
-/// Waits for the worker to be ready; see the module's text for what bounds the wait.
-fn bootstrap(server: IpcOneShotServer<Report>, config: WorkerConfig) -> Result<IpcSender<Command>, String> {
-    let silent = |error| format!("a worker ended before it was ready: {error}");
-    let (reports, first): (IpcReceiver<Report>, Report) = server.accept().map_err(silent)?;
-    let commands = match first {
-        Report::Started { commands } => commands,
-        Report::Failed { reason } => return Err(reason),
-        Report::Ready => return Err("a worker was ready before it had started".to_owned()),
-    };
-    commands
-        .send(Command::Configure(Box::new(config)))
-        .map_err(|error| format!("failed to configure a worker: {error}"))?;
-    match reports.recv().map_err(silent)? {
-        Report::Ready => Ok(commands),
-        Report::Failed { reason } => Err(reason),
-        Report::Started { .. } => Err("a worker started twice".to_owned()),
+/// Waits for a worker to be ready; see the module's text for what bounds the wait.
+fn wait_until_ready(handoff: &Connection) -> Result<(), String> {
+    match Inbox::new().receive(handoff, Deadline::NONE) {
+        Ok((Report::Ready, _)) => Ok(()),
+        Ok((Report::Failed { reason }, _)) => Err(reason),
+        Err(error) => Err(format!("a worker ended before it was ready: {error}")),
     }
 }

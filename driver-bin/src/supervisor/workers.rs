@@ -19,15 +19,10 @@ use crate::link::{Assignment, Command};
 /// Now or not at all.
 const NOW: Deadline = Deadline::from_raw(0);
 
-/// Commands that a worker may have unread before it is taken for dead. A worker reads them at once; the socket's
-/// buffer holds hundreds, and sending must never block.
-const MAX_COMMANDS: u32 = 64;
-
 /// A worker.
 #[derive(Debug)]
 pub(super) struct Worker {
     process: ReadyWorker,
-    commands_sent: u32,
     service: Option<Service>,
     /// Whether it has asked for weights, so that a thread listens to it, or none could be had.
     has_asked: bool,
@@ -105,7 +100,6 @@ impl Workers {
             pid,
             Worker {
                 process,
-                commands_sent: 1,
                 service: None,
                 has_asked: false,
                 holder: None,
@@ -230,14 +224,10 @@ impl Workers {
         })
     }
 
-    /// Sends a command to every worker.
-    pub(super) fn command(&mut self, command: impl Fn() -> Command) {
-        for (pid, worker) in &mut self.by_pid {
-            worker.commands_sent += 1;
-            if worker.commands_sent > MAX_COMMANDS {
-                continue;
-            }
-            if let Err(error) = worker.process.commands.send(command()) {
+    /// Sends a command to every worker. One that does not read them goes without.
+    pub(super) fn command(&self, command: &Command) {
+        for (pid, worker) in &self.by_pid {
+            if let Err(error) = wire::send(&worker.process.commands, VERSIONS.newest, command, &[], NOW) {
                 tracing::debug!(target: tags::DRIVER, pid, %error, "worker takes no commands");
             }
         }

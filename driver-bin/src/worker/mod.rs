@@ -36,15 +36,14 @@ mod watchdog;
 mod weights;
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::panic::PanicHookInfo;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ipc_channel::ipc::{self, IpcReceiver, IpcSender};
 use nnhal::diag::tags;
-use nnhal::wire::Inbox;
+use nnhal::wire::handshake::VERSIONS;
+use nnhal::wire::{self, Inbox};
 use nnhal_device::{CACHE_FILES, Device};
 use nnhal_hal::Failure;
 use nnhal_os::socket::Connection;
@@ -56,14 +55,14 @@ use self::weights::Weights;
 use crate::cores::WorkerCores;
 use crate::device::registry::DeviceRegistry;
 use crate::jail;
-use crate::link::{Assignment, BlackBox, Command, Report, WorkerConfig};
+use crate::link::{Assignment, BlackBox, DeviceConfig, Report, WorkerConfig};
 use crate::log;
 
 /// Runs a worker from its start to its end.
-pub(crate) fn main(bootstrap: &OsStr, registry: &DeviceRegistry) -> ExitCode {
+pub(crate) fn main(registry: &DeviceRegistry) -> ExitCode {
     nnhal_os::heap::have_one();
     log::start(&log::of_environment());
-    match run(bootstrap, registry) {
+    match run(registry) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             last_words::note(&error.to_string());
@@ -78,12 +77,12 @@ struct Idle {
     handoff: Connection,
     devices: HashMap<String, Arc<dyn Device>>,
     config: WorkerConfig,
-    commands: IpcReceiver<Command>,
+    commands: Connection,
     cores: Arc<WorkerCores>,
 }
 
-fn run(bootstrap: &OsStr, registry: &DeviceRegistry) -> Result<(), WorkerError> {
-    let idle = start(bootstrap, registry)?;
+fn run(registry: &DeviceRegistry) -> Result<(), WorkerError> {
+    let idle = start(registry)?;
     let mut inbox = Inbox::new();
     let (assignment, mut fds) = match inbox.receive::<Assignment>(&idle.handoff, Deadline::NONE) {
         Ok(received) => received,
@@ -108,14 +107,11 @@ fn run(bootstrap: &OsStr, registry: &DeviceRegistry) -> Result<(), WorkerError> 
 }
 
 /// From the first instruction to being ready for a client.
-fn start(bootstrap: &OsStr, registry: &DeviceRegistry) -> Result<Idle, WorkerError> {
+fn start(registry: &DeviceRegistry) -> Result<Idle, WorkerError> {
     let handoff = take_handoff()?;
-    let cores = Arc::new(open_pages(&handoff)?);
+    let (commands, cores) = open_shared(&handoff)?;
     std::panic::set_hook(Box::new(end_by_panic));
-    let (reports, commands) = report_start(bootstrap)?;
-    let Command::Configure(config) = commands.recv()? else {
-        return Err(WorkerError::Unexpected);
-    };
+    let (config, _) = Inbox::new().receive::<WorkerConfig>(&handoff, Deadline::NONE)?;
     let ready = make_devices(&config, registry).and_then(|devices| {
         jail::enter(&config.limits)
             .map_err(WorkerError::Jail)
@@ -123,21 +119,23 @@ fn start(bootstrap: &OsStr, registry: &DeviceRegistry) -> Result<Idle, WorkerErr
     });
     match ready {
         Ok(devices) => {
-            send_report(&reports, Report::Ready)?;
+            wire::send(&handoff, VERSIONS.newest, &Report::Ready, &[], Deadline::NONE)?;
             Ok(Idle {
                 handoff,
                 devices,
-                config: *config,
+                config,
                 commands,
-                cores,
+                cores: Arc::new(cores),
             })
         }
         Err(error) => {
-            send_report(
-                &reports,
-                Report::Failed {
-                    reason: error.to_string(),
-                },
+            let reason = error.to_string();
+            wire::send(
+                &handoff,
+                VERSIONS.newest,
+                &Report::Failed { reason },
+                &[],
+                Deadline::NONE,
             )?;
             Err(error)
         }
@@ -157,50 +155,40 @@ fn take_handoff() -> Result<Connection, WorkerError> {
     Ok(Connection::from_fd(handoff))
 }
 
-/// Opens the memory that this worker shares with the supervisor: its black box, and the board of who computes if there is
-/// a place for it there.
-fn open_pages(handoff: &Connection) -> Result<WorkerCores, WorkerError> {
+/// Opens what this worker shares with the supervisor: the socket for commands, its black box, and the board of who computes
+/// if there is a place for it there.
+fn open_shared(handoff: &Connection) -> Result<(Connection, WorkerCores), WorkerError> {
     let mut place = [0; size_of::<u32>()];
     let received = handoff.receive(&mut place, Deadline::NONE)?;
-    let mut pages = received.fds.into_iter();
-    let page = pages.next().ok_or(WorkerError::Unexpected)?;
+    let mut fds = received.fds.into_iter();
+    let (Some(commands), Some(page)) = (fds.next(), fds.next()) else {
+        return Err(WorkerError::Unexpected);
+    };
+    let commands = Connection::from_fd(commands);
     let black_box = BlackBox::open(page).map_err(|_| WorkerError::Unexpected)?;
     last_words::keep_in(black_box);
-    let Some(board) = pages.next() else {
+    let Some(board) = fds.next() else {
         let cores = WorkerCores::alone();
         cores.set_most(1);
-        return Ok(cores);
+        return Ok((commands, cores));
     };
-    WorkerCores::on_board(board, u32::from_ne_bytes(place)).map_err(|_| WorkerError::Unexpected)
-}
-
-fn report_start(bootstrap: &OsStr) -> Result<(IpcSender<Report>, IpcReceiver<Command>), WorkerError> {
-    let failed = |action| move |source| WorkerError::Io { action, source };
-    let name = bootstrap.to_str().ok_or(WorkerError::Unexpected)?.to_owned();
-    let reports = IpcSender::connect(name).map_err(failed("reach the supervisor"))?;
-    // The way to the bootstrap channel was the last thing needed of the file system.
-    std::env::set_current_dir("/").map_err(failed("leave the working directory"))?;
-    let (commands, receiver) = ipc::channel().map_err(failed("make a channel"))?;
-    send_report(&reports, Report::Started { commands })?;
-    Ok((reports, receiver))
-}
-
-fn send_report(reports: &IpcSender<Report>, report: Report) -> Result<(), WorkerError> {
-    Ok(reports.send(report)?)
+    let cores = WorkerCores::on_board(board, u32::from_ne_bytes(place));
+    Ok((commands, cores.map_err(|_| WorkerError::Unexpected)?))
 }
 
 fn make_devices(
     config: &WorkerConfig,
     registry: &DeviceRegistry,
 ) -> Result<HashMap<String, Arc<dyn Device>>, WorkerError> {
-    let make = |(name, options): &(String, _)| {
+    let make = |device: &DeviceConfig| {
+        let name = &device.name;
         let failed = |failure| WorkerError::Device {
             name: name.clone(),
             failure,
         };
         let unknown = || failed(Failure::general("this binary does not know it"));
         let entry = registry.get(name).ok_or_else(unknown)?;
-        let device = (entry.create)(options).map_err(failed)?;
+        let device = (entry.create)(&device.options()).map_err(failed)?;
         let cache_files = device.info().cache_files;
         if cache_files.is_caching_supported() && cache_files != CACHE_FILES {
             return Err(failed(Failure::general(format!(
@@ -214,23 +202,20 @@ fn make_devices(
 
 /// A panic is a bug in this process, whose state can no longer be trusted.
 fn end_by_panic(info: &PanicHookInfo<'_>) {
-    let thread = std::thread::current();
-    let text = format!(
-        "thread {} panicked: {info}",
-        thread.name().unwrap_or("without a name")
-    );
+    let text = log::describe_panic(info);
     last_words::note(&text);
     tracing::error!(target: tags::DRIVER, "{text}");
     std::process::abort();
 }
 
 /// Listens to the supervisor, as long as there is one: without it the worker goes on.
-fn listen(commands: IpcReceiver<Command>, orders: Arc<Orders>) -> Result<(), WorkerError> {
+fn listen(commands: Connection, orders: Arc<Orders>) -> Result<(), WorkerError> {
     std::thread::Builder::new()
         .name("listener".to_owned())
         .stack_size(256 * 1024)
         .spawn(move || {
-            while let Ok(command) = commands.recv() {
+            let mut inbox = Inbox::new();
+            while let Ok((command, _)) = inbox.receive(&commands, Deadline::NONE) {
                 orders.take(command);
             }
         })

@@ -44,8 +44,6 @@ impl Orders {
             Command::Reconfigure(execution) => {
                 *self.execution.lock().unwrap_or_else(PoisonError::into_inner) = execution;
             }
-            // Only the first command configures.
-            Command::Configure(_) => {}
         }
         // A full counter wakes as well.
         let _ = eventfd::add(&self.wake, 1);
