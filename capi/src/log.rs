@@ -3,6 +3,7 @@
 use std::sync::Once;
 
 use nnhal::diag::tags;
+use nnhal_os::environment;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
@@ -13,7 +14,7 @@ static STARTED: Once = Once::new();
 #[inline]
 pub(crate) fn start() {
     STARTED.call_once(|| {
-        let filter = std::env::var(tags::LOG_VARIABLE).ok();
+        let filter = environment::var(tags::LOG_VARIABLE);
         let filter = filter.and_then(|filter| tags::directives(&filter).parse::<Targets>().ok());
         if let Some(filter) = filter {
             let layer = tracing_subscriber::fmt::layer()

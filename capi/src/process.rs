@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nnhal_client::runtime::{Recovery, Runtime, RuntimeOptions};
+use nnhal_os::environment;
 
 use crate::device::Device;
 use crate::ffi::flush_trace_at_exit;
@@ -35,7 +36,7 @@ impl Process {
 
 /// What [`RECOVERY_VARIABLE`] says: how often an execution is repeated. Without it, none is, as on Android.
 fn recovery() -> Outcome<Recovery> {
-    let Some(value) = std::env::var_os(RECOVERY_VARIABLE).filter(|value| !value.is_empty()) else {
+    let Some(value) = environment::var_os(RECOVERY_VARIABLE).filter(|value| !value.is_empty()) else {
         return Ok(Recovery::None);
     };
     let attempts = value.to_str().and_then(|value| value.parse().ok());

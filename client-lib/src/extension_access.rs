@@ -35,7 +35,7 @@ impl Application {
         let Some(extension) = extension_of(model) else {
             return Ok(());
         };
-        let (path, is_named) = self.file(std::env::var_os(ALLOWLIST_VARIABLE));
+        let (path, is_named) = self.file(nnhal_os::environment::var_os(ALLOWLIST_VARIABLE));
         let text = match read(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_named => return Ok(()),
             Err(error) => {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 use nnhal::diag::tags;
+use nnhal_os::environment;
 use tempfile::TempDir;
 
 /// What the names of these directories begin with. Nobody else's may: they are removed with what is in them.
@@ -34,6 +35,9 @@ pub(crate) struct PrivateDirectory {
 impl PrivateDirectory {
     /// Makes one among the temporary files, after removing those there that were left behind.
     pub(crate) fn create() -> Result<PrivateDirectory> {
+        if environment::is_foreign() {
+            return PrivateDirectory::create_in(Path::new("/tmp"));
+        }
         PrivateDirectory::create_in(&tempfile::env::temp_dir())
     }
 

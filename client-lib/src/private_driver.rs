@@ -19,7 +19,7 @@ use nix::poll::PollFlags;
 use nnhal::diag::tags;
 use nnhal_os::fork::ForkStamp;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
-use nnhal_os::{pidfd, poll};
+use nnhal_os::{environment, pidfd, poll};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::private_directory::PrivateDirectory;
@@ -78,7 +78,7 @@ pub(crate) enum DriverChoice {
 impl DriverChoice {
     /// The command, or why there is none.
     pub(crate) fn find(&self) -> std::result::Result<DriverCommand, String> {
-        let named = std::env::var_os(DRIVER_VARIABLE).filter(|name| !name.is_empty());
+        let named = environment::var_os(DRIVER_VARIABLE).filter(|name| !name.is_empty());
         match (self, named) {
             (DriverChoice::Never, _) => Err("the caller wants none".to_owned()),
             (DriverChoice::Explicit(command), _) => Ok(command.clone()),
@@ -87,6 +87,9 @@ impl DriverChoice {
                 ..DriverCommand::new(named.into(), Vec::new())
             }),
             (DriverChoice::Unless(command), None) => Ok(command.clone()),
+            (DriverChoice::Search, None) if environment::is_foreign() => Err(format!(
+                "this program has more rights than whoever starts it, so that {DRIVER_VARIABLE} and the PATH do not count"
+            )),
             (DriverChoice::Search, None) => beside_this_executable()
                 .or_else(|| on_path(&std::env::var_os("PATH").unwrap_or_default()))
                 .map(|executable| DriverCommand::new(executable, Vec::new()))

@@ -11,6 +11,7 @@ pub mod cores;
 pub mod cpu;
 pub mod directory_watch;
 pub mod dma_buf;
+pub mod environment;
 pub mod eventfd;
 pub mod fds;
 pub mod file_mapping;

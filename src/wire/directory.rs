@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::OFlag;
 
 use nnhal_hal::DeviceInfo;
+use nnhal_os::environment;
 
 /// Names the runtime directory, if set and not empty.
 pub const RUNTIME_DIR_VARIABLE: &str = "NNHAL_RUNTIME_DIR";
@@ -25,20 +26,20 @@ const SOCKET_SUFFIX: &str = ".sock";
 /// `XDG_RUNTIME_DIR`, else [`SYSTEM_RUNTIME_DIR`] for root and `/tmp/nnhal-UID` for anyone else.
 #[must_use]
 pub fn runtime_dir() -> PathBuf {
-    of_user(|name| std::env::var_os(name), nix::unistd::geteuid().as_raw())
+    of_user(environment::var_os, nix::unistd::geteuid().as_raw())
 }
 
 /// What [`RUNTIME_DIR_VARIABLE`] names, if it is set and not empty.
 #[must_use]
 pub fn named() -> Option<PathBuf> {
-    directory_of(&|name: &str| std::env::var_os(name), RUNTIME_DIR_VARIABLE)
+    directory_of(&environment::var_os, RUNTIME_DIR_VARIABLE)
 }
 
 /// Where a client looks for drivers, in this order: only [`RUNTIME_DIR_VARIABLE`] if set; else this user's directory,
 /// as [`runtime_dir`] has it, and then the system's.
 #[must_use]
 pub fn search_path() -> Vec<PathBuf> {
-    search_path_of(|name| std::env::var_os(name), nix::unistd::geteuid().as_raw())
+    search_path_of(environment::var_os, nix::unistd::geteuid().as_raw())
 }
 
 /// Opens a runtime directory to look for sockets. No link is followed in this user's place in `/tmp`, where anybody can make

@@ -56,7 +56,7 @@ enum StartError {
 impl Trace {
     /// The trace that the environment asks for.
     fn of_environment() -> Option<Trace> {
-        let path = std::env::var_os(TRACE_VARIABLE).filter(|path| !path.is_empty())?;
+        let path = nnhal_os::environment::var_os(TRACE_VARIABLE).filter(|path| !path.is_empty())?;
         match Trace::start(&path) {
             Ok(trace) => Some(trace),
             Err(error) => {

@@ -412,7 +412,7 @@ const LIMIT: &str = "NNHAL_CPU_INSTRUCTIONS";
 #[inline]
 fn used() -> InstructionSet {
     static USED: LazyLock<InstructionSet> = LazyLock::new(|| {
-        let limit = std::env::var(LIMIT).ok();
+        let limit = nnhal_os::environment::var(LIMIT);
         from_limit(limit.as_deref())
     });
     *USED
@@ -464,7 +464,7 @@ pub(super) fn rescales_by_floats() -> bool {
 pub fn permit_tiles() {
     // Not for processes that are told to use less.
     const LESS: [&str; 3] = ["avx512", "avx2", "portable"];
-    let is_less = std::env::var(LIMIT).is_ok_and(|limit| LESS.contains(&limit.as_str()));
+    let is_less = nnhal_os::environment::var(LIMIT).is_some_and(|limit| LESS.contains(&limit.as_str()));
     if !is_less {
         nnhal_os::cpu::permit_tiles();
     }

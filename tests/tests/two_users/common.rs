@@ -56,7 +56,12 @@ fn playing(mut command: Command, part: &str) -> Command {
 /// A test again, as another user who plays this part.
 pub(crate) fn again_as(user: u32, test: &str, part: &str) -> Command {
     // By this name also a user can run the test who cannot reach the folder that it is in.
-    let mut command = playing(Command::new("/proc/self/exe"), part);
+    run_as(user, Path::new("/proc/self/exe"), test, part)
+}
+
+/// The same by another name of this executable.
+pub(crate) fn run_as(user: u32, executable: &Path, test: &str, part: &str) -> Command {
+    let mut command = playing(Command::new(executable), part);
     command.args(["--exact", test, "--nocapture"]).uid(user).gid(user);
     command
 }

@@ -4,4 +4,5 @@
 mod caches;
 mod common;
 mod drivers;
+mod privileges;
 mod service;
