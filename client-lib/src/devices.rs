@@ -234,7 +234,7 @@ impl Devices {
         let timeout = self.drivers.options().connect_timeout.unwrap_or(CONNECT_TIMEOUT);
         let deadline = Deadline::after(MonotonicClock.now(), timeout);
         Ok(Device::new(
-            Connection::open(path, deadline, driver)?,
+            Connection::open(path, deadline, driver, self.drivers.trust())?,
             self.drivers.clone(),
         ))
     }

@@ -11,7 +11,8 @@ use crate::private_driver::{DriverChoice, DriverCommand};
 ///
 /// By default that is the directory that the environment variable `NNHAL_RUNTIME_DIR` names; without it `nnhal` in
 /// `XDG_RUNTIME_DIR` and `/run/nnhal`. Directories and sockets that this user may not use are left out, with a warning in
-/// the log. If no driver is left, a private one is started; see [`DevicesOptions::driver`] for which one.
+/// the log, and so are drivers of users who are not trusted; see [`DevicesOptions::trust_driver_of`]. If no driver is
+/// left, a private one is started; see [`DevicesOptions::driver`] for which one.
 #[derive(Clone, Debug, Default)]
 pub struct DevicesOptions {
     pub(crate) runtime_dir: Option<PathBuf>,
@@ -19,6 +20,7 @@ pub struct DevicesOptions {
     pub(crate) driver: DriverChoice,
     pub(crate) connect_timeout: Option<Duration>,
     pub(crate) application: Application,
+    pub(crate) driver_users: Vec<u32>,
 }
 
 impl DevicesOptions {
@@ -70,6 +72,18 @@ impl DevicesOptions {
     #[must_use]
     pub fn without_private_driver(mut self) -> DevicesOptions {
         self.driver = DriverChoice::Never;
+        self
+    }
+
+    /// Trusts the drivers of this user, too, who can then see and decide what this program computes. Without this call
+    /// drivers are trusted that belong to this process's effective user, to root, or to whom
+    /// [`DRIVER_USERS_VARIABLE`] names; in `/run/nnhal` also those of the user to whom that directory belongs, as only
+    /// root can make it.
+    ///
+    /// [`DRIVER_USERS_VARIABLE`]: crate::DRIVER_USERS_VARIABLE
+    #[must_use]
+    pub fn trust_driver_of(mut self, user: u32) -> DevicesOptions {
+        self.driver_users.push(user);
         self
     }
 

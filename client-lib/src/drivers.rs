@@ -12,6 +12,7 @@ use nnhal_os::socket;
 use crate::devices_options::DevicesOptions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::private_driver::{DriverChoice, PrivateDriver};
+use crate::trust::Trust;
 
 /// The drivers that can be used, and the private ones that were started. Drivers may come and go at any time:
 /// every call looks anew.
@@ -21,6 +22,7 @@ pub(crate) struct Drivers {
     directories: Vec<PathBuf>,
     /// Whether the program has named the directory: then only a driver there will do.
     is_named: bool,
+    trust: Trust,
     /// The private drivers that were started for these handles.
     private: Arc<Mutex<Vec<Arc<PrivateDriver>>>>,
     /// What was warned of that stays as it is: every call looks anew, but says so once.
@@ -58,6 +60,7 @@ impl Drivers {
 
     fn new(options: DevicesOptions, directories: Vec<PathBuf>, is_named: bool) -> Drivers {
         Drivers {
+            trust: Trust::new(&options.driver_users),
             options,
             directories,
             is_named,
@@ -69,6 +72,11 @@ impl Drivers {
     /// How they were looked for.
     pub(crate) fn options(&self) -> &DevicesOptions {
         &self.options
+    }
+
+    /// Whose drivers may serve this process.
+    pub(crate) fn trust(&self) -> &Trust {
+        &self.trust
     }
 
     /// The directories that are searched, in this order.
@@ -179,18 +187,15 @@ impl Drivers {
         Ok(sockets)
     }
 
-    /// The sockets in a directory; none in one that somebody else made in this user's place.
+    /// The sockets in a directory of somebody who is trusted.
     fn sockets_in_trusted(&self, directory: &Path) -> Result<Vec<Socket>> {
         let failed = directory_error(directory);
         let opened = directory::open(directory).map_err(failed)?;
-        let squatter = directory::squatter(directory, &opened).map_err(failed)?;
-        if let (false, Some(owner)) = (self.is_named, squatter) {
-            let path = directory.display();
-            self.warn_once(format!(
-                "directory left out: {path} belongs to user {owner}, whose drivers are not trusted"
-            ));
-            return Ok(Vec::new());
-        }
+        let judged = self.trust.directory(directory, &opened).map_err(failed)?;
+        judged.map_err(|reason| ErrorKind::Untrusted {
+            path: directory.to_owned(),
+            reason,
+        })?;
         sockets_in(directory)
     }
 

@@ -11,6 +11,8 @@ use nnhal_os::SysError;
 use nnhal_os::shm::ShmError;
 use nnhal_os::socket::SocketError;
 
+use crate::trust::Distrust;
+
 /// Anything that can go wrong. Its text says what was wrong, where, and what would be right; [`Error::kind`] has the
 /// parts, [`Error::status`] the HAL's status and [`Error::remedy`] what a program can do.
 #[derive(Clone, Debug)]
@@ -96,6 +98,14 @@ pub enum ErrorKind {
         path: PathBuf,
         /// The reason.
         source: Arc<HandshakeError>,
+    },
+    /// A driver, or the directory of its socket, is not one that this process trusts.
+    #[error("{} {reason}", .path.display())]
+    Untrusted {
+        /// The socket or the directory.
+        path: PathBuf,
+        /// The reason.
+        reason: Distrust,
     },
     /// A runtime directory could not be read.
     #[error("failed to look for drivers in {}: {source}", .path.display())]
@@ -233,6 +243,7 @@ impl Error {
             | ErrorKind::NoDevice { .. }
             | ErrorKind::Connect { .. }
             | ErrorKind::Handshake { .. }
+            | ErrorKind::Untrusted { .. }
             | ErrorKind::Directory { .. }
             | ErrorKind::PrivateDriver { .. } => ErrorStatus::DeviceUnavailable,
             ErrorKind::Argument { .. } => ErrorStatus::InvalidArgument,
@@ -315,6 +326,7 @@ impl Error {
                 Remedy::Retry
             }
             ErrorKind::Directory { .. }
+            | ErrorKind::Untrusted { .. }
             | ErrorKind::NoDriver { .. }
             | ErrorKind::NoSuchDevice { .. }
             | ErrorKind::NoDevice { .. } => Remedy::GiveUp,
@@ -338,7 +350,7 @@ impl Error {
         self
     }
 
-    /// Whether this user may not connect to the driver.
+    /// Whether this user may not connect to the driver, or should not.
     pub(crate) fn is_not_allowed(&self) -> bool {
         use nix::errno::Errno;
         match self.kind() {
@@ -352,6 +364,7 @@ impl Error {
                     ..
                 }
             ),
+            ErrorKind::Untrusted { .. } => true,
             _ => false,
         }
     }

@@ -61,6 +61,7 @@ mod tensor;
 #[cfg(feature = "tflite")]
 pub mod tflite;
 mod trace;
+mod trust;
 mod values;
 mod watch;
 
@@ -86,6 +87,7 @@ pub use tensor::{Element, TensorType};
 #[cfg(feature = "tflite")]
 pub use tflite::TfliteModel;
 pub use trace::{TRACE_VARIABLE, WorkerSpans, flush_trace};
+pub use trust::{DRIVER_USERS_VARIABLE, Distrust};
 pub use values::{Input, Output};
 pub use watch::{DeviceChange, DeviceWatch};
 

@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
@@ -35,8 +35,9 @@ pub fn named() -> Option<PathBuf> {
     directory_of(&environment::var_os, RUNTIME_DIR_VARIABLE)
 }
 
-/// Where a client looks for drivers, in this order: only [`RUNTIME_DIR_VARIABLE`] if set; else this user's directory,
-/// as [`runtime_dir`] has it, and then the system's.
+/// Where a client looks for drivers, in this order: only [`RUNTIME_DIR_VARIABLE`] if set; else `nnhal` in `XDG_RUNTIME_DIR`,
+/// which is this user's alone, then [`SYSTEM_RUNTIME_DIR`], and last, without `XDG_RUNTIME_DIR`, this user's place in `/tmp`,
+/// where others may have been first.
 #[must_use]
 pub fn search_path() -> Vec<PathBuf> {
     search_path_of(environment::var_os, nix::unistd::geteuid().as_raw())
@@ -56,20 +57,6 @@ pub fn open(directory: &Path) -> std::io::Result<File> {
         .read(true)
         .custom_flags(flags.bits())
         .open(directory)
-}
-
-/// Who owns an open directory that was made in this user's place: anybody can make one in `/tmp` under the name of another's.
-/// `None` for every other directory. One of this user's own cannot be replaced there.
-///
-/// # Errors
-/// Only what the system refuses.
-pub fn squatter(directory: &Path, opened: &File) -> std::io::Result<Option<u32>> {
-    if !is_open_place(directory) {
-        return Ok(None);
-    }
-    let user = nix::unistd::geteuid().as_raw();
-    let owner = opened.metadata()?.uid();
-    Ok((owner != user && owner != 0).then_some(owner))
 }
 
 fn is_open_place(directory: &Path) -> bool {
@@ -115,13 +102,15 @@ fn without_session(uid: u32) -> PathBuf {
 }
 
 fn search_path_of(variable: impl Fn(&str) -> Option<OsString>, uid: u32) -> Vec<PathBuf> {
-    let is_named = directory_of(&variable, RUNTIME_DIR_VARIABLE).is_some();
-    let mut path = vec![of_user(variable, uid)];
+    let own = of_user(&variable, uid);
     let system = PathBuf::from(SYSTEM_RUNTIME_DIR);
-    if !is_named && !path.contains(&system) {
-        path.push(system);
+    if own == system || directory_of(&variable, RUNTIME_DIR_VARIABLE).is_some() {
+        vec![own]
+    } else if own == without_session(uid) {
+        vec![system, own]
+    } else {
+        vec![own, system]
     }
-    path
 }
 
 #[cfg(test)]
@@ -160,7 +149,11 @@ mod tests {
         );
         assert_eq!(
             search_path_of(environment(&[]), 7),
-            [Path::new("/tmp/nnhal-7"), Path::new("/run/nnhal")]
+            [Path::new("/run/nnhal"), Path::new("/tmp/nnhal-7")]
+        );
+        assert_eq!(
+            search_path_of(environment(&[("XDG_RUNTIME_DIR", "/b")]), 7),
+            [Path::new("/b/nnhal"), Path::new("/run/nnhal")]
         );
         assert_eq!(search_path_of(environment(&[]), 0), [Path::new("/run/nnhal")]);
     }

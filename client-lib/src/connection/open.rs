@@ -20,6 +20,7 @@ use super::{Connection, Link, watcher};
 use crate::error::{Death, Error, ErrorKind, Process, Result, Role};
 use crate::private_driver::PrivateDriver;
 use crate::trace::{self, WorkerSpans, WorkerTrace};
+use crate::trust::Trust;
 
 /// What the driver said in the handshake.
 struct Greeting {
@@ -34,12 +35,13 @@ impl Connection {
     /// Connects to the socket of a device and agrees on a version with the driver.
     ///
     /// # Errors
-    /// [`ErrorKind::Connect`], [`ErrorKind::Handshake`], [`ErrorKind::TimedOut`], [`ErrorKind::DeadObject`] if the
+    /// [`ErrorKind::Connect`], [`ErrorKind::Untrusted`], [`ErrorKind::Handshake`], [`ErrorKind::TimedOut`], [`ErrorKind::DeadObject`] if the
     /// driver ends meanwhile, [`ErrorKind::Thread`].
     pub(crate) fn open(
         path: &Path,
         deadline: Deadline,
         driver: Option<Arc<PrivateDriver>>,
+        trust: &Trust,
     ) -> Result<Arc<Connection>> {
         let _connects = trace::span(SpanKind::Connect, 0);
         let stamp = ForkStamp::take();
@@ -48,7 +50,18 @@ impl Connection {
             source: Arc::new(source),
         };
         let socket = socket::Connection::connect(path, deadline).map_err(failed)?;
-        let greeting = greet(&socket, path, deadline)?;
+        let peer = peer::identify(&socket).map_err(Error::system("tell whose the driver is"))?;
+        trust
+            .server(path, peer.uid)
+            .map_err(|reason| ErrorKind::Untrusted {
+                path: path.to_owned(),
+                reason,
+            })?;
+        let supervisor = Process {
+            role: Role::Supervisor,
+            pid: u32::try_from(peer.pid).unwrap_or_default(),
+        };
+        let greeting = greet(&socket, path, supervisor, deadline)?;
         let welcome = greeting.welcome;
         let link = Arc::new(Link {
             bell: eventfd::create().map_err(Error::system("make an eventfd for the connection"))?,
@@ -133,13 +146,13 @@ fn have_recorded(link: &Link, memory: &SharedMemory, deadline: Deadline) -> Resu
     link.call(call, &[memory.as_fd()], deadline).map(drop)
 }
 
-fn greet(socket: &socket::Connection, path: &Path, deadline: Deadline) -> Result<Greeting> {
+fn greet(
+    socket: &socket::Connection,
+    path: &Path,
+    supervisor: Process,
+    deadline: Deadline,
+) -> Result<Greeting> {
     const CALL: &str = "the handshake";
-    let pid = peer::identify(socket).map_or(0, |peer| u32::try_from(peer.pid).unwrap_or_default());
-    let supervisor = Process {
-        role: Role::Supervisor,
-        pid,
-    };
     let failed = |error| match error {
         SocketError::TimedOut { .. } => Error::from(ErrorKind::TimedOut {
             call: CALL,

@@ -20,6 +20,7 @@ use nnhal_os::time::{Clock, MonotonicClock};
 use super::pending::PendingCall;
 use super::*;
 use crate::error::{Remedy, Role};
+use crate::trust::Trust;
 
 fn soon() -> Deadline {
     Deadline::after(MonotonicClock.now(), Duration::from_secs(20))
@@ -113,7 +114,10 @@ pub(crate) fn connect<'scope, T: Send + 'scope>(
         socket.send(&answer, &[], soon()).unwrap();
         work(Worker { socket, inbox })
     });
-    (Connection::open(&path, soon(), None).unwrap(), worker)
+    (
+        Connection::open(&path, soon(), None, &Trust::default()).unwrap(),
+        worker,
+    )
 }
 
 fn accept(listener: &Listener) -> socket::Connection {
@@ -355,7 +359,7 @@ fn dead_process_is_noticed_while_others_hold_its_socket_and_its_status_read() {
     let path = directory.path().join("test-device.sock");
     let listener = Listener::bind(&path).unwrap();
     std::thread::scope(|scope| {
-        let opened = scope.spawn(|| Connection::open(&path, soon(), None).unwrap());
+        let opened = scope.spawn(|| Connection::open(&path, soon(), None, &Trust::default()).unwrap());
         let socket = accept(&listener);
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pidfd = nnhal_os::pidfd::open(child.id() as i32).unwrap();
@@ -531,7 +535,7 @@ fn worker_that_dies_before_it_answers_is_told_by_its_supervisor() {
     let path = directory.path().join("test-device.sock");
     let listener = Listener::bind(&path).unwrap();
     let error = std::thread::scope(|scope| {
-        let opened = scope.spawn(|| Connection::open(&path, soon(), None).unwrap_err());
+        let opened = scope.spawn(|| Connection::open(&path, soon(), None, &Trust::default()).unwrap_err());
         let socket = accept(&listener);
         Inbox::new().receive_bytes(&socket, soon()).unwrap();
         let obituary = Message::Obituary(Obituary {
@@ -558,7 +562,8 @@ fn handshake_that_comes_to_nothing_says_why() {
         let path = directory.path().join("test-device.sock");
         let listener = Listener::bind(&path).unwrap();
         std::thread::scope(|scope| {
-            let opened = scope.spawn(|| Connection::open(&path, soon(), None).unwrap_err());
+            let opened =
+                scope.spawn(|| Connection::open(&path, soon(), None, &Trust::default()).unwrap_err());
             let socket = accept(&listener);
             Inbox::new().receive_bytes(&socket, soon()).unwrap();
             if let Some(answer) = answer {

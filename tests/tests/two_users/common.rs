@@ -44,6 +44,7 @@ fn playing(mut command: Command, part: &str) -> Command {
     for variable in [
         "NNHAL_RUNTIME_DIR",
         "NNHAL_DRIVER",
+        "NNHAL_DRIVER_USERS",
         "NNHAL_RECOVERY",
         "XDG_RUNTIME_DIR",
     ] {

@@ -6,3 +6,4 @@ mod common;
 mod drivers;
 mod privileges;
 mod service;
+mod trust;
