@@ -571,7 +571,7 @@ int ANeuralNetworksModel_getSupportedOperationsForDevices(const ANeuralNetworksM
                                                           bool *supportedOps);
 
 // Makes a compilation of a finished model for all devices together. Operations go where they run best; where a driver
-// fails, the CPU of this process takes over.
+// refuses, the CPU of this process takes over.
 //
 // `BAD_STATE` if the model is not finished. Since feature level 27.
 int ANeuralNetworksCompilation_create(ANeuralNetworksModel *model,

@@ -34,16 +34,19 @@ impl Process {
     }
 }
 
-/// What [`RECOVERY_VARIABLE`] says: how often an execution is repeated. Without it, none is, as on Android.
+/// What [`RECOVERY_VARIABLE`] says: how often an execution is repeated, or who computes it then. Without it, nobody does.
 fn recovery() -> Outcome<Recovery> {
     let Some(value) = environment::var_os(RECOVERY_VARIABLE).filter(|value| !value.is_empty()) else {
         return Ok(Recovery::None);
     };
+    if value == "cpu" {
+        return Ok(Recovery::OnCpu);
+    }
     let attempts = value.to_str().and_then(|value| value.parse().ok());
     attempts.map(repeated).ok_or_else(|| {
         Failure::bad_data(format!(
             "{RECOVERY_VARIABLE} is {}, must be how often an execution is repeated when a driver's process dies: a number \
-             such as 1, or 0 for never",
+             such as 1, or 0 for never, or cpu to have the CPU of the program's own process compute then",
             value.display()
         ))
     })

@@ -13,7 +13,7 @@ use crate::result::Outcome;
 use crate::types::{ANeuralNetworksCompilation, ANeuralNetworksDevice, ANeuralNetworksModel};
 
 /// Makes a compilation of a finished model for all devices together. Operations go where they run best; where a driver
-/// fails, the CPU of this process takes over.
+/// refuses, the CPU of this process takes over.
 ///
 /// `BAD_STATE` if the model is not finished. Since feature level 27.
 #[unsafe(no_mangle)]

@@ -29,18 +29,26 @@ pub(super) struct Assignment {
     pub(super) answers: Vec<Vec<Answer>>,
 }
 
-/// Asks each device about each operation.
+/// Asks each device about each operation. `death` is the error of a device whose worker died of it.
 pub(super) fn answers(
     model: &Model,
     valid: &ValidModel,
     devices: &[RuntimeDevice],
     filter: Option<&OperationFilter>,
+    death: &mut Option<RuntimeError>,
 ) -> Vec<DeviceAnswers> {
-    let ask = |device: &RuntimeDevice| {
+    let mut ask = |device: &RuntimeDevice| {
         let mut answers = if device.is_cpu() {
             cpu_answers(model.hal())
         } else {
-            driver_answers(model, valid, device)
+            // A device that does not answer supports nothing.
+            driver_answers(model, valid, device).unwrap_or_else(|error| {
+                let reason = error.to_string();
+                if error.is_connection_lost() {
+                    death.get_or_insert(error);
+                }
+                vec![Err(reason); model.hal().main.operations.len()]
+            })
         };
         for (index, (answer, operation)) in answers.iter_mut().zip(&model.hal().main.operations).enumerate() {
             if filter.is_some_and(|filter| !filter(&device.info(), index, operation)) {
@@ -49,7 +57,7 @@ pub(super) fn answers(
         }
         answers
     };
-    devices.iter().map(ask).collect()
+    devices.iter().map(&mut ask).collect()
 }
 
 fn cpu_answers(model: &HalModel) -> DeviceAnswers {
@@ -59,26 +67,21 @@ fn cpu_answers(model: &HalModel) -> DeviceAnswers {
         .collect()
 }
 
-fn driver_answers(model: &Model, valid: &ValidModel, device: &RuntimeDevice) -> DeviceAnswers {
+fn driver_answers(model: &Model, valid: &ValidModel, device: &RuntimeDevice) -> RuntimeResult<DeviceAnswers> {
     let operations = &model.hal().main.operations;
-    let answered = match part_for(model, valid, device.info().hal_version) {
-        Part::All => ask(model, device),
-        Part::Nothing(reasons) => return reasons,
+    let mut answers = match part_for(model, valid, device.info().hal_version) {
+        Part::All => ask(model, device)?,
+        Part::Nothing(reasons) => return Ok(reasons),
         Part::Some {
             part,
             kept,
             mut reasons,
-        } => ask(&part, device).map(|answers| {
-            for (index, answer) in kept.into_iter().zip(answers) {
+        } => {
+            for (index, answer) in kept.into_iter().zip(ask(&part, device)?) {
                 reasons[index] = answer;
             }
             reasons
-        }),
-    };
-    let mut answers = match answered {
-        Ok(answers) => answers,
-        // A device that does not answer supports nothing.
-        Err(error) => return vec![Err(error.to_string()); operations.len()],
+        }
     };
     for (answer, operation) in answers.iter_mut().zip(operations) {
         let is_control_flow = operation.operation_type.is_control_flow();
@@ -88,7 +91,7 @@ fn driver_answers(model: &Model, valid: &ValidModel, device: &RuntimeDevice) -> 
             );
         }
     }
-    answers
+    Ok(answers)
 }
 
 fn ask(model: &Model, device: &RuntimeDevice) -> RuntimeResult<DeviceAnswers> {
@@ -138,7 +141,8 @@ fn part_for(model: &Model, valid: &ValidModel, version: HalVersion) -> Part {
 }
 
 impl Assignment {
-    /// Chooses a device for each operation.
+    /// Chooses a device for each operation. The CPU of this process is none if the model has killed a worker, unless
+    /// `may_outlive_death`.
     ///
     /// # Errors
     /// No device can run some operation; the text has each device's reason.
@@ -148,8 +152,18 @@ impl Assignment {
         devices: &[RuntimeDevice],
         preference: ExecutionPreference,
         filter: Option<&OperationFilter>,
+        may_outlive_death: bool,
     ) -> RuntimeResult<Assignment> {
-        let answers = answers(model, valid, devices, filter);
+        let mut death = None;
+        let mut answers = answers(model, valid, devices, filter, &mut death);
+        if let Some(death) = death.as_ref().filter(|_| !may_outlive_death) {
+            let cpus = devices
+                .iter()
+                .zip(&mut answers)
+                .filter(|(device, _)| device.is_cpu());
+            let reason = format!("it computes no model that a worker died of: {death}");
+            cpus.for_each(|(_, answers)| answers.fill(Err(reason.clone())));
+        }
         let hal = model.hal();
         let mut assignment = Assignment {
             choices: Vec::with_capacity(hal.main.operations.len()),
@@ -165,9 +179,11 @@ impl Assignment {
                 })
                 .collect();
             let choice = best(devices, &of_devices);
-            assignment
-                .choices
-                .push(choice.ok_or_else(|| nobody(index, operation, devices, &of_devices))?);
+            assignment.choices.push(choice.ok_or_else(|| {
+                death
+                    .take()
+                    .unwrap_or_else(|| nobody(index, operation, devices, &of_devices))
+            })?);
             assignment.answers.push(of_devices);
         }
         Ok(assignment)

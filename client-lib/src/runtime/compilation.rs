@@ -13,7 +13,7 @@ use super::cpu::{self, CpuProgram};
 use super::device::RuntimeDevice;
 use super::devices::Runtime;
 use super::explanation::Explanation;
-use super::options::{CompilationOptions, Partitioning};
+use super::options::{CompilationOptions, Partitioning, Recovery};
 use super::partition::partition;
 use super::plan::{Plan, Source};
 use super::result::{ResultCode, RuntimeError, RuntimeResult};
@@ -71,10 +71,19 @@ pub(super) struct Policy {
     pub(super) is_explicit: bool,
     /// Whether it named one.
     pub(super) has_one_device: bool,
-    /// Whether the CPU of this process may take over.
+    /// Whether the CPU of this process may take over from a driver that refuses.
     pub(super) may_fall_back: bool,
+    /// Whether it may also compute what may have killed a worker.
+    pub(super) may_outlive_death: bool,
     /// How often an execution is repeated on a device that was opened again.
     pub(super) attempts: u32,
+}
+
+impl Policy {
+    /// Whether the CPU of this process may take over after this error.
+    pub(super) fn may_fall_back_after(self, error: &RuntimeError) -> bool {
+        self.may_fall_back && (self.may_outlive_death || !error.is_connection_lost())
+    }
 }
 
 impl PartialEq for Compilation {
@@ -121,13 +130,15 @@ impl Compilation {
             caching: options.caching.as_ref(),
             deadline,
         };
+        let recovery = options.recovery.unwrap_or(runtime.options().recovery);
         let policy = Policy {
             is_explicit: options.devices.is_some(),
             has_one_device: options.devices.as_ref().is_some_and(|devices| devices.len() == 1),
             may_fall_back: options.devices.is_none()
                 && partitioning == Partitioning::WithFallback
                 && is_for_cpu(model),
-            attempts: options.recovery.unwrap_or(runtime.options().recovery).attempts(),
+            may_outlive_death: recovery == Recovery::OnCpu,
+            attempts: recovery.attempts(),
         };
         let divides = trace::span(SpanKind::Divide, 0);
         let assignment = Assignment::new(
@@ -136,13 +147,14 @@ impl Compilation {
             devices,
             options.preference,
             options.filter.as_ref(),
+            policy.may_outlive_death,
         )?;
         let mut explanation = assignment.explain(model, devices);
         let parts = partition(&model.hal().main, &assignment.choices, devices.len());
         drop(divides);
         let plan = match Plan::of_parts(&source, &parts) {
             Ok(plan) => plan,
-            Err(error) if policy.may_fall_back && !is_reported(&error) => {
+            Err(error) if policy.may_fall_back_after(&error) && !is_reported(&error) => {
                 tracing::info!(target: tags::COMPILATION, %error, "the whole model runs on the CPU of this process");
                 explanation.fallback = Some(error.to_string());
                 Plan::whole(&source, runtime.cpu())?

@@ -154,7 +154,7 @@ impl Runtime {
     pub fn supported_operations(&self, model: &Model, devices: &[RuntimeDevice]) -> RuntimeResult<Vec<bool>> {
         self.check_devices(devices)?;
         let valid = self.validate(model)?;
-        let answers = assignment::answers(model, &valid, devices, None);
+        let answers = assignment::answers(model, &valid, devices, None, &mut None);
         let operations = 0..model.hal().main.operations.len();
         Ok(operations
             .map(|operation| answers.iter().any(|of_device| of_device[operation].is_ok()))

@@ -11,7 +11,7 @@ use super::finished::Finished;
 use super::request_builder::{RequestBuilder, Target};
 use super::result::{ResultCode, RuntimeError, RuntimeResult, once_more_if_lost};
 use super::run::Run;
-use super::step::StepBurst;
+use super::step::{Step, StepBurst};
 use crate::execution::ExecuteOptions;
 use crate::trace;
 
@@ -103,6 +103,8 @@ impl Compilation {
             self.check(placed)?;
         }
         let mut attempts = self.policy().attempts;
+        // A model that killed a worker stays one, whatever comes of later attempts.
+        let mut may_fall_back = true;
         loop {
             let mut run = Run::new(self, placed, options)?;
             let result = run.steps(bursts.as_deref_mut());
@@ -111,16 +113,23 @@ impl Compilation {
             }
             *is_over &= run.is_over;
             let error = match result {
-                Err(error) if attempts > 0 && (error.is_connection_lost() || placed.has_lost_memory()) => {
-                    error
-                }
-                Err(error) if self.may_fall_back(&error) => return self.run_on_cpu(placed, options, &error),
-                result => return result,
+                Ok(finished) => return Ok(finished),
+                Err(error) => error,
             };
+            may_fall_back &= self.may_fall_back(&error);
+            if attempts == 0 || !(error.is_connection_lost() || placed.has_lost_memory()) {
+                return if may_fall_back {
+                    self.run_on_cpu(placed, options, &error)
+                } else {
+                    Err(error)
+                };
+            }
             attempts -= 1;
             tracing::warn!(target: tags::EXECUTION, %error, "the execution is repeated on a device that is opened again");
             match self.revive(placed) {
-                Err(error) if self.may_fall_back(&error) => return self.run_on_cpu(placed, options, &error),
+                Err(error) if may_fall_back && self.may_fall_back(&error) => {
+                    return self.run_on_cpu(placed, options, &error);
+                }
                 revived => revived?,
             }
         }
@@ -141,9 +150,17 @@ impl Compilation {
         })
     }
 
+    /// Whether the worker of a step is dead.
+    pub(super) fn has_lost_step(&self) -> bool {
+        self.plan().steps.iter().any(Step::is_lost)
+    }
+
     /// Whether the CPU of this process may take over after this error.
     pub(super) fn may_fall_back(&self, error: &RuntimeError) -> bool {
-        self.policy().may_fall_back && !self.is_on_cpu() && !is_reported(error)
+        self.policy().may_fall_back_after(error)
+            && (self.policy().may_outlive_death || !self.has_lost_step())
+            && !self.is_on_cpu()
+            && !is_reported(error)
     }
 
     /// Executes the whole model on the CPU of this process.

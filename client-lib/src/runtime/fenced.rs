@@ -96,6 +96,7 @@ impl Compilation {
         options: &ExecuteOptions,
     ) -> RuntimeResult<Launch> {
         let mut attempts = self.policy().attempts;
+        let mut may_fall_back = true;
         loop {
             let mut launched = Vec::new();
             let mut error = match self.launch(placed, wait_for, options, &mut launched) {
@@ -105,9 +106,10 @@ impl Compilation {
             };
             let is_lost = error.is_connection_lost() || placed.has_lost_memory();
             let is_repeated = is_lost && attempts > 0;
+            may_fall_back &= self.may_fall_back(&error);
             if !launched.is_empty() {
                 // Whoever is next writes to the same memory.
-                let goes_on = is_repeated || self.may_fall_back(&error);
+                let goes_on = is_repeated || may_fall_back;
                 end_of_launched(&launched, wait_for, options, goes_on)
                     .map_err(|reason| error.clone().about(&reason.to_string()))?;
             }
@@ -118,7 +120,7 @@ impl Compilation {
                     Err(failed) => error = failed,
                 }
             }
-            if !self.may_fall_back(&error) {
+            if !may_fall_back || !self.may_fall_back(&error) {
                 return Err(error);
             }
             wait_for_fences(wait_for, options.deadline)?;

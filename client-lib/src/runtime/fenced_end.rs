@@ -10,7 +10,6 @@ use super::arguments::Placed;
 use super::compilation::Compilation;
 use super::finished::Finished;
 use super::result::{RuntimeError, RuntimeResult};
-use super::step::Step;
 use crate::execution::ExecuteOptions;
 use crate::fenced::{FencedExecution, FencedTiming};
 
@@ -18,8 +17,7 @@ impl Compilation {
     /// Whether an execution that a driver failed at after its launch is done once more.
     pub(super) fn is_repeatable(&self, error: &RuntimeError) -> bool {
         // Of a step whose worker died, those behind it are told as a failure.
-        let is_lost = || self.plan().steps.iter().any(Step::is_lost);
-        self.policy().attempts > 0 && (error.is_connection_lost() || is_lost())
+        self.policy().attempts > 0 && (error.is_connection_lost() || self.has_lost_step())
     }
 
     /// The outcome of a fenced execution that failed after its launch: what doing it once more gives, if its worker died

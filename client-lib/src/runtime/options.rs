@@ -16,7 +16,8 @@ pub type OperationFilter = Arc<dyn Fn(&DeviceInfo, usize, &Operation) -> bool + 
 pub enum Partitioning {
     /// Models run on the CPU of this process, unless devices are named.
     Never,
-    /// Models are divided; where that or a driver fails, the CPU of this process takes over.
+    /// Models are divided; where that fails, or a driver refuses, the CPU of this process takes over. What becomes of a model
+    /// whose worker died is for [`Recovery`] to say.
     #[default]
     WithFallback,
     /// Models are divided; a failure is reported.
@@ -24,9 +25,12 @@ pub enum Partitioning {
 }
 
 /// What to do when the process that serves a device dies.
+///
+/// The model may be what killed it. So the CPU of this process computes it only if the application says so, since a model
+/// that is not trusted has nothing between itself and the application there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Recovery {
-    /// The call fails, or falls back to the CPU where that is allowed. The next compilation uses the device again.
+    /// The call fails. The next compilation uses the device again.
     #[default]
     None,
     /// The device is opened again, what it had is prepared again, device memories get back the values that this process
@@ -36,12 +40,14 @@ pub enum Recovery {
         /// How often one execution is repeated.
         attempts: u32,
     },
+    /// The CPU of this process takes over where it may for other failures: for models that are trusted.
+    OnCpu,
 }
 
 impl Recovery {
     pub(super) fn attempts(self) -> u32 {
         match self {
-            Recovery::None => 0,
+            Recovery::None | Recovery::OnCpu => 0,
             Recovery::Reopen { attempts } => attempts,
         }
     }

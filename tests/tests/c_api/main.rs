@@ -274,8 +274,13 @@ fn program_whose_device_dies_is_told_and_goes_on() {
 }
 
 #[test]
-fn program_with_all_devices_has_its_results_though_they_die() {
+fn program_with_all_devices_is_told_that_they_died() {
     run_with_deaths("all", None);
+}
+
+#[test]
+fn program_whose_models_are_trusted_has_its_results_though_devices_die() {
+    run_with_deaths("all", Some("cpu"));
 }
 
 #[test]

@@ -1,13 +1,16 @@
 //! When the CPU of this process takes over, and when not.
 
-use nnhal_client::runtime::{CompilationOptions, Partitioning, ResultCode};
+use nnhal_client::runtime::{CompilationOptions, Partitioning, Recovery, ResultCode};
+use nnhal_tests::{DaemonOptions, TestDaemon};
 
-use crate::common::{FAST, chain, in_turn, kill_workers, on, run, start, sum};
+use crate::common::{EXE, FAST, chain, in_turn, kill_workers, on, run, runtime, start, sum};
 
 #[test]
-fn step_whose_driver_died_runs_on_the_cpu() {
+fn step_whose_driver_died_runs_on_the_cpu_if_the_application_says_so() {
     let (daemon, runtime) = start();
-    let options = CompilationOptions::new().filter(in_turn(1));
+    let options = CompilationOptions::new()
+        .filter(in_turn(1))
+        .recovery(Recovery::OnCpu);
     let compilation = runtime.compile(&chain(4, false), &options).unwrap();
     assert_eq!(run(&compilation).unwrap().1, None);
     kill_workers(&daemon);
@@ -23,11 +26,10 @@ fn step_whose_driver_died_runs_on_the_cpu() {
 }
 
 #[test]
-fn whole_model_whose_driver_died_runs_on_the_cpu() {
+fn whole_model_whose_driver_died_runs_on_the_cpu_if_the_application_says_so() {
     let (daemon, runtime) = start();
-    let compilation = runtime
-        .compile(&chain(2, false), &CompilationOptions::new())
-        .unwrap();
+    let options = CompilationOptions::new().recovery(Recovery::OnCpu);
+    let compilation = runtime.compile(&chain(2, false), &options).unwrap();
     kill_workers(&daemon);
     let (values, fallback) = run(&compilation).unwrap();
     assert_eq!(values, [4.0; 4]);
@@ -45,12 +47,47 @@ fn death_is_reported_where_nothing_may_take_over() {
     let (daemon, runtime) = start();
     let explicit = on(&runtime, &[FAST]);
     let without = CompilationOptions::new().partitioning(Partitioning::WithoutFallback);
-    let compilations =
-        [explicit, without].map(|options| runtime.compile(&chain(2, false), &options).unwrap());
+    let by_default = CompilationOptions::new();
+    let divided = CompilationOptions::new().filter(in_turn(1));
+    let compilations = [explicit, without, by_default, divided]
+        .map(|options| runtime.compile(&chain(2, false), &options).unwrap());
     kill_workers(&daemon);
     for compilation in compilations {
-        let error = run(&compilation).unwrap_err();
-        assert_eq!(error.code(), ResultCode::DeadObject);
+        for _ in 0..2 {
+            let error = run(&compilation).unwrap_err();
+            assert_eq!(error.code(), ResultCode::DeadObject, "{error}");
+        }
+    }
+}
+
+#[test]
+fn model_that_kills_its_worker_runs_nowhere_else() {
+    for (fault, recovery) in [
+        ("prepare", Recovery::None),
+        ("fault", Recovery::None),
+        ("fault", Recovery::Reopen { attempts: 2 }),
+        ("prepare", Recovery::OnCpu),
+        ("fault", Recovery::OnCpu),
+    ] {
+        let settings = format!("devices = [\"nnhal-empty\"]\n[device.nnhal-empty]\n{fault} = \"abort\"\n");
+        let daemon = TestDaemon::start(EXE, &DaemonOptions::with_settings(&settings));
+        let runtime = runtime(&daemon);
+        // It would be the CPU's otherwise, which is as fast.
+        let options = CompilationOptions::new()
+            .filter(std::sync::Arc::new(|device, _, _| device.name == "nnhal-empty"))
+            .recovery(recovery);
+        let result = runtime
+            .compile(&chain(2, false), &options)
+            .and_then(|compilation| run(&compilation));
+        if recovery == Recovery::OnCpu {
+            assert_eq!(result.unwrap().0, [4.0; 4], "{fault}");
+        } else {
+            assert_eq!(
+                result.unwrap_err().code(),
+                ResultCode::DeadObject,
+                "{fault}, {recovery:?}"
+            );
+        }
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nnhal_client::runtime::{
-    CPU_DEVICE, Compilation, CompilationOptions, ResultCode, Room, RunEvent, RunInput, Runtime, RuntimeResult,
+    CPU_DEVICE, Compilation, CompilationOptions, Recovery, ResultCode, Room, RunEvent, RunInput, Runtime,
+    RuntimeResult,
 };
 use nnhal_client::{
     Deadline, DeviceInfo, ExecuteOptions, Fence, FenceState, Memory, ModelBuilder, OperationType, TensorType,
@@ -84,7 +85,9 @@ fn fenced_execution_waits_for_its_fences_in_every_split() {
 #[test]
 fn fenced_execution_of_a_driver_that_died_ends_on_the_cpu() {
     let (daemon, runtime) = start();
-    let options = CompilationOptions::new().filter(in_turn(1));
+    let options = CompilationOptions::new()
+        .filter(in_turn(1))
+        .recovery(Recovery::OnCpu);
     let compilation = runtime.compile(&chain(4, false), &options).unwrap();
     kill_workers(&daemon);
     let input = bytes(&[1.0; 4]);
@@ -202,7 +205,9 @@ fn step_that_goes_on_for_longer_than_is_waited_for_is_reported() {
 #[test]
 fn step_that_was_launched_ends_before_the_cpu_takes_over() {
     let (_fast, reference, runtime) = start_apart();
-    let options = CompilationOptions::new().filter(in_turn(1));
+    let options = CompilationOptions::new()
+        .filter(in_turn(1))
+        .recovery(Recovery::OnCpu);
     let compilation = runtime.compile(&chain(2, true), &options).unwrap();
     kill_workers(&reference);
     let (source, fence) = Fence::create().unwrap();
