@@ -149,8 +149,14 @@ impl Daemon {
             owner,
         };
         match supervisor::run(options) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(name, error),
+            Ok(()) => {
+                log::flush();
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                log::say(&format!("{name}: {error}"));
+                ExitCode::FAILURE
+            }
         }
     }
 
@@ -187,6 +193,7 @@ fn say_ready() {
 /// A driver without one of its threads would go on half dead; one that has ended can be started again.
 fn end_by_panic(info: &PanicHookInfo<'_>) {
     tracing::error!(target: tags::DRIVER, "{}", log::describe_panic(info));
+    log::flush();
     std::process::abort();
 }
 

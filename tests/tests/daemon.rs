@@ -1,8 +1,9 @@
 //! The daemon's life: start, service, signals, end, and the ways to refuse to start.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::Signal;
 use nnhal::wire::{Call, Event, Execute, ExecutionForm, Message, Reply};
 use nnhal_hal::{ErrorStatus, MeasureTiming, Timing};
@@ -181,6 +182,41 @@ fn driver_without_descriptors_to_spare_serves_or_ends() {
         let status = driver.wait().unwrap();
         assert_eq!(status.success(), line == "ready\n", "{limit}: {status}");
     }
+}
+
+#[test]
+fn log_that_nobody_reads_stops_nothing() {
+    let (_reader, mut full) = std::io::pipe().unwrap();
+    let room = fcntl(&full, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    full.write_all(&vec![b'\n'; room as usize]).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let runtime_dir = directory.path().join("run");
+    let mut driver = Command::new(EXE)
+        .args([
+            "--private",
+            "--log",
+            "trace",
+            "--device",
+            REFERENCE,
+            "--runtime-dir",
+        ])
+        .arg(&runtime_dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(full)
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let stdout = driver.stdout.take().unwrap();
+    BufReader::new(stdout).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    for _ in 0..20 {
+        let mut client = RawClient::connect(&runtime_dir, REFERENCE);
+        client.prepare(add_model(1)).unwrap();
+    }
+    drop(driver.stdin.take());
+    wait_until("the driver has ended", || driver.try_wait().unwrap().is_some());
+    assert!(driver.wait().unwrap().success());
 }
 
 #[test]

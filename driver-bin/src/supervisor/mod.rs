@@ -437,10 +437,10 @@ impl Supervisor {
             .workers
             .serving()
             .filter(|(_, service)| lingering(service))
-            .map(|(pid, _)| pid)
+            .map(|(pid, service)| (pid, service.uid))
             .collect();
-        for pid in overdue {
-            tracing::warn!(target: tags::DRIVER, pid, "the worker outlived its client");
+        for (pid, uid) in overdue {
+            tracing::warn!(target: tags::DRIVER, uid, pid, "the worker outlived its client");
             self.workers.kill(pid);
         }
         if let Phase::Draining { until, is_over } = &mut self.phase
@@ -595,7 +595,7 @@ impl Supervisor {
         if matches!(status, WaitStatus::Exited(_, 0)) {
             tracing::debug!(target: tags::DRIVER, pid, "worker ended");
         } else {
-            tracing::warn!(target: tags::DRIVER, pid, "{}", burial.obituary);
+            tracing::warn!(target: tags::DRIVER, uid = burial.uid, pid, "{}", burial.obituary);
         }
     }
 

@@ -143,7 +143,7 @@ impl Listeners {
                 match reason {
                     Unheard::Socket(SocketError::Closed) => {}
                     reason => {
-                        tracing::warn!(target: tags::DRIVER, pid, %reason, "the worker shares no more weights");
+                        tracing::warn!(target: tags::DRIVER, uid, pid, %reason, "the worker shares no more weights");
                     }
                 }
             })

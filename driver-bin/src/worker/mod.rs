@@ -62,14 +62,18 @@ use crate::log;
 pub(crate) fn main(registry: &DeviceRegistry) -> ExitCode {
     nnhal_os::heap::have_one();
     log::start(&log::of_environment());
-    match run(registry) {
+    let code = match run(registry) {
         Ok(()) => ExitCode::SUCCESS,
+        // Its supervisor ended while it started: nobody needs it any more.
+        Err(WorkerError::Supervisor(error)) if error.is_closed() => ExitCode::SUCCESS,
         Err(error) => {
             last_words::note(&error.to_string());
             tracing::error!(target: tags::DRIVER, "{error}");
             ExitCode::FAILURE
         }
-    }
+    };
+    log::flush();
+    code
 }
 
 /// A worker before it has a client.
@@ -205,6 +209,7 @@ fn end_by_panic(info: &PanicHookInfo<'_>) {
     let text = log::describe_panic(info);
     last_words::note(&text);
     tracing::error!(target: tags::DRIVER, "{text}");
+    log::flush();
     std::process::abort();
 }
 

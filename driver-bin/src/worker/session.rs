@@ -259,6 +259,7 @@ impl Session<'_> {
         last_words::note(&reason);
         tracing::error!(target: tags::DRIVER, "{reason}");
         self.say_goodbye(&reason);
+        crate::log::flush();
         std::process::abort();
     }
 
