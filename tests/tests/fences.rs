@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use nnhal::fence::{Fence, FenceState};
 use nnhal::wire::{
-    Call, ExecuteFenced, ExecutionHandle, ExecutionInfo, FenceArgument, FencedLimits, MemoryHandle, Message,
-    PreparedModelHandle, Reply,
+    Call, ExecuteFenced, ExecutionHandle, ExecutionInfo, FenceArgument, FenceHandle, FencedLimits,
+    MemoryHandle, Message, PreparedModelHandle, Reply,
 };
 use nnhal_hal::{ErrorStatus, Failure, MeasureTiming, Timing};
 use nnhal_os::shm::Mapping;
@@ -98,6 +98,13 @@ impl Bench {
             &[],
         )? {
             Reply::ExecutionInfo(info) => Ok(info),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn register_fence(&mut self, fence: &Fence) -> FenceHandle {
+        match self.client.call(Call::RegisterFence, &[fence.as_fd()]) {
+            Ok(Reply::Fence(handle)) => handle,
             other => panic!("{other:?}"),
         }
     }
@@ -255,6 +262,27 @@ fn limits_end_executions_that_wait_or_run() {
 }
 
 #[test]
+fn fences_may_be_waited_for_more_often_than_there_can_be_descriptors() {
+    // The worker may have 256.
+    let mut bench = Bench::new("nnhal-reference", "[limits]\nobjects = 64\n");
+    let (sources, fences): (Vec<_>, Vec<_>) = (0..20).map(|_| Fence::create().unwrap()).unzip();
+    let registered: Vec<_> = fences.iter().map(|fence| bench.register_fence(fence)).collect();
+    let launched: Vec<Launched> = (0..20)
+        .map(|_| {
+            let arguments = registered.iter().map(|fence| FenceArgument::Registered(*fence));
+            let arguments = bench.arguments(arguments.cycle().take(600).collect());
+            bench.execute(arguments, &[]).unwrap()
+        })
+        .collect();
+    // The worker has waited since, and waits again.
+    assert!(bench.client.call(Call::GetStatus, &[]).is_ok());
+    sources.into_iter().for_each(|source| source.signal().unwrap());
+    for launched in launched {
+        assert_eq!(wait(&launched.fence), FenceState::Signalled);
+    }
+}
+
+#[test]
 fn fence_that_never_signals_holds_nothing_and_times_out() {
     let mut bench = Bench::new(
         "nnhal-reference",
@@ -303,11 +331,7 @@ fn outputs_must_be_known_and_have_room() {
 fn fence_can_be_registered_before_it_is_waited_for() {
     let mut bench = Bench::new("nnhal-reference", "");
     let (source, fence) = Fence::create().unwrap();
-    let fd = fence.try_clone_fd().unwrap();
-    let registered = match bench.client.call(Call::RegisterFence, &[fd.as_fd()]) {
-        Ok(Reply::Fence(handle)) => handle,
-        other => panic!("{other:?}"),
-    };
+    let registered = bench.register_fence(&fence);
     let arguments = bench.arguments(vec![FenceArgument::Registered(registered); 3]);
     let launched = bench.execute(arguments, &[]).unwrap();
     source.signal().unwrap();

@@ -18,6 +18,7 @@ mod applicants;
 mod intake;
 mod leaving;
 mod questions;
+mod retry;
 mod runtime_dir;
 mod signals;
 mod spawner;
@@ -50,6 +51,7 @@ use self::admission::{Admission, Refused, Reserve};
 use self::applicants::Applicants;
 use self::leaving::Leaving;
 use self::questions::{ListenError, Listeners};
+use self::retry::{PAUSE, Retry};
 use self::runtime_dir::{Claim, Others, Published, RuntimeDir};
 use self::signals::Signals;
 use self::spawner::{Outcome, Spawner, Starting};
@@ -294,6 +296,7 @@ enum Source {
 
 impl Supervisor {
     fn serve(&mut self) -> Result<(), SupervisorError> {
+        let mut retry = Retry::default();
         loop {
             self.order_workers()?;
             if let Phase::Draining { is_over, .. } = self.phase
@@ -302,7 +305,19 @@ impl Supervisor {
             {
                 return Ok(());
             }
-            let ready = self.wait()?;
+            let ready = match self.wait() {
+                Ok(ready) => {
+                    retry.over();
+                    ready
+                }
+                Err(error) if !retry.again(MonotonicClock.now()) => return Err(error),
+                // Without the memory to wait for them, what cannot wait is looked at now and then.
+                Err(error) => {
+                    tracing::warn!(target: tags::DRIVER, %error, "the driver is short of something; trying again");
+                    std::thread::park_timeout(PAUSE);
+                    vec![Source::Signals, Source::Spawner]
+                }
+            };
             // Deaths first: an outcome that follows may be that of a worker that is dead already.
             if ready.contains(&Source::Signals) {
                 self.heed_signals();

@@ -1,6 +1,7 @@
 //! Launching fenced executions.
 
-use std::os::fd::OwnedFd;
+use std::collections::HashSet;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -98,6 +99,8 @@ struct Awaited {
 
 fn awaited(client: &Client, arguments: &[FenceArgument], fds: Vec<OwnedFd>) -> Result<Awaited, Failure> {
     let mut fds = fds.into_iter();
+    // One that is named many times is waited for once.
+    let mut known = HashSet::new();
     let mut awaited = Awaited {
         fences: Vec::new(),
         executions: Vec::new(),
@@ -121,8 +124,8 @@ fn awaited(client: &Client, arguments: &[FenceArgument], fds: Vec<OwnedFd>) -> R
         };
         match fence.state().map_err(|error| invalid(error.to_string()))? {
             FenceState::Failed => return Err(invalid("it has failed already".to_owned())),
-            FenceState::Signalled => {}
-            FenceState::Pending => awaited.fences.push(fence),
+            FenceState::Pending if known.insert(fence.as_fd().as_raw_fd()) => awaited.fences.push(fence),
+            FenceState::Signalled | FenceState::Pending => {}
         }
     }
     Ok(awaited)

@@ -1,6 +1,6 @@
 //! The conversation with the client.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -179,6 +179,9 @@ impl Session<'_> {
         if self.client.outbox.has_waiting() {
             events |= PollFlags::POLLOUT;
         }
+        // The kernel looks at no more than there can be descriptors, and one fence may be waited for many times.
+        fences.sort_unstable_by_key(|fence| fence.as_fd().as_raw_fd());
+        fences.dedup_by_key(|fence| fence.as_fd().as_raw_fd());
         let connection = PollFd::new(self.client.outbox.connection().as_fd(), events);
         let orders = PollFd::new(self.orders.wake.as_fd(), PollFlags::POLLIN);
         let mut fds = vec![connection, orders];
