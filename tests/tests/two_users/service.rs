@@ -61,6 +61,15 @@ fn documented_units_are_sound() {
         assert!(unit.contains("\n[Install]\n"), "{unit}");
         assert_eq!(value(unit, "WantedBy"), target);
     }
+    // The death of a worker is none of the service, and its clients may have a process with threads each.
+    assert_eq!(value(service(), "OOMPolicy"), "continue");
+    let tasks: u32 = value(service(), "TasksMax").parse().unwrap();
+    assert!(tasks >= 1024 * 100, "{tasks}");
+    // Whichever of the two makes the directory.
+    assert_eq!(
+        value(socket(), "DirectoryMode"),
+        value(service(), "RuntimeDirectoryMode")
+    );
     let folder = tempfile::tempdir().unwrap();
     let units = [("nnhald.service", service()), ("nnhald.socket", socket())].map(|(name, unit)| {
         let path = folder.path().join(name);
@@ -110,11 +119,12 @@ fn run_service(has_socket: bool) {
     assert_eq!(value(service(), "User"), "nnhal");
     let directory = Path::new("/run").join(value(service(), "RuntimeDirectory"));
     let octal = |mode: &str| u32::from_str_radix(mode, 8).unwrap();
-    make_directory(
-        &directory,
-        octal(value(service(), "RuntimeDirectoryMode")),
-        SERVICE,
-    );
+    let mode = if has_socket {
+        value(socket(), "DirectoryMode")
+    } else {
+        value(service(), "RuntimeDirectoryMode")
+    };
+    make_directory(&directory, octal(mode), SERVICE);
 
     let start = value(service(), "ExecStart")
         .strip_prefix(INSTALLED)
