@@ -8,7 +8,6 @@ use nnhal::wire::{
     self, Call, ExecuteFenced, ExecutionHandle, FenceArgument, FenceHandle, FencedLimits, Object, Reply,
 };
 use nnhal_hal::Timing;
-use nnhal_os::eventfd;
 use nnhal_os::socket::MAX_FDS;
 use nnhal_os::time::Deadline;
 
@@ -248,10 +247,8 @@ impl FencedExecution {
 impl EndListener for Inner {
     /// Nobody else will signal it, and others wait for it.
     fn connection_ended(&self) {
-        let Some(fence) = &self.fence else { return };
-        if matches!(fence.state(), Ok(FenceState::Pending)) {
-            // A descriptor that is no eventfd is its driver's to end.
-            let _ = eventfd::add(fence, eventfd::MAX_COUNT);
+        if let Some(fence) = &self.fence {
+            fence.fail_without_source();
         }
     }
 }

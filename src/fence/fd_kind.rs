@@ -37,7 +37,7 @@ impl FdKind {
             }
             SFlag::S_IFREG if always_ready => return Err(FenceError::NotPollable { kind: "a file" }),
             SFlag::S_IFCHR if always_ready => return Err(FenceError::NotPollable { kind: "a device" }),
-            SFlag::S_IFIFO | SFlag::S_IFSOCK | SFlag::S_IFCHR => return Ok(Self::Other),
+            SFlag::S_IFIFO | SFlag::S_IFSOCK | SFlag::S_IFCHR | SFlag::S_IFREG => return Ok(Self::Other),
             _ if always_ready => {
                 return Err(FenceError::NotPollable {
                     kind: "a kernel object without events",

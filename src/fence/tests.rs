@@ -105,6 +105,22 @@ fn pipe_is_signalled_by_data_and_failed_by_its_writers_end() {
 }
 
 #[test]
+fn only_eventfds_are_failed_for_a_source_that_is_gone() {
+    let (source, fence) = Fence::create().unwrap();
+    let elsewhere = received(&fence);
+    elsewhere.fail_without_source();
+    assert_eq!(fence.state().unwrap(), FenceState::Failed);
+    drop(source);
+    let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+    there.set_nonblocking(true).unwrap();
+    Fence::from_fd(here.try_clone().unwrap().into())
+        .unwrap()
+        .fail_without_source();
+    let read = std::io::Read::read(&mut &there, &mut [0; 8]);
+    assert_eq!(read.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
 fn expired_timer_and_readable_socket_are_signalled_not_failed() {
     use nix::sys::time::TimeSpec;
     use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};

@@ -214,13 +214,8 @@ impl Memory {
 
     /// The bytes in place, if nobody can ever change them.
     fn immutable_bytes(&self) -> Option<&[u8]> {
-        if !self.shared.is_immutable() {
-            return None;
-        }
-        self.slice().ok()?;
-        let bytes = self.mapping.get()?.as_bytes()?;
-        let base = usize::try_from(self.base).ok()?;
-        bytes.get(base..base.checked_add(usize::try_from(self.size).ok()?)?)
+        let (bytes, range) = self.sealed(0, self.size)?;
+        bytes.bytes().get(range)
     }
 
     fn copy(&self, length: u64) -> Result<Vec<u8>, Failure> {
@@ -393,6 +388,7 @@ pub(crate) fn constant_pools(
 
 #[cfg(test)]
 mod tests {
+    use nix::fcntl::SealFlag;
     use nnhal::wire::Handle;
     use nnhal_hal::{DataLocation, Operand, OperandType};
 
@@ -579,6 +575,26 @@ mod tests {
         };
         let refused = constant_pools(&model, &all, &limits).unwrap_err();
         assert_eq!(refused.status, ErrorStatus::ResourceExhaustedPersistent);
+    }
+
+    #[test]
+    fn sealed_constants_in_pages_that_may_run_out_are_copied() {
+        use nix::sys::memfd::{MFdFlags, memfd_create};
+        let flags = MFdFlags::MFD_ALLOW_SEALING | MFdFlags::MFD_HUGETLB;
+        let Ok(huge) = memfd_create(c"test", flags) else {
+            println!("SKIPPED: this kernel has no such memory");
+            return;
+        };
+        nix::unistd::ftruncate(&huge, 2 << 20).unwrap();
+        let seals = SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW;
+        nnhal_os::memfd::seal(&huge, seals).unwrap();
+        let memories = memories();
+        let handle = memories.register(&description(6), vec![huge]).unwrap();
+        let all = memories.get_all(&[handle]).unwrap();
+        let model = model_with_constants(&[(0, 6)]);
+        let pools = constant_pools(&model, &all, &Limits::default()).unwrap();
+        assert!(matches!(pools[0], ConstantPool::Copied(_)));
+        assert_eq!(pools[0].as_ref(), [0; 6]);
     }
 
     #[test]

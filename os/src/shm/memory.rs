@@ -15,6 +15,9 @@ use crate::{SysError, dma_buf, memfd};
 /// The name of this library's own memory in `/proc/PID/maps`.
 pub(super) const NAME: &CStr = c"nnhal";
 
+/// How many bytes [`SharedMemory::read_to_vec`] reads at once.
+const READ_AT_ONCE: usize = 256 * 1024;
+
 /// With these, nobody can ever change the bytes, the size or the seals.
 pub(super) const FINAL: SealFlag = SealFlag::F_SEAL_WRITE
     .union(SealFlag::F_SEAL_SHRINK)
@@ -242,14 +245,26 @@ impl SharedMemory {
     }
 
     /// Copies `length` bytes from `offset` into memory of this process; see [`SharedMemory::read_at`].
+    ///
+    /// # Errors
+    /// As [`SharedMemory::read_at`]; an error that [is exhaustion](ShmError::is_exhaustion) if this process has no room.
     pub fn read_to_vec(&self, offset: u64, length: u64) -> Result<Vec<u8>, ShmError> {
         check_range(offset, length, self.size)?;
-        let too_large = ShmError::TooLarge {
-            declared: length,
-            limit: isize::MAX as u64,
+        let no_room = || {
+            ShmError::from(SysError {
+                call: "malloc",
+                errno: Errno::ENOMEM,
+            })
         };
-        let mut bytes = vec![0; usize::try_from(length).map_err(|_| too_large)?];
-        self.read_at(offset, &mut bytes)?;
+        let length = usize::try_from(length).map_err(|_| no_room())?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(length).map_err(|_| no_room())?;
+        // What is cleared is still in the cache when it is overwritten.
+        while bytes.len() < length {
+            let start = bytes.len();
+            bytes.resize(length.min(start + READ_AT_ONCE), 0);
+            self.read_at(offset + start as u64, &mut bytes[start..])?;
+        }
         Ok(bytes)
     }
 }
@@ -429,6 +444,24 @@ mod tests {
         }
         let error = SharedMemory::from_sealed_fd(huge, 2 << 20).unwrap_err();
         assert!(matches!(error, ShmError::NotSealed), "{error}");
+    }
+
+    #[test]
+    fn memory_that_this_process_has_no_room_for_is_an_error() {
+        // Sparse, and more than any process can address.
+        const SIZE: u64 = 1 << 56;
+        let memfd = memfd::create(NAME).unwrap();
+        memfd::set_size(&memfd, SIZE).unwrap();
+        let memory = SharedMemory::from_fd(memfd, SIZE, SIZE).unwrap();
+        assert!(memory.read_to_vec(0, SIZE).unwrap_err().is_exhaustion());
+    }
+
+    #[test]
+    fn long_memory_is_read_from_its_offset_to_its_end() {
+        let bytes: Vec<u8> = (0..2 * READ_AT_ONCE + 77).map(|at| (at % 251) as u8).collect();
+        let memory = SharedMemory::create_sealed(&bytes).unwrap();
+        let read = memory.read_to_vec(5, bytes.len() as u64 - 5).unwrap();
+        assert!(read == bytes[5..]);
     }
 
     #[test]
