@@ -34,7 +34,8 @@ impl Process {
     }
 }
 
-/// What [`RECOVERY_VARIABLE`] says: how often an execution is repeated, or who computes it then. Without it, nobody does.
+/// What [`RECOVERY_VARIABLE`] says: how often an execution is repeated, or who computes it then. Without it,
+/// nobody does.
 fn recovery() -> Outcome<Recovery> {
     let Some(value) = environment::var_os(RECOVERY_VARIABLE).filter(|value| !value.is_empty()) else {
         return Ok(Recovery::None);

@@ -9,10 +9,11 @@ use crate::private_driver::{DriverChoice, DriverCommand};
 
 /// Where and how to look for devices.
 ///
-/// By default that is the directory that the environment variable `NNHAL_RUNTIME_DIR` names; without it `nnhal` in
-/// `XDG_RUNTIME_DIR` and `/run/nnhal`. Directories and sockets that this user may not use are left out, with a warning in
-/// the log, and so are drivers of users who are not trusted; see [`DevicesOptions::trust_driver_of`]. If no driver is
-/// left, a private one is started; see [`DevicesOptions::driver`] for which one.
+/// By default that is the directory that the environment variable `NNHAL_RUNTIME_DIR` names; without it
+/// `nnhal` in `XDG_RUNTIME_DIR`, `/run/nnhal`, and without `XDG_RUNTIME_DIR` last `/tmp/nnhal-UID`.
+/// Directories and sockets that this user may not use are left out, with a warning in the log, and so are
+/// drivers of users who are not trusted; see [`DevicesOptions::trust_driver_of`]. If no driver is left, a
+/// private one is started; see [`DevicesOptions::driver`] for which one.
 #[derive(Clone, Debug, Default)]
 pub struct DevicesOptions {
     pub(crate) runtime_dir: Option<PathBuf>,

@@ -1,4 +1,5 @@
-//! Whose drivers this process believes: a driver sees what its clients compute, and its answers are their results.
+//! Whose drivers this process believes: a driver sees what its clients compute, and its answers are their
+//! results.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -64,8 +65,8 @@ impl Trust {
         user == 0 || user == geteuid().as_raw() || self.0.contains(&user)
     }
 
-    /// Whether sockets in this directory are those of somebody who is trusted. Root alone makes the system's directory, so
-    /// whomever it belongs to has it of root.
+    /// Whether sockets in this directory are those of somebody who is trusted. Root alone makes the system's
+    /// directory, so whomever it belongs to has it of root.
     pub(crate) fn directory(&self, path: &Path, opened: &File) -> std::io::Result<Result<(), Distrust>> {
         let metadata = opened.metadata()?;
         let (user, mode) = (metadata.uid(), metadata.mode() & 0o7777);

@@ -1,9 +1,9 @@
 //! What passes between the supervisor and its workers.
 //!
 //! Three ways, each with its reason:
-//! - **A packet socket** on the worker's standard input. The supervisor says there what to be, the worker whether it is
-//!   ready, and then a client's connection is handed over. From then on the worker asks there for packed weights that
-//!   other workers have, in messages of a fixed size: see [`crate::weights`].
+//! - **A packet socket** on the worker's standard input. The supervisor says there what to be, the worker
+//!   whether it is ready, and then a client's connection is handed over. From then on the worker asks there
+//!   for packed weights that other workers have, in messages of a fixed size: see [`crate::weights`].
 //! - **A second packet socket** for [`Command`]s, which the worker cannot send to.
 //! - **The black box**, a page of shared memory that the worker writes its last words to. The supervisor reads it as
 //!   bytes, when the worker is dead.

@@ -1,8 +1,8 @@
 //! The log of a driver's processes: lines on standard error, for the service manager to keep.
 //!
-//! Contract: whoever logs waits for nobody. Lines go by a queue to a thread, which is started with the first one and alone
-//! waits for whoever reads them. What the queue has no room for is dropped, and so is what one client has logged too often.
-//! How many lines that were is a line of its own.
+//! Contract: whoever logs waits for nobody. Lines go by a queue to a thread, which is started with the first
+//! one and alone waits for whoever reads them. What the queue has no room for is dropped, and so is what one
+//! client has logged too often. How many lines that were is a line of its own.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Write};

@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
-/// Whether this process has rights that whoever started it may lack: its executable is set-user-ID or has capabilities
-/// (`AT_SECURE`). Its environment and the path to it are then that user's, who must not lead it.
+/// Whether this process has rights that whoever started it may lack: its executable is set-user-ID or has
+/// capabilities (`AT_SECURE`). Its environment and the path to it are then that user's, who must not lead it.
 #[must_use]
 pub fn is_foreign() -> bool {
     // SAFETY: the function has no preconditions; it reads what the kernel gave this process at its start.

@@ -153,8 +153,9 @@ impl Fence {
         }
     }
 
-    /// Fails a pending fence whose source died with its process, so that nobody waits for it any more. Whoever gave a
-    /// descriptor that is no eventfd may have led it anywhere, so nothing is written to such a one.
+    /// Fails a pending fence whose source died with its process, so that nobody waits for it any more.
+    /// Whoever gave a descriptor that is no eventfd may have led it anywhere, so nothing is written to such a
+    /// one.
     pub fn fail_without_source(&self) {
         if self.inner.kind == FdKind::Event && matches!(self.state(), Ok(FenceState::Pending)) {
             // A counter too full for that is one that has signalled.

@@ -35,9 +35,9 @@ pub fn named() -> Option<PathBuf> {
     directory_of(&environment::var_os, RUNTIME_DIR_VARIABLE)
 }
 
-/// Where a client looks for drivers, in this order: only [`RUNTIME_DIR_VARIABLE`] if set; else `nnhal` in `XDG_RUNTIME_DIR`,
-/// which is this user's alone, then [`SYSTEM_RUNTIME_DIR`], and last, without `XDG_RUNTIME_DIR`, this user's place in `/tmp`,
-/// where others may have been first.
+/// Where a client looks for drivers, in this order: only [`RUNTIME_DIR_VARIABLE`] if set; else `nnhal` in
+/// `XDG_RUNTIME_DIR`, which is this user's alone, then [`SYSTEM_RUNTIME_DIR`], and last, without
+/// `XDG_RUNTIME_DIR`, this user's place in `/tmp`, where others may have been first.
 #[must_use]
 pub fn search_path() -> Vec<PathBuf> {
     search_path_of(environment::var_os, nix::unistd::geteuid().as_raw())

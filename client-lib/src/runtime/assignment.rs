@@ -141,8 +141,8 @@ fn part_for(model: &Model, valid: &ValidModel, version: HalVersion) -> Part {
 }
 
 impl Assignment {
-    /// Chooses a device for each operation. The CPU of this process is none if the model has killed a worker, unless
-    /// `may_outlive_death`.
+    /// Chooses a device for each operation. The CPU of this process is none if the model has killed a worker,
+    /// unless `may_outlive_death`.
     ///
     /// # Errors
     /// No device can run some operation; the text has each device's reason.

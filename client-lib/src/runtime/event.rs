@@ -90,7 +90,7 @@ impl Compilation {
     ) -> RuntimeResult<RunEvent> {
         let placed = self.place(inputs, outputs)?;
         let event = RunEvent::new(self, placed, *options, Going::default());
-        event.end_by_thread(|inner| inner.compilation.run(&inner.placed, &inner.options, None))?;
+        event.end_by_thread(|inner| inner.compilation.run(&inner.placed, &inner.options, true))?;
         Ok(event)
     }
 

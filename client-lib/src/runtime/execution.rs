@@ -48,7 +48,7 @@ impl Compilation {
     ) -> RuntimeResult<Finished> {
         let rooms: Vec<Room> = outputs.iter().map(RunOutput::room).collect();
         let placed = Placed::new(self, inputs, &rooms, |size| self.take_memory(size))?;
-        let Attempts { result, is_over } = self.attempt(&placed, options, bursts);
+        let Attempts { result, is_over } = self.attempt(&placed, options, bursts, true);
         if let Ok(finished) = &result {
             for (index, output) in outputs.iter_mut().enumerate() {
                 if let RunOutput::Bytes { bytes, .. } = output {
@@ -66,14 +66,15 @@ impl Compilation {
         result
     }
 
-    /// Executes with arguments that are in their places.
+    /// Executes with arguments that are in their places. The CPU of this process takes over only if it
+    /// `may_fall_back`.
     pub(super) fn run(
         &self,
         placed: &Placed,
         options: &ExecuteOptions,
-        bursts: Option<&mut [StepBurst]>,
+        may_fall_back: bool,
     ) -> RuntimeResult<Finished> {
-        self.attempt(placed, options, bursts).result
+        self.attempt(placed, options, None, may_fall_back).result
     }
 
     fn attempt(
@@ -81,9 +82,10 @@ impl Compilation {
         placed: &Placed,
         options: &ExecuteOptions,
         bursts: Option<&mut [StepBurst]>,
+        may_fall_back: bool,
     ) -> Attempts {
         let mut is_over = true;
-        let result = self.run_as_allowed(placed, options, bursts, &mut is_over);
+        let result = self.run_as_allowed(placed, options, bursts, (&mut is_over, may_fall_back));
         settle(placed, &result);
         Attempts { result, is_over }
     }
@@ -94,7 +96,7 @@ impl Compilation {
         placed: &Placed,
         options: &ExecuteOptions,
         mut bursts: Option<&mut [StepBurst]>,
-        is_over: &mut bool,
+        (is_over, mut may_fall_back): (&mut bool, bool),
     ) -> RuntimeResult<Finished> {
         let _computes = trace::span(SpanKind::Compute, 0);
         tracing::debug!(target: tags::EXECUTION, steps = self.plan().steps.len(), "an execution");
@@ -103,10 +105,9 @@ impl Compilation {
             self.check(placed)?;
         }
         let mut attempts = self.policy().attempts;
-        // A model that killed a worker stays one, whatever comes of later attempts.
-        let mut may_fall_back = true;
         loop {
             let mut run = Run::new(self, placed, options)?;
+            run.may_fall_back = may_fall_back;
             let result = run.steps(bursts.as_deref_mut());
             if run.is_over {
                 self.give_back_temporaries(std::mem::take(&mut run.temporaries));
@@ -116,6 +117,7 @@ impl Compilation {
                 Ok(finished) => return Ok(finished),
                 Err(error) => error,
             };
+            // A model that killed a worker stays one, whatever comes of later attempts.
             may_fall_back &= self.may_fall_back(&error);
             if attempts == 0 || !(error.is_connection_lost() || placed.has_lost_memory()) {
                 return if may_fall_back {

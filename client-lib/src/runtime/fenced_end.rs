@@ -32,7 +32,7 @@ impl Compilation {
             return Err(error);
         }
         self.revive(placed)?;
-        self.run(placed, &options.after_fences(), None)
+        self.run(placed, &options.after_fences(), self.policy().may_outlive_death)
     }
 
     /// What a fenced execution reports at its end.

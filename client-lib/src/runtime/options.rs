@@ -16,8 +16,8 @@ pub type OperationFilter = Arc<dyn Fn(&DeviceInfo, usize, &Operation) -> bool + 
 pub enum Partitioning {
     /// Models run on the CPU of this process, unless devices are named.
     Never,
-    /// Models are divided; where that fails, or a driver refuses, the CPU of this process takes over. What becomes of a model
-    /// whose worker died is for [`Recovery`] to say.
+    /// Models are divided; where that fails, or a driver refuses, the CPU of this process takes over. What
+    /// becomes of a model whose worker died is for [`Recovery`] to say.
     #[default]
     WithFallback,
     /// Models are divided; a failure is reported.
@@ -26,8 +26,8 @@ pub enum Partitioning {
 
 /// What to do when the process that serves a device dies.
 ///
-/// The model may be what killed it. So the CPU of this process computes it only if the application says so, since a model
-/// that is not trusted has nothing between itself and the application there.
+/// The model may be what killed it. So the CPU of this process computes it only if the application says so,
+/// since a model that is not trusted has nothing between itself and the application there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Recovery {
     /// The call fails. The next compilation uses the device again.

@@ -28,6 +28,8 @@ pub(super) struct Run<'a> {
     fallback: Option<String>,
     /// Whether every step that was begun has ended for sure.
     pub(super) is_over: bool,
+    /// Whether nothing forbids the CPU of this process to take over, as a death in an earlier run does.
+    pub(super) may_fall_back: bool,
 }
 
 impl<'a> Run<'a> {
@@ -45,6 +47,7 @@ impl<'a> Run<'a> {
             timing: None,
             fallback: None,
             is_over: true,
+            may_fall_back: true,
         })
     }
 
@@ -103,7 +106,8 @@ impl<'a> Run<'a> {
     fn execute_elsewhere(&mut self, step: &Step, error: RuntimeError) -> RuntimeResult<Computed> {
         let is_part = self.compilation.plan().steps.len() > 1;
         let is_for_recovery = error.is_connection_lost() && self.compilation.policy().attempts > 0;
-        if !is_part || is_for_recovery || step.device.is_cpu() || !self.compilation.may_fall_back(&error) {
+        let may_fall_back = self.may_fall_back && self.compilation.may_fall_back(&error);
+        if !is_part || is_for_recovery || step.device.is_cpu() || !may_fall_back {
             return Err(error);
         }
         let why = format!("a step failed on {}: {error}", step.device.name());

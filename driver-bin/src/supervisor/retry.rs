@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use nnhal_os::time::TimePoint;
 
-/// How long the system may refuse. Memory that is short for a moment comes back within that, or a service manager starts
-/// another driver.
+/// How long the system may refuse. Memory that is short for a moment comes back within that, or a service
+/// manager starts another driver.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Between two attempts.

@@ -1,7 +1,8 @@
 //! Starts workers, one after the other, on a thread of its own.
 //!
-//! Starting takes milliseconds and waits for the new process; the main thread must do neither. What bounds the wait is the
-//! worker's life: the main thread kills one that takes too long, and with its end of the socket the wait is over.
+//! Starting takes milliseconds and waits for the new process; the main thread must do neither. What bounds
+//! the wait is the worker's life: the main thread kills one that takes too long, and with its end of the
+//! socket the wait is over.
 //!
 //! Nothing here has a name in the file system, so nobody can be in the way there.
 

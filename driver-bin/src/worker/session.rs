@@ -179,7 +179,8 @@ impl Session<'_> {
         if self.client.outbox.has_waiting() {
             events |= PollFlags::POLLOUT;
         }
-        // The kernel looks at no more than there can be descriptors, and one fence may be waited for many times.
+        // The kernel looks at no more than there can be descriptors, and one fence may be waited for many
+        // times.
         fences.sort_unstable_by_key(|fence| fence.as_fd().as_raw_fd());
         fences.dedup_by_key(|fence| fence.as_fd().as_raw_fd());
         let connection = PollFd::new(self.client.outbox.connection().as_fd(), events);

@@ -247,7 +247,8 @@ impl SharedMemory {
     /// Copies `length` bytes from `offset` into memory of this process; see [`SharedMemory::read_at`].
     ///
     /// # Errors
-    /// As [`SharedMemory::read_at`]; an error that [is exhaustion](ShmError::is_exhaustion) if this process has no room.
+    /// As [`SharedMemory::read_at`]; an error that [is exhaustion](ShmError::is_exhaustion) if this process
+    /// has no room.
     pub fn read_to_vec(&self, offset: u64, length: u64) -> Result<Vec<u8>, ShmError> {
         check_range(offset, length, self.size)?;
         let no_room = || {
