@@ -16,7 +16,8 @@ fn main() -> io::Result<()> {
     println!("cargo::rustc-check-cfg=cfg(symbol_versions)");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libneuralnetworks.so");
     println!("cargo::rustc-cdylib-link-arg=-Wl,--no-undefined");
-    // Its threads go on when a program closes it, and what it has told the C library to call at the exit stays.
+    // Its threads go on when a program closes it, and what it has told the C library to call at the exit
+    // stays.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     if takes_a_second_version_script() {
         version_symbols(Path::new(&env::var("OUT_DIR").map_err(io::Error::other)?))?;
@@ -24,7 +25,8 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether rustc links with lld, which takes another version script beside the compiler's own; GNU ld does not.
+/// Whether rustc links with lld, which takes another version script beside the compiler's own; GNU ld does
+/// not.
 fn takes_a_second_version_script() -> bool {
     let is = |name: &str, value: &str| env::var(name).is_ok_and(|found| found == value);
     is("CARGO_CFG_TARGET_ARCH", "x86_64")
@@ -32,7 +34,8 @@ fn takes_a_second_version_script() -> bool {
         && is("CARGO_CFG_TARGET_ENV", "gnu")
 }
 
-/// Gives every exported function its version: what the assembler is told, and the versions' script for the linker.
+/// Gives every exported function its version: what the assembler is told, and the versions' script for the
+/// linker.
 fn version_symbols(out: &Path) -> io::Result<()> {
     let mut assembly = String::new();
     let mut sources: Vec<_> = fs::read_dir("src/exports")?.collect::<io::Result<_>>()?;

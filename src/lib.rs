@@ -1,5 +1,5 @@
-//! What both sides of nnhal share, above the HAL ([`nnhal_hal`]) and the system ([`nnhal_os`]): the wire, message
-//! queues, bursts, fences and what people read of them.
+//! What both sides of nnhal share, above the HAL ([`nnhal_hal`]) and the system ([`nnhal_os`]): the wire,
+//! message queues, bursts, fences and what people read of them.
 //!
 //! This crate knows no kernel and opens no socket by itself.
 #![deny(unsafe_code)]

@@ -1,11 +1,12 @@
-//! What the C API costs: round trips by `ANeuralNetworksExecution_burstCompute` with reusable executions beside those of the
-//! Rust API's registered burst, in interleaved rounds of one run.
+//! What the C API costs: round trips by `ANeuralNetworksExecution_burstCompute` with reusable executions
+//! beside those of the Rust API's registered burst, in interleaved rounds of one run.
 //!
-//! - `rust_cells` and `capi_buffers`: arguments in the caller's own memory; small ones travel in the ring's cells;
+//! - `rust_cells` and `capi_buffers`: arguments in the caller's own memory; small ones travel in the ring's
+//!   cells;
 //! - `rust_memory` and `capi_memory`: arguments in memory that the driver maps, by a request that it knows.
 //!
-//! Each pair is a contest of its own, whose ratio is that of the C API to Rust. The bar is 1.3. The C API's rows call the
-//! shared library, which was opened by name.
+//! Each pair is a contest of its own, whose ratio is that of the C API to Rust. The bar is 1.3. The C API's
+//! rows call the shared library, which was opened by name.
 //!
 //! `cargo bench --bench capi -- [--rounds N] [--json FILE]`
 #![forbid(unsafe_code)]

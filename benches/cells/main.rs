@@ -1,6 +1,6 @@
-//! A long stream of cells from one process to another, each of which is checked: packets of one to eight cells whose every
-//! word says where in the stream it belongs, through the largest ring, both sides falling asleep and
-//! waking as it comes. A word in the wrong place, twice or never ends it with an error.
+//! A long stream of cells from one process to another, each of which is checked: packets of one to eight
+//! cells whose every word says where in the stream it belongs, through the largest ring, both sides falling
+//! asleep and waking as it comes. A word in the wrong place, twice or never ends it with an error.
 //!
 //! `cargo bench --bench cells -- [--cells N] [--json FILE]`; 1,000,000,000 cells without a number.
 #![forbid(unsafe_code)]
@@ -197,8 +197,8 @@ fn bytes_of(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// What a word of the stream holds: its index, mixed so that no two words near each other are alike (the finisher of
-/// SplitMix64).
+/// What a word of the stream holds: its index, mixed so that no two words near each other are alike (the
+/// finisher of SplitMix64).
 fn word_at(index: u64) -> u64 {
     let mixed = (index ^ (index >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb)

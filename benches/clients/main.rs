@@ -1,14 +1,14 @@
 //! Many applications on one driver: how evenly it serves them, and how long each waits.
 //!
-//! For 2, 4, 16 and 64 clients, each a process with a connection, a worker and a burst of its own, all of which execute
-//! as fast as they can for the same time:
+//! For 2, 4, 16 and 64 clients, each a process with a connection, a worker and a burst of its own, all of
+//! which execute as fast as they can for the same time:
 //! - `same`: every client executes an ADD of one value;
 //! - `mixed`: every other client an ADD of 65,536 values.
 //!
-//! Printed for each group of clients that execute the same: executions a second of all, Jain's index of how they were
-//! shared, p50 and p99 of the median client, the worst client's p99 and by how much that is more than the median
-//! client's; then each client's executions a second, p50 and p99. All are medians over the rounds, which the same
-//! clients execute one after the other.
+//! Printed for each group of clients that execute the same: executions a second of all, Jain's index of how
+//! they were shared, p50 and p99 of the median client, the worst client's p99 and by how much that is more
+//! than the median client's; then each client's executions a second, p50 and p99. All are medians over the
+//! rounds, which the same clients execute one after the other.
 //!
 //! `cargo bench --bench clients -- [--rounds N] [--seconds N] [--json FILE]`
 #![forbid(unsafe_code)]

@@ -1,20 +1,23 @@
-//! What everything around executing costs: connecting, preparing, first executions, memories, fences, and processes at
-//! rest.
+//! What everything around executing costs: connecting, preparing, first executions, memories, fences, and
+//! processes at rest.
 //!
-//! - `private_driver_to_first_result`: no driver runs; one is started, connected to, a model prepared and executed;
+//! - `private_driver_to_first_result`: no driver runs; one is started, connected to, a model prepared and
+//!   executed;
 //! - `connect_to_first_result`: the same with a driver that runs and has a worker waiting;
 //! - `connect`, `prepare`, `first_execution`: its parts;
 //! - `connect_at_once`: connecting again and again, faster than the driver starts workers;
-//! - `new_memory_64_kib`, `known_memory_64_kib`: an execution on a memory that the driver has not seen, and on one it knows;
+//! - `new_memory_64_kib`, `known_memory_64_kib`: an execution on a memory that the driver has not seen, and
+//!   on one it knows;
 //! - `make_memory_64_kib`: a memory of zeros, which no driver knows yet;
 //! - `register_memory_64_kib`: having the driver know it, by registering a request on it with a burst;
-//! - `register_request`: the same on a memory that it knows, which is what the row above has besides: one cell each
-//!   way;
+//! - `register_request`: the same on a memory that it knows, which is what the row above has besides: one
+//!   cell each way;
 //! - `burst`: rings, and their thread in the worker;
 //! - `fence`: a fence created, signalled and waited for;
-//! - for each model in a `.tflite` file: preparing it, preparing it and saving the result, preparing it from what was
-//!   saved, and preparing it through a cache directory that has it, which includes naming it by its constants; and the
-//!   private memory of a second client's worker that has the same model, beside that of one that shares no weights;
+//! - for each model in a `.tflite` file: preparing it, preparing it and saving the result, preparing it from
+//!   what was saved, and preparing it through a cache directory that has it, which includes naming it by its
+//!   constants; and the private memory of a second client's worker that has the same model, beside that of
+//!   one that shares no weights;
 //! - the private memory of supervisor and worker at rest, and the sizes of the binaries beside this one.
 //!
 //! `cargo bench --bench costs -- [--json FILE] [MODEL.tflite]...`
@@ -224,8 +227,8 @@ fn time<T>(
     Ok(cost(name, &nanos))
 }
 
-/// The private memory of the driver's processes for a client that has done nothing yet, and the binaries that were
-/// built beside this one.
+/// The private memory of the driver's processes for a client that has done nothing yet, and the binaries that
+/// were built beside this one.
 fn sizes(device: &Device) -> Vec<Size> {
     let processes = [
         ("supervisor", device.supervisor().pid),

@@ -23,7 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Alignment of arguments in their memory.
 const ALIGNMENT: u64 = 64;
 
-/// What a model's second client costs beside its first. Private memory is what a process shares with no other.
+/// What a model's second client costs beside its first. Private memory is what a process shares with no
+/// other.
 #[derive(Debug, Serialize)]
 pub(super) struct Shares {
     model: String,
@@ -87,7 +88,8 @@ struct Client {
 
 impl Client {
     fn new(device: Device, path: &Path) -> Result<Client> {
-        // Constants in memory of its own, as an application that has just read its model, which it does not need afterwards.
+        // Constants in memory of its own, as an application that has just read its model, which it does not
+        // need afterwards.
         let model = TfliteModel::load(path)?.model;
         let prepared = device.prepare(&model, &PrepareOptions::new())?;
         execute(&prepared)?;

@@ -1,9 +1,11 @@
 //! What one application notices of it when the worker of another is killed.
 //!
-//! Two clients of one driver, each a process with a worker and a burst of its own, execute as fast as they can. In each
-//! round the worker of one, the neighbour, is killed by SIGKILL; the executions of the other, the survivor, are timed
+//! Two clients of one driver, each a process with a worker and a burst of its own, execute as fast as they
+//! can. In each round the worker of one, the neighbour, is killed by SIGKILL; the executions of the other,
+//! the survivor, are timed
 //! - `before`: while both execute;
-//! - `during`: from the moment before the kill on, while the neighbour finds out and the driver starts another worker;
+//! - `during`: from the moment before the kill on, while the neighbour finds out and the driver starts
+//!   another worker;
 //! - `after`: when the survivor is alone.
 //!
 //! Printed for each of them: p50 and p99, medians over the rounds, and the longest execution of all rounds.

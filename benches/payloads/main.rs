@@ -1,16 +1,19 @@
-//! What passing arguments costs, by how they are passed and by size: ADD of a constant by burst, from 64 bytes to 16 MiB.
+//! What passing arguments costs, by how they are passed and by size: ADD of a constant by burst, from 64
+//! bytes to 16 MiB.
 //!
 //! - `in_process`: the same model without a driver; what the others have beyond it is what passing costs;
 //! - `own_memory`: `Burst::run`, from and to memory of the application: one copy more on each side than
-//! - `shared_memory`: a registered request whose arguments the application keeps in a memory that both sides have mapped and
-//!   touched before (pooled and pre-faulted);
-//! - `sealed_input`: registered requests whose inputs are in sealed memories, which nobody writes any more and the driver reads
-//!   where they are, and whose outputs are as before; two of them take turns;
-//! - `new_memory`: the same in a memory that is made for each execution, as of an application that pools nothing;
-//! - `device_buffers`: a registered request from a device buffer to another: nothing is passed, nothing is copied.
+//! - `shared_memory`: a registered request whose arguments the application keeps in a memory that both sides
+//!   have mapped and touched before (pooled and pre-faulted);
+//! - `sealed_input`: registered requests whose inputs are in sealed memories, which nobody writes any more
+//!   and the driver reads where they are, and whose outputs are as before; two of them take turns;
+//! - `new_memory`: the same in a memory that is made for each execution, as of an application that pools
+//!   nothing;
+//! - `device_buffers`: a registered request from a device buffer to another: nothing is passed, nothing is
+//!   copied.
 //!
-//! The time includes writing the input and reading the output where the application does so. Ways take turns in each
-//! round; p50 is the median over the rounds. Nothing is pinned.
+//! The time includes writing the input and reading the output where the application does so. Ways take turns
+//! in each round; p50 is the median over the rounds. Nothing is pinned.
 //!
 //! `cargo bench --bench payloads -- [--rounds N] [--json FILE]`
 #![forbid(unsafe_code)]

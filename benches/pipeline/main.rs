@@ -1,13 +1,13 @@
-//! Three models, each of which reads what the one before has computed, in one worker: with what is between them in device
-//! buffers, and in memories that the client shares.
+//! Three models, each of which reads what the one before has computed, in one worker: with what is between
+//! them in device buffers, and in memories that the client shares.
 //!
-//! By device buffers a model's result becomes the next one's input where it is; by shared memory it is copied out and in
-//! again. Each way is taken in three forms: `fenced`, three executions launched at once, each waiting for the one before;
-//! `synchronous`, three calls; and `burst`, three bursts. The client writes the first input and reads the last output in
-//! all of them.
+//! By device buffers a model's result becomes the next one's input where it is; by shared memory it is copied
+//! out and in again. Each way is taken in three forms: `fenced`, three executions launched at once, each
+//! waiting for the one before; `synchronous`, three calls; and `burst`, three bursts. The client writes the
+//! first input and reads the last output in all of them.
 //!
-//! Ways take turns in each round. Printed: p50 and p99 of a pass through the pipeline, medians over the rounds, and the
-//! ratio of the medians to shared memory by the same form.
+//! Ways take turns in each round. Printed: p50 and p99 of a pass through the pipeline, medians over the
+//! rounds, and the ratio of the medians to shared memory by the same form.
 //!
 //! `cargo bench --bench pipeline -- [--rounds N] [--json FILE]`
 #![forbid(unsafe_code)]

@@ -1,12 +1,12 @@
-//! How many executions per second one thread of a client has carried out, by how many bursts it drives and how many
-//! requests are in flight on each.
+//! How many executions per second one thread of a client has carried out, by how many bursts it drives and
+//! how many requests are in flight on each.
 //!
-//! One client, one worker, a processor for each; ADD of a constant to one value, requests registered. With one in
-//! flight on one burst an execution is a round trip; with more, both sides work at the same time, and what is
-//! measured is the slower of the two. With several bursts the thread goes from one to the next: it takes the oldest
-//! result if as many as may be are in flight there, and submits another request; in the worker they share a thread,
-//! as all bursts of all rows do on a machine of two or three processors. Rows take turns in each round; printed are medians over the rounds,
-//! and ratios to one request on one burst.
+//! One client, one worker, a processor for each; ADD of a constant to one value, requests registered. With
+//! one in flight on one burst an execution is a round trip; with more, both sides work at the same time, and
+//! what is measured is the slower of the two. With several bursts the thread goes from one to the next: it
+//! takes the oldest result if as many as may be are in flight there, and submits another request; in the
+//! worker they share a thread, as all bursts of all rows do on a machine of two or three processors. Rows
+//! take turns in each round; printed are medians over the rounds, and ratios to one request on one burst.
 //!
 //! `cargo bench --bench pipelining -- [--rounds N] [--json FILE]`
 #![forbid(unsafe_code)]

@@ -1,13 +1,15 @@
 //! What work of high priority notices of a long model of low priority, and what that model gets done.
 //!
-//! One client with two prepared models. The short one has high priority and is asked for at regular times, as an
-//! application with a frame to draw would; the long one has low priority and is executed without a pause, by as many
-//! threads as there are processors. Measured in turns, in each round:
+//! One client with two prepared models. The short one has high priority and is asked for at regular times, as
+//! an application with a frame to draw would; the long one has low priority and is executed without a pause,
+//! by as many threads as there are processors. Measured in turns, in each round:
 //! - `alone`: the short one by itself;
-//! - `beside`: while the long one runs on all slots and must be suspended for each execution of the short one;
+//! - `beside`: while the long one runs on all slots and must be suspended for each execution of the short
+//!   one;
 //! - the executions of the long one by itself, for the progress that it makes beside the other.
 //!
-//! Printed: p50 and p99 of the short one, medians over the rounds, the longest of all, and p99 against that alone.
+//! Printed: p50 and p99 of the short one, medians over the rounds, the longest of all, and p99 against that
+//! alone.
 //!
 //! `cargo bench --bench priorities -- [--rounds N] [--json FILE]`
 #![forbid(unsafe_code)]
@@ -129,8 +131,8 @@ impl Low {
         })
     }
 
-    /// Executes on all threads until `work` is done. Returns what that gives, and how many executions there were in a
-    /// second.
+    /// Executes on all threads until `work` is done. Returns what that gives, and how many executions there
+    /// were in a second.
     fn execute_during<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
         let (is_over, executed) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {

@@ -1,13 +1,13 @@
-//! How long an execution takes whose driver's process has died, with recovery: the device is opened again, the model is
-//! prepared again, and the execution is done once more.
+//! How long an execution takes whose driver's process has died, with recovery: the device is opened again,
+//! the model is prepared again, and the execution is done once more.
 //!
 //! - `undisturbed`: the same execution when nothing has died;
 //! - `runtime_sync`, `runtime_burst`: by the Rust API's runtime, with a model of one addition;
 //! - `capi_sync`, `capi_burst`: by the shared library, whose policy is set by the environment;
 //! - for each model in a `.tflite` file: by the runtime, prepared anew and from a compilation cache.
 //!
-//! Before each sample every worker is killed but the one that waits for a client, and its end is waited for; then the
-//! driver has time to start another. Rows take turns.
+//! Before each sample every worker is killed but the one that waits for a client, and its end is waited for;
+//! then the driver has time to start another. Rows take turns.
 //!
 //! `cargo bench --bench recovery -- [--rounds N] [--json FILE] [MODEL.tflite]...`
 #![forbid(unsafe_code)]

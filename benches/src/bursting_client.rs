@@ -1,5 +1,5 @@
-//! An application as others see it: a process with a connection, a worker and a burst of its own, which executes as fast
-//! as it can for as long as it is told.
+//! An application as others see it: a process with a connection, a worker and a burst of its own, which
+//! executes as fast as it can for as long as it is told.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::other_side::{Caller, Role};
 use crate::{Error, Result, models};
 
-/// Such a process. It is set up with a [`Task`] in JSON; each of its rounds lasts so many milliseconds, and ends with
-/// what it has [`Seen`], in JSON.
+/// Such a process. It is set up with a [`Task`] in JSON; each of its rounds lasts so many milliseconds, and
+/// ends with what it has [`Seen`], in JSON.
 pub const ROLE: Role = ("client", execute);
 
 /// What a client is told to begin with.

@@ -1,8 +1,8 @@
-//! How fast the fast kernels of the CPU are beside the reference kernels, measured by the reference workload: what the
-//! device `nnhal-cpu` says of itself.
+//! How fast the fast kernels of the CPU are beside the reference kernels, measured by the reference workload:
+//! what the device `nnhal-cpu` says of itself.
 //!
-//! Both execute the same model in this process, on one thread, in rounds in which they take turns. The figure is the ratio
-//! of the fastest executions of all, which other programs disturbed least.
+//! Both execute the same model in this process, on one thread, in rounds in which they take turns. The figure
+//! is the ratio of the fastest executions of all, which other programs disturbed least.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -123,8 +123,8 @@ impl Contest {
         }
     }
 
-    /// Has each row's round have so many round trips, and as many to warm up, instead of as many as take some tens of
-    /// milliseconds.
+    /// Has each row's round have so many round trips, and as many to warm up, instead of as many as take some
+    /// tens of milliseconds.
     #[must_use]
     pub fn trips(mut self, trips: u32) -> Contest {
         self.trips = Some(trips.max(1));

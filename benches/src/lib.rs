@@ -1,15 +1,18 @@
 //! Measurements of nnhal beside the limits of the hardware and beside other ways to talk to another process.
 //!
-//! - [`bursting_client`]: applications that execute as fast as they can, for what many of them do to each other.
+//! - [`bursting_client`]: applications that execute as fast as they can, for what many of them do to each
+//!   other.
 //! - [`capabilities`]: how fast `nnhal-cpu` is beside `nnhal-reference`, by the models of [`workloads`].
-//! - [`contest`]: what latency measurements share: [`Contestant`]s, which make round trips to another process one after the
-//!   other, measured in interleaved rounds by [`Contest`], which gives a [`Report`].
+//! - [`contest`]: what latency measurements share: [`Contestant`]s, which make round trips to another process
+//!   one after the other, measured in interleaved rounds by [`Contest`], which gives a [`Report`].
 //! - [`fairness`]: how evenly such applications were served.
 //! - [`library`]: `libneuralnetworks.so`, opened by name as programs do.
 //! - [`other_side`]: the other processes. A measuring program starts itself again as one.
 //! - [`passing`]: how arguments reach the worker.
-//! - [`program`]: what programs that measure are besides: their own driver, and the other sides of their rows.
-//! - [`rows`]: the contestants that need nothing but nnhal and the system. Peers are in the package `nnhal-bench-peers`.
+//! - [`program`]: what programs that measure are besides: their own driver, and the other sides of their
+//!   rows.
+//! - [`rows`]: the contestants that need nothing but nnhal and the system. Peers are in the package
+//!   `nnhal-bench-peers`.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! `libneuralnetworks.so` as a program that measures opens it.
 //!
-//! The library finds its drivers by itself, as it does for every program, so a program that measures it starts a driver,
-//! and itself again in an environment that leads there.
+//! The library finds its drivers by itself, as it does for every program, so a program that measures it
+//! starts a driver, and itself again in an environment that leads there.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,8 +17,8 @@ pub const LIBRARY_VARIABLE: &str = "NNHAL_BENCH_LIBRARY";
 /// Where clients look for drivers.
 const RUNTIME_DIR_VARIABLE: &str = "NNHAL_RUNTIME_DIR";
 
-/// The devices of a driver that the library finds too, in the process that measures, whose environment has these `settings`
-/// as well. `None` in the one that has started it, which has seen it end.
+/// The devices of a driver that the library finds too, in the process that measures, whose environment has
+/// these `settings` as well. `None` in the one that has started it, which has seen it end.
 ///
 /// # Errors
 /// The driver or the process cannot be started; the process failed, of which it has told.

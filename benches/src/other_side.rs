@@ -1,7 +1,7 @@
 //! The other process of a row: this program again, led by its command line to [`answer`].
 //!
-//! Its standard input is one end of a socket on which it first receives what it needs (bytes and descriptors), and then,
-//! before each round, how many round trips to answer. It ends with the socket.
+//! Its standard input is one end of a socket on which it first receives what it needs (bytes and
+//! descriptors), and then, before each round, how many round trips to answer. It ends with the socket.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

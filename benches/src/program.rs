@@ -34,8 +34,8 @@ pub struct Options {
     pub bench: bool,
 }
 
-/// Runs the program: as the driver or as one of the other sides if it was started as that, else to measure, with
-/// arguments that `O` parses.
+/// Runs the program: as the driver or as one of the other sides if it was started as that, else to measure,
+/// with arguments that `O` parses.
 pub fn run<O: Parser>(roles: &[Role], measure: impl FnOnce(O) -> Result<()>) -> ExitCode {
     let mut arguments = std::env::args_os().skip(1).peekable();
     if arguments.next_if(|first| first == DRIVER).is_some() {

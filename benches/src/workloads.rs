@@ -1,9 +1,10 @@
-//! The reference workload: for each thing that a device gives a performance figure for, a model that depends on it.
+//! The reference workload: for each thing that a device gives a performance figure for, a model that depends
+//! on it.
 //!
-//! Tensor types whose arithmetic networks consist of have a small image network: a convolution of 3x3 over 56x56 pixels,
-//! a depthwise convolution of 3x3, a pointwise convolution, the sum with what went in, the mean over all pixels, a fully
-//! connected layer and a softmax. Other tensor types have what the HAL computes on them, on 65,536 elements; scalar
-//! types an operation that takes one as a parameter.
+//! Tensor types whose arithmetic networks consist of have a small image network: a convolution of 3x3 over
+//! 56x56 pixels, a depthwise convolution of 3x3, a pointwise convolution, the sum with what went in, the mean
+//! over all pixels, a fully connected layer and a softmax. Other tensor types have what the HAL computes on
+//! them, on 65,536 elements; scalar types an operation that takes one as a parameter.
 
 use nnhal_client::{Model, ModelBuilder, OperandId, OperandType, OperationType, TensorType, f16};
 
@@ -23,8 +24,8 @@ const TURNS: i32 = 100;
 /// What a model is for, and which.
 #[derive(Debug)]
 pub struct Workload {
-    /// The key in the table of figures: the name of an operand type, or one of [`IF`], [`WHILE`], [`RELAXED_SCALAR`] and
-    /// [`RELAXED_TENSOR`].
+    /// The key in the table of figures: the name of an operand type, or one of [`IF`], [`WHILE`],
+    /// [`RELAXED_SCALAR`] and [`RELAXED_TENSOR`].
     pub key: String,
     /// What is computed, in words.
     pub what: &'static str,

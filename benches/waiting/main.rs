@@ -1,17 +1,19 @@
 //! What a round trip costs when not both sides poll, and what a burst costs when nothing happens.
 //!
-//! - `futex`: the least that two processes need that both sleep: one word and one system call to wake, each way;
-//! - `burst_asleep`: an execution of ADD by a burst whose sides sleep at once, as models prepared for low power have them;
-//! - `burst_after_thought`: an execution by a burst as it is by default, by a client that first thinks for longer than
-//!   any polling window, so that the worker sleeps;
-//! - idle: a burst as it is by default, after executions, for a second in which nobody uses it: how often its processes
-//!   were scheduled in, and for how long they ran. The thread that measures is left out.
+//! - `futex`: the least that two processes need that both sleep: one word and one system call to wake, each
+//!   way;
+//! - `burst_asleep`: an execution of ADD by a burst whose sides sleep at once, as models prepared for low
+//!   power have them;
+//! - `burst_after_thought`: an execution by a burst as it is by default, by a client that first thinks for
+//!   longer than any polling window, so that the worker sleeps;
+//! - idle: a burst as it is by default, after executions, for a second in which nobody uses it: how often its
+//!   processes were scheduled in, and for how long they ran. The thread that measures is left out.
 //!
 //! Rows take turns in each round; p50 and p99 are medians over the rounds. Nothing is pinned.
 //!
-//! `cargo bench --bench waiting -- [--rounds N] [--json FILE]`; with `--record DIRECTORY` it measures nothing and
-//! writes there how long the sides of a burst wait in several situations, for the tests of the waiting policy
-//! (`src/fmq/traces`).
+//! `cargo bench --bench waiting -- [--rounds N] [--json FILE]`; with `--record DIRECTORY` it measures nothing
+//! and writes there how long the sides of a burst wait in several situations, for the tests of the waiting
+//! policy (`src/fmq/traces`).
 #![forbid(unsafe_code)]
 
 mod record;

@@ -1,8 +1,8 @@
 //! Recording how long the two sides of a burst wait, for the tests of what decides how long to poll.
 //!
-//! Both sides poll for as long as a wait takes, so that what is recorded is when packets come and not when somebody
-//! has got up. A client's wait is its call; a worker's, from the end of a call to the beginning of the next, as the
-//! client's clock has it.
+//! Both sides poll for as long as a wait takes, so that what is recorded is when packets come and not when
+//! somebody has got up. A client's wait is its call; a worker's, from the end of a call to the beginning of
+//! the next, as the client's clock has it.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -187,8 +187,8 @@ pub enum PriorityCode {
     ANEURALNETWORKS_PRIORITY_HIGH = 110,
 }
 
-/// Feature levels, as `ANeuralNetworks_getRuntimeFeatureLevel` and `ANeuralNetworksDevice_getFeatureLevel` give them.
-/// Since feature level 31.
+/// Feature levels, as `ANeuralNetworks_getRuntimeFeatureLevel` and `ANeuralNetworksDevice_getFeatureLevel`
+/// give them. Since feature level 31.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeatureLevelCode {

@@ -1,9 +1,10 @@
 //! The objects that the caller has pointers to.
 //!
-//! A pointer is the address of a slot in tables that live as long as the process, and it is looked up by arithmetic
-//! and never followed. So a pointer that never was one of this library, one of another kind of object, and one that was
-//! freed already are told from those that are alive, as long as the slot has not been used again, which takes at least
-//! [`RESTING`] objects. An object that is freed while a call uses it lives until that call ends.
+//! A pointer is the address of a slot in tables that live as long as the process, and it is looked up by
+//! arithmetic and never followed. So a pointer that never was one of this library, one of another kind of
+//! object, and one that was freed already are told from those that are alive, as long as the slot has not
+//! been used again, which takes at least [`RESTING`] objects. An object that is freed while a call uses it
+//! lives until that call ends.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

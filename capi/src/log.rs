@@ -9,8 +9,8 @@ use tracing_subscriber::prelude::*;
 
 static STARTED: Once = Once::new();
 
-/// Logs to standard error what [`tags::LOG_VARIABLE`] asks for, from the first call on; nothing if it is not set, since
-/// the output is the program's. A program in Rust that logs already keeps its own log.
+/// Logs to standard error what [`tags::LOG_VARIABLE`] asks for, from the first call on; nothing if it is not
+/// set, since the output is the program's. A program in Rust that logs already keeps its own log.
 #[inline]
 pub(crate) fn start() {
     STARTED.call_once(|| {

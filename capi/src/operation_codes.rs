@@ -8,13 +8,15 @@
 pub enum OperationCode {
     /// Element-wise sum with broadcasting and an optional fused activation. Since feature level 27.
     ANEURALNETWORKS_ADD = 0,
-    /// Mean over each spatial window; only positions inside the image count in the divisor (shown by the generated example avg_pool_float_4). Since feature level 27.
+    /// Mean over each spatial window; only positions inside the image count in the divisor (shown by the
+    /// generated example avg_pool_float_4). Since feature level 27.
     ANEURALNETWORKS_AVERAGE_POOL_2D = 1,
     /// Joins tensors along one axis. Since feature level 27.
     ANEURALNETWORKS_CONCATENATION = 2,
     /// 2-D convolution: each output channel mixes all input channels. Since feature level 27.
     ANEURALNETWORKS_CONV_2D = 3,
-    /// Depthwise convolution: each input channel has its own multiplier filters; results are concatenated. Since feature level 27.
+    /// Depthwise convolution: each input channel has its own multiplier filters; results are concatenated.
+    /// Since feature level 27.
     ANEURALNETWORKS_DEPTHWISE_CONV_2D = 4,
     /// Moves blocks of channels into space. Since feature level 27.
     ANEURALNETWORKS_DEPTH_TO_SPACE = 5,
@@ -32,13 +34,15 @@ pub enum OperationCode {
     ANEURALNETWORKS_L2_NORMALIZATION = 11,
     /// Square root of the mean of squares over each window. Since feature level 27.
     ANEURALNETWORKS_L2_POOL_2D = 12,
-    /// Divides each element by (bias + alpha * windowed sum of squares)^beta along the depth (or given) axis. Since feature level 27.
+    /// Divides each element by (bias + alpha * windowed sum of squares)^beta along the depth (or given) axis.
+    /// Since feature level 27.
     ANEURALNETWORKS_LOCAL_RESPONSE_NORMALIZATION = 13,
     /// Element-wise sigmoid. Since feature level 27.
     ANEURALNETWORKS_LOGISTIC = 14,
     /// Projects an input to a bit vector by locality-sensitive hashing. Since feature level 27.
     ANEURALNETWORKS_LSH_PROJECTION = 15,
-    /// One LSTM time step with optional CIFG, peephole, projection and (1.2) layer normalisation. Since feature level 27.
+    /// One LSTM time step with optional CIFG, peephole, projection and (1.2) layer normalisation. Since
+    /// feature level 27.
     ANEURALNETWORKS_LSTM = 16,
     /// Maximum over each window. Since feature level 27.
     ANEURALNETWORKS_MAX_POOL_2D = 17,
@@ -66,7 +70,8 @@ pub enum OperationCode {
     ANEURALNETWORKS_TANH = 28,
     /// Moves batch blocks back into space (inverse of SPACE_TO_BATCH_ND). Since feature level 28.
     ANEURALNETWORKS_BATCH_TO_SPACE_ND = 29,
-    /// Element-wise division with broadcasting and optional fused activation; integers use floor division. Since feature level 28.
+    /// Element-wise division with broadcasting and optional fused activation; integers use floor division.
+    /// Since feature level 28.
     ANEURALNETWORKS_DIV = 30,
     /// Mean over the given axes. Since feature level 28.
     ANEURALNETWORKS_MEAN = 31,
@@ -90,9 +95,11 @@ pub enum OperationCode {
     ANEURALNETWORKS_ARGMIN = 40,
     /// Applies box deltas to proposals and clips to the image. Since feature level 29.
     ANEURALNETWORKS_AXIS_ALIGNED_BBOX_TRANSFORM = 41,
-    /// LSTM over a sequence in both directions, optional cross-linking or (1.3) parallel linking through an auxiliary input. Since feature level 29.
+    /// LSTM over a sequence in both directions, optional cross-linking or (1.3) parallel linking through an
+    /// auxiliary input. Since feature level 29.
     ANEURALNETWORKS_BIDIRECTIONAL_SEQUENCE_LSTM = 42,
-    /// Basic RNN over a sequence in both directions, optional cross or (1.3) parallel linking. Since feature level 29.
+    /// Basic RNN over a sequence in both directions, optional cross or (1.3) parallel linking. Since feature
+    /// level 29.
     ANEURALNETWORKS_BIDIRECTIONAL_SEQUENCE_RNN = 43,
     /// Per-class (soft) non-maximum suppression with a per-image limit. Since feature level 29.
     ANEURALNETWORKS_BOX_WITH_NMS_LIMIT = 44,
@@ -196,7 +203,8 @@ pub enum OperationCode {
     ANEURALNETWORKS_UNIDIRECTIONAL_SEQUENCE_RNN = 93,
     /// Nearest-neighbour image resize. Since feature level 29.
     ANEURALNETWORKS_RESIZE_NEAREST_NEIGHBOR = 94,
-    /// LSTM step with signed 8-bit input/output, 8-bit symmetric weights and 16-bit state; optional CIFG, peephole, projection, layer normalisation. Since feature level 30.
+    /// LSTM step with signed 8-bit input/output, 8-bit symmetric weights and 16-bit state; optional CIFG,
+    /// peephole, projection, layer normalisation. Since feature level 30.
     ANEURALNETWORKS_QUANTIZED_LSTM = 95,
     /// Runs one of two subgraphs chosen by a boolean. Since feature level 30.
     ANEURALNETWORKS_IF = 96,

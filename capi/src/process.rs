@@ -63,7 +63,8 @@ pub(crate) fn repeated(attempts: u32) -> Recovery {
 
 static PROCESS: Mutex<Option<Process>> = Mutex::new(None);
 
-/// Uses what this process has. A child of `fork()` gets a runtime of its own, since it cannot use its parent's.
+/// Uses what this process has. A child of `fork()` gets a runtime of its own, since it cannot use its
+/// parent's.
 fn with<T>(body: impl FnOnce(&Process) -> T) -> Outcome<T> {
     let mut process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
     let id = std::process::id();

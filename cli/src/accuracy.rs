@@ -1,8 +1,8 @@
 //! How far a model's outputs may be off from what a reference gives.
 //!
-//! The rules are those of the recorded outputs of real models: quantized outputs bit for bit on the reference device
-//! and one step off on others; floats within `1e-5 + 1e-4 * |expected|`, or within a thousandth of the output's range
-//! where the weights are float16; indexes and truth values exactly.
+//! The rules are those of the recorded outputs of real models: quantized outputs bit for bit on the reference
+//! device and one step off on others; floats within `1e-5 + 1e-4 * |expected|`, or within a thousandth of the
+//! output's range where the weights are float16; indexes and truth values exactly.
 
 use nnhal_client::tflite::ElementType;
 use serde::Serialize;

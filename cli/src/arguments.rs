@@ -9,8 +9,8 @@ use regex::Regex;
 ///
 /// If no driver runs, a private one is started and ends with the command.
 ///
-/// NNHAL_RUNTIME_DIR names the directory in which drivers are looked for; NNHAL_LOG sets what is logged to standard
-/// error, as `level` or `module=level,...` (default: warn).
+/// NNHAL_RUNTIME_DIR names the directory in which drivers are looked for; NNHAL_LOG sets what is logged to
+/// standard error, as `level` or `module=level,...` (default: warn).
 #[derive(Debug, Parser)]
 #[command(name = "nnhal", version, max_term_width = 100)]
 pub(crate) struct Arguments {
@@ -137,12 +137,12 @@ pub(crate) struct DevicesArguments {
 pub(crate) struct RunArguments {
     /// A .tflite file.
     pub(crate) model: PathBuf,
-    /// A .npy file for the next input of the model. One more leading axis than the input has makes a sequence of
-    /// calls. If none is given, all inputs are zeros.
+    /// A .npy file for the next input of the model. One more leading axis than the input has makes a sequence
+    /// of calls. If none is given, all inputs are zeros.
     #[arg(long, value_name = "F.npy")]
     pub(crate) input: Vec<PathBuf>,
-    /// A .npy file with what the next output must be. The exit code is 1 if any is further off than the accuracy
-    /// rules allow.
+    /// A .npy file with what the next output must be. The exit code is 1 if any is further off than the
+    /// accuracy rules allow.
     #[arg(long, value_name = "F.npy")]
     pub(crate) expect: Vec<PathBuf>,
     /// The device; by default the one that is fastest by its own account.
@@ -151,8 +151,8 @@ pub(crate) struct RunArguments {
     /// How requests reach the model; by default by `sync`, and for a profile `in-process`.
     #[arg(long, value_enum)]
     pub(crate) path: Option<Path>,
-    /// Most threads that compute an execution, on a private driver; by default those of the driver that runs, and one
-    /// in this process.
+    /// Most threads that compute an execution, on a private driver; by default those of the driver that runs,
+    /// and one in this process.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) threads: Option<u32>,
     /// How often to go through all calls; a model with state starts afresh each time.
@@ -160,26 +160,29 @@ pub(crate) struct RunArguments {
     pub(crate) iterations: u32,
     /// Tell what each operation took: in this process, or by a path to a driver in the process of its worker.
     ///
-    /// A row is an operation of the main graph; the first of some that are computed together has what all of them
-    /// took, the others have no time. The columns: `us` the median time of a call in microseconds, `share` of the sum
-    /// of all times, `G/s` thousands of millions of operations on numbers in a second (a product and its sum are two;
-    /// layers, convolutions and cells have them), `peak` their share of what this processor was just measured to
-    /// reach with as many threads, for floats or 8-bit values, by vectors or by tiles as the kernel does, `KiB` what
-    /// is read from and written to memory: each operand once, constants in the size that the model has them in; not
-    /// what operations that are computed together hand on to each other, nor what was computed when the model was
-    /// prepared. `-` stands where there is none, where dimensions are known in executions only, for peaks of a driver
-    /// whose threads are not known (`--threads` says how many), and for kernels of other vendors' devices. Below them
-    /// stand the sum and what a whole call took by the path while operations were recorded.
+    /// A row is an operation of the main graph; the first of some that are computed together has what all of
+    /// them took, the others have no time. The columns: `us` the median time of a call in microseconds,
+    /// `share` of the sum of all times, `G/s` thousands of millions of operations on numbers in a second (a
+    /// product and its sum are two; layers, convolutions and cells have them), `peak` their share of what
+    /// this processor was just measured to reach with as many threads, for floats or 8-bit values, by vectors
+    /// or by tiles as the kernel does, `KiB` what is read from and written to memory: each operand once,
+    /// constants in the size that the model has them in; not what operations that are computed together hand
+    /// on to each other, nor what was computed when the model was prepared. `-` stands where there is none,
+    /// where dimensions are known in executions only, for peaks of a driver whose threads are not known
+    /// (`--threads` says how many), and for kernels of other vendors' devices. Below them stand the sum and
+    /// what a whole call took by the path while operations were recorded.
     #[arg(long, conflicts_with_all = ["expect", "labels", "full"])]
     pub(crate) profile: bool,
-    /// Let floats be computed with the range and precision of 16 bits, as `relaxComputationFloat32toFloat16` of a model does.
+    /// Let floats be computed with the range and precision of 16 bits, as `relaxComputationFloat32toFloat16`
+    /// of a model does.
     #[arg(long)]
     pub(crate) relaxed: bool,
     /// A text file with the names of the classes, one a line, for outputs that are scores of classes.
     #[arg(long, value_name = "F")]
     pub(crate) labels: Option<PathBuf>,
-    /// Print every value of every output as it is stored. Else a row of more than ten real numbers is taken for scores
-    /// of classes, of which the five largest are printed with their indices, as real numbers; of others the first ten.
+    /// Print every value of every output as it is stored. Else a row of more than ten real numbers is taken
+    /// for scores of classes, of which the five largest are printed with their indices, as real numbers; of
+    /// others the first ten.
     #[arg(long, conflicts_with = "labels")]
     pub(crate) full: bool,
     /// Print JSON.
@@ -197,9 +200,9 @@ pub(crate) struct VtsArguments {
         conflicts_with = "random"
     )]
     pub(crate) corpus: Option<PathBuf>,
-    /// Instead of the corpus, this many random models of operations of every kind: each must give the same bytes by
-    /// every path and each time, on a device those that the same kernels give in this process, and what the kernels of
-    /// nnhal-reference give, as close as the HAL's criteria for random models ask.
+    /// Instead of the corpus, this many random models of operations of every kind: each must give the same
+    /// bytes by every path and each time, on a device those that the same kernels give in this process, and
+    /// what the kernels of nnhal-reference give, as close as the HAL's criteria for random models ask.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) random: Option<u64>,
     /// The seed of the first random model; one that failed is run again with `--seed SEED --random 1`.
@@ -214,15 +217,17 @@ pub(crate) struct VtsArguments {
     /// What is tested.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) via: Via,
-    /// With `--via capi`: the library, instead of the libneuralnetworks.so beside this command or that of the loader.
+    /// With `--via capi`: the library, instead of the libneuralnetworks.so beside this command or that of the
+    /// loader.
     #[arg(long, value_name = "FILE", requires = "via")]
     pub(crate) library: Option<PathBuf>,
-    /// Have the runtime give the operations of a model to the first two devices in turn, so that it has to divide every
-    /// model of more than one operation.
+    /// Have the runtime give the operations of a model to the first two devices in turn, so that it has to
+    /// divide every model of more than one operation.
     #[arg(long, requires = "via", conflicts_with = "device")]
     pub(crate) split: bool,
-    /// Where inputs and outputs are, if they go through the driver: by default `shared` for a device, which takes no
-    /// other but `device`, and `own` for the runtime and the C API, which take no other but `shared`.
+    /// Where inputs and outputs are, if they go through the driver: by default `shared` for a device, which
+    /// takes no other but `device`, and `own` for the runtime and the C API, which take no other but
+    /// `shared`.
     #[arg(long, value_enum)]
     pub(crate) memory: Option<MemoryKind>,
     /// Only cases whose name matches this regular expression.
@@ -275,7 +280,8 @@ pub(crate) struct BenchArguments {
 pub(crate) enum Bench {
     /// Round trips to another process, by every path, beside the least that the hardware allows.
     ///
-    /// Both sides are pinned, and run under SCHED_FIFO where that is permitted: as root, or with a real-time limit.
+    /// Both sides are pinned, and run under SCHED_FIFO where that is permitted: as root, or with a real-time
+    /// limit.
     Latency(LatencyArguments),
     /// How long models take, from the call to the answer, with zeros as inputs.
     Compute(ComputeArguments),
@@ -308,7 +314,8 @@ pub(crate) struct LatencyArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ComputeArguments {
-    /// .tflite files. Their inputs are those of the first call that `input_0.npy` and so on beside them hold, or zeros.
+    /// .tflite files. Their inputs are those of the first call that `input_0.npy` and so on beside them hold,
+    /// or zeros.
     #[arg(required = true, value_name = "MODEL")]
     pub(crate) models: Vec<PathBuf>,
     /// The device; by default the one that is fastest by its own account.
@@ -332,7 +339,8 @@ pub(crate) struct ComputeArguments {
     /// How long a round of calls lasts, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 200)]
     pub(crate) round_ms: u32,
-    /// Let floats be computed with the range and precision of 16 bits, as `relaxComputationFloat32toFloat16` of a model does.
+    /// Let floats be computed with the range and precision of 16 bits, as `relaxComputationFloat32toFloat16`
+    /// of a model does.
     #[arg(long)]
     pub(crate) relaxed: bool,
     /// Print JSON.

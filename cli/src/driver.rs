@@ -59,8 +59,8 @@ pub(crate) struct Opened {
     pub(crate) subject: Box<dyn Subject>,
 }
 
-/// Prepares `model` on the device with this name, or else the fastest, to be executed by `path`: with so many threads
-/// that compute an execution at most, or by the driver's settings and with one in this process.
+/// Prepares `model` on the device with this name, or else the fastest, to be executed by `path`: with so many
+/// threads that compute an execution at most, or by the driver's settings and with one in this process.
 pub(crate) fn open(
     model: &Model,
     path: Path,
@@ -84,8 +84,8 @@ pub(crate) fn open(
     })
 }
 
-/// The device with this name, or else the fastest; with so many threads that compute an execution at most it is a private
-/// driver's, which ends with the handle.
+/// The device with this name, or else the fastest; with so many threads that compute an execution at most it
+/// is a private driver's, which ends with the handle.
 pub(crate) fn open_device(name: Option<&str>, threads: Option<u32>) -> Result<Device, Error> {
     let Some(threads) = threads else {
         return device(&devices()?, name);

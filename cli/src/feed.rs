@@ -105,8 +105,8 @@ pub(crate) type Sequence = Vec<Vec<Value>>;
 /// An array with the name of its file.
 pub(crate) type NamedArray = (PathBuf, Array);
 
-/// The values that `files` give the inputs of `model`: one call, or as many as their additional leading axis has. A
-/// file with one call serves for all. Without any file there is one call with zeros.
+/// The values that `files` give the inputs of `model`: one call, or as many as their additional leading axis
+/// has. A file with one call serves for all. Without any file there is one call with zeros.
 pub(crate) fn inputs(model: &TfliteModel, files: &[NamedArray]) -> Result<Sequence, FeedError> {
     if files.is_empty() {
         let zeros = model.inputs.iter().enumerate().map(zeros);
@@ -115,7 +115,8 @@ pub(crate) fn inputs(model: &TfliteModel, files: &[NamedArray]) -> Result<Sequen
     split_all(&model.inputs, files, Direction::Input)
 }
 
-/// The files that hold a model's inputs by their names, `input_0.npy` and so on beside it; none if not all of them are there.
+/// The files that hold a model's inputs by their names, `input_0.npy` and so on beside it; none if not all of
+/// them are there.
 pub(crate) fn files_beside(model: &Path, inputs: usize) -> Vec<PathBuf> {
     let files = (0..inputs).map(|input| model.with_file_name(format!("input_{input}.npy")));
     let files: Vec<PathBuf> = files.collect();
@@ -224,8 +225,8 @@ fn split(
     (0..calls).map(slice).collect()
 }
 
-/// How many calls an array of this shape holds for a tensor, at least one, and the dimensions in each; `None` if it
-/// does not fit.
+/// How many calls an array of this shape holds for a tensor, at least one, and the dimensions in each; `None`
+/// if it does not fit.
 fn calls_of(shape: &[u64], dimensions: &[u32]) -> Option<(usize, Vec<u32>)> {
     let exact = |extents: &[u64]| -> Option<Vec<u32>> {
         let fits = extents.len() == dimensions.len()

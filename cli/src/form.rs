@@ -26,7 +26,8 @@ pub(crate) fn execute(
     }
 }
 
-/// Executes twice by fences, the second waiting for the first, as a pipeline would, and waits for the end of both.
+/// Executes twice by fences, the second waiting for the first, as a pipeline would, and waits for the end of
+/// both.
 pub(crate) fn execute_in_turn(
     prepared: &PreparedModel,
     request: &Request,

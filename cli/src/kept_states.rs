@@ -1,4 +1,5 @@
-//! States of a model in buffers of its device: what one execution gives is there for the next, and nobody copies it.
+//! States of a model in buffers of its device: what one execution gives is there for the next, and nobody
+//! copies it.
 
 use nnhal_client::tflite::State;
 use nnhal_client::{Buffer, Device, Memory, PreparedModel};
@@ -21,8 +22,8 @@ struct Kept {
 }
 
 impl KeptStates {
-    /// Buffers of `device` for these states of what was prepared there, with their initial values; `None` if it has none for
-    /// them.
+    /// Buffers of `device` for these states of what was prepared there, with their initial values; `None` if
+    /// it has none for them.
     pub(crate) fn allocate(
         device: &Device,
         prepared: &PreparedModel,

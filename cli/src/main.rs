@@ -1,5 +1,5 @@
-//! The command `nnhal`: a client of nnhal's drivers for people and scripts, and a driver itself (`nnhal driver`), so
-//! that one file is enough.
+//! The command `nnhal`: a client of nnhal's drivers for people and scripts, and a driver itself (`nnhal
+//! driver`), so that one file is enough.
 #![forbid(unsafe_code)]
 
 mod accuracy;

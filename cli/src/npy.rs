@@ -180,7 +180,8 @@ impl Array {
     }
 }
 
-/// The header's length is in the file's first bytes; one that is out of the question is refused before it is read.
+/// The header's length is in the file's first bytes; one that is out of the question is refused before it is
+/// read.
 fn check_header_length(file: &[u8]) -> Result<(), NpyError> {
     let wrong = |message: &str| Err(NpyError::Format(message.to_owned()));
     if file.is_empty() {

@@ -1,5 +1,5 @@
-//! Random models on an implementation: every path to it gives one result, on a device that of the same kernels in this
-//! process, and what the reference kernels give, as far as arithmetic may differ.
+//! Random models on an implementation: every path to it gives one result, on a device that of the same
+//! kernels in this process, and what the reference kernels give, as far as arithmetic may differ.
 
 use std::ops::Range;
 
@@ -30,8 +30,8 @@ struct Report {
     counterexample: Option<String>,
 }
 
-/// Runs the models of `count` seeds in each of these forms; a model with another result by any of them is an error.
-/// Without forms, the models run in this process only.
+/// Runs the models of `count` seeds in each of these forms; a model with another result by any of them is an
+/// error. Without forms, the models run in this process only.
 pub(crate) fn run(arguments: &VtsArguments, count: u64, forms: &[Form]) -> Result<(), Error> {
     let first = arguments.seed;
     let end = first
@@ -126,8 +126,8 @@ impl Task for SearchTask<'_> {
     }
 }
 
-/// Whether a model gives one result by every path, that of the same kernels in this process where they are known, and
-/// one that is close to the reference's.
+/// Whether a model gives one result by every path, that of the same kernels in this process where they are
+/// known, and one that is close to the reference's.
 fn verdict(subject: &Subject, implementation: &mut impl Implementation, generated: &Generated) -> Verdict {
     let by_paths = match subject.kernels {
         Some(kernels) => {

@@ -11,8 +11,9 @@ use crate::in_process::{InProcess, InProcessError};
 
 /// Something that executes a model.
 pub(crate) trait Subject {
-    /// Keeps these states, the last inputs and outputs of the model, where executions find them, from their initial values on,
-    /// also if it has kept them before. Whether it does: if not, they are put and taken like all others.
+    /// Keeps these states, the last inputs and outputs of the model, where executions find them, from their
+    /// initial values on, also if it has kept them before. Whether it does: if not, they are put and taken
+    /// like all others.
     fn keep_states(&mut self, _: &[State]) -> Result<bool, Error> {
         Ok(false)
     }
@@ -23,8 +24,8 @@ pub(crate) trait Subject {
     /// Executes once with what was put last.
     fn run(&mut self) -> Result<(), Error>;
 
-    /// Copies the results of the last execution. `outputs` holds one value for each output of the model that is no state kept;
-    /// they are overwritten, and their memory is used again.
+    /// Copies the results of the last execution. `outputs` holds one value for each output of the model that
+    /// is no state kept; they are overwritten, and their memory is used again.
     fn take(&mut self, outputs: &mut [Value]) -> Result<(), Error>;
 }
 
@@ -94,8 +95,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Calls the model with the file's inputs and returns the file's outputs, and how long the execution took: inputs lie
-    /// where it reads them when it begins, and results where it wrote them when it ends.
+    /// Calls the model with the file's inputs and returns the file's outputs, and how long the execution
+    /// took: inputs lie where it reads them when it begins, and results where it wrote them when it ends.
     pub(crate) fn call(&mut self, inputs: &[Value]) -> Result<(&[Value], Duration), Error> {
         if !self.has_states {
             self.begin()?;

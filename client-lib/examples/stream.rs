@@ -1,5 +1,5 @@
-//! A stream of frames through a model: several are on their way at once, each in shared memory of its own, so that this
-//! process fills the next frame while the driver computes the last ones.
+//! A stream of frames through a model: several are on their way at once, each in shared memory of its own, so
+//! that this process fills the next frame while the driver computes the last ones.
 //!
 //!     cargo run --release -p nnhal-client --example stream [DEVICE]
 

@@ -257,8 +257,8 @@ impl Arguments {
         Ok(())
     }
 
-    /// Copies outputs of this layout, which lie behind each other, out, as far as they were written. `packed` holds
-    /// at least as many bytes as there is room for.
+    /// Copies outputs of this layout, which lie behind each other, out, as far as they were written. `packed`
+    /// holds at least as many bytes as there is room for.
     #[inline]
     pub(crate) fn unpack(
         &self,
@@ -347,7 +347,8 @@ impl Layout {
     fn add(&mut self, size: usize) -> Range<u64> {
         let start = self.end;
         let end = start.saturating_add(size as u64);
-        // An argument has at least one line, so that no two have the same place, of which nothing could be told apart.
+        // An argument has at least one line, so that no two have the same place, of which nothing could be
+        // told apart.
         let padded = end
             .max(start.saturating_add(1))
             .checked_next_multiple_of(ALIGNMENT as u64);

@@ -8,11 +8,12 @@ use crate::connection::{Connection, call_deadline};
 use crate::error::Result;
 use crate::memory::Memory;
 
-/// Memory of a device for arguments of executions, which this process cannot map. The role of the HAL's `IBuffer`.
+/// Memory of a device for arguments of executions, which this process cannot map. The role of the HAL's
+/// `IBuffer`.
 ///
-/// It starts without a value. A successful execution that writes it, or [`Buffer::copy_from`], gives it one; a failed
-/// one takes it away again. Clones are handles on the same buffer, which goes with the last of them; executions that
-/// run keep it.
+/// It starts without a value. A successful execution that writes it, or [`Buffer::copy_from`], gives it one;
+/// a failed one takes it away again. Clones are handles on the same buffer, which goes with the last of them;
+/// executions that run keep it.
 #[derive(Clone, Debug)]
 pub struct Buffer {
     inner: Arc<Inner>,
@@ -62,12 +63,12 @@ impl Buffer {
         })
     }
 
-    /// HAL `copyFrom`: copies a memory of the same size into the buffer. Dimensions may be left empty where the
-    /// buffer's own are fully known.
+    /// HAL `copyFrom`: copies a memory of the same size into the buffer. Dimensions may be left empty where
+    /// the buffer's own are fully known.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the sizes differ or the dimensions do not fit the buffer's own. The buffer then has no
-    /// value.
+    /// `INVALID_ARGUMENT` if the sizes differ or the dimensions do not fit the buffer's own. The buffer then
+    /// has no value.
     pub fn copy_from(&self, memory: &Memory, dimensions: &[u32]) -> Result<()> {
         let memory = memory.handle_on(&self.inner.connection, call_deadline())?;
         let dimensions = dimensions.to_vec();

@@ -1,9 +1,10 @@
 //! A directory of compiled models.
 //!
-//! An entry is a directory named by its token, with the files that the device asked for. It is made under a temporary
-//! name and renamed when it is whole, so that another process sees all of it or nothing, and the first of several
-//! writers wins. A temporary directory is locked by its maker; one that nobody locks was left behind and is removed.
-//! What is in the files is the driver's to check: whatever was done to them, it answers with the right model or none.
+//! An entry is a directory named by its token, with the files that the device asked for. It is made under a
+//! temporary name and renamed when it is whole, so that another process sees all of it or nothing, and the
+//! first of several writers wins. A temporary directory is locked by its maker; one that nobody locks was
+//! left behind and is removed. What is in the files is the driver's to check: whatever was done to them, it
+//! answers with the right model or none.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -41,8 +42,8 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// A directory in which prepared models are kept from one start of an application to the next.
 ///
-/// Any number of threads and processes of one user may share it. It grows up to a bound; beyond that the entries that
-/// were not used for longest go. Clones are handles on the same directory.
+/// Any number of threads and processes of one user may share it. It grows up to a bound; beyond that the
+/// entries that were not used for longest go. Clones are handles on the same directory.
 ///
 /// ```no_run
 /// # use nnhal_client::{CompilationCache, Device, Model, PrepareOptions, Result};
@@ -62,8 +63,8 @@ impl CompilationCache {
     /// Opens the directory, which is made if there is none, to hold at most `max_bytes`.
     ///
     /// # Errors
-    /// The directory cannot be made or opened, belongs to somebody else or is open to others, or a part of its path is
-    /// a symbolic link: another user could then put models there, or learn what is run.
+    /// The directory cannot be made or opened, belongs to somebody else or is open to others, or a part of
+    /// its path is a symbolic link: another user could then put models there, or learn what is run.
     pub fn open(path: impl AsRef<Path>, max_bytes: u64) -> Result<CompilationCache> {
         let path = path.as_ref();
         let refused = |reason: &dyn std::fmt::Display| {
@@ -100,11 +101,11 @@ impl CompilationCache {
         })
     }
 
-    /// Prepares a model, from what is kept of an earlier time if there is anything; keeps the result otherwise. The
-    /// options' own cache files are not used.
+    /// Prepares a model, from what is kept of an earlier time if there is anything; keeps the result
+    /// otherwise. The options' own cache files are not used.
     ///
-    /// What is kept was prepared from the same model with the same constants, by the same version of the same device,
-    /// with the same options. A cache that cannot be read or written costs time and nothing else.
+    /// What is kept was prepared from the same model with the same constants, by the same version of the same
+    /// device, with the same options. A cache that cannot be read or written costs time and nothing else.
     ///
     /// # Errors
     /// As [`Device::prepare`].
@@ -132,8 +133,8 @@ impl CompilationCache {
                 Err(error) => return Err(error),
             }
         }
-        // Constants that others can write could be changed between here and the driver: then they would be kept under the
-        // name of what they were before.
+        // Constants that others can write could be changed between here and the driver: then they would be
+        // kept under the name of what they were before.
         let model = &with_sealed_constants(model)?;
         let token = token_of(device, model, options, key)?;
         let name = name_of(&token);
@@ -172,8 +173,8 @@ impl CompilationCache {
         path_of(&self.directory)
     }
 
-    /// What the tokens of this directory are keyed by, for as long as it exists: so that nobody else can make a model that
-    /// would be taken for one of these.
+    /// What the tokens of this directory are keyed by, for as long as it exists: so that nobody else can make
+    /// a model that would be taken for one of these.
     fn key(&self) -> io::Result<DigestKey> {
         if let Some(key) = self.read_key()? {
             return Ok(key);
@@ -398,7 +399,8 @@ fn bytes_of(directory: &Path) -> u64 {
     sizes.sum()
 }
 
-/// Whether the driver did not find what it was to find in an entry. A deadline that passes says nothing against it.
+/// Whether the driver did not find what it was to find in an entry. A deadline that passes says nothing
+/// against it.
 pub(crate) fn is_miss(error: &Error) -> bool {
     error.failure().is_some()
         && matches!(

@@ -21,8 +21,8 @@ use crate::pending::PendingPrepare;
 use crate::prepared_model::PreparedModel;
 use crate::trace::WorkerSpans;
 
-/// A device, through a worker process of its own. Clones are handles on the same worker, which ends with the last of
-/// them and of everything made with them.
+/// A device, through a worker process of its own. Clones are handles on the same worker, which ends with the
+/// last of them and of everything made with them.
 ///
 /// After a fork the child cannot use it; it opens the device anew.
 #[derive(Clone, Debug)]
@@ -37,8 +37,8 @@ impl Device {
         Device { connection, drivers }
     }
 
-    /// What the device says of itself: HAL `getType`, `getVersionString`, `getCapabilities`, `getSupportedExtensions`,
-    /// `getNumberOfCacheFilesNeeded`. Constant, and known without asking.
+    /// What the device says of itself: HAL `getType`, `getVersionString`, `getCapabilities`,
+    /// `getSupportedExtensions`, `getNumberOfCacheFilesNeeded`. Constant, and known without asking.
     #[must_use]
     pub fn info(&self) -> &Arc<DeviceInfo> {
         self.connection.device()
@@ -67,9 +67,9 @@ impl Device {
         self.connection.supervisor()
     }
 
-    /// The directory where the driver publishes its devices. Other processes of this user find them there with
-    /// [`DevicesOptions::runtime_dir`](crate::DevicesOptions::runtime_dir); those of a private driver for as long as
-    /// this process keeps it.
+    /// The directory where the driver publishes its devices. Other processes of this user find them there
+    /// with [`DevicesOptions::runtime_dir`](crate::DevicesOptions::runtime_dir); those of a private driver
+    /// for as long as this process keeps it.
     #[must_use]
     pub fn runtime_dir(&self) -> &Path {
         self.connection.socket_path().parent().unwrap_or(Path::new(""))
@@ -92,11 +92,12 @@ impl Device {
         &self.drivers
     }
 
-    /// Has the worker record spans of time from now on: what it waits for, copies and runs, and how long each operation
-    /// takes, as far as the device tells. It costs two readings of the clock for each.
+    /// Has the worker record spans of time from now on: what it waits for, copies and runs, and how long each
+    /// operation takes, as far as the device tells. It costs two readings of the clock for each.
     ///
     /// # Errors
-    /// It records already, for this program or for the file that `NNHAL_TRACE` names; its driver is older than traces.
+    /// It records already, for this program or for the file that `NNHAL_TRACE` names; its driver is older
+    /// than traces.
     pub fn record_spans(&self) -> Result<WorkerSpans> {
         self.connection.record_spans(call_deadline())
     }
@@ -113,11 +114,12 @@ impl Device {
         }
     }
 
-    /// HAL `getSupportedOperations`: for each operation of the main graph whether the device can run it, and why not.
-    /// What is supported is what [`Device::prepare`] accepts.
+    /// HAL `getSupportedOperations`: for each operation of the main graph whether the device can run it, and
+    /// why not. What is supported is what [`Device::prepare`] accepts.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the model breaks a rule, or uses a vendor extension that this application may not use.
+    /// `INVALID_ARGUMENT` if the model breaks a rule, or uses a vendor extension that this application may
+    /// not use.
     pub fn supported_operations(&self, model: &Model) -> Result<Vec<OperationSupport>> {
         self.drivers.options().application.check(model.hal())?;
         let link = self.connection.link();
@@ -145,9 +147,9 @@ impl Device {
     /// HAL `prepareModel`: makes a model ready to be executed, and waits until it is.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the model breaks a rule, or uses a vendor extension that this application may not use
-    /// ([`crate::DevicesOptions::extension_allowlist`]); `GENERAL_FAILURE` if the device cannot run it; each with the
-    /// operation and the reason; `MISSED_DEADLINE_*`, `RESOURCE_EXHAUSTED_*`.
+    /// `INVALID_ARGUMENT` if the model breaks a rule, or uses a vendor extension that this application may
+    /// not use ([`crate::DevicesOptions::extension_allowlist`]); `GENERAL_FAILURE` if the device cannot run
+    /// it; each with the operation and the reason; `MISSED_DEADLINE_*`, `RESOURCE_EXHAUSTED_*`.
     pub fn prepare(&self, model: &Model, options: &PrepareOptions) -> Result<PreparedModel> {
         self.start_preparing(model, options)?
             .wait(options.wait_deadline())
@@ -182,9 +184,9 @@ impl Device {
         ))
     }
 
-    /// HAL `prepareModelFromCache`: makes a model ready from what preparing it before has left in the files of
-    /// [`PrepareOptions::cache`]. With `model` given, which must be the one that was prepared then, the prepared model
-    /// knows the types of its arguments, which [`PreparedModel::run`] needs.
+    /// HAL `prepareModelFromCache`: makes a model ready from what preparing it before has left in the files
+    /// of [`PrepareOptions::cache`]. With `model` given, which must be the one that was prepared then, the
+    /// prepared model knows the types of its arguments, which [`PreparedModel::run`] needs.
     ///
     /// # Errors
     /// `GENERAL_FAILURE` if the files do not hold what was asked for; prepare the model itself then.
@@ -226,12 +228,12 @@ impl Device {
         ))
     }
 
-    /// HAL `allocate`: memory of the device for the given inputs and outputs of prepared models. Roles name models by
-    /// their index in `prepared_models`.
+    /// HAL `allocate`: memory of the device for the given inputs and outputs of prepared models. Roles name
+    /// models by their index in `prepared_models`.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the roles contradict each other or the models; `GENERAL_FAILURE` if the device cannot do
-    /// it.
+    /// `INVALID_ARGUMENT` if the roles contradict each other or the models; `GENERAL_FAILURE` if the device
+    /// cannot do it.
     pub fn allocate(
         &self,
         desc: &BufferDesc,

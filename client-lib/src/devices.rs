@@ -24,12 +24,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl DevicesOptions {
-    /// Looks for devices. A directory that is not there yet is no error here, but in what is asked of the devices if
-    /// [`DevicesOptions::runtime_dir`] named it: drivers may come and go.
+    /// Looks for devices. A directory that is not there yet is no error here, but in what is asked of the
+    /// devices if [`DevicesOptions::runtime_dir`] named it: drivers may come and go.
     ///
     /// # Errors
-    /// [`ErrorKind::Directory`] if the directory that [`DevicesOptions::runtime_dir`] named is there but cannot be
-    /// read, or the system has no descriptors left.
+    /// [`ErrorKind::Directory`] if the directory that [`DevicesOptions::runtime_dir`] named is there but
+    /// cannot be read, or the system has no descriptors left.
     pub fn open(self) -> Result<Devices> {
         let drivers = Drivers::open(self)?;
         Ok(Devices { drivers })
@@ -76,11 +76,11 @@ impl Devices {
         self.drivers.directories()
     }
 
-    /// The names of all devices, sorted. If no driver runs, those of a private one, which is started and ends with the
-    /// last handle on these devices.
+    /// The names of all devices, sorted. If no driver runs, those of a private one, which is started and ends
+    /// with the last handle on these devices.
     ///
-    /// This connects to no driver. A driver that refuses this user only when it is connected to has its devices
-    /// here all the same; [`Devices::list`] leaves them out.
+    /// This connects to no driver. A driver that refuses this user only when it is connected to has its
+    /// devices here all the same; [`Devices::list`] leaves them out.
     ///
     /// # Errors
     /// The directory that was named cannot be read; a private driver cannot be started.
@@ -89,8 +89,8 @@ impl Devices {
         Ok(sockets.into_iter().map(|socket| socket.device).collect())
     }
 
-    /// What all devices say of themselves, sorted by name. A device whose driver does not answer properly is left out,
-    /// with a warning in the log.
+    /// What all devices say of themselves, sorted by name. A device whose driver does not answer properly is
+    /// left out, with a warning in the log.
     ///
     /// # Errors
     /// As [`Devices::names`].
@@ -118,8 +118,8 @@ impl Devices {
     /// Opens the device with this name.
     ///
     /// # Errors
-    /// [`ErrorKind::NoSuchDevice`] with the names that there are; [`ErrorKind::PrivateDriver`] if no driver runs and a
-    /// private one cannot be started or has no such device; what connecting can fail with.
+    /// [`ErrorKind::NoSuchDevice`] with the names that there are; [`ErrorKind::PrivateDriver`] if no driver
+    /// runs and a private one cannot be started or has no such device; what connecting can fail with.
     pub fn device(&self, name: &str) -> Result<Device> {
         let mut closed = Closed::new();
         let mut failure = None;
@@ -165,12 +165,12 @@ impl Devices {
         }))
     }
 
-    /// Opens the device that computes 32-bit floats fastest by its own account, the first by name among equals. A device
-    /// whose driver does not answer properly is passed over, with a warning in the log.
+    /// Opens the device that computes 32-bit floats fastest by its own account, the first by name among
+    /// equals. A device whose driver does not answer properly is passed over, with a warning in the log.
     ///
     /// # Errors
-    /// [`ErrorKind::NoDevice`] if there is none; [`ErrorKind::Handshake`] if a driver serves as many clients as it may,
-    /// since its device may be the fastest; otherwise as [`Devices::device`].
+    /// [`ErrorKind::NoDevice`] if there is none; [`ErrorKind::Handshake`] if a driver serves as many clients
+    /// as it may, since its device may be the fastest; otherwise as [`Devices::device`].
     pub fn fastest(&self) -> Result<Device> {
         let mut closed = Closed::new();
         loop {
@@ -241,7 +241,8 @@ impl Devices {
 }
 
 impl Device {
-    /// The same device through a new worker, after the old one has died. Nothing of the old one can be used with it.
+    /// The same device through a new worker, after the old one has died. Nothing of the old one can be used
+    /// with it.
     ///
     /// # Errors
     /// As [`Devices::device`].

@@ -45,9 +45,9 @@ impl DevicesOptions {
         self
     }
 
-    /// Which executable is the private driver, and the arguments that make it one, if any. Without this call it is
-    /// the one that the environment variable `NNHAL_DRIVER` names, else `nnhald` or `nnhal` beside this program's
-    /// executable, else on the `PATH`.
+    /// Which executable is the private driver, and the arguments that make it one, if any. Without this call
+    /// it is the one that the environment variable `NNHAL_DRIVER` names, else `nnhald` or `nnhal` beside this
+    /// program's executable, else on the `PATH`.
     #[must_use]
     pub fn driver<A: Into<OsString>>(
         mut self,
@@ -58,7 +58,8 @@ impl DevicesOptions {
         self
     }
 
-    /// As [`DevicesOptions::driver`], unless `NNHAL_DRIVER` names another: for programs that are a driver themselves.
+    /// As [`DevicesOptions::driver`], unless `NNHAL_DRIVER` names another: for programs that are a driver
+    /// themselves.
     #[must_use]
     pub fn own_driver<A: Into<OsString>>(
         mut self,
@@ -76,10 +77,10 @@ impl DevicesOptions {
         self
     }
 
-    /// Trusts the drivers of this user, too, who can then see and decide what this program computes. Without this call
-    /// drivers are trusted that belong to this process's effective user, to root, or to whom
-    /// [`DRIVER_USERS_VARIABLE`] names; in `/run/nnhal` also those of the user to whom that directory belongs, as only
-    /// root can make it.
+    /// Trusts the drivers of this user, too, who can then see and decide what this program computes. Without
+    /// this call drivers are trusted that belong to this process's effective user, to root, or to whom
+    /// [`DRIVER_USERS_VARIABLE`] names; in `/run/nnhal` also those of the user to whom that directory
+    /// belongs, as only root can make it.
     ///
     /// [`DRIVER_USERS_VARIABLE`]: crate::DRIVER_USERS_VARIABLE
     #[must_use]
@@ -95,16 +96,16 @@ impl DevicesOptions {
         self
     }
 
-    /// The name by which the list of applications that may use vendor extensions knows this one, in reverse-domain form.
-    /// Without it the list must have the path of its executable. See docs/settings.md.
+    /// The name by which the list of applications that may use vendor extensions knows this one, in
+    /// reverse-domain form. Without it the list must have the path of its executable. See docs/settings.md.
     #[must_use]
     pub fn application(mut self, name: impl Into<String>) -> DevicesOptions {
         self.application.name = Some(name.into());
         self
     }
 
-    /// The list of applications that may use vendor extensions. Without this call it is the file that the environment
-    /// variable [`ALLOWLIST_VARIABLE`](crate::ALLOWLIST_VARIABLE) names, else
+    /// The list of applications that may use vendor extensions. Without this call it is the file that the
+    /// environment variable [`ALLOWLIST_VARIABLE`](crate::ALLOWLIST_VARIABLE) names, else
     /// [`SYSTEM_ALLOWLIST`](crate::SYSTEM_ALLOWLIST); if that is not there, every application may use them.
     #[must_use]
     pub fn extension_allowlist(mut self, path: impl Into<PathBuf>) -> DevicesOptions {

@@ -153,8 +153,8 @@ impl Drivers {
         Ok(pairs.collect())
     }
 
-    /// The sockets that can be connected to as far as that is known without trying, sorted by name; where two directories
-    /// have a device of the same name, that of the first.
+    /// The sockets that can be connected to as far as that is known without trying, sorted by name; where two
+    /// directories have a device of the same name, that of the first.
     pub(crate) fn running_sockets(&self, closed: &Closed) -> Result<Vec<Socket>> {
         let mut running: Vec<Socket> = Vec::new();
         for socket in self.sockets()? {

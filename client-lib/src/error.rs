@@ -13,8 +13,8 @@ use nnhal_os::socket::SocketError;
 
 use crate::trust::Distrust;
 
-/// Anything that can go wrong. Its text says what was wrong, where, and what would be right; [`Error::kind`] has the
-/// parts, [`Error::status`] the HAL's status and [`Error::remedy`] what a program can do.
+/// Anything that can go wrong. Its text says what was wrong, where, and what would be right; [`Error::kind`]
+/// has the parts, [`Error::status`] the HAL's status and [`Error::remedy`] what a program can do.
 #[derive(Clone, Debug)]
 pub struct Error {
     kind: Box<ErrorKind>,
@@ -189,7 +189,8 @@ pub enum ErrorKind {
 pub enum Remedy {
     /// The same call may succeed when it is made again.
     Retry,
-    /// The connection is of no use any more; open the device again ([`crate::Device::reopen`]) and start over.
+    /// The connection is of no use any more; open the device again ([`crate::Device::reopen`]) and start
+    /// over.
     Reconnect,
     /// The same call would fail again.
     GiveUp,
@@ -231,8 +232,8 @@ impl Error {
         &self.kind
     }
 
-    /// The HAL's status: the driver's own, or the one that says the same. A dead process is `GENERAL_FAILURE`, which
-    /// is what the NDK maps `DEAD_OBJECT` to.
+    /// The HAL's status: the driver's own, or the one that says the same. A dead process is
+    /// `GENERAL_FAILURE`, which is what the NDK maps `DEAD_OBJECT` to.
     #[must_use]
     pub fn status(&self) -> ErrorStatus {
         match self.kind() {

@@ -60,8 +60,9 @@ impl ExecuteOptions {
         self
     }
 
-    /// The longest that this process waits for the answer; without it, until there is one or the worker ends. When it
-    /// is over, the driver is asked to end the execution early; its outputs may be written all the same.
+    /// The longest that this process waits for the answer; without it, until there is one or the worker ends.
+    /// When it is over, the driver is asked to end the execution early; its outputs may be written all the
+    /// same.
     #[must_use]
     pub fn wait_at_most(mut self, duration: Duration) -> ExecuteOptions {
         self.wait = Some(duration);
@@ -122,8 +123,8 @@ impl From<Completed> for ExecutionResult {
     }
 }
 
-/// Splits the outcome of an execution as the HAL does: what the driver answered, a failure with a status included,
-/// and what is no answer at all.
+/// Splits the outcome of an execution as the HAL does: what the driver answered, a failure with a status
+/// included, and what is no answer at all.
 ///
 /// # Errors
 /// Every error that is no status from the driver.
@@ -141,8 +142,8 @@ pub fn execution_result(outcome: Result<Completed>) -> Result<ExecutionResult> {
     }
 }
 
-/// The result as the driver gave it, held to the rules of the HAL: no shapes and no timing unless the status allows
-/// them, and shapes where the status demands them.
+/// The result as the driver gave it, held to the rules of the HAL: no shapes and no timing unless the status
+/// allows them, and shapes where the status demands them.
 pub(crate) fn completed(link: &Link, call: &'static str, result: ExecutionResult) -> Result<Completed> {
     match result.outcome {
         Ok(()) => {

@@ -1,8 +1,8 @@
 //! Which applications may use vendor extensions.
 //!
-//! A system's administrator may name them in a file. This library heeds it; a driver gets no identity that it could
-//! check. So the file keeps applications from depending on a vendor by accident, and is no barrier to those that mean
-//! to get around it.
+//! A system's administrator may name them in a file. This library heeds it; a driver gets no identity that it
+//! could check. So the file keeps applications from depending on a vendor by accident, and is no barrier to
+//! those that mean to get around it.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -101,8 +101,8 @@ fn read(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Whether a list has an application: a line each with the absolute path of its executable, or with the name that it
-/// gives itself. Empty lines and those that begin with `#` do not count.
+/// Whether a list has an application: a line each with the absolute path of its executable, or with the name
+/// that it gives itself. Empty lines and those that begin with `#` do not count.
 fn allows(text: &str, executable: &Path, name: Option<&str>) -> bool {
     let mut lines = text
         .lines()

@@ -22,12 +22,13 @@ use crate::request::Request;
 pub enum WaitFor<'a> {
     /// A fence of any process, or anything else that polls readable when it is done.
     Fence(&'a Fence),
-    /// Another fenced execution. If both run in the same worker no kernel is involved, and a failure of the one is a
-    /// failure of the other at once.
+    /// Another fenced execution. If both run in the same worker no kernel is involved, and a failure of the
+    /// one is a failure of the other at once.
     Execution(&'a FencedExecution),
 }
 
-/// A fenced execution that was launched. Clones are handles on the same execution, which goes on without them.
+/// A fenced execution that was launched. Clones are handles on the same execution, which goes on without
+/// them.
 #[derive(Clone, Debug)]
 pub struct FencedExecution {
     inner: Arc<Inner>,
@@ -52,11 +53,12 @@ pub struct FencedTiming {
 }
 
 impl PreparedModel {
-    /// HAL `executeFenced`: launches an execution that starts when everything in `wait_for` is done, and whose end is a
-    /// fence that any process can wait for. All output dimensions must be known.
+    /// HAL `executeFenced`: launches an execution that starts when everything in `wait_for` is done, and
+    /// whose end is a fence that any process can wait for. All output dimensions must be known.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for what is wrong with the request or the fences, one of which may have failed already.
+    /// `INVALID_ARGUMENT` for what is wrong with the request or the fences, one of which may have failed
+    /// already.
     pub fn execute_fenced(
         &self,
         request: &Request,
@@ -172,8 +174,8 @@ impl<'a> Fences<'a> {
 }
 
 impl FencedExecution {
-    /// The fence that is signalled when the execution has ended, for this process or, by its descriptor, for others.
-    /// `None` if it had ended before the call returned. If the worker dies the fence fails.
+    /// The fence that is signalled when the execution has ended, for this process or, by its descriptor, for
+    /// others. `None` if it had ended before the call returned. If the worker dies the fence fails.
     #[must_use]
     pub fn fence(&self) -> Option<&Fence> {
         self.inner.fence.as_ref()

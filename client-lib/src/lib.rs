@@ -1,10 +1,11 @@
 //! The application's side of nnhal: devices, models, executions, bursts and memories.
 //!
-//! A device runs in processes of its own. Opening one ([`Devices`], [`Device`]) gives this process a worker that serves
-//! nobody else; a model is built ([`ModelBuilder`]) or loaded (`TfliteModel`), prepared ([`Device::prepare`]) and executed: from and
-//! to this process's own memory ([`PreparedModel::run`]), or, with fewer copies, in memory that both processes share
-//! ([`Memory`], [`Request`], [`Arguments`]); synchronously, asynchronously ([`PreparedModel::start`]), behind fences,
-//! or by burst, which costs little more than the computing itself.
+//! A device runs in processes of its own. Opening one ([`Devices`], [`Device`]) gives this process a worker
+//! that serves nobody else; a model is built ([`ModelBuilder`]) or loaded (`TfliteModel`), prepared
+//! ([`Device::prepare`]) and executed: from and to this process's own memory ([`PreparedModel::run`]), or,
+//! with fewer copies, in memory that both processes share ([`Memory`], [`Request`], [`Arguments`]);
+//! synchronously, asynchronously ([`PreparedModel::start`]), behind fences, or by burst, which costs little
+//! more than the computing itself.
 //!
 //! ```no_run
 //! use nnhal_client::{Devices, ExecuteOptions, Input, ModelBuilder, OperationType, Output, PrepareOptions, TensorType};
@@ -24,12 +25,14 @@
 //! # Ok::<(), nnhal_client::Error>(())
 //! ```
 //!
-//! Two parts are there on demand. The feature `tflite` loads models of `.tflite` files; `runtime` is what NNAPI's framework does
-//! above the drivers, and brings the reference kernels into the program, which take minutes to compile.
+//! Two parts are there on demand. The feature `tflite` loads models of `.tflite` files; `runtime` is what
+//! NNAPI's framework does above the drivers, and brings the reference kernels into the program, which take
+//! minutes to compile.
 //!
-//! Every wait ends: with the answer, with the deadline that the caller gave, or with the process that was to answer;
-//! then the [`Error`] says which process died and how. Handles that were made before a `fork()` refuse to work in the
-//! child. A rule of the HAL that a model or request breaks is reported by the driver, with the place and the reason.
+//! Every wait ends: with the answer, with the deadline that the caller gave, or with the process that was to
+//! answer; then the [`Error`] says which process died and how. Handles that were made before a `fork()`
+//! refuse to work in the child. A rule of the HAL that a model or request breaks is reported by the driver,
+//! with the place and the reason.
 
 #![forbid(unsafe_code)]
 

@@ -33,10 +33,11 @@ const PROT_READ: u32 = 1;
 /// `PROT_WRITE`.
 const PROT_WRITE: u32 = 2;
 
-/// Bytes that this process and drivers share: inputs, outputs and constants. The role of the HAL's `hidl_memory`.
+/// Bytes that this process and drivers share: inputs, outputs and constants. The role of the HAL's
+/// `hidl_memory`.
 ///
-/// Clones are handles on the same bytes. A device gets to know a memory with the first call that uses it, once; it
-/// forgets it when the last handle is dropped, in its bursts too. What still runs on it ends first.
+/// Clones are handles on the same bytes. A device gets to know a memory with the first call that uses it,
+/// once; it forgets it when the last handle is dropped, in its bursts too. What still runs on it ends first.
 ///
 /// Other processes can write the bytes at any time, so they are copied in and out and never borrowed.
 #[derive(Clone, Debug)]
@@ -78,9 +79,10 @@ impl Memory {
         Ok(Memory::own(memory, Some(mapping)))
     }
 
-    /// Memory that holds these bytes, part after part, and that nobody can change any more: what constants should be
-    /// in, and inputs that are used again and again, for a driver uses them in place. Inputs are read there by devices that can,
-    /// as those of this project do from 4 KiB on, if they begin at a multiple of 64 bytes and are as long as the operand.
+    /// Memory that holds these bytes, part after part, and that nobody can change any more: what constants
+    /// should be in, and inputs that are used again and again, for a driver uses them in place. Inputs are
+    /// read there by devices that can, as those of this project do from 4 KiB on, if they begin at a multiple
+    /// of 64 bytes and are as long as the operand.
     ///
     /// # Errors
     /// No bytes; the system has no memory or no descriptors.
@@ -89,12 +91,12 @@ impl Memory {
         Ok(Memory::own(memory, None))
     }
 
-    /// `size` bytes from `offset` of a file, memfd or dma-buf, which may be mapped for writing if `is_writable`. The
-    /// role of the NDK's `ANeuralNetworksMemory_createFromFd`.
+    /// `size` bytes from `offset` of a file, memfd or dma-buf, which may be mapped for writing if
+    /// `is_writable`. The role of the NDK's `ANeuralNetworksMemory_createFromFd`.
     ///
-    /// Whether it can serve as memory is for the driver to say, at first use. If its owner cuts the file short while it
-    /// is in use, the processes that use it may die of it: the worker, which the next call then reports, and this one
-    /// if it reads or writes through this handle.
+    /// Whether it can serve as memory is for the driver to say, at first use. If its owner cuts the file
+    /// short while it is in use, the processes that use it may die of it: the worker, which the next call
+    /// then reports, and this one if it reads or writes through this handle.
     ///
     /// # Errors
     /// Size 0; offset and size exceed 64 bits.
@@ -102,12 +104,13 @@ impl Memory {
         Memory::of_fd(fd, (offset, size), is_writable, pool_name::MMAP_FD)
     }
 
-    /// All `size` bytes of a hardware buffer of the format BLOB, by the descriptor of its dma-buf, which may be mapped for
-    /// writing if `is_writable`. The role of the NDK's `ANeuralNetworksMemory_createFromAHardwareBuffer`; buffers of
-    /// other formats have no bytes that a driver could use.
+    /// All `size` bytes of a hardware buffer of the format BLOB, by the descriptor of its dma-buf, which may
+    /// be mapped for writing if `is_writable`. The role of the NDK's
+    /// `ANeuralNetworksMemory_createFromAHardwareBuffer`; buffers of other formats have no bytes that a
+    /// driver could use.
     ///
-    /// Accesses by this process and by drivers are told to the kernel, so that they and those of the devices that share
-    /// the buffer see each other's bytes.
+    /// Accesses by this process and by drivers are told to the kernel, so that they and those of the devices
+    /// that share the buffer see each other's bytes.
     ///
     /// # Errors
     /// Size 0.
@@ -294,8 +297,8 @@ impl Memory {
         })
     }
 
-    /// The HighwayHash of the bytes under a key: of bytes that nobody chose knowing the key, no two have the same. Of
-    /// sealed memory it is computed in place, and once for the first key.
+    /// The HighwayHash of the bytes under a key: of bytes that nobody chose knowing the key, no two have the
+    /// same. Of sealed memory it is computed in place, and once for the first key.
     ///
     /// # Errors
     /// As [`Memory::read_at`].

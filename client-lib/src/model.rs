@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::tensor::TensorType;
 
-/// Constants up to this size stay inside the model, as the NDK has it; larger ones go into memories where the model as
-/// a whole is larger than [`INLINE_CONSTANTS`].
+/// Constants up to this size stay inside the model, as the NDK has it; larger ones go into memories where the
+/// model as a whole is larger than [`INLINE_CONSTANTS`].
 pub(crate) const SMALL_CONSTANT: usize = 128;
 
 /// Constants of this size together may all stay inside the model: it then fits into one packet.
@@ -37,8 +37,8 @@ impl Model {
         }
     }
 
-    /// A model in the HAL's own form, with the bytes of each of its pools. They are copied into memory that nobody
-    /// can change any more, which a driver uses in place.
+    /// A model in the HAL's own form, with the bytes of each of its pools. They are copied into memory that
+    /// nobody can change any more, which a driver uses in place.
     ///
     /// # Errors
     /// The system has no memory, or a pool is empty.
@@ -50,9 +50,9 @@ impl Model {
         Ok(Model::from_hal(model, pools.collect::<Result<Vec<_>>>()?))
     }
 
-    /// The same model with its larger constants in sealed memory instead of inside the model, if there are enough of
-    /// them to be worth it. A model that is prepared this way is not limited to the size of a message, and the driver
-    /// uses the constants in place.
+    /// The same model with its larger constants in sealed memory instead of inside the model, if there are
+    /// enough of them to be worth it. A model that is prepared this way is not limited to the size of a
+    /// message, and the driver uses the constants in place.
     ///
     /// # Errors
     /// The system has no memory.
@@ -80,7 +80,8 @@ impl Model {
                     Some(bytes) if bytes.len() <= SMALL_CONSTANT => {
                         operand.location.offset = append(&mut small, bytes)?;
                     }
-                    // A location outside is left for the driver to refuse: it is outside of the memory as well.
+                    // A location outside is left for the driver to refuse: it is outside of the memory as
+                    // well.
                     _ => {
                         operand.lifetime = OperandLifeTime::ConstantReference;
                         operand.location.pool_index = pool_index;
@@ -95,7 +96,8 @@ impl Model {
         Ok(Model::from_hal(model, pools))
     }
 
-    /// The same model, whose 32-bit floats may be computed with the range and precision of 16-bit floats if `is_relaxed`.
+    /// The same model, whose 32-bit floats may be computed with the range and precision of 16-bit floats if
+    /// `is_relaxed`.
     #[must_use]
     pub fn relax_float32_to_float16(self, is_relaxed: bool) -> Model {
         let mut model = Arc::unwrap_or_clone(self.hal);

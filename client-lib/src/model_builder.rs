@@ -17,8 +17,8 @@ use crate::tensor::{Element, TensorType};
 
 /// Builds a [`Model`], operand by operand and operation by operation.
 ///
-/// Operations may be added in any order. What is wrong is reported by [`ModelBuilder::finish`], so that building needs
-/// no error handling; the rules of the operations themselves are the driver's to check.
+/// Operations may be added in any order. What is wrong is reported by [`ModelBuilder::finish`], so that
+/// building needs no error handling; the rules of the operations themselves are the driver's to check.
 ///
 /// ```
 /// use nnhal_client::{ModelBuilder, OperationType, TensorType};
@@ -203,7 +203,8 @@ impl ModelBuilder {
         prefix
     }
 
-    /// Whether 32-bit floats may be computed with the range and precision of 16-bit floats, everywhere in the model.
+    /// Whether 32-bit floats may be computed with the range and precision of 16-bit floats, everywhere in the
+    /// model.
     pub fn relax_float32_to_float16(&mut self, is_relaxed: bool) -> &mut ModelBuilder {
         self.is_relaxed = is_relaxed;
         self
@@ -212,8 +213,8 @@ impl ModelBuilder {
     /// The model.
     ///
     /// # Errors
-    /// The first thing that was wrong in building it; operations that read each other's results in a circle; memory
-    /// for large constants cannot be made.
+    /// The first thing that was wrong in building it; operations that read each other's results in a circle;
+    /// memory for large constants cannot be made.
     pub fn finish(self) -> Result<Model> {
         let mut builders = flatten(self);
         if let Some(error) = builders.iter_mut().find_map(|builder| builder.first_error.take()) {
@@ -308,8 +309,8 @@ impl Default for ModelBuilder {
     }
 }
 
-/// The builder of the main graph and then those of all graphs inside it, each operand that refers to one with its
-/// index in the model.
+/// The builder of the main graph and then those of all graphs inside it, each operand that refers to one with
+/// its index in the model.
 fn flatten(main: ModelBuilder) -> Vec<ModelBuilder> {
     let mut builders = vec![main];
     let mut at = 0;

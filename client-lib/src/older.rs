@@ -1,9 +1,10 @@
 //! The methods of HAL 1.0, 1.1 and 1.2, for applications written against them.
 //!
-//! A device of any version answers them: arguments are taken up to the form of 1.3, results come down, and statuses that
-//! only 1.3 has become `GENERAL_FAILURE` ([`OlderError`]). What the older interfaces share with 1.3 (`getStatus`,
-//! `getVersionString`, `getType`, `getSupportedExtensions`, `getNumberOfCacheFilesNeeded`, bursts) is on [`Device`] and
-//! [`PreparedModel`] themselves, which [`OlderDevice::device`] and [`OlderPreparedModel::latest`] give.
+//! A device of any version answers them: arguments are taken up to the form of 1.3, results come down, and
+//! statuses that only 1.3 has become `GENERAL_FAILURE` ([`OlderError`]). What the older interfaces share with
+//! 1.3 (`getStatus`, `getVersionString`, `getType`, `getSupportedExtensions`, `getNumberOfCacheFilesNeeded`,
+//! bursts) is on [`Device`] and [`PreparedModel`] themselves, which [`OlderDevice::device`] and
+//! [`OlderPreparedModel::latest`] give.
 //!
 //! | HAL | here |
 //! |---|---|
@@ -15,7 +16,8 @@
 //! | `IExecutionCallback::notify` | the callback of [`OlderPreparedModel::execute`] |
 //! | `IExecutionCallback::notify_1_2` | the callback of [`OlderPreparedModel::execute_1_2`] |
 //!
-//! A callback is called exactly once: before the method returns an error, or later, on a thread of this library.
+//! A callback is called exactly once: before the method returns an error, or later, on a thread of this
+//! library.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -163,7 +165,8 @@ impl OlderDevice {
         )
     }
 
-    /// HAL `prepareModel_1_2`, whose callback is `notify_1_2`; with files and token if the result is to be cached.
+    /// HAL `prepareModel_1_2`, whose callback is `notify_1_2`; with files and token if the result is to be
+    /// cached.
     ///
     /// # Errors
     /// As [`OlderDevice::prepare_model`].
@@ -285,8 +288,8 @@ fn notify_prepared(
     launched
 }
 
-/// A prepared model through the methods of `IPreparedModel` 1.0 and 1.2. Requests come with a memory for each of their
-/// pools, in the pools' order.
+/// A prepared model through the methods of `IPreparedModel` 1.0 and 1.2. Requests come with a memory for each
+/// of their pools, in the pools' order.
 #[derive(Clone, Debug)]
 pub struct OlderPreparedModel {
     model: PreparedModel,
@@ -304,8 +307,8 @@ impl OlderPreparedModel {
     /// HAL `execute`, whose callback is `notify`.
     ///
     /// # Errors
-    /// What is found before the work starts; the callback has been told too. `INVALID_ARGUMENT` if the request breaks a
-    /// rule; for models of 1.0 and 1.1 also if an output's dimensions are open.
+    /// What is found before the work starts; the callback has been told too. `INVALID_ARGUMENT` if the
+    /// request breaks a rule; for models of 1.0 and 1.1 also if an output's dimensions are open.
     pub fn execute(
         &self,
         request: &v1_0::Request,
@@ -316,8 +319,8 @@ impl OlderPreparedModel {
         self.execute_1_2(request, memories, MeasureTiming::No, told)
     }
 
-    /// HAL `execute_1_2`, whose callback is `notify_1_2`: the status, the shapes of all outputs if there are any, and the
-    /// timing.
+    /// HAL `execute_1_2`, whose callback is `notify_1_2`: the status, the shapes of all outputs if there are
+    /// any, and the timing.
     ///
     /// # Errors
     /// As [`OlderPreparedModel::execute`].
@@ -354,8 +357,8 @@ impl OlderPreparedModel {
     /// HAL `executeSynchronously`.
     ///
     /// # Errors
-    /// As [`OlderPreparedModel::execute`], and whatever the execution ends with; the shapes that are needed with
-    /// `OUTPUT_INSUFFICIENT_SIZE` are [`Error::output_shapes`].
+    /// As [`OlderPreparedModel::execute`], and whatever the execution ends with; the shapes that are needed
+    /// with `OUTPUT_INSUFFICIENT_SIZE` are [`Error::output_shapes`].
     pub fn execute_synchronously(
         &self,
         request: &v1_0::Request,

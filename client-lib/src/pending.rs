@@ -33,7 +33,8 @@ impl PreparedModel {
     }
 }
 
-/// An execution that was launched, HAL `execute` with its callback. Await it, wait for it, or have a callback called.
+/// An execution that was launched, HAL `execute` with its callback. Await it, wait for it, or have a callback
+/// called.
 ///
 /// Dropping it gives it up: the driver is asked to end it early. Its memories stay alive until it has ended.
 #[derive(Debug)]
@@ -52,7 +53,8 @@ impl PendingExecution {
         }
     }
 
-    /// Waits for the end. After [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) it can be waited for again.
+    /// Waits for the end. After [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) it can be waited for
+    /// again.
     ///
     /// # Errors
     /// As [`PreparedModel::execute`].
@@ -61,8 +63,8 @@ impl PendingExecution {
         of_event(self.model.link(), event)
     }
 
-    /// Has `callback` called with the outcome, on a thread of this library for callbacks, which it may hold up and
-    /// from which it may call this library.
+    /// Has `callback` called with the outcome, on a thread of this library for callbacks, which it may hold
+    /// up and from which it may call this library.
     ///
     /// # Errors
     /// The thread cannot be started; the execution is given up then.
@@ -122,7 +124,8 @@ impl PendingPrepare {
         }
     }
 
-    /// Waits for the end. After [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) it can be waited for again.
+    /// Waits for the end. After [`ErrorKind::TimedOut`](crate::ErrorKind::TimedOut) it can be waited for
+    /// again.
     ///
     /// # Errors
     /// As [`crate::Device::prepare`].
@@ -131,8 +134,8 @@ impl PendingPrepare {
         self.prepared(event)
     }
 
-    /// Has `callback` called with the prepared model or the error, on a thread of this library for callbacks, which it
-    /// may hold up and from which it may call this library.
+    /// Has `callback` called with the prepared model or the error, on a thread of this library for callbacks,
+    /// which it may hold up and from which it may call this library.
     ///
     /// # Errors
     /// The thread cannot be started; the preparation is given up then.

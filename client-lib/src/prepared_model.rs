@@ -15,14 +15,14 @@ use crate::request::Request;
 use crate::tensor::TensorType;
 use crate::values::{Input, ListedValues, Output};
 
-/// How many sets of arguments of [`PreparedModel::run`] are kept for the next call: as many threads can run one model
-/// at once without making memory anew.
+/// How many sets of arguments of [`PreparedModel::run`] are kept for the next call: as many threads can run
+/// one model at once without making memory anew.
 const KEPT_ARGUMENTS: usize = 8;
 
 /// A model that a device is ready to execute. The role of the HAL's `IPreparedModel`.
 ///
-/// Clones are handles on the same prepared model, which goes with the last of them. Executions of one prepared model
-/// may overlap.
+/// Clones are handles on the same prepared model, which goes with the last of them. Executions of one
+/// prepared model may overlap.
 #[derive(Clone, Debug)]
 pub struct PreparedModel {
     inner: Arc<Inner>,
@@ -72,8 +72,8 @@ impl PreparedModel {
     /// HAL `executeSynchronously`: executes a request and waits for the end.
     ///
     /// # Errors
-    /// The statuses of the HAL, each with the argument or operation and the reason. `OUTPUT_INSUFFICIENT_SIZE` comes
-    /// with the shapes that are needed: [`Error::output_shapes`].
+    /// The statuses of the HAL, each with the argument or operation and the reason.
+    /// `OUTPUT_INSUFFICIENT_SIZE` comes with the shapes that are needed: [`Error::output_shapes`].
     pub fn execute(&self, request: &Request, options: &ExecuteOptions) -> Result<Completed> {
         let deadline = options.wait_deadline();
         let call = Call::Execute(self.call(request, options, ExecutionForm::Synchronous)?);
@@ -84,11 +84,12 @@ impl PreparedModel {
         }
     }
 
-    /// Executes with inputs and outputs in this process's own memory, which are copied into and out of shared memory
-    /// that is kept for the next call.
+    /// Executes with inputs and outputs in this process's own memory, which are copied into and out of shared
+    /// memory that is kept for the next call.
     ///
-    /// Where the model leaves dimensions open, inputs say theirs ([`Input::with_dimensions`]); of outputs that are
-    /// smaller than the room given, the first bytes are written, and [`Completed::output_shapes`] says how much.
+    /// Where the model leaves dimensions open, inputs say theirs ([`Input::with_dimensions`]); of outputs
+    /// that are smaller than the room given, the first bytes are written, and [`Completed::output_shapes`]
+    /// says how much.
     ///
     /// ```no_run
     /// # use nnhal_client::{ExecuteOptions, Input, Output, PreparedModel, Result};

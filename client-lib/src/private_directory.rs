@@ -1,8 +1,8 @@
 //! The directory of a private driver's sockets.
 //!
-//! The process that makes one holds a lock on it for as long as it lives, however it ends. A directory that is not
-//! locked has no owner any more, and its driver, if it is not dead itself, is about to end with its owner: whoever makes
-//! the next directory removes it.
+//! The process that makes one holds a lock on it for as long as it lives, however it ends. A directory that
+//! is not locked has no owner any more, and its driver, if it is not dead itself, is about to end with its
+//! owner: whoever makes the next directory removes it.
 
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{Error, ErrorKind, Result};

@@ -1,9 +1,10 @@
 //! A driver of this process's own, for when none runs.
 //!
-//! It is started with `--private` before a driver's other arguments: its sockets are in a directory of its own that nobody
-//! else can enter, it says `ready` on its standard output, and it ends, and takes its workers and its directory with it,
-//! when its standard input closes. That happens when the last handle on it is dropped, and also when this process ends in any other way.
-//! If both are killed, whoever starts the next private driver removes the directory.
+//! It is started with `--private` before a driver's other arguments: its sockets are in a directory of its
+//! own that nobody else can enter, it says `ready` on its standard output, and it ends, and takes its workers
+//! and its directory with it, when its standard input closes. That happens when the last handle on it is
+//! dropped, and also when this process ends in any other way. If both are killed, whoever starts the next
+//! private driver removes the directory.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -12,13 +12,13 @@ use crate::connection::{Connection, wrong_connection};
 use crate::error::{Error, Result};
 use crate::memory::Memory;
 
-/// Where the inputs and outputs of an execution are: in memories that this process shares with the driver, or in
-/// device buffers. The role of the HAL's `Request`.
+/// Where the inputs and outputs of an execution are: in memories that this process shares with the driver, or
+/// in device buffers. The role of the HAL's `Request`.
 ///
-/// One request may be executed any number of times, and by several executions at once as long as their outputs do not
-/// overlap. Arguments are given in the order of the model's inputs and outputs. What is wrong with them, the driver
-/// says, naming the argument. After an execution that failed, memories of outputs may be written in part, so an output that
-/// overlaps an input spoils it; device buffers of outputs hold nothing.
+/// One request may be executed any number of times, and by several executions at once as long as their
+/// outputs do not overlap. Arguments are given in the order of the model's inputs and outputs. What is wrong
+/// with them, the driver says, naming the argument. After an execution that failed, memories of outputs may
+/// be written in part, so an output that overlaps an input spoils it; device buffers of outputs hold nothing.
 ///
 /// ```
 /// use nnhal_client::{Memory, Request};
@@ -37,8 +37,8 @@ pub struct Request {
     first_error: Option<Error>,
 }
 
-/// What tells requests apart: where their arguments are. Device buffers are told by their tokens, which are never used
-/// again on one connection.
+/// What tells requests apart: where their arguments are. Device buffers are told by their tokens, which are
+/// never used again on one connection.
 #[cfg(feature = "runtime")]
 #[derive(Clone, Debug)]
 pub(crate) struct RequestIdentity {
@@ -62,8 +62,8 @@ impl Request {
         Request::default()
     }
 
-    /// A request in the HAL's own form, with a memory for each of its pools that is one. Device buffers are named by
-    /// their tokens and must be kept alive by the caller.
+    /// A request in the HAL's own form, with a memory for each of its pools that is one. Device buffers are
+    /// named by their tokens and must be kept alive by the caller.
     #[must_use]
     pub fn from_hal(request: nnhal_hal::Request, memories: Vec<Memory>) -> Request {
         Request {

@@ -5,8 +5,8 @@ use nnhal_hal::{ExtraParams, Operand, OperandType, Shape, SymmPerChannelQuantPar
 
 /// What an operand is: its type, its dimensions and its quantisation.
 ///
-/// Dimensions are outermost first; 0 is an extent that is not known before the execution, no dimensions at all are a
-/// scalar, or a tensor of unknown rank.
+/// Dimensions are outermost first; 0 is an extent that is not known before the execution, no dimensions at
+/// all are a scalar, or a tensor of unknown rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorType {
     operand: Operand,

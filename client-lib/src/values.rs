@@ -26,8 +26,8 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The same with these dimensions, where the model leaves them open; at most 8 are possible, and more are refused
-    /// when it is used.
+    /// The same with these dimensions, where the model leaves them open; at most 8 are possible, and more are
+    /// refused when it is used.
     #[must_use]
     pub fn with_dimensions(mut self, dimensions: &[u32]) -> Input<'a> {
         // The longest shape there is fits no operand with another rank, so the driver names the mistake.
@@ -95,8 +95,8 @@ impl<'a, T: Element> From<&'a mut Vec<T>> for Output<'a> {
     }
 }
 
-/// The values of an execution in this process's own memory, by index, for executions like one before: each must have as many
-/// bytes as it had then, and mean the same dimensions.
+/// The values of an execution in this process's own memory, by index, for executions like one before: each
+/// must have as many bytes as it had then, and mean the same dimensions.
 ///
 /// Inputs that are left out are not asked for. Rooms are asked for twice: for their sizes, and after the end.
 #[cfg_attr(

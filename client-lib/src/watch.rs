@@ -16,8 +16,8 @@ use crate::devices::Devices;
 use crate::drivers::Drivers;
 use crate::error::{Error, ErrorKind, Result};
 
-/// When to look again after a driver has closed a file: the end of a driver is seen by its lock, which may be a moment
-/// before its socket is closed.
+/// When to look again after a driver has closed a file: the end of a driver is seen by its lock, which may be
+/// a moment before its socket is closed.
 const LOOKS_AGAIN: [Duration; 3] = [
     Duration::from_millis(10),
     Duration::from_millis(100),
@@ -35,9 +35,9 @@ pub enum DeviceChange {
 
 /// Tells which devices come and go; see [`Devices::watch`].
 ///
-/// No thread is behind it. It is a descriptor that becomes readable when there is something to ask for: wait with
-/// [`DeviceWatch::wait`], or put it into an event loop and, when it is readable, call `wait` with a deadline that has
-/// passed until there is no more.
+/// No thread is behind it. It is a descriptor that becomes readable when there is something to ask for: wait
+/// with [`DeviceWatch::wait`], or put it into an event loop and, when it is readable, call `wait` with a
+/// deadline that has passed until there is no more.
 ///
 /// ```no_run
 /// use nnhal_client::{Deadline, DeviceChange, Devices};
@@ -89,8 +89,8 @@ impl Identity {
 impl Devices {
     /// Watches which devices come and go. The first changes tell the devices that there are already.
     ///
-    /// The devices of drivers that run are watched, in [`Devices::directories`], whether these directories are there
-    /// yet or not; a private driver belongs to this process and neither comes nor goes by itself.
+    /// The devices of drivers that run are watched, in [`Devices::directories`], whether these directories
+    /// are there yet or not; a private driver belongs to this process and neither comes nor goes by itself.
     ///
     /// # Errors
     /// The directory that was named cannot be read; the system has no descriptors or watches left.
@@ -110,11 +110,12 @@ impl Devices {
 }
 
 impl DeviceWatch {
-    /// The next change; `None` if there was none before the deadline. A driver that was started anew counts as gone and
-    /// come.
+    /// The next change; `None` if there was none before the deadline. A driver that was started anew counts
+    /// as gone and come.
     ///
     /// # Errors
-    /// The directory that was named cannot be read; [`ErrorKind::Forked`] in a child of the process that made the watch.
+    /// The directory that was named cannot be read; [`ErrorKind::Forked`] in a child of the process that made
+    /// the watch.
     pub fn wait(&mut self, deadline: Deadline) -> Result<Option<DeviceChange>> {
         if !self.stamp.is_current() {
             return Err(ErrorKind::Forked.into());
@@ -168,7 +169,8 @@ impl DeviceWatch {
         Ok(())
     }
 
-    /// Keeps the descriptor readable while there are changes to ask for, and else has it wake for the next look.
+    /// Keeps the descriptor readable while there are changes to ask for, and else has it wake for the next
+    /// look.
     fn set_timer(&self) -> Result<()> {
         let time = if self.changes.is_empty() {
             LOOKS_AGAIN.get(self.looks_again).copied()

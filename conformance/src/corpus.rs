@@ -71,8 +71,8 @@ impl Corpus {
         Ok(Corpus { files })
     }
 
-    /// Where the corpus is unless someone says otherwise: `$NNHAL_SHARED/conformance`, or `shared/conformance` beside
-    /// the checkout that this crate was built in.
+    /// Where the corpus is unless someone says otherwise: `$NNHAL_SHARED/conformance`, or
+    /// `shared/conformance` beside the checkout that this crate was built in.
     #[must_use]
     pub fn default_root() -> PathBuf {
         let shared = std::env::var_os("NNHAL_SHARED").map(PathBuf::from);

@@ -1,9 +1,10 @@
-//! Quantisation coupling: a model of unsigned quantised bytes and its twin of signed ones, with zero points and bytes
-//! lowered by 128, give outputs that are exactly 128 apart.
+//! Quantisation coupling: a model of unsigned quantised bytes and its twin of signed ones, with zero points
+//! and bytes lowered by 128, give outputs that are exactly 128 apart.
 //!
-//! Source: the HAL's driver tests run both (case G10) and hold each to the accuracy criteria, one step from what is
-//! expected. That both stand for the same real numbers, and are computed by the same rule, makes the difference exact;
-//! where the reference computes the two types by different rules, the operation is listed here with both.
+//! Source: the HAL's driver tests run both (case G10) and hold each to the accuracy criteria, one step from
+//! what is expected. That both stand for the same real numbers, and are computed by the same rule, makes the
+//! difference exact; where the reference computes the two types by different rules, the operation is listed
+//! here with both.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use nnhal_hal::{DataLocation, Model, OperandLifeTime, OperandType, OperationType
 
 use crate::generator::Generated;
 
-/// Operations whose signed twin is another computation, or which have none. Source: the HAL's driver tests (case G10)
-/// leave them out.
+/// Operations whose signed twin is another computation, or which have none. Source: the HAL's driver tests
+/// (case G10) leave them out.
 pub const UNCOUPLED: &[OperationType] = &[
     // They read bytes, not the numbers that these stand for.
     OperationType::HASHTABLE_LOOKUP,
@@ -25,8 +26,8 @@ pub const UNCOUPLED: &[OperationType] = &[
     OperationType::QUANTIZED_16BIT_LSTM,
 ];
 
-/// Operations that the reference rounds differently for the two types, so that outputs may be one step apart, with
-/// the two rules. Source: TFLite's reference kernels, which the HAL's reference calls.
+/// Operations that the reference rounds differently for the two types, so that outputs may be one step apart,
+/// with the two rules. Source: TFLite's reference kernels, which the HAL's reference calls.
 pub const ROUNDED_OTHERWISE: &[(OperationType, &str)] = &[
     (
         OperationType::AVERAGE_POOL_2D,
@@ -80,8 +81,8 @@ fn lowered(byte: u8) -> i8 {
     (byte ^ 0x80).cast_signed()
 }
 
-/// The signed twin of a random model; `None` if it has no unsigned bytes, or an operation with no twin or without an
-/// exact one, at any depth.
+/// The signed twin of a random model; `None` if it has no unsigned bytes, or an operation with no twin or
+/// without an exact one, at any depth.
 #[must_use]
 pub fn signed_twin(generated: &Generated) -> Option<Generated> {
     let model = &generated.model.model;

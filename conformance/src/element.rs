@@ -28,8 +28,8 @@ pub fn encode(ty: OperandType, value: f64, bytes: &mut Vec<u8>) {
     }
 }
 
-/// The elements of a tensor of type `ty`: raw integers for quantised types, 0 or 1 for truth values. Bytes that do
-/// not fill an element are left out.
+/// The elements of a tensor of type `ty`: raw integers for quantised types, 0 or 1 for truth values. Bytes
+/// that do not fill an element are left out.
 #[must_use]
 pub fn decode(ty: OperandType, bytes: &[u8]) -> Vec<f64> {
     match ty {

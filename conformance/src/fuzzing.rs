@@ -1,9 +1,9 @@
 //! Entry points for fuzzing: any bytes must be refused or handled, without a panic, a hang or memory out of
-//! proportion. The continuous targets in `fuzz/` call them, and a test runs them over mutated seeds for a fixed number
-//! of steps.
+//! proportion. The continuous targets in `fuzz/` call them, and a test runs them over mutated seeds for a
+//! fixed number of steps.
 //!
-//! A model's bytes are the wire's encoding of [`ModelInput`], so that what a worker decodes from a hostile client is
-//! what is fuzzed. Seeds are random models of the [`generator`](crate::generator).
+//! A model's bytes are the wire's encoding of [`ModelInput`], so that what a worker decodes from a hostile
+//! client is what is fuzzed. Seeds are random models of the [`generator`](crate::generator).
 
 use std::cell::Cell;
 use std::sync::Arc;

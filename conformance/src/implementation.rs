@@ -56,8 +56,8 @@ pub trait Implementation {
     /// The forms of execution it has, at least one.
     fn forms(&self) -> &[Form];
 
-    /// The HAL version whose rules it keeps. One before 1.2 finds no dimensions of outputs, and one before 1.3 has no
-    /// signed bytes.
+    /// The HAL version whose rules it keeps. One before 1.2 finds no dimensions of outputs, and one before
+    /// 1.3 has no signed bytes.
     fn hal_version(&self) -> HalVersion {
         HalVersion::LATEST
     }
@@ -78,7 +78,8 @@ pub trait PreparedModel {
     fn execute(&mut self, call: &ExecutionCall<'_>) -> Result<ExecutionAnswer, Breakdown>;
 }
 
-/// Arguments of one execution. The request has two pools: the first holds the inputs, the second takes the outputs.
+/// Arguments of one execution. The request has two pools: the first holds the inputs, the second takes the
+/// outputs.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecutionCall<'a> {
     /// How to execute.

@@ -22,8 +22,8 @@ pub struct Variation {
     pub signed: bool,
     /// Every dimension of every output of the main graph becomes unspecified; the rank stays.
     pub unspecified_outputs: bool,
-    /// Every dimension of every input and output of the main graph becomes unspecified, the rank stays, and the
-    /// request gives them all.
+    /// Every dimension of every input and output of the main graph becomes unspecified, the rank stays, and
+    /// the request gives them all.
     pub given_with_request: bool,
 }
 

@@ -116,8 +116,8 @@ impl<I: Implementation> CaseRun<'_, I> {
             .map_err(|error| Stop::Failed(error.to_string()))
     }
 
-    /// Skips a model that the implementation does not support. One that it refuses outright as invalid goes on to
-    /// its procedure.
+    /// Skips a model that the implementation does not support. One that it refuses outright as invalid goes
+    /// on to its procedure.
     fn require_support(&mut self) -> Result<(), Stop> {
         let instance = self.instance(Variation::default())?;
         match self.unsupported(&instance)? {
@@ -178,8 +178,8 @@ impl<I: Implementation> CaseRun<'_, I> {
         Ok(())
     }
 
-    /// The model leaves the extents of inputs and outputs open, and the request gives them: each form succeeds as with
-    /// a model that says them, where such a model is valid.
+    /// The model leaves the extents of inputs and outputs open, and the request gives them: each form
+    /// succeeds as with a model that says them, where such a model is valid.
     fn given_with_request(&mut self) -> Result<(), Stop> {
         let variation = Variation {
             given_with_request: true,

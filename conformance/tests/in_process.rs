@@ -53,9 +53,9 @@ fn nearly_all_cases_stay_valid_with_dimensions_given_at_the_request() {
     assert!(valid > cases * 9 / 10, "{valid} of {cases}");
 }
 
-/// Every case goes through the conditions of the HAL's harness, with and without timing: G01 and G02 all of them, G03
-/// and G04 those whose outputs may be left open, G06 and G12 those with extents of zero, omitted arguments and
-/// constants in pools, G09 the timing, G10 those with a signed twin, G11 the endless loops.
+/// Every case goes through the conditions of the HAL's harness, with and without timing: G01 and G02 all of
+/// them, G03 and G04 those whose outputs may be left open, G06 and G12 those with extents of zero, omitted
+/// arguments and constants in pools, G09 the timing, G10 those with a signed twin, G11 the endless loops.
 #[test]
 fn passed_counts_do_not_fall() {
     let Some(corpus) = corpus() else { return };

@@ -1,6 +1,6 @@
-//! Families M01 to M23 of the HAL's model validation tests, each under its number, against validation itself: every
-//! mutant of every base model is refused, and the refusal names the place and the rule. The same families across the
-//! process boundary, with M21 and M22, are in `tests/tests/validation.rs`.
+//! Families M01 to M23 of the HAL's model validation tests, each under its number, against validation itself:
+//! every mutant of every base model is refused, and the refusal names the place and the rule. The same
+//! families across the process boundary, with M21 and M22, are in `tests/tests/validation.rs`.
 
 use std::sync::{Arc, LazyLock};
 

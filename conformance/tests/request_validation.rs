@@ -1,5 +1,5 @@
-//! Families R01, R02 and R05 of the HAL's request validation tests, each under its number, against the executor in
-//! this process. The answers of a worker, R03 and R04 are in `tests/tests/validation.rs`.
+//! Families R01, R02 and R05 of the HAL's request validation tests, each under its number, against the
+//! executor in this process. The answers of a worker, R03 and R04 are in `tests/tests/validation.rs`.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use nnhal_conformance::procedure::{self, Outcome};
 use nnhal_hal::Request;
 use nnhal_hal::validate::{ValidModel, ValidRequest};
 
-/// Removes every argument of a list in turn from every base model's request. Each request must be refused, with both
-/// numbers of arguments.
+/// Removes every argument of a list in turn from every base model's request. Each request must be refused,
+/// with both numbers of arguments.
 fn remove_each(what: &str, list: fn(&mut Request) -> &mut Vec<nnhal_hal::RequestArgument>) {
     let mut count = 0;
     for base in negative::base_models() {
@@ -45,8 +45,8 @@ fn r02_request_without_an_output_is_refused() {
     remove_each("output", |request| &mut request.outputs);
 }
 
-/// Takes back, one after another, every dimension that a base model declares of an argument. Each request must be refused:
-/// an argument says what the model leaves open, no less than the model.
+/// Takes back, one after another, every dimension that a base model declares of an argument. Each request
+/// must be refused: an argument says what the model leaves open, no less than the model.
 #[test]
 fn request_that_says_less_of_an_argument_than_the_model_is_refused() {
     let mut count = 0;

@@ -9,8 +9,9 @@ use nnhal_conformance::instance::{Instance, Variation};
 use nnhal_hal::HalVersion;
 use nnhal_hal::validate::ValidModel;
 
-/// Stated as 1.2, though all of its operations, types and arguments are those of 1.0: 32-bit floats in convolutions,
-/// depthwise convolutions, an average pool and LOGISTIC, all by the argument lists of 1.0. Its 1.1 twin is not stated.
+/// Stated as 1.2, though all of its operations, types and arguments are those of 1.0: 32-bit floats in
+/// convolutions, depthwise convolutions, an average pool and LOGISTIC, all by the argument lists of 1.0. Its
+/// 1.1 twin is not stated.
 const STATED_TOO_LATE: &str = "mobilenet_224_gender_basic_fixed";
 
 /// Whether every operation is in the operation table, so that its version can be known.

@@ -1,9 +1,9 @@
 //! What a kernel gets: its inputs, its outputs and scratch memory.
 //!
-//! The executor has matched the operation's signature, and for every operation whose output shapes follow from its
-//! inputs it has sized the outputs by the operation table's shape rule before the kernel runs. A kernel checks what
-//! neither covers, above all values: indexes, axes, codes. It allocates nothing in steady state: intermediate values
-//! go to [`Scratch`].
+//! The executor has matched the operation's signature, and for every operation whose output shapes follow
+//! from its inputs it has sized the outputs by the operation table's shape rule before the kernel runs. A
+//! kernel checks what neither covers, above all values: indexes, axes, codes. It allocates nothing in steady
+//! state: intermediate values go to [`Scratch`].
 
 use bytemuck::Pod;
 use nnhal_hal::ops::{OpError, OperandInfo, OperationContext, ShapeIssue};
@@ -439,7 +439,8 @@ impl Outputs<'_> {
         }
     }
 
-    /// Sets the shape of an output and gives it the memory; for operations whose output shapes depend on data.
+    /// Sets the shape of an output and gives it the memory; for operations whose output shapes depend on
+    /// data.
     pub fn resize(&mut self, index: usize, shape: Shape) -> Result<(), KernelError> {
         let Some(value) = self.values.get_mut(index) else {
             return Err(OpError::output(index, "is missing").into());
@@ -462,8 +463,8 @@ pub(crate) fn allocate(value: &mut Value, operand: &Operand, shape: Shape) -> Re
     Ok(())
 }
 
-/// Gives `value` this shape and content that it shares, if the operand's declaration allows the shape and the content
-/// has exactly that size.
+/// Gives `value` this shape and content that it shares, if the operand's declaration allows the shape and the
+/// content has exactly that size.
 pub(crate) fn bind(
     value: &mut Value,
     operand: &Operand,
@@ -537,8 +538,8 @@ impl std::fmt::Debug for KernelContext<'_> {
 /// How many steps of work a kernel does between two questions whether to go on: well below a millisecond.
 const WORK_BETWEEN_CHECKS: usize = 1 << 15;
 
-/// Asks every so many steps of work whether the execution is to go on, so that deadlines and cancellation work inside
-/// an operation.
+/// Asks every so many steps of work whether the execution is to go on, so that deadlines and cancellation
+/// work inside an operation.
 pub struct Pace<'a> {
     interrupt: &'a dyn Interrupt,
     left: usize,

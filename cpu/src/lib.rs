@@ -1,8 +1,9 @@
 //! The CPU devices of nnhal: reference kernels for the operations of the NN HAL, and the executor that runs a
 //! validated model with them.
 //!
-//! The executor trusts the model's structure, which [`nnhal_hal::validate`] has proven, and nothing about values: every
-//! index, axis, extent and code that comes from data is checked by the shape rule or kernel that uses it.
+//! The executor trusts the model's structure, which [`nnhal_hal::validate`] has proven, and nothing about
+//! values: every index, axis, extent and code that comes from data is checked by the shape rule or kernel
+//! that uses it.
 #![deny(unsafe_code)]
 
 pub mod executor;

@@ -2,7 +2,8 @@
 
 use nnhal_os::buffer::{ALIGNMENT, AlignedBuffer, OutOfMemory};
 
-/// Memory for a kernel's intermediate values, kept from one execution to the next. Contents are what was left there.
+/// Memory for a kernel's intermediate values, kept from one execution to the next. Contents are what was left
+/// there.
 #[derive(Debug, Default)]
 pub struct Scratch {
     buffer: AlignedBuffer,
@@ -38,10 +39,11 @@ impl Scratch {
         Ok(parts)
     }
 
-    /// For each of `count` threads at least `length` elements of type `T`, aligned, one thread's behind the other's.
+    /// For each of `count` threads at least `length` elements of type `T`, aligned, one thread's behind the
+    /// other's.
     ///
-    /// All memory is divided that there is, so that it is mostly the same that a thread has for one operation after the
-    /// other: what another one wrote to lies in the other one's cache.
+    /// All memory is divided that there is, so that it is mostly the same that a thread has for one operation
+    /// after the other: what another one wrote to lies in the other one's cache.
     pub fn shares<T: bytemuck::Pod>(&mut self, count: usize, length: usize) -> Result<&mut [T], OutOfMemory> {
         let none = OutOfMemory { bytes: usize::MAX };
         let least = length.checked_mul(size_of::<T>());

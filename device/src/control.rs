@@ -31,8 +31,8 @@ impl From<Interruption> for Failure {
 
 /// A piece of work as the driver knows it. Devices see it through [`Control`].
 pub trait Work: Sync {
-    /// Blocks while work of higher priority goes first, but not beyond the deadline. The deadline of work that
-    /// nothing blocks is looked at by [`Control::checkpoint`].
+    /// Blocks while work of higher priority goes first, but not beyond the deadline. The deadline of work
+    /// that nothing blocks is looked at by [`Control::checkpoint`].
     ///
     /// # Errors
     ///
@@ -110,8 +110,8 @@ impl<'a> Control<'a> {
         Control { is_measured, ..self }
     }
 
-    /// To be called between operations, at least every few milliseconds where that is possible. Blocks while work of
-    /// higher priority goes first.
+    /// To be called between operations, at least every few milliseconds where that is possible. Blocks while
+    /// work of higher priority goes first.
     ///
     /// # Errors
     ///
@@ -131,8 +131,8 @@ impl<'a> Control<'a> {
         self.deadline
     }
 
-    /// Whether the client that this is done for wants to know how long each operation takes. A device that can
-    /// tell calls [`Control::record_operation`] then, and what it tells stands in the client's trace.
+    /// Whether the client that this is done for wants to know how long each operation takes. A device that
+    /// can tell calls [`Control::record_operation`] then, and what it tells stands in the client's trace.
     #[must_use]
     #[inline]
     pub fn is_traced(&self) -> bool {
@@ -144,8 +144,9 @@ impl<'a> Control<'a> {
         self.work.record_operation(index, operation, from_to);
     }
 
-    /// The processors that the work may compute on, for devices that compute with several threads: they count themselves
-    /// and their helpers there, so that all clients together have no more threads than there are processors.
+    /// The processors that the work may compute on, for devices that compute with several threads: they count
+    /// themselves and their helpers there, so that all clients together have no more threads than there are
+    /// processors.
     #[must_use]
     pub fn cores(&self) -> &'a dyn Cores {
         self.work.cores()

@@ -23,16 +23,17 @@ pub trait Device: Send + Sync + Debug {
     }
 
     /// For each operation of the main graph whether the device can run it. `Supported` promises that
-    /// [`Device::prepare`] will not fail because of it; IF and WHILE are supported only if everything inside their
-    /// subgraphs is.
+    /// [`Device::prepare`] will not fail because of it; IF and WHILE are supported only if everything inside
+    /// their subgraphs is.
     fn supported_operations(&self, model: &ValidModel, pools: &dyn ConstantPools) -> Vec<OperationSupport>;
 
-    /// Makes a model ready to run. `pools` is valid during the call only: what executions need of it is copied.
+    /// Makes a model ready to run. `pools` is valid during the call only: what executions need of it is
+    /// copied.
     ///
     /// # Errors
     ///
-    /// `MISSED_DEADLINE_*` if a checkpoint says so, `RESOURCE_EXHAUSTED_*` without memory, `GENERAL_FAILURE` for anything
-    /// else. Models with operations that the device does not support are refused before.
+    /// `MISSED_DEADLINE_*` if a checkpoint says so, `RESOURCE_EXHAUSTED_*` without memory, `GENERAL_FAILURE`
+    /// for anything else. Models with operations that the device does not support are refused before.
     fn prepare(
         &self,
         model: Arc<ValidModel>,
@@ -40,12 +41,13 @@ pub trait Device: Send + Sync + Debug {
         options: &PrepareOptions<'_>,
     ) -> Result<Arc<dyn PreparedModel>, Failure>;
 
-    /// Makes a model ready to run from the compiled form that one of its prepared models gave: to a compilation cache, or to
-    /// be shared with other workers; then `pools` lacks nothing, and the bytes are those that this device has just given. In
-    /// a cache it is kept with the device's name and version and given back only to a device with the same, so the version
-    /// names everything that the form depends on: its layout, the processor's instructions. Nothing but its length and the
-    /// constants' absence has to be checked for right results; but a client can make such files by itself, so no bytes may
-    /// do more harm than compute something wrong. `pools` lacks what the form replaces, and is valid during the call only.
+    /// Makes a model ready to run from the compiled form that one of its prepared models gave: to a
+    /// compilation cache, or to be shared with other workers; then `pools` lacks nothing, and the bytes are
+    /// those that this device has just given. In a cache it is kept with the device's name and version and
+    /// given back only to a device with the same, so the version names everything that the form depends on:
+    /// its layout, the processor's instructions. Nothing but its length and the constants' absence has to be
+    /// checked for right results; but a client can make such files by itself, so no bytes may do more harm
+    /// than compute something wrong. `pools` lacks what the form replaces, and is valid during the call only.
     ///
     /// # Errors
     ///
@@ -85,8 +87,8 @@ pub trait Device: Send + Sync + Debug {
 pub struct PrepareOptions<'a> {
     /// What executions shall be good at.
     pub preference: ExecutionPreference,
-    /// How executions rank among those of the same client. The driver orders them by itself; this is for devices
-    /// whose hardware has priorities too.
+    /// How executions rank among those of the same client. The driver orders them by itself; this is for
+    /// devices whose hardware has priorities too.
     pub priority: Priority,
     /// To be asked between steps.
     pub control: &'a Control<'a>,

@@ -56,11 +56,13 @@ pub(crate) fn host_memory(size: usize) -> Result<AlignedBuffer, Failure> {
     Ok(memory)
 }
 
-/// The status for so many bytes of memory that cannot be had: `RESOURCE_EXHAUSTED_PERSISTENT` if they alone are more than
-/// this process may ever have, else `RESOURCE_EXHAUSTED_TRANSIENT`, since somebody may free what they need.
+/// The status for so many bytes of memory that cannot be had: `RESOURCE_EXHAUSTED_PERSISTENT` if they alone
+/// are more than this process may ever have, else `RESOURCE_EXHAUSTED_TRANSIENT`, since somebody may free
+/// what they need.
 #[must_use]
 pub fn exhaustion(bytes: u64) -> ErrorStatus {
-    // Part of the limit is the driver's own, and no object can have more than half of the address space there is.
+    // Part of the limit is the driver's own, and no object can have more than half of the address space there
+    // is.
     if bytes >= rlimit::address_space() || bytes > isize::MAX as u64 {
         ErrorStatus::ResourceExhaustedPersistent
     } else {

@@ -1,15 +1,17 @@
 //! How many threads compute, over all workers of a driver, so that together they are no more than processors.
 //!
-//! The supervisor makes one page of shared memory, the [`Board`], on which every worker has a word of its own: the number
-//! of its threads that compute now. A worker adds its word up with the others' before it takes processors for helper
-//! threads, and again after it has written down what it takes; it takes none if that makes more threads than processors.
-//! So of two workers that want the last processor at the same time at most one gets it. The threads that run executions
-//! are counted but never refused. What is not counted: executions that have not come to a large operation yet, devices
-//! that do not ask, threads that look for the next request of a burst, and whatever else runs on the machine.
+//! The supervisor makes one page of shared memory, the [`Board`], on which every worker has a word of its
+//! own: the number of its threads that compute now. A worker adds its word up with the others' before it
+//! takes processors for helper threads, and again after it has written down what it takes; it takes none if
+//! that makes more threads than processors. So of two workers that want the last processor at the same time
+//! at most one gets it. The threads that run executions are counted but never refused. What is not counted:
+//! executions that have not come to a large operation yet, devices that do not ask, threads that look for the
+//! next request of a burst, and whatever else runs on the machine.
 //!
-//! A worker's word is the supervisor's to clear when the worker has ended, however it did. A worker that has been taken
-//! over can write what it likes there: it can keep the others from having helpers, and have them take more than there
-//! are processors for. Both change how fast they are and nothing else, as threads that it started would.
+//! A worker's word is the supervisor's to clear when the worker has ended, however it did. A worker that has
+//! been taken over can write what it likes there: it can keep the others from having helpers, and have them
+//! take more than there are processors for. Both change how fast they are and nothing else, as threads that
+//! it started would.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -58,7 +60,8 @@ impl Board {
         }
     }
 
-    /// Puts right what a worker may have written where it should not: how many words count, and those that are free.
+    /// Puts right what a worker may have written where it should not: how many words count, and those that
+    /// are free.
     fn tidy(&self, is_taken: &[bool]) {
         // At most as many as there are slots.
         self.store(IN_USE, is_taken.len() as u32);

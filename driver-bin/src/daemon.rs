@@ -43,8 +43,8 @@ struct Arguments {
     /// XDG_RUNTIME_DIR, else /run/nnhal for root and /tmp/nnhal-UID for others.
     #[arg(long, value_name = "DIR")]
     runtime_dir: Option<PathBuf>,
-    /// Belong to the process that started this one: print "ready" when clients can connect, and end when standard
-    /// input closes.
+    /// Belong to the process that started this one: print "ready" when clients can connect, and end when
+    /// standard input closes.
     #[arg(long)]
     private: bool,
     /// What to log, such as "info" or "driver=debug"; by default NNHAL_LOG, else "warn".
@@ -67,8 +67,8 @@ impl Daemon {
         }
     }
 
-    /// What the daemon calls itself in its help and its messages, and its version: those of the vendor's binary.
-    /// Without this call it is `nnhald` in this library's version.
+    /// What the daemon calls itself in its help and its messages, and its version: those of the vendor's
+    /// binary. Without this call it is `nnhald` in this library's version.
     #[must_use]
     pub fn named(mut self, name: &'static str, version: &'static str) -> Daemon {
         self.name = name;
@@ -76,17 +76,17 @@ impl Daemon {
         self
     }
 
-    /// For binaries that are more than a driver: the arguments that lead to the call of [`Daemon::run`], so that
-    /// workers can be started by the same way.
+    /// For binaries that are more than a driver: the arguments that lead to the call of [`Daemon::run`], so
+    /// that workers can be started by the same way.
     #[must_use]
     pub fn reached_by<S: Into<OsString>>(mut self, prefix: impl IntoIterator<Item = S>) -> Daemon {
         self.invocation.prefix = prefix.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Runs the driver, or a worker if that is what `arguments` ask for; `arguments` are what follows the binary's
-    /// name and the prefix. Returns when all is over; failures are told on standard error, with exit code 1, mistakes
-    /// on the command line with 2.
+    /// Runs the driver, or a worker if that is what `arguments` ask for; `arguments` are what follows the
+    /// binary's name and the prefix. Returns when all is over; failures are told on standard error, with exit
+    /// code 1, mistakes on the command line with 2.
     pub fn run(self, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         let mut arguments = arguments.into_iter().peekable();
         if arguments.next_if(|first| first == WORKER_ARGUMENT).is_some() {

@@ -1,8 +1,8 @@
 //! What a worker gives up before it meets its client.
 //!
-//! The supervisor starts workers with their standard descriptors only; everything else it has open closes on exec.
-//! Here a worker takes from itself what it does not need from then on. The order counts: each step may be the last
-//! one that still allows what a later one forbids.
+//! The supervisor starts workers with their standard descriptors only; everything else it has open closes on
+//! exec. Here a worker takes from itself what it does not need from then on. The order counts: each step may
+//! be the last one that still allows what a later one forbids.
 
 use nix::sys::resource::Resource;
 use nnhal_os::{SysError, process, rlimit};

@@ -1,7 +1,7 @@
 //! The driver side of nnhal: everything that makes a daemon of devices.
 //!
-//! A vendor implements [`nnhal_device::Device`], registers it in a [`DeviceRegistry`], and calls [`Daemon::run`]
-//! from `main`:
+//! A vendor implements [`nnhal_device::Device`], registers it in a [`DeviceRegistry`], and calls
+//! [`Daemon::run`] from `main`:
 //!
 //! ```no_run
 //! use nnhal_driver::{Daemon, DeviceRegistry};

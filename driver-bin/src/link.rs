@@ -5,8 +5,8 @@
 //!   whether it is ready, and then a client's connection is handed over. From then on the worker asks there
 //!   for packed weights that other workers have, in messages of a fixed size: see [`crate::weights`].
 //! - **A second packet socket** for [`Command`]s, which the worker cannot send to.
-//! - **The black box**, a page of shared memory that the worker writes its last words to. The supervisor reads it as
-//!   bytes, when the worker is dead.
+//! - **The black box**, a page of shared memory that the worker writes its last words to. The supervisor
+//!   reads it as bytes, when the worker is dead.
 
 use std::os::fd::OwnedFd;
 

@@ -31,7 +31,8 @@ const MOST_LINES: usize = 1024;
 /// The longest line. Texts that come from clients are shorter.
 const MAX_LINE: usize = 4096;
 
-/// Warnings of one client and kind in a second, and lines that are logged only where somebody asks for details.
+/// Warnings of one client and kind in a second, and lines that are logged only where somebody asks for
+/// details.
 const MOST_IN_A_SECOND: u32 = 10;
 const MOST_DETAILS_IN_A_SECOND: u32 = 1000;
 

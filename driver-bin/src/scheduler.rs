@@ -1,15 +1,15 @@
 //! Who runs now: a bounded number of slots, three priorities, and the way from one to the other.
 //!
-//! Contract: at most as many pieces of work run at once as there are slots. A piece of work holds a [`Ticket`]; it
-//! takes a slot with [`Scheduler::enter`] and gives it back with [`Scheduler::leave`]. Work that waits is let in by
-//! priority, then by age; work that runs lets work of higher priority go first at its next checkpoint, keeping its
-//! thread and its memory, and goes on later. Work that has waited counts as one priority higher for each
-//! [`AGEING`]; once let in because of that, it may keep its slot for at least [`QUANTUM`], so that low priority
-//! makes progress however much else there is. Work that ends may stay in its slot for its next piece ([`Ticket::stay`])
-//! as long as nobody is seen waiting.
+//! Contract: at most as many pieces of work run at once as there are slots. A piece of work holds a
+//! [`Ticket`]; it takes a slot with [`Scheduler::enter`] and gives it back with [`Scheduler::leave`]. Work
+//! that waits is let in by priority, then by age; work that runs lets work of higher priority go first at its
+//! next checkpoint, keeping its thread and its memory, and goes on later. Work that has waited counts as one
+//! priority higher for each [`AGEING`]; once let in because of that, it may keep its slot for at least
+//! [`QUANTUM`], so that low priority makes progress however much else there is. Work that ends may stay in
+//! its slot for its next piece ([`Ticket::stay`]) as long as nobody is seen waiting.
 //!
-//! While nobody waits, entering, leaving and checkpoints are a few atomic operations: no lock, no clock, no system
-//! call.
+//! While nobody waits, entering, leaving and checkpoints are a few atomic operations: no lock, no clock, no
+//! system call.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -157,8 +157,8 @@ impl Scheduler {
     /// Says whether anybody waited for it.
     fn give_slot(&self) -> bool {
         self.running.fetch_sub(1, Ordering::SeqCst);
-        // Whoever enters the queue marks it before it looks for a slot: either it sees the slot given here, or this
-        // sees the mark.
+        // Whoever enters the queue marks it before it looks for a slot: either it sees the slot given here,
+        // or this sees the mark.
         let is_wanted = self.waiting.load(Ordering::SeqCst) != 0;
         if is_wanted {
             let mut queue = self.lock();
@@ -255,8 +255,8 @@ impl Scheduler {
 }
 
 impl TicketState {
-    /// Shows progress. Only the thread that works under the ticket does, so this is no locked instruction, which would
-    /// be felt in every operation.
+    /// Shows progress. Only the thread that works under the ticket does, so this is no locked instruction,
+    /// which would be felt in every operation.
     #[inline]
     fn advance(&self, by: u64) {
         let count = self.progress.load(Ordering::Relaxed);
@@ -293,7 +293,8 @@ impl Ticket {
     ///
     /// # Errors
     ///
-    /// [`Interruption`] if the deadline passes or the work is cancelled while it waits; then it holds no slot.
+    /// [`Interruption`] if the deadline passes or the work is cancelled while it waits; then it holds no
+    /// slot.
     pub(crate) fn enter(&self, deadline: Deadline) -> Result<(), Interruption> {
         if self.state.is_cancelled.load(Ordering::Acquire) {
             return Err(Interruption::Cancelled);
@@ -310,9 +311,9 @@ impl Ticket {
         Ok(())
     }
 
-    /// Goes on with the next piece of work in the slot that it has, as if it had left and entered; `false`, and nothing
-    /// done, if somebody is seen waiting or the work was cancelled. This looks without a fence, so who stays must leave
-    /// before long all the same.
+    /// Goes on with the next piece of work in the slot that it has, as if it had left and entered; `false`,
+    /// and nothing done, if somebody is seen waiting or the work was cancelled. This looks without a fence,
+    /// so who stays must leave before long all the same.
     #[inline]
     pub(crate) fn stay(&self) -> bool {
         let may_stay = self.scheduler.waiting.load(Ordering::Relaxed) == 0
@@ -323,8 +324,8 @@ impl Ticket {
         may_stay
     }
 
-    /// Gives the slot to other work of the same scheduler, which must have none. Nobody is looked for who waits: that work must
-    /// [`Ticket::stay`] or leave, before long.
+    /// Gives the slot to other work of the same scheduler, which must have none. Nobody is looked for who
+    /// waits: that work must [`Ticket::stay`] or leave, before long.
     #[inline]
     pub(crate) fn pass_slot(&self, to: &Ticket) {
         self.state.advance(1);
@@ -422,8 +423,8 @@ impl Observer {
         })
     }
 
-    /// Whether any work of this scheduler has a slot. If work that has taken its slot does not see what the caller has stored before
-    /// this call, the caller sees the slot: all four are sequentially consistent.
+    /// Whether any work of this scheduler has a slot. If work that has taken its slot does not see what the
+    /// caller has stored before this call, the caller sees the slot: all four are sequentially consistent.
     #[must_use]
     pub(crate) fn is_slot_taken(&self) -> bool {
         self.scheduler.running.load(Ordering::SeqCst) > 0

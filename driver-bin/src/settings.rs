@@ -1,7 +1,7 @@
 //! What can be set: the settings file, read at the start and again on SIGHUP.
 //!
-//! Every value has a default, so that no file is needed. A key that there is not is an error: a misspelt limit would
-//! otherwise be no limit.
+//! Every value has a default, so that no file is needed. A key that there is not is an error: a misspelt
+//! limit would otherwise be no limit.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -16,9 +16,11 @@ use crate::device::registry::DeviceRegistry;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The devices to serve, by name; empty for those that the binary serves by default. Read at the start only.
+    /// The devices to serve, by name; empty for those that the binary serves by default. Read at the start
+    /// only.
     pub devices: Vec<String>,
-    /// Where to publish the sockets; empty for [`nnhal::wire::directory::runtime_dir`]. Read at the start only.
+    /// Where to publish the sockets; empty for [`nnhal::wire::directory::runtime_dir`]. Read at the start
+    /// only.
     pub runtime_dir: PathBuf,
     /// Who is served.
     pub clients: ClientSettings,
@@ -56,8 +58,8 @@ pub struct ClientSettings {
     pub max: u32,
     /// Clients at once of one user.
     pub max_per_user: u32,
-    /// Whether other users than the driver's own may connect. The runtime directory and the sockets are then open to
-    /// them.
+    /// Whether other users than the driver's own may connect. The runtime directory and the sockets are then
+    /// open to them.
     pub other_users: bool,
 }
 
@@ -143,16 +145,18 @@ impl Default for Limits {
 pub struct ExecutionSettings {
     /// Pieces of work of one client that run at once; 0 for the number of processors.
     pub slots: u32,
-    /// Threads that one execution computes with at most, if its device can use several and processors are free; 0 for
-    /// the number of processors.
+    /// Threads that one execution computes with at most, if its device can use several and processors are
+    /// free; 0 for the number of processors.
     pub threads: u32,
-    /// How long a burst looks for its next request before it sleeps, at most, in microseconds; twice that towards the end
-    /// of long waits that are alike. Bursts that are opened afterwards have it, and [`ExecutionSettings::polling`].
+    /// How long a burst looks for its next request before it sleeps, at most, in microseconds; twice that
+    /// towards the end of long waits that are alike. Bursts that are opened afterwards have it, and
+    /// [`ExecutionSettings::polling`].
     pub polling_window_us: u64,
     /// Whether bursts look for that long each time.
     pub polling: Polling,
-    /// How many threads of bursts may serve other bursts, too, that have brief executions and are of the same kind; 0 for half of the
-    /// processors. With as many as there may be bursts, each burst keeps its own. Applies to workers that start afterwards.
+    /// How many threads of bursts may serve other bursts, too, that have brief executions and are of the same
+    /// kind; 0 for half of the processors. With as many as there may be bursts, each burst keeps its own.
+    /// Applies to workers that start afterwards.
     pub burst_hosts: u32,
     /// After how long without a checkpoint work is taken for hung, in milliseconds; 0 for never.
     pub hang_limit_ms: u64,
@@ -164,8 +168,8 @@ pub struct ExecutionSettings {
 
 impl Default for ExecutionSettings {
     fn default() -> Self {
-        // The longest single operation of the reference kernels, a large convolution on a slow processor, takes
-        // seconds.
+        // The longest single operation of the reference kernels, a large convolution on a slow processor,
+        // takes seconds.
         ExecutionSettings {
             slots: 0,
             threads: 0,
@@ -199,24 +203,28 @@ impl ExecutionSettings {
     }
 }
 
-/// How the time that a burst looks for its next request follows from [`ExecutionSettings::polling_window_us`].
+/// How the time that a burst looks for its next request follows from
+/// [`ExecutionSettings::polling_window_us`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Polling {
     /// It follows the measured times, and the setting is the most.
     #[default]
     Adaptive,
-    /// It is the setting, whatever was measured, for those who want every request seen at once and have the processors.
+    /// It is the setting, whatever was measured, for those who want every request seen at once and have the
+    /// processors.
     Fixed,
 }
 
-/// Packed weights that workers share: one copy in memory for all clients of one user that prepare the same model.
+/// Packed weights that workers share: one copy in memory for all clients of one user that prepare the same
+/// model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WeightSettings {
     /// Whether they are shared. `false` applies at once, `true` to workers that start afterwards.
     pub share: bool,
-    /// How many bytes a model's packed weights must have to be shared. Applies to workers that start afterwards.
+    /// How many bytes a model's packed weights must have to be shared. Applies to workers that start
+    /// afterwards.
     pub min_bytes: u64,
     /// Memories with shared weights at once, of all users. Applies at once, as the following do.
     pub max: u32,
@@ -228,7 +236,8 @@ pub struct WeightSettings {
 
 impl Default for WeightSettings {
     fn default() -> Self {
-        // What is smaller than the least is not worth two messages. Each memory costs the supervisor a descriptor.
+        // What is smaller than the least is not worth two messages. Each memory costs the supervisor a
+        // descriptor.
         WeightSettings {
             share: true,
             min_bytes: 256 * 1024,

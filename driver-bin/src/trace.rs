@@ -1,7 +1,7 @@
 //! Spans of time for the client, if it asked for them.
 //!
-//! A worker serves one client, so there is one [`Tracer`] for the process. Until the client has given it a memory, what is
-//! here costs a load and a comparison.
+//! A worker serves one client, so there is one [`Tracer`] for the process. Until the client has given it a
+//! memory, what is here costs a load and a comparison.
 
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;

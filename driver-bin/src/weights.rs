@@ -1,13 +1,13 @@
 //! Packed weights that workers share: what a worker and the supervisor say to each other about them.
 //!
-//! Contract: once a worker has a client, the two talk over the packet socket on the worker's standard input, by which the
-//! client was handed over. The worker asks, the supervisor answers each question but [`Question::Release`]. Every message
-//! has a fixed size, whatever it says, and is decoded without allocating: the supervisor takes a worker for hostile, and
-//! has nothing to parse. Memories travel beside the messages, sealed; the supervisor checks their seals and size and never
-//! maps them.
+//! Contract: once a worker has a client, the two talk over the packet socket on the worker's standard input,
+//! by which the client was handed over. The worker asks, the supervisor answers each question but
+//! [`Question::Release`]. Every message has a fixed size, whatever it says, and is decoded without
+//! allocating: the supervisor takes a worker for hostile, and has nothing to parse. Memories travel beside
+//! the messages, sealed; the supervisor checks their seals and size and never maps them.
 //!
-//! What a memory holds is not believed by its name: whoever gets one compares it with the weights that it has packed by
-//! itself. So nobody can put other weights under a name, not even another worker of the same user.
+//! What a memory holds is not believed by its name: whoever gets one compares it with the weights that it has
+//! packed by itself. So nobody can put other weights under a name, not even another worker of the same user.
 
 use highway::{HighwayHash, HighwayHasher, Key};
 use nnhal_os::buffer::ALIGNMENT;
@@ -29,11 +29,12 @@ pub(crate) struct WeightsName {
 /// Weights are named by a line of each so many bytes.
 const STRIDE: usize = 4096;
 
-/// Names the weights in `parts`, each of which begins at a multiple of [`ALIGNMENT`] and is followed by zeros up to the
-/// next, in a memory of `size` bytes. They were packed by the device of this name and version.
+/// Names the weights in `parts`, each of which begins at a multiple of [`ALIGNMENT`] and is followed by zeros
+/// up to the next, in a memory of `size` bytes. They were packed by the device of this name and version.
 ///
-/// A line of each page is read, another one in each, not all of them: the name is for finding weights, which are compared
-/// before they are used. Models that are the same there and differ elsewhere do not share, and nothing worse.
+/// A line of each page is read, another one in each, not all of them: the name is for finding weights, which
+/// are compared before they are used. Models that are the same there and differ elsewhere do not share, and
+/// nothing worse.
 pub(crate) fn name((device, version): (&str, &str), parts: &[&[u8]], size: u64) -> WeightsName {
     // Any key would do, as long as all workers have the same.
     let mut hasher = HighwayHasher::new(Key([0; 4]));

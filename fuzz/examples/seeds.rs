@@ -1,5 +1,5 @@
-//! Writes the seeds of a target into its corpus: `cargo run --release --example seeds -- corpus/model`. An example
-//! and no binary, because cargo-fuzz instruments all binaries and links this one without libFuzzer.
+//! Writes the seeds of a target into its corpus: `cargo run --release --example seeds -- corpus/model`. An
+//! example and no binary, because cargo-fuzz instruments all binaries and links this one without libFuzzer.
 
 use std::path::PathBuf;
 

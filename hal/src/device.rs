@@ -25,8 +25,9 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
-    /// Whether `name` has the form that the HAL asks of device names: exactly one `-`, neither first nor last. The
-    /// name is also the name of a file, hence ASCII letters, digits, `_` and `.` only, at most 64 bytes.
+    /// Whether `name` has the form that the HAL asks of device names: exactly one `-`, neither first nor
+    /// last. The name is also the name of a file, hence ASCII letters, digits, `_` and `.` only, at most 64
+    /// bytes.
     #[must_use]
     pub fn is_valid_name(name: &str) -> bool {
         let is_part = |part: &str| {

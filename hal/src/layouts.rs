@@ -13,8 +13,8 @@ pub struct TypeLayout {
 
 /// What the operand types of one model are where a device has defined its extensions' types.
 ///
-/// The same number means different types in different models: this resolves a model's prefixes to names, and the names
-/// to a device's definitions.
+/// The same number means different types in different models: this resolves a model's prefixes to names, and
+/// the names to a device's definitions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TypeLayouts {
     /// For each prefix of an extension that the device has.
@@ -73,8 +73,8 @@ impl TypeLayouts {
         known.map(|(_, types)| types.as_slice())
     }
 
-    /// Exact size of a value of this type and shape in bytes; `None` if a dimension or the layout is not known, or if
-    /// the size does not fit 32 bits.
+    /// Exact size of a value of this type and shape in bytes; `None` if a dimension or the layout is not
+    /// known, or if the size does not fit 32 bits.
     #[must_use]
     pub fn byte_size(&self, ty: OperandType, shape: &Shape) -> Option<usize> {
         let layout = self.get(ty)?;

@@ -1,12 +1,12 @@
-//! The NN HAL: its types ([`Model`], [`Request`], [`ErrorStatus`] and the others), the operation table ([`ops`]) and
-//! the rules that make a model or a request valid ([`validate`]).
+//! The NN HAL: its types ([`Model`], [`Request`], [`ErrorStatus`] and the others), the operation table
+//! ([`ops`]) and the rules that make a model or a request valid ([`validate`]).
 //!
 //! This crate is pure: it makes no system call and knows no process, no kernel and no wire.
 //!
-//! The types are those of HAL 1.3, in their canonical form. They are plain data: nothing is checked by construction,
-//! because these values also describe what a hostile peer sent. A value becomes trustworthy by passing [`validate`],
-//! which returns a different type. Older HAL versions are subsets: see [`HalVersion`], [`versions`] for the types that
-//! differ there, and [`validate::ValidModel::compliant_with`].
+//! The types are those of HAL 1.3, in their canonical form. They are plain data: nothing is checked by
+//! construction, because these values also describe what a hostile peer sent. A value becomes trustworthy by
+//! passing [`validate`], which returns a different type. Older HAL versions are subsets: see [`HalVersion`],
+//! [`versions`] for the types that differ there, and [`validate::ValidModel::compliant_with`].
 //!
 //! Source of the names, numbers and rules: the interface text of NN HAL 1.0 to 1.3.
 #![forbid(unsafe_code)]

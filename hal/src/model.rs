@@ -17,15 +17,16 @@ pub struct Subgraph {
     pub output_indexes: Vec<u32>,
 }
 
-/// What a model or request says of one of its pools; the memory itself travels beside it as a file descriptor.
+/// What a model or request says of one of its pools; the memory itself travels beside it as a file
+/// descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MemoryPool {
     /// Size in bytes.
     pub size: u64,
 }
 
-/// HAL `Model` 1.3. The bytes of `CONSTANT_REFERENCE` operands are in memories that travel beside the model, in the
-/// order of `pools`.
+/// HAL `Model` 1.3. The bytes of `CONSTANT_REFERENCE` operands are in memories that travel beside the model,
+/// in the order of `pools`.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct Model {
     /// The graph that an execution runs.
@@ -73,8 +74,8 @@ impl std::fmt::Display for SubgraphIndex {
     }
 }
 
-/// The bytes of a model's pools, in the order of [`Model::pools`]. Implementations give bytes that nobody can change
-/// any more: sealed memory, or a private copy.
+/// The bytes of a model's pools, in the order of [`Model::pools`]. Implementations give bytes that nobody can
+/// change any more: sealed memory, or a private copy.
 pub trait ConstantPools {
     /// The bytes of the pool with this index; `None` beyond the list, or if not all of them are there.
     fn bytes(&self, pool: usize) -> Option<&[u8]>;
@@ -84,8 +85,8 @@ pub trait ConstantPools {
         self.bytes(pool).map(|bytes| bytes.len() as u64)
     }
 
-    /// Some of the pool's bytes; `None` beyond its end, or if they are not there: a model that is restored from a
-    /// compilation cache lacks the constants that its compiled form replaces.
+    /// Some of the pool's bytes; `None` beyond its end, or if they are not there: a model that is restored
+    /// from a compilation cache lacks the constants that its compiled form replaces.
     fn range(&self, pool: usize, offset: usize, length: usize) -> Option<&[u8]> {
         self.bytes(pool)?.get(offset..offset.checked_add(length)?)
     }
@@ -114,8 +115,8 @@ impl ConstantPools for NoPools {
 }
 
 impl Model {
-    /// The bytes of a constant operand; `None` for any other operand, if its location lies outside, or if `pools` lacks
-    /// them.
+    /// The bytes of a constant operand; `None` for any other operand, if its location lies outside, or if
+    /// `pools` lacks them.
     #[must_use]
     pub fn constant_bytes<'a>(&'a self, operand: &Operand, pools: &'a dyn ConstantPools) -> Option<&'a [u8]> {
         let DataLocation {

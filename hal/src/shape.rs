@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Highest rank that a tensor may have here. NNAPI's operations stop at rank 4 or say "any", LiteRT's tensors stop at 8 as
-/// well; a fixed bound keeps shapes on the stack, and with it the executions free of allocation.
+/// Highest rank that a tensor may have here. NNAPI's operations stop at rank 4 or say "any", LiteRT's tensors
+/// stop at 8 as well; a fixed bound keeps shapes on the stack, and with it the executions free of allocation.
 pub const MAX_RANK: usize = 8;
 
-/// The dimensions of an operand. A dimension of 0 in a model means "not specified"; in an executed tensor it is an
-/// extent that really is zero. Rank 0 is a scalar, or a tensor of unknown rank in a model.
+/// The dimensions of an operand. A dimension of 0 in a model means "not specified"; in an executed tensor it
+/// is an extent that really is zero. Rank 0 is a scalar, or a tensor of unknown rank in a model.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Shape {
     rank: u8,
@@ -107,8 +107,8 @@ impl Shape {
         !self.dims().contains(&0)
     }
 
-    /// The shape that agrees with both, where an empty list is a wildcard for the whole shape and 0 a wildcard for
-    /// one axis (the HAL's `combineDimensions`); `None` if they contradict each other.
+    /// The shape that agrees with both, where an empty list is a wildcard for the whole shape and 0 a
+    /// wildcard for one axis (the HAL's `combineDimensions`); `None` if they contradict each other.
     #[must_use]
     pub fn combine(&self, other: &Shape) -> Option<Shape> {
         if self.rank() == 0 {
@@ -131,9 +131,9 @@ impl Shape {
         Some(combined)
     }
 
-    /// The shape of an argument that comes with dimensions of its own, for an operand that is declared with these: they may
-    /// say what the declaration leaves open, and must say what it says. An empty list says nothing. `None` if they
-    /// contradict the declaration, or leave open what it says.
+    /// The shape of an argument that comes with dimensions of its own, for an operand that is declared with
+    /// these: they may say what the declaration leaves open, and must say what it says. An empty list says
+    /// nothing. `None` if they contradict the declaration, or leave open what it says.
     #[must_use]
     pub fn refined(&self, given: &Shape) -> Option<Shape> {
         if given.rank() == 0 {
@@ -142,8 +142,8 @@ impl Shape {
         self.allows(given).then_some(*given)
     }
 
-    /// Whether an operand that is declared with these dimensions, where an empty list and 0 stand for anything, may have
-    /// exactly the shape `exact`, where 0 is an extent.
+    /// Whether an operand that is declared with these dimensions, where an empty list and 0 stand for
+    /// anything, may have exactly the shape `exact`, where 0 is an extent.
     #[must_use]
     pub fn allows(&self, exact: &Shape) -> bool {
         let agree = |(declared, exact): (&u32, &u32)| *declared == 0 || declared == exact;

@@ -1,9 +1,9 @@
-//! Memory for tensors: aligned for every element type and for vector instructions, grown but never shrunk, and
-//! refused instead of aborted when there is not enough.
+//! Memory for tensors: aligned for every element type and for vector instructions, grown but never shrunk,
+//! and refused instead of aborted when there is not enough.
 //!
-//! Large buffers have pages of their own and ask for huge ones. Weights that are read from the third-level cache once in
-//! each execution, as those of recurrent cells are, otherwise wait for the addresses of their pages: there are more of them
-//! than the processor remembers.
+//! Large buffers have pages of their own and ask for huge ones. Weights that are read from the third-level
+//! cache once in each execution, as those of recurrent cells are, otherwise wait for the addresses of their
+//! pages: there are more of them than the processor remembers.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ pub struct OutOfMemory {
 /// Size and alignment of a huge page.
 const HUGE: usize = 2 << 20;
 
-/// From so many bytes of a huge page on it is used as a whole: what is beyond the end is at most half a megabyte of each
-/// buffer.
+/// From so many bytes of a huge page on it is used as a whole: what is beyond the end is at most half a
+/// megabyte of each buffer.
 const MOST_OF_HUGE: usize = HUGE / 4 * 3;
 
 /// Zeros in pages of their own, huge ones if the system has them.
@@ -159,8 +159,8 @@ impl AlignedBuffer {
         Ok(())
     }
 
-    /// Sets the length. New bytes are zero when the buffer grows beyond what it ever held; others keep old values.
-    /// Allocates only beyond [`AlignedBuffer::capacity`].
+    /// Sets the length. New bytes are zero when the buffer grows beyond what it ever held; others keep old
+    /// values. Allocates only beyond [`AlignedBuffer::capacity`].
     #[inline]
     pub fn resize(&mut self, length: usize) -> Result<(), OutOfMemory> {
         if length > self.capacity() {
@@ -251,8 +251,8 @@ impl Default for Unchanging {
     }
 }
 
-/// A part of memory that is shared, by threads or by processes, and that nobody changes any more. It begins at a multiple
-/// of [`ALIGNMENT`].
+/// A part of memory that is shared, by threads or by processes, and that nobody changes any more. It begins
+/// at a multiple of [`ALIGNMENT`].
 #[derive(Clone, Debug, Default)]
 pub struct AlignedSlice {
     memory: Unchanging,
@@ -283,8 +283,8 @@ impl AlignedSlice {
         })
     }
 
-    /// The first `length` bytes, and what follows from the next multiple of [`ALIGNMENT`] on; `None` if there are not
-    /// so many.
+    /// The first `length` bytes, and what follows from the next multiple of [`ALIGNMENT`] on; `None` if there
+    /// are not so many.
     #[must_use]
     pub fn split(self, length: usize) -> Option<(AlignedSlice, AlignedSlice)> {
         if length > self.length {

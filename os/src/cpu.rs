@@ -2,17 +2,18 @@
 
 /// Tells the processor that this is a waiting loop (`pause` on x86, `isb` on aarch64).
 ///
-/// It saves power and leaves the core to a sibling hyperthread; on Skylake and later it takes about 140 cycles, so
-/// it is also the longest a poll can be late.
+/// It saves power and leaves the core to a sibling hyperthread; on Skylake and later it takes about 140
+/// cycles, so it is also the longest a poll can be late.
 #[inline(always)]
 pub fn relax() {
     core::hint::spin_loop();
 }
 
-/// Has the processor wait until what it has loaded is there, so that no more than one poll is under way at a time: `lfence` on x86-64,
-/// some 20 cycles; as [`relax`] elsewhere.
+/// Has the processor wait until what it has loaded is there, so that no more than one poll is under way at a
+/// time: `lfence` on x86-64, some 20 cycles; as [`relax`] elsewhere.
 ///
-/// Without it many loads wait for the line once another processor has it, and those that were begun too soon are done again.
+/// Without it many loads wait for the line once another processor has it, and those that were begun too soon
+/// are done again.
 #[inline(always)]
 pub fn relax_briefly() {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -27,17 +28,18 @@ pub fn relax_briefly() {
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
 
-/// Tells the processor that what has just been written at `start` is for another processor to read: `cldemote` for each
-/// cache line on x86-64, nothing elsewhere.
+/// Tells the processor that what has just been written at `start` is for another processor to read:
+/// `cldemote` for each cache line on x86-64, nothing elsewhere.
 ///
-/// Intel's processors since Sapphire Rapids move the lines into the cache that all cores share, from where the reader has
-/// them sooner than out of the writer's own; all others take the instruction for none. It is a hint that cannot fail,
-/// wherever `start` points.
+/// Intel's processors since Sapphire Rapids move the lines into the cache that all cores share, from where
+/// the reader has them sooner than out of the writer's own; all others take the instruction for none. It is a
+/// hint that cannot fail, wherever `start` points.
 #[inline(always)]
 pub fn demote(start: *const u8, length: usize) {
     for_each_line(start, length, |line| {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: the instruction changes nothing but where a line is cached and raises no fault, whatever the address.
+        // SAFETY: the instruction changes nothing but where a line is cached and raises no fault, whatever
+        // the address.
         unsafe {
             // Without `nomem`, so that what has been written is written before.
             core::arch::asm!("cldemote [{}]", in(reg) line, options(nostack, preserves_flags));
@@ -47,14 +49,15 @@ pub fn demote(start: *const u8, length: usize) {
     });
 }
 
-/// Tells the processor that what is at `start` is about to be written: each of its cache lines is taken from the processors
-/// that have it, while this one goes on: `prefetchw` on x86-64, which processors that lack it take for no instruction.
-/// It is a hint that cannot fail, wherever `start` points.
+/// Tells the processor that what is at `start` is about to be written: each of its cache lines is taken from
+/// the processors that have it, while this one goes on: `prefetchw` on x86-64, which processors that lack it
+/// take for no instruction. It is a hint that cannot fail, wherever `start` points.
 #[inline(always)]
 pub fn prefetch_to_write(start: *const u8, length: usize) {
     for_each_line(start, length, |line| {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: the instruction changes nothing but where a line is cached and raises no fault, whatever the address.
+        // SAFETY: the instruction changes nothing but where a line is cached and raises no fault, whatever
+        // the address.
         unsafe {
             core::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, nomem, preserves_flags));
         }
@@ -85,7 +88,8 @@ fn for_each_line(start: *const u8, length: usize, mut each: impl FnMut(usize)) {
     }
 }
 
-/// How many bytes the second-level cache of a processor holds, as the C library tells; `None` where it cannot say.
+/// How many bytes the second-level cache of a processor holds, as the C library tells; `None` where it cannot
+/// say.
 #[must_use]
 pub fn second_level_cache() -> Option<usize> {
     #[cfg(all(target_env = "gnu", not(miri)))]
@@ -98,7 +102,8 @@ pub fn second_level_cache() -> Option<usize> {
     None
 }
 
-/// Of `arch_prctl`: which parts of the processor's state the process may use, and asking for one more. `asm/prctl.h`.
+/// Of `arch_prctl`: which parts of the processor's state the process may use, and asking for one more.
+/// `asm/prctl.h`.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const ARCH_GET_XCOMP_PERM: libc::c_int = 0x1022;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -108,14 +113,15 @@ const ARCH_REQ_XCOMP_PERM: libc::c_int = 0x1023;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const TILE_DATA: libc::c_ulong = 18;
 
-/// Asks the kernel for the tiles of AMX, for all threads of this process and those that they start; says whether they may be
-/// used. `false` on processors and kernels without them (Linux has them since 5.16).
+/// Asks the kernel for the tiles of AMX, for all threads of this process and those that they start; says
+/// whether they may be used. `false` on processors and kernels without them (Linux has them since 5.16).
 ///
-/// From then on the kernel refuses alternative signal stacks of less than some 11 KiB (what `AT_MINSIGSTKSZ` says is enough),
-/// so this is for programs that know which threads they have, not for libraries.
+/// From then on the kernel refuses alternative signal stacks of less than some 11 KiB (what `AT_MINSIGSTKSZ`
+/// says is enough), so this is for programs that know which threads they have, not for libraries.
 pub fn permit_tiles() -> bool {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: the call takes two numbers and changes nothing but what the kernel saves of this process's threads.
+    // SAFETY: the call takes two numbers and changes nothing but what the kernel saves of this process's
+    // threads.
     unsafe {
         libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA);
     }

@@ -16,11 +16,12 @@ use super::SysError;
 /// How often a path may change under the eyes of [`DirectoryWatch::watch`] before it takes what it has.
 const MAX_STEPS: usize = 64;
 
-/// How many bufferfuls of events one [`DirectoryWatch::take_in`] reads; more make the descriptor readable again.
+/// How many bufferfuls of events one [`DirectoryWatch::take_in`] reads; more make the descriptor readable
+/// again.
 const MAX_READS: usize = 64;
 
-/// A set of directories that is watched. Its descriptor is readable when something happened in one of them, or when
-/// the time of [`DirectoryWatch::wake_after`] has come.
+/// A set of directories that is watched. Its descriptor is readable when something happened in one of them,
+/// or when the time of [`DirectoryWatch::wake_after`] has come.
 #[derive(Debug)]
 pub struct DirectoryWatch {
     inotify: Inotify,
@@ -35,8 +36,8 @@ pub struct DirectoryWatch {
 pub struct Happened {
     /// An entry came, went, or was written and closed.
     pub anything: bool,
-    /// A file that was open for writing was closed, or so much happened that it may have been: the end of the process
-    /// that held it, if it was a lock.
+    /// A file that was open for writing was closed, or so much happened that it may have been: the end of the
+    /// process that held it, if it was a lock.
     pub file_closed: bool,
 }
 
@@ -64,9 +65,9 @@ impl DirectoryWatch {
         })
     }
 
-    /// Watches the entries of these directories and nothing else from now on. Of a directory that is not there or may not
-    /// be read, the way to it is watched instead: call this again when something has happened. What happens after this
-    /// returns is told, so look at the directories then.
+    /// Watches the entries of these directories and nothing else from now on. Of a directory that is not
+    /// there or may not be read, the way to it is watched instead: call this again when something has
+    /// happened. What happens after this returns is told, so look at the directories then.
     ///
     /// # Errors
     /// The system has no watches left.

@@ -1,5 +1,5 @@
-//! Buffers of devices that processes share (dma-buf): which descriptors are one, keeping the processor's view of them and
-//! the devices' the same, and making some without a device's driver.
+//! Buffers of devices that processes share (dma-buf): which descriptors are one, keeping the processor's view
+//! of them and the devices' the same, and making some without a device's driver.
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
@@ -35,8 +35,8 @@ pub fn is_dma_buf(fd: impl AsFd) -> Result<bool, SysError> {
     Ok(status.filesystem_type() == MAGIC)
 }
 
-/// Says that the processor begins to read a dma-buf, and to write it if `writes`: what devices have written is there for
-/// it to see when this returns. May wait for devices that are at work on it.
+/// Says that the processor begins to read a dma-buf, and to write it if `writes`: what devices have written
+/// is there for it to see when this returns. May wait for devices that are at work on it.
 ///
 /// # Errors
 ///
@@ -61,8 +61,8 @@ fn access_flags(writes: bool) -> u64 {
 fn sync(fd: impl AsFd, flags: u64) -> Result<(), SysError> {
     let sync = Sync { flags };
     loop {
-        // SAFETY: `sync` has the layout this request number names (its size is part of the number) and lives for the call,
-        // which only reads it; drivers of other descriptors refuse the number.
+        // SAFETY: `sync` has the layout this request number names (its size is part of the number) and lives
+        // for the call, which only reads it; drivers of other descriptors refuse the number.
         let done = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), IOCTL_SYNC as libc::Ioctl, &sync) };
         if done >= 0 {
             return Ok(());
@@ -95,7 +95,8 @@ const IOCTL_UDMABUF_CREATE: u32 =
 /// Close-on-exec, in `udmabuf_create.flags`.
 const UDMABUF_FLAGS_CLOEXEC: u32 = 1;
 
-/// Makes a dma-buf out of ordinary memory, by `device`, which is `/dev/udmabuf`. Its size is a multiple of the page size.
+/// Makes a dma-buf out of ordinary memory, by `device`, which is `/dev/udmabuf`. Its size is a multiple of
+/// the page size.
 ///
 /// # Errors
 ///
@@ -111,8 +112,8 @@ pub fn of_memfd(device: impl AsFd, size: u64) -> Result<OwnedFd, SysError> {
         offset: 0,
         size,
     };
-    // SAFETY: `create` has the layout this request number names (its size is part of the number) and lives for the call,
-    // which only reads it; drivers of other descriptors refuse the number.
+    // SAFETY: `create` has the layout this request number names (its size is part of the number) and lives
+    // for the call, which only reads it; drivers of other descriptors refuse the number.
     let made = unsafe {
         libc::ioctl(
             device.as_fd().as_raw_fd(),
@@ -151,8 +152,8 @@ pub fn of_heap(heap: impl AsFd, size: u64) -> Result<OwnedFd, SysError> {
         fd_flags: (libc::O_RDWR | libc::O_CLOEXEC) as u32,
         heap_flags: 0,
     };
-    // SAFETY: `allocation` has the layout this request number names (its size is part of the number) and lives for the
-    // call; drivers of other descriptors refuse the number.
+    // SAFETY: `allocation` has the layout this request number names (its size is part of the number) and
+    // lives for the call; drivers of other descriptors refuse the number.
     let done = unsafe {
         libc::ioctl(
             heap.as_fd().as_raw_fd(),

@@ -43,9 +43,9 @@ pub fn add(fd: impl AsFd, count: u64) -> Result<bool, SysError> {
     }
 }
 
-/// Whether a descriptor is an eventfd, found by adding 0 to it: that changes no eventfd, and it could block only one
-/// whose counter the kernel itself has overflowed, which `poll` reports as an error. Other objects refuse it; of them, only
-/// ask this about anonymous ones, since a pipe or socket would take the bytes.
+/// Whether a descriptor is an eventfd, found by adding 0 to it: that changes no eventfd, and it could block
+/// only one whose counter the kernel itself has overflowed, which `poll` reports as an error. Other objects
+/// refuse it; of them, only ask this about anonymous ones, since a pipe or socket would take the bytes.
 pub fn is_eventfd(fd: impl AsFd) -> Result<bool, SysError> {
     match nix::unistd::write(fd, &0_u64.to_ne_bytes()) {
         Ok(_) => Ok(true),

@@ -11,7 +11,8 @@ pub(crate) fn own(raw: RawFd, call: &'static str) -> Result<OwnedFd, SysError> {
     if raw < 0 {
         return Err(SysError::last(call));
     }
-    // SAFETY: every caller passes the result of a call that has just created this descriptor, so nobody else owns it.
+    // SAFETY: every caller passes the result of a call that has just created this descriptor, so nobody else
+    // owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
@@ -31,7 +32,8 @@ pub fn duplicate_of(fd: impl AsFd) -> Result<OwnedFd, SysError> {
     duplicate(fd.as_fd().as_raw_fd())
 }
 
-/// Marks every descriptor from `first` on close-on-exec, those that libraries opened without the flag included.
+/// Marks every descriptor from `first` on close-on-exec, those that libraries opened without the flag
+/// included.
 ///
 /// Nothing is closed, so no owner in this process is left with a dead number.
 pub fn set_cloexec_from(first: u32) -> Result<(), SysError> {

@@ -1,8 +1,8 @@
 //! Files in this process's address space, where huge pages can stand behind them.
 //!
-//! A huge page of a file stands behind addresses only if these begin at a multiple of its size, as does the part of the
-//! file. The kernel looks for such addresses only where huge pages for shared memory are switched on for all programs;
-//! here they are found by reserving more than is needed.
+//! A huge page of a file stands behind addresses only if these begin at a multiple of its size, as does the
+//! part of the file. The kernel looks for such addresses only where huge pages for shared memory are switched
+//! on for all programs; here they are found by reserving more than is needed.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -29,7 +29,8 @@ pub struct FileMapping {
 /// What a [`FileMapping`] is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Reading. Pages are there before the call returns, as far as there is memory for those that nobody has touched.
+    /// Reading. Pages are there before the call returns, as far as there is memory for those that nobody has
+    /// touched.
     Read,
     /// Reading a part of it. Pages come when they are touched.
     ReadParts,
@@ -58,15 +59,15 @@ impl FileMapping {
         let address = reserved.as_ptr() as usize;
         let start = address.next_multiple_of(HUGE_PAGE) - address;
         let (protection, flags) = match purpose {
-            // What is only read is never copied, so the pages are the file's; and kernels before 6.7 refuse a shared mapping
-            // of memory that is sealed against writing where the descriptor might be written.
+            // What is only read is never copied, so the pages are the file's; and kernels before 6.7 refuse a
+            // shared mapping of memory that is sealed against writing where the descriptor might be written.
             Purpose::Read => (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_POPULATE),
             Purpose::ReadParts => (libc::PROT_READ, libc::MAP_PRIVATE),
             Purpose::Write => (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED),
         };
         let at = reserved.as_mut_ptr().wrapping_add(start);
-        // SAFETY: `length` bytes from `at` on lie within the addresses that were reserved just now, which nothing else
-        // refers to; so nothing that is in use is replaced.
+        // SAFETY: `length` bytes from `at` on lie within the addresses that were reserved just now, which
+        // nothing else refers to; so nothing that is in use is replaced.
         let mapped = unsafe {
             libc::mmap(
                 at.cast(),
@@ -79,7 +80,8 @@ impl FileMapping {
         };
         if mapped == libc::MAP_FAILED {
             let error = SysError::last(CALL);
-            // The kernel may have given up what was reserved before it failed, and others may have these addresses now.
+            // The kernel may have given up what was reserved before it failed, and others may have these
+            // addresses now.
             std::mem::forget(reserved);
             return Err(error);
         }
@@ -103,12 +105,12 @@ impl FileMapping {
         self.length
     }
 
-    /// Has a huge page put behind each of the first `count` times [`HUGE_PAGE`] bytes, whatever the system's settings for
-    /// huge pages are. At least one page of each must be there already; the rest is zeros.
+    /// Has a huge page put behind each of the first `count` times [`HUGE_PAGE`] bytes, whatever the system's
+    /// settings for huge pages are. At least one page of each must be there already; the rest is zeros.
     ///
     /// # Errors
-    /// `EINVAL` on kernels before 6.1 and for more than is mapped; `EAGAIN` or `ENOMEM` if there are not so many huge pages
-    /// now. Then small pages stay, and some may have been replaced.
+    /// `EINVAL` on kernels before 6.1 and for more than is mapped; `EAGAIN` or `ENOMEM` if there are not so
+    /// many huge pages now. Then small pages stay, and some may have been replaced.
     pub fn collapse(&self, count: usize) -> Result<(), SysError> {
         const CALL: &str = "madvise(MADV_COLLAPSE)";
         let length = count

@@ -1,8 +1,9 @@
 //! Telling a process from a copy of it.
 //!
-//! `fork()` duplicates handles that only one process may use: sockets, rings, threads that exist in the parent only.
-//! A [`ForkStamp`] taken in the parent is no longer current in the child, however the fork was made, and asking costs
-//! one load: the kernel wipes the page that holds the stamp when it copies the process.
+//! `fork()` duplicates handles that only one process may use: sockets, rings, threads that exist in the
+//! parent only. A [`ForkStamp`] taken in the parent is no longer current in the child, however the fork was
+//! made, and asking costs one load: the kernel wipes the page that holds the stamp when it copies the
+//! process.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,18 +38,18 @@ impl ForkStamp {
 /// What [`run_in_copy`] says of work that panicked: the code with which Rust programs end by a panic.
 pub const PANICKED: u8 = 101;
 
-/// Runs `work` in a copy of this process and waits for its end. The copy has the calling thread only and ends with the
-/// code that `work` returns, or [`PANICKED`]; nothing of the caller's is dropped in it.
+/// Runs `work` in a copy of this process and waits for its end. The copy has the calling thread only and ends
+/// with the code that `work` returns, or [`PANICKED`]; nothing of the caller's is dropped in it.
 ///
-/// This is for tests of what a library's handles do in a forked process. A lock that another thread holds at the moment
-/// stays locked in the copy, so that `work` may wait for ever if threads are busy.
+/// This is for tests of what a library's handles do in a forked process. A lock that another thread holds at
+/// the moment stays locked in the copy, so that `work` may wait for ever if threads are busy.
 ///
 /// # Errors
 /// The system has no room for another process.
 pub fn run_in_copy(work: impl FnOnce() -> u8) -> Result<WaitStatus, SysError> {
-    // SAFETY: the copy has this thread and its own copy of all memory. What other threads were about to change under a
-    // lock stays locked for ever, hence is never seen half changed; the C library sees to its own state, its allocator
-    // included. The copy never returns from this function.
+    // SAFETY: the copy has this thread and its own copy of all memory. What other threads were about to
+    // change under a lock stays locked for ever, hence is never seen half changed; the C library sees to its
+    // own state, its allocator included. The copy never returns from this function.
     let child = match unsafe { fork() }.map_err(SysError::of("fork"))? {
         ForkResult::Parent { child } => child,
         ForkResult::Child => {
@@ -98,8 +99,8 @@ fn wiped_by_fork() -> Option<&'static AtomicU64> {
     }
     let word: *const AtomicU64 = page.as_ptr().cast();
     std::mem::forget(page);
-    // SAFETY: the mapping is page-aligned, readable, writable and at least eight bytes long, holds zeros, is never
-    // unmapped since it has just been forgotten, and is accessed through this reference only.
+    // SAFETY: the mapping is page-aligned, readable, writable and at least eight bytes long, holds zeros, is
+    // never unmapped since it has just been forgotten, and is accessed through this reference only.
     Some(unsafe { &*word })
 }
 

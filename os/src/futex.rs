@@ -1,8 +1,8 @@
 //! Sleeping on a word of memory that processes share.
 //!
-//! The words may lie in memory a peer can write, so a value read here means nothing but "sleep or look again":
-//! callers loop around [`wait`] and decide by their own checks. The futexes are shared ones (keyed by file and offset), since the two sides
-//! map the same page at different addresses.
+//! The words may lie in memory a peer can write, so a value read here means nothing but "sleep or look
+//! again": callers loop around [`wait`] and decide by their own checks. The futexes are shared ones (keyed by
+//! file and offset), since the two sides map the same page at different addresses.
 
 use std::sync::atomic::AtomicU32;
 
@@ -30,8 +30,8 @@ pub fn wait(word: &AtomicU32, expected: u32, deadline: Deadline) -> Result<Wait,
     let timeout = timeout
         .as_ref()
         .map_or(std::ptr::null(), |spec| spec as *const libc::timespec);
-    // SAFETY: `word` lives for the call and is aligned; `timeout` is null or points to a timespec on this stack
-    // frame; FUTEX_WAIT_BITSET without FUTEX_CLOCK_REALTIME takes an absolute CLOCK_MONOTONIC time.
+    // SAFETY: `word` lives for the call and is aligned; `timeout` is null or points to a timespec on this
+    // stack frame; FUTEX_WAIT_BITSET without FUTEX_CLOCK_REALTIME takes an absolute CLOCK_MONOTONIC time.
     let done = unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -62,8 +62,8 @@ fn ended(call: &'static str, returned: libc::c_long) -> Result<Wait, SysError> {
 /// Most words that [`wait_on_any`] takes: what the kernel does.
 pub const MAX_WORDS: usize = libc::FUTEX_WAITV_MAX as usize;
 
-/// Sleeps while each word holds what is expected of it, until woken by one of them or until `deadline`. The kernel has this
-/// since Linux 5.16: see [`can_wait_on_any`]. With more than [`MAX_WORDS`] it fails.
+/// Sleeps while each word holds what is expected of it, until woken by one of them or until `deadline`. The
+/// kernel has this since Linux 5.16: see [`can_wait_on_any`]. With more than [`MAX_WORDS`] it fails.
 pub fn wait_on_any<'a>(
     words: impl IntoIterator<Item = (&'a AtomicU32, u32)>,
     deadline: Deadline,
@@ -87,8 +87,9 @@ pub fn wait_on_any<'a>(
     let timeout = timeout
         .as_ref()
         .map_or(std::ptr::null(), |spec| spec as *const libc::timespec);
-    // SAFETY: the first `count` waiters are filled in as the kernel wants them, with words that live for `'a`, which outlasts
-    // the call, and are aligned; `timeout` is null or points to a timespec on this stack frame, of the size that the kernel reads.
+    // SAFETY: the first `count` waiters are filled in as the kernel wants them, with words that live for
+    // `'a`, which outlasts the call, and are aligned; `timeout` is null or points to a timespec on this stack
+    // frame, of the size that the kernel reads.
     let woken = unsafe {
         libc::syscall(
             libc::SYS_futex_waitv,

@@ -2,9 +2,9 @@
 
 /// Gives memory that is free on the heap back to the kernel.
 ///
-/// The C library keeps what it was given back, up to tens of megabytes for each thread that allocates, in case it is
-/// asked for again. To be called by processes that are going to be idle; where the C library has no such call, nothing
-/// happens.
+/// The C library keeps what it was given back, up to tens of megabytes for each thread that allocates, in
+/// case it is asked for again. To be called by processes that are going to be idle; where the C library has
+/// no such call, nothing happens.
 pub fn give_back_free() {
     #[cfg(target_env = "gnu")]
     {
@@ -15,13 +15,14 @@ pub fn give_back_free() {
 
 /// Has all threads that are made from now on allocate from one heap.
 ///
-/// The C library makes one for each of several threads, and of each keeps some hundred kilobytes at its end that
-/// [`give_back_free`] does not give back. To be called by processes that are many and whose threads allocate seldom; where the
-/// C library has no such call, nothing happens.
+/// The C library makes one for each of several threads, and of each keeps some hundred kilobytes at its end
+/// that [`give_back_free`] does not give back. To be called by processes that are many and whose threads
+/// allocate seldom; where the C library has no such call, nothing happens.
 pub fn have_one() {
     #[cfg(target_env = "gnu")]
     {
-        // SAFETY: the function has no preconditions and takes its own locks; it sets how many heaps there may be.
+        // SAFETY: the function has no preconditions and takes its own locks; it sets how many heaps there may
+        // be.
         unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
     }
 }

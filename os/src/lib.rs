@@ -1,9 +1,10 @@
-//! What nnhal needs of Linux: the system calls that nix does not wrap safely and the few that need this project's own
-//! rules around them, shared memory ([`shm`]), and clocks and deadlines ([`time`]).
+//! What nnhal needs of Linux: the system calls that nix does not wrap safely and the few that need this
+//! project's own rules around them, shared memory ([`shm`]), and clocks and deadlines ([`time`]).
 //!
 //! Contract: every function here is safe to call with any argument; what is wrong with the arguments or the
-//! system comes back as an error that names the call and the reason. Nothing here keeps state. Descriptors come
-//! back owned and close-on-exec. Calls interrupted by a signal are resumed, except where the caller is told so.
+//! system comes back as an error that names the call and the reason. Nothing here keeps state. Descriptors
+//! come back owned and close-on-exec. Calls interrupted by a signal are resumed, except where the caller is
+//! told so.
 #![allow(unsafe_code)]
 
 pub mod buffer;

@@ -7,10 +7,12 @@ use nix::sys::socket::{getsockopt, sockopt};
 
 use super::SysError;
 
-/// The process at the other end of a connected unix socket, as the kernel recorded it when the connection was made.
+/// The process at the other end of a connected unix socket, as the kernel recorded it when the connection was
+/// made.
 ///
-/// The ids are those of the moment of `connect` (or `socketpair`), whoever holds the socket now. A pid alone can be
-/// reused after that process is gone; the pid descriptor cannot, so it is the identity to wait on and to compare.
+/// The ids are those of the moment of `connect` (or `socketpair`), whoever holds the socket now. A pid alone
+/// can be reused after that process is gone; the pid descriptor cannot, so it is the identity to wait on and
+/// to compare.
 #[derive(Debug)]
 pub struct PeerIdentity {
     /// Process id at connect time.
@@ -50,8 +52,9 @@ pub fn identify(socket: impl AsFd) -> Result<PeerIdentity, SysError> {
     })
 }
 
-/// The user id by which the kernel names users that have none here: in a user namespace several may be behind it. `None`
-/// where every user has a number, as in the first namespace: there it is that of one user like any other.
+/// The user id by which the kernel names users that have none here: in a user namespace several may be behind
+/// it. `None` where every user has a number, as in the first namespace: there it is that of one user like any
+/// other.
 #[must_use]
 pub fn unnumbered_uid() -> Option<u32> {
     const USUAL: u32 = 65_534;

@@ -20,7 +20,8 @@ pub fn open(pid: i32) -> Result<OwnedFd, SysError> {
 
 /// Sends a signal to the process behind `pidfd`. Returns false if it has ended.
 pub fn send_signal(pidfd: impl AsFd, signal: Signal) -> Result<bool, SysError> {
-    // SAFETY: the null siginfo pointer is allowed and makes the kernel fill one in; no other memory is passed.
+    // SAFETY: the null siginfo pointer is allowed and makes the kernel fill one in; no other memory is
+    // passed.
     let done = unsafe {
         libc::syscall(
             libc::SYS_pidfd_send_signal,
@@ -67,7 +68,8 @@ const PIDFD_GET_INFO: u32 = (3 << 30) | ((size_of::<PidfdInfo>() as u32) << 16) 
 /// Asks for, and confirms, [`PidfdInfo::exit_code`].
 const PIDFD_INFO_EXIT: u64 = 1 << 3;
 
-/// How the process behind `pidfd` ended, in the form that `waitpid` gives it, for anyone who holds the descriptor.
+/// How the process behind `pidfd` ended, in the form that `waitpid` gives it, for anyone who holds the
+/// descriptor.
 ///
 /// `None` if it has not ended, its parent has not reaped it yet, or the kernel is older than 6.15.
 pub fn exit_status(pidfd: impl AsFd) -> Option<ExitStatus> {
@@ -75,8 +77,8 @@ pub fn exit_status(pidfd: impl AsFd) -> Option<ExitStatus> {
         mask: PIDFD_INFO_EXIT,
         ..PidfdInfo::default()
     };
-    // SAFETY: `info` has the layout this request number names (its size is part of the number) and lives for the
-    // call; descriptors of other kinds refuse the number.
+    // SAFETY: `info` has the layout this request number names (its size is part of the number) and lives for
+    // the call; descriptors of other kinds refuse the number.
     let done = unsafe {
         libc::ioctl(
             pidfd.as_fd().as_raw_fd(),

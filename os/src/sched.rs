@@ -13,7 +13,8 @@ pub fn allowed_cpus() -> Result<Vec<usize>, SysError> {
         .collect())
 }
 
-/// How many processors the machine has online, whichever of them this thread may use; 1 if that cannot be found out.
+/// How many processors the machine has online, whichever of them this thread may use; 1 if that cannot be
+/// found out.
 pub fn online_cpus() -> usize {
     let count = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN);
     count
@@ -24,8 +25,8 @@ pub fn online_cpus() -> usize {
         .max(1)
 }
 
-/// How often the system has taken the processor from the calling thread and given it to another, a yield of the thread's
-/// own included; 0 if that cannot be found out.
+/// How often the system has taken the processor from the calling thread and given it to another, a yield of
+/// the thread's own included; 0 if that cannot be found out.
 pub fn preemptions() -> u64 {
     let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_THREAD);
     usage.map_or(0, |usage| usage.involuntary_context_switches().unsigned_abs())
@@ -51,8 +52,8 @@ pub fn current_cpu() -> Result<usize, SysError> {
     sched_getcpu().map_err(SysError::of("getcpu"))
 }
 
-/// Puts the calling thread under first-in first-out real-time scheduling. For measurements only: such a thread
-/// that never sleeps starves its processor.
+/// Puts the calling thread under first-in first-out real-time scheduling. For measurements only: such a
+/// thread that never sleeps starves its processor.
 ///
 /// # Errors
 /// `EPERM` without CAP_SYS_NICE or a real-time limit.

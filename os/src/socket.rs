@@ -1,10 +1,11 @@
-//! Sequenced-packet Unix sockets: one message in, one message out, with the file descriptors that belong to it.
+//! Sequenced-packet Unix sockets: one message in, one message out, with the file descriptors that belong to
+//! it.
 //!
-//! Contract: a message arrives whole or not at all (`SOCK_SEQPACKET`). Whatever the peer sends, [`Connection::receive`]
-//! never leaves a descriptor behind: a message that is too long or carries too many descriptors is an error, and every
-//! descriptor that came with it is closed. No call blocks beyond the deadline it was given, but for
-//! [`Connection::discard_unread`], which closes what others have sent; no call raises `SIGPIPE`, and signals do not cut a
-//! wait short. Nothing here looks at the bytes of a message.
+//! Contract: a message arrives whole or not at all (`SOCK_SEQPACKET`). Whatever the peer sends,
+//! [`Connection::receive`] never leaves a descriptor behind: a message that is too long or carries too many
+//! descriptors is an error, and every descriptor that came with it is closed. No call blocks beyond the
+//! deadline it was given, but for [`Connection::discard_unread`], which closes what others have sent; no call
+//! raises `SIGPIPE`, and signals do not cut a wait short. Nothing here looks at the bytes of a message.
 
 mod message;
 
@@ -28,8 +29,8 @@ use crate::time::{Clock, Deadline, MonotonicClock};
 
 /// The most descriptors that one message may carry.
 ///
-/// The largest message of the control protocol, a preparation with every cache file that the HAL allows (32 + 32), the
-/// model and its overflow, needs 66. The kernel's own limit is 253.
+/// The largest message of the control protocol, a preparation with every cache file that the HAL allows (32 +
+/// 32), the model and its overflow, needs 66. The kernel's own limit is 253.
 pub const MAX_FDS: usize = 72;
 
 /// What is attempted by [`Connection::connect`] and [`probe`].
@@ -149,9 +150,9 @@ impl Listener {
         Ok(Self { fd })
     }
 
-    /// Has the connections that are accepted from now on take no descriptors before [`Connection::take_fds`]: messages with
-    /// some fail for their senders (`EPERM`), so whoever lets clients in has none of theirs to close. Returns whether the
-    /// kernel can do that, as Linux can since 6.16.
+    /// Has the connections that are accepted from now on take no descriptors before [`Connection::take_fds`]:
+    /// messages with some fail for their senders (`EPERM`), so whoever lets clients in has none of theirs to
+    /// close. Returns whether the kernel can do that, as Linux can since 6.16.
     pub fn refuse_fds(&self) -> bool {
         set_takes_fds(self.fd.as_fd(), false)
     }
@@ -182,9 +183,10 @@ impl AsFd for Listener {
     }
 }
 
-/// Whether the socket at `path` can be connected to, found out without a connection that whoever listens would have to
-/// answer: the kernel tells a datagram socket that the one at `path` is of another type only while that one is open, and
-/// that this user may not use it before that. Anything but certainty is `Ok`, for who connects to run into.
+/// Whether the socket at `path` can be connected to, found out without a connection that whoever listens
+/// would have to answer: the kernel tells a datagram socket that the one at `path` is of another type only
+/// while that one is open, and that this user may not use it before that. Anything but certainty is `Ok`, for
+/// who connects to run into.
 ///
 /// # Errors
 ///
@@ -224,14 +226,14 @@ impl Connection {
     /// # Errors
     ///
     /// [`SocketError::PathTooLong`], [`SocketError::TimedOut`] if the listener's queue stays full, or
-    /// [`SocketError::Io`] (`ENOENT`: there is no such socket; `ECONNREFUSED`: nobody listens on it; `EACCES`: this user
-    /// may not use it).
+    /// [`SocketError::Io`] (`ENOENT`: there is no such socket; `ECONNREFUSED`: nobody listens on it;
+    /// `EACCES`: this user may not use it).
     pub fn connect(path: &Path, deadline: Deadline) -> Result<Self, SocketError> {
         let (address, _directory) = address(path)?;
         let fd = new_socket(SockFlag::SOCK_CLOEXEC)?;
         loop {
-            // A full queue cannot be polled for; the kernel bounds the wait by the send time-out instead. Zero would
-            // mean no limit, so the last microsecond is kept.
+            // A full queue cannot be polled for; the kernel bounds the wait by the send time-out instead.
+            // Zero would mean no limit, so the last microsecond is kept.
             let left = deadline.remaining(MonotonicClock.now());
             set_send_timeout(&fd, left.map(|left| left.max(Duration::from_micros(1))))?;
             match connect(fd.as_raw_fd(), &address) {
@@ -290,8 +292,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`SocketError::TooManyFds`] beyond [`MAX_FDS`], [`SocketError::Closed`], [`SocketError::TimedOut`] if the peer
-    /// does not read, or [`SocketError::Io`]. After an error nothing was sent.
+    /// [`SocketError::TooManyFds`] beyond [`MAX_FDS`], [`SocketError::Closed`], [`SocketError::TimedOut`] if
+    /// the peer does not read, or [`SocketError::Io`]. After an error nothing was sent.
     pub fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>], deadline: Deadline) -> Result<(), SocketError> {
         const ACTION: &str = "send a message";
         if fds.len() > MAX_FDS {
@@ -312,14 +314,16 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`SocketError::Closed`] once the peer is gone and all its messages are read; [`SocketError::TimedOut`];
-    /// [`SocketError::MessageTooLong`] and [`SocketError::TooManyFds`], after which the message and its descriptors are
-    /// gone and the connection should be dropped; [`SocketError::Io`].
+    /// [`SocketError::Closed`] once the peer is gone and all its messages are read;
+    /// [`SocketError::TimedOut`]; [`SocketError::MessageTooLong`] and [`SocketError::TooManyFds`], after
+    /// which the message and its descriptors are gone and the connection should be dropped;
+    /// [`SocketError::Io`].
     pub fn receive(&self, buffer: &mut [u8], deadline: Deadline) -> Result<Received, SocketError> {
         self.receive_with(buffer, MAX_FDS, deadline)
     }
 
-    /// The same for messages with at most so many descriptors: of one with more no more are opened in this process.
+    /// The same for messages with at most so many descriptors: of one with more no more are opened in this
+    /// process.
     ///
     /// # Errors
     /// As [`Connection::receive`].
@@ -361,13 +365,13 @@ impl Connection {
         let _ = nix::sys::socket::shutdown(self.fd.as_raw_fd(), nix::sys::socket::Shutdown::Both);
     }
 
-    /// Ends the connection as [`Connection::shutdown`] does, and gives up what nobody has read of what came, here and now:
-    /// descriptors whose closing waits for somebody keep this thread waiting, and nobody who closes this end later, such
-    /// as a process that is just being started and has a copy of it.
+    /// Ends the connection as [`Connection::shutdown`] does, and gives up what nobody has read of what came,
+    /// here and now: descriptors whose closing waits for somebody keep this thread waiting, and nobody who
+    /// closes this end later, such as a process that is just being started and has a copy of it.
     pub fn discard_unread(&self) {
         self.shutdown();
-        // With it every message announces ancillary data, for which there is no room: by that an empty one differs from
-        // the end.
+        // With it every message announces ancillary data, for which there is no room: by that an empty one
+        // differs from the end.
         if let Err(errno) = setsockopt(&self.fd, sockopt::PassCred, &true) {
             debug_assert!(false, "a Unix socket passes credentials: {errno}");
         }
@@ -408,7 +412,8 @@ impl From<Connection> for OwnedFd {
 /// `SO_PASSRIGHTS` of Linux 6.16, which the C library does not name yet.
 const PASS_RIGHTS: libc::c_int = 83;
 
-/// Sets whether messages to a socket, or to those accepted from it, may carry descriptors; says whether the kernel can.
+/// Sets whether messages to a socket, or to those accepted from it, may carry descriptors; says whether the
+/// kernel can.
 fn set_takes_fds(socket: BorrowedFd<'_>, takes: bool) -> bool {
     let value = libc::c_int::from(takes);
     // SAFETY: the value is an int, outlives the call, and its true size is given.
@@ -424,8 +429,8 @@ fn set_takes_fds(socket: BorrowedFd<'_>, takes: bool) -> bool {
     result == 0
 }
 
-/// A socket's address. The directory may be as deep as it likes: a path that is too long for a socket address is
-/// reached through a descriptor of its directory, which must stay open until the address has been used.
+/// A socket's address. The directory may be as deep as it likes: a path that is too long for a socket address
+/// is reached through a descriptor of its directory, which must stay open until the address has been used.
 fn address(path: &Path) -> Result<(UnixAddr, Option<OwnedFd>), SocketError> {
     use nix::fcntl::{OFlag, open};
     use nix::sys::stat::Mode;

@@ -43,8 +43,8 @@ pub fn status(fd: impl AsFd) -> Result<Option<SyncFileStatus>, SysError> {
         pad: 0,
         sync_fence_info: 0,
     };
-    // SAFETY: `info` has the layout this request number names (its size is part of the number) and lives for the
-    // call; drivers of other descriptors refuse the number.
+    // SAFETY: `info` has the layout this request number names (its size is part of the number) and lives for
+    // the call; drivers of other descriptors refuse the number.
     let done = unsafe {
         libc::ioctl(
             fd.as_fd().as_raw_fd(),

@@ -126,8 +126,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Copies values that travel in a packet. Four bytes, one value of most types, are copied as such: calling what copies many takes
-/// longer, and the processor hands on at once what is read as it was stored.
+/// Copies values that travel in a packet. Four bytes, one value of most types, are copied as such: calling
+/// what copies many takes longer, and the processor hands on at once what is read as it was stored.
 ///
 /// # Panics
 /// If the lengths differ.

@@ -27,8 +27,8 @@ pub struct RequestHeader {
     pub sequence: u32,
     /// Whether to report timing.
     pub measure: MeasureTiming,
-    /// When the execution must be over, in nanoseconds of the monotonic clock. One word in memory, which the processor hands on at once
-    /// when it is looked at right after the header was put together.
+    /// When the execution must be over, in nanoseconds of the monotonic clock. One word in memory, which the
+    /// processor hands on at once when it is looked at right after the header was put together.
     pub deadline_ns: Option<NonZeroU64>,
 }
 
@@ -41,7 +41,8 @@ pub enum Pool {
     Buffer(u32),
     /// The inputs' bytes inside the request: so many.
     InlineInputs(u32),
-    /// The outputs' bytes inside the result: so many. Those that no output covers may be an earlier result's of the burst.
+    /// The outputs' bytes inside the result: so many. Those that no output covers may be an earlier result's
+    /// of the burst.
     InlineOutputs(u32),
 }
 
@@ -54,8 +55,8 @@ const POOL_BYTES: usize = 12;
 const HAS_NO_VALUE: u32 = 1;
 const ARGUMENT_BYTES: usize = 20;
 
-/// A request spelled out, in memory that is used again and again. Not to be changed between two packets: what is sent again is not
-/// decoded again.
+/// A request spelled out, in memory that is used again and again. Not to be changed between two packets: what
+/// is sent again is not decoded again.
 #[derive(Clone, Debug, Default)]
 pub struct RequestBody {
     /// One for each input of the model; locations refer to `pools`.
@@ -115,7 +116,8 @@ fn put_header(buffer: &mut Vec<u8>, kind: u8, layout: u16, header: &RequestHeade
     let start =
         u64::from(kind) | u64::from(flags) << 8 | u64::from(layout) << 16 | u64::from(header.sequence) << 32;
     buffer.clear();
-    // Two words, as the ring takes them: what is stored byte by byte is not there at once for who reads words.
+    // Two words, as the ring takes them: what is stored byte by byte is not there at once for who reads
+    // words.
     put_u64(buffer, start);
     put_u64(buffer, header.deadline_ns.map_or(0, NonZeroU64::get));
 }
@@ -150,8 +152,8 @@ fn put_body(buffer: &mut Vec<u8>, request: &Request, pools: &[Pool]) {
     }
 }
 
-/// Writes a general request into `buffer`, which is cleared first. `pools` stand for those of `request`, which says
-/// nothing of them here; `inline` are the bytes of [`Pool::InlineInputs`].
+/// Writes a general request into `buffer`, which is cleared first. `pools` stand for those of `request`,
+/// which says nothing of them here; `inline` are the bytes of [`Pool::InlineInputs`].
 pub fn encode_general(
     buffer: &mut Vec<u8>,
     header: &RequestHeader,
@@ -190,8 +192,8 @@ fn only(sequence: u32) -> RequestHeader {
     }
 }
 
-/// Decodes a request. The body of a general request or a registration is left in `body`; after an error it may hold a
-/// part of one.
+/// Decodes a request. The body of a general request or a registration is left in `body`; after an error it
+/// may hold a part of one.
 ///
 /// # Errors
 /// [`PacketError`]; the request's sequence is unknown then.

@@ -59,8 +59,8 @@ fn put_shapes<'s>(buffer: &mut Vec<u8>, count: usize, shapes: impl Iterator<Item
     }
 }
 
-/// Writes the result of an execution that succeeded into `buffer`, which is cleared first. `shapes` come along if the
-/// client cannot know them; the outputs' inline bytes follow.
+/// Writes the result of an execution that succeeded into `buffer`, which is cleared first. `shapes` come
+/// along if the client cannot know them; the outputs' inline bytes follow.
 #[inline]
 pub fn encode_success(
     buffer: &mut Vec<u8>,
@@ -123,8 +123,8 @@ pub fn encode_failure(
     buffer.extend_from_slice(&detail.as_bytes()[..length]);
 }
 
-/// Decodes a result. Shapes and text are left in `body`; what follows, the outputs' inline bytes and zeros, is
-/// returned.
+/// Decodes a result. Shapes and text are left in `body`; what follows, the outputs' inline bytes and zeros,
+/// is returned.
 ///
 /// # Errors
 /// [`PacketError`].

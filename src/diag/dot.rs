@@ -8,10 +8,10 @@ use nnhal_hal::{
 
 /// A model as a Graphviz digraph: `format!("{}", Dot(&model))`.
 ///
-/// Each graph is a cluster. Operations are boxes, which list the arguments that are constants or left out; operands that
-/// an operation writes or a caller gives are ellipses. Arrows carry the argument's number where an operation has several.
-/// Dashed arrows lead from IF and WHILE to the graphs that they run. The model need not be valid: an index that leads
-/// nowhere is drawn in red.
+/// Each graph is a cluster. Operations are boxes, which list the arguments that are constants or left out;
+/// operands that an operation writes or a caller gives are ellipses. Arrows carry the argument's number where
+/// an operation has several. Dashed arrows lead from IF and WHILE to the graphs that they run. The model need
+/// not be valid: an index that leads nowhere is drawn in red.
 #[derive(Clone, Copy, Debug)]
 pub struct Dot<'a>(pub &'a Model);
 

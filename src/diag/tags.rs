@@ -22,9 +22,10 @@ pub const LOG_VARIABLE: &str = "NNHAL_LOG";
 /// What is logged if the variable is not set or makes no sense.
 pub const DEFAULT_FILTER: &str = "warn";
 
-/// A filter in the form of `debug.nn.vlog` as directives of the `tracing` ecosystem: items are separated by commas,
-/// colons between tags or spaces; `1` and `all` stand for all tags; a tag may have a level behind it (`driver=debug`);
-/// a level alone is for everything else. What names no tag is passed on as it is, so that modules can be selected too.
+/// A filter in the form of `debug.nn.vlog` as directives of the `tracing` ecosystem: items are separated by
+/// commas, colons between tags or spaces; `1` and `all` stand for all tags; a tag may have a level behind it
+/// (`driver=debug`); a level alone is for everything else. What names no tag is passed on as it is, so that
+/// modules can be selected too.
 ///
 /// ```
 /// use nnhal::diag::tags::directives;

@@ -51,8 +51,8 @@ impl FdKind {
         Self::of_anonymous(fd, ready)
     }
 
-    /// Among the anonymous kernel objects only an eventfd and a dma-buf report readiness for writing without the
-    /// "normal data" flags, and both report it together with reading when they are signalled.
+    /// Among the anonymous kernel objects only an eventfd and a dma-buf report readiness for writing without
+    /// the "normal data" flags, and both report it together with reading when they are signalled.
     fn of_anonymous(fd: BorrowedFd<'_>, ready: PollFlags) -> Result<Self, FenceError> {
         if ready.intersects(PollFlags::POLLRDNORM | PollFlags::POLLWRNORM) {
             return Ok(Self::Other);

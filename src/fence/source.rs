@@ -7,8 +7,8 @@ use nix::poll::PollFlags;
 use super::{Fence, FenceError, FenceState};
 use nnhal_os::{eventfd, poll};
 
-/// Signals one fence, once. Dropped without having signalled, it fails the fence, so that nobody waits for work that
-/// nobody does any more.
+/// Signals one fence, once. Dropped without having signalled, it fails the fence, so that nobody waits for
+/// work that nobody does any more.
 #[derive(Debug)]
 pub struct FenceSource {
     fence: Option<Fence>,

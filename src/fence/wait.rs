@@ -19,8 +19,8 @@ pub enum WaitOutcome {
     TimedOut(usize),
 }
 
-/// Waits until all fences are signalled, one has failed, or the deadline passes. A fence that fails ends the wait at
-/// once, also while fences before it are pending. No fences are all signalled.
+/// Waits until all fences are signalled, one has failed, or the deadline passes. A fence that fails ends the
+/// wait at once, also while fences before it are pending. No fences are all signalled.
 ///
 /// # Errors
 /// The kernel refused to poll a descriptor.

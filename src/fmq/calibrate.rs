@@ -1,5 +1,5 @@
-//! How long polling takes on this machine, measured once per process, so that windows in time become counts of
-//! polls and no poll reads the clock.
+//! How long polling takes on this machine, measured once per process, so that windows in time become counts
+//! of polls and no poll reads the clock.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
@@ -11,9 +11,10 @@ use nnhal_os::{cpu, sched};
 /// Fractional bits of the durations here: a poll may take less than a nanosecond.
 const FRACTION_BITS: u32 = 8;
 
-/// Where pauses are no longer than this, the first polls are better with some of their own: it leaves the line to the producer
-/// while it fills the cell (on Zen 3 a round trip with 25 ns is a third shorter than without). For that the brief ones are
-/// enough, by which the consumer is less late (on Zen 4 another 10 ns). Where they are longer (Skylake's 56 ns), bare polls are best.
+/// Where pauses are no longer than this, the first polls are better with some of their own: it leaves the
+/// line to the producer while it fills the cell (on Zen 3 a round trip with 25 ns is a third shorter than
+/// without). For that the brief ones are enough, by which the consumer is less late (on Zen 4 another 10 ns).
+/// Where they are longer (Skylake's 56 ns), bare polls are best.
 const SHORT_PAUSE: u64 = 35 << FRACTION_BITS;
 
 /// What this machine can do about waiting.

@@ -51,8 +51,8 @@ impl ChannelEnd {
     /// Opens a channel that a peer created. Its header is copied, checked and not looked at again.
     ///
     /// # Errors
-    /// Everything that [`ChannelError`] names. The memory must be mapped by one side once only: a second opening would
-    /// be a second producer on the same ring.
+    /// Everything that [`ChannelError`] names. The memory must be mapped by one side once only: a second
+    /// opening would be a second producer on the same ring.
     pub fn open(memory: &SharedMemory, wait: WaitSettings) -> Result<Self, ChannelError> {
         if !memory.cannot_shrink() {
             return Err(ChannelError::CanShrink);

@@ -7,8 +7,8 @@ use super::memory::RingMemory;
 use super::parked::Parked;
 use super::sync::{Ordering, fence};
 
-/// Ends both rings of a channel end, for whoever learns that the peer is gone: usually the thread that watches the
-/// peer's socket or pid descriptor.
+/// Ends both rings of a channel end, for whoever learns that the peer is gone: usually the thread that
+/// watches the peer's socket or pid descriptor.
 #[derive(Clone, Debug)]
 pub struct ChannelCloser {
     produced: Arc<RingMemory>,
@@ -25,17 +25,18 @@ impl ChannelCloser {
         }
     }
 
-    /// Closes both rings and makes sure that this process's consumer does not sleep on: it and the producer report the
-    /// end, after the packets that are already there. Returns when the consumer is up, if it slept.
+    /// Closes both rings and makes sure that this process's consumer does not sleep on: it and the producer
+    /// report the end, after the packets that are already there. Returns when the consumer is up, if it
+    /// slept.
     ///
     /// It may be called any number of times.
     pub fn close(&self) {
         self.parked.set_closed();
         close_ring(&self.produced);
         close_ring(&self.consumed);
-        // The consumer sets `asleep`, fences, and looks at `closed`; here it is the other way round, so either it sees
-        // the end or this sees it asleep. A hostile peer can put the doorbell word back between the store in
-        // `close_ring` and the wake, so waking is repeated until the consumer has left.
+        // The consumer sets `asleep`, fences, and looks at `closed`; here it is the other way round, so
+        // either it sees the end or this sees it asleep. A hostile peer can put the doorbell word back
+        // between the store in `close_ring` and the wake, so waking is repeated until the consumer has left.
         fence(Ordering::SeqCst);
         while self.parked.is_asleep() {
             self.parked.wait_until_up();
@@ -66,9 +67,10 @@ pub(super) fn close_ring(ring: &RingMemory) {
     ring.wake();
 }
 
-/// Wakes the consumer of a ring, if it sleeps, to look at what was stored before. It says that it sleeps, fences, and looks; here it is
-/// the other way round, so it either sees what was stored or does not fall asleep, unless the peer puts the word back: whose burst sleeps on
-/// then until its next packet. One that is awake and suppresses notification goes on doing so.
+/// Wakes the consumer of a ring, if it sleeps, to look at what was stored before. It says that it sleeps,
+/// fences, and looks; here it is the other way round, so it either sees what was stored or does not fall
+/// asleep, unless the peer puts the word back: whose burst sleeps on then until its next packet. One that is
+/// awake and suppresses notification goes on doing so.
 pub(super) fn wake_consumer(ring: &RingMemory) {
     fence(Ordering::SeqCst);
     let sleeper = &ring.control().doorbell.sleeper;

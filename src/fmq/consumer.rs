@@ -120,8 +120,9 @@ impl Consumer {
         }
     }
 
-    /// Receives the next packet, waiting for it until `deadline`: first by polling, as long as the policy finds it
-    /// worthwhile, then asleep, and polling again where the policy knows about when it comes. The deadline is looked at every 20 us of polling.
+    /// Receives the next packet, waiting for it until `deadline`: first by polling, as long as the policy
+    /// finds it worthwhile, then asleep, and polling again where the policy knows about when it comes. The
+    /// deadline is looked at every 20 us of polling.
     ///
     /// # Errors
     /// [`ReceiveError`]; after `TimedOut` the call can be repeated.
@@ -130,8 +131,9 @@ impl Consumer {
         self.receive_by(packet, || deadline)
     }
 
-    /// The same, waiting until what `deadline` says, which is asked only if the packet is not there after the first stretch of
-    /// polling: one that comes at once costs no look at the clock, and what is kept for packets that follow at once can be given up then.
+    /// The same, waiting until what `deadline` says, which is asked only if the packet is not there after the
+    /// first stretch of polling: one that comes at once costs no look at the clock, and what is kept for
+    /// packets that follow at once can be given up then.
     ///
     /// # Errors
     /// As [`Consumer::receive`].
@@ -145,8 +147,9 @@ impl Consumer {
             .map(|_| ())
     }
 
-    /// The same with a wait set: ends as well when something has come there, and leaves it where it is. What came
-    /// on this ring goes first. If `deadline` says nothing, the wait is over with the first stretch of polling.
+    /// The same with a wait set: ends as well when something has come there, and leaves it where it is. What
+    /// came on this ring goes first. If `deadline` says nothing, the wait is over with the first stretch of
+    /// polling.
     ///
     /// # Errors
     /// As [`Consumer::receive`]; those of the other rings are left to whoever receives from them.
@@ -178,7 +181,8 @@ impl Consumer {
         }
     }
 
-    /// Whether a packet is there, or the end, or an error: whether [`Consumer::receive`] would return at once.
+    /// Whether a packet is there, or the end, or an error: whether [`Consumer::receive`] would return at
+    /// once.
     #[inline]
     pub fn is_ready(&mut self) -> bool {
         self.has_packet() || self.is_closed()
@@ -243,8 +247,8 @@ impl Consumer {
                 let rung_at = self.rung_at(wait_set);
                 let needed = self.needed_sleep(wait_set, TimePoint::from_nanos(rung_at), start, slept);
                 self.policy.record(spin.waited().and_slept(before + needed));
-                // What a look has found woke nobody. That the time is before the sleep does not say so: who rings late
-                // dates it back.
+                // What a look has found woke nobody. That the time is before the sleep does not say so: who
+                // rings late dates it back.
                 if rung_at != rung_before {
                     self.policy.record_wake(slept - needed);
                 }
@@ -314,7 +318,8 @@ impl Consumer {
         Ok(found.map_or(NapEnd::InVain, |sign| NapEnd::Received(sign, woke + polled)))
     }
 
-    /// Whether this process has rung on one of the channels since its consumer last waited for long; tells it once.
+    /// Whether this process has rung on one of the channels since its consumer last waited for long; tells it
+    /// once.
     fn has_rung(&self, wait_set: &impl WaitSet) -> bool {
         let others = wait_set
             .consumers()
@@ -328,9 +333,9 @@ impl Consumer {
         wait_set.consumers().map(of).fold(of(self), u64::max)
     }
 
-    /// How much of a sleep passed before the packet would have been there, had both sides been awake: the rest is by how much
-    /// this side is late. Counting that too would keep two sides asleep that each wait for the other to wake up.
-    /// A packet for which nobody has rung was there when the sleep began.
+    /// How much of a sleep passed before the packet would have been there, had both sides been awake: the
+    /// rest is by how much this side is late. Counting that too would keep two sides asleep that each wait
+    /// for the other to wake up. A packet for which nobody has rung was there when the sleep began.
     fn needed_sleep(
         &mut self,
         wait_set: &mut impl WaitSet,
@@ -352,8 +357,8 @@ impl Consumer {
         let result = loop {
             self.announce_sleep();
             wait_set.consumers().for_each(Consumer::announce_sleep);
-            // Orders the announcements before the last look. The closer has the mirror image of it, and so has the producer
-            // unless it was spared it; then a short sleep makes up for that.
+            // Orders the announcements before the last look. The closer has the mirror image of it, and so
+            // has the producer unless it was spared it; then a short sleep makes up for that.
             fence(Ordering::SeqCst);
             match self.look_everywhere(wait_set) {
                 Ok(None) => {}

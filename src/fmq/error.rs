@@ -3,7 +3,8 @@
 use nnhal_os::SysError;
 use nnhal_os::shm::ShmError;
 
-/// Something in the shared memory that no honest peer writes there. The end that found it refuses all further use.
+/// Something in the shared memory that no honest peer writes there. The end that found it refuses all further
+/// use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misbehaviour {
     /// A cell's sequence word is neither the next one nor that of a lap ago.

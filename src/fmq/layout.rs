@@ -10,8 +10,8 @@ pub const CELL_BYTES: usize = 64;
 /// Payload bytes of a cell.
 pub const PAYLOAD_BYTES: usize = 56;
 
-/// The most cells a ring may have: 1 MiB, far more than the deepest pipeline of the longest requests needs, and a packet's
-/// cell count fits its 16 bits.
+/// The most cells a ring may have: 1 MiB, far more than the deepest pipeline of the longest requests needs,
+/// and a packet's cell count fits its 16 bits.
 pub const MAX_CELLS: u32 = 16_384;
 
 /// Payload words of a cell. Loom's model has one: the protocol is the same, its states are far fewer.
@@ -44,7 +44,8 @@ pub(super) struct Progress {
     pub(super) consumed: AtomicU64,
 }
 
-/// Read by the producer after each packet, written only around a sleep, after many packets without one, when it rings and at the end.
+/// Read by the producer after each packet, written only around a sleep, after many packets without one, when
+/// it rings and at the end.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(super) struct Doorbell {
@@ -52,8 +53,9 @@ pub(super) struct Doorbell {
     pub(super) sleeper: SleeperWord,
     /// Not 0 once the ring has ended.
     pub(super) closed: AtomicU32,
-    /// When the producer last rang, or would have if it had not itself been late to wake up: monotonic nanoseconds.
-    /// The consumer judges by it how long to poll, and believes it only within the time that it slept.
+    /// When the producer last rang, or would have if it had not itself been late to wake up: monotonic
+    /// nanoseconds. The consumer judges by it how long to poll, and believes it only within the time that it
+    /// slept.
     pub(super) rung_at: AtomicU64,
 }
 
@@ -61,16 +63,19 @@ pub(super) struct Doorbell {
 pub(super) const AWAKE: u32 = 0;
 /// The consumer sleeps, or is about to after looking once more.
 pub(super) const SLEEPING: u32 = 1;
-/// The consumer does not sleep, and its next sleeps will be short ones, behind each of which it looks once more.
+/// The consumer does not sleep, and its next sleeps will be short ones, behind each of which it looks once
+/// more.
 pub(super) const SUPPRESSED: u32 = 2;
 
 /// The bits of a sequence word that say how many cells a packet has.
 const COUNT_BITS: u32 = 16;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 
-/// The sequence word of the cell at `position` in a packet that starts there with `count` cells, or goes on there (0).
+/// The sequence word of the cell at `position` in a packet that starts there with `count` cells, or goes on
+/// there (0).
 ///
-/// Positions wrap after 2^48 cells; the value is then again that of 2^48 cells before, which no slot still holds.
+/// Positions wrap after 2^48 cells; the value is then again that of 2^48 cells before, which no slot still
+/// holds.
 #[inline(always)]
 pub(super) const fn sequence_word(position: u64, count: u16) -> u64 {
     (position.wrapping_add(1) << COUNT_BITS) | count as u64
@@ -88,7 +93,8 @@ pub(super) const fn cell_count(word: u64) -> u16 {
     (word & COUNT_MASK) as u16
 }
 
-/// The stamp that the slot of `position` has before its cell is produced: that of a lap ago, 0 in the first lap.
+/// The stamp that the slot of `position` has before its cell is produced: that of a lap ago, 0 in the first
+/// lap.
 #[inline(always)]
 pub(super) const fn idle_stamp(position: u64, capacity: u64) -> u64 {
     if position < capacity {

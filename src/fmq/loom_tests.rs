@@ -1,9 +1,10 @@
 //! Every interleaving of small sessions with at most three preemptions. Run with
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p nnhal --lib fmq:: --target-dir target/loom`.
 //!
-//! Sessions are too short for a consumer to suppress notification as it does elsewhere; those that are about that have one
-//! that is behind its first packet. What time is to such a consumer, loom's model of a ring has in another form
-//! (`memory_loom.rs`); the model in `suppression_tests.rs` has store buffers and time in their place.
+//! Sessions are too short for a consumer to suppress notification as it does elsewhere; those that are about
+//! that have one that is behind its first packet. What time is to such a consumer, loom's model of a ring has
+//! in another form (`memory_loom.rs`); the model in `suppression_tests.rs` has store buffers and time in
+//! their place.
 //!
 //! A lost wake-up shows as a deadlock, which loom reports; a cell seen before its content, as a wrong value.
 
@@ -43,8 +44,8 @@ fn packet_of(first: u64, cells: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Has it suppress notification behind each packet that it has not slept for, and sleep shortly as often as `limits` says before it
-/// sleeps for long.
+/// Has it suppress notification behind each packet that it has not slept for, and sleep shortly as often as
+/// `limits` says before it sleeps for long.
 fn suppress_notification(consumer: &mut Consumer, limits: &'static [Duration]) {
     consumer.set_suppression(Suppression::after(1, limits));
 }
@@ -177,8 +178,9 @@ fn closer_ends_a_sleep_though_the_peer_puts_the_doorbell_back() {
     });
 }
 
-/// Two packets to a consumer that suppresses notification behind the first; `prepare` is called before each wait. The producer sends
-/// nothing more and stays, so that nothing but the packets' own wake-ups ends the waits.
+/// Two packets to a consumer that suppresses notification behind the first; `prepare` is called before each
+/// wait. The producer sends nothing more and stays, so that nothing but the packets' own wake-ups ends the
+/// waits.
 fn expect_suppressing_consumer_to_miss_no_packet(limits: &'static [Duration], prepare: fn(&mut Consumer)) {
     model(move || {
         let (mut producer, mut consumer, _closer) = ring(2);
@@ -272,8 +274,8 @@ impl WaitSet for Neighbours {
     }
 }
 
-/// Two packets to the neighbour of a ring on which nothing comes; both suppress notification as `limits` says behind what they have
-/// received.
+/// Two packets to the neighbour of a ring on which nothing comes; both suppress notification as `limits` says
+/// behind what they have received.
 fn expect_no_packet_of_a_neighbour_to_be_missed(limits: &'static [Duration]) {
     model(move || {
         let (_quiet, mut consumer, _closer) = ring(1);

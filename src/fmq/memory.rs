@@ -50,17 +50,18 @@ impl RingMemory {
     #[inline(always)]
     pub(super) fn cell(&self, position: u64) -> &Cell {
         let slot = position as usize & (self.capacity as usize - 1);
-        // SAFETY: `map` has checked that `capacity` cells lie in the mapping, which starts on a page and lives as long as
-        // `self`. A cell is atomics only, so it may be shared with a process that writes it; in a read-only mapping the
-        // consumer uses relaxed loads only.
+        // SAFETY: `map` has checked that `capacity` cells lie in the mapping, which starts on a page and
+        // lives as long as `self`. A cell is atomics only, so it may be shared with a process that writes it;
+        // in a read-only mapping the consumer uses relaxed loads only.
         unsafe { &*self.cells.as_ptr().cast::<Cell>().wrapping_add(slot) }
     }
 
     /// The words beside the cells.
     #[inline(always)]
     pub(super) fn control(&self) -> &Control {
-        // SAFETY: `map` has checked that the control words lie in the mapping, which is writable, starts on a page and
-        // lives as long as `self`; the offset is a multiple of their alignment. They are atomics only.
+        // SAFETY: `map` has checked that the control words lie in the mapping, which is writable, starts on a
+        // page and lives as long as `self`; the offset is a multiple of their alignment. They are atomics
+        // only.
         unsafe {
             &*self
                 .page_zero

@@ -1,9 +1,10 @@
 //! A ring in loom's model of memory, where futexes are a mutex and a condition.
 //!
-//! Loom knows no time, and lets a load see an old value for as long as nothing orders it behind the new one. What
-//! takes the place of time in `suppression.rs`, that a store is seen within a short sleep, is put in here: behind such a
-//! sleep, its thread sees what was stored before ([`loom::thread::yield_now`] does that), and from its beginning
-//! nobody sees a word of before it, since there is a fence between that word and the sleep ([`SleeperWord`]).
+//! Loom knows no time, and lets a load see an old value for as long as nothing orders it behind the new one.
+//! What takes the place of time in `suppression.rs`, that a store is seen within a short sleep, is put in
+//! here: behind such a sleep, its thread sees what was stored before ([`loom::thread::yield_now`] does that),
+//! and from its beginning nobody sees a word of before it, since there is a fence between that word and the
+//! sleep ([`SleeperWord`]).
 
 use std::sync::atomic::AtomicBool;
 
@@ -55,8 +56,8 @@ impl RingMemory {
         &self.control
     }
 
-    /// A sleep with a deadline may last until then in every execution, and ends then: how long that is makes no
-    /// difference.
+    /// A sleep with a deadline may last until then in every execution, and ends then: how long that is makes
+    /// no difference.
     pub(super) fn sleep(&self, expected: u32, deadline: Deadline) -> Result<futex::Wait, SysError> {
         let sleeper = &self.control.doorbell.sleeper;
         Ok(if deadline.is_none() {
@@ -66,8 +67,8 @@ impl RingMemory {
         })
     }
 
-    /// The model of sleeping on several words looks at them now and then. Whoever wakes a thread changes the word that it
-    /// sleeps on, so a wake-up that is lost leaves it looking for ever, which loom reports.
+    /// The model of sleeping on several words looks at them now and then. Whoever wakes a thread changes the
+    /// word that it sleeps on, so a wake-up that is lost leaves it looking for ever, which loom reports.
     pub(super) fn sleep_on_any<'a>(
         rings: impl Iterator<Item = &'a RingMemory>,
         expected: u32,
@@ -94,13 +95,13 @@ impl RingMemory {
     }
 }
 
-/// The doorbell word, which says no longer that notification is suppressed once that has begun a short sleep: by then its
-/// word for that is behind a fence.
+/// The doorbell word, which says no longer that notification is suppressed once that has begun a short sleep:
+/// by then its word for that is behind a fence.
 #[derive(Debug)]
 pub(super) struct SleeperWord {
     word: AtomicU32,
-    /// Whether [`SUPPRESSED`] cannot be seen any more. Not of loom: it is about what has been done, not about who may know
-    /// of it.
+    /// Whether [`SUPPRESSED`] cannot be seen any more. Not of loom: it is about what has been done, not about
+    /// who may know of it.
     is_settled: AtomicBool,
 }
 

@@ -2,7 +2,8 @@
 
 use super::layout::PAYLOAD_WORDS;
 
-/// Room for the longest packet of a ring, filled by [`super::Consumer::receive`] again and again without allocating.
+/// Room for the longest packet of a ring, filled by [`super::Consumer::receive`] again and again without
+/// allocating.
 #[derive(Clone, Debug)]
 pub struct Packet {
     words: Box<[u64]>,

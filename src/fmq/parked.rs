@@ -1,5 +1,5 @@
-//! Whether this process's consumer is inside its sleep, in private memory, so that closing can make sure that it left
-//! even if the peer keeps putting the shared doorbell word back.
+//! Whether this process's consumer is inside its sleep, in private memory, so that closing can make sure that
+//! it left even if the peer keeps putting the shared doorbell word back.
 
 use super::sync::{AtomicU32, AtomicU64, Ordering};
 

@@ -54,8 +54,8 @@ impl Producer {
         Ok(())
     }
 
-    /// Sends one packet without looking whether the consumer sleeps; [`Producer::notify`] must follow the last of a
-    /// series, and [`Producer::notify_sleeper`] should follow the others.
+    /// Sends one packet without looking whether the consumer sleeps; [`Producer::notify`] must follow the
+    /// last of a series, and [`Producer::notify_sleeper`] should follow the others.
     ///
     /// # Errors
     /// [`SendError`]; nothing has been sent then.
@@ -77,8 +77,8 @@ impl Producer {
         Ok(())
     }
 
-    /// Wakes the consumer if it is seen asleep, and says whether it was. One that is falling asleep just now may be missed;
-    /// [`Producer::notify`] must follow before long.
+    /// Wakes the consumer if it is seen asleep, and says whether it was. One that is falling asleep just now
+    /// may be missed; [`Producer::notify`] must follow before long.
     #[inline]
     pub fn notify_sleeper(&self) -> bool {
         let is_asleep = self.ring.control().doorbell.sleeper.load(Ordering::Relaxed) == SLEEPING;
@@ -88,7 +88,8 @@ impl Producer {
         is_asleep
     }
 
-    /// Wakes the consumer if it sleeps, and says whether it did. That takes a full fence, unless the consumer suppresses it.
+    /// Wakes the consumer if it sleeps, and says whether it did. That takes a full fence, unless the consumer
+    /// suppresses it.
     #[inline]
     pub fn notify(&self) -> bool {
         if suppression::is_suppressed(&self.ring.control().doorbell) {
@@ -122,25 +123,26 @@ impl Producer {
         self.ring.wake();
     }
 
-    /// Has the cell of the next packet taken from the consumer's cache while this side does something else. It pays where
-    /// the consumer does not poll for that packet yet.
+    /// Has the cell of the next packet taken from the consumer's cache while this side does something else.
+    /// It pays where the consumer does not poll for that packet yet.
     #[inline]
     pub fn prefetch(&self) {
         let cell = self.ring.cell(self.position);
         cpu::prefetch_to_write(std::ptr::from_ref(cell).cast(), size_of::<Cell>());
     }
 
-    /// The position in the stream after what was sent last, to be given to [`Producer::release`] once it has been
-    /// answered.
+    /// The position in the stream after what was sent last, to be given to [`Producer::release`] once it has
+    /// been answered.
     pub fn sent(&self) -> u64 {
         self.position
     }
 
-    /// Frees the cells of everything sent before `sent` was taken by [`Producer::sent`], because the consumer's answer shows
-    /// that it has read it.
+    /// Frees the cells of everything sent before `sent` was taken by [`Producer::sent`], because the
+    /// consumer's answer shows that it has read it.
     ///
-    /// Without this the room is learned from the word that the consumer writes, when the ring seems full; that costs both
-    /// sides a cache line's journey. A consumer that answers what it has not read harms itself only.
+    /// Without this the room is learned from the word that the consumer writes, when the ring seems full;
+    /// that costs both sides a cache line's journey. A consumer that answers what it has not read harms
+    /// itself only.
     #[inline]
     pub fn release(&mut self, sent: u64) {
         if sent <= self.position {
@@ -243,8 +245,8 @@ fn hand_over(cell: &Cell) {
     cpu::demote(std::ptr::from_ref(cell).cast(), size_of::<Cell>());
 }
 
-/// Stores at most [`PAYLOAD_BYTES`] bytes as a cell's payload, zeros after them. They are read by words, as packets are mostly
-/// written: the processor hands on at once what is read as it was stored.
+/// Stores at most [`PAYLOAD_BYTES`] bytes as a cell's payload, zeros after them. They are read by words, as
+/// packets are mostly written: the processor hands on at once what is read as it was stored.
 #[inline(always)]
 fn fill(cell: &Cell, bytes: &[u8]) {
     let (words, rest) = bytes.as_chunks::<{ size_of::<u64>() }>();

@@ -1,19 +1,23 @@
 //! Notification suppression: sparing the producer the fence between each packet and its look at the sleeper.
 //!
-//! A producer that stores a packet and then looks whether the consumer sleeps needs a full fence between, which waits until
-//! the packet's cache line has come over from the other processor: under load that is most of what sending costs. A
-//! consumer that has not slept for a while says so in the doorbell word ([`SUPPRESSED`]), and a producer that sees this needs no fence.
-//! It may have seen it too early, though: while its packet was on its way, the consumer may have said that it sleeps and have
-//! looked for the packet in vain. So the first sleep of such a consumer is a short one, of [`SETTLE`]; then it looks once more. Whoever
-//! stored a packet before that sleep has it seen then, and whoever looks at the word since sees the sleeper.
+//! A producer that stores a packet and then looks whether the consumer sleeps needs a full fence between,
+//! which waits until the packet's cache line has come over from the other processor: under load that is most
+//! of what sending costs. A consumer that has not slept for a while says so in the doorbell word
+//! ([`SUPPRESSED`]), and a producer that sees this needs no fence. It may have seen it too early, though:
+//! while its packet was on its way, the consumer may have said that it sleeps and have looked for the packet
+//! in vain. So the first sleep of such a consumer is a short one, of [`SETTLE`]; then it looks once more.
+//! Whoever stored a packet before that sleep has it seen then, and whoever looks at the word since sees the
+//! sleeper.
 //!
-//! What this takes is that a store becomes visible within [`SETTLE`]. Store buffers drain as fast as lines arrive, in a few
-//! microseconds at worst, also while the thread that stored is interrupted or its virtual processor is halted. (Morrison and Afek,
-//! "Temporally Bounding TSO for Fence-Free Asymmetric Synchronization", ASPLOS 2015.) The system's `membarrier` would
-//! do without, but any process could interrupt those that have registered for it as often as it likes.
+//! What this takes is that a store becomes visible within [`SETTLE`]. Store buffers drain as fast as lines
+//! arrive, in a few microseconds at worst, also while the thread that stored is interrupted or its virtual
+//! processor is halted. (Morrison and Afek, "Temporally Bounding TSO for Fence-Free Asymmetric
+//! Synchronization", ASPLOS 2015.) The system's `membarrier` would do without, but any process could
+//! interrupt those that have registered for it as often as it likes.
 //!
-//! Should a store take longer after all, both sides would wait for each other for ever. So the sleep that follows is bounded too,
-//! by [`BACKSTOP`], and such a packet is late instead of lost. A consumer that nobody wants wakes up twice, then no more.
+//! Should a store take longer after all, both sides would wait for each other for ever. So the sleep that
+//! follows is bounded too, by [`BACKSTOP`], and such a packet is late instead of lost. A consumer that nobody
+//! wants wakes up twice, then no more.
 //!
 //! No side has to trust the other: one that lies in the word delays its own packets.
 
@@ -23,8 +27,8 @@ use super::layout::{Doorbell, SUPPRESSED};
 use super::sync::{Ordering, compiler_fence};
 use nnhal_os::time::{Deadline, TimePoint};
 
-/// Cells that a consumer receives without a sleep before it spares the producer its fences: the short sleep that follows costs
-/// what some hundred of them do.
+/// Cells that a consumer receives without a sleep before it spares the producer its fences: the short sleep
+/// that follows costs what some hundred of them do.
 pub(super) const SUPPRESS_AFTER: u64 = 256;
 
 /// How long a store may take to be seen, with a wide margin.
@@ -103,16 +107,16 @@ impl Suppression {
         self.until.earlier(deadline)
     }
 
-    /// A sleep has lasted for as long as this says. If [`Suppression::sleeps`] has said no more, that was to look for packets once
-    /// more, and the consumer may sleep on.
+    /// A sleep has lasted for as long as this says. If [`Suppression::sleeps`] has said no more, that was to
+    /// look for packets once more, and the consumer may sleep on.
     pub(super) fn has_settled(&mut self, until: Deadline) {
         if self.until.earlier(until) == self.until {
             self.limits = self.limits.get(1..).unwrap_or_default();
         }
     }
 
-    /// The consumer, whose next packet is at `position`, has said that it is awake, though it may not have slept: the word says
-    /// no more that the producer is spared.
+    /// The consumer, whose next packet is at `position`, has said that it is awake, though it may not have
+    /// slept: the word says no more that the producer is spared.
     pub(super) fn wakes(&mut self, position: u64) {
         self.from = position.saturating_add(self.after);
     }

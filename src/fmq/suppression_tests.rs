@@ -111,8 +111,8 @@ fn packet_at_the_last_look_before_a_sleep_leaves_the_consumer_able_to_become_ale
     assert_eq!(client.producer.sleeper_word(), SUPPRESSED);
 }
 
-/// Calls `send` when the consumer has said that it sleeps, for a minute at most, and returns once it has the packet. It may have found
-/// that by its last look, without a sleep.
+/// Calls `send` when the consumer has said that it sleeps, for a minute at most, and returns once it has the
+/// packet. It may have found that by its last look, without a sleep.
 fn send_to_sleeper(client: &mut ChannelEnd, server: &mut ChannelEnd, send: impl FnOnce(&mut Producer)) {
     let mut packet = server.consumer.new_packet();
     let deadline = Deadline::after(MonotonicClock.now(), Duration::from_secs(60));
@@ -210,7 +210,8 @@ fn suppressing_consumer_that_falls_asleep_loses_no_wake_up() {
         drop(client);
         let (received, suppressed) = receiver.join().unwrap();
         assert_eq!(received, u64::from(SERIES) * (SUPPRESS_AFTER + 1));
-        // It is not where this thread was held up between the packets of a series, so that the consumer slept there.
+        // It is not where this thread was held up between the packets of a series, so that the consumer slept
+        // there.
         assert!(
             suppressed > SERIES / 2,
             "suppressed behind {suppressed} series only"
@@ -229,9 +230,10 @@ fn is_read(producer: &mut Producer) -> bool {
     producer.room().unwrap() == CELLS as usize
 }
 
-/// Every interleaving of a producer of two packets and a consumer that suppresses notification whenever it is awake, on processors that
-/// hold stores back in buffers (x86's model of memory). Such a consumer has as many short sleeps as `shorts` has entries; each says
-/// whether that sleep lasts for longer than any store is held back.
+/// Every interleaving of a producer of two packets and a consumer that suppresses notification whenever it is
+/// awake, on processors that hold stores back in buffers (x86's model of memory). Such a consumer has as many
+/// short sleeps as `shorts` has entries; each says whether that sleep lasts for longer than any store is held
+/// back.
 struct Model {
     shorts: &'static [bool],
     seen: HashSet<State>,

@@ -1,9 +1,9 @@
 //! Timed sleeps: sleeping through most of a wait of known length, and polling for its end.
 //!
-//! Being woken by the peer costs it a system call, and takes as long as an idle processor needs to get going, which in a
-//! virtual machine can be as long as the wait itself. Where waits are too long to poll through but alike, as those for a
-//! model's results or a stream's next frame are, a waiter that gets up by itself a little before the packet is due pays
-//! neither. Linux waits for fast disks in the same way (hybrid polling).
+//! Being woken by the peer costs it a system call, and takes as long as an idle processor needs to get going,
+//! which in a virtual machine can be as long as the wait itself. Where waits are too long to poll through but
+//! alike, as those for a model's results or a stream's next frame are, a waiter that gets up by itself a
+//! little before the packet is due pays neither. Linux waits for fast disks in the same way (hybrid polling).
 
 use std::time::Duration;
 
@@ -16,11 +16,12 @@ pub(super) struct TimedSleep {
     pub(super) poll_nanos: u64,
 }
 
-/// The weight of one wait is an eighth in the mean, a quarter in the deviation, as in TCP's estimate of round trips.
+/// The weight of one wait is an eighth in the mean, a quarter in the deviation, as in TCP's estimate of round
+/// trips.
 const MEAN_SHIFT: u32 = 3;
 const DEVIATION_SHIFT: u32 = 2;
-/// A sleep that ended rightly counts 1, one in vain counts [`MISS`] against it; below 0 none is timed until so many waits were
-/// slept through as [`LEAST_TRUST`] says.
+/// A sleep that ended rightly counts 1, one in vain counts [`MISS`] against it; below 0 none is timed until
+/// so many waits were slept through as [`LEAST_TRUST`] says.
 const MOST_TRUST: i32 = 8;
 const LEAST_TRUST: i32 = -16;
 const MISS: i32 = 2;
@@ -53,7 +54,8 @@ impl TimedSleepPolicy {
         }
     }
 
-    /// How long to sleep in a wait that has lasted for `waited` nanoseconds before polling for its end, if that is worth it.
+    /// How long to sleep in a wait that has lasted for `waited` nanoseconds before polling for its end, if
+    /// that is worth it.
     pub(super) fn next(&self, waited: u64) -> Option<TimedSleep> {
         let early = self.deviation.saturating_add(self.deviation / 2);
         if self.trust < 0 || early > self.window {
@@ -114,8 +116,8 @@ impl TimedSleepPolicy {
         }
     }
 
-    /// A wait was slept through without a timer. Sleeps that would be too late are tried again after some of them: only they tell
-    /// by how much they are.
+    /// A wait was slept through without a timer. Sleeps that would be too late are tried again after some of
+    /// them: only they tell by how much they are.
     pub(super) fn slept_on(&mut self) {
         self.lateness -= self.lateness / FORGET;
         self.trust = if self.trust < 0 {

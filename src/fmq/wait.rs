@@ -1,27 +1,28 @@
 //! How long to poll before sleeping.
 //!
-//! Sleeping costs the waiter some 8 us of latency and the waker a system call; polling costs a processor. Which is
-//! better depends on how long the wait would be, which is learned: the policy keeps a short history of waits in classes,
-//! two for each doubling of length, and polls for as long as would have been cheapest over that history, counting a sleep as
-//! expensive as polling for the longest allowed window. So it polls through regular short waits, gives up at once where
-//! waits are long, and between the two polls as long as the short ones among them take.
+//! Sleeping costs the waiter some 8 us of latency and the waker a system call; polling costs a processor.
+//! Which is better depends on how long the wait would be, which is learned: the policy keeps a short history
+//! of waits in classes, two for each doubling of length, and polls for as long as would have been cheapest
+//! over that history, counting a sleep as expensive as polling for the longest allowed window. So it polls
+//! through regular short waits, gives up at once where waits are long, and between the two polls as long as
+//! the short ones among them take.
 //!
-//! Waits that are too long to poll through but alike are slept through until a little before their end, and polled for
-//! then: [`super::timed_sleep`].
+//! Waits that are too long to poll through but alike are slept through until a little before their end, and
+//! polled for then: [`super::timed_sleep`].
 //!
-//! Where threads that poll outnumber processors, each lets the others go first: [`super::yield_policy`]. Where threads that
-//! compute do, waits last until the peer gets its turn, which is longer than any window, so polling stops
-//! by the rule above: such threads are not let go first for long. Within one process, no more threads poll than there are
-//! processors: those that come last sleep at once ([`SpinPermit`]).
+//! Where threads that poll outnumber processors, each lets the others go first: [`super::yield_policy`].
+//! Where threads that compute do, waits last until the peer gets its turn, which is longer than any window,
+//! so polling stops by the rule above: such threads are not let go first for long. Within one process, no
+//! more threads poll than there are processors: those that come last sleep at once ([`SpinPermit`]).
 //!
-//! That count ends at the process on purpose. One of all workers of a driver could be kept cheaply, in the page in
-//! which they count who computes, but it would know only half of those that poll: applications poll as many, and need
-//! not be honest. It could answer by sleep alone: from then on each request costs the application of a worker that
-//! was turned away a system call, and the worker the time to wake up, which together are several times what letting
-//! others go first costs, while those that have got their permits poll on. And a worker that has been taken over
-//! could put all others to sleep. The system knows of every thread that wants a processor, of whichever process, and
-//! it is asked by an offer to let others go first. Within one process the bound needs no system call, and nobody
-//! else's threads are concerned.
+//! That count ends at the process on purpose. One of all workers of a driver could be kept cheaply, in the
+//! page in which they count who computes, but it would know only half of those that poll: applications poll
+//! as many, and need not be honest. It could answer by sleep alone: from then on each request costs the
+//! application of a worker that was turned away a system call, and the worker the time to wake up, which
+//! together are several times what letting others go first costs, while those that have got their permits
+//! poll on. And a worker that has been taken over could put all others to sleep. The system knows of every
+//! thread that wants a processor, of whichever process, and it is asked by an offer to let others go first.
+//! Within one process the bound needs no system call, and nobody else's threads are concerned.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -34,8 +35,8 @@ use nnhal_os::cpu;
 /// How an end of a ring waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitSettings {
-    /// Poll for a window that follows the measured waits, at most `max_window`; after a timed sleep, and where being woken takes
-    /// longer than that, at most twice that.
+    /// Poll for a window that follows the measured waits, at most `max_window`; after a timed sleep, and
+    /// where being woken takes longer than that, at most twice that.
     Adaptive {
         /// The longest window.
         max_window: Duration,
@@ -50,7 +51,8 @@ pub enum WaitSettings {
 }
 
 impl Default for WaitSettings {
-    /// Adaptive, with 100 us as the longest window: small models, which take less, are waited for without sleeping.
+    /// Adaptive, with 100 us as the longest window: small models, which take less, are waited for without
+    /// sleeping.
     fn default() -> Self {
         Self::Adaptive {
             max_window: Duration::from_micros(100),
@@ -77,10 +79,12 @@ impl Waited {
     }
 }
 
-/// Classes of waits: below 512 ns, below 768, below 1024 and so on, two for each doubling; the last has no bound.
+/// Classes of waits: below 512 ns, below 768, below 1024 and so on, two for each doubling; the last has no
+/// bound.
 const CLASSES: usize = 26;
 const FIRST_CLASS_BITS: u32 = 9;
-/// The weight of a new wait in the history, and the total at which all weights are halved: 64 waits ago counts half.
+/// The weight of a new wait in the history, and the total at which all weights are halved: 64 waits ago
+/// counts half.
 const WEIGHT: u32 = 16;
 const FULL: u32 = 64 * 2 * WEIGHT;
 /// Waits that fit the window change it slowly, so it is computed anew after this many.
@@ -145,8 +149,8 @@ impl WaitPolicy {
         policy
     }
 
-    /// One that sleeps through the next wait by a timer, whatever time it takes, and polls a few times behind it: loom knows
-    /// no time, and what depends on it would not be the same in each of its executions.
+    /// One that sleeps through the next wait by a timer, whatever time it takes, and polls a few times behind
+    /// it: loom knows no time, and what depends on it would not be the same in each of its executions.
     #[cfg(all(test, loom))]
     pub(super) fn napping() -> Self {
         const LONG: u64 = 1_000_000_000_000;
@@ -200,8 +204,8 @@ impl WaitPolicy {
         }
     }
 
-    /// Computes the window anew if enough waits have been recorded. To be called before a wait, which mostly is longer than this takes:
-    /// after it, the packet that has come would wait.
+    /// Computes the window anew if enough waits have been recorded. To be called before a wait, which mostly
+    /// is longer than this takes: after it, the packet that has come would wait.
     #[inline]
     pub fn review_if_due(&mut self) {
         if self.since_review >= REVIEW_AFTER {
@@ -240,8 +244,8 @@ impl WaitPolicy {
         }
     }
 
-    /// Starts a stretch of polling with pauses, if there is one more; offers the processor to others before it where it
-    /// is time to.
+    /// Starts a stretch of polling with pauses, if there is one more; offers the processor to others before
+    /// it where it is time to.
     pub(super) fn next_stretch(&mut self, spin: &mut Spin) -> bool {
         if !spin.may_go_on() {
             return false;
@@ -265,11 +269,11 @@ impl WaitPolicy {
         spin.stop();
     }
 
-    /// Has a wait that has begun go on for as long as the peer, which was just woken, takes to get up: this side
-    /// has learned from itself how long that is. Falling asleep meanwhile would be falling asleep at the
-    /// moment of the answer, and the peer, finding this side asleep, would do the same: once out of step, both would sleep
-    /// through every wait. Only where polling is worth it at all, and where the peer gets up within twice the longest
-    /// window: where it takes longer, processors are busy with others.
+    /// Has a wait that has begun go on for as long as the peer, which was just woken, takes to get up: this
+    /// side has learned from itself how long that is. Falling asleep meanwhile would be falling asleep at the
+    /// moment of the answer, and the peer, finding this side asleep, would do the same: once out of step,
+    /// both would sleep through every wait. Only where polling is worth it at all, and where the peer gets up
+    /// within twice the longest window: where it takes longer, processors are busy with others.
     pub(super) fn await_sleeper(&self, spin: &mut Spin) {
         if self.adaptive && self.window > 0 && self.wake_nanos / 2 <= self.max_window {
             // Half more, since one wake-up is not like the other.
@@ -313,8 +317,9 @@ impl WaitPolicy {
         }
     }
 
-    /// Polling for as long as being woken takes costs no more than being woken: where that is longer than the longest window,
-    /// as in virtual machines, up to twice as long. Where it takes even longer, processors are busy with others.
+    /// Polling for as long as being woken takes costs no more than being woken: where that is longer than the
+    /// longest window, as in virtual machines, up to twice as long. Where it takes even longer, processors
+    /// are busy with others.
     fn longest_window(&self) -> u64 {
         let twice = self.max_window.saturating_mul(2);
         let is_idle = self.wake_nanos <= twice;
@@ -362,7 +367,8 @@ impl WaitPolicy {
                 break;
             }
         }
-        // What is a little late now and then, for an interrupt, is worth waiting for: in regular waits it costs nothing.
+        // What is a little late now and then, for an interrupt, is worth waiting for: in regular waits it
+        // costs nothing.
         let least = if best_window > 0 { self.max_window / 8 } else { 0 };
         self.set_window(best_window.max(least));
     }
@@ -392,7 +398,8 @@ fn class_start(class: usize) -> u64 {
     class.checked_sub(1).map_or(0, class_end)
 }
 
-/// For so long a wait polls as fast as is best on this machine, so that the shortest round trips are seen at once.
+/// For so long a wait polls as fast as is best on this machine, so that the shortest round trips are seen at
+/// once.
 const EAGER_NANOS: u64 = 1000;
 /// For so long a wait polls with pauses before it looks at the deadline and the end again.
 const STRETCH_NANOS: u64 = 20_000;

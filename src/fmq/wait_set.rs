@@ -1,8 +1,8 @@
 //! Waiting for several rings at once.
 //!
-//! A thread that serves several rings waits on one of them with a set of the others: it polls all of them, by the
-//! policy of the one, and sleeps on the words of all of them. Each consumer says for itself that it sleeps, so producers
-//! need not know that theirs is in a set.
+//! A thread that serves several rings waits on one of them with a set of the others: it polls all of them, by
+//! the policy of the one, and sleeps on the words of all of them. Each consumer says for itself that it
+//! sleeps, so producers need not know that theirs is in a set.
 
 use super::consumer::Consumer;
 use super::waker::Waker;
@@ -21,15 +21,15 @@ pub trait WaitSet {
     /// By what threads of this process end the wait.
     fn waker(&self) -> Option<&Waker>;
 
-    /// How many polls of a single ring take about as long as one look by [`WaitSet::seems_ready`] beside the poll of the own ring,
-    /// counting that: where polls do not pause, so much shorter is a window in polls.
+    /// How many polls of a single ring take about as long as one look by [`WaitSet::seems_ready`] beside the
+    /// poll of the own ring, counting that: where polls do not pause, so much shorter is a window in polls.
     #[inline]
     fn polls_in_one(&self) -> u32 {
         1
     }
 
-    /// Whether something has come elsewhere: a packet, the end or an error on another ring, or the waker has been used. Looks at all of
-    /// them, as a thread must before it sleeps.
+    /// Whether something has come elsewhere: a packet, the end or an error on another ring, or the waker has
+    /// been used. Looks at all of them, as a thread must before it sleeps.
     fn is_ready(&mut self) -> bool {
         self.waker().is_some_and(Waker::is_woken) || self.consumers_mut().any(Consumer::is_ready)
     }

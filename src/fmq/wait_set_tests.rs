@@ -33,7 +33,8 @@ fn pair(wait: WaitSettings) -> (ChannelEnd, ChannelEnd) {
     (client, ChannelEnd::open(&memory, wait).unwrap())
 }
 
-/// As many rings as a thread can wait for, the first of which it waits on: the ends that send, and those that receive.
+/// As many rings as a thread can wait for, the first of which it waits on: the ends that send, and those that
+/// receive.
 fn street(wait: WaitSettings) -> (Vec<ChannelEnd>, ChannelEnd, Neighbours) {
     let (clients, mut ends): (Vec<_>, Vec<_>) = (0..=MAX_WAIT_SET).map(|_| pair(wait)).unzip();
     let first = ends.remove(0);

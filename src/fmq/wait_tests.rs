@@ -9,8 +9,8 @@ fn policy() -> WaitPolicy {
     WaitPolicy::with_rates(settings, PollRates::of(1, 40, 2))
 }
 
-/// Replays waits that would last `trace` nanoseconds: one within the window is seen by polling, another costs a
-/// sleep. Returns how many slept and how long was polled in all.
+/// Replays waits that would last `trace` nanoseconds: one within the window is seen by polling, another costs
+/// a sleep. Returns how many slept and how long was polled in all.
 fn replay(policy: &mut WaitPolicy, trace: impl IntoIterator<Item = u64>) -> (usize, u64) {
     let (mut sleeps, mut polled) = (0, 0);
     for nanos in trace {
@@ -134,7 +134,8 @@ impl Side {
         self.polls_until = now + self.policy.window().as_nanos() as u64 + spin.excused;
     }
 
-    /// Something was sent at `now` by a side that was late by so much; returns when this side has it, and whether it slept.
+    /// Something was sent at `now` by a side that was late by so much; returns when this side has it, and
+    /// whether it slept.
     fn receive(&mut self, now: u64, late: u64, wake: u64) -> (u64, bool) {
         let slept = now > self.polls_until;
         let needed = now.saturating_sub(if slept { late } else { 0 });
@@ -150,8 +151,8 @@ impl Side {
     }
 }
 
-/// Two sides with work of `work` nanoseconds each; returns how many of the last half of 400 turns were slept through. At turn
-/// 100 one of them is held up for a millisecond.
+/// Two sides with work of `work` nanoseconds each; returns how many of the last half of 400 turns were slept
+/// through. At turn 100 one of them is held up for a millisecond.
 fn sleeps_of_two(work: [u64; 2], wake: u64) -> usize {
     let mut sides = [Side::new(), Side::new()];
     // Both have learned to sleep.

@@ -1,9 +1,10 @@
-//! The policy on waits of real bursts: what it costs beside the window that would have been best, had all been known.
+//! The policy on waits of real bursts: what it costs beside the window that would have been best, had all
+//! been known.
 //!
-//! The traces in `traces` were recorded by `cargo bench --bench waiting -- --record src/fmq/traces`. Each says what its
-//! client did and on which machine; both sides polled through every wait, so that a wait is as long as its packet took
-//! to come. More threads than processors wanted to run there, which is why there are waits of many milliseconds where
-//! none are expected.
+//! The traces in `traces` were recorded by `cargo bench --bench waiting -- --record src/fmq/traces`. Each
+//! says what its client did and on which machine; both sides polled through every wait, so that a wait is as
+//! long as its packet took to come. More threads than processors wanted to run there, which is why there are
+//! waits of many milliseconds where none are expected.
 
 use super::*;
 
@@ -66,7 +67,8 @@ fn cost_of_best_window(waits: &[u64], longest: u64) -> u64 {
     costs.min().unwrap()
 }
 
-/// Single waits that were never so long before cost a sleep each, which whoever knows of them in advance saves.
+/// Single waits that were never so long before cost a sleep each, which whoever knows of them in advance
+/// saves.
 const SURPRISES: u64 = 4;
 
 #[test]

@@ -9,8 +9,8 @@ use super::sync::{AtomicU32, Ordering};
 const IDLE: u32 = 0;
 const WOKEN: u32 = 1;
 
-/// Stays woken until the thread that waits for a ring's packets clears it. [`super::Consumer::new_waker`] makes it; a
-/// wait with a wait set that has it looks at it.
+/// Stays woken until the thread that waits for a ring's packets clears it. [`super::Consumer::new_waker`]
+/// makes it; a wait with a wait set that has it looks at it.
 #[derive(Debug)]
 pub struct Waker {
     ring: Arc<RingMemory>,
@@ -25,8 +25,8 @@ impl Waker {
         }
     }
 
-    /// Ends the wait of the thread that waits, or its next. What was stored before is seen by whoever has cleared the
-    /// waker.
+    /// Ends the wait of the thread that waits, or its next. What was stored before is seen by whoever has
+    /// cleared the waker.
     pub fn wake(&self) {
         self.state.store(WOKEN, Ordering::Release);
         wake_consumer(&self.ring);

@@ -1,16 +1,17 @@
 //! The yield policy: what a side that polls does for others that want its processor.
 //!
-//! Where more threads poll than there are processors, the peer that one of them waits for may be waiting for the processor
-//! that it polls on. Falling asleep would have that peer woken by a system call, and each of the two find the other asleep
-//! from then on; polling on would keep it waiting until the system takes the processor away. So a side that has polled
-//! for some microseconds offers the processor to others (`sched_yield`), and comes back when they have had their turn. Once
-//! an offer was taken it offers at the start of every wait. So among many pairs each has its turn after a few microseconds,
-//! and none executes for as long as the system lets it while the others wait. Once nobody took any for a while it offers
-//! no more, but after a wait in which polling was in vain, and now and then.
+//! Where more threads poll than there are processors, the peer that one of them waits for may be waiting for
+//! the processor that it polls on. Falling asleep would have that peer woken by a system call, and each of
+//! the two find the other asleep from then on; polling on would keep it waiting until the system takes the
+//! processor away. So a side that has polled for some microseconds offers the processor to others
+//! (`sched_yield`), and comes back when they have had their turn. Once an offer was taken it offers at the
+//! start of every wait. So among many pairs each has its turn after a few microseconds, and none executes for
+//! as long as the system lets it while the others wait. Once nobody took any for a while it offers no more,
+//! but after a wait in which polling was in vain, and now and then.
 //!
-//! That is for others that yield too. One that computes keeps the processor for milliseconds, which is no price to pay
-//! for every packet: where turns are that long too often, this side polls as if there were nobody, and tries again ever
-//! more rarely.
+//! That is for others that yield too. One that computes keeps the processor for milliseconds, which is no
+//! price to pay for every packet: where turns are that long too often, this side polls as if there were
+//! nobody, and tries again ever more rarely.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -79,7 +80,8 @@ impl YieldPolicy {
         }
     }
 
-    /// After how many nanoseconds of polling a long wait that begins now is to offer the processor; `None` for never.
+    /// After how many nanoseconds of polling a long wait that begins now is to offer the processor; `None`
+    /// for never.
     pub(super) fn begin(&mut self) -> Option<u64> {
         self.waits = self.waits.wrapping_add(1);
         if self.pause > 0 {
@@ -95,8 +97,8 @@ impl YieldPolicy {
         self.refused = self.refused.min(ALONE - 1);
     }
 
-    /// [`YieldPolicy::begin`] for the polling that follows a timed sleep: whoever has had the processor meanwhile may be about to end what this
-    /// side waits for.
+    /// [`YieldPolicy::begin`] for the polling that follows a timed sleep: whoever has had the processor
+    /// meanwhile may be about to end what this side waits for.
     pub(super) fn begin_after_sleep(&self) -> Option<u64> {
         (self.pause == 0).then_some(0)
     }
@@ -106,8 +108,8 @@ impl YieldPolicy {
         self.is_crowded
     }
 
-    /// Offers the processor to whoever wants it, in a wait that has polled for so many nanoseconds; returns after how many
-    /// to offer it again.
+    /// Offers the processor to whoever wants it, in a wait that has polled for so many nanoseconds; returns
+    /// after how many to offer it again.
     #[cold]
     pub(super) fn offer(&mut self, polled: u64) -> Option<u64> {
         let start = MonotonicClock.now();
@@ -126,7 +128,8 @@ impl YieldPolicy {
         })
     }
 
-    /// Whether the system has run another thread in place of this one since this was asked last; not the first time.
+    /// Whether the system has run another thread in place of this one since this was asked last; not the
+    /// first time.
     fn was_switched(&mut self) -> bool {
         let now = sched::preemptions();
         let before = self.preemptions.replace(now);

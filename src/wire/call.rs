@@ -3,8 +3,8 @@
 use super::{BufferHandle, BurstHandle, ExecutionHandle, FenceHandle, MemoryHandle, PreparedModelHandle};
 use nnhal_hal::{BufferDesc, BufferRole, CacheToken, MeasureTiming, Model, Request};
 
-/// A call under the id by which its answers will name it. Ids are the client's choice; one that is still being
-/// answered may not be used again.
+/// A call under the id by which its answers will name it. Ids are the client's choice; one that is still
+/// being answered may not be used again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Envelope {
     /// The id.
@@ -61,8 +61,8 @@ pub enum Call {
     RegisterMemory(MemoryDescription),
     /// Hands over a fence that a later execution waits for. Descriptor: one. Answer: [`super::Reply::Fence`].
     RegisterFence,
-    /// HAL `execute_1_3` and `executeSynchronously_1_3`. Answer: [`super::Reply::Executed`] for the synchronous form;
-    /// [`super::Reply::Launched`], later [`super::Event::Executed`], for the other.
+    /// HAL `execute_1_3` and `executeSynchronously_1_3`. Answer: [`super::Reply::Executed`] for the
+    /// synchronous form; [`super::Reply::Launched`], later [`super::Event::Executed`], for the other.
     Execute(Execute),
     /// HAL `executeFenced`. Descriptors: those of the attached fences. Answer: [`super::Reply::Fenced`].
     ExecuteFenced(ExecuteFenced),
@@ -71,13 +71,13 @@ pub enum Call {
         /// The execution.
         execution: ExecutionHandle,
     },
-    /// HAL `configureExecutionBurst`. Descriptor: the memory that holds both queues, sealed against resizing and laid
-    /// out as module `burst` says. Answer: [`super::Reply::Burst`].
+    /// HAL `configureExecutionBurst`. Descriptor: the memory that holds both queues, sealed against resizing
+    /// and laid out as module `burst` says. Answer: [`super::Reply::Burst`].
     ConfigureBurst {
         /// The model that the burst executes.
         prepared_model: PreparedModelHandle,
-        /// How long the worker shall look for the next request before it sleeps, in nanoseconds; the worker's own
-        /// setting if absent, and never more than that.
+        /// How long the worker shall look for the next request before it sleeps, in nanoseconds; the worker's
+        /// own setting if absent, and never more than that.
         polling_window_ns: Option<u64>,
     },
     /// Gives up an object. What still runs on it ends first. Answer: [`super::Reply::Done`].
@@ -85,14 +85,14 @@ pub enum Call {
         /// The object.
         object: Object,
     },
-    /// Asks that a call that has not ended yet shall end early. Answer: [`super::Reply::Done`]; the other call ends
-    /// as it would have, or with `GENERAL_FAILURE` saying that it was cancelled.
+    /// Asks that a call that has not ended yet shall end early. Answer: [`super::Reply::Done`]; the other
+    /// call ends as it would have, or with `GENERAL_FAILURE` saying that it was cancelled.
     Cancel {
         /// The id of that call.
         id: u64,
     },
-    /// Has the worker record spans of time in a memory from now on, see [`crate::diag::trace`]. Descriptor: the memory.
-    /// Since version 2 of the protocol. Answer: [`super::Reply::Done`].
+    /// Has the worker record spans of time in a memory from now on, see [`crate::diag::trace`]. Descriptor:
+    /// the memory. Since version 2 of the protocol. Answer: [`super::Reply::Done`].
     StartTrace {
         /// Bytes of the memory.
         size: u64,
@@ -152,8 +152,8 @@ pub struct PrepareModel {
     pub model: Model,
     /// The memories of its pools, one each. The worker keeps its own mapping or copy.
     pub pools: Vec<MemoryHandle>,
-    /// HAL code of the execution preference, see [`nnhal_hal::ExecutionPreference::from_code`]; a number so that
-    /// the driver is the one to refuse an unknown one.
+    /// HAL code of the execution preference, see [`nnhal_hal::ExecutionPreference::from_code`]; a number so
+    /// that the driver is the one to refuse an unknown one.
     pub preference: i32,
     /// HAL code of the priority, see [`nnhal_hal::Priority::from_code`].
     pub priority: i32,
@@ -176,8 +176,8 @@ pub struct PrepareModelFromCache {
     pub token: CacheToken,
 }
 
-/// The cache handles of a call: for each handle, how many descriptors it has. One is right, others are for the driver
-/// to refuse. The descriptors come in this order, model files first.
+/// The cache handles of a call: for each handle, how many descriptors it has. One is right, others are for
+/// the driver to refuse. The descriptors come in this order, model files first.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct CacheFiles {
     /// The handles of the model cache.
@@ -292,8 +292,8 @@ pub struct FencedLimits {
 /// Something to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FenceArgument {
-    /// A handle whose descriptors travel beside this message: one that polls readable once it has signalled. Another
-    /// number than one is for the driver to refuse.
+    /// A handle whose descriptors travel beside this message: one that polls readable once it has signalled.
+    /// Another number than one is for the driver to refuse.
     Attached {
         /// How many.
         fds: u8,

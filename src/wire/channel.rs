@@ -1,7 +1,8 @@
 //! Messages over a connection.
 //!
-//! A message travels as one packet: a byte that says how, then its encoding, or, where the encoding is longer than a
-//! packet may be, its length; the encoding is then the content of a sealed memfd, the last descriptor of the packet.
+//! A message travels as one packet: a byte that says how, then its encoding, or, where the encoding is longer
+//! than a packet may be, its length; the encoding is then the content of a sealed memfd, the last descriptor
+//! of the packet.
 
 use std::fs::File;
 use std::io::Write;
@@ -18,7 +19,8 @@ use nnhal_os::memfd;
 use nnhal_os::socket::{Connection, SocketError};
 use nnhal_os::time::Deadline;
 
-/// The longest packet; what is longer travels in a memfd. A socket's send buffer, 208 KiB by default, holds several.
+/// The longest packet; what is longer travels in a memfd. A socket's send buffer, 208 KiB by default, holds
+/// several.
 pub const MAX_PACKET: usize = 32 * 1024;
 
 const INLINE: u8 = 0;

@@ -17,8 +17,8 @@ use bincode::error::{DecodeError, EncodeError};
 use super::handshake::VERSIONS;
 use super::value::Wire;
 
-/// The longest encoded message, [`crate::wire::Inbox`] refuses longer ones unread. Models are the only messages that
-/// come near: a graph of a million operations fits, and large constants belong into pools.
+/// The longest encoded message, [`crate::wire::Inbox`] refuses longer ones unread. Models are the only
+/// messages that come near: a graph of a million operations fits, and large constants belong into pools.
 pub const MAX_MESSAGE: usize = 64 * 1024 * 1024;
 
 /// What is wrong with bytes, or with a value that cannot become bytes.

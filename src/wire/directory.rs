@@ -1,8 +1,8 @@
 //! Where drivers publish their sockets, and under which names.
 //!
-//! A driver publishes `{VENDOR}-{DEVICE_NAME}.sock` in a runtime directory for each of its devices; that directory is
-//! all there is to discovery. The environment variable [`RUNTIME_DIR_VARIABLE`] names another directory, for both
-//! sides.
+//! A driver publishes `{VENDOR}-{DEVICE_NAME}.sock` in a runtime directory for each of its devices; that
+//! directory is all there is to discovery. The environment variable [`RUNTIME_DIR_VARIABLE`] names another
+//! directory, for both sides.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -43,8 +43,8 @@ pub fn search_path() -> Vec<PathBuf> {
     search_path_of(environment::var_os, nix::unistd::geteuid().as_raw())
 }
 
-/// Opens a runtime directory to look for sockets. No link is followed in this user's place in `/tmp`, where anybody can make
-/// one under the name of another's.
+/// Opens a runtime directory to look for sockets. No link is followed in this user's place in `/tmp`, where
+/// anybody can make one under the name of another's.
 ///
 /// # Errors
 /// It is not there, is no directory, or may not be read.

@@ -1,7 +1,7 @@
 //! Names of objects in a worker.
 
-/// Names an entry of a worker's table. Handles mean something on one connection only, and a handle of an object that
-/// is gone never names its successor: the generation differs.
+/// Names an entry of a worker's table. Handles mean something on one connection only, and a handle of an
+/// object that is gone never names its successor: the generation differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle {
     /// Which entry.

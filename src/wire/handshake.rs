@@ -1,8 +1,8 @@
 //! The first message each way, in a layout that no version may change.
 //!
-//! A client opens with its magic number and the range of versions it speaks. The driver answers with its own range, a
-//! verdict, and behind that a text (when it refuses) or the encoded [`super::Welcome`] (when it accepts). Integers are
-//! little-endian.
+//! A client opens with its magic number and the range of versions it speaks. The driver answers with its own
+//! range, a verdict, and behind that a text (when it refuses) or the encoded [`super::Welcome`] (when it
+//! accepts). Integers are little-endian.
 //!
 //! | hello: offset | bytes | |
 //! |--:|--:|---|

@@ -145,8 +145,8 @@ pub struct ExecutionInfo {
     pub timing_fenced: Timing,
 }
 
-/// How an execution ended. As the HAL has it: no timing unless it succeeded and was asked for, no shapes unless it
-/// succeeded or an output was too small.
+/// How an execution ended. As the HAL has it: no timing unless it succeeded and was asked for, no shapes
+/// unless it succeeded or an output was too small.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutionResult {
     /// Success, or what went wrong.

@@ -1,21 +1,22 @@
 //! The control protocol between an application and a driver's worker.
 //!
-//! Contract: both sides speak first in a fixed layout that every version understands ([`handshake`]), so that two
-//! releases that cannot talk can at least say so. Then the client sends [`Call`]s, each under an id of its choice, and
-//! the driver sends [`Message`]s: one [`Reply`] or [`nnhal_hal::Failure`] for each call, and later the [`Event`]s of those calls
-//! that have any. Descriptors travel beside the message that needs them; how many is part of the message, and a
-//! message that brought others than it says is refused ([`Call::fd_count`]).
+//! Contract: both sides speak first in a fixed layout that every version understands ([`handshake`]), so that
+//! two releases that cannot talk can at least say so. Then the client sends [`Call`]s, each under an id of
+//! its choice, and the driver sends [`Message`]s: one [`Reply`] or [`nnhal_hal::Failure`] for each call, and
+//! later the [`Event`]s of those calls that have any. Descriptors travel beside the message that needs them;
+//! how many is part of the message, and a message that brought others than it says is refused
+//! ([`Call::fd_count`]).
 //!
 //! What the bytes are is fixed by lists of their own ([`wire_record!`](crate::wire_record),
 //! [`wire_numbers!`](crate::wire_numbers)) and held by golden bytes. How it grows, and what another client
 //! needs to know, is said in docs/protocol.md.
 //!
-//! Nothing received is trusted: a message is decoded from private bytes, each count within them
-//! ([`codec`]), and decoding proves its form only. Models and requests are still what a hostile peer may have sent;
+//! Nothing received is trusted: a message is decoded from private bytes, each count within them ([`codec`]),
+//! and decoding proves its form only. Models and requests are still what a hostile peer may have sent;
 //! [`nnhal_hal::validate`] decides on them.
 //!
-//! The methods of the HAL map to messages as follows; the older versions of a method are the same message with the
-//! later arguments at their defaults.
+//! The methods of the HAL map to messages as follows; the older versions of a method are the same message
+//! with the later arguments at their defaults.
 //!
 //! | HAL | here |
 //! |---|---|

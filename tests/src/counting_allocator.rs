@@ -38,8 +38,8 @@ fn count() {
     }
 }
 
-// SAFETY: every call is passed on unchanged to the system's allocator, which keeps the contract; counting neither
-// allocates nor unwinds.
+// SAFETY: every call is passed on unchanged to the system's allocator, which keeps the contract; counting
+// neither allocates nor unwinds.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

@@ -49,8 +49,8 @@ pub struct TestDaemon {
 }
 
 impl TestDaemon {
-    /// Starts the daemon `exe`, which is `env!("CARGO_BIN_EXE_nnhal-test-daemon")` in tests of this package, and waits
-    /// until clients can connect.
+    /// Starts the daemon `exe`, which is `env!("CARGO_BIN_EXE_nnhal-test-daemon")` in tests of this package,
+    /// and waits until clients can connect.
     ///
     /// # Panics
     ///
@@ -83,8 +83,8 @@ impl TestDaemon {
         daemon
     }
 
-    /// Starts the daemon and waits for its end, for daemons that are expected to refuse. Returns the exit status and
-    /// what it said.
+    /// Starts the daemon and waits for its end, for daemons that are expected to refuse. Returns the exit
+    /// status and what it said.
     ///
     /// # Panics
     ///

@@ -1,7 +1,7 @@
 //! Help for tests across processes: a daemon of one's own, a client that speaks the protocol by hand, models.
 //!
-//! Nothing here leaves anything behind: dropping a [`TestDaemon`] ends the daemon and its workers and removes its
-//! directory, also when the test fails.
+//! Nothing here leaves anything behind: dropping a [`TestDaemon`] ends the daemon and its workers and removes
+//! its directory, also when the test fails.
 
 #![forbid(unsafe_code)]
 

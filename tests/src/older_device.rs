@@ -1,5 +1,5 @@
-//! Devices in the form of HAL 1.0, 1.1 and 1.2 that compute with the reference kernels, for tests of what serves such
-//! devices. Each checks what it is given as a driver of its version would.
+//! Devices in the form of HAL 1.0, 1.1 and 1.2 that compute with the reference kernels, for tests of what
+//! serves such devices. Each checks what it is given as a driver of its version would.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -54,8 +54,8 @@ pub fn private_bytes(pid: u32) -> u64 {
         * 1024
 }
 
-/// How many heaps the C library has made for threads of a process: each reserves 64 MiB from a multiple of that on, and uses
-/// the first of it.
+/// How many heaps the C library has made for threads of a process: each reserves 64 MiB from a multiple of
+/// that on, and uses the first of it.
 ///
 /// # Panics
 ///

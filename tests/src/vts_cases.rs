@@ -86,8 +86,9 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The cases that a source cites, each with the function that does: in its name, as in `r01_without_an_input`, in the
-/// comment above it or in its body. What is said of a whole file names no test.
+/// The cases that a source cites, each with the function that does: in its name, as in
+/// `r01_without_an_input`, in the comment above it or in its body. What is said of a whole file names no
+/// test.
 fn citations(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut function = String::new();
@@ -113,8 +114,8 @@ fn citations(text: &str) -> Vec<(String, String)> {
     found
 }
 
-/// The cases that a function is named for: those before its first word that is none, `m01_to_m20` being all from the
-/// one to the other.
+/// The cases that a function is named for: those before its first word that is none, `m01_to_m20` being all
+/// from the one to the other.
 fn cases_of_name(name: &str) -> Vec<String> {
     let words: Vec<String> = name.split('_').map(str::to_uppercase).collect();
     let end = words

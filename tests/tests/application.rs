@@ -1,6 +1,7 @@
-//! What the C interface's own tests expect of models, requests and memories, by the Rust interface and against the real
-//! daemon: the same mistakes are refused, by the library or by the driver, and never later than at the execution. What
-//! those tests ask of states and null pointers of C objects the types of the Rust interface rule out.
+//! What the C interface's own tests expect of models, requests and memories, by the Rust interface and
+//! against the real daemon: the same mistakes are refused, by the library or by the driver, and never later
+//! than at the execution. What those tests ask of states and null pointers of C objects the types of the Rust
+//! interface rule out.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -127,7 +128,8 @@ fn n014_constants_have_the_length_of_their_operand() {
         });
         expect_refused(&device, model, &format!("{length} bytes from {offset}"));
     }
-    // An operand that may be left out has no value: here the order of the dimensions, which are reversed then.
+    // An operand that may be left out has no value: here the order of the dimensions, which are reversed
+    // then.
     let transposition = |order: &dyn Fn(&mut ModelBuilder) -> nnhal_client::OperandId| {
         let mut model = ModelBuilder::new();
         let x = model.input(TensorType::float32(&[2, 3]));

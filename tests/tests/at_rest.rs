@@ -22,13 +22,13 @@ const ELEMENTS: u32 = 200_000;
 /// How long nothing is sent.
 const REST: Duration = Duration::from_secs(1);
 
-/// What ends by itself wakes its thread once more: rings are looked at 10 ms after the last packet, memory is given
-/// back after `idle_release_ms`, here 5 s. Of so many rests one has none of that; what recurs within [`REST`] is in
-/// each.
+/// What ends by itself wakes its thread once more: rings are looked at 10 ms after the last packet, memory is
+/// given back after `idle_release_ms`, here 5 s. Of so many rests one has none of that; what recurs within
+/// [`REST`] is in each.
 const RESTS: usize = 5;
 
-/// An application with all that it can have open: a burst that has been used, and a connection that has carried
-/// messages.
+/// An application with all that it can have open: a burst that has been used, and a connection that has
+/// carried messages.
 struct Application {
     prepared: PreparedModel,
     burst: Burst,

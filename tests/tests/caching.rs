@@ -1,4 +1,5 @@
-//! Compilation caching in files of the client's (cases C of the VTS inventory), for a float and a quantised model.
+//! Compilation caching in files of the client's (cases C of the VTS inventory), for a float and a quantised
+//! model.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
@@ -212,7 +213,8 @@ fn saved_models_are_found_and_compute_the_same() {
     }
 }
 
-/// Handles that are not what the device asked for: what is sent for model and data, by descriptors of each handle.
+/// Handles that are not what the device asked for: what is sent for model and data, by descriptors of each
+/// handle.
 fn wrong_handles() -> Vec<(&'static str, &'static str, CacheFiles)> {
     let handles = |model: &[u8], data: &[u8]| CacheFiles {
         model: model.to_vec(),

@@ -1,4 +1,5 @@
-//! Nobody finds in memory what was left there before (T33): neither another client's data nor an earlier execution's.
+//! Nobody finds in memory what was left there before (T33): neither another client's data nor an earlier
+//! execution's.
 
 use nnhal_client::{
     Buffer, BufferDesc, BufferRole, BurstOptions, Clock, Deadline, Device, Devices, Error, ErrorStatus,

@@ -1,5 +1,5 @@
-//! Compiled models of `nnhal-cpu` in compilation caches, with the real daemon (T30): what was packed when the model was
-//! prepared is used again, and never for another model.
+//! Compiled models of `nnhal-cpu` in compilation caches, with the real daemon (T30): what was packed when the
+//! model was prepared is used again, and never for another model.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;

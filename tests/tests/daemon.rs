@@ -237,7 +237,8 @@ fn sigterm_ends_the_driver_with_all_its_workers_and_files() {
     );
 }
 
-/// Tells a driver to end while a worker is stopped, which cannot end by itself, then does as `hurried` says; waits for its end.
+/// Tells a driver to end while a worker is stopped, which cannot end by itself, then does as `hurried` says;
+/// waits for its end.
 fn expect_end_in_spite_of_a_stopped_worker(drain_timeout_ms: u32, hurried: impl FnOnce(&TestDaemon)) {
     let settings = format!("[workers]\ndrain_timeout_ms = {drain_timeout_ms}\n");
     let options = DaemonOptions {

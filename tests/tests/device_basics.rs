@@ -1,5 +1,5 @@
-//! What devices say of themselves (cases D of the VTS inventory), for every device that is served by default, those of
-//! the example driver with its extension among them.
+//! What devices say of themselves (cases D of the VTS inventory), for every device that is served by default,
+//! those of the example driver with its extension among them.
 
 use nnhal_client::{Device, DeviceStatus, Devices, OperandType};
 use nnhal_tests::{DaemonOptions, TestDaemon};

@@ -130,7 +130,8 @@ fn floats(mapping: &Mapping, count: usize) -> Vec<f32> {
         .collect()
 }
 
-/// A request for [`add_model`] whose arguments are these tokens, or the parts of a memory where there is none.
+/// A request for [`add_model`] whose arguments are these tokens, or the parts of a memory where there is
+/// none.
 fn request(memory: MemoryHandle, tokens: [Option<u32>; 3], elements: u32) -> RequestWithMemories {
     let mut built = request_in_one_memory(memory, 2, 1, elements * 4);
     let arguments = built.request.inputs.iter_mut().chain(&mut built.request.outputs);

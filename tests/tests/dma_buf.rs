@@ -1,5 +1,5 @@
-//! Memory that devices share (dma-buf), with the real daemon: by the descriptor of a `udmabuf` or of a dma heap, where the
-//! kernel has one and lets this user make buffers; without, the test says so and ends.
+//! Memory that devices share (dma-buf), with the real daemon: by the descriptor of a `udmabuf` or of a dma
+//! heap, where the kernel has one and lets this user make buffers; without, the test says so and ends.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};

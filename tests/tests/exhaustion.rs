@@ -1,4 +1,5 @@
-//! What is said to a client that asks for more than it may have: whether another try can be of use (T18, T19).
+//! What is said to a client that asks for more than it may have: whether another try can be of use (T18,
+//! T19).
 
 use std::os::fd::AsFd;
 

@@ -1,5 +1,6 @@
-//! A client that forks (T24): what the parent opened is refused in the child, whose end and whose dropping of it harm
-//! nothing; the child can open devices of its own. Alone in its binary, because a fork copies a whole process.
+//! A client that forks (T24): what the parent opened is refused in the child, whose end and whose dropping of
+//! it harm nothing; the child can open devices of its own. Alone in its binary, because a fork copies a whole
+//! process.
 
 use std::io::{Read, Write};
 

@@ -1,5 +1,5 @@
-//! What hostile and buggy clients do by the control protocol (T6, T7, T9, T15, T18, T21 of the threat model). Another
-//! client is served beside them each time.
+//! What hostile and buggy clients do by the control protocol (T6, T7, T9, T15, T18, T21 of the threat model).
+//! Another client is served beside them each time.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -165,7 +165,8 @@ fn constants_that_change_after_the_check_change_nothing() {
 /// Elements of what flips.
 const FLIPPED: u32 = 4096;
 
-/// Models whose result tells whether a value was read twice: `output = input - input`, and the rows of a constant that the input names.
+/// Models whose result tells whether a value was read twice: `output = input - input`, and the rows of a
+/// constant that the input names.
 fn read_twice_models() -> [Model; 2] {
     let mut difference = ModelBuilder::new();
     let x = difference.input(TensorType::float32(&[FLIPPED]));

@@ -1,4 +1,5 @@
-//! Workers give back the memory of executions that nobody has asked for in a while, and go on when somebody does.
+//! Workers give back the memory of executions that nobody has asked for in a while, and go on when somebody
+//! does.
 
 use nnhal_client::{
     Arguments, BurstOptions, Device, Devices, ExecuteOptions, ExecutionPreference, ModelBuilder,
@@ -72,8 +73,8 @@ impl Bench {
         assert!(last.iter().all(|value| *value == 3.0));
     }
 
-    /// Has executions made until they are seen to hold memory beside what there was `before`, waits until it is given back, and
-    /// executes once more.
+    /// Has executions made until they are seen to hold memory beside what there was `before`, waits until it
+    /// is given back, and executes once more.
     fn expect_memory_to_come_and_go(&mut self, before: u64, mut execute: impl FnMut(&Arguments)) {
         for _ in 0..2 {
             wait_until("an execution holds memory", || {
@@ -130,7 +131,8 @@ fn idle_worker_gives_the_memory_of_its_executions_back() {
     });
 }
 
-/// Of the heaps that the C library makes for threads, each keeps some hundred kilobytes whatever is given back.
+/// Of the heaps that the C library makes for threads, each keeps some hundred kilobytes whatever is given
+/// back.
 #[cfg(target_env = "gnu")]
 #[test]
 fn threads_of_a_worker_have_one_heap() {
@@ -161,8 +163,8 @@ fn burst_keeps_its_memory_where_none_is_to_be_given_back() {
     assert!(bench.memory() >= after_the_first + HELD - SLACK);
 }
 
-/// Has a model for sustained speed executed, then again and again one for fast single answers, whose memory is given
-/// back each time while that of the first stays.
+/// Has a model for sustained speed executed, then again and again one for fast single answers, whose memory
+/// is given back each time while that of the first stays.
 fn expect_memory_to_stay(bench: &Bench, sustain: impl FnOnce(&PreparedModel)) {
     let before = bench.memory();
     let sustained = prepare(&bench.device, ExecutionPreference::SustainedSpeed);

@@ -1,6 +1,7 @@
-//! What an execution preference changes: a model for low power has its worker sleep at once between the requests of a
-//! burst, where one for fast single answers has it look for the next. That models for sustained speed keep their memory
-//! is shown with that of the others, in `idle.rs`. And what the driver's setting for polling changes.
+//! What an execution preference changes: a model for low power has its worker sleep at once between the
+//! requests of a burst, where one for fast single answers has it look for the next. That models for sustained
+//! speed keep their memory is shown with that of the others, in `idle.rs`. And what the driver's setting for
+//! polling changes.
 
 use std::fs;
 use std::sync::{Mutex, PoisonError};
@@ -78,7 +79,8 @@ impl Subject {
         self.prepared.burst(&BurstOptions::new()).unwrap()
     }
 
-    /// How long the worker, which sleeps, computes for one execution and until it sleeps again, in nanoseconds.
+    /// How long the worker, which sleeps, computes for one execution and until it sleeps again, in
+    /// nanoseconds.
     fn effort(&self, burst: &mut Burst) -> u64 {
         wait_until("the worker sleeps", || is_asleep(self.worker));
         let before = computed(self.worker);
@@ -95,7 +97,8 @@ impl Subject {
     }
 }
 
-/// The most that the first executions of three bursts take of a worker that may look for the next request for 200 ms.
+/// The most that the first executions of three bursts take of a worker that may look for the next request for
+/// 200 ms.
 fn effort(preference: ExecutionPreference) -> u64 {
     let subject = Subject::start("[execution]\npolling_window_us = 200000\n", preference);
     let efforts = (0..3).map(|_| subject.effort(&mut subject.burst()));
@@ -139,8 +142,8 @@ fn worker_with_a_fixed_window_polls_for_all_of_it_though_that_was_in_vain_each_t
     let subject = Subject::start(settings, ExecutionPreference::FastSingleAnswer);
     let mut burst = subject.burst();
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    // One that adapts would have given up after the first of these waits. Polls may be faster than when they were
-    // counted, or be counted while others had the processor.
+    // One that adapts would have given up after the first of these waits. Polls may be faster than when they
+    // were counted, or be counted while others had the processor.
     let mut efforts: Vec<u64> = (0..9).map(|_| subject.effort(&mut burst)).collect();
     efforts.sort_unstable();
     assert!(efforts[4] > 10_000_000, "{efforts:?} ns");

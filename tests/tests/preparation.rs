@@ -1,5 +1,5 @@
-//! Preparing takes a slot, heeds its deadline and its client's change of mind, and lets higher priority go first: between
-//! its steps, on a device that has work to do for it.
+//! Preparing takes a slot, heeds its deadline and its client's change of mind, and lets higher priority go
+//! first: between its steps, on a device that has work to do for it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,8 +65,8 @@ fn long_model(device: &Device) -> (Model, Duration) {
     (model, started.elapsed())
 }
 
-/// Prepares with a deadline after a quarter of the time that it takes without, until it is seen to end well before the
-/// rest of it.
+/// Prepares with a deadline after a quarter of the time that it takes without, until it is seen to end well
+/// before the rest of it.
 fn expect_early_end(
     options: &PrepareOptions,
     prepare: impl Fn(&PrepareOptions) -> Result<PreparedModel, Error>,

@@ -1,5 +1,6 @@
-//! Packed weights that workers of one user share, with the real daemon: what a second client with the same model costs,
-//! and that whatever happens to other clients or to the supervisor, models compute what they should.
+//! Packed weights that workers of one user share, with the real daemon: what a second client with the same
+//! model costs, and that whatever happens to other clients or to the supervisor, models compute what they
+//! should.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{BufRead, BufReader, Read as _, Write as _};
@@ -24,7 +25,8 @@ const INPUTS: usize = 8192;
 const OUTPUTS: usize = 1024;
 const WEIGHTS_BYTES: u64 = (INPUTS * OUTPUTS * size_of::<f32>()) as u64;
 
-/// A user who owns nothing else. Not "nobody", who may stand for all that have no number here, and shares nothing then.
+/// A user who owns nothing else. Not "nobody", who may stand for all that have no number here, and shares
+/// nothing then.
 const OTHER: u32 = 54_321;
 
 /// Names the directory of the driver's sockets to the process that is the other user.

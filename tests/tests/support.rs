@@ -1,5 +1,5 @@
-//! What a device says that it supports is what it prepares, over random models; what it does not support it refuses
-//! with a reason for each operation.
+//! What a device says that it supports is what it prepares, over random models; what it does not support it
+//! refuses with a reason for each operation.
 
 use nnhal::wire::{CacheFiles, Call, MemoryHandle, Object, PrepareModel, Reply};
 use nnhal_conformance::generator::Recipe;

@@ -1,5 +1,5 @@
-//! Executions by several threads: as many as preference, setting and other clients leave, all of which are gone when
-//! nobody needs them.
+//! Executions by several threads: as many as preference, setting and other clients leave, all of which are
+//! gone when nobody needs them.
 //!
 //! The daemons here have two processors, however many there are.
 

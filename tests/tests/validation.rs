@@ -1,5 +1,5 @@
-//! The HAL's validation tests across the process boundary, each under its number in the test inventory: models M01 to
-//! M23, requests R01 to R04. Validation itself is held to every mutant of every model in
+//! The HAL's validation tests across the process boundary, each under its number in the test inventory:
+//! models M01 to M23, requests R01 to R04. Validation itself is held to every mutant of every model in
 //! `conformance/tests/model_validation.rs`; here the worker's answers are.
 
 use nnhal::wire::{
@@ -232,7 +232,8 @@ fn r02_request_without_an_output_is_refused_with_invalid_argument() {
     assert_eq!(detail, "the request has 0 outputs, the model has 1");
 }
 
-/// Freeing a memory of a burst's is a release here; what the burst itself does then is tested with the bursts.
+/// Freeing a memory of a burst's is a release here; what the burst itself does then is tested with the
+/// bursts.
 #[test]
 fn r03_freeing_memory_once_twice_or_unknown_is_harmless() {
     let (_daemon, mut client) = connect();

@@ -18,7 +18,8 @@ pub(crate) struct ConstantStore {
 }
 
 impl ConstantStore {
-    /// An empty store for at most `limit` bytes, those that [`charge`](ConstantStore::charge) counts included.
+    /// An empty store for at most `limit` bytes, those that [`charge`](ConstantStore::charge) counts
+    /// included.
     pub(crate) fn with_limit(limit: usize) -> ConstantStore {
         ConstantStore {
             bytes: Vec::new(),
@@ -27,8 +28,8 @@ impl ConstantStore {
         }
     }
 
-    /// Counts bytes that are about to be made. A file can ask for far more than it holds, by converting the same data
-    /// again and again.
+    /// Counts bytes that are about to be made. A file can ask for far more than it holds, by converting the
+    /// same data again and again.
     pub(crate) fn charge(&mut self, bytes: usize) -> Result<(), String> {
         match self.left.checked_sub(bytes) {
             Some(left) => {

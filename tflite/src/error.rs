@@ -4,8 +4,8 @@ use nnhal_hal::validate::ModelError;
 
 use crate::file::FileError;
 
-/// Why a file cannot be imported. The message names the place in the file, what is wrong there and what would be
-/// right; nothing about it changes by trying again.
+/// Why a file cannot be imported. The message names the place in the file, what is wrong there and what would
+/// be right; nothing about it changes by trying again.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {

@@ -1,8 +1,9 @@
 //! A HAL graph in the making: operands, operations, and the shapes that follow by the operation table.
 //!
-//! The shapes that a `.tflite` file states for the results of operators are hints, sometimes missing: its runtime
-//! computes them anew. So does this builder, by the shape rules of [`nnhal_hal::ops`], and an operation that breaks a
-//! rule of its entry is refused when it is added, while it is still known which operator of the file it stands for.
+//! The shapes that a `.tflite` file states for the results of operators are hints, sometimes missing: its
+//! runtime computes them anew. So does this builder, by the shape rules of [`nnhal_hal::ops`], and an
+//! operation that breaks a rule of its entry is refused when it is added, while it is still known which
+//! operator of the file it stands for.
 
 use std::collections::HashMap;
 
@@ -132,7 +133,8 @@ impl GraphBuilder {
         (!dimensions.is_empty() && !dimensions.contains(&0)).then_some(dimensions)
     }
 
-    /// Adds an operation for the operator number `origin` of the file and completes the shapes of its outputs.
+    /// Adds an operation for the operator number `origin` of the file and completes the shapes of its
+    /// outputs.
     pub(crate) fn emit(
         &mut self,
         origin: usize,

@@ -56,8 +56,8 @@ pub(crate) fn import(file: &File<'_>) -> Result<ImportedModel, ImportError> {
     })
 }
 
-/// Most bytes of constants that a file of this length may lead to: int4 weights that become floats grow to eight times
-/// their size, and a small file may need biases and masks that it does not hold.
+/// Most bytes of constants that a file of this length may lead to: int4 weights that become floats grow to
+/// eight times their size, and a small file may need biases and masks that it does not hold.
 fn made_limit(length: usize) -> usize {
     length
         .saturating_mul(16)
@@ -111,8 +111,8 @@ struct Finished {
 }
 
 impl ModelImport<'_, '_> {
-    /// Gives the graph `number` of the file, called with arguments of these dimensions, its place in the model, unless it
-    /// has one.
+    /// Gives the graph `number` of the file, called with arguments of these dimensions, its place in the
+    /// model, unless it has one.
     fn place(&mut self, number: usize, arguments: &[Vec<u32>]) -> Result<(), Refusal> {
         if self.placed.contains_key(&number) {
             return Ok(());
@@ -258,8 +258,8 @@ impl GraphImport<'_, '_, '_> {
         Ok(outputs)
     }
 
-    /// `id` if an operation writes it and it is not an output yet, else a copy of it: NNAPI's graphs cannot return
-    /// inputs or constants, nor one operand twice.
+    /// `id` if an operation writes it and it is not an output yet, else a copy of it: NNAPI's graphs cannot
+    /// return inputs or constants, nor one operand twice.
     fn writable_output(&mut self, id: Id, taken: &[Id]) -> Result<Id, String> {
         let operand = self.builder.operand(id);
         if operand.lifetime == OperandLifeTime::TemporaryVariable && !taken.contains(&id) {
@@ -278,8 +278,8 @@ impl GraphImport<'_, '_, '_> {
         Ok(copy)
     }
 
-    /// The output that carries a variable on and its description; `None` for one that no operator has written,
-    /// which becomes a constant.
+    /// The output that carries a variable on and its description; `None` for one that no operator has
+    /// written, which becomes a constant.
     fn finish_variable(&mut self, variable: Variable, outputs: &[Id]) -> Result<Option<(Id, State)>, String> {
         let operand = self.builder.operand(variable.input).clone();
         let initial = initial_bytes(&operand)?;
@@ -314,8 +314,8 @@ fn import_called(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What a variable holds before the first execution, as the file's runtime has it: 0.0 everywhere, but bytes of 0 where
-/// they are unsigned, whatever 0.0 would be.
+/// What a variable holds before the first execution, as the file's runtime has it: 0.0 everywhere, but bytes
+/// of 0 where they are unsigned, whatever 0.0 would be.
 fn initial_bytes(operand: &Operand) -> Result<Vec<u8>, String> {
     let size = Shape::new(&operand.dimensions)
         .and_then(|shape| shape.byte_size(operand.operand_type.element_size()))

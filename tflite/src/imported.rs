@@ -6,12 +6,12 @@ use crate::tensor::{ElementType, Quantization};
 
 /// A model from a `.tflite` file.
 ///
-/// The inputs of `model.main` are [`inputs`](ImportedModel::inputs) in the file's order and then one for each of
-/// [`states`](ImportedModel::states); its outputs likewise.
+/// The inputs of `model.main` are [`inputs`](ImportedModel::inputs) in the file's order and then one for each
+/// of [`states`](ImportedModel::states); its outputs likewise.
 #[derive(Clone, Debug)]
 pub struct ImportedModel {
-    /// The model, valid by [`nnhal_hal::validate`]. All constants are in its `operand_values`, large ones at multiples
-    /// of 64 bytes.
+    /// The model, valid by [`nnhal_hal::validate`]. All constants are in its `operand_values`, large ones at
+    /// multiples of 64 bytes.
     pub model: Model,
     /// The inputs of the file's main graph.
     pub inputs: Vec<TensorInfo>,
@@ -19,7 +19,8 @@ pub struct ImportedModel {
     pub outputs: Vec<TensorInfo>,
     /// What must be carried from one execution to the next.
     pub states: Vec<State>,
-    /// Whether weights are stored as float16: what is computed with them is as coarse, whatever the types say.
+    /// Whether weights are stored as float16: what is computed with them is as coarse, whatever the types
+    /// say.
     pub has_float16_weights: bool,
     /// Where the model differs from the file without being wrong.
     pub notes: Vec<Note>,
@@ -42,8 +43,8 @@ pub struct TensorInfo {
     pub quantization: Option<Quantization>,
 }
 
-/// A variable tensor of the file: an input that the first execution takes as [`initial`](State::initial) and every
-/// later one as what the one before gave as the output.
+/// A variable tensor of the file: an input that the first execution takes as [`initial`](State::initial) and
+/// every later one as what the one before gave as the output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
     /// The tensor's name in the file.
@@ -56,8 +57,8 @@ pub struct State {
     pub operand_type: OperandType,
     /// The dimensions of both operands.
     pub dimensions: Vec<u32>,
-    /// The value before the first execution: 0.0 in every element, but bytes of 0 for unsigned integers, which the
-    /// file's runtime starts with as well.
+    /// The value before the first execution: 0.0 in every element, but bytes of 0 for unsigned integers,
+    /// which the file's runtime starts with as well.
     pub initial: Vec<u8>,
 }
 

@@ -11,12 +11,12 @@
 //! # }
 //! ```
 //!
-//! Every builtin operator with an equivalent in NN HAL 1.3 is mapped; [`operator_table`] lists them. An operator that
-//! has none is refused by index, name and reason. float32, float16 weights, int8 (one scale in all, or one a channel)
-//! and uint8 are supported; what becomes of each is in the table.
+//! Every builtin operator with an equivalent in NN HAL 1.3 is mapped; [`operator_table`] lists them. An
+//! operator that has none is refused by index, name and reason. float32, float16 weights, int8 (one scale in
+//! all, or one a channel) and uint8 are supported; what becomes of each is in the table.
 //!
-//! A file is untrusted: whatever its bytes, [`import`] returns a model that [`nnhal_hal::validate`] accepts or an
-//! [`ImportError`], within memory in proportion to the file's size.
+//! A file is untrusted: whatever its bytes, [`import`] returns a model that [`nnhal_hal::validate`] accepts
+//! or an [`ImportError`], within memory in proportion to the file's size.
 
 #![forbid(unsafe_code)]
 
@@ -42,8 +42,8 @@ pub use tensor::{ElementType, Quantization};
 /// Imports the model in the bytes of a `.tflite` file.
 ///
 /// # Errors
-/// If the bytes are not a sound `.tflite` file, or the model has something that NNAPI has not; the error names the
-/// place in the file and what is wrong there.
+/// If the bytes are not a sound `.tflite` file, or the model has something that NNAPI has not; the error
+/// names the place in the file and what is wrong there.
 pub fn import(bytes: &[u8]) -> Result<ImportedModel, ImportError> {
     import::import(&file::File::read(bytes)?)
 }

@@ -7,8 +7,8 @@ use half::f16;
 use crate::imported::narrow;
 use crate::tensor::{ElementType, Parameters, Tensor};
 
-/// Most bytes of a constant that the importer makes up (zero biases, masks): above any real one, low enough that a
-/// hostile file cannot exhaust the memory.
+/// Most bytes of a constant that the importer makes up (zero biases, masks): above any real one, low enough
+/// that a hostile file cannot exhaust the memory.
 pub(crate) const MAX_GENERATED_BYTES: usize = 1 << 26;
 
 /// The bytes of the operand that stands for the constant tensor.

@@ -1,5 +1,5 @@
-//! Weights that a file keeps as 16-bit floats, for which DEQUANTIZE stands before what reads them: they become
-//! constants of exactly their values, whoever and however many read them.
+//! Weights that a file keeps as 16-bit floats, for which DEQUANTIZE stands before what reads them: they
+//! become constants of exactly their values, whoever and however many read them.
 
 #![forbid(unsafe_code)]
 
@@ -100,7 +100,8 @@ impl File<'_> {
     }
 }
 
-/// A sum and a product with all 16-bit floats there are; with the floats themselves, if they are an output, too.
+/// A sum and a product with all 16-bit floats there are; with the floats themselves, if they are an output,
+/// too.
 fn model(is_output: bool) -> Vec<u8> {
     const COUNT: usize = 1 << 16;
     let mut file = File::default();

@@ -1,5 +1,5 @@
-//! The importer over files with a few bytes changed: refused or imported, never a panic. The continuous form is the
-//! target `tflite` in `fuzz/`.
+//! The importer over files with a few bytes changed: refused or imported, never a panic. The continuous form
+//! is the target `tflite` in `fuzz/`.
 
 use std::path::Path;
 

@@ -30,8 +30,8 @@ fn read_all(folder: &Path, what: &str, count: usize) -> Vec<Npy> {
         .collect()
 }
 
-/// How near the outputs of a model must be. Hybrid kernels of the reference quantise their inputs, which NNAPI has
-/// no operation for; there a result is right if it is near in terms of the output's range.
+/// How near the outputs of a model must be. Hybrid kernels of the reference quantise their inputs, which
+/// NNAPI has no operation for; there a result is right if it is near in terms of the output's range.
 fn accuracy(family: &str, quantized: bool) -> Accuracy {
     if quantized {
         Accuracy::Steps(1)

@@ -1,5 +1,5 @@
-//! The models of the shared collection: those that NNAPI can express import and give their expected outputs, the
-//! others are refused with operator and reason.
+//! The models of the shared collection: those that NNAPI can express import and give their expected outputs,
+//! the others are refused with operator and reason.
 
 #![forbid(unsafe_code)]
 
@@ -50,8 +50,9 @@ fn models_that_nnapi_can_express_import_and_others_are_refused_by_name() {
     }
 }
 
-/// Runs every listed model with both sets of kernels and compares all outputs of all invocations: integers are exact,
-/// floats of float weights within 1e-5 + 1e-4 of the value, of 16-bit ones within a thousandth of the range.
+/// Runs every listed model with both sets of kernels and compares all outputs of all invocations: integers
+/// are exact, floats of float weights within 1e-5 + 1e-4 of the value, of 16-bit ones within a thousandth of
+/// the range.
 fn check_outputs(wanted: impl Fn(&str, &Value) -> bool) {
     let Some(folder) = shared_models() else { return };
     let mut failures = Vec::new();

@@ -1,10 +1,10 @@
 //! The functions of LiteRT's C API that one model takes, as a program that opens `libLiteRt.so` finds them.
 //!
-//! This is the only module that knows the library as foreign code. The declarations are this crate's own account of the
-//! public headers (`litert/c/`) of LiteRT 2.3.
+//! This is the only module that knows the library as foreign code. The declarations are this crate's own
+//! account of the public headers (`litert/c/`) of LiteRT 2.3.
 //!
-//! The functions are declared as safe to call, for the other modules of this crate alone: each gives them an object of
-//! the library, or the address of values that outlive what the library does with them.
+//! The functions are declared as safe to call, for the other modules of this crate alone: each gives them an
+//! object of the library, or the address of values that outlive what the library does with them.
 #![allow(unsafe_code, reason = "opens a library and takes its symbols for functions")]
 
 use std::ffi::{OsStr, c_char, c_int, c_void};
@@ -101,8 +101,8 @@ macro_rules! functions {
                 Ok(Functions {
                     $($name: {
                         let name = concat!("LiteRt", stringify!($name));
-                        // SAFETY: the function of this name has these parameters and this result in the public headers
-                        // of the library, in whose name it was opened.
+                        // SAFETY: the function of this name has these parameters and this result in the
+                        // public headers of the library, in whose name it was opened.
                         let symbol = unsafe {
                             library.get::<extern "C" fn($($parameter),*) $(-> $result)?>(name.as_bytes())
                         };
@@ -146,7 +146,8 @@ functions! {
 }
 
 impl Functions {
-    /// Opens the library and finds its functions. It is never closed: its threads may run to the end of the process.
+    /// Opens the library and finds its functions. It is never closed: its threads may run to the end of the
+    /// process.
     pub(crate) fn open(path: &OsStr) -> Result<&'static Functions, Error> {
         // SAFETY: what loading a library runs is trusted as far as the user who named it does.
         let opened = unsafe { Library::open(Some(path), RTLD_LAZY | RTLD_LOCAL) };
@@ -159,15 +160,15 @@ impl Functions {
 
 /// Writes to the memory of a buffer that is locked for writing and has at least as many bytes.
 pub(crate) fn write(place: *mut c_void, bytes: &[u8]) {
-    // SAFETY: the library has given the address of the locked buffer's memory, which is at least as long, and which
-    // nobody else uses until it is unlocked.
+    // SAFETY: the library has given the address of the locked buffer's memory, which is at least as long, and
+    // which nobody else uses until it is unlocked.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.cast(), bytes.len()) };
 }
 
 /// What the memory of a buffer holds that is locked for reading and has at least so many bytes.
 pub(crate) fn read(place: *const c_void, count: usize) -> Vec<u8> {
-    // SAFETY: the library has given the address of the locked buffer's memory, which is at least as long, and which
-    // nobody writes until it is unlocked.
+    // SAFETY: the library has given the address of the locked buffer's memory, which is at least as long, and
+    // which nobody writes until it is unlocked.
     let bytes = unsafe { std::slice::from_raw_parts(place.cast::<u8>(), count) };
     bytes.to_vec()
 }

@@ -1,4 +1,5 @@
-//! Times one model by LiteRT's C API, with XNNPACK, for `benches/compute.py`: what LiteRT takes without Python.
+//! Times one model by LiteRT's C API, with XNNPACK, for `benches/compute.py`: what LiteRT takes without
+//! Python.
 //!
 //! The library is `libLiteRt.so` of the Python package ai-edge-litert. Prints a report in JSON:
 //! `{"rows":[{"model","threads","litert_c_ms","litert_c_min_ms","calls"}]}`.
@@ -43,8 +44,8 @@ struct Arguments {
     /// How long a round lasts, in milliseconds.
     #[arg(long, default_value_t = 200)]
     round_ms: u64,
-    /// Where the values of the inputs lie, in files `N.bin`: N is a tensor's number in the model, the bytes are those
-    /// that it holds.
+    /// Where the values of the inputs lie, in files `N.bin`: N is a tensor's number in the model, the bytes
+    /// are those that it holds.
     #[arg(long, value_name = "DIR")]
     inputs: PathBuf,
     /// Where to write the values of the outputs of the first call, likewise.

@@ -77,7 +77,8 @@ impl Session {
     }
 }
 
-/// An environment that knows the processor alone: others are libraries of their own, with threads of their own.
+/// An environment that knows the processor alone: others are libraries of their own, with threads of their
+/// own.
 fn environment(functions: &'static Functions) -> Result<Owned, Error> {
     let option = EnvironmentOption {
         tag: AUTO_REGISTER_ACCELERATORS,

@@ -1,20 +1,21 @@
 //! Round trips to another process, by nnhal and by its peers, measured in one run.
 //!
-//! Rows, in interleaved rounds, each with a process for the other side, both sides pinned, under SCHED_FIFO where that is
-//! permitted:
+//! Rows, in interleaved rounds, each with a process for the other side, both sides pinned, under SCHED_FIFO
+//! where that is permitted:
 //! - `ping_pong`: two words in two cache lines: the limit of the hardware;
 //! - `in_process`: the model's execution in this process, without a driver;
 //! - `fmq`: a fast message queue, one cell of 56 bytes each way;
-//! - `burst_registered`, `burst_general`, `sync`, `async`, `fenced`: ADD through the client library, with arguments
-//!   in the cells of the rings, in memory of the application, in shared memory and in device buffers;
+//! - `burst_registered`, `burst_general`, `sync`, `async`, `fenced`: ADD through the client library, with
+//!   arguments in the cells of the rings, in memory of the application, in shared memory and in device
+//!   buffers;
 //! - `unix_seqpacket`: a Unix socket;
 //! - `ipc_channel`: the crate ipc-channel, a struct by serde;
 //! - `iceoryx2_request_response`: iceoryx2, both sides polling;
 //! - `tonic_uds`: a unary gRPC call over a Unix socket.
 //!
-//! `cargo bench --bench latency -- [--rounds N] [--json FILE] [--svg FILE] [--only-smallest | --payloads BYTES,...]
-//! [--trips N] [--without-real-time] [--rows NAME,...]` prints a table, and writes JSON and a plot of the
-//! distributions (by default target/latency.svg).
+//! `cargo bench --bench latency -- [--rounds N] [--json FILE] [--svg FILE] [--only-smallest | --payloads
+//! BYTES,...] [--trips N] [--without-real-time] [--rows NAME,...]` prints a table, and writes JSON and a plot
+//! of the distributions (by default target/latency.svg).
 #![forbid(unsafe_code)]
 
 mod arguments;

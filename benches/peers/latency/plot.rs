@@ -16,8 +16,8 @@ const RAREST: f64 = 10_000.0;
 /// Points of a line.
 const STEPS: u32 = 400;
 
-/// Writes an SVG with a line for each row of the smallest payload: to the right ever rarer round trips, upwards longer
-/// ones.
+/// Writes an SVG with a line for each row of the smallest payload: to the right ever rarer round trips,
+/// upwards longer ones.
 ///
 /// # Errors
 /// The file cannot be written.

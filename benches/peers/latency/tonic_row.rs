@@ -1,5 +1,5 @@
-//! tonic: a unary gRPC call over a Unix socket, with a codec that only copies bytes, so that no time goes into
-//! protocol buffers.
+//! tonic: a unary gRPC call over a Unix socket, with a codec that only copies bytes, so that no time goes
+//! into protocol buffers.
 
 use std::convert::Infallible;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! The driver's own ways, through the public API of the client library: one operation, ADD of a constant, whose result
-//! is looked at.
+//! The driver's own ways, through the public API of the client library: one operation, ADD of a constant,
+//! whose result is looked at.
 
 use nnhal::burst::FIRE_INLINE_BYTES;
 use nnhal_client::{
@@ -72,9 +72,9 @@ const WITH_PAYLOADS: [(Way, Passing); 11] = [
     (Way::Fenced, Passing::DeviceBuffers),
 ];
 
-/// Adds every way with one value; if there are `payloads`, also with so many bytes, by shared
-/// memory and by device buffers, and registered requests with the most that their cells can carry. What the device's
-/// driver does not have is left out; returns what it says of each.
+/// Adds every way with one value; if there are `payloads`, also with so many bytes, by shared memory and by
+/// device buffers, and registered requests with the most that their cells can carry. What the device's driver
+/// does not have is left out; returns what it says of each.
 ///
 /// # Errors
 /// A model cannot be prepared.
@@ -171,8 +171,8 @@ impl Place {
 }
 
 impl DriverRow {
-    /// Prepares the model that adds to `count` values. A registered request with values in its cells, or in own
-    /// memory, is what [`Burst::run`] makes of them: which of the two depends on their number.
+    /// Prepares the model that adds to `count` values. A registered request with values in its cells, or in
+    /// own memory, is what [`Burst::run`] makes of them: which of the two depends on their number.
     ///
     /// # Errors
     /// The driver's.

@@ -49,8 +49,8 @@ impl Compilation {
         Ok(compilation)
     }
 
-    /// Executes a request of two pools, one with the inputs and one for the outputs. By burst, it is executed three
-    /// times, and the outputs are those of the last.
+    /// Executes a request of two pools, one with the inputs and one for the outputs. By burst, it is executed
+    /// three times, and the outputs are those of the last.
     ///
     /// # Errors
     /// What a function of the library fails with.

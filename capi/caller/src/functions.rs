@@ -1,11 +1,11 @@
 //! The functions of the library, as a program that opens it finds them.
 //!
-//! This is the only module that knows the library as foreign code. The list below is this crate's own account of the
-//! interface, taken from the public API and not from the library's sources, so that calling by it tests the binary
-//! interface; a test holds it to the header.
+//! This is the only module that knows the library as foreign code. The list below is this crate's own account
+//! of the interface, taken from the public API and not from the library's sources, so that calling by it
+//! tests the binary interface; a test holds it to the header.
 //!
-//! The functions are declared as safe to call, for the other modules of this crate alone: each gives them NULL, an
-//! object of the library, or the address of values that outlive what the library does with them.
+//! The functions are declared as safe to call, for the other modules of this crate alone: each gives them
+//! NULL, an object of the library, or the address of values that outlive what the library does with them.
 #![allow(unsafe_code, reason = "opens a library and takes its symbols for functions")]
 
 use std::ffi::{OsStr, c_char, c_int, c_void};
@@ -59,8 +59,9 @@ macro_rules! functions {
                 Ok(Functions {
                     $($($name: {
                         let name = concat!(stringify!($prefix), stringify!($name));
-                        // SAFETY: the function of this name has these parameters and this result in the public API,
-                        // in whose name the library was opened; a test compares them with the header.
+                        // SAFETY: the function of this name has these parameters and this result in the
+                        // public API, in whose name the library was opened; a test compares them with the
+                        // header.
                         let symbol = unsafe {
                             library.get::<extern "C" fn($($parameter),*) $(-> $result)?>(name.as_bytes())
                         };
@@ -128,11 +129,11 @@ functions! {
 }
 
 impl Functions {
-    /// Opens the library and finds its functions. It is never closed: its threads and those of its drivers' connections
-    /// run to the end of the process.
+    /// Opens the library and finds its functions. It is never closed: its threads and those of its drivers'
+    /// connections run to the end of the process.
     pub(crate) fn open(name: &OsStr) -> Result<&'static Functions, OpenError> {
-        // SAFETY: what loading a library runs is trusted as far as the user who named it does; libneuralnetworks.so
-        // runs nothing when it is opened.
+        // SAFETY: what loading a library runs is trusted as far as the user who named it does;
+        // libneuralnetworks.so runs nothing when it is opened.
         let opened = unsafe { Library::open(Some(name), RTLD_LAZY | RTLD_LOCAL) };
         let library = opened.map_err(|error| OpenError::unopened(name, &error))?;
         let functions = Functions::of(&library)?;
@@ -146,8 +147,8 @@ pub(crate) fn text(pointer: *const c_char) -> String {
     if pointer.is_null() {
         return String::new();
     }
-    // SAFETY: it is not NULL, and comes from a function of the library that gives a text that ends with NUL and stays at
-    // least until this thread's next call.
+    // SAFETY: it is not NULL, and comes from a function of the library that gives a text that ends with NUL
+    // and stays at least until this thread's next call.
     let text = unsafe { std::ffi::CStr::from_ptr(pointer) };
     OsStr::from_bytes(text.to_bytes()).to_string_lossy().into_owned()
 }
@@ -164,8 +165,8 @@ mod tests {
         Some(parameters.filter(|parameter| *parameter != "void").collect())
     }
 
-    /// What a parameter of the header is here. Constant pointers and others are alike in a call, and so are those to
-    /// objects.
+    /// What a parameter of the header is here. Constant pointers and others are alike in a call, and so are
+    /// those to objects.
     fn is_alike(in_header: &str, here: &str) -> bool {
         let stars = in_header.matches('*').count();
         let stars_here = here.matches('*').count() + usize::from(here.contains("Pointer"));

@@ -1,4 +1,5 @@
-//! Arguments of executions: what the caller sets, checked against the model as far as it can be before the run.
+//! Arguments of executions: what the caller sets, checked against the model as far as it can be before the
+//! run.
 
 use std::sync::Arc;
 

@@ -93,9 +93,9 @@ impl Arguments {
         results
     }
 
-    /// Runs it once more by a burst that knows the arguments by this name, which takes neither a look at them nor memory.
-    /// `results` are those of a run before, and then of this one, whether it ended well or not. `false` if the burst does
-    /// not know them, or it has to be run another way.
+    /// Runs it once more by a burst that knows the arguments by this name, which takes neither a look at them
+    /// nor memory. `results` are those of a run before, and then of this one, whether it ended well or not.
+    /// `false` if the burst does not know them, or it has to be run another way.
     #[inline]
     pub(super) fn run_again(
         &mut self,
@@ -182,7 +182,8 @@ impl Job {
         self.arguments.inputs.iter().map(input_of).collect()
     }
 
-    /// Where the driver is to write, for executions whose outputs are all in memories or left out; otherwise `None`.
+    /// Where the driver is to write, for executions whose outputs are all in memories or left out; otherwise
+    /// `None`.
     pub(super) fn shared_outputs(&self) -> Option<Vec<Room>> {
         self.arguments
             .outputs

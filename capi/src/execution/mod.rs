@@ -342,7 +342,8 @@ impl Execution {
 }
 
 impl State {
-    /// Checks that the execution can start, and starts it. `duration` is a limit from when its dependencies are done.
+    /// Checks that the execution can start, and starts it. `duration` is a limit from when its dependencies
+    /// are done.
     fn begin(&mut self, duration: Option<Duration>, deadline: Deadline) -> Outcome<ExecuteOptions> {
         self.harvest();
         match &self.phase {
@@ -375,8 +376,8 @@ impl State {
         }
     }
 
-    /// Computes once more what ended well before, with arguments that the burst knows: what each execution of a stream
-    /// costs, so nothing is made anew. `None` where that is not possible, as in the first execution.
+    /// Computes once more what ended well before, with arguments that the burst knows: what each execution of
+    /// a stream costs, so nothing is made anew. `None` where that is not possible, as in the first execution.
     #[inline]
     fn compute_again(
         &mut self,

@@ -106,8 +106,8 @@ impl Execution {
         Err(failure)
     }
 
-    /// Outputs in the caller's own memory are written by this process: a thread of it waits for the fences, computes,
-    /// and signals a fence of its own.
+    /// Outputs in the caller's own memory are written by this process: a thread of it waits for the fences,
+    /// computes, and signals a fence of its own.
     fn start_behind_fences(
         self: &Arc<Self>,
         job: Job,

@@ -12,8 +12,8 @@ use crate::model::Model;
 use crate::result::Outcome;
 use crate::types::{ANeuralNetworksCompilation, ANeuralNetworksDevice, ANeuralNetworksModel};
 
-/// Makes a compilation of a finished model for all devices together. Operations go where they run best; where a driver
-/// refuses, the CPU of this process takes over.
+/// Makes a compilation of a finished model for all devices together. Operations go where they run best; where
+/// a driver refuses, the CPU of this process takes over.
 ///
 /// `BAD_STATE` if the model is not finished. Since feature level 27.
 #[unsafe(no_mangle)]
@@ -32,8 +32,8 @@ pub extern "C" fn ANeuralNetworksCompilation_create(
 
 /// Makes a compilation of a finished model for these devices and no others, not even the CPU of this process.
 ///
-/// `BAD_DATA` if there are no devices or one is listed twice; `BAD_STATE` if the model is not finished. Since feature
-/// level 29.
+/// `BAD_DATA` if there are no devices or one is listed twice; `BAD_STATE` if the model is not finished. Since
+/// feature level 29.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksCompilation_createForDevices(
     model: Handle<ANeuralNetworksModel>,
@@ -88,8 +88,8 @@ pub extern "C" fn ANeuralNetworksCompilation_setPriority(
 
 /// Limits how long `ANeuralNetworksCompilation_finish` may take, in nanoseconds; 0 is no limit.
 ///
-/// `BAD_DATA` unless the compilation was made for exactly one named device; `BAD_STATE` if it is finished. Since feature
-/// level 30.
+/// `BAD_DATA` unless the compilation was made for exactly one named device; `BAD_STATE` if it is finished.
+/// Since feature level 30.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksCompilation_setTimeout(
     compilation: Handle<ANeuralNetworksCompilation>,
@@ -101,10 +101,11 @@ pub extern "C" fn ANeuralNetworksCompilation_setTimeout(
 }
 
 /// Keeps what compiling gives in a directory, for the next compilation with the same token of
-/// `ANEURALNETWORKS_BYTE_SIZE_OF_CACHE_TOKEN` bytes, which names the model and all that the result depends on.
+/// `ANEURALNETWORKS_BYTE_SIZE_OF_CACHE_TOKEN` bytes, which names the model and all that the result depends
+/// on.
 ///
-/// `BAD_STATE` if the compilation is finished. Trouble with the files is no error: the model is compiled anew. Since
-/// feature level 29.
+/// `BAD_STATE` if the compilation is finished. Trouble with the files is no error: the model is compiled
+/// anew. Since feature level 29.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksCompilation_setCaching(
     compilation: Handle<ANeuralNetworksCompilation>,
@@ -123,8 +124,9 @@ pub extern "C" fn ANeuralNetworksCompilation_setCaching(
 
 /// Compiles the model, after which the compilation cannot be changed any more.
 ///
-/// `BAD_DATA` if no device can run some operation; `MISSED_DEADLINE_TRANSIENT` or `MISSED_DEADLINE_PERSISTENT` if it
-/// takes too long; `BAD_STATE` if it is finished already. Since feature level 27.
+/// `BAD_DATA` if no device can run some operation; `MISSED_DEADLINE_TRANSIENT` or
+/// `MISSED_DEADLINE_PERSISTENT` if it takes too long; `BAD_STATE` if it is finished already. Since feature
+/// level 27.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksCompilation_finish(
     compilation: Handle<ANeuralNetworksCompilation>,

@@ -41,8 +41,8 @@ fn pointer_to(device: &Arc<Device>) -> Outcome<Handle<ANeuralNetworksDevice>> {
     Ok(published)
 }
 
-/// How many devices there are: those of the drivers that ran when this was first called, and the CPU of this process.
-/// Since feature level 29.
+/// How many devices there are: those of the drivers that ran when this was first called, and the CPU of this
+/// process. Since feature level 29.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworks_getDeviceCount(numDevices: Out<u32>) -> c_int {
     guard("ANeuralNetworks_getDeviceCount", || {
@@ -100,7 +100,8 @@ pub extern "C" fn ANeuralNetworksDevice_getType(
     })
 }
 
-/// The version of the device's driver, which ends with NUL and stays as long as this process. Since feature level 29.
+/// The version of the device's driver, which ends with NUL and stays as long as this process. Since feature
+/// level 29.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksDevice_getVersion(
     device: ConstHandle<ANeuralNetworksDevice>,

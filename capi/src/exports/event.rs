@@ -11,7 +11,8 @@ use crate::types::ANeuralNetworksEvent;
 
 /// Waits until what the event stands for has ended, and returns how; any number of times.
 ///
-/// What the execution ended with; `OP_FAILED` for a fence that was signalled with an error. Since feature level 27.
+/// What the execution ended with; `OP_FAILED` for a fence that was signalled with an error. Since feature
+/// level 27.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksEvent_wait(event: Handle<ANeuralNetworksEvent>) -> c_int {
     guard("ANeuralNetworksEvent_wait", || {
@@ -25,8 +26,8 @@ pub extern "C" fn ANeuralNetworksEvent_free(event: Handle<ANeuralNetworksEvent>)
     guard_free("ANeuralNetworksEvent_free", || handles::free::<Event>(&event));
 }
 
-/// Makes an event of a fence: a kernel `sync_file`, an eventfd, or any other descriptor that becomes readable when what
-/// it stands for is done. The descriptor is duplicated.
+/// Makes an event of a fence: a kernel `sync_file`, an eventfd, or any other descriptor that becomes readable
+/// when what it stands for is done. The descriptor is duplicated.
 ///
 /// `BAD_DATA` if it is no descriptor, or one that cannot be waited for. Since feature level 30.
 #[unsafe(no_mangle)]
@@ -47,7 +48,8 @@ pub extern "C" fn ANeuralNetworksEvent_createFromSyncFenceFd(
     })
 }
 
-/// A new descriptor of the event's fence, which the caller closes. It becomes readable when the execution has ended.
+/// A new descriptor of the event's fence, which the caller closes. It becomes readable when the execution has
+/// ended.
 ///
 /// `BAD_DATA`, and -1, if the event has no fence. Since feature level 30.
 #[unsafe(no_mangle)]

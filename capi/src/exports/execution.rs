@@ -65,11 +65,12 @@ fn in_memory(
     })
 }
 
-/// Says where an input's value is, which must stay as it is until the execution has ended. `type` gives dimensions that
-/// the model leaves open, and may be NULL. A NULL buffer with length 0 leaves an optional input out.
+/// Says where an input's value is, which must stay as it is until the execution has ended. `type` gives
+/// dimensions that the model leaves open, and may be NULL. A NULL buffer with length 0 leaves an optional
+/// input out.
 ///
-/// `BAD_DATA` if there is no such input, the type does not fit it, or the length is not that of its value; `BAD_STATE`
-/// if it is set already or the computation has started. Since feature level 27.
+/// `BAD_DATA` if there is no such input, the type does not fit it, or the length is not that of its value;
+/// `BAD_STATE` if it is set already or the computation has started. Since feature level 27.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksExecution_setInput(
     execution: Handle<ANeuralNetworksExecution>,
@@ -88,8 +89,8 @@ pub extern "C" fn ANeuralNetworksExecution_setInput(
     })
 }
 
-/// As `ANeuralNetworksExecution_setInput` for a value in a memory. Offset and length are 0 for a memory that was made
-/// from a description, which must have this input.
+/// As `ANeuralNetworksExecution_setInput` for a value in a memory. Offset and length are 0 for a memory that
+/// was made from a description, which must have this input.
 ///
 /// Also `BAD_DATA` if the range is not inside the memory. Since feature level 27.
 #[unsafe(no_mangle)]
@@ -108,8 +109,8 @@ pub extern "C" fn ANeuralNetworksExecution_setInputFromMemory(
     })
 }
 
-/// Says where an output's value goes, which nobody else uses until the execution has ended. `type` gives dimensions
-/// that the model leaves open, and may be NULL.
+/// Says where an output's value goes, which nobody else uses until the execution has ended. `type` gives
+/// dimensions that the model leaves open, and may be NULL.
 ///
 /// `BAD_DATA` if there is no such output, the type does not fit it, or the length is not that of its value, where that
 /// is known; `BAD_STATE` if it is set already or the computation has started. Since feature level 27.
@@ -131,8 +132,8 @@ pub extern "C" fn ANeuralNetworksExecution_setOutput(
     })
 }
 
-/// As `ANeuralNetworksExecution_setOutput` for a value in a memory. Offset and length are 0 for a memory that was made
-/// from a description, which must have this output.
+/// As `ANeuralNetworksExecution_setOutput` for a value in a memory. Offset and length are 0 for a memory that
+/// was made from a description, which must have this output.
 ///
 /// Also `BAD_DATA` if the range is not inside the memory. Since feature level 27.
 #[unsafe(no_mangle)]
@@ -153,8 +154,8 @@ pub extern "C" fn ANeuralNetworksExecution_setOutputFromMemory(
 
 /// Starts the computation, whose end the event tells. The execution and its buffers must stay until then.
 ///
-/// `BAD_DATA` if an argument is not set; `BAD_STATE` if it has started before and is not reusable. Since feature level
-/// 27.
+/// `BAD_DATA` if an argument is not set; `BAD_STATE` if it has started before and is not reusable. Since
+/// feature level 27.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksExecution_startCompute(
     execution: Handle<ANeuralNetworksExecution>,
@@ -168,12 +169,12 @@ pub extern "C" fn ANeuralNetworksExecution_startCompute(
     })
 }
 
-/// Starts the computation when everything in `dependencies` is done, and gives an event that others can depend on.
-/// `duration` limits how long it may take from then on, in nanoseconds; 0 is no limit.
+/// Starts the computation when everything in `dependencies` is done, and gives an event that others can
+/// depend on. `duration` limits how long it may take from then on, in nanoseconds; 0 is no limit.
 ///
-/// `BAD_DATA` if an argument is not set, a dimension of an output is not known, or there is a limit and the compilation
-/// was not made for exactly one named device; `BAD_STATE` if it has started before and is not reusable. Since feature
-/// level 30.
+/// `BAD_DATA` if an argument is not set, a dimension of an output is not known, or there is a limit and the
+/// compilation was not made for exactly one named device; `BAD_STATE` if it has started before and is not
+/// reusable. Since feature level 30.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksExecution_startComputeWithDependencies(
     execution: Handle<ANeuralNetworksExecution>,
@@ -198,8 +199,8 @@ pub extern "C" fn ANeuralNetworksExecution_startComputeWithDependencies(
 /// Computes and waits for the end.
 ///
 /// `BAD_DATA` if an argument is not set; `BAD_STATE` if it has started before and is not reusable;
-/// `OUTPUT_INSUFFICIENT_SIZE` if a buffer is too small, of which `ANeuralNetworksExecution_getOutputOperandDimensions`
-/// tells more. Since feature level 29.
+/// `OUTPUT_INSUFFICIENT_SIZE` if a buffer is too small, of which
+/// `ANeuralNetworksExecution_getOutputOperandDimensions` tells more. Since feature level 29.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksExecution_compute(execution: Handle<ANeuralNetworksExecution>) -> c_int {
     guard("ANeuralNetworksExecution_compute", || {
@@ -209,8 +210,8 @@ pub extern "C" fn ANeuralNetworksExecution_compute(execution: Handle<ANeuralNetw
 
 /// Computes by a burst of the same compilation and waits for the end.
 ///
-/// As `ANeuralNetworksExecution_compute`; also `BAD_DATA` if the burst is of another compilation, and `BAD_STATE` if
-/// another execution uses it. Since feature level 29.
+/// As `ANeuralNetworksExecution_compute`; also `BAD_DATA` if the burst is of another compilation, and
+/// `BAD_STATE` if another execution uses it. Since feature level 29.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksExecution_burstCompute(
     execution: Handle<ANeuralNetworksExecution>,
@@ -225,8 +226,8 @@ pub extern "C" fn ANeuralNetworksExecution_burstCompute(
 
 /// Limits how long the computation may take from its start, in nanoseconds; 0 is no limit.
 ///
-/// `BAD_DATA` unless the compilation was made for exactly one named device; `BAD_STATE` if the computation has started.
-/// Since feature level 30.
+/// `BAD_DATA` unless the compilation was made for exactly one named device; `BAD_STATE` if the computation
+/// has started. Since feature level 30.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksExecution_setTimeout(
     execution: Handle<ANeuralNetworksExecution>,
@@ -237,7 +238,8 @@ pub extern "C" fn ANeuralNetworksExecution_setTimeout(
     })
 }
 
-/// Limits how long each WHILE may take, in nanoseconds; at most `ANeuralNetworks_getMaximumLoopTimeout` counts.
+/// Limits how long each WHILE may take, in nanoseconds; at most `ANeuralNetworks_getMaximumLoopTimeout`
+/// counts.
 ///
 /// `BAD_STATE` if the computation has started. Since feature level 30.
 #[unsafe(no_mangle)]
@@ -252,8 +254,8 @@ pub extern "C" fn ANeuralNetworksExecution_setLoopTimeout(
 
 /// Says whether the computation is measured, for `ANeuralNetworksExecution_getDuration`.
 ///
-/// `BAD_DATA` unless the compilation was made for exactly one named device; `BAD_STATE` if the computation has started.
-/// Since feature level 29.
+/// `BAD_DATA` unless the compilation was made for exactly one named device; `BAD_STATE` if the computation
+/// has started. Since feature level 29.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksExecution_setMeasureTiming(
     execution: Handle<ANeuralNetworksExecution>,
@@ -264,11 +266,11 @@ pub extern "C" fn ANeuralNetworksExecution_setMeasureTiming(
     })
 }
 
-/// How long a measured computation took, in nanoseconds, by a value of `DurationCode`; `UINT64_MAX` if the device does
-/// not tell.
+/// How long a measured computation took, in nanoseconds, by a value of `DurationCode`; `UINT64_MAX` if the
+/// device does not tell.
 ///
-/// `BAD_DATA` for other values; `BAD_STATE` if the execution has not ended, has failed or was not measured. Since
-/// feature level 29.
+/// `BAD_DATA` for other values; `BAD_STATE` if the execution has not ended, has failed or was not measured.
+/// Since feature level 29.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksExecution_getDuration(
     execution: ConstHandle<ANeuralNetworksExecution>,
@@ -310,8 +312,8 @@ pub extern "C" fn ANeuralNetworksExecution_getOutputOperandRank(
 /// The dimensions of an output, after the execution. `dimensions` has room for as many as
 /// `ANeuralNetworksExecution_getOutputOperandRank` says.
 ///
-/// As `ANeuralNetworksExecution_getOutputOperandRank`; also `BAD_DATA` for a scalar, which has none. Since feature
-/// level 29.
+/// As `ANeuralNetworksExecution_getOutputOperandRank`; also `BAD_DATA` for a scalar, which has none. Since
+/// feature level 29.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksExecution_getOutputOperandDimensions(
     execution: Handle<ANeuralNetworksExecution>,

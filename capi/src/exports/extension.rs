@@ -67,10 +67,11 @@ fn number(model: &Handle<ANeuralNetworksModel>, name: In<c_char>, within: u16, p
     Ok(())
 }
 
-/// Gives an operand of an extension's type its parameters, whose form the extension defines. They are copied. NULL with
-/// length 0 takes them away.
+/// Gives an operand of an extension's type its parameters, whose form the extension defines. They are copied.
+/// NULL with length 0 takes them away.
 ///
-/// `BAD_DATA` if there is no such operand or its type is of no extension; `BAD_STATE` if the model is finished.
+/// `BAD_DATA` if there is no such operand or its type is of no extension; `BAD_STATE` if the model is
+/// finished.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksModel_setOperandExtensionData(
     model: Handle<ANeuralNetworksModel>,

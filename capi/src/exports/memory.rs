@@ -35,8 +35,8 @@ pub extern "C" fn ANeuralNetworksMemory_free(memory: Handle<ANeuralNetworksMemor
     guard_free("ANeuralNetworksMemory_free", || handles::free::<Memory>(&memory));
 }
 
-/// Always fails with `OP_FAILED`: this system has no hardware buffers of Android. Give the dma-buf that is behind yours
-/// to `ANeuralNetworksMemory_createFromFd`. Since feature level 29.
+/// Always fails with `OP_FAILED`: this system has no hardware buffers of Android. Give the dma-buf that is
+/// behind yours to `ANeuralNetworksMemory_createFromFd`. Since feature level 29.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksMemory_createFromAHardwareBuffer(
     ahwb: In<AHardwareBuffer>,
@@ -53,10 +53,11 @@ pub extern "C" fn ANeuralNetworksMemory_createFromAHardwareBuffer(
     })
 }
 
-/// Makes a memory as a finished description says: a device's own, or one that processes share where no device has any.
+/// Makes a memory as a finished description says: a device's own, or one that processes share where no device
+/// has any.
 ///
-/// `BAD_STATE` if the description is not finished; `OP_FAILED`, or what the device answered, if there can be none.
-/// Since feature level 30.
+/// `BAD_STATE` if the description is not finished; `OP_FAILED`, or what the device answered, if there can be
+/// none. Since feature level 30.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksMemory_createFromDesc(
     desc: ConstHandle<ANeuralNetworksMemoryDesc>,

@@ -25,12 +25,12 @@ pub extern "C" fn ANeuralNetworksMemoryDesc_free(desc: Handle<ANeuralNetworksMem
     });
 }
 
-/// Says that the memory is for an input of a compilation, which makes up `frequency`, above 0 and at most 1, of its
-/// uses.
+/// Says that the memory is for an input of a compilation, which makes up `frequency`, above 0 and at most 1,
+/// of its uses.
 ///
-/// `BAD_STATE` after `ANeuralNetworksMemoryDesc_finish`; `BAD_DATA` if the compilation is not finished, has no such
-/// input, the description has it already, or it contradicts the others in type, quantisation or dimensions. Since
-/// feature level 30.
+/// `BAD_STATE` after `ANeuralNetworksMemoryDesc_finish`; `BAD_DATA` if the compilation is not finished, has
+/// no such input, the description has it already, or it contradicts the others in type, quantisation or
+/// dimensions. Since feature level 30.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksMemoryDesc_addInputRole(
     desc: Handle<ANeuralNetworksMemoryDesc>,
@@ -62,8 +62,8 @@ pub extern "C" fn ANeuralNetworksMemoryDesc_addOutputRole(
 
 /// Says dimensions that the roles leave open; 0 for those that stay so. `dimensions` may be NULL if `rank` is 0.
 ///
-/// `BAD_STATE` after `ANeuralNetworksMemoryDesc_finish`; `BAD_DATA` if they contradict the roles. Since feature level
-/// 30.
+/// `BAD_STATE` after `ANeuralNetworksMemoryDesc_finish`; `BAD_DATA` if they contradict the roles. Since
+/// feature level 30.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksMemoryDesc_setDimensions(
     desc: Handle<ANeuralNetworksMemoryDesc>,

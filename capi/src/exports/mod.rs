@@ -1,6 +1,7 @@
 //! The functions of the interface, by the objects that they are about.
 //!
-//! Each checks its pointers for NULL, before anything else, and leaves the rest to the modules of the objects.
+//! Each checks its pointers for NULL, before anything else, and leaves the rest to the modules of the
+//! objects.
 #![allow(unsafe_code, reason = "the functions are exported by their names")]
 #![allow(non_snake_case, reason = "the names are the public interface's own")]
 
@@ -54,8 +55,8 @@ fn operand(described: ANeuralNetworksOperandType) -> Outcome<Operand> {
     Ok(Operand::new(ty, &dimensions).with_quantization(described.scale, described.zeroPoint))
 }
 
-/// A list inside a structure. Unlike arguments, those are data: one that is NULL is `BAD_DATA` unless its length is 0, and
-/// so is one of length 0 that is not NULL.
+/// A list inside a structure. Unlike arguments, those are data: one that is NULL is `BAD_DATA` unless its
+/// length is 0, and so is one of length 0 that is not NULL.
 fn inner_list<T: Plain>(list: In<T>, count: u32, whose: &str, what: &str) -> Outcome<Vec<T>> {
     if list.is_null() != (count == 0) {
         return Err(Failure::bad_data(format!(
@@ -80,6 +81,7 @@ fn objects<K: Kind>(
     handles.iter().enumerate().map(object).collect()
 }
 
-// Gives the functions their versions, in the assembly of this crate, which is one unit for that (see Cargo.toml).
+// Gives the functions their versions, in the assembly of this crate, which is one unit for that (see
+// Cargo.toml).
 #[cfg(symbol_versions)]
 std::arch::global_asm!(include_str!(concat!(env!("OUT_DIR"), "/symbol_versions.s")));

@@ -30,11 +30,11 @@ pub extern "C" fn ANeuralNetworksModel_free(model: Handle<ANeuralNetworksModel>)
     guard_free("ANeuralNetworksModel_free", || handles::free::<Model>(&model));
 }
 
-/// Finishes a model, which cannot be changed any more. Operations are sorted into an order in which they can run;
-/// values that were given by pointer are copied now.
+/// Finishes a model, which cannot be changed any more. Operations are sorted into an order in which they can
+/// run; values that were given by pointer are copied now.
 ///
-/// `BAD_DATA` if the model breaks a rule; it is invalid then and can only be freed. `BAD_STATE` if it is finished or
-/// invalid. Since feature level 27.
+/// `BAD_DATA` if the model breaks a rule; it is invalid then and can only be freed. `BAD_STATE` if it is
+/// finished or invalid. Since feature level 27.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksModel_finish(model: Handle<ANeuralNetworksModel>) -> c_int {
     guard("ANeuralNetworksModel_finish", || {
@@ -44,8 +44,8 @@ pub extern "C" fn ANeuralNetworksModel_finish(model: Handle<ANeuralNetworksModel
 
 /// Adds an operand. The first one is operand 0.
 ///
-/// `BAD_DATA` if the type, dimensions or quantisation are not valid; `BAD_STATE` if the model is finished. Since
-/// feature level 27.
+/// `BAD_DATA` if the type, dimensions or quantisation are not valid; `BAD_STATE` if the model is finished.
+/// Since feature level 27.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksModel_addOperand(
     model: Handle<ANeuralNetworksModel>,
@@ -58,8 +58,9 @@ pub extern "C" fn ANeuralNetworksModel_addOperand(
     })
 }
 
-/// Gives an operand its value. Up to `ANEURALNETWORKS_MAX_SIZE_OF_IMMEDIATELY_COPIED_VALUES` bytes are copied at once,
-/// more must stay as they are until the model is finished. NULL with length 0 leaves an optional operand out.
+/// Gives an operand its value. Up to `ANEURALNETWORKS_MAX_SIZE_OF_IMMEDIATELY_COPIED_VALUES` bytes are copied
+/// at once, more must stay as they are until the model is finished. NULL with length 0 leaves an optional
+/// operand out.
 ///
 /// `BAD_DATA` if there is no such operand or the length is not that of its value; `BAD_STATE` if the model is
 /// finished. Since feature level 27.
@@ -83,8 +84,8 @@ pub extern "C" fn ANeuralNetworksModel_setOperandValue(
 
 /// Gives an operand of type `ANEURALNETWORKS_TENSOR_QUANT8_SYMM_PER_CHANNEL` its scales, which are copied.
 ///
-/// `BAD_DATA` if there is no such operand, it has another type, or the scales are NULL or do not fit its dimensions;
-/// `BAD_STATE` if the model is finished. Since feature level 29.
+/// `BAD_DATA` if there is no such operand, it has another type, or the scales are NULL or do not fit its
+/// dimensions; `BAD_STATE` if the model is finished. Since feature level 29.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksModel_setOperandSymmPerChannelQuantParams(
     model: Handle<ANeuralNetworksModel>,
@@ -102,8 +103,9 @@ pub extern "C" fn ANeuralNetworksModel_setOperandSymmPerChannelQuantParams(
 
 /// Gives an operand a value that is in a memory and must stay as it is.
 ///
-/// `BAD_DATA` if there is no such operand, the length is not that of its value, the range is not inside the memory, or
-/// the memory was made from a description; `BAD_STATE` if the model is finished. Since feature level 27.
+/// `BAD_DATA` if there is no such operand, the length is not that of its value, the range is not inside the
+/// memory, or the memory was made from a description; `BAD_STATE` if the model is finished. Since feature
+/// level 27.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksModel_setOperandValueFromMemory(
     model: Handle<ANeuralNetworksModel>,
@@ -128,8 +130,8 @@ pub extern "C" fn ANeuralNetworksModel_setOperandValueFromMemory(
 
 /// Gives an operand of type `ANEURALNETWORKS_MODEL` its value: a finished model, for IF or WHILE to run.
 ///
-/// `BAD_STATE` if that model is not finished, or this one is; `BAD_DATA` if there is no such operand or it has another
-/// type. Since feature level 30.
+/// `BAD_STATE` if that model is not finished, or this one is; `BAD_DATA` if there is no such operand or it
+/// has another type. Since feature level 30.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksModel_setOperandValueFromModel(
     model: Handle<ANeuralNetworksModel>,
@@ -148,11 +150,11 @@ pub extern "C" fn ANeuralNetworksModel_setOperandValueFromModel(
     })
 }
 
-/// Adds an operation: what it computes, the operands that it reads and those that it writes, in the order of its
-/// signature. Operations may be added in any order.
+/// Adds an operation: what it computes, the operands that it reads and those that it writes, in the order of
+/// its signature. Operations may be added in any order.
 ///
-/// `BAD_DATA` if there is no such operation or operand, or the operands do not fit the signature; `BAD_STATE` if the
-/// model is finished. Since feature level 27.
+/// `BAD_DATA` if there is no such operation or operand, or the operands do not fit the signature; `BAD_STATE`
+/// if the model is finished. Since feature level 27.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksModel_addOperation(
     model: Handle<ANeuralNetworksModel>,
@@ -172,8 +174,8 @@ pub extern "C" fn ANeuralNetworksModel_addOperation(
 
 /// Says which operands are the model's inputs and outputs, in the order in which executions give them.
 ///
-/// `BAD_DATA` if there is no such operand, one is listed twice, or one has a value; `BAD_STATE` if the model is
-/// finished. Since feature level 27.
+/// `BAD_DATA` if there is no such operand, one is listed twice, or one has a value; `BAD_STATE` if the model
+/// is finished. Since feature level 27.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksModel_identifyInputsAndOutputs(
     model: Handle<ANeuralNetworksModel>,
@@ -190,7 +192,8 @@ pub extern "C" fn ANeuralNetworksModel_identifyInputsAndOutputs(
     })
 }
 
-/// Says whether 32-bit floats may be computed with the range and precision of 16-bit floats. Not allowed by default.
+/// Says whether 32-bit floats may be computed with the range and precision of 16-bit floats. Not allowed by
+/// default.
 ///
 /// `BAD_STATE` if the model is finished. Since feature level 28.
 #[unsafe(no_mangle)]
@@ -206,11 +209,11 @@ pub extern "C" fn ANeuralNetworksModel_relaxComputationFloat32toFloat16(
     })
 }
 
-/// Tells for each operation of a finished model, in the order in which they were added, whether any of the devices can
-/// run it. `supportedOps` has room for all of them.
+/// Tells for each operation of a finished model, in the order in which they were added, whether any of the
+/// devices can run it. `supportedOps` has room for all of them.
 ///
-/// `BAD_DATA` if there are no devices or one is listed twice; `BAD_STATE` if the model is not finished. Since feature
-/// level 29.
+/// `BAD_DATA` if there are no devices or one is listed twice; `BAD_STATE` if the model is not finished. Since
+/// feature level 29.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksModel_getSupportedOperationsForDevices(
     model: ConstHandle<ANeuralNetworksModel>,

@@ -1,7 +1,8 @@
-//! Bytes of the caller that outlive the call that named them: values of operands, and arguments of executions.
+//! Bytes of the caller that outlive the call that named them: values of operands, and arguments of
+//! executions.
 //!
-//! The interface has the caller keep them where they are, and not touch them, until the model is freed or the execution
-//! has ended. That promise is what the blocks here stand on.
+//! The interface has the caller keep them where they are, and not touch them, until the model is freed or the
+//! execution has ended. That promise is what the blocks here stand on.
 #![allow(unsafe_code, reason = "reads and writes bytes of the caller")]
 
 /// Bytes that the caller keeps for reading.
@@ -11,7 +12,8 @@ pub(crate) struct CallerBytes {
     length: usize,
 }
 
-/// Room that the caller keeps for writing. There is one value for it, so that its bytes have one reference at a time.
+/// Room that the caller keeps for writing. There is one value for it, so that its bytes have one reference at
+/// a time.
 #[derive(Debug)]
 pub(crate) struct CallerRoom {
     address: *mut u8,
@@ -28,8 +30,8 @@ unsafe impl Send for CallerRoom {}
 unsafe impl Sync for CallerRoom {}
 
 impl CallerBytes {
-    /// `address` is not null; the caller promises `length` bytes there, no more than `isize::MAX` and not beyond the end
-    /// of the address space.
+    /// `address` is not null; the caller promises `length` bytes there, no more than `isize::MAX` and not
+    /// beyond the end of the address space.
     pub(super) fn new(address: *const u8, length: usize) -> CallerBytes {
         CallerBytes { address, length }
     }
@@ -40,8 +42,9 @@ impl CallerBytes {
 
     /// The bytes. The caller of the interface has promised that they stay.
     pub(crate) fn as_slice(&self) -> &[u8] {
-        // SAFETY: the address is not null and the length fits, and the caller keeps so many bytes there unchanged as
-        // long as this object of the interface may use them; bytes need no alignment and have no invalid values.
+        // SAFETY: the address is not null and the length fits, and the caller keeps so many bytes there
+        // unchanged as long as this object of the interface may use them; bytes need no alignment and have no
+        // invalid values.
         unsafe { std::slice::from_raw_parts(self.address, self.length) }
     }
 
@@ -55,8 +58,8 @@ impl CallerBytes {
 }
 
 impl CallerRoom {
-    /// `address` is not null; the caller promises `length` bytes there, no more than `isize::MAX` and not beyond the end
-    /// of the address space.
+    /// `address` is not null; the caller promises `length` bytes there, no more than `isize::MAX` and not
+    /// beyond the end of the address space.
     pub(super) fn new(address: *mut u8, length: usize) -> CallerRoom {
         CallerRoom { address, length }
     }
@@ -73,11 +76,12 @@ impl CallerRoom {
         }
     }
 
-    /// The room as bytes. `self` is taken mutably so that one value gives one slice at a time; that no two rooms of an
-    /// execution overlap, nor one with its inputs, is for [`overlap`] to find out before.
+    /// The room as bytes. `self` is taken mutably so that one value gives one slice at a time; that no two
+    /// rooms of an execution overlap, nor one with its inputs, is for [`overlap`] to find out before.
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: the address is not null and the length fits, and the caller keeps so many writable bytes there for
-        // this execution alone until it has ended; this value is the only one for them, and borrowed mutably; other ranges of the same execution were found not to overlap.
+        // SAFETY: the address is not null and the length fits, and the caller keeps so many writable bytes
+        // there for this execution alone until it has ended; this value is the only one for them, and
+        // borrowed mutably; other ranges of the same execution were found not to overlap.
         unsafe { std::slice::from_raw_parts_mut(self.address, self.length) }
     }
 

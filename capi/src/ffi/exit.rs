@@ -11,8 +11,8 @@ pub(crate) fn flush_trace_at_exit() {
         // Nobody is left to be told of a panic.
         let _ = catch_unwind(nnhal_client::flush_trace);
     }
-    // SAFETY: the function does not unwind, and stays where it is, since the library is linked so that it is never
-    // unloaded.
+    // SAFETY: the function does not unwind, and stays where it is, since the library is linked so that it is
+    // never unloaded.
     let result = unsafe { libc::atexit(flush) };
     if result != 0 {
         tracing::debug!(target: tags::MANAGER, "the end of a trace may be missing: no room for a function to call at the exit");

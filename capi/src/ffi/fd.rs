@@ -11,8 +11,8 @@ pub(crate) fn duplicate(fd: c_int) -> Outcome<OwnedFd> {
     if fd < 0 {
         return Err(Failure::bad_data(format!("{fd} is no descriptor")));
     }
-    // SAFETY: it is not -1, and used for this one system call only, which tells whether it is open; the caller has
-    // promised that it stays so for the call.
+    // SAFETY: it is not -1, and used for this one system call only, which tells whether it is open; the
+    // caller has promised that it stays so for the call.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     borrowed
         .try_clone_to_owned()

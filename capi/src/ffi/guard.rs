@@ -9,7 +9,8 @@ use nnhal::diag::tags;
 use crate::result::{Failure, Outcome};
 use crate::{last_error, log};
 
-/// Runs the body of an exported function and returns its code. What went wrong is kept for [`crate::nnhal_last_error`].
+/// Runs the body of an exported function and returns its code. What went wrong is kept for
+/// [`crate::nnhal_last_error`].
 pub(crate) fn guard(function: &'static str, body: impl FnOnce() -> Outcome) -> c_int {
     match caught(body) {
         Ok(()) => 0,

@@ -1,9 +1,10 @@
 //! Pointers as the caller hands them over.
 //!
-//! The types here stand in the signatures of the exported functions, where they are pointers to the caller. A value of
-//! them comes into being at no other place than in a call of those, so each has the caller's promise, which is that of every C
-//! interface: it is NULL, or points to as many values as the interface says, for as long as the call lasts.
-//! NULL is told before anything is read. Addresses of objects are looked up and never followed ([`crate::handles`]).
+//! The types here stand in the signatures of the exported functions, where they are pointers to the caller. A
+//! value of them comes into being at no other place than in a call of those, so each has the caller's
+//! promise, which is that of every C interface: it is NULL, or points to as many values as the interface
+//! says, for as long as the call lasts. NULL is told before anything is read. Addresses of objects are looked
+//! up and never followed ([`crate::handles`]).
 #![allow(unsafe_code, reason = "reads and writes what the caller's pointers point to")]
 
 use std::ffi::{CStr, OsString, c_char, c_void};
@@ -168,7 +169,8 @@ fn expect_range(address: usize, length: usize, name: &str) -> Outcome {
 }
 
 impl<T> Out<Handle<T>> {
-    /// Writes NULL, so that a call that fails leaves no pointer behind. `UNEXPECTED_NULL` if it is NULL itself.
+    /// Writes NULL, so that a call that fails leaves no pointer behind. `UNEXPECTED_NULL` if it is NULL
+    /// itself.
     pub(crate) fn clear(self, name: &str) -> Outcome {
         self.expect(name)?;
         self.write(Handle::with_address(0));

@@ -9,8 +9,8 @@ use crate::codes::ANEURALNETWORKS_MAX_SIZE_OF_IMMEDIATELY_COPIED_VALUES;
 use crate::extension;
 use crate::result::{Failure, Outcome};
 
-/// Operands and operations as they were added. What is known of an operand's lifetime is in `values` until the model
-/// is finished.
+/// Operands and operations as they were added. What is known of an operand's lifetime is in `values` until
+/// the model is finished.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     pub(super) operands: Vec<Operand>,

@@ -94,7 +94,8 @@ impl Finished {
         }
     }
 
-    /// Copies the constants that the caller has kept so far into one memory, which nobody can change any more.
+    /// Copies the constants that the caller has kept so far into one memory, which nobody can change any
+    /// more.
     fn place_references(&mut self, values: &[Value], operands: &mut [Operand]) -> Outcome {
         const PADDING: [u8; ALIGNMENT] = [0; ALIGNMENT];
         let mut parts: Vec<&[u8]> = Vec::new();

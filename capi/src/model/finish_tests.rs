@@ -25,8 +25,8 @@ fn flag(input: usize, value: bool) -> Given {
     (input, vec![u8::from(value)])
 }
 
-/// Finishes a model of one operation, whose operands a text such as `2*f32[2] INT32 -> f32[2]` says. It must be taken when it
-/// is added. What has no value is an input of the model.
+/// Finishes a model of one operation, whose operands a text such as `2*f32[2] INT32 -> f32[2]` says. It must
+/// be taken when it is added. What has no value is an input of the model.
 fn finish(kind: O, signature: &str, given: &[Given]) -> Result<(), String> {
     let mut draft = Draft::default();
     add(&mut draft, kind, signature, &[]).unwrap();

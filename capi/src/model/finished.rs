@@ -10,7 +10,8 @@ use crate::result::{Failure, Outcome};
 /// A model that is finished. Others may use its graph inside of theirs.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// Its own graph. Constants are in `copied` and `pools`; models inside it in `models`, by their index there.
+    /// Its own graph. Constants are in `copied` and `pools`; models inside it in `models`, by their index
+    /// there.
     pub(super) graph: Subgraph,
     /// For each operation of the graph, which runs in this order, as which it was added.
     pub(super) order: Vec<usize>,
@@ -63,8 +64,8 @@ impl Finished {
         Ok((model, pools))
     }
 
-    /// Adds the constants to `model`, the memories to `pools` and the models inside this one to `inside`, and gives the
-    /// graph with the locations that all have there.
+    /// Adds the constants to `model`, the memories to `pools` and the models inside this one to `inside`, and
+    /// gives the graph with the locations that all have there.
     fn add_to(
         &self,
         model: &mut nnhal_hal::Model,

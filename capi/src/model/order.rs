@@ -5,8 +5,8 @@ use std::collections::BinaryHeap;
 
 use nnhal_hal::Operation;
 
-/// The order in which operations run, by their indexes: each comes after those whose results it reads, and otherwise as
-/// they were added.
+/// The order in which operations run, by their indexes: each comes after those whose results it reads, and
+/// otherwise as they were added.
 ///
 /// # Errors
 /// Operations that read each other's results in a circle; an operand that is written twice.

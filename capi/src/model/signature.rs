@@ -9,8 +9,8 @@ use nnhal_hal::{
 use super::value::Value;
 use crate::extension;
 
-/// Checks an operation by the operation table: that it exists, the number and types of its operands, and most ranks. What
-/// depends on values or on several shapes is checked when the model is finished.
+/// Checks an operation by the operation table: that it exists, the number and types of its operands, and most
+/// ranks. What depends on values or on several shapes is checked when the model is finished.
 pub(super) fn check(operands: &[Operand], values: &[Value], operation: &Operation) -> Result<(), String> {
     let kind = operation.operation_type;
     if kind.is_extension() {
@@ -39,7 +39,8 @@ pub(super) fn check(operands: &[Operand], values: &[Value], operation: &Operatio
         .map_err(|error| error.to_string())
 }
 
-/// Checks IF or WHILE and what its models take and give; one that is set later is checked when this model is finished.
+/// Checks IF or WHILE and what its models take and give; one that is set later is checked when this model is
+/// finished.
 fn check_with_graphs(operands: &[Operand], values: &[Value], operation: &Operation) -> Result<(), String> {
     let mut model = Model::default();
     let mut called = Subgraph::default();

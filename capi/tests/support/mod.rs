@@ -84,8 +84,8 @@ fn pointer(block: &str) -> Option<(&str, &str)> {
     is_ours.then_some((name, target))
 }
 
-/// Feature levels, how many functions each adds, and their names without `ANeuralNetworks`; 0 are the functions for
-/// extensions.
+/// Feature levels, how many functions each adds, and their names without `ANeuralNetworks`; 0 are the
+/// functions for extensions.
 #[allow(dead_code, reason = "the example prints the header only")]
 pub(crate) const FUNCTIONS: [(u32, usize, &[&str]); 6] = [
     (

@@ -82,8 +82,8 @@ fn deviations(score: &Score) -> Vec<String> {
     beyond.map(comparison::line).collect()
 }
 
-/// For each path, the latencies of the float and the quantized classifier. The paths take turns, so that what else
-/// happens on the machine meets all of them.
+/// For each path, the latencies of the float and the quantized classifier. The paths take turns, so that what
+/// else happens on the machine meets all of them.
 fn measure_all(device: &nnhal_client::Device, calls: u32) -> Result<Vec<[Summary; 2]>, Error> {
     const ROUNDS: u32 = 10;
     let forms = [Digits::load(FLOAT)?, Digits::load(INT8)?];

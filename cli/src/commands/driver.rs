@@ -10,8 +10,8 @@ use crate::arguments::DriverArguments;
 /// What leads from this binary to the driver.
 pub(crate) const PREFIX: &str = "driver";
 
-/// The arguments of a private driver, if this binary was started as one: by who takes it for nothing but a driver, as it may
-/// be named by `NNHAL_DRIVER`.
+/// The arguments of a private driver, if this binary was started as one: by who takes it for nothing but a
+/// driver, as it may be named by `NNHAL_DRIVER`.
 pub(crate) fn of_private(mut arguments: impl Iterator<Item = OsString>) -> Option<DriverArguments> {
     let first = arguments.next().filter(|first| first == "--private")?;
     let arguments = std::iter::once(first).chain(arguments).collect();

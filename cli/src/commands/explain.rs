@@ -1,4 +1,5 @@
-//! `nnhal explain`: which device runs which operation of a model, and why not another; and which kernel of `nnhal-cpu`.
+//! `nnhal explain`: which device runs which operation of a model, and why not another; and which kernel of
+//! `nnhal-cpu`.
 
 use std::io::Write;
 
@@ -42,8 +43,8 @@ pub(crate) fn run(arguments: &ExplainArguments) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes what computes an operation, so deep in control flow, and for IF and WHILE what computes those of their
-/// graphs.
+/// Writes what computes an operation, so deep in control flow, and for IF and WHILE what computes those of
+/// their graphs.
 fn write_kernel(
     out: &mut impl Write,
     program: &Program,

@@ -1,4 +1,5 @@
-//! The C API, as the conformance procedures see it: every case goes through the functions of the shared library.
+//! The C API, as the conformance procedures see it: every case goes through the functions of the shared
+//! library.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +21,8 @@ const CPU: &str = "nnapi-reference";
 /// The library's file.
 const LIBRARY: &str = "libneuralnetworks.so";
 
-/// The library: the one that is named, else the one beside this executable, else the one that the loader finds.
+/// The library: the one that is named, else the one beside this executable, else the one that the loader
+/// finds.
 pub(crate) fn open(named: Option<&Path>) -> Result<Library, Error> {
     let beside = || {
         let beside = std::env::current_exe().ok()?.with_file_name(LIBRARY);

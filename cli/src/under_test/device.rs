@@ -90,7 +90,8 @@ pub(crate) struct PreparedUnderTest {
 }
 
 impl PreparedUnderTest {
-    /// Executes with inputs and outputs in these memories, or in device buffers filled from and copied to them.
+    /// Executes with inputs and outputs in these memories, or in device buffers filled from and copied to
+    /// them.
     fn run(
         &mut self,
         call: &ExecutionCall<'_>,
@@ -131,8 +132,8 @@ impl PreparedUnderTest {
         }
     }
 
-    /// A burst execution is the request once spelled out, and once registered and fired, which must agree in what
-    /// they answer; the outputs are the last one's.
+    /// A burst execution is the request once spelled out, and once registered and fired, which must agree in
+    /// what they answer; the outputs are the last one's.
     fn execute_by_burst(
         &mut self,
         request: &Request,

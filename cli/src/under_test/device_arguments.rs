@@ -6,8 +6,8 @@ use nnhal_client::{
 };
 use nnhal_hal::{DataLocation, Operand, Request as HalRequest, RequestArgument, RequestPool, Shape};
 
-/// A request whose arguments are in device buffers where the device can hold them, and in shared memory where it
-/// cannot.
+/// A request whose arguments are in device buffers where the device can hold them, and in shared memory where
+/// it cannot.
 pub(crate) struct DeviceArguments {
     pub(crate) request: Request,
     /// Keeps them alive.
@@ -65,8 +65,8 @@ impl DeviceArguments {
         let mut held = Vec::new();
         for (index, argument) in moved.outputs.iter_mut().enumerate() {
             let location = argument.location;
-            // Room in a device buffer follows from its dimensions; what an output that is given too little does, only
-            // shared memory can show.
+            // Room in a device buffer follows from its dimensions; what an output that is given too little
+            // does, only shared memory can show.
             let has_size = operand(main.output_indexes.get(index))
                 .and_then(|operand| exact_size(operand, &argument.dimensions))
                 .is_some_and(|size| size > 0 && size <= location.length as usize);

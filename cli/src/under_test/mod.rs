@@ -1,5 +1,5 @@
-//! What `nnhal vts` tests: a device, the runtime, the C API, or kernels in this process, each as an implementation of
-//! the HAL.
+//! What `nnhal vts` tests: a device, the runtime, the C API, or kernels in this process, each as an
+//! implementation of the HAL.
 
 mod capi;
 mod device;
@@ -26,7 +26,8 @@ use crate::in_process::Kernels;
 pub(crate) struct Subject {
     /// Its name in reports.
     pub(crate) name: String,
-    /// The kernels in this process whose bytes it gives, if a device computes every model with one set of them.
+    /// The kernels in this process whose bytes it gives, if a device computes every model with one set of
+    /// them.
     pub(crate) kernels: Option<KernelSet>,
 }
 
@@ -59,8 +60,8 @@ pub(crate) fn memory(arguments: &VtsArguments) -> Result<MemoryKind, Error> {
     }
 }
 
-/// Does `task` with the implementation that the arguments name, which executes in these forms. Without forms, it is
-/// the executor in this process.
+/// Does `task` with the implementation that the arguments name, which executes in these forms. Without forms,
+/// it is the executor in this process.
 pub(crate) fn with_subject<T: Task>(
     arguments: &VtsArguments,
     forms: &[Form],
@@ -82,7 +83,8 @@ pub(crate) fn with_subject<T: Task>(
         )),
         Via::Device => {
             let devices = driver::devices()?;
-            // Opened once for all, so that an unknown name fails before anything runs, and one private driver serves.
+            // Opened once for all, so that an unknown name fails before anything runs, and one private driver
+            // serves.
             let device = driver::device(&devices, arguments.device.as_deref())?;
             let subject = Subject {
                 name: device.name().to_owned(),

@@ -152,8 +152,8 @@ impl Implementation for RuntimeUnderTest {
 
     fn prepare(&mut self, model: &ModelWithPools) -> Answer<CompilationUnderTest> {
         let model = shared(model)?;
-        // Only a model of which some operation is nothing for drivers, such as control flow of unknown size, runs as
-        // without the filter. Any other failure is one.
+        // Only a model of which some operation is nothing for drivers, such as control flow of unknown size,
+        // runs as without the filter. Any other failure is one.
         let supported = self.runtime.supported_operations(&model, &self.devices);
         let is_for_drivers =
             supported.is_ok_and(|supported| supported.into_iter().all(|is_supported| is_supported));
@@ -271,8 +271,8 @@ impl CompilationUnderTest {
         })
     }
 
-    /// Executes three times with the same arguments, as reusable executions do: a burst may take another way each time.
-    /// The outputs are those of the last; the first that fails is the end.
+    /// Executes three times with the same arguments, as reusable executions do: a burst may take another way
+    /// each time. The outputs are those of the last; the first that fails is the end.
     fn run_by_burst(&mut self, values: &mut impl Lend, options: &ExecuteOptions) -> Result<Finished, Failed> {
         let burst = match self.burst.take() {
             Some(burst) => burst,

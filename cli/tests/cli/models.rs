@@ -49,8 +49,8 @@ fn for_each<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
     });
 }
 
-/// Integers exactly on the reference device, at most one off on the other; floats within 1e-5 + 1e-4 of the value,
-/// within a thousandth of the range where weights are 16-bit floats.
+/// Integers exactly on the reference device, at most one off on the other; floats within 1e-5 + 1e-4 of the
+/// value, within a thousandth of the range where weights are 16-bit floats.
 fn every_model_gives_its_outputs(path: &str, device: &str) {
     let Some(folder) = shared("models") else { return };
     let models = models(&folder);
@@ -147,8 +147,8 @@ impl Difference {
         }
     }
 
-    /// What is wrong with the page's row: of integers it is to say what was found, of floats a number that is no
-    /// smaller, for other vectors sum in another order.
+    /// What is wrong with the page's row: of integers it is to say what was found, of floats a number that is
+    /// no smaller, for other vectors sum in another order.
     fn complaint(&self) -> Option<String> {
         let begins = self.begins();
         let row = PAGE

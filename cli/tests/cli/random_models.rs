@@ -1,11 +1,13 @@
-//! Random models give one result by every path to a device, which is the one that its kernels give in this process.
+//! Random models give one result by every path to a device, which is the one that its kernels give in this
+//! process.
 
 use crate::common::Surroundings;
 
 /// Models for each device and kind of memory; the command runs as many as it is told.
 const MODELS: &str = "300";
 
-/// Synchronous, by burst, asynchronous and fenced, where a second execution waits for the first one's fence (G01, G08).
+/// Synchronous, by burst, asynchronous and fenced, where a second execution waits for the first one's fence
+/// (G01, G08).
 fn every_path_gives_one_result(device: &str, memory: &str, seed: &str) {
     let here = Surroundings::new();
     let outcome = here

@@ -252,7 +252,8 @@ fn profile_by_every_path_is_of_the_same_operations() {
     );
 }
 
-/// A model of the importer's own tests, with branches and a loop, whose operations have places in graphs of their own.
+/// A model of the importer's own tests, with branches and a loop, whose operations have places in graphs of
+/// their own.
 #[test]
 fn profile_by_a_path_counts_operations_of_the_main_graph_once() {
     let here = Surroundings::new();

@@ -250,8 +250,8 @@ impl Exchange {
         .into()
     }
 
-    /// The error of a burst whose rings have ended: with the worker, or because the worker ended this burst alone,
-    /// which a call tells apart.
+    /// The error of a burst whose rings have ended: with the worker, or because the worker ended this burst
+    /// alone, which a call tells apart.
     fn ended(&self) -> Error {
         let link = self.model.link();
         let answer = link.call(Call::GetStatus, &[], call_deadline());

@@ -11,16 +11,16 @@ use crate::memory::Memory;
 /// How many names are remembered. More only cost a look into the memory's own list.
 const REMEMBERED: usize = 64;
 
-/// Names under which a connection's worker knows memories, so that naming them again takes no lock. A memory that is
-/// gone is never asked for again, since no other has its id.
+/// Names under which a connection's worker knows memories, so that naming them again takes no lock. A memory
+/// that is gone is never asked for again, since no other has its id.
 #[derive(Debug, Default)]
 pub(super) struct KnownMemories {
     known: Vec<(u64, MemoryHandle)>,
 }
 
 impl KnownMemories {
-    /// The memory's name on this connection, always the same one; the worker is told of the memory if it does not
-    /// know it.
+    /// The memory's name on this connection, always the same one; the worker is told of the memory if it does
+    /// not know it.
     #[inline]
     pub(super) fn handle(&mut self, memory: &Memory, connection: &Arc<Connection>) -> Result<MemoryHandle> {
         let id = memory.id();

@@ -1,8 +1,8 @@
 //! Bursts: executions through rings in shared memory.
 //!
-//! [`Exchange`] sends a packet and receives its result, [`Numbers`] names what the worker keeps between executions,
-//! [`RunLayout`] passes the values of one model's arguments, [`Pipeline`] knows which executions are under way. A
-//! [`Burst`] puts them together.
+//! [`Exchange`] sends a packet and receives its result, [`Numbers`] names what the worker keeps between
+//! executions, [`RunLayout`] passes the values of one model's arguments, [`Pipeline`] knows which executions
+//! are under way. A [`Burst`] puts them together.
 
 mod exchange;
 mod known_memories;
@@ -37,14 +37,15 @@ use crate::prepared_model::PreparedModel;
 use crate::request::Request;
 use crate::values::{Input, ListedValues, Output, OwnValues};
 
-/// Cells of the ring of requests: 14 KiB, for requests of hundreds of arguments. Longer ones go by the control
-/// connection.
+/// Cells of the ring of requests: 14 KiB, for requests of hundreds of arguments. Longer ones go by the
+/// control connection.
 const REQUEST_CELLS: u32 = 256;
 
 /// Cells of the ring of results: 7 KiB, for the shapes of hundreds of outputs.
 const RESULT_CELLS: u32 = 128;
 
-/// How many layouts of arguments [`Burst::run`] keeps: calls that take turns among a few sizes meet them again.
+/// How many layouts of arguments [`Burst::run`] keeps: calls that take turns among a few sizes meet them
+/// again.
 const KEPT_LAYOUTS: usize = 4;
 
 /// How a burst waits for its results.
@@ -62,25 +63,26 @@ impl BurstOptions {
         BurstOptions::default()
     }
 
-    /// How this process waits for results. Without it, it polls for a window that follows the measured times, at most
-    /// 100 us, or twice that where being woken takes so long, and sleeps after, but for the last 200 us at most of long waits
-    /// that are alike; it sleeps at once if the model was prepared for low power.
+    /// How this process waits for results. Without it, it polls for a window that follows the measured times,
+    /// at most 100 us, or twice that where being woken takes so long, and sleeps after, but for the last 200
+    /// us at most of long waits that are alike; it sleeps at once if the model was prepared for low power.
     #[must_use]
     pub fn wait(mut self, settings: WaitSettings) -> BurstOptions {
         self.wait = Some(settings);
         self
     }
 
-    /// How long the worker looks for the next request before it sleeps, at most, or each time if the driver's settings
-    /// say so (`execution.polling`); never longer than the driver's own window, which it is without this.
+    /// How long the worker looks for the next request before it sleeps, at most, or each time if the driver's
+    /// settings say so (`execution.polling`); never longer than the driver's own window, which it is without
+    /// this.
     #[must_use]
     pub fn polling_window(mut self, window: Duration) -> BurstOptions {
         self.polling_window = Some(window);
         self
     }
 
-    /// How many executions may be under way at once by [`Burst::submit`]: 1, NNAPI's rule, without this; at most
-    /// [`MAX_IN_FLIGHT`].
+    /// How many executions may be under way at once by [`Burst::submit`]: 1, NNAPI's rule, without this; at
+    /// most [`MAX_IN_FLIGHT`].
     #[must_use]
     pub fn in_flight(mut self, executions: u32) -> BurstOptions {
         self.in_flight = Some(executions);
@@ -104,15 +106,15 @@ impl BurstOptions {
     }
 }
 
-/// Executions of one prepared model, one after the other, through rings in shared memory: while both processes are awake
-/// an execution costs a cache line each way, no system call and no allocation. The role of the HAL's
-/// `IBurstContext`.
+/// Executions of one prepared model, one after the other, through rings in shared memory: while both
+/// processes are awake an execution costs a cache line each way, no system call and no allocation. The role
+/// of the HAL's `IBurstContext`.
 ///
-/// A thread of the worker serves it, and one thread of this process uses it at a time. Several bursts of one model run
-/// side by side.
+/// A thread of the worker serves it, and one thread of this process uses it at a time. Several bursts of one
+/// model run side by side.
 ///
-/// An execution whose wait was given up ([`ExecuteOptions::wait_at_most`]) runs on in the worker, and the next one
-/// waits for it; give the driver a deadline too ([`ExecuteOptions::deadline`]) to have it end early.
+/// An execution whose wait was given up ([`ExecuteOptions::wait_at_most`]) runs on in the worker, and the
+/// next one waits for it; give the driver a deadline too ([`ExecuteOptions::deadline`]) to have it end early.
 ///
 /// ```no_run
 /// # use nnhal_client::{BurstOptions, ExecuteOptions, Input, Output, PreparedModel, Result};
@@ -143,8 +145,8 @@ pub struct Burst {
     pipeline: Pipeline,
 }
 
-/// A request that a burst's worker knows, so that executing it again takes one cell. Made by [`Burst::register`]. Its
-/// memories stay alive as long as it does.
+/// A request that a burst's worker knows, so that executing it again takes one cell. Made by
+/// [`Burst::register`]. Its memories stay alive as long as it does.
 #[derive(Debug)]
 pub struct RegisteredRequest {
     /// `None` for a request that no ring can carry.
@@ -206,8 +208,8 @@ impl Burst {
         self.exchange.model()
     }
 
-    /// Executes a request and waits for the end. A request that no ring can carry is executed all the same, by the
-    /// control connection: one that is too long, one with a time limit for loops.
+    /// Executes a request and waits for the end. A request that no ring can carry is executed all the same,
+    /// by the control connection: one that is too long, one with a time limit for loops.
     ///
     /// # Errors
     /// As [`PreparedModel::execute`].
@@ -227,8 +229,8 @@ impl Burst {
     }
 
     /// Tells the worker a request once, so that executing it again is short. A burst knows at most
-    /// [`nnhal::burst::MAX_REGISTERED`] of them. Dropping one frees its number, [`Burst::unregister`] what the worker
-    /// holds too.
+    /// [`nnhal::burst::MAX_REGISTERED`] of them. Dropping one frees its number, [`Burst::unregister`] what
+    /// the worker holds too.
     ///
     /// # Errors
     /// What is wrong with the request, as far as it can be told without its bytes; too many are registered.
@@ -278,9 +280,9 @@ impl Burst {
         }
     }
 
-    /// Executes with inputs and outputs in this process's own memory: [`PreparedModel::run`] by burst. Values of the
-    /// same sizes as before are passed by a layout that the worker knows: small ones inside the cells of the rings,
-    /// larger ones through shared memory that is kept.
+    /// Executes with inputs and outputs in this process's own memory: [`PreparedModel::run`] by burst. Values
+    /// of the same sizes as before are passed by a layout that the worker knows: small ones inside the cells
+    /// of the rings, larger ones through shared memory that is kept.
     ///
     /// # Errors
     /// As [`PreparedModel::run`].
@@ -373,8 +375,8 @@ impl Burst {
         let layout = self.layouts.last_mut()?;
         let name = layout.name();
         let result = layout.run(&mut self.exchange, values, options);
-        // After a wait that was given up, the worker may still write to the memory: it is not used again. What is wrong
-        // with an argument is found before anything is sent, or after the end.
+        // After a wait that was given up, the worker may still write to the memory: it is not used again.
+        // What is wrong with an argument is found before anything is sent, or after the end.
         if matches!(&result, Err(error) if error.failure().is_none() && !error.is_argument()) {
             self.layouts.pop();
         }

@@ -20,8 +20,8 @@ struct State {
     free: Vec<u16>,
 }
 
-/// A number, given back when dropped. Requests are carried out in order, so whoever gets it next may register it at
-/// once, even while an execution that nobody waits for any more uses what is registered now.
+/// A number, given back when dropped. Requests are carried out in order, so whoever gets it next may register
+/// it at once, even while an execution that nobody waits for any more uses what is registered now.
 #[derive(Debug)]
 pub(super) struct Number {
     value: u16,

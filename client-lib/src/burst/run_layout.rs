@@ -133,8 +133,8 @@ impl RunLayout {
     }
 }
 
-/// The sum of the sizes, if all arguments together fit into a cell and none is empty: an empty location is a whole
-/// pool's.
+/// The sum of the sizes, if all arguments together fit into a cell and none is empty: an empty location is a
+/// whole pool's.
 fn inline_size(sizes: &[Option<usize>], room: usize) -> Option<usize> {
     let mut sum = 0_usize;
     for size in sizes.iter().flatten() {

@@ -6,13 +6,13 @@ use crate::error::{Error, Result};
 use crate::execution::ExecuteOptions;
 
 impl Burst {
-    /// Starts a registered request without waiting for its end. Requests are executed in the order in which they were
-    /// submitted, each on the values that its memories have when its turn comes; use a request with memory of its own
-    /// for each execution that may be under way at once.
+    /// Starts a registered request without waiting for its end. Requests are executed in the order in which
+    /// they were submitted, each on the values that its memories have when its turn comes; use a request with
+    /// memory of its own for each execution that may be under way at once.
     ///
     /// # Errors
-    /// The request is registered with another burst, or no ring can carry it; [`super::BurstOptions::in_flight`]
-    /// executions are under way; the burst has ended.
+    /// The request is registered with another burst, or no ring can carry it;
+    /// [`super::BurstOptions::in_flight`] executions are under way; the burst has ended.
     #[inline]
     pub fn submit(&mut self, registered: &RegisteredRequest, options: &ExecuteOptions) -> Result<Submission> {
         self.expect_own(registered)?;
@@ -37,8 +37,8 @@ impl Burst {
     /// The options say how long to wait: [`ExecuteOptions::wait_at_most`].
     ///
     /// # Errors
-    /// The wait was over, and the execution is still under way; or the burst has ended. What became of the execution
-    /// itself is in [`Finished::result`].
+    /// The wait was over, and the execution is still under way; or the burst has ended. What became of the
+    /// execution itself is in [`Finished::result`].
     #[inline]
     pub fn next_finished(&mut self, options: &ExecuteOptions) -> Result<Option<Finished>> {
         let Some(entry) = self.pipeline.oldest() else {
@@ -56,8 +56,8 @@ impl Burst {
         }))
     }
 
-    /// The oldest execution that was submitted, if it has ended: never waits, so that one thread can look after many
-    /// bursts.
+    /// The oldest execution that was submitted, if it has ended: never waits, so that one thread can look
+    /// after many bursts.
     ///
     /// # Errors
     /// As [`Burst::next_finished`].

@@ -320,7 +320,8 @@ fn event_object(event: &Event) -> Option<Object> {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The thread that runs callbacks, so that they may take their time and call this library. Started with the first.
+/// The thread that runs callbacks, so that they may take their time and call this library. Started with the
+/// first.
 #[derive(Debug, Default)]
 pub(super) struct Callbacks {
     jobs: OnceLock<Sender<Job>>,

@@ -15,14 +15,15 @@ use super::Link;
 use super::ending::{Ending, Farewell, Trouble};
 use crate::error::{Death, Error, ErrorKind};
 
-/// How long the supervisor may take to tell how its worker ended. It is told by a signal at the same moment as this
-/// side, so it takes a fraction of this, unless it is dead or stopped.
+/// How long the supervisor may take to tell how its worker ended. It is told by a signal at the same moment
+/// as this side, so it takes a fraction of this, unless it is dead or stopped.
 const OBITUARY_TIMEOUT: Duration = Duration::from_millis(15);
 
 /// How long after the end of the connection the process behind it may take to end, for its exit status.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(5);
 
-/// How long a caller waits for the watcher to find out why the connection has ended: far longer than it takes.
+/// How long a caller waits for the watcher to find out why the connection has ended: far longer than it
+/// takes.
 const FIND_OUT_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Link {

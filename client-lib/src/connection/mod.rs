@@ -1,9 +1,10 @@
 //! One connection to one worker, and everyone in this process who waits for it.
 //!
-//! A call is a message under an id, and an entry in [`Calls`] until all its answers are there. Whoever waits for an
-//! answer reads the socket itself, one at a time (the *reader*), and hands out what belongs to others; so a synchronous
-//! call costs no detour through another thread. Answers that nobody waits for, and the end of the worker, are the
-//! watcher thread's business. It sleeps in the kernel until something happens: no deadline wakes it.
+//! A call is a message under an id, and an entry in [`Calls`] until all its answers are there. Whoever waits
+//! for an answer reads the socket itself, one at a time (the *reader*), and hands out what belongs to others;
+//! so a synchronous call costs no detour through another thread. Answers that nobody waits for, and the end
+//! of the worker, are the watcher thread's business. It sleeps in the kernel until something happens: no
+//! deadline wakes it.
 
 mod calls;
 mod death;
@@ -177,8 +178,8 @@ impl Link {
         }
     }
 
-    /// Makes a call whose reply nobody waits for, without waiting for room in the socket either; says whether it was
-    /// sent.
+    /// Makes a call whose reply nobody waits for, without waiting for room in the socket either; says whether
+    /// it was sent.
     pub(crate) fn tell(&self, call: Call) -> bool {
         let is_sent = self.stamp.is_current()
             && self
@@ -190,7 +191,8 @@ impl Link {
         is_sent
     }
 
-    /// Gives up an object of the worker. Never waits: what the socket has no room for is said before the next call.
+    /// Gives up an object of the worker. Never waits: what the socket has no room for is said before the next
+    /// call.
     pub(crate) fn release(&self, object: Object) {
         if !self.tell(Call::Release { object }) && self.stamp.is_current() && self.ended_with().is_none() {
             self.unreleased().push(object);
@@ -202,8 +204,8 @@ impl Link {
         self.unreleased.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says which objects were given up while there was no room to. What goes wrong is for the call that follows to run
-    /// into.
+    /// Says which objects were given up while there was no room to. What goes wrong is for the call that
+    /// follows to run into.
     fn catch_up(&self, deadline: Deadline) {
         loop {
             let Some(object) = self.unreleased().pop() else {

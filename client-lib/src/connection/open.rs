@@ -35,8 +35,8 @@ impl Connection {
     /// Connects to the socket of a device and agrees on a version with the driver.
     ///
     /// # Errors
-    /// [`ErrorKind::Connect`], [`ErrorKind::Untrusted`], [`ErrorKind::Handshake`], [`ErrorKind::TimedOut`], [`ErrorKind::DeadObject`] if the
-    /// driver ends meanwhile, [`ErrorKind::Thread`].
+    /// [`ErrorKind::Connect`], [`ErrorKind::Untrusted`], [`ErrorKind::Handshake`], [`ErrorKind::TimedOut`],
+    /// [`ErrorKind::DeadObject`] if the driver ends meanwhile, [`ErrorKind::Thread`].
     pub(crate) fn open(
         path: &Path,
         deadline: Deadline,
@@ -107,7 +107,8 @@ impl Connection {
     /// Has the worker record its spans for this program.
     ///
     /// # Errors
-    /// It records them for the trace of this process, or for this program already; its driver is older than traces.
+    /// It records them for the trace of this process, or for this program already; its driver is older than
+    /// traces.
     pub(crate) fn record_spans(&self, deadline: Deadline) -> Result<WorkerSpans> {
         if self.trace.is_some() {
             return Err(Error::argument(format!(

@@ -43,7 +43,8 @@ impl Link {
     }
 }
 
-/// A call that was launched and has not ended yet. Dropping it gives it up: the driver is asked to end it early.
+/// A call that was launched and has not ended yet. Dropping it gives it up: the driver is asked to end it
+/// early.
 #[derive(Debug)]
 pub(crate) struct PendingCall {
     link: Arc<Link>,

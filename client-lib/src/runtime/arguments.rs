@@ -14,8 +14,8 @@ use super::value_store::ValueStore;
 use crate::memory::Memory;
 use crate::tensor::TensorType;
 
-/// An input of an execution. Dimensions are those that the model leaves open, and a 0 stands for none that it has. They are
-/// empty where it leaves none.
+/// An input of an execution. Dimensions are those that the model leaves open, and a 0 stands for none that it
+/// has. They are empty where it leaves none.
 #[derive(Clone, Copy, Debug)]
 pub enum RunInput<'a> {
     /// An optional input that is left out.
@@ -219,7 +219,8 @@ impl Placed {
             .any(|location| matches!(location, Location::Device { memory, .. } if memory.store().is_lost()))
     }
 
-    /// Places the arguments; those in this process's own memory are copied to shared memory, which `make` provides.
+    /// Places the arguments; those in this process's own memory are copied to shared memory, which `make`
+    /// provides.
     pub(super) fn new(
         compilation: &Compilation,
         inputs: &[RunInput<'_>],

@@ -1,7 +1,7 @@
 //! Which device gets which operation.
 //!
-//! Every device is asked once. Among those that can run an operation, the one with the lowest figure gets it: for energy
-//! if the application wants to save it, else for time. Source: runtime rules of the NDK.
+//! Every device is asked once. Among those that can run an operation, the one with the lowest figure gets it:
+//! for energy if the application wants to save it, else for time. Source: runtime rules of the NDK.
 
 use nnhal_hal::validate::ValidModel;
 use nnhal_hal::{
@@ -289,7 +289,8 @@ fn cost(
     cost.min(f32::MAX)
 }
 
-/// A driver's figure, which may be any number: one that says nothing counts as infinitely slow, as a missing one does.
+/// A driver's figure, which may be any number: one that says nothing counts as infinitely slow, as a missing
+/// one does.
 fn usable(figure: f32) -> f32 {
     if figure.is_finite() && figure > 0.0 {
         figure

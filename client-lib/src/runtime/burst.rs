@@ -38,8 +38,8 @@ pub struct RunBurst {
     is_to_go_on: bool,
 }
 
-/// Names the arguments of an execution that its burst knows, so that [`RunBurst::execute_again`] computes them again without
-/// looking at them.
+/// Names the arguments of an execution that its burst knows, so that [`RunBurst::execute_again`] computes
+/// them again without looking at them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownArguments(Known);
 
@@ -140,18 +140,18 @@ impl RunBurst {
         Ok(finished)
     }
 
-    /// The name of the arguments of the last [`RunBurst::execute`], if they can be computed again by it: it was successful, one
-    /// driver's device computes the whole, and they are all in this process's own memory, outputs without dimensions, or
-    /// all in shared memory and came twice in a row; and they fit the rings.
+    /// The name of the arguments of the last [`RunBurst::execute`], if they can be computed again by it: it
+    /// was successful, one driver's device computes the whole, and they are all in this process's own memory,
+    /// outputs without dimensions, or all in shared memory and came twice in a row; and they fit the rings.
     #[must_use]
     pub fn known(&self) -> Option<KnownArguments> {
         self.known
     }
 
-    /// Executes once more with the arguments of this name. `values` has those in this process's own memory. `finished` tells
-    /// what an execution before has reported, or nothing, and then what this one has; it stays as it was if this one
-    /// reports nothing. `None` if the burst does not know the arguments any more, or the execution is to be done once
-    /// more another way: [`RunBurst::execute`] does both.
+    /// Executes once more with the arguments of this name. `values` has those in this process's own memory.
+    /// `finished` tells what an execution before has reported, or nothing, and then what this one has; it
+    /// stays as it was if this one reports nothing. `None` if the burst does not know the arguments any more,
+    /// or the execution is to be done once more another way: [`RunBurst::execute`] does both.
     ///
     /// # Errors
     /// As [`Compilation::execute`].
@@ -202,7 +202,8 @@ impl RunBurst {
     }
 }
 
-/// Executes with arguments that are all in this process's own memory, and outputs whose dimensions the model alone says.
+/// Executes with arguments that are all in this process's own memory, and outputs whose dimensions the model
+/// alone says.
 fn execute_plain(
     step: &Step,
     burst: &mut StepBurst,

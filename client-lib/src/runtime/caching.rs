@@ -28,7 +28,8 @@ pub(super) struct StepCache {
 }
 
 impl StepCache {
-    /// The place of a step: `operations` are its operations by their index in the main graph, empty for a whole model.
+    /// The place of a step: `operations` are its operations by their index in the main graph, empty for a
+    /// whole model.
     pub(super) fn new(
         directory: &Path,
         token: &CacheToken,
@@ -96,8 +97,9 @@ fn ndk_code(priority: Priority) -> i32 {
     }
 }
 
-/// Prepares a step on a device, from the cache if it is there; into the cache otherwise. A worker that dies of what the
-/// cache has, or of writing to it, is no reason to fail: the step is prepared on another without it.
+/// Prepares a step on a device, from the cache if it is there; into the cache otherwise. A worker that dies
+/// of what the cache has, or of writing to it, is no reason to fail: the step is prepared on another without
+/// it.
 pub(super) fn prepare(
     device: &RuntimeDevice,
     model: &Model,

@@ -30,7 +30,8 @@ const KEPT_MEMORIES: usize = 8;
 /// Sizes of memories are multiples of this, so that those of like executions are one another's.
 const MEMORY_STEP: u64 = 4096;
 
-/// A model compiled for devices. Made by [`Runtime::compile`]; clones and equal handles are the same compilation.
+/// A model compiled for devices. Made by [`Runtime::compile`]; clones and equal handles are the same
+/// compilation.
 ///
 /// Executions of it may overlap.
 #[derive(Clone, Debug)]
@@ -98,8 +99,8 @@ impl Runtime {
     /// Compiles a model: chooses devices and prepares what each of them gets.
     ///
     /// # Errors
-    /// [`super::ResultCode::BadData`] if the model or an option breaks a rule, or no device can run some operation;
-    /// what preparing fails with, where the CPU may not take over.
+    /// [`super::ResultCode::BadData`] if the model or an option breaks a rule, or no device can run some
+    /// operation; what preparing fails with, where the CPU may not take over.
     pub fn compile(&self, model: &Model, options: &CompilationOptions) -> RuntimeResult<Compilation> {
         Compilation::new(self, model, options)
     }

@@ -31,8 +31,8 @@ impl Step {
         shapes.collect()
     }
 
-    /// Holds what a driver says of its outputs to what is known of them: one shape each, without a contradiction. A
-    /// driver that says nothing means the known shapes.
+    /// Holds what a driver says of its outputs to what is known of them: one shape each, without a
+    /// contradiction. A driver that says nothing means the known shapes.
     pub(super) fn computed(
         &self,
         completed: Completed,

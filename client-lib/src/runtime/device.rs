@@ -77,8 +77,8 @@ impl RuntimeDevice {
         }
     }
 
-    /// What the device says of itself: since it was connected to for the last time, for a driver may come back as a newer
-    /// version.
+    /// What the device says of itself: since it was connected to for the last time, for a driver may come
+    /// back as a newer version.
     #[must_use]
     pub fn info(&self) -> Arc<DeviceInfo> {
         let info = self.inner.info.read().unwrap_or_else(PoisonError::into_inner);
@@ -164,8 +164,8 @@ impl RuntimeDevice {
     /// Takes what the device says of itself now that it was connected to anew.
     ///
     /// # Errors
-    /// [`ResultCode::UnavailableDevice`] if its extensions are others than those by which this runtime gave numbers to
-    /// types and operations.
+    /// [`ResultCode::UnavailableDevice`] if its extensions are others than those by which this runtime gave
+    /// numbers to types and operations.
     fn heed(&self, found: &Arc<DeviceInfo>) -> RuntimeResult<()> {
         let known = self.info();
         if *found == known {

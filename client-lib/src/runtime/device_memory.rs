@@ -13,11 +13,11 @@ use crate::buffer::Buffer;
 use crate::memory::Memory;
 use crate::prepared_model::PreparedModel;
 
-/// Memory for inputs and outputs of compilations, in a device if one has it. Made by [`super::Runtime::allocate`].
-/// Clones are the same memory.
+/// Memory for inputs and outputs of compilations, in a device if one has it. Made by
+/// [`super::Runtime::allocate`]. Clones are the same memory.
 ///
-/// It starts without a value. A successful execution that writes it, or a copy, gives it one; a failed one takes it
-/// away.
+/// It starts without a value. A successful execution that writes it, or a copy, gives it one; a failed one
+/// takes it away.
 #[derive(Clone, Debug)]
 pub struct DeviceMemory {
     inner: Arc<Inner>,
@@ -102,8 +102,8 @@ impl DeviceMemory {
     /// Copies a memory of the same size here. Dimensions may be left empty where they are known.
     ///
     /// # Errors
-    /// [`ResultCode::BadData`] if the dimensions contradict what is known, or the sizes differ. After any error there is
-    /// no value.
+    /// [`ResultCode::BadData`] if the dimensions contradict what is known, or the sizes differ. After any
+    /// error there is no value.
     pub fn copy_from(&self, memory: &Memory, dimensions: &[u32]) -> RuntimeResult<()> {
         self.try_copy_from(memory, dimensions)
             .inspect_err(|_| self.store().forget())
@@ -144,8 +144,8 @@ impl DeviceMemory {
     /// Copies the value of another device memory here.
     ///
     /// # Errors
-    /// [`ResultCode::BadData`] if the other has no value, or one that does not fit. After any error there is no value.
-    /// Copying a memory to itself does nothing.
+    /// [`ResultCode::BadData`] if the other has no value, or one that does not fit. After any error there is
+    /// no value. Copying a memory to itself does nothing.
     pub fn copy_from_device(&self, other: &DeviceMemory) -> RuntimeResult<()> {
         if Arc::ptr_eq(&self.inner, &other.inner) {
             return Ok(());
@@ -190,8 +190,8 @@ impl DeviceMemory {
     /// The dimensions of the value that input `index` reads.
     ///
     /// # Errors
-    /// [`ResultCode::BadData`] for dimensions that the memory can never have; [`ResultCode::OpFailed`] if it has no
-    /// value, or one of other dimensions.
+    /// [`ResultCode::BadData`] for dimensions that the memory can never have; [`ResultCode::OpFailed`] if it
+    /// has no value, or one of other dimensions.
     pub(super) fn readable_dimensions(&self, index: usize, given: &[u32]) -> RuntimeResult<Vec<u32>> {
         self.expect_described(Direction::Input, index, given)?;
         let value = self.store().value();

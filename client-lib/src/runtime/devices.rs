@@ -52,7 +52,8 @@ impl RuntimeOptions {
     }
 }
 
-/// The devices of all drivers and the CPU of this process, and what is compiled for them. Clones are the same runtime.
+/// The devices of all drivers and the CPU of this process, and what is compiled for them. Clones are the same
+/// runtime.
 ///
 /// The devices are those that were there when it was opened. Connections are made when they are needed.
 #[derive(Clone, Debug)]
@@ -77,8 +78,8 @@ impl Runtime {
         Runtime::with(RuntimeOptions::new())
     }
 
-    /// The devices that are found so, and the CPU, which is always there: that no driver runs and none can be started
-    /// is no error, but a warning in the log.
+    /// The devices that are found so, and the CPU, which is always there: that no driver runs and none can be
+    /// started is no error, but a warning in the log.
     ///
     /// # Errors
     /// The directory that [`DevicesOptions::runtime_dir`] named cannot be read.
@@ -149,8 +150,8 @@ impl Runtime {
     /// `ANeuralNetworksModel_getSupportedOperationsForDevices`.
     ///
     /// # Errors
-    /// [`super::ResultCode::BadData`] if there is no device in the list, one is in it twice or of another runtime, or
-    /// the model breaks a rule.
+    /// [`super::ResultCode::BadData`] if there is no device in the list, one is in it twice or of another
+    /// runtime, or the model breaks a rule.
     pub fn supported_operations(&self, model: &Model, devices: &[RuntimeDevice]) -> RuntimeResult<Vec<bool>> {
         self.check_devices(devices)?;
         let valid = self.validate(model)?;

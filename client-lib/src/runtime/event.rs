@@ -17,8 +17,8 @@ use crate::execution::ExecuteOptions;
 use crate::fenced::{FencedExecution, FencedTiming};
 use crate::memory::Memory;
 
-/// The end of an execution that goes on. The role of the NDK's `ANeuralNetworksEvent`. Clones are the same event; the
-/// execution goes on without them.
+/// The end of an execution that goes on. The role of the NDK's `ANeuralNetworksEvent`. Clones are the same
+/// event; the execution goes on without them.
 #[derive(Clone, Debug)]
 pub struct RunEvent {
     inner: Arc<Inner>,
@@ -78,7 +78,8 @@ impl Drop for Ending {
 
 impl Compilation {
     /// Starts an execution, which goes on on a thread of its own. The role of the NDK's
-    /// `ANeuralNetworksExecution_startCompute`. Inputs in this process's own memory are copied before it returns.
+    /// `ANeuralNetworksExecution_startCompute`. Inputs in this process's own memory are copied before it
+    /// returns.
     ///
     /// # Errors
     /// What is wrong with the arguments; the thread cannot be started. Other errors are the outcome.
@@ -158,11 +159,12 @@ impl RunEvent {
         })
     }
 
-    /// Waits for the end and tells the outcome, each time the same. Without an outcome by the deadline it can be waited
-    /// for again.
+    /// Waits for the end and tells the outcome, each time the same. Without an outcome by the deadline it can
+    /// be waited for again.
     ///
     /// # Errors
-    /// As [`Compilation::execute`]; [`ResultCode::MissedDeadlineTransient`] if it has not ended by `deadline`.
+    /// As [`Compilation::execute`]; [`ResultCode::MissedDeadlineTransient`] if it has not ended by
+    /// `deadline`.
     pub fn wait(&self, deadline: Deadline) -> RuntimeResult<Finished> {
         match self.inner.launched.last() {
             Some(last) => self.wait_for(last, deadline),
@@ -268,7 +270,8 @@ impl RunEvent {
         }
     }
 
-    /// Whether it has ended. Does not wait: not for an execution either that is done once more because its worker died.
+    /// Whether it has ended. Does not wait: not for an execution either that is done once more because its
+    /// worker died.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         // What it ends with is told by those who wait.
@@ -276,8 +279,8 @@ impl RunEvent {
         matches!(*self.state(), End::Ended(_))
     }
 
-    /// Copies the value of output `index`, whose room is [`Room::Bytes`], after a success: as many bytes as were written
-    /// and fit.
+    /// Copies the value of output `index`, whose room is [`Room::Bytes`], after a success: as many bytes as
+    /// were written and fit.
     ///
     /// # Errors
     /// It has not ended, or not with success; the output is elsewhere.
@@ -297,8 +300,8 @@ impl RunEvent {
         self.inner.placed.read_output(index, types, &shapes, bytes)
     }
 
-    /// The fence that is signalled at the end, for fenced executions whose last step a driver runs and has not done
-    /// before the call returned.
+    /// The fence that is signalled at the end, for fenced executions whose last step a driver runs and has
+    /// not done before the call returned.
     #[must_use]
     pub fn fence(&self) -> Option<&Fence> {
         self.inner.launched.last()?.fence()

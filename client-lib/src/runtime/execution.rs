@@ -18,8 +18,8 @@ use crate::trace;
 /// What became of an execution, after all attempts at it.
 struct Attempts {
     result: RuntimeResult<Finished>,
-    /// Whether nobody writes to its memories any more. A driver that gave no answer may, also after another attempt, or
-    /// the CPU, has given the result.
+    /// Whether nobody writes to its memories any more. A driver that gave no answer may, also after another
+    /// attempt, or the CPU, has given the result.
     is_over: bool,
 }
 
@@ -27,8 +27,9 @@ impl Compilation {
     /// Executes and waits for the end. The role of the NDK's `ANeuralNetworksExecution_compute`.
     ///
     /// # Errors
-    /// [`ResultCode::BadData`] for what is wrong with an argument; [`ResultCode::OutputInsufficientSize`] with the
-    /// shapes that are needed; what the device failed with, where the CPU may not take over or failed too.
+    /// [`ResultCode::BadData`] for what is wrong with an argument; [`ResultCode::OutputInsufficientSize`]
+    /// with the shapes that are needed; what the device failed with, where the CPU may not take over or
+    /// failed too.
     pub fn execute(
         &self,
         inputs: &[RunInput<'_>],
@@ -184,7 +185,8 @@ impl Compilation {
         })
     }
 
-    /// Checks the arguments against the whole model, so that what is wrong is told by the application's own indexes.
+    /// Checks the arguments against the whole model, so that what is wrong is told by the application's own
+    /// indexes.
     fn check(&self, placed: &Placed) -> RuntimeResult<()> {
         self.valid_request(placed).map(drop)
     }

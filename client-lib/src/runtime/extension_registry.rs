@@ -1,4 +1,5 @@
-//! The vendor extensions that the devices of the runtime have, and the prefixes by which this process knows them.
+//! The vendor extensions that the devices of the runtime have, and the prefixes by which this process knows
+//! them.
 
 use nnhal::diag::tags;
 use nnhal_hal::{Extension, Model};

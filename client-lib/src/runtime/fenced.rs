@@ -1,4 +1,5 @@
-//! Executions behind fences: each driver's step waits for the one before, and what runs in this process waits for all.
+//! Executions behind fences: each driver's step waits for the one before, and what runs in this process waits
+//! for all.
 
 use nnhal::fence::Fence;
 use nnhal_hal::HalVersion;
@@ -38,12 +39,13 @@ enum Launch {
 
 impl Compilation {
     /// Starts an execution that waits for fences. The role of the NDK's
-    /// `ANeuralNetworksExecution_startComputeWithDependencies`. Inputs in this process's own memory are copied before
-    /// it returns. All output dimensions must be known. What runs in this process runs before the call returns.
+    /// `ANeuralNetworksExecution_startComputeWithDependencies`. Inputs in this process's own memory are
+    /// copied before it returns. All output dimensions must be known. What runs in this process runs before
+    /// the call returns.
     ///
     /// # Errors
-    /// What is wrong with the arguments; one of the fences failed; a step cannot be launched, and the CPU may not take
-    /// over. What was launched by then has ended when this returns; the text says so if it has not.
+    /// What is wrong with the arguments; one of the fences failed; a step cannot be launched, and the CPU may
+    /// not take over. What was launched by then has ended when this returns; the text says so if it has not.
     pub fn execute_fenced(
         &self,
         inputs: &[RunInput<'_>],
@@ -87,8 +89,8 @@ impl Compilation {
         }
     }
 
-    /// Launches it, once more on a device that is opened again if the application wants that, or runs it on the CPU of
-    /// this process. On failure nothing of it goes on, unless the error says so.
+    /// Launches it, once more on a device that is opened again if the application wants that, or runs it on
+    /// the CPU of this process. On failure nothing of it goes on, unless the error says so.
     fn launch_as_allowed(
         &self,
         placed: &Placed,
@@ -129,8 +131,8 @@ impl Compilation {
         }
     }
 
-    /// Launches the steps, and runs those that cannot be launched. What was launched is in `launched`, also after an
-    /// error. Returns the end, if the last step was not launched.
+    /// Launches the steps, and runs those that cannot be launched. What was launched is in `launched`, also
+    /// after an error. Returns the end, if the last step was not launched.
     fn launch(
         &self,
         placed: &Placed,
@@ -179,8 +181,8 @@ impl Compilation {
     }
 }
 
-/// Waits until nothing of a launch that failed goes on. If the execution `goes_on` all the same, it waits for its fences
-/// as long as it may; else a driver that waits for them is given the time of a call.
+/// Waits until nothing of a launch that failed goes on. If the execution `goes_on` all the same, it waits for
+/// its fences as long as it may; else a driver that waits for them is given the time of a call.
 ///
 /// # Errors
 /// Something goes on, or a fence failed or was not signalled by the deadline.

@@ -20,8 +20,8 @@ impl Compilation {
         self.policy().attempts > 0 && (error.is_connection_lost() || self.has_lost_step())
     }
 
-    /// The outcome of a fenced execution that failed after its launch: what doing it once more gives, if its worker died
-    /// and the application wants that. What it waits for is done.
+    /// The outcome of a fenced execution that failed after its launch: what doing it once more gives, if its
+    /// worker died and the application wants that. What it waits for is done.
     pub(super) fn after_death(
         &self,
         placed: &Placed,

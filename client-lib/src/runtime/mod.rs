@@ -1,10 +1,10 @@
 //! The runtime above the drivers: what the NNAPI framework does.
 //!
 //! A [`Runtime`] knows the devices of all drivers and the CPU in this process. It compiles a model for them
-//! ([`Runtime::compile`]): each operation goes to the device that says it is best at it, neighbouring operations of one
-//! device become a step, and what one step computes for another lies in memory between them. Where a driver fails, the
-//! CPU in this process takes its place, if the rules of the NDK allow it. [`Compilation::explain`] tells what went where,
-//! and why not elsewhere.
+//! ([`Runtime::compile`]): each operation goes to the device that says it is best at it, neighbouring
+//! operations of one device become a step, and what one step computes for another lies in memory between
+//! them. Where a driver fails, the CPU in this process takes its place, if the rules of the NDK allow it.
+//! [`Compilation::explain`] tells what went where, and why not elsewhere.
 //!
 //! ```no_run
 //! use nnhal_client::runtime::{CompilationOptions, RunInput, RunOutput, Runtime};

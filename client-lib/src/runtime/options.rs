@@ -33,9 +33,9 @@ pub enum Recovery {
     /// The call fails. The next compilation uses the device again.
     #[default]
     None,
-    /// The device is opened again, what it had is prepared again, device memories get back the values that this process
-    /// gave them, and the execution is repeated, at most so often. An execution that needs a value that died with the
-    /// process fails all the same.
+    /// The device is opened again, what it had is prepared again, device memories get back the values that
+    /// this process gave them, and the execution is repeated, at most so often. An execution that needs a
+    /// value that died with the process fails all the same.
     Reopen {
         /// How often one execution is repeated.
         attempts: u32,
@@ -88,8 +88,8 @@ impl CompilationOptions {
         CompilationOptions::default()
     }
 
-    /// These devices and no others: nothing falls back to the CPU of this process, which runs operations only if it is
-    /// among them.
+    /// These devices and no others: nothing falls back to the CPU of this process, which runs operations only
+    /// if it is among them.
     #[must_use]
     pub fn devices(mut self, devices: &[RuntimeDevice]) -> CompilationOptions {
         self.devices = Some(devices.to_vec());
@@ -117,8 +117,9 @@ impl CompilationOptions {
         self
     }
 
-    /// A directory in which devices that cache compilations keep what they prepared, and a token that names the model and
-    /// everything else that the result depends on. A cache that cannot be used costs time and nothing else.
+    /// A directory in which devices that cache compilations keep what they prepared, and a token that names
+    /// the model and everything else that the result depends on. A cache that cannot be used costs time and
+    /// nothing else.
     #[must_use]
     pub fn caching(mut self, directory: impl Into<PathBuf>, token: CacheToken) -> CompilationOptions {
         self.caching = Some((directory.into(), token));
@@ -139,7 +140,8 @@ impl CompilationOptions {
         self
     }
 
-    /// Keeps operations away from devices that support them: `filter` says whether a device may be given an operation.
+    /// Keeps operations away from devices that support them: `filter` says whether a device may be given an
+    /// operation.
     #[must_use]
     pub fn filter(mut self, filter: OperationFilter) -> CompilationOptions {
         self.filter = Some(filter);

@@ -1,8 +1,8 @@
 //! Which operations run together, and in which order.
 //!
-//! An operation is ready when everything that it reads is there. Ready operations wait in a queue for their device;
-//! one device at a time, from the last to the first, runs all that is ready for it, and what that makes ready. Source:
-//! runtime rules of the NDK.
+//! An operation is ready when everything that it reads is there. Ready operations wait in a queue for their
+//! device; one device at a time, from the last to the first, runs all that is ready for it, and what that
+//! makes ready. Source: runtime rules of the NDK.
 
 use std::collections::VecDeque;
 
@@ -17,8 +17,8 @@ pub(super) struct Part {
     pub(super) operations: Vec<usize>,
 }
 
-/// Divides the graph of a valid model by the devices chosen for its operations. Each part reads what earlier parts
-/// compute.
+/// Divides the graph of a valid model by the devices chosen for its operations. Each part reads what earlier
+/// parts compute.
 pub(super) fn partition(graph: &Subgraph, choices: &[usize], devices: usize) -> Vec<Part> {
     let mut queues = vec![VecDeque::new(); devices];
     let readers = readers(graph);

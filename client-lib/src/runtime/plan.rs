@@ -119,7 +119,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Finds the large temporaries that one device writes and reads alone, and that it has memory of its own for.
+    /// Finds the large temporaries that one device writes and reads alone, and that it has memory of its own
+    /// for.
     fn find_homes(&mut self, layouts: &TypeLayouts) {
         for index in 0..self.temporaries.len() {
             let Range { start, end } = self.temporaries[index].range;
@@ -193,8 +194,8 @@ impl Plan {
         )))
     }
 
-    /// The prepared models on a device, with the argument of each, that an input or output of the whole model is. An
-    /// output may be an input of other steps.
+    /// The prepared models on a device, with the argument of each, that an input or output of the whole model
+    /// is. An output may be an input of other steps.
     ///
     /// # Errors
     /// Some of them are elsewhere.
@@ -219,8 +220,8 @@ impl Plan {
         Ok(found)
     }
 
-    /// The steps that use an input or output of the whole model, the argument that it is there, and whether they read
-    /// it: an output, too, may be read by steps after the one that writes it.
+    /// The steps that use an input or output of the whole model, the argument that it is there, and whether
+    /// they read it: an output, too, may be read by steps after the one that writes it.
     pub(super) fn arguments(
         &self,
         index: usize,

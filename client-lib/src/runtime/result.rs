@@ -85,8 +85,8 @@ impl ResultCode {
     }
 }
 
-/// Why a call of the runtime failed: a code of the NDK, and the text that says what was wrong, where, and what would be
-/// right.
+/// Why a call of the runtime failed: a code of the NDK, and the text that says what was wrong, where, and
+/// what would be right.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{detail}")]
 pub struct RuntimeError {
@@ -184,8 +184,8 @@ impl RuntimeError {
     }
 }
 
-/// Does something that needs the workers of devices, and once more if one of them was dead without anybody knowing it yet:
-/// what died is known then, and is got back by the second attempt.
+/// Does something that needs the workers of devices, and once more if one of them was dead without anybody
+/// knowing it yet: what died is known then, and is got back by the second attempt.
 pub(super) fn once_more_if_lost<T>(mut attempt: impl FnMut() -> RuntimeResult<T>) -> RuntimeResult<T> {
     match attempt() {
         Err(error) if error.is_connection_lost() => attempt(),

@@ -45,13 +45,13 @@ impl<'a> MemoryRole<'a> {
 }
 
 impl Runtime {
-    /// Memory for these inputs and outputs of compilations: the device's own, if all of them are on one device that
-    /// has some, or shared memory. The role of the NDK's `ANeuralNetworksMemory_createFromDesc`.
+    /// Memory for these inputs and outputs of compilations: the device's own, if all of them are on one
+    /// device that has some, or shared memory. The role of the NDK's `ANeuralNetworksMemory_createFromDesc`.
     ///
     /// # Errors
-    /// [`super::ResultCode::BadData`] if the roles contradict each other or the dimensions; where there is no device
-    /// memory, and the dimensions are not all known or a device was named explicitly, what the device answered, or
-    /// [`super::ResultCode::OpFailed`].
+    /// [`super::ResultCode::BadData`] if the roles contradict each other or the dimensions; where there is no
+    /// device memory, and the dimensions are not all known or a device was named explicitly, what the device
+    /// answered, or [`super::ResultCode::OpFailed`].
     pub fn allocate(
         &self,
         memory_roles: &[MemoryRole<'_>],
@@ -102,8 +102,8 @@ fn byte_size(layouts: &TypeLayouts, ty: OperandType, shape: &Shape) -> Option<us
     layouts.byte_size(ty, shape).filter(|size| *size > 0)
 }
 
-/// Memory of the one device that uses it in every role, which is opened again if it has died and the application of a
-/// role wants that.
+/// Memory of the one device that uses it in every role, which is opened again if it has died and the
+/// application of a role wants that.
 fn on_live_device(roles: &[MemoryRole<'_>], dimensions: &Shape) -> RuntimeResult<Backing> {
     let result = on_device(roles, dimensions);
     let mut compilations = roles.iter().map(|role| role.compilation);

@@ -101,8 +101,8 @@ impl<'a> Run<'a> {
         Ok(computed)
     }
 
-    /// Executes a step that its device failed at on the CPU of this process, if that is more than nothing and less than
-    /// the whole.
+    /// Executes a step that its device failed at on the CPU of this process, if that is more than nothing and
+    /// less than the whole.
     fn execute_elsewhere(&mut self, step: &Step, error: RuntimeError) -> RuntimeResult<Computed> {
         let is_part = self.compilation.plan().steps.len() > 1;
         let is_for_recovery = error.is_connection_lost() && self.compilation.policy().attempts > 0;

@@ -102,9 +102,9 @@ struct Registered {
 }
 
 impl StepBurst {
-    /// Lets go of the burst after an error that no driver answered, so that the next execution makes another: its rings
-    /// may have ended, though its worker goes on. One that only keeps the caller waiting for too long is kept, and the
-    /// next execution waits for it.
+    /// Lets go of the burst after an error that no driver answered, so that the next execution makes another:
+    /// its rings may have ended, though its worker goes on. One that only keeps the caller waiting for too
+    /// long is kept, and the next execution waits for it.
     #[inline]
     pub(super) fn end_after<T>(&mut self, result: &crate::error::Result<T>) {
         let is_usable = |error: &crate::error::Error| {
@@ -129,8 +129,8 @@ impl StepBurst {
 }
 
 impl OpenBurst {
-    /// Executes a request. One that comes again, as those of reusable executions do, is registered and takes one cell
-    /// from then on.
+    /// Executes a request. One that comes again, as those of reusable executions do, is registered and takes
+    /// one cell from then on.
     fn execute(
         &mut self,
         step: &Step,
@@ -226,7 +226,8 @@ impl Step {
         }
     }
 
-    /// Executes the request that the burst has registered once more, if it has one. Takes no lock and looks at nothing.
+    /// Executes the request that the burst has registered once more, if it has one. Takes no lock and looks
+    /// at nothing.
     #[inline]
     pub(super) fn fire_again(
         &self,

@@ -19,8 +19,8 @@ pub(super) struct StepModel {
 
 impl StepModel {
     /// Takes these operations, in rising order, out of a valid model. What others need of their results
-    /// (`is_exported`, by operand) becomes an output; if nobody needs anything, the first result does, for a model
-    /// must give something.
+    /// (`is_exported`, by operand) becomes an output; if nobody needs anything, the first result does, for a
+    /// model must give something.
     ///
     /// # Errors
     /// Indexes that do not fit; not after validation.

@@ -1,5 +1,5 @@
-//! The file, in the JSON array form of the Trace Event Format, which Perfetto and `chrome://tracing` read. The form allows
-//! the closing bracket to be missing, so the file is whole after every event.
+//! The file, in the JSON array form of the Trace Event Format, which Perfetto and `chrome://tracing` read.
+//! The form allows the closing bracket to be missing, so the file is whole after every event.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

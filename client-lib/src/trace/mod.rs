@@ -1,8 +1,10 @@
-//! Traces: what this process and its workers spend their time on, in one file for Perfetto or `chrome://tracing`.
+//! Traces: what this process and its workers spend their time on, in one file for Perfetto or
+//! `chrome://tracing`.
 //!
-//! The environment variable [`TRACE_VARIABLE`] names the file, with `%p` for the process id. Each connection then shares
-//! a memory with its worker, in which the worker records, and this process has one of its own ([`nnhal::diag::trace`]); a thread of this library moves what is
-//! there into the file. Spans that happen faster than they are read are lost, and the file says how many.
+//! The environment variable [`TRACE_VARIABLE`] names the file, with `%p` for the process id. Each connection
+//! then shares a memory with its worker, in which the worker records, and this process has one of its own
+//! ([`nnhal::diag::trace`]); a thread of this library moves what is there into the file. Spans that happen
+//! faster than they are read are lost, and the file says how many.
 
 mod file;
 mod sources;
@@ -121,8 +123,9 @@ fn trace() -> Option<&'static Trace> {
         .filter(|trace| trace.stamp.is_current())
 }
 
-/// Writes what has been recorded up to now into the file that `NNHAL_TRACE` names; nothing if it names none. It happens
-/// by itself some fifty times a second and when a connection ends; a program that ends suddenly calls this before.
+/// Writes what has been recorded up to now into the file that `NNHAL_TRACE` names; nothing if it names none.
+/// It happens by itself some fifty times a second and when a connection ends; a program that ends suddenly
+/// calls this before.
 pub fn flush_trace() {
     if let Some(trace) = TRACE.get().and_then(Option::as_ref)
         && trace.stamp.is_current()
@@ -188,7 +191,8 @@ pub(crate) struct WorkerTrace {
     source: Arc<()>,
 }
 
-/// A memory for the spans of the worker with this number, and its part of the trace; `None` if this process does not trace.
+/// A memory for the spans of the worker with this number, and its part of the trace; `None` if this process
+/// does not trace.
 pub(crate) fn of_worker(pid: u32, device: &str) -> Option<(SharedMemory, WorkerTrace)> {
     let trace = trace()?;
     let make = || -> Result<_, StartError> {

@@ -5,7 +5,8 @@ use nnhal_os::shm::SharedMemory;
 
 use crate::error::{Error, Result};
 
-/// Spans that a memory holds: at a million each second, what happens in the time between two readings three times over.
+/// Spans that a memory holds: at a million each second, what happens in the time between two readings three
+/// times over.
 pub(super) const SPANS: u32 = 1 << 16;
 
 /// The spans of time that a device's worker records, each operation of its executions among them, if the

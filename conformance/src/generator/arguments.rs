@@ -130,7 +130,8 @@ impl Parts {
     }
 }
 
-/// Numbers that the shapes of one operation share: channels or units, then extents of a window or what else there is.
+/// Numbers that the shapes of one operation share: channels or units, then extents of a window or what else
+/// there is.
 fn extents(choices: &mut Choices, operation: OperationType, is_network: bool) -> [u32; 4] {
     let mut extents = [(); 4].map(|()| 1 + choices.below(3));
     if is_network && operation != OperationType::DEPTHWISE_CONV_2D {

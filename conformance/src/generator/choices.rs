@@ -1,9 +1,9 @@
 //! The choices that a generated model is made of.
 //!
-//! Everything random about a model is a sequence of small numbers. A seed gives the numbers; recorded, they give the
-//! same model again; and because any sequence gives some model (a number that is missing is 0, one that is too large
-//! is cut), a failing model is shrunk by making its sequence shorter and its numbers smaller. By convention 0 is the
-//! simplest choice.
+//! Everything random about a model is a sequence of small numbers. A seed gives the numbers; recorded, they
+//! give the same model again; and because any sequence gives some model (a number that is missing is 0, one
+//! that is too large is cut), a failing model is shrunk by making its sequence shorter and its numbers
+//! smaller. By convention 0 is the simplest choice.
 
 /// A source of choices that remembers what it gave.
 #[derive(Clone, Debug)]

@@ -1,5 +1,5 @@
-//! Draws IF and WHILE with the graphs that they run: branches and bodies that keep type and shape of one tensor, and
-//! loops that end. Branches and bodies may have IF and WHILE of their own.
+//! Draws IF and WHILE with the graphs that they run: branches and bodies that keep type and shape of one
+//! tensor, and loops that end. Branches and bodies may have IF and WHILE of their own.
 
 use nnhal_hal::{
     DataLocation, Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape, Subgraph,
@@ -149,7 +149,8 @@ fn add_while(graph: &mut Graph, choices: &mut Choices, tensor: u32, body: &Body,
     });
 }
 
-/// What branches and loop bodies compute on. Their depth is how many operations of control flow they are inside of.
+/// What branches and loop bodies compute on. Their depth is how many operations of control flow they are
+/// inside of.
 struct Body {
     operand_type: OperandType,
     /// As the graphs declare them; none leaves the rank open.

@@ -1,7 +1,7 @@
 //! How far a result of a random model may be from the reference's.
 //!
-//! Source: the HAL's criteria for random single operations and random graphs, and one that they lack: truth values and
-//! integers are compared wherever rounding cannot have reached them.
+//! Source: the HAL's criteria for random single operations and random graphs, and one that they lack: truth
+//! values and integers are compared wherever rounding cannot have reached them.
 
 use nnhal_hal::{Model, OperandType, OperationType, Subgraph};
 
@@ -165,8 +165,8 @@ pub(super) fn limits(model: &Model) -> Vec<Option<Limits>> {
         .collect()
 }
 
-/// For each operand, whether it depends on a number that was computed with rounding: then the last bit of that number
-/// may decide a truth value or an index.
+/// For each operand, whether it depends on a number that was computed with rounding: then the last bit of
+/// that number may decide a truth value or an index.
 fn reached_by_rounding(graph: &Subgraph) -> Vec<bool> {
     let mut reached = vec![false; graph.operands.len()];
     let is = |reached: &[bool], index: &u32| reached.get(*index as usize).copied().unwrap_or_default();

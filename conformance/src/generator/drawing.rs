@@ -1,7 +1,7 @@
 //! Draws arguments that are likely to fit: by the names that the operation table gives its parameters.
 //!
-//! Nothing here has to be right. What is drawn is held to the table's rules, and drawn again if it breaks one; a
-//! parameter that no rule below knows is drawn like any other of its type.
+//! Nothing here has to be right. What is drawn is held to the table's rules, and drawn again if it breaks
+//! one; a parameter that no rule below knows is drawn like any other of its type.
 
 use nnhal_hal::ops::{OperationEntry, Param, Presence, Rank, Ty};
 use nnhal_hal::{Operand, OperandType, OperationType, Shape};
@@ -20,7 +20,8 @@ const WANT_ELEMENTS: &[OperationType] = &[OperationType::GATHER, OperationType::
 /// Operations that prescribe scales of their inputs.
 const FIXED_SCALES: &[OperationType] = &[OperationType::QUANTIZED_LSTM, OperationType::QUANTIZED_16BIT_LSTM];
 
-/// The scale and zero point that an operation prescribes for an input, or one that is legal together with the others.
+/// The scale and zero point that an operation prescribes for an input, or one that is legal together with the
+/// others.
 fn fixed_quantization(operation: OperationType, name: &str) -> Option<(f32, i32)> {
     if !FIXED_SCALES.contains(&operation) {
         return None;
@@ -193,8 +194,8 @@ impl Arguments<'_> {
         self.add(Operand::new(ty, dims), shape, value)
     }
 
-    /// The product of the scales of input and filter, which the scale of a quantised bias must be; 0 if the filter
-    /// has one for each channel.
+    /// The product of the scales of input and filter, which the scale of a quantised bias must be; 0 if the
+    /// filter has one for each channel.
     fn bias_scale(&self, before: &[u32]) -> f32 {
         let scale = |index: usize| {
             before

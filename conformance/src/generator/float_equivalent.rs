@@ -1,7 +1,8 @@
-//! The model of floats that stands for the same numbers as one of quantised tensors, and what the two must have in common.
+//! The model of floats that stands for the same numbers as one of quantised tensors, and what the two must
+//! have in common.
 //!
-//! Source: the HAL's random tests of single operations hold quantised results to those of such a model, quantised: to
-//! what ideal rounding gives, not to the arithmetic of the reference.
+//! Source: the HAL's random tests of single operations hold quantised results to those of such a model,
+//! quantised: to what ideal rounding gives, not to the arithmetic of the reference.
 
 use std::sync::Arc;
 
@@ -87,8 +88,8 @@ impl Steps {
     }
 }
 
-/// The model of floats for a model of one operation; `None` if it has no quantised tensor, or its operation computes with
-/// bytes as they stand or takes no floats in their place.
+/// The model of floats for a model of one operation; `None` if it has no quantised tensor, or its operation
+/// computes with bytes as they stand or takes no floats in their place.
 #[must_use]
 pub fn float_equivalent(generated: &Generated) -> Option<Generated> {
     let model = &generated.model.model;
@@ -210,8 +211,8 @@ fn as_floats(steps: Option<&Steps>, ty: OperandType, bytes: &[u8]) -> Vec<u8> {
     floats
 }
 
-/// A valid model of one quantised operation: its results are close to those that `floats` gives for its equivalent, rounded
-/// to steps. Source of the limits: the HAL's criteria for random operations.
+/// A valid model of one quantised operation: its results are close to those that `floats` gives for its
+/// equivalent, rounded to steps. Source of the limits: the HAL's criteria for random operations.
 pub fn agrees_with_equivalent<R: Implementation, I: Implementation>(
     floats: &mut R,
     other: &mut I,

@@ -56,8 +56,8 @@ pub(super) struct Drawn {
 pub(super) struct Graph {
     pub(super) operands: Vec<Drawn>,
     pub(super) operations: Vec<Operation>,
-    /// Whether it is a network: operations mostly read what the last one computed and constants, and have many
-    /// channels.
+    /// Whether it is a network: operations mostly read what the last one computed and constants, and have
+    /// many channels.
     pub(super) is_network: bool,
     /// The graphs that control flow refers to.
     pub(super) referenced: Vec<Subgraph>,
@@ -78,8 +78,8 @@ impl Graph {
             .any(|operation| operation.inputs.contains(&index))
     }
 
-    /// The model and a request for it. What no operation reads is an output; other choices decide which further
-    /// operands are, and which dimensions the model leaves open.
+    /// The model and a request for it. What no operation reads is an output; other choices decide which
+    /// further operands are, and which dimensions the model leaves open.
     pub(super) fn finish(mut self, choices: &mut Choices) -> Generated {
         let mut model = Model {
             relax_computation_float32_to_float16: choices.once_in(8),
@@ -220,8 +220,8 @@ fn can_be_given(dims: &[u32]) -> bool {
     !dims.is_empty() && !dims.contains(&0)
 }
 
-/// The dimensions that a request gives for an output: often those of one that the model leaves open, sometimes but for one
-/// extent, and seldom those of one that it does not.
+/// The dimensions that a request gives for an output: often those of one that the model leaves open,
+/// sometimes but for one extent, and seldom those of one that it does not.
 fn given_dimensions(operand: &Operand, is_open: bool, mut dims: Vec<u32>, choices: &mut Choices) -> Vec<u32> {
     let times = if is_open { 2 } else { 8 };
     if !can_be_given(&dims) || !choices.once_in(times) {

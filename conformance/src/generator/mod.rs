@@ -1,12 +1,14 @@
 //! Random models: valid ones over every operation of the table, and broken ones made from them.
 //!
-//! A model is made from a sequence of [`choices`]: the same seed gives the same model on every machine, and a model
-//! that breaks a [`property`] is shrunk to the shortest sequence that still does. Operations, their argument lists
-//! and types come from the operation table, whose rules also judge what was drawn; an operation that is new in the
-//! table is drawn with no change here, as long as its parameters have names or types that are known already.
+//! A model is made from a sequence of [`choices`]: the same seed gives the same model on every machine, and a
+//! model that breaks a [`property`] is shrunk to the shortest sequence that still does. Operations, their
+//! argument lists and types come from the operation table, whose rules also judge what was drawn; an
+//! operation that is new in the table is drawn with no change here, as long as its parameters have names or
+//! types that are known already.
 //!
 //! Some models are networks: of the operations that fast devices have kernels for, one behind the other, with
-//! constant weights and enough channels for vectors. Some operations of these come together, as such devices compute them.
+//! constant weights and enough channels for vectors. Some operations of these come together, as such devices
+//! compute them.
 
 mod arguments;
 pub mod choices;
@@ -228,7 +230,8 @@ mod tests {
                 operations.any(|operation| operation.operation_type.is_control_flow())
             };
             nested += usize::from(model.referenced.iter().any(has_control_flow));
-            // An output that has no bytes has room for one; operations that make the first such tensor are left out.
+            // An output that has no bytes has room for one; operations that make the first such tensor are
+            // left out.
             let outputs = model.main.output_indexes.iter().zip(&generated.request.outputs);
             read += outputs
                 .filter(|(index, argument)| {

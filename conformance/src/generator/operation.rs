@@ -1,5 +1,5 @@
-//! Draws one operation: a form and a variant from the operation table, arguments that may fit, and then the table's
-//! own rules to tell whether they do.
+//! Draws one operation: a form and a variant from the operation table, arguments that may fit, and then the
+//! table's own rules to tell whether they do.
 
 use nnhal_hal::ops::{Form, OperationContext, OperationEntry, Param, Presence, ShapeRule, Variant};
 use nnhal_hal::{Operand, OperandType, Operation, OperationType, Shape};
@@ -15,7 +15,8 @@ const MOST_ELEMENTS: usize = 4096;
 /// One in so many results without elements is kept.
 const EMPTY_RESULTS: u32 = 2;
 
-/// Tries to add one operation with this entry. The graph is as before if the arguments that were drawn do not fit.
+/// Tries to add one operation with this entry. The graph is as before if the arguments that were drawn do not
+/// fit.
 pub(super) fn try_operation(
     graph: &mut Graph,
     choices: &mut Choices,
@@ -87,7 +88,8 @@ pub(super) fn complete(
     Some(())
 }
 
-/// The types of one call: in a network mostly those of what was computed last, so that operations follow each other.
+/// The types of one call: in a network mostly those of what was computed last, so that operations follow each
+/// other.
 fn variant(graph: &Graph, choices: &mut Choices, entry: &'static OperationEntry) -> Option<&'static Variant> {
     let mut computed = graph.operands.iter().rev();
     let last = computed.find(|drawn| drawn.role == Role::Computed);
@@ -125,8 +127,8 @@ fn parameter_list(form: &'static Form, choices: &mut Choices) -> Vec<&'static Pa
     params
 }
 
-/// Gives the outputs scales and zero points that the operation's check accepts: any, that of an input, or one that
-/// the HAL fixes.
+/// Gives the outputs scales and zero points that the operation's check accepts: any, that of an input, or one
+/// that the HAL fixes.
 fn quantize_outputs(
     graph: &Graph,
     entry: &'static OperationEntry,
@@ -195,7 +197,8 @@ fn set_quantization(operand: &mut Operand, quantization: Option<(f32, i32)>) {
     }
 }
 
-/// Whether an operation's values say which item of another operand a box is in: no value is right if there is none.
+/// Whether an operation's values say which item of another operand a box is in: no value is right if there is
+/// none.
 fn takes_items_by_number(operation: OperationType) -> bool {
     matches!(
         operation,
@@ -236,8 +239,8 @@ fn output_shapes(
     if reads_empty && takes_items_by_number(entry.operation) {
         return None;
     }
-    // What has no elements stays so; it should not be most of what there is. An extent of zero cannot be declared: the
-    // model leaves it open.
+    // What has no elements stays so; it should not be most of what there is. An extent of zero cannot be
+    // declared: the model leaves it open.
     if !reads_empty && shapes.iter().any(is_empty) && !choices.once_in(EMPTY_RESULTS) {
         return None;
     }

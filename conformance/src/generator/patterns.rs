@@ -1,5 +1,5 @@
-//! Operations that converters put one behind the other, and layers of large images: what fast devices compute together, and
-//! operations that are drawn one by one hardly ever make.
+//! Operations that converters put one behind the other, and layers of large images: what fast devices compute
+//! together, and operations that are drawn one by one hardly ever make.
 
 use nnhal_hal::ops;
 use nnhal_hal::{Operand, OperandType, OperationType, Shape};
@@ -10,7 +10,8 @@ use super::operation::{Adding, complete};
 use super::types::some_quantization;
 use super::values;
 
-/// What patterns have beside all others: one in so many is of large images, which take as long as hundreds of small models.
+/// What patterns have beside all others: one in so many is of large images, which take as long as hundreds of
+/// small models.
 const LARGE_IMAGES: u32 = 12;
 
 /// Elements of a large image with many channels.
@@ -280,7 +281,8 @@ impl Pattern<'_> {
         Some(())
     }
 
-    /// A layer of floats whose weights and input are integers: what rounds the input, the layer, and what scales its sums.
+    /// A layer of floats whose weights and input are integers: what rounds the input, the layer, and what
+    /// scales its sums.
     fn layer_of_integers(&mut self) -> Option<()> {
         let ty = OperandType::TENSOR_FLOAT32;
         let (columns, channels) = (self.one_of([8, 20]), self.one_of([12, 8, 3]));
@@ -331,8 +333,8 @@ impl Pattern<'_> {
         self.binary(OperationType::DIV, [most, largest], 0)
     }
 
-    /// Floats rounded to integers, ties away from zero: what is left of two sums that are rounded down, one of the positive
-    /// numbers and one of the negative ones.
+    /// Floats rounded to integers, ties away from zero: what is left of two sums that are rounded down, one
+    /// of the positive numbers and one of the negative ones.
     fn rounded(&mut self, value: u32) -> Option<u32> {
         let negative = self.float(OperationType::NEG, &[value])?;
         let half = self.floats(&[0.5]);

@@ -45,8 +45,8 @@ impl std::fmt::Display for Counterexample {
     }
 }
 
-/// Looks for a model, among those of these seeds, that breaks `property`, and shrinks the first it finds. The property
-/// may draw further choices. A panic breaks any property.
+/// Looks for a model, among those of these seeds, that breaks `property`, and shrinks the first it finds. The
+/// property may draw further choices. A panic breaks any property.
 pub fn search(
     recipe: &Recipe,
     seeds: Range<u64>,
@@ -151,7 +151,8 @@ impl Computed {
 }
 
 /// The outputs in their pool. Their extents are those that were answered or, if none were, as after a fenced
-/// execution, those of the request or the model. What lies behind an output that is smaller than its place is nobody's.
+/// execution, those of the request or the model. What lies behind an output that is smaller than its place is
+/// nobody's.
 fn computed(generated: &Generated, shapes: &[OutputShape], pool: &[u8]) -> Vec<Computed> {
     let main = &generated.model.model.main;
     let arguments = main.output_indexes.iter().zip(&generated.request.outputs);
@@ -173,8 +174,8 @@ fn computed(generated: &Generated, shapes: &[OutputShape], pool: &[u8]) -> Vec<C
     outputs.collect()
 }
 
-/// A valid model: what the implementation says it supports is what it prepares, and every way to execute gives the
-/// same bytes, also the second time.
+/// A valid model: what the implementation says it supports is what it prepares, and every way to execute
+/// gives the same bytes, also the second time.
 pub fn one_result_by_every_path<I: Implementation>(implementation: &mut I, generated: &Generated) -> Verdict {
     match check_paths(implementation, generated) {
         Ok(_) => Verdict::Kept,
@@ -182,9 +183,9 @@ pub fn one_result_by_every_path<I: Implementation>(implementation: &mut I, gener
     }
 }
 
-/// A valid model: every way to execute on `other`, all of its forms, each twice, gives the bytes that `reference` gives
-/// synchronously, and both support the same operations. Meant for one executor seen from two sides, such as in this
-/// process and behind a driver.
+/// A valid model: every way to execute on `other`, all of its forms, each twice, gives the bytes that
+/// `reference` gives synchronously, and both support the same operations. Meant for one executor seen from
+/// two sides, such as in this process and behind a driver.
 pub fn same_result_by_every_path<R: Implementation, I: Implementation>(
     reference: &mut R,
     other: &mut I,
@@ -286,9 +287,9 @@ fn check_paths<I: Implementation>(implementation: &mut I, generated: &Generated)
 
 /// A valid model: another implementation's result is close to that of the reference.
 ///
-/// Source of the limits: the HAL's criteria for random operations, for a model of one, and for random graphs. Floats
-/// that are not finite or large are not compared; neither are truth values and integers that depend on a rounded
-/// number, where its last bit decides.
+/// Source of the limits: the HAL's criteria for random operations, for a model of one, and for random graphs.
+/// Floats that are not finite or large are not compared; neither are truth values and integers that depend on
+/// a rounded number, where its last bit decides.
 pub fn agrees_with<R: Implementation, I: Implementation>(
     reference: &mut R,
     other: &mut I,
@@ -323,8 +324,8 @@ fn compare<R: Implementation, I: Implementation>(
     Ok(())
 }
 
-/// As [`agrees_with`], and the same bits if the model has no tensors of floats: what implementations promise that round
-/// integers as the reference does.
+/// As [`agrees_with`], and the same bits if the model has no tensors of floats: what implementations promise
+/// that round integers as the reference does.
 pub fn gives_the_same_integers<R: Implementation, I: Implementation>(
     reference: &mut R,
     other: &mut I,
@@ -430,8 +431,8 @@ pub(super) fn synchronous_result<I: Implementation>(
     )
 }
 
-/// The dimensions of an output as far as they are known before the execution. What a generated request gives says all that
-/// the model says.
+/// The dimensions of an output as far as they are known before the execution. What a generated request gives
+/// says all that the model says.
 fn known_dimensions<'a>(operand: &'a Operand, argument: &'a RequestArgument) -> &'a [u32] {
     if argument.dimensions.is_empty() {
         &operand.dimensions

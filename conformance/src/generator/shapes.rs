@@ -375,8 +375,8 @@ fn dims_of_batch(arguments: &Arguments<'_>, before: &[u32]) -> i32 {
     dims.first().copied().unwrap_or(1) as i32
 }
 
-/// Dimensions for the same number of elements: the old ones with two neighbours made one, one left to be found, or
-/// all in a row.
+/// Dimensions for the same number of elements: the old ones with two neighbours made one, one left to be
+/// found, or all in a row.
 fn reshaped(choices: &mut Choices, dims: &[u32]) -> Vec<i32> {
     let mut shape: Vec<i32> = dims.iter().map(|extent| *extent as i32).collect();
     match choices.below(4) {

@@ -1,4 +1,5 @@
-//! What a change leaves legal. Written from the HAL text, not from the operation table: the two are to be compared.
+//! What a change leaves legal. Written from the HAL text, not from the operation table: the two are to be
+//! compared.
 
 use nnhal_hal::{Model, OperandType as T, OperationType as O};
 
@@ -107,7 +108,8 @@ pub(super) fn shorter_list(argument: &Argument) -> bool {
     let shortened: &[usize] = match operation {
         // One tensor and the axis must stay.
         O::CONCATENATION => return inputs > 2 && !is_last,
-        // The flags for layout, corners and centres are all truth values: those behind the lost one take its place.
+        // The flags for layout, corners and centres are all truth values: those behind the lost one take its
+        // place.
         O::RESIZE_BILINEAR => return number >= 3,
         O::RESIZE_NEAREST_NEIGHBOR => return number >= 3 && inputs > 4,
         O::CONV_2D => &[8, 11],

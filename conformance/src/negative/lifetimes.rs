@@ -6,8 +6,8 @@ use super::mutant::{Mutant, Place};
 
 use OperandLifeTime::{ConstantCopy, ConstantReference, SubgraphInput, SubgraphOutput, TemporaryVariable};
 
-/// M06: what is written becomes an input or a constant, what is not written becomes a temporary or an output. The
-/// index lists and locations follow. What is omitted, or refers to a graph, stays.
+/// M06: what is written becomes an input or a constant, what is not written becomes a temporary or an output.
+/// The index lists and locations follow. What is omitted, or refers to a graph, stays.
 pub(super) fn written_or_not(model: &Model, emit: &mut dyn FnMut(Mutant)) {
     for (at, operand) in model.main.operands.iter().enumerate() {
         let others: &[OperandLifeTime] = match operand.lifetime {

@@ -1,10 +1,11 @@
-//! Valid models made invalid one rule at a time, as the HAL's own driver tests do it: families M01 to M20 of the test
-//! inventory, each under its number.
+//! Valid models made invalid one rule at a time, as the HAL's own driver tests do it: families M01 to M20 of
+//! the test inventory, each under its number.
 //!
-//! A [`Mutation`] goes over a model and makes every [`Mutant`] that it knows: the changed model, what was changed in
-//! words, and where. A driver must refuse each with INVALID_ARGUMENT, from `getSupportedOperations` and from
-//! `prepareModel`, and say where the fault is. Mutations change the main graph only and never its meaning to a legal
-//! one; what would stay legal is left out, each time with its reason.
+//! A [`Mutation`] goes over a model and makes every [`Mutant`] that it knows: the changed model, what was
+//! changed in words, and where. A driver must refuse each with INVALID_ARGUMENT, from
+//! `getSupportedOperations` and from `prepareModel`, and say where the fault is. Mutations change the main
+//! graph only and never its meaning to a legal one; what would stay legal is left out, each time with its
+//! reason.
 //!
 //! M21 and M22 (preference and priority) are no property of a model, M23 (a cycle) is [`cycle`].
 
@@ -36,8 +37,8 @@ pub struct Mutation {
     pub rule: &'static [&'static str],
 }
 
-/// Every family that changes a model. Arguments after one that is missing or too many are read in another's place, so
-/// that these families are also seen by types and ranks.
+/// Every family that changes a model. Arguments after one that is missing or too many are read in another's
+/// place, so that these families are also seen by types and ranks.
 pub const MUTATIONS: &[Mutation] = &[
     Mutation {
         number: "M01",

@@ -29,8 +29,8 @@ pub struct BaseModel {
     pub request: nnhal_hal::Request,
 }
 
-/// A set of valid models over every operation: random ones, and one case of the corpus for every way in which the
-/// corpus uses an operation. Says on the standard error stream if there is no corpus.
+/// A set of valid models over every operation: random ones, and one case of the corpus for every way in which
+/// the corpus uses an operation. Says on the standard error stream if there is no corpus.
 #[must_use]
 pub fn base_models() -> Vec<BaseModel> {
     let mut models = random_models();

@@ -31,7 +31,8 @@ pub(super) fn unknown_type(model: &Model, emit: &mut dyn FnMut(Mutant)) {
     }
 }
 
-/// M03: a scalar with one dimension, of unknown extent or not. A tensor of rank 0 is one of unknown rank since 1.2.
+/// M03: a scalar with one dimension, of unknown extent or not. A tensor of rank 0 is one of unknown rank
+/// since 1.2.
 pub(super) fn rank(model: &Model, emit: &mut dyn FnMut(Mutant)) {
     for (at, operand) in model.main.operands.iter().enumerate() {
         if !operand.operand_type.is_scalar() {

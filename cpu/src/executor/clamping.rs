@@ -1,6 +1,6 @@
-//! RELU, RELU1 and RELU6 behind a layer without an activation: the layer clamps its results itself, as if the activation were its
-//! own. What is left of the operation gives the memory to its output, or copies it where that is the model's: clamping what is clamped
-//! changes nothing.
+//! RELU, RELU1 and RELU6 behind a layer without an activation: the layer clamps its results itself, as if the
+//! activation were its own. What is left of the operation gives the memory to its output, or copies it where
+//! that is the model's: clamping what is clamped changes nothing.
 
 use nnhal_hal::{Operand, OperandLifeTime, OperationType, Subgraph};
 

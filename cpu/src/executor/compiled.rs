@@ -1,9 +1,9 @@
 //! Programs that are kept, and made ready again without packing their weights.
 //!
-//! The compiled form of a program is its packed weights and nothing else: which there are and how large each is follows
-//! from the model, so what was kept holds no offset, count or code that could be wrong. Whatever its bytes are, the
-//! program that is restored from them computes something without reading beyond them; that they are those of this model
-//! is for whoever kept them to make sure.
+//! The compiled form of a program is its packed weights and nothing else: which there are and how large each
+//! is follows from the model, so what was kept holds no offset, count or code that could be wrong. Whatever
+//! its bytes are, the program that is restored from them computes something without reading beyond them; that
+//! they are those of this model is for whoever kept them to make sure.
 
 use std::sync::Arc;
 
@@ -18,15 +18,16 @@ use crate::fast::{self, Packing};
 /// What is kept of a program.
 #[derive(Debug)]
 pub struct CompiledProgram<'a> {
-    /// The packed weights of one operation after the other. They are kept one behind the other, each from a multiple of
-    /// [`nnhal_os::buffer::ALIGNMENT`] on.
+    /// The packed weights of one operation after the other. They are kept one behind the other, each from a
+    /// multiple of [`nnhal_os::buffer::ALIGNMENT`] on.
     pub parts: Vec<&'a [u8]>,
-    /// The constants that a restored program does not need: index of the graph, the main graph's being 0, and of the
-    /// operand in it.
+    /// The constants that a restored program does not need: index of the graph, the main graph's being 0, and
+    /// of the operand in it.
     pub replaced: Vec<(usize, u32)>,
 }
 
-/// Names the form of what is kept by this build on this processor. What was kept in another form must not be restored.
+/// Names the form of what is kept by this build on this processor. What was kept in another form must not be
+/// restored.
 #[must_use]
 pub fn compiled_form() -> String {
     format!(
@@ -67,12 +68,13 @@ impl Program {
         })
     }
 
-    /// Makes `model` ready with the fast kernels and the packed weights that were kept of it. They stay where they are.
-    /// `pools` may lack the constants that were replaced.
+    /// Makes `model` ready with the fast kernels and the packed weights that were kept of it. They stay where
+    /// they are. `pools` may lack the constants that were replaced.
     ///
     /// # Errors
     ///
-    /// [`ProgramError::UnfitCompiled`] and [`ProgramError::MissingConstant`] if what was kept is not this model's.
+    /// [`ProgramError::UnfitCompiled`] and [`ProgramError::MissingConstant`] if what was kept is not this
+    /// model's.
     pub fn restore(
         model: Arc<ValidModel>,
         pools: &dyn ConstantPools,
@@ -103,8 +105,8 @@ mod tests {
     const CHANNELS: u32 = 32;
     const FILTERS: u32 = 20;
 
-    /// A convolution, a depthwise convolution and a fully connected layer behind each other, with their constants in
-    /// one pool.
+    /// A convolution, a depthwise convolution and a fully connected layer behind each other, with their
+    /// constants in one pool.
     struct Network {
         model: Model,
         pool: Vec<u8>,
@@ -367,7 +369,8 @@ mod tests {
         }
     }
 
-    /// If this fails, weights are packed otherwise than before: count [`fast::LAYOUT`] up and write the new sums here.
+    /// If this fails, weights are packed otherwise than before: count [`fast::LAYOUT`] up and write the new
+    /// sums here.
     #[test]
     fn packed_weights_are_laid_out_as_their_version_says() {
         let sums = TYPES.map(|ty| {

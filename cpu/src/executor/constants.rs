@@ -1,8 +1,9 @@
 //! The constants of a graph while it is made ready.
 //!
-//! Constants are copied into aligned memory. Filters that are nothing but filters wait until it is known whether the
-//! steps that packed them read them in their own form again; those that nothing reads are not copied at all. What operations
-//! on constants alone compute is constant, too; where there is such, those that only they read are let go.
+//! Constants are copied into aligned memory. Filters that are nothing but filters wait until it is known
+//! whether the steps that packed them read them in their own form again; those that nothing reads are not
+//! copied at all. What operations on constants alone compute is constant, too; where there is such, those
+//! that only they read are let go.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +15,13 @@ use super::program::{KernelSet, ProgramError};
 use crate::fast::{self, Packing, PlannedStep};
 use crate::kernel::Constant;
 
-/// Smaller filters are copied at once: they are no burden, and they may be parameters that shape rules look at.
+/// Smaller filters are copied at once: they are no burden, and they may be parameters that shape rules look
+/// at.
 const LEAST_BYTES: usize = 4097;
 
-/// Most bytes of what operations on the constants of a graph compute, for each of theirs, beside some. What is beyond is
-/// computed in each execution, whose memory is given back: small constants can be repeated to any size.
+/// Most bytes of what operations on the constants of a graph compute, for each of theirs, beside some. What
+/// is beyond is computed in each execution, whose memory is given back: small constants can be repeated to
+/// any size.
 const MOST_FOLDED_PER_BYTE: usize = 4;
 const SOME_FOLDED_BYTES: usize = 4096;
 
@@ -44,8 +47,8 @@ struct Waiting<'a> {
 }
 
 impl<'a> Constants<'a> {
-    /// Copies what does not wait; `interrupt` is asked before each. Filters that wait may be missing only if they were
-    /// packed before.
+    /// Copies what does not wait; `interrupt` is asked before each. Filters that wait may be missing only if
+    /// they were packed before.
     pub(super) fn new(
         (model, graph): (&'a Model, &Subgraph),
         pools: &'a dyn ConstantPools,
@@ -135,8 +138,8 @@ impl<'a> Constants<'a> {
             .ok()
     }
 
-    /// Copies the filters that are read after all, and lets go of what executions do not read, by `read` and what was noted.
-    /// Returns all constants, and the operands of those that were replaced.
+    /// Copies the filters that are read after all, and lets go of what executions do not read, by `read` and
+    /// what was noted. Returns all constants, and the operands of those that were replaced.
     pub(super) fn finish(
         mut self,
         read: impl Iterator<Item = u32>,

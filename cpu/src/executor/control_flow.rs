@@ -1,8 +1,8 @@
 //! IF and WHILE.
 //!
-//! Source: the NN HAL 1.3 text. A condition is one TENSOR_BOOL8 element. A WHILE's loop-carried values go from the
-//! body's outputs to the next iteration's inputs by exchanging buffers. The time limit is checked after a condition
-//! that came out true, before the body, as in the HAL's reference.
+//! Source: the NN HAL 1.3 text. A condition is one TENSOR_BOOL8 element. A WHILE's loop-carried values go
+//! from the body's outputs to the next iteration's inputs by exchanging buffers. The time limit is checked
+//! after a condition that came out true, before the body, as in the HAL's reference.
 
 use std::time::Instant;
 
@@ -335,8 +335,8 @@ mod tests {
         }
     }
 
-    /// A loop without end whose body gives its input twice, one after the other, though it declares that input with two
-    /// elements.
+    /// A loop without end whose body gives its input twice, one after the other, though it declares that
+    /// input with two elements.
     fn growing() -> Model {
         use OperandLifeTime::{SubgraphInput, SubgraphOutput};
         let (float, truth) = (OperandType::TENSOR_FLOAT32, OperandType::TENSOR_BOOL8);

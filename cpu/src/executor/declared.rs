@@ -50,7 +50,8 @@ impl OperationContext for Declared<'_> {
     }
 
     fn executing(&self) -> bool {
-        // The shapes hold for executions in which everything that is needed is there, as the rule is to take it.
+        // The shapes hold for executions in which everything that is needed is there, as the rule is to take
+        // it.
         true
     }
 }

@@ -113,8 +113,8 @@ impl FixedOutputs {
     }
 }
 
-/// Whether rules look at no values of such operands: scalars and integers are parameters, which a rule may refuse when
-/// they become known.
+/// Whether rules look at no values of such operands: scalars and integers are parameters, which a rule may
+/// refuse when they become known.
 fn is_data(ty: OperandType) -> bool {
     ty.is_tensor() && ty != OperandType::TENSOR_INT32
 }

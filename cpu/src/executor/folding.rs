@@ -1,4 +1,5 @@
-//! Operations on nothing but constants, computed when the model is made ready: as where a converter casts or transposes weights.
+//! Operations on nothing but constants, computed when the model is made ready: as where a converter casts or
+//! transposes weights.
 
 use nnhal_hal::ops::{self, ShapeRule};
 use nnhal_hal::{Operand, OperandLifeTime, Operation, OperationType, Shape};
@@ -13,8 +14,8 @@ use crate::kernels;
 use crate::scratch::Scratch;
 use crate::threads::{Team, Threads};
 
-/// What the outputs of an operation are in every execution, if they follow from constants alone and have no more than `room`
-/// bytes. An operation that fails is left to the executions, which tell why.
+/// What the outputs of an operation are in every execution, if they follow from constants alone and have no
+/// more than `room` bytes. An operation that fails is left to the executions, which tell why.
 ///
 /// # Errors
 /// `interrupt`, which kernels ask.
@@ -80,7 +81,8 @@ pub(super) fn fold(
     Ok(folded.collect())
 }
 
-/// Whether all that an operation reads are constants, and nothing but operations reads what it computes: always the same.
+/// Whether all that an operation reads are constants, and nothing but operations reads what it computes:
+/// always the same.
 fn is_of_constants(declared: &Declared<'_>) -> bool {
     let operation = declared.operation;
     let lifetime = |at: &u32| Some(declared.operands.get(*at as usize)?.lifetime);
@@ -197,7 +199,8 @@ mod tests {
             assert_eq!([0, 1].map(|at| name(&program, at)), [beforehand; 2]);
             assert_eq!(name(&program, 2), "f32 matrix product");
             assert_eq!(name(&reference, 0), "reference");
-            // What nothing reads any more is gone: the halves, what they are cast to, and weights that are packed.
+            // What nothing reads any more is gone: the halves, what they are cast to, and weights that are
+            // packed.
             let bytes = |at: usize| {
                 let constant = program.graphs[0].constants[at].as_ref().unwrap();
                 constant.bytes.bytes().len()
@@ -322,7 +325,8 @@ mod tests {
         }
     }
 
-    /// Subnormal ones, infinities, both zeros and NaNs are among them, and two operations read what becomes of them.
+    /// Subnormal ones, infinities, both zeros and NaNs are among them, and two operations read what becomes
+    /// of them.
     #[test]
     fn every_16_bit_float_is_widened_beforehand_to_its_value() {
         let all: Vec<f16> = (0..=u16::MAX).map(f16::from_bits).collect();

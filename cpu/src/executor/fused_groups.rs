@@ -1,8 +1,8 @@
-//! Operations that are not computed one by one: those that follow each other and are computed together, and those that only give
-//! memory another shape.
+//! Operations that are not computed one by one: those that follow each other and are computed together, and
+//! those that only give memory another shape.
 //!
-//! Not inlined, as is all that most operations of small models are without: a caller that has it all inside saves and
-//! prepares more than such an operation takes.
+//! Not inlined, as is all that most operations of small models are without: a caller that has it all inside
+//! saves and prepares more than such an operation takes.
 
 use nnhal_hal::{Operation, SubgraphIndex};
 use nnhal_os::buffer::OutOfMemory;
@@ -16,7 +16,8 @@ use crate::fast::PlannedStep;
 use crate::kernel::{KernelContext, KernelError, Value, Values};
 
 impl Runner<'_> {
-    /// Runs the operations that are computed together from this one on, or this one alone; returns how many they are.
+    /// Runs the operations that are computed together from this one on, or this one alone; returns how many
+    /// they are.
     #[inline(never)]
     pub(super) fn several(
         &mut self,
@@ -61,8 +62,8 @@ impl Runner<'_> {
         Ok(count)
     }
 
-    /// Gives the memory of an operation's input to its output; says whether it did, which it does unless the input is not as
-    /// declared.
+    /// Gives the memory of an operation's input to its output; says whether it did, which it does unless the
+    /// input is not as declared.
     #[inline(never)]
     pub(super) fn rename(
         &mut self,
@@ -86,7 +87,8 @@ impl Runner<'_> {
         Ok(true)
     }
 
-    /// Computes the operations from `first` on together; says whether it did, which it does unless something is not there.
+    /// Computes the operations from `first` on together; says whether it did, which it does unless something
+    /// is not there.
     #[inline(never)]
     pub(super) fn run_group(
         &mut self,

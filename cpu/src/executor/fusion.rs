@@ -164,7 +164,8 @@ pub(super) fn fuse(
     Ok(())
 }
 
-/// Notes with the first of layers that several threads had better compute together that they are, after [`fuse`].
+/// Notes with the first of layers that several threads had better compute together that they are, after
+/// [`fuse`].
 ///
 /// # Errors
 /// `interrupt`, which is asked before each of them.
@@ -179,7 +180,8 @@ pub(super) fn fuse_for_several(
     while first < steps.len() {
         interrupt.check()?;
         let ends_within = |operand, count| readers.end_before(operand, first + count);
-        // One that ended in the middle of what is computed together otherwise would leave the rest of that one by one.
+        // One that ended in the middle of what is computed together otherwise would leave the rest of that
+        // one by one.
         let ends_between = |count| {
             let mut at = first;
             while at < first + count {
@@ -188,7 +190,8 @@ pub(super) fn fuse_for_several(
             at == first + count
         };
         let chain = steps[first].float_layer().and_then(|_| {
-            // It ends before an operation with nothing left to compute, which gives its memory on: in a chain it would be computed.
+            // It ends before an operation with nothing left to compute, which gives its memory on: in a chain
+            // it would be computed.
             let is_computed = |step: &&Step| !(step.is_clamped_before && step.renames);
             let ahead = steps[first..].iter().take(MOST_AHEAD);
             let steps = &steps[first..first + ahead.take_while(is_computed).count()];
@@ -204,7 +207,8 @@ pub(super) fn fuse_for_several(
     Ok(())
 }
 
-/// The operations that `steps` compute, the first of which has this number, as far as they may be computed together.
+/// The operations that `steps` compute, the first of which has this number, as far as they may be computed
+/// together.
 fn candidates<'d>(
     (graph, constants): (&'d Subgraph, &'d [Option<Constant>]),
     steps: &'d [Step],
@@ -245,7 +249,8 @@ fn find<'d>(
 
 /// How long operands are needed.
 struct Readers {
-    /// By operand: the number behind that of the last operation which reads it; none if it is read from outside.
+    /// By operand: the number behind that of the last operation which reads it; none if it is read from
+    /// outside.
     ends: Vec<Option<usize>>,
 }
 

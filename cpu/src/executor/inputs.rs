@@ -1,7 +1,8 @@
 //! Inputs that come from somebody else's memory.
 //!
-//! What another process has just written comes out of its processor's cache more slowly than much of what is computed of it,
-//! so large inputs are copied by all threads that will compute: each then has in its own cache what it begins with, mostly.
+//! What another process has just written comes out of its processor's cache more slowly than much of what is
+//! computed of it, so large inputs are copied by all threads that will compute: each then has in its own
+//! cache what it begins with, mostly.
 
 use std::sync::OnceLock;
 
@@ -18,8 +19,8 @@ use crate::threads::{Cost, Helpers, Team, Threads};
 const WORTH_PARTING_BYTES: usize = 64 * 1024;
 
 impl Execution {
-    /// Wakes as many of these helpers as the last run had, if the next one is to have them, too. To be called before inputs are
-    /// copied, which may take as long as getting up.
+    /// Wakes as many of these helpers as the last run had, if the next one is to have them, too. To be called
+    /// before inputs are copied, which may take as long as getting up.
     pub fn rouse(&self, helpers: &Helpers) {
         if let Some((count, _)) = self.expected_helpers() {
             helpers.rouse(count);
@@ -64,7 +65,8 @@ impl Execution {
         }
     }
 
-    /// How many bytes input `index` has with this shape; `None` if there is no such input, or they are too many.
+    /// How many bytes input `index` has with this shape; `None` if there is no such input, or they are too
+    /// many.
     #[must_use]
     pub fn input_size(&self, index: usize, shape: &Shape) -> Option<usize> {
         let main = &self.program.model().model().main;
@@ -72,8 +74,9 @@ impl Execution {
         shape.byte_size(operand.operand_type.element_size()).ok()
     }
 
-    /// Fills the memory that [`Execution::input`] gave for input `index`. `fill` is given parts of it, with where they begin, by
-    /// several threads at once if the next run is to have helpers and the input is large.
+    /// Fills the memory that [`Execution::input`] gave for input `index`. `fill` is given parts of it, with
+    /// where they begin, by several threads at once if the next run is to have helpers and the input is
+    /// large.
     ///
     /// # Errors
     /// One that `fill` gave; the content is undefined then. An input that there is not has no bytes.

@@ -1,13 +1,15 @@
 //! Runs a validated model operation by operation.
 //!
-//! A [`Program`] is made once from a model: constants copied into aligned memory, kernels looked up, the last reader
-//! of every temporary found. An [`Execution`] holds the memory of one run at a time and is used again and again:
-//! once its buffers have grown to what the model needs, running allocates nothing. Buffers of temporaries go back to
-//! a pool after their last reader; those of declared sizes can be taken before the first run (`reserve`).
+//! A [`Program`] is made once from a model: constants copied into aligned memory, kernels looked up, the last
+//! reader of every temporary found. An [`Execution`] holds the memory of one run at a time and is used again
+//! and again: once its buffers have grown to what the model needs, running allocates nothing. Buffers of
+//! temporaries go back to a pool after their last reader; those of declared sizes can be taken before the
+//! first run (`reserve`).
 //!
-//! With the fast kernels the graph is rewritten on the way: operations on constants alone are computed once (`folding`),
-//! PAD becomes a convolution's padding (`padded`), operations that follow each other are computed together (`fusion`), those
-//! between that have nothing to do with these before them, and tensors that only get another shape stay where they are.
+//! With the fast kernels the graph is rewritten on the way: operations on constants alone are computed once
+//! (`folding`), PAD becomes a convolution's padding (`padded`), operations that follow each other are
+//! computed together (`fusion`), those between that have nothing to do with these before them, and tensors
+//! that only get another shape stay where they are.
 
 mod clamping;
 mod compiled;
@@ -40,9 +42,9 @@ use nnhal_os::time::TimePoint;
 use crate::kernel::KernelError;
 use crate::threads::Threads;
 
-/// Asked before every step of a preparation and every operation of an execution whether to go on, and now and then inside operations whose cost grows faster than
-/// their operands. An implementation may also block here: an execution suspended for another of higher priority keeps
-/// its state.
+/// Asked before every step of a preparation and every operation of an execution whether to go on, and now and
+/// then inside operations whose cost grows faster than their operands. An implementation may also block here:
+/// an execution suspended for another of higher priority keeps its state.
 pub trait Interrupt {
     /// Whether to stop now.
     fn check(&self) -> Result<(), Interrupted>;
@@ -81,8 +83,9 @@ impl Interrupt for NeverInterrupted {
     }
 }
 
-/// Told of each operation when it has ended. What it is told of IF and WHILE includes the operations inside, of which it
-/// is told before. Of operations that are computed together the first takes all the time and the others none.
+/// Told of each operation when it has ended. What it is told of IF and WHILE includes the operations inside,
+/// of which it is told before. Of operations that are computed together the first takes all the time and the
+/// others none.
 pub trait Observer {
     /// An operation has been computed.
     fn operation_ended(&self, observed: &ObservedOperation);

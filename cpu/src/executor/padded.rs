@@ -18,8 +18,8 @@ pub(super) struct PaddedConvolution {
 }
 
 impl PaddedConvolution {
-    /// Two operations that follow each other, if they are PAD and a convolution, which `step` computes. `ends_within(operand,
-    /// count)` says whether no other than the first `count` read an operand.
+    /// Two operations that follow each other, if they are PAD and a convolution, which `step` computes.
+    /// `ends_within(operand, count)` says whether no other than the first `count` read an operand.
     pub(super) fn of(
         pad: &Declared<'_>,
         (convolution, step): (&Operation, &Step),
@@ -61,7 +61,8 @@ impl PaddedConvolution {
     }
 }
 
-/// What a PAD of images puts around them, and its input; `None` for other paddings, and where not everything is known.
+/// What a PAD of images puts around them, and its input; `None` for other paddings, and where not everything
+/// is known.
 fn around(pad: &Declared<'_>) -> Option<(Around, u32)> {
     if pad.operation.operation_type != OperationType::PAD {
         return None;

@@ -52,14 +52,15 @@ pub(super) struct Step {
     pub(super) work: Work,
     /// What its outputs are in every execution, if that is known.
     pub(super) fixed: Option<FixedOutputs>,
-    /// With it this operation and those that follow are computed together, if everything that it reads is there.
+    /// With it this operation and those that follow are computed together, if everything that it reads is
+    /// there.
     pub(super) group: Option<FusedGroup>,
     /// The same where several threads compute, in place of `group`.
     pub(super) parted: Option<FusedGroup>,
     /// Temporaries that nothing reads after this operation.
     pub(super) releases: Vec<u32>,
-    /// Whether its output may have its input's memory, which nothing else reads: it gives a tensor another shape, or has nothing
-    /// left to clamp.
+    /// Whether its output may have its input's memory, which nothing else reads: it gives a tensor another
+    /// shape, or has nothing left to clamp.
     pub(super) renames: bool,
     /// Whether the layer before it has clamped what it is to clamp.
     pub(super) is_clamped_before: bool,
@@ -215,7 +216,8 @@ impl Program {
         Program::with_interrupt(model, pools, kernels, &NeverInterrupted)
     }
 
-    /// The same in steps: `interrupt` is asked before every constant that is copied and before every operation.
+    /// The same in steps: `interrupt` is asked before every constant that is copied and before every
+    /// operation.
     pub fn with_interrupt(
         model: Arc<ValidModel>,
         pools: &dyn ConstantPools,
@@ -255,8 +257,8 @@ impl Program {
         &self.model
     }
 
-    /// What computes an operation where so many threads compute, for people to read: the name of a step that was made for it, or
-    /// of the reference kernel.
+    /// What computes an operation where so many threads compute, for people to read: the name of a step that
+    /// was made for it, or of the reference kernel.
     #[must_use]
     pub fn kernel_name(&self, graph: SubgraphIndex, operation: usize, threads: usize) -> &'static str {
         let Some((subgraph, steps)) = self.steps(graph) else {
@@ -289,8 +291,9 @@ impl Program {
         }
     }
 
-    /// The first of the operations that an operation is computed together with where so many threads compute, if everything that
-    /// they read is there: itself if it is computed alone, or is the first. `None` if it was computed beforehand.
+    /// The first of the operations that an operation is computed together with where so many threads compute,
+    /// if everything that they read is there: itself if it is computed alone, or is the first. `None` if it
+    /// was computed beforehand.
     #[must_use]
     pub fn computed_with(&self, graph: SubgraphIndex, operation: usize, threads: usize) -> Option<usize> {
         let steps = self.steps(graph).map_or(&[][..], |(_, steps)| steps);
@@ -317,8 +320,8 @@ impl Program {
         Some((subgraph, &self.graphs.get(number)?.steps))
     }
 
-    /// Why an operation cannot be run here, or `None` if it can. For IF and WHILE this speaks of the operation
-    /// itself, not of what its subgraphs contain.
+    /// Why an operation cannot be run here, or `None` if it can. For IF and WHILE this speaks of the
+    /// operation itself, not of what its subgraphs contain.
     #[must_use]
     pub fn refusal(operation: OperationType) -> Option<String> {
         if operation.is_control_flow() || kernels::kernel(operation).is_some() {
@@ -431,8 +434,8 @@ impl Graph {
     }
 }
 
-/// Whether an operation does nothing but give a temporary, which it is the last to read, another shape that is known, or the
-/// same one.
+/// Whether an operation does nothing but give a temporary, which it is the last to read, another shape that
+/// is known, or the same one.
 fn renames((graph, constants): (&Subgraph, &[Option<Constant>]), operation: &Operation, step: &Step) -> bool {
     let is_another_shape = matches!(
         operation.operation_type,

@@ -1,8 +1,8 @@
 //! Memory for an execution before its first run.
 //!
-//! Values of declared sizes are gone through in the order of the operations as a run goes through them: each takes memory
-//! that values before it have left, and leaves it after its last reader. What that comes to is taken at once, in pages that
-//! are there, so that the first run finds what the later ones find.
+//! Values of declared sizes are gone through in the order of the operations as a run goes through them: each
+//! takes memory that values before it have left, and leaves it after its last reader. What that comes to is
+//! taken at once, in pages that are there, so that the first run finds what the later ones find.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ const MOST_BYTES: usize = 256 << 20;
 /// Graphs with more results are left to their runs, which can be interrupted.
 const MOST_RESULTS: usize = 4096;
 
-/// How often the values are gone through: memory that was too small for a later value has been exchanged for larger, so that
-/// the next time an earlier one may find other memory.
+/// How often the values are gone through: memory that was too small for a later value has been exchanged for
+/// larger, so that the next time an earlier one may find other memory.
 const ROUNDS: usize = 2;
 
 impl Execution {
-    /// Takes the memory that operations of the main graph need for their results, as far as the model declares how much that
-    /// is: all of it, unless that is more than 256 MiB or for more than 4096 results. Runs take the rest. Does nothing after the
-    /// first input.
+    /// Takes the memory that operations of the main graph need for their results, as far as the model
+    /// declares how much that is: all of it, unless that is more than 256 MiB or for more than 4096 results.
+    /// Runs take the rest. Does nothing after the first input.
     pub fn reserve(&mut self) {
         let program = Arc::clone(self.program());
         let (frame, memory) = self.parts();
@@ -192,7 +192,8 @@ mod tests {
 
     #[test]
     fn results_are_those_of_an_execution_without() {
-        // Operations that are computed together, one on constants, one that only gives another shape, one with two outputs.
+        // Operations that are computed together, one on constants, one that only gives another shape, one
+        // with two outputs.
         let mut graph = TestGraph::default();
         let input = graph.input(floats(&[8, 600]));
         let constant = graph.constant(floats(&[600]), bytemuck::cast_slice(&[3.0_f32; 600]));

@@ -19,8 +19,8 @@ use crate::threads::{ParallelismTuner, Team};
 #[derive(Debug)]
 pub struct Execution {
     pub(super) program: Arc<Program>,
-    /// The operands that are the main graph's inputs and outputs, at hand: those of small models are looked up as fast as they
-    /// are computed.
+    /// The operands that are the main graph's inputs and outputs, at hand: those of small models are looked
+    /// up as fast as they are computed.
     pub(super) inputs: Box<[u32]>,
     outputs: Box<[u32]>,
     pub(super) frame: Frame,
@@ -63,7 +63,8 @@ impl Frame {
 }
 
 impl Memory {
-    /// Gives an empty buffer memory from the pool: the smallest one that holds `bytes`, else the largest there is.
+    /// Gives an empty buffer memory from the pool: the smallest one that holds `bytes`, else the largest
+    /// there is.
     pub(super) fn reuse(&mut self, buffer: &mut AlignedBuffer, bytes: usize) {
         if buffer.capacity() >= bytes || self.free.is_empty() {
             return;
@@ -206,8 +207,8 @@ impl Execution {
         outcome
     }
 
-    /// As many helpers as the last run had, if the next one is to have them, too, and about how many microseconds one thread takes
-    /// for what they take part in.
+    /// As many helpers as the last run had, if the next one is to have them, too, and about how many
+    /// microseconds one thread takes for what they take part in.
     #[inline]
     pub(super) fn expected_helpers(&self) -> Option<(usize, u64)> {
         let are_wanted = self.helpers > 0 && self.tuner.wants_helpers(self.partable);
@@ -231,8 +232,8 @@ impl Execution {
         Some((&value.shape, value.bytes()))
     }
 
-    /// Exchanges the memory of output `index` after a run that succeeded for other memory, which the next run uses.
-    /// Returns whether there is such an output; [`Execution::output`] has nothing for it afterwards.
+    /// Exchanges the memory of output `index` after a run that succeeded for other memory, which the next run
+    /// uses. Returns whether there is such an output; [`Execution::output`] has nothing for it afterwards.
     pub fn exchange_output(&mut self, index: usize, memory: &mut AlignedBuffer) -> bool {
         let value = self
             .outputs
@@ -305,7 +306,8 @@ impl<'a> Runner<'a> {
         Ok(())
     }
 
-    /// Tells the observer of operations that have ended; of several that were computed together the first has all the time.
+    /// Tells the observer of operations that have ended; of several that were computed together the first has
+    /// all the time.
     #[cold]
     pub(super) fn tell(&self, at: SubgraphIndex, operations: Range<usize>, started: TimePoint) {
         let Some(observer) = self.options.observer else {
@@ -414,7 +416,8 @@ impl<'a> Runner<'a> {
         sizes: Sizes<'_>,
         frame: &mut Frame,
     ) -> Result<(), KernelError> {
-        // Several change places with others outside the frame, so that inputs and outputs can be borrowed side by side.
+        // Several change places with others outside the frame, so that inputs and outputs can be borrowed
+        // side by side.
         let mut outside = std::mem::take(&mut self.memory.outputs);
         let count = operation.outputs.len();
         if outside.len() < count {
@@ -429,7 +432,8 @@ impl<'a> Runner<'a> {
         result
     }
 
-    /// Computes an operation into its outputs, whose sizes are known beforehand only if this execution is as declared.
+    /// Computes an operation into its outputs, whose sizes are known beforehand only if this execution is as
+    /// declared.
     // Always inlined, as the structures on the way to the kernel would be copied right after they were made.
     #[inline(always)]
     pub(super) fn compute_into(
@@ -500,7 +504,8 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// Has the values of some operands change places with others: moving them by way of the stack waits for its stores.
+/// Has the values of some operands change places with others: moving them by way of the stack waits for its
+/// stores.
 #[inline]
 fn exchange(operands: &[u32], frame: &mut Frame, others: &mut [Value]) {
     for (at, other) in operands.iter().zip(others) {

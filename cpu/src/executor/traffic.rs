@@ -10,13 +10,13 @@ use super::fusion::FusedGroup;
 use super::program::{Graph, Program, Work, operations_from};
 
 impl Program {
-    /// How many bytes an execution by so many threads reads and writes for an operation and those that are computed with it: each
-    /// operand that they read from memory once, constants in the size that the model has them in, and each that they
-    /// write. What operations that are computed together hand on to each other stays in registers or caches, and does
-    /// not count; nor does what was computed beforehand.
+    /// How many bytes an execution by so many threads reads and writes for an operation and those that are
+    /// computed with it: each operand that they read from memory once, constants in the size that the model
+    /// has them in, and each that they write. What operations that are computed together hand on to each
+    /// other stays in registers or caches, and does not count; nor does what was computed beforehand.
     ///
-    /// `None` for an operation that is computed with one before it, which has all bytes; where dimensions are known in executions
-    /// only; and for IF and WHILE.
+    /// `None` for an operation that is computed with one before it, which has all bytes; where dimensions are
+    /// known in executions only; and for IF and WHILE.
     #[must_use]
     pub fn bytes_moved(&self, graph: SubgraphIndex, operation: usize, threads: usize) -> Option<u64> {
         let number = match graph {
@@ -49,8 +49,8 @@ struct Traffic<'a> {
 }
 
 impl Traffic<'_> {
-    /// Of operations that are computed together, but for those `alone`, which are counted from the first on and go
-    /// through memory.
+    /// Of operations that are computed together, but for those `alone`, which are counted from the first on
+    /// and go through memory.
     fn of(&self, operations: Range<usize>, alone: &[usize]) -> Option<u64> {
         let first = operations.start;
         let mut kept = BTreeSet::new();

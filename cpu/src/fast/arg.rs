@@ -1,7 +1,7 @@
 //! ARGMAX and ARGMIN of 8-bit values that are neighbours, to the same results as the reference.
 //!
-//! Each value makes a key with its place below it, such that the largest key is that of the first extreme; so the largest
-//! of many is found side by side.
+//! Each value makes a key with its place below it, such that the largest key is that of the first extreme; so
+//! the largest of many is found side by side.
 
 use nnhal_hal::ops::{OperationContext, ShapeIssue, shapes};
 use nnhal_hal::{OperandType, OperationType};
@@ -127,8 +127,8 @@ impl Work for Search<'_> {
     }
 }
 
-/// Keeps of each lane the larger key: that which it has, or that of a value. Places count from `first` on and end before
-/// `extent`.
+/// Keeps of each lane the larger key: that which it has, or that of a value. Places count from `first` on and
+/// end before `extent`.
 #[inline(always)]
 fn take_in(keys: &mut [u16; AT_ONCE], values: &[u8], (first, extent): (usize, usize), flip: u8) {
     let mut last = [0; AT_ONCE];

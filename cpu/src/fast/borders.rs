@@ -1,13 +1,14 @@
-//! How much is computed twice where each thread computes its own rows of the last of some layers that follow each other: at
-//! its border it computes what the windows see of the other's rows, more of it with each layer before.
+//! How much is computed twice where each thread computes its own rows of the last of some layers that follow
+//! each other: at its border it computes what the windows see of the other's rows, more of it with each layer
+//! before.
 
 use nnhal_hal::ops::padding::Window;
 
 use super::strips::seen;
 use crate::threads::MAX_HELPERS;
 
-/// The thread that has most to do computes at most one part in so many more than an equal share. Networks whose layers take a few
-/// microseconds each were as fast with 8 and slower with 16.
+/// The thread that has most to do computes at most one part in so many more than an equal share. Networks
+/// whose layers take a few microseconds each were as fast with 8 and slower with 16.
 const ONE_IN: u64 = 6;
 
 /// A layer whose rows are computed.
@@ -27,7 +28,8 @@ impl LayerRows {
     }
 }
 
-/// Up to how many threads have little more to do than equal shares of layers that follow each other; 1 if not even two.
+/// Up to how many threads have little more to do than equal shares of layers that follow each other; 1 if not
+/// even two.
 pub(super) fn most_threads(layers: &[LayerRows]) -> usize {
     let all: u64 = layers.iter().map(|layer| layer.work).sum();
     let is_little_more = |threads: &usize| {

@@ -1,8 +1,9 @@
 //! Element-wise operations on two operands whose shapes broadcast, in long loops by all threads.
 //!
-//! Neighbouring axes along which both operands move alike are one. Where the innermost one is long, it is computed for each
-//! step of the others, with an operand that does not move along it as a single value. Where it is short, as of images with
-//! three channels, several rows of it are computed at once: what is repeated or stretched along them is laid out first.
+//! Neighbouring axes along which both operands move alike are one. Where the innermost one is long, it is
+//! computed for each step of the others, with an operand that does not move along it as a single value. Where
+//! it is short, as of images with three channels, several rows of it are computed at once: what is repeated
+//! or stretched along them is laid out first.
 
 use bytemuck::Pod;
 

@@ -14,8 +14,8 @@ const OPERATIONS: [OperationType; 7] = [
     OperationType::PRELU,
 ];
 
-/// Shapes of two operands: a row, long and short ones, for all rows; an element for each row, for all rows of an image, or
-/// for all; the other way round; products of leading extents; and several at once.
+/// Shapes of two operands: a row, long and short ones, for all rows; an element for each row, for all rows of
+/// an image, or for all; the other way round; products of leading extents; and several at once.
 const SHAPES: [[&[u32]; 2]; 15] = [
     [&[2, 3, 5, 130], &[130]],
     [&[2, 30, 5, 3], &[3]],
@@ -38,8 +38,8 @@ fn elements(dims: &[u32]) -> usize {
     Shape::new(dims).unwrap().elements().unwrap()
 }
 
-/// An operation on two operands of these shapes, all else of which may be known when the model is prepared, by these kernels:
-/// dimensions and bytes.
+/// An operation on two operands of these shapes, all else of which may be known when the model is prepared,
+/// by these kernels: dimensions and bytes.
 fn result(
     (operation, ty): (OperationType, OperandType),
     (shapes, is_known): ([&[u32]; 2], bool),

@@ -1,5 +1,5 @@
-//! Windows of bytes that are read in the image or in strips of it, beside their definition: in one block and in many, which begin
-//! anywhere, by whichever instructions there are.
+//! Windows of bytes that are read in the image or in strips of it, beside their definition: in one block and
+//! in many, which begin anywhere, by whichever instructions there are.
 
 use nnhal_hal::ops::padding::{Extents, Window};
 use nnhal_os::cores::OwnCores;

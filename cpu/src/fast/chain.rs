@@ -1,5 +1,6 @@
-//! Element-wise operations on 32-bit floats as links of a chain: what each computes, and how its operands serve the elements of
-//! its result. PAD of rows, as where networks add to a tensor one with fewer channels, is one of them.
+//! Element-wise operations on 32-bit floats as links of a chain: what each computes, and how its operands
+//! serve the elements of its result. PAD of rows, as where networks add to a tensor one with fewer channels,
+//! is one of them.
 
 use nnhal_hal::ops::{OperandInfo, OperationContext};
 use nnhal_hal::{OperandType, OperationType, Shape};
@@ -15,11 +16,12 @@ pub(super) enum Function {
     Unary(Unary),
     /// With what results are clamped to.
     Binary(Binary, (f32, f32)),
-    /// The greatest integers up to the sums of the elements, clamped to a range, and a second operand: how graphs round.
+    /// The greatest integers up to the sums of the elements, clamped to a range, and a second operand: how
+    /// graphs round.
     FloorOfSum((f32, f32)),
-    /// Elements rounded to integers: what is left of two sums that are rounded down, one of the positive elements and one of the
-    /// negative ones. What is added to these are the second and the third operand; a fourth one scales elements before. They
-    /// have one element each.
+    /// Elements rounded to integers: what is left of two sums that are rounded down, one of the positive
+    /// elements and one of the negative ones. What is added to these are the second and the third operand; a
+    /// fourth one scales elements before. They have one element each.
     Round,
     /// Rows with zeros around them.
     Pad(PaddedRow),
@@ -69,7 +71,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// `operation`, if it is an element-wise one, or pads rows, and gives `elements` floats, with operands that need no walk.
+    /// `operation`, if it is an element-wise one, or pads rows, and gives `elements` floats, with operands
+    /// that need no walk.
     pub(super) fn of(operation: &Declared<'_>, elements: usize) -> Option<Link> {
         let kind = operation.operation.operation_type;
         if kind == OperationType::PAD {
@@ -131,15 +134,16 @@ impl Link {
     }
 }
 
-/// Joins operations that one function computes, where nothing else reads what is between them: several passes would store
-/// and load it each time.
+/// Joins operations that one function computes, where nothing else reads what is between them: several passes
+/// would store and load it each time.
 pub(super) fn joined(links: &[Link]) -> Vec<Link> {
     let sums = replaced::<3>(links, floor_of_sum);
     let rounds = replaced::<2>(&replaced::<4>(&sums, round), scaled_round);
     replaced::<2>(&rounds, clamped_result)
 }
 
-/// The links with those that `join` makes of neighbours in their place; nothing else reads what is between these.
+/// The links with those that `join` makes of neighbours in their place; nothing else reads what is between
+/// these.
 fn replaced<const N: usize>(links: &[Link], join: fn(&[Link; N]) -> Option<Link>) -> Vec<Link> {
     let is_read_once = |link: &Link| {
         let readers = links.iter().flat_map(|link| &link.inputs);
@@ -174,7 +178,8 @@ fn floor_of_sum([clamp, sum, floor]: &[Link; 3]) -> Option<Link> {
     })
 }
 
-/// [`Function::Round`] of what rounds the positive elements and the negative ones, in either order, and subtracts.
+/// [`Function::Round`] of what rounds the positive elements and the negative ones, in either order, and
+/// subtracts.
 fn round(links: &[Link; 4]) -> Option<Link> {
     let [before @ .., difference] = links;
     let is_difference = matches!(difference.function, Function::Binary(Binary::Sub, range) if range == Activation::None.range());

@@ -1,9 +1,9 @@
 //! CONV_2D and FULLY_CONNECTED with constant weights, as products of patches with a packed filter matrix.
 //!
-//! Patches are read in place: in the image if no window reaches beyond it, else in strips of it with the padding. Only
-//! those of filters that are far apart in the image, or far larger, are copied one behind the other; and, of 8-bit values, those
-//! that tiles multiply, and those of filters with gaps in a row if their channels do not make whole fours, or whole pairs where
-//! products are taken by pairs.
+//! Patches are read in place: in the image if no window reaches beyond it, else in strips of it with the
+//! padding. Only those of filters that are far apart in the image, or far larger, are copied one behind the
+//! other; and, of 8-bit values, those that tiles multiply, and those of filters with gaps in a row if their
+//! channels do not make whole fours, or whole pairs where products are taken by pairs.
 
 use nnhal_hal::OperandType;
 use nnhal_os::buffer::OutOfMemory;
@@ -90,7 +90,8 @@ pub(super) fn run_f32(
     Ok(())
 }
 
-/// The windows of some outputs of an image, read in place or in a strip with the padding that is made in `copies`.
+/// The windows of some outputs of an image, read in place or in a strip with the padding that is made in
+/// `copies`.
 pub(super) fn lines_f32<'l>(
     frame: &Frame<'_>,
     input: &'l [f32],
@@ -133,7 +134,8 @@ fn grid(threads: usize, rows: (usize, usize), (patches, matrix): (&Patches, usiz
     partition::product(threads, rows, (patches.output.channels as usize, matrix))
 }
 
-/// What the products of all patches with a matrix of so many bytes take, which are so many times as fast as those of floats.
+/// What the products of all patches with a matrix of so many bytes take, which are so many times as fast as
+/// those of floats.
 pub(super) fn cost(patches: &Patches, matrix: usize, times: u64) -> Cost {
     let outputs = patches.count() as u64 * u64::from(patches.output.channels);
     Cost {
@@ -245,8 +247,8 @@ pub(super) fn run_q8<T: Quant8>(
     Ok(())
 }
 
-/// The same with weights for rows of unsigned bytes, which are read in place where they are unsigned single pixels, or windows that
-/// do not need what is around the image.
+/// The same with weights for rows of unsigned bytes, which are read in place where they are unsigned single
+/// pixels, or windows that do not need what is around the image.
 pub(super) fn run_bytes<T: Quant8>(
     weights: &PackedBytes,
     patches: &Patches,
@@ -380,7 +382,8 @@ pub(super) fn sign_bit<T: Quant8>() -> u8 {
     if T::LEAST < 0 { 0x80 } else { 0 }
 }
 
-/// Gathers patches of 8-bit values as unsigned ones, each with zeros behind it up to the next; each row of a filter begins with four.
+/// Gathers patches of 8-bit values as unsigned ones, each with zeros behind it up to the next; each row of a
+/// filter begins with four.
 struct Unsigned<'a, T> {
     weights: &'a PackedBytes,
     patches: &'a Patches,
@@ -455,7 +458,8 @@ impl<T: Quant8> Work for WidenStrip<'_, T> {
     }
 }
 
-/// Gathers patches of 8-bit values as 16-bit values less the zero point; each row of a filter begins with a pair.
+/// Gathers patches of 8-bit values as 16-bit values less the zero point; each row of a filter begins with a
+/// pair.
 struct Widen<'a, T> {
     patches: &'a Patches,
     input: &'a [T],

@@ -1,9 +1,9 @@
 //! DEPTHWISE_CONV_2D of floats with constant weights and one output channel for each input channel.
 //!
-//! The input is read in place: taps that fall into the padding are left out. For the usual filters a few neighbouring
-//! outputs are computed together, at the edges of the image as well, so that each input value is loaded once for all of
-//! them. Channels are taken in groups of a vector's lanes; the last group overlaps the one before it where the channels do not
-//! fill it, so that every group is whole.
+//! The input is read in place: taps that fall into the padding are left out. For the usual filters a few
+//! neighbouring outputs are computed together, at the edges of the image as well, so that each input value is
+//! loaded once for all of them. Channels are taken in groups of a vector's lanes; the last group overlaps the
+//! one before it where the channels do not fill it, so that every group is whole.
 
 use std::ops::Range;
 
@@ -97,8 +97,8 @@ impl PackedDepthwise {
         }
     }
 
-    /// Computes the rows `rows` of one image's output, which are what `output` holds, from the rows of its input from
-    /// `first_row` on.
+    /// Computes the rows `rows` of one image's output, which are what `output` holds, from the rows of its
+    /// input from `first_row` on.
     pub(super) fn run_rows(
         &self,
         patches: &Patches,
@@ -125,8 +125,8 @@ fn first_channel(group: usize, lanes: usize, channels: usize) -> usize {
     (group * lanes).min(channels.saturating_sub(lanes))
 }
 
-/// What one image takes, of floats or 8-bit values. Its products are summed at about a third of the speed of a matrix product
-/// of floats.
+/// What one image takes, of floats or 8-bit values. Its products are summed at about a third of the speed of
+/// a matrix product of floats.
 pub(super) fn cost(patches: &Patches) -> Cost {
     let taps = u64::from(patches.vertical.filter) * u64::from(patches.horizontal.filter);
     let extents = &patches.output;
@@ -201,8 +201,8 @@ impl Work for Rows<'_> {
 }
 
 impl<'a> Rows<'a> {
-    // Loops by index, not closures or iterators over vectors: those that are not inlined are compiled without the
-    // processor's vectors, which then travel through memory.
+    // Loops by index, not closures or iterators over vectors: those that are not inlined are compiled without
+    // the processor's vectors, which then travel through memory.
 
     /// For fewer channels than a vector has lanes.
     #[inline(always)]
@@ -216,8 +216,8 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// For groups of `N` channels, of which `O` neighbouring outputs of a row, or of `TWO` rows, are summed side by side: as
-    /// many sums as leave registers for weights.
+    /// For groups of `N` channels, of which `O` neighbouring outputs of a row, or of `TWO` rows, are summed
+    /// side by side: as many sums as leave registers for weights.
     #[inline(always)]
     fn of_groups<V: Simd<N>, const N: usize, const O: usize, const TWO: bool>(mut self, simd: V) {
         let (vertical, horizontal) = (self.patches.vertical, self.patches.horizontal);
@@ -275,8 +275,8 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The same with stride 1, two rows at a time where all rows of their windows are inside: most rows of the input are loaded
-    /// once for both.
+    /// The same with stride 1, two rows at a time where all rows of their windows are inside: most rows of
+    /// the input are loaded once for both.
     #[inline(always)]
     fn filtered_by_two<V: Simd<N>, const N: usize, const O: usize, const K: usize>(&mut self, simd: V) {
         let width = self.patches.output.width as usize;
@@ -359,7 +359,8 @@ impl<'a> Rows<'a> {
         (y - self.first_row) * self.patches.input.width as usize * self.packed.channels
     }
 
-    /// Neighbouring outputs; at an `EDGE` their windows may reach into the padding, and some of them beyond the line.
+    /// Neighbouring outputs; at an `EDGE` their windows may reach into the padding, and some of them beyond
+    /// the line.
     #[inline(always)]
     fn outputs<
         V: Simd<N>,
@@ -611,8 +612,8 @@ fn accumulate<
     });
 }
 
-/// Adds the products of two rows of the filter with the pixels that neighbouring outputs of two rows see, stride 1; `rows` says
-/// for which of them there is one.
+/// Adds the products of two rows of the filter with the pixels that neighbouring outputs of two rows see,
+/// stride 1; `rows` says for which of them there is one.
 #[inline(always)]
 fn accumulate_two<V: Simd<N>, const N: usize, const O: usize, const K: usize, const EDGE: bool>(
     simd: V,

@@ -1,15 +1,17 @@
-//! The layers of [`super::depthwise_quantized`] for instructions that multiply four bytes of a lane at once and add them: those
-//! with sixteen channels at least, whose multipliers are all below 1/2.
+//! The layers of [`super::depthwise_quantized`] for instructions that multiply four bytes of a lane at once
+//! and add them: those with sixteen channels at least, whose multipliers are all below 1/2.
 //!
-//! Four taps that are above each other, or beside each other if the filter has one row, are multiplied at once: what they see
-//! is laid side by side for each channel, some outputs of a row at a time, so that it is in the first-level cache when it is
-//! read. Neighbouring outputs share what they see of each column, and rows of outputs what they see in the same four rows if their
-//! filters have less than four: with the weights one tap further down there is the next row's sum. Channels are taken in groups; the last one overlaps the one
-//! before it where channels do not fill it.
+//! Four taps that are above each other, or beside each other if the filter has one row, are multiplied at
+//! once: what they see is laid side by side for each channel, some outputs of a row at a time, so that it is
+//! in the first-level cache when it is read. Neighbouring outputs share what they see of each column, and
+//! rows of outputs what they see in the same four rows if their filters have less than four: with the weights
+//! one tap further down there is the next row's sum. Channels are taken in groups; the last one overlaps the
+//! one before it where channels do not fill it.
 //!
-//! Values are taken as unsigned, signed ones 128 higher, and weights as signed, less their zero point `y`. With the zero point
-//! `z` of what is so taken, `sum((u - z) * (w - y)) = sum(u * v) - z * sum(v)`, where the last sum is known when the model is
-//! prepared and padding is `z`. A weight whose `v = w - y` does not fit eight bits is the sum of two that do.
+//! Values are taken as unsigned, signed ones 128 higher, and weights as signed, less their zero point `y`.
+//! With the zero point `z` of what is so taken, `sum((u - z) * (w - y)) = sum(u * v) - z * sum(v)`, where the
+//! last sum is known when the model is prepared and padding is `z`. A weight whose `v = w - y` does not fit
+//! eight bits is the sum of two that do.
 
 use std::ops::Range;
 
@@ -37,8 +39,8 @@ const FOUR: usize = 4;
 /// Bytes of values by fours that are laid out at a time: about half of a first-level cache.
 const CHUNK_BYTES: usize = 20 * 1024;
 
-/// The same where windows reach so far to the side that little of that would be new in each chunk: about a quarter of a
-/// second-level cache.
+/// The same where windows reach so far to the side that little of that would be new in each chunk: about a
+/// quarter of a second-level cache.
 const WIDE_CHUNK_BYTES: usize = 256 * 1024;
 
 /// Most bytes that are laid out at a time, whatever the windows: beyond, they are not computed here.
@@ -53,8 +55,8 @@ type Four = [u8; FOUR];
 /// Four weights of each of a group's columns.
 type Weights = [Four; COLUMNS];
 
-/// How many of a row's outputs to sum side by side: as many as leave registers for weights and values, so that few are
-/// computed twice.
+/// How many of a row's outputs to sum side by side: as many as leave registers for weights and values, so
+/// that few are computed twice.
 fn outputs_of_tile(width: usize) -> usize {
     match width {
         _ if width >= 7 && width.is_multiple_of(7) && !width.is_multiple_of(8) => 7,
@@ -152,7 +154,8 @@ struct Group {
 }
 
 impl PackedDepthwise {
-    /// Packs the filters of a layer that is computed here; `weight(tap, channel)` gives their values less the zero point.
+    /// Packs the filters of a layer that is computed here; `weight(tap, channel)` gives their values less the
+    /// zero point.
     pub(super) fn new(
         layer: Layer,
         packing: &mut Packing,
@@ -230,7 +233,8 @@ impl PackedDepthwise {
         &self.weights
     }
 
-    /// Whether windows of this kind are computed: those that do not reach so far that too much had to be laid out.
+    /// Whether windows of this kind are computed: those that do not reach so far that too much had to be laid
+    /// out.
     pub(super) fn serves(&self, patches: &Patches) -> bool {
         [*patches, self.line_up(patches)]
             .iter()
@@ -317,7 +321,8 @@ struct Plan<'a> {
     plane: usize,
     /// Values by fours of a chunk in all.
     fours: usize,
-    /// Bytes of the line beside them: the padding's value as long as a chunk, or a chunk with what is beside it.
+    /// Bytes of the line beside them: the padding's value as long as a chunk, or a chunk with what is beside
+    /// it.
     line: usize,
     /// Fours from one row of fours to the next, and from one tap to the next.
     steps: (usize, usize),
@@ -452,7 +457,8 @@ impl Rows<'_> {
         }
     }
 
-    /// A row of the input, if the tap `at` of the windows of row `y` sees one, or of those of the rows that are computed with it.
+    /// A row of the input, if the tap `at` of the windows of row `y` sees one, or of those of the rows that
+    /// are computed with it.
     #[inline(always)]
     fn input_row(&self, y: usize, at: usize) -> Option<usize> {
         let (window, height) = (
@@ -465,8 +471,8 @@ impl Rows<'_> {
         (at < taps && row < height).then_some(row)
     }
 
-    /// Which of so many columns of the windows that begin with output `first` are inside, and where the first of these is in the
-    /// input.
+    /// Which of so many columns of the windows that begin with output `first` are inside, and where the first
+    /// of these is in the input.
     #[inline(always)]
     fn inside(&self, first: usize, columns: usize) -> (Range<usize>, usize) {
         let (window, width) = (
@@ -525,7 +531,8 @@ impl Rows<'_> {
     fn chunk<S: Instructions, const CLAMPED: bool>(&mut self, simd: S, row: usize, first: usize) {
         let simd = simd.wide();
         match self.plan.tile {
-            // Where no instruction multiplies bytes nothing is packed for this. Tiles would be megabytes of code there.
+            // Where no instruction multiplies bytes nothing is packed for this. Tiles would be megabytes of
+            // code there.
             _ if !S::HAS_WIDE => self.groups::<_, CLAMPED, 1, 1, 1>(simd, row, first),
             8 => self.tiles::<_, CLAMPED, 8>(simd, row, first),
             7 => self.tiles::<_, CLAMPED, 7>(simd, row, first),
@@ -547,8 +554,8 @@ impl Rows<'_> {
         }
     }
 
-    /// All groups of channels, by `K` taps in a row that go on by `STRIDE` columns from one output to the next, or any if `K`
-    /// is 1.
+    /// All groups of channels, by `K` taps in a row that go on by `STRIDE` columns from one output to the
+    /// next, or any if `K` is 1.
     #[inline(always)]
     fn groups<V: Columns, const CLAMPED: bool, const O: usize, const K: usize, const STRIDE: usize>(
         &mut self,
@@ -626,8 +633,8 @@ fn by_fours<V: Columns>(simd: V, rows: [&[u8]; FOUR], flip: u8, to: &mut [Four])
     }
 }
 
-/// Adds the products of four rows of a filter with the columns that neighbouring outputs see; weights are taken for those of
-/// rows that are so many further down.
+/// Adds the products of four rows of a filter with the columns that neighbouring outputs see; weights are
+/// taken for those of rows that are so many further down.
 #[inline(always)]
 fn accumulate<V: Columns, const O: usize, const K: usize, const STRIDE: usize>(
     simd: V,

@@ -191,7 +191,8 @@ fn chunks_of_far_windows_are_long() {
 
 #[test]
 fn sums_that_need_not_be_floats_are_scaled_by_integers() {
-    // One channel of each group, everywhere once, has a small multiplier and large sums: by its bias and its weights.
+    // One channel of each group, everywhere once, has a small multiplier and large sums: by its bias and its
+    // weights.
     let groups = 64;
     let is_special = |channel: usize| channel % COLUMNS == channel / COLUMNS % COLUMNS;
     let multiplier = |channel: usize| {
@@ -223,7 +224,8 @@ fn sums_that_need_not_be_floats_are_scaled_by_integers() {
             if special < 0 {
                 return 100_000;
             }
-            // The sum is the least one of a result, and odd, so that the next float towards 0 has another result.
+            // The sum is the least one of a result, and odd, so that the next float towards 0 has another
+            // result.
             let results = (f64::from(1 << 24) * 4.0e-6) as i32..;
             let sums = results.map(|result| least_sum_of(multiplier(channel), result));
             let odd = sums.into_iter().find(|sum| *sum > 1 << 24 && sum % 2 != 0);

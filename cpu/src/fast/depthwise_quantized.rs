@@ -1,10 +1,11 @@
-//! DEPTHWISE_CONV_2D of 8-bit values with constant weights and one output channel for each input channel, by products of 16-bit
-//! values: where [`super::depthwise_bytes`] does not compute the layer.
+//! DEPTHWISE_CONV_2D of 8-bit values with constant weights and one output channel for each input channel, by
+//! products of 16-bit values: where [`super::depthwise_bytes`] does not compute the layer.
 //!
-//! The input is copied into scratch memory as 16-bit values less the zero point, a strip at a time, with its padding, so that
-//! every output sees a whole window. Taps are taken two at a time, as the multiplying instruction does: those of two rows of
-//! the filter, so that for the usual filters what was interleaved once serves all neighbouring outputs that see it. Channels
-//! are taken in groups; the last one overlaps the one before it where channels do not fill it.
+//! The input is copied into scratch memory as 16-bit values less the zero point, a strip at a time, with its
+//! padding, so that every output sees a whole window. Taps are taken two at a time, as the multiplying
+//! instruction does: those of two rows of the filter, so that for the usual filters what was interleaved once
+//! serves all neighbouring outputs that see it. Channels are taken in groups; the last one overlaps the one
+//! before it where channels do not fill it.
 
 use nnhal_hal::ops::padding::{Extents, Window};
 use nnhal_os::buffer::{AlignedSlice, OutOfMemory};
@@ -24,8 +25,8 @@ use crate::kernels::fixed_point::Multiplier;
 use crate::scratch::Scratch;
 use crate::threads::Team;
 
-/// How many of a run's outputs to sum side by side: as many as leave registers for weights and values, of which there are
-/// `many` where wide vectors are single ones, so that few are computed twice.
+/// How many of a run's outputs to sum side by side: as many as leave registers for weights and values, of
+/// which there are `many` where wide vectors are single ones, so that few are computed twice.
 fn outputs_of_tile(run: usize, many: bool) -> usize {
     match (run, many) {
         (6.., true) if run.div_ceil(6) * 7 <= run.div_ceil(4) * 5 => 6,
@@ -44,8 +45,8 @@ const MAX_PADDING: usize = 8;
 /// Elements of a padded image that are no burden whatever the image: 2 MiB.
 const SMALL_IMAGE: usize = 1 << 20;
 
-/// Whether windows of this kind are computed here: those with taps that are not so far apart that most of the padded image
-/// would be padding.
+/// Whether windows of this kind are computed here: those with taps that are not so far apart that most of the
+/// padded image would be padding.
 pub(super) fn serves(patches: &Patches) -> bool {
     let image = [patches.input.height, patches.input.width, patches.input.channels]
         .into_iter()
@@ -76,7 +77,8 @@ fn first_channel(group: usize, channels: usize) -> usize {
     (group * COLUMNS).min(channels.saturating_sub(COLUMNS))
 }
 
-/// The channel that a lane of a group is for, if it is for one. Eight channels are there twice, for two pixels.
+/// The channel that a lane of a group is for, if it is for one. Eight channels are there twice, for two
+/// pixels.
 fn channel_of(group: usize, lane: usize, channels: usize) -> Option<usize> {
     let channel = first_channel(group, channels) + lane;
     let channel = if channels == LANES {
@@ -220,8 +222,8 @@ fn span(window: &Window, outputs: usize) -> usize {
     outputs.saturating_sub(1) * window.stride as usize + window.effective() as usize
 }
 
-/// How many rows of outputs are computed from one strip of the padded image, whose lines have so many values: as many as
-/// leave it in a second-level cache, and so many at least that few lines are in two strips.
+/// How many rows of outputs are computed from one strip of the padded image, whose lines have so many values:
+/// as many as leave it in a second-level cache, and so many at least that few lines are in two strips.
 fn rows_of_strip(patches: &Patches, line: usize) -> usize {
     let stride = patches.vertical.stride.max(1) as usize;
     let lines = rows_per_block(line * size_of::<i16>());
@@ -275,7 +277,8 @@ struct Image<'a> {
     packed: &'a PackedDepthwise,
     weights: &'a [Weights],
     patches: &'a Patches,
-    /// A strip of the padded image, which begins with the first row's windows, and how many values a line of it has.
+    /// A strip of the padded image, which begins with the first row's windows, and how many values a line of
+    /// it has.
     image: &'a [i16],
     line: usize,
     /// How many rows of the output there are in `output`.
@@ -355,7 +358,8 @@ impl Image<'_> {
         }
     }
 
-    /// All outputs, by filters of `K` columns that go on by `STRIDE` pixels from one to the next, or any if `K` is 0.
+    /// All outputs, by filters of `K` columns that go on by `STRIDE` pixels from one to the next, or any if
+    /// `K` is 0.
     #[inline(always)]
     fn runs<V: Columns, const SIGNED: bool, const MANY: bool, const K: usize, const STRIDE: usize>(
         &mut self,
@@ -443,8 +447,8 @@ impl Image<'_> {
     }
 }
 
-/// Adds the products of two rows of a filter with the columns that neighbouring outputs see of two lines, which are so many
-/// values apart.
+/// Adds the products of two rows of a filter with the columns that neighbouring outputs see of two lines,
+/// which are so many values apart.
 #[inline(always)]
 fn accumulate<V: Columns, const O: usize, const K: usize, const STRIDE: usize>(
     simd: V,

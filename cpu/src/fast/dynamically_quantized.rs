@@ -1,10 +1,10 @@
-//! Layers of floats whose weights are 8-bit integers and whose input was rounded to integers just before, as networks have
-//! them that were given small weights and nothing else: what rounds, the layer, and what scales its result are computed together,
-//! and bytes are multiplied in place of floats.
+//! Layers of floats whose weights are 8-bit integers and whose input was rounded to integers just before, as
+//! networks have them that were given small weights and nothing else: what rounds, the layer, and what scales
+//! its result are computed together, and bytes are multiplied in place of floats.
 //!
-//! Whether the values that come out of the element-wise operations are integers that fit bytes is looked at in each execution.
-//! Where they are not, it is computed operation by operation. Sums of bytes are exact; those of floats are as long as none is
-//! beyond 2^24, and then the results are the same bits.
+//! Whether the values that come out of the element-wise operations are integers that fit bytes is looked at
+//! in each execution. Where they are not, it is computed operation by operation. Sums of bytes are exact;
+//! those of floats are as long as none is beyond 2^24, and then the results are the same bits.
 
 use nnhal_os::buffer::OutOfMemory;
 
@@ -20,8 +20,8 @@ use crate::kernels::activation_range::Activation;
 use crate::scratch::Scratch;
 use crate::threads::Team;
 
-/// Most operations between two that are computed together which have nothing to do with them, as those that work out what the
-/// result is scaled with.
+/// Most operations between two that are computed together which have nothing to do with them, as those that
+/// work out what the result is scaled with.
 const MOST_BETWEEN: usize = 4;
 
 /// An operation that may be computed together with others.
@@ -31,7 +31,8 @@ pub(crate) struct Following<'d> {
     /// How many elements it gives, if that is known.
     pub(crate) elements: Option<usize>,
     pub(crate) layer: Option<&'d IntegerLayer>,
-    /// Whether it can be computed before others that it has nothing to do with; `None` if it was computed beforehand.
+    /// Whether it can be computed before others that it has nothing to do with; `None` if it was computed
+    /// beforehand.
     pub(crate) is_plain: Option<bool>,
 }
 
@@ -57,8 +58,9 @@ pub(crate) struct DynamicallyQuantized {
 }
 
 impl DynamicallyQuantized {
-    /// The operations that `head` computes, the first of `all`, with those behind them. `ends_within(operand, count)` says whether
-    /// no other than the first `count` read an operand. Gives `head` back if no such layer follows.
+    /// The operations that `head` computes, the first of `all`, with those behind them. `ends_within(operand,
+    /// count)` says whether no other than the first `count` read an operand. Gives `head` back if no such
+    /// layer follows.
     pub(crate) fn new(
         head: Fused,
         all: &[Following<'_>],
@@ -125,8 +127,8 @@ impl DynamicallyQuantized {
         self.layer
     }
 
-    /// Computes the result out of the operands from outside, with what the layer is; says whether it did, which it does if
-    /// everything is there and the values are integers that fit bytes.
+    /// Computes the result out of the operands from outside, with what the layer is; says whether it did,
+    /// which it does if everything is there and the values are integers that fit bytes.
     pub(crate) fn run<'v>(
         &self,
         layer: &IntegerLayer,
@@ -211,7 +213,8 @@ struct Search<'s, 'd, F> {
 }
 
 impl<'d, F: Fn(u32, usize) -> bool> Search<'_, 'd, F> {
-    /// The next operation that reads `operand`, if all before it can be computed before, and no other reads it.
+    /// The next operation that reads `operand`, if all before it can be computed before, and no other reads
+    /// it.
     fn reader(&mut self, operand: u32) -> Option<(usize, Following<'d>)> {
         let mut between = Vec::new();
         let behind = self.all.iter().enumerate().skip(self.next);
@@ -256,8 +259,8 @@ impl<'d, F: Fn(u32, usize) -> bool> Search<'_, 'd, F> {
         (following.elements == rows.checked_mul(columns)).then_some((number, layer))
     }
 
-    /// The operation that combines `operand`, of so many elements in rows of so many columns, with a row or one element: the
-    /// other operand, the result and what that is clamped to.
+    /// The operation that combines `operand`, of so many elements in rows of so many columns, with a row or
+    /// one element: the other operand, the result and what that is clamped to.
     fn binary(
         &mut self,
         binary: Binary,
@@ -314,7 +317,8 @@ impl<'a> Integers<'a> {
         }
     }
 
-    /// What 0 is if the least value is the byte 0, or 0 if all are positive; `None` if they do not fit bytes then, or are no integers.
+    /// What 0 is if the least value is the byte 0, or 0 if all are positive; `None` if they do not fit bytes
+    /// then, or are no integers.
     fn zero_point(&self) -> Option<u8> {
         let spread = self.most.checked_sub(self.least)?;
         let fits = self.others == 0 && spread <= i32::from(u8::MAX);
@@ -334,7 +338,8 @@ impl Results for &mut Integers<'_> {
         self.rest = rest;
         let (mut least, mut most, mut others) = (self.least, self.most, self.others);
         for (to, value) in to.iter_mut().zip(&self.floats) {
-            // Of what is no small integer these are bits that make no integer of it again, or one that is far from 0.
+            // Of what is no small integer these are bits that make no integer of it again, or one that is far
+            // from 0.
             let integer = low_bits(*value);
             others |= u32::from(integer as f32 != *value);
             least = least.min(integer);

@@ -1,5 +1,5 @@
-//! Layers of floats whose weights and input are integers, beside the reference: the results are the same, as sums of integers
-//! up to 2^24 are exact in floats, too.
+//! Layers of floats whose weights and input are integers, beside the reference: the results are the same, as
+//! sums of integers up to 2^24 are exact in floats, too.
 
 use std::sync::Arc;
 
@@ -227,8 +227,8 @@ impl Case {
         results[0].clone()
     }
 
-    /// Checks that the result is that of the reference; says whether operations were computed together, and restores the
-    /// program from what is kept of it.
+    /// Checks that the result is that of the reference; says whether operations were computed together, and
+    /// restores the program from what is kept of it.
     fn is_grouped(&self, special: Option<f32>) -> bool {
         let (model, first) = self.model();
         let prepared = |kernels| Program::with_kernels(Arc::clone(&model), &NoPools, kernels).unwrap();

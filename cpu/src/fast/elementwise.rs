@@ -1,4 +1,5 @@
-//! Element-wise operations on two operands: of 32-bit floats here, of 8-bit values in [`super::quantized_pairs`].
+//! Element-wise operations on two operands: of 32-bit floats here, of 8-bit values in
+//! [`super::quantized_pairs`].
 
 use std::ops::Range;
 
@@ -48,7 +49,8 @@ impl Binary {
         matches!(self, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div)
     }
 
-    /// The result of two values before it is clamped. Always inlined, so that a loop in which `self` is known has no choice in it.
+    /// The result of two values before it is clamped. Always inlined, so that a loop in which `self` is known
+    /// has no choice in it.
     #[inline(always)]
     pub(super) fn combine(self, left: f32, right: f32) -> f32 {
         match self {
@@ -137,8 +139,9 @@ impl BinaryStep {
         Ok(())
     }
 
-    /// Computes floats of which either operand has one element, or as many as the result, hence no axis along which it is
-    /// repeated; says whether it did. Small operations are about as fast as this looks up what it needs.
+    /// Computes floats of which either operand has one element, or as many as the result, hence no axis along
+    /// which it is repeated; says whether it did. Small operations are about as fast as this looks up what it
+    /// needs.
     #[inline]
     fn run_without_walk(&self, context: &mut KernelContext<'_>) -> bool {
         let floats = |bytes| bytemuck::try_cast_slice::<u8, f32>(bytes).ok();
@@ -166,7 +169,8 @@ impl BinaryStep {
         true
     }
 
-    /// The same for few elements, one by one: calling what is compiled for vectors takes longer than these do.
+    /// The same for few elements, one by one: calling what is compiled for vectors takes longer than these
+    /// do.
     #[inline]
     fn combine_few(
         &self,
@@ -284,7 +288,8 @@ impl<'a> Operand<'a, f32> {
         }
     }
 
-    /// For an operand that has all elements of the output, hence no axis along which it is repeated, or one for all.
+    /// For an operand that has all elements of the output, hence no axis along which it is repeated, or one
+    /// for all.
     #[inline]
     fn without_walk(data: &'a [f32], elements: usize) -> Option<Operand<'a, f32>> {
         match data {

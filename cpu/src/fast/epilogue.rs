@@ -1,7 +1,7 @@
-//! What becomes of the sums of a matrix product while they are in registers: they are clamped to a range, or, as graphs have it
-//! behind many layers, something is added to them and negative ones are scaled. Operations of their own would load them and
-//! store them once more. Kernels have code of their own for each kind: choices among these for each vector take as long as
-//! what is chosen.
+//! What becomes of the sums of a matrix product while they are in registers: they are clamped to a range, or,
+//! as graphs have it behind many layers, something is added to them and negative ones are scaled. Operations
+//! of their own would load them and store them once more. Kernels have code of their own for each kind:
+//! choices among these for each vector take as long as what is chosen.
 
 use super::chain::PaddedRow;
 use super::simd::Simd;
@@ -31,8 +31,8 @@ pub(super) trait Finish: Copy {
     /// What of it some rows need of `N` columns.
     type Part<const N: usize>: FinishPart<N>;
 
-    /// The part of so many rows from one on, which is counted from the first one of the output, and of the columns from one
-    /// on, which is counted from the first of the matrix.
+    /// The part of so many rows from one on, which is counted from the first one of the output, and of the
+    /// columns from one on, which is counted from the first of the matrix.
     fn part<const N: usize>(&self, rows: (usize, usize), column: usize) -> Self::Part<N>;
 }
 
@@ -241,8 +241,9 @@ mod tests {
             let others: [f32; WIDE] = std::array::from_fn(|at| SPECIAL[(at + turn) % 8]);
             for range in [none, (0.0, 6.0), (-1.0, 1.0)] {
                 let (low, high) = range;
-                // One by one, so that they are no constants: of a vector of constants, none of which is a NaN, LLVM 22 makes `fmaxnm`
-                // of the comparison on aarch64, for which 0 is more than -0. What kernels clamp was loaded and may be a NaN.
+                // One by one, so that they are no constants: of a vector of constants, none of which is a
+                // NaN, LLVM 22 makes `fmaxnm` of the comparison on aarch64, for which 0 is more than -0. What
+                // kernels clamp was loaded and may be a NaN.
                 let of_clamped = sums.map(|sum| clamp(std::hint::black_box(sum), low, high));
                 assert_finishes(Clamp(range), sums, of_clamped);
                 let scaled = |value: f32, at: usize| Binary::Prelu.combine(value, others[at]);

@@ -27,9 +27,9 @@ pub(super) struct EpilogueOperations {
 }
 
 impl EpilogueOperations {
-    /// As many of the first of `operations` as an epilogue computes behind a layer that gives the operand `layer`,
-    /// `elements` elements in rows of `columns`, which are whole vectors. `ends_within(operand, count)` says whether no
-    /// other than the first `count` of them, and the layer, read an operand.
+    /// As many of the first of `operations` as an epilogue computes behind a layer that gives the operand
+    /// `layer`, `elements` elements in rows of `columns`, which are whole vectors. `ends_within(operand,
+    /// count)` says whether no other than the first `count` of them, and the layer, read an operand.
     pub(super) fn longest<'d>(
         operations: impl Iterator<Item = Declared<'d>>,
         layer: u32,
@@ -117,7 +117,8 @@ impl EpilogueOperations {
         (are_such && epilogue_operations.adds_whole_vectors()).then_some(epilogue_operations)
     }
 
-    /// Whether zeros begin and end with whole wide vectors, so that all columns of one have something added or none.
+    /// Whether zeros begin and end with whole wide vectors, so that all columns of one have something added
+    /// or none.
     fn adds_whole_vectors(&self) -> bool {
         self.addend.is_none_or(|(_, row)| {
             row.length == row.padded || (row.before.is_multiple_of(WIDE) && row.length.is_multiple_of(WIDE))

@@ -1,5 +1,6 @@
-//! Exponentials and what is made of them, of 32-bit floats, without calls and branches, so that loops over them become
-//! loops over vectors. Bounds of the errors stand with each function; tests hold them over the whole range.
+//! Exponentials and what is made of them, of 32-bit floats, without calls and branches, so that loops over
+//! them become loops over vectors. Bounds of the errors stand with each function; tests hold them over the
+//! whole range.
 
 use super::simd::{Instructions, Work, dispatch};
 
@@ -28,8 +29,8 @@ fn mul_add<S: Instructions>(left: f32, right: f32, sum: f32) -> f32 {
     }
 }
 
-/// A value's exponential as a number near 1 and how often it is doubled: the latter in the lowest bits of a float to which
-/// [`ROUNDING`] was added.
+/// A value's exponential as a number near 1 and how often it is doubled: the latter in the lowest bits of a
+/// float to which [`ROUNDING`] was added.
 #[inline(always)]
 fn parted<S: Instructions>(value: f32) -> (f32, f32) {
     let shifted = mul_add::<S>(value, std::f32::consts::LOG2_E, ROUNDING);
@@ -45,15 +46,16 @@ fn parted<S: Instructions>(value: f32) -> (f32, f32) {
     (mul_add::<S>(series * rest, rest, rest) + 1.0, shifted)
 }
 
-/// `e^value`, with a relative error of at most 3e-7: at least 1.17e-38, infinite from 88.38 on. A NaN stays one.
+/// `e^value`, with a relative error of at most 3e-7: at least 1.17e-38, infinite from 88.38 on. A NaN stays
+/// one.
 #[inline(always)]
 pub(super) fn exp<S: Instructions>(value: f32) -> f32 {
     let (near_one, shifted) = parted::<S>(value.clamp(LEAST, MOST));
     near_one * f32::from_bits(shifted.to_bits().wrapping_add(EXPONENT_BIAS) << FRACTION_BITS)
 }
 
-/// The same up to the ends of what a float holds: 0 is the exponential of what is far below, and only what is above the
-/// largest float is infinite.
+/// The same up to the ends of what a float holds: 0 is the exponential of what is far below, and only what is
+/// above the largest float is infinite.
 #[inline(always)]
 pub(super) fn exp_of_any<S: Instructions>(value: f32) -> f32 {
     /// Whose exponentials are 0 and infinite.
@@ -91,7 +93,8 @@ pub(super) fn tanh<S: Instructions>(value: f32) -> f32 {
     if magnitude < SMALL { small } else { large }
 }
 
-/// `e^value - 1` of a value that is not above 0, with an error of at most 7e-7, relative to it, too. A NaN stays one.
+/// `e^value - 1` of a value that is not above 0, with an error of at most 7e-7, relative to it, too. A NaN
+/// stays one.
 #[inline(always)]
 pub(super) fn exp_minus_one<S: Instructions>(value: f32) -> f32 {
     // So small that it is the result, and that half of it may lose bits.

@@ -14,8 +14,8 @@ use crate::kernels::broadcast::for_each_run;
 /// Vectors of extremes that are kept side by side, so that one need not wait for the one before.
 const VECTORS: usize = 4;
 
-/// Which of two elements is kept. Of a number and a NaN it is the number, as in the reference; of two zeros it may be
-/// either.
+/// Which of two elements is kept. Of a number and a NaN it is the number, as in the reference; of two zeros
+/// it may be either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extreme {
     Largest,
@@ -116,7 +116,8 @@ impl Work for Reduce<'_> {
     }
 }
 
-/// The larger one; that which is kept, if the other is a NaN. It never is one itself. As one instruction of a vector.
+/// The larger one; that which is kept, if the other is a NaN. It never is one itself. As one instruction of a
+/// vector.
 #[inline(always)]
 fn larger(kept: f32, element: f32) -> f32 {
     if element > kept { element } else { kept }
@@ -170,8 +171,8 @@ pub(crate) struct LargestMagnitude {
 }
 
 impl LargestMagnitude {
-    /// These two operations, which are known to give so many elements, if that is what they do; `ends_within(operand)` says
-    /// whether no others read an operand.
+    /// These two operations, which are known to give so many elements, if that is what they do;
+    /// `ends_within(operand)` says whether no others read an operand.
     pub(crate) fn of(
         (magnitudes, largest): (&Declared<'_>, &Declared<'_>),
         elements: [usize; 2],

@@ -1,6 +1,6 @@
-//! Products of pixels of eight or sixteen values with the columns of one vector, on processors with 32 registers: there all
-//! weights stay in registers, instead of sums. Each pixel is multiplied by itself, so that there are no tiles to begin and to
-//! end, which would take as long as the products of such short rows.
+//! Products of pixels of eight or sixteen values with the columns of one vector, on processors with 32
+//! registers: there all weights stay in registers, instead of sums. Each pixel is multiplied by itself, so
+//! that there are no tiles to begin and to end, which would take as long as the products of such short rows.
 
 use super::epilogue::{Finish, FinishPart};
 use super::lines::{Lines, Parts};
@@ -11,8 +11,8 @@ use crate::threads::Block;
 /// The weights of the columns of a vector, for each index a vector; and their biases.
 pub(super) type Columns<'a, const N: usize> = (&'a [[f32; N]], &'a [f32; N]);
 
-/// Multiplies all rows with these columns if they are such pixels, and does with the results what `finish` says. With the output
-/// comes the first column's place in it. Returns whether it did.
+/// Multiplies all rows with these columns if they are such pixels, and does with the results what `finish`
+/// says. With the output comes the first column's place in it. Returns whether it did.
 #[inline(always)]
 pub(super) fn multiply<V: Simd<N>, const N: usize>(
     simd: V,
@@ -56,8 +56,8 @@ fn each_pixel<V: Simd<N>, const N: usize, const LENGTH: usize>(
         let finish = finish.part::<N>((run.row, count), first + column);
         for row in 0..count {
             let pixel = pixels.at(row);
-            // In the order of tiles, so that results do not depend on which columns a thread has. What waits for the product before
-            // leaves the processor to the pixels behind it.
+            // In the order of tiles, so that results do not depend on which columns a thread has. What waits
+            // for the product before leaves the processor to the pixels behind it.
             let mut sums = bias;
             for at in 0..LENGTH {
                 sums = simd.mul_add(simd.splat(pixel[at]), resident[at], sums);

@@ -24,9 +24,9 @@ pub(super) enum FloatMatrix {
 }
 
 impl FloatMatrix {
-    /// Packs `columns` columns of `depth` values each; `value(column, at)` gives them. `rows` is how many rows are to be
-    /// multiplied, if that is known, and how many of their values lie side by side: which form is the fastest depends on
-    /// it.
+    /// Packs `columns` columns of `depth` values each; `value(column, at)` gives them. `rows` is how many
+    /// rows are to be multiplied, if that is known, and how many of their values lie side by side: which form
+    /// is the fastest depends on it.
     pub(super) fn new(
         rows: (Option<usize>, usize),
         sizes: (usize, usize),
@@ -90,9 +90,8 @@ impl FloatMatrix {
         }
     }
 
-    /// How many times as fast as by vectors it is taken to be multiplied. More than was measured (about 1.4, less by the vectors of
-    /// four panels), so that
-    /// helpers are asked for only where they pay.
+    /// How many times as fast as by vectors it is taken to be multiplied. More than was measured (about 1.4,
+    /// less by the vectors of four panels), so that helpers are asked for only where they pay.
     pub(super) fn times_as_fast(&self) -> u64 {
         match self {
             FloatMatrix::Panels(_) => 1,
@@ -112,8 +111,9 @@ impl FloatMatrix {
         }
     }
 
-    /// Multiplies rows with the columns that `output` has and does with the results what `epilogue` says. `scratch` is memory of
-    /// [`FloatMatrix::scratch`] for that many rows or more, best aligned to cache lines.
+    /// Multiplies rows with the columns that `output` has and does with the results what `epilogue` says.
+    /// `scratch` is memory of [`FloatMatrix::scratch`] for that many rows or more, best aligned to cache
+    /// lines.
     pub(super) fn multiply(
         &self,
         lines: Lines<'_, f32>,

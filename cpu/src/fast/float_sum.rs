@@ -1,13 +1,15 @@
-//! Sums of 8-bit values by single-precision floats, to the same bits as the integers of [`super::quantized_sum`]: two fused
-//! products, rounded to the nearest integer, where integers rescale both inputs and the sum.
+//! Sums of 8-bit values by single-precision floats, to the same bits as the integers of
+//! [`super::quantized_sum`]: two fused products, rounded to the nearest integer, where integers rescale both
+//! inputs and the sum.
 //!
-//! A result in output steps is about `left * a + right * b + c`, where `a` and `b` are the inputs' scales in such steps and `c` has
-//! their zero points. But for a few of the 65,536 pairs of inputs it can be so close to the middle between two integers that the
-//! errors of the floats matter, or those of the integers, which are the reference's. So all pairs are tried when a model is
-//! prepared, by the very instructions that are used afterwards. If any of them differs, `a`, `b` and `c` that are a little larger
-//! or smaller are tried: of scales that models have, the first ones are right of nine in ten, and some of nearly all. They do not
-//! help where ties are exact, as with equal scales and one twice as large for the output: the reference rounds those away from 0.
-//! There integers remain.
+//! A result in output steps is about `left * a + right * b + c`, where `a` and `b` are the inputs' scales in
+//! such steps and `c` has their zero points. But for a few of the 65,536 pairs of inputs it can be so close
+//! to the middle between two integers that the errors of the floats matter, or those of the integers, which
+//! are the reference's. So all pairs are tried when a model is prepared, by the very instructions that are
+//! used afterwards. If any of them differs, `a`, `b` and `c` that are a little larger or smaller are tried:
+//! of scales that models have, the first ones are right of nine in ten, and some of nearly all. They do not
+//! help where ties are exact, as with equal scales and one twice as large for the output: the reference
+//! rounds those away from 0. There integers remain.
 
 use super::requantize::QuantizedOutput;
 use super::simd::{ByteForm, Columns, Instructions, Work, dispatch};
@@ -36,8 +38,8 @@ pub(super) struct FloatSum {
 type OfPairs = [[u8; BYTES]];
 
 impl FloatSum {
-    /// Of inputs with these scales in output steps, negative if they are subtracted, and zero points. `exact` computes what some
-    /// sums are to be. `None` if no floats that were tried give the same for each pair.
+    /// Of inputs with these scales in output steps, negative if they are subtracted, and zero points. `exact`
+    /// computes what some sums are to be. `None` if no floats that were tried give the same for each pair.
     pub(super) fn new(
         scales: [f64; 2],
         zero_points: [i32; 2],

@@ -3,7 +3,8 @@ use crate::fast::requantize::QuantizedOutput;
 use crate::fast::simd::rescales_by_floats;
 use crate::kernels::fixed_point::Multiplier;
 
-/// How two inputs and an output are quantised: scales and zero points, and whether the right input is subtracted.
+/// How two inputs and an output are quantised: scales and zero points, and whether the right input is
+/// subtracted.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     scales: [f32; 3],
@@ -129,7 +130,8 @@ fn ties_below_zero_are_refused() {
         ..EQUAL
     };
     assert!(halves.proven(&halves.expected()).is_none());
-    // But not if they are clamped, at least with AVX-512; where products are rounded before they are added nothing is sure.
+    // But not if they are clamped, at least with AVX-512; where products are rounded before they are added
+    // nothing is sure.
     let clamp = Case {
         range: [halves.zero_points[2], 255],
         ..halves
@@ -160,7 +162,8 @@ fn a_single_wrong_pair_is_refused() {
     let Some(sum) = case.proven(&expected) else {
         panic!("equal scales are proven");
     };
-    // Floats next to those that are right are right as well, others are not; where the search begins makes no difference.
+    // Floats next to those that are right are right as well, others are not; where the search begins makes no
+    // difference.
     for from in [0, 1, 100, 255] {
         assert_eq!(sum.first_wrong(&expected, false, from), None);
         for (by, more) in [(1.01, 0.0), (1.0, 0.5), (1.0, -0.6), (-1.0, 0.0)] {

@@ -1,6 +1,6 @@
-//! Element-wise operations on 32-bit floats that follow each other, computed together: some elements at a time pass through
-//! all of them, so that what is between the operations stays in the first-level cache and is no tensor. PAD of rows, as where
-//! networks add to a tensor one with fewer channels, is one of them.
+//! Element-wise operations on 32-bit floats that follow each other, computed together: some elements at a
+//! time pass through all of them, so that what is between the operations stays in the first-level cache and
+//! is no tensor. PAD of rows, as where networks add to a tensor one with fewer channels, is one of them.
 
 use std::ops::Range;
 
@@ -89,8 +89,9 @@ pub(crate) struct Fused {
 }
 
 impl Fused {
-    /// As many of the first of `operations` as can be computed together, at least `least`. Each is known to give `elements`
-    /// elements; `ends_within(operand, count)` says whether no other than the first `count` read an operand.
+    /// As many of the first of `operations` as can be computed together, at least `least`. Each is known to
+    /// give `elements` elements; `ends_within(operand, count)` says whether no other than the first `count`
+    /// read an operand.
     pub(crate) fn longest<'d>(
         operations: impl Iterator<Item = Declared<'d>>,
         (elements, least): (usize, usize),
@@ -261,8 +262,8 @@ impl Fused {
         Some(sources)
     }
 
-    /// Computes the elements of the result from `first` on, where a row begins, out of as many of the operand that was to
-    /// come.
+    /// Computes the elements of the result from `first` on, where a row begins, out of as many of the operand
+    /// that was to come.
     pub(super) fn run_part(
         &self,
         sources: &Sources<'_>,
@@ -442,7 +443,8 @@ fn floor_of_sum(values: &[f32], right: Result<&[f32], f32>, (low, high): (f32, f
 fn round(values: &[f32], (scale, [addend, of_negative]): (f32, [f32; 2]), output: &mut [f32]) {
     let results = output.iter_mut().zip(values);
     if addend == of_negative && (0.0..1.0).contains(&addend) && addend.is_sign_positive() {
-        // Of an element and its negative the one that is not positive becomes 0. Adding 0 makes -0 what a difference is.
+        // Of an element and its negative the one that is not positive becomes 0. Adding 0 makes -0 what a
+        // difference is.
         for (result, value) in results {
             let value = value * scale;
             *result = (value.abs() + addend).floor().copysign(value) + 0.0;

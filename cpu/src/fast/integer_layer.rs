@@ -1,5 +1,5 @@
-//! Convolutions and fully connected layers of floats whose weights are 8-bit integers, for an input of integers: both are
-//! multiplied as bytes.
+//! Convolutions and fully connected layers of floats whose weights are 8-bit integers, for an input of
+//! integers: both are multiplied as bytes.
 
 use nnhal_os::buffer::AlignedSlice;
 
@@ -24,8 +24,8 @@ pub(super) struct Integers {
 }
 
 impl Integers {
-    /// Of a layer with so many columns of `depth` weights each, floats that need not be aligned: the whole of one column behind
-    /// the other's.
+    /// Of a layer with so many columns of `depth` weights each, floats that need not be aligned: the whole of
+    /// one column behind the other's.
     pub(super) fn new(
         (columns, depth): (usize, usize),
         patches: Patches,
@@ -144,7 +144,8 @@ impl IntegerLayer {
         }
     }
 
-    /// Multiplies bytes with the weights; `zero` is what stands for 0. `copies` is memory of [`Parted::copies`].
+    /// Multiplies bytes with the weights; `zero` is what stands for 0. `copies` is memory of
+    /// [`Parted::copies`].
     pub(super) fn run(
         &self,
         parted: &Parted<'_>,

@@ -19,8 +19,8 @@ pub(crate) struct LayerWithEpilogue {
 }
 
 impl LayerWithEpilogue {
-    /// The first of some operations, a convolution, with as many behind it as its epilogue computes. `ends_within(operand,
-    /// count)` says whether no other than the first `count` read an operand.
+    /// The first of some operations, a convolution, with as many behind it as its epilogue computes.
+    /// `ends_within(operand, count)` says whether no other than the first `count` read an operand.
     pub(crate) fn longest(
         operations: &[Candidate<'_>],
         ends_within: impl Fn(u32, usize) -> bool,
@@ -70,8 +70,8 @@ impl LayerWithEpilogue {
     }
 }
 
-/// The operations behind the first one of some, a layer, that its epilogue computes. None if it is depthwise, or has an
-/// activation, as few layers do that such operations follow on, or a part of a vector in its rows.
+/// The operations behind the first one of some, a layer, that its epilogue computes. None if it is depthwise,
+/// or has an activation, as few layers do that such operations follow on, or a part of a vector in its rows.
 pub(super) fn epilogue_operations(
     operations: &[Candidate<'_>],
     ends_within: impl Fn(u32, usize) -> bool,

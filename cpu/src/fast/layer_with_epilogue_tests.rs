@@ -25,7 +25,8 @@ const ALL: [Behind; 5] = [
     Behind::ClampedSumAndPrelu,
 ];
 
-/// Adds what follows on a layer; `addend` makes what is added to it, from the right or the left. Returns the last result.
+/// Adds what follows on a layer; `addend` makes what is added to it, from the right or the left. Returns the
+/// last result.
 fn follow(
     network: &mut Network,
     layer: u32,

@@ -1,5 +1,5 @@
-//! Where the rows of a matrix product lie that are patches of an image: read in place, without a copy of each patch.
-//! Those that are multiplied together are neighbours in a line, so that they are equally far apart.
+//! Where the rows of a matrix product lie that are patches of an image: read in place, without a copy of each
+//! patch. Those that are multiplied together are neighbours in a line, so that they are equally far apart.
 
 use super::strided::{Rows, Strided};
 
@@ -156,7 +156,8 @@ pub(super) struct Run {
     start: usize,
 }
 
-/// How many of the rows that are left the next tile takes, of at most six, so that none is left to be slow alone.
+/// How many of the rows that are left the next tile takes, of at most six, so that none is left to be slow
+/// alone.
 #[inline(always)]
 pub(super) fn rows_of_next_tile(left: usize) -> usize {
     match left {
@@ -173,10 +174,11 @@ pub(super) fn rows_of_next_tall_tile(left: usize, most: usize) -> usize {
     left.div_ceil(left.div_ceil(most).max(1))
 }
 
-/// How many of the panels that are left the next tiles take, where registers hold the sums of two dozen vectors. A value of a
-/// row is brought into a register for every so many products, so four panels take fewer instructions for each than two, and
-/// rows pass the processor half as often; threes are better than fours where one would be left. `is_half_behind` says whether
-/// half a panel is behind them, with which one that is left is multiplied.
+/// How many of the panels that are left the next tiles take, where registers hold the sums of two dozen
+/// vectors. A value of a row is brought into a register for every so many products, so four panels take fewer
+/// instructions for each than two, and rows pass the processor half as often; threes are better than fours
+/// where one would be left. `is_half_behind` says whether half a panel is behind them, with which one that is
+/// left is multiplied.
 #[inline(always)]
 pub(super) fn panels_of_next_tile(left: usize, is_half_behind: bool) -> usize {
     match left {
@@ -186,8 +188,8 @@ pub(super) fn panels_of_next_tile(left: usize, is_half_behind: bool) -> usize {
     }
 }
 
-/// Computes a tile of the next rows, over and over until none are left; a constant says of how many. That is one of these
-/// numbers, which go down to 1; for each there is code of its own.
+/// Computes a tile of the next rows, over and over until none are left; a constant says of how many. That is
+/// one of these numbers, which go down to 1; for each there is code of its own.
 macro_rules! for_each_tall_tile {
     (($rows:ident, $walk:ident) in $lines:expr, [$most:literal $($fewer:literal)*] $tile:block) => {{
         let mut $walk = $lines.walk();

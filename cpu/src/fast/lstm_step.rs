@@ -1,6 +1,6 @@
-//! LSTM, which is one step of its cell, where all but its input and its states is constant: the usual form, with tanh as
-//! activation and without layer normalisation. What [`crate::kernels::lstm`] works out of the operands each time is known
-//! here, and the gates are finished in a few passes over their sums.
+//! LSTM, which is one step of its cell, where all but its input and its states is constant: the usual form,
+//! with tanh as activation and without layer normalisation. What [`crate::kernels::lstm`] works out of the
+//! operands each time is known here, and the gates are finished in a few passes over their sums.
 
 use nnhal_hal::ops::OperationContext;
 use nnhal_hal::ops::lstm::STEP_CELL;
@@ -236,8 +236,8 @@ impl Work for Finish<'_> {
     }
 }
 
-/// The value of magnitude `bound` at most that is nearest; a NaN stays one. Without the branch to a panic that the standard
-/// library's function has, which keeps loops from becoming loops over vectors.
+/// The value of magnitude `bound` at most that is nearest; a NaN stays one. Without the branch to a panic
+/// that the standard library's function has, which keeps loops from becoming loops over vectors.
 #[inline(always)]
 fn clamp(value: f32, bound: f32) -> f32 {
     let value = if value < -bound { -bound } else { value };

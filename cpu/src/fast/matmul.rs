@@ -1,7 +1,7 @@
 //! Products of many rows with a constant matrix of 32-bit floats, which is packed when the model is prepared.
 //!
-//! Columns are padded to whole panels, or half a one at the end, so that the inner loop has no remainder; rows come in
-//! blocks that stay in the second-level cache while every panel of the matrix passes over them.
+//! Columns are padded to whole panels, or half a one at the end, so that the inner loop has no remainder;
+//! rows come in blocks that stay in the second-level cache while every panel of the matrix passes over them.
 
 use nnhal_os::buffer::AlignedSlice;
 
@@ -176,7 +176,8 @@ impl<'a, F: Finish> Multiply<'a, F> {
         panels
     }
 
-    /// A panel, or the half of one for narrow vectors, if all its weights stay in registers. Returns whether they do.
+    /// A panel, or the half of one for narrow vectors, if all its weights stay in registers. Returns whether
+    /// they do.
     #[inline(always)]
     fn few_weights<V: Simd<N>, const N: usize>(&mut self, simd: V, panel: usize) -> bool {
         let columns = self.packed.panel::<N>(panel);

@@ -1,8 +1,8 @@
-//! Exact products of many rows of bytes with what [`super::matmul_bytes`] packs, by tiles: its panels are tiles already, one behind
-//! the other, for each 64 values along the common dimension one.
+//! Exact products of many rows of bytes with what [`super::matmul_bytes`] packs, by tiles: its panels are
+//! tiles already, one behind the other, for each 64 values along the common dimension one.
 //!
-//! The last tile of a panel may be fewer values: then it reaches into what is behind the panel, which is multiplied with the
-//! zeros that rows are filled up with.
+//! The last tile of a panel may be fewer values: then it reaches into what is behind the panel, which is
+//! multiplied with the zeros that rows are filled up with.
 
 use super::matmul_bytes::PackedBytes;
 use super::quantized_tile::store_tile;
@@ -13,14 +13,14 @@ use super::simd::{ByteForm, Columns, Instructions, Work};
 use super::strided::Rows;
 use crate::threads::Block;
 
-/// Least rows, least values along the common dimension, and least weights: with fewer, sums are stored and loaded again for too few
-/// products each, or rows copied for too few columns. Measured on a Granite Rapids.
+/// Least rows, least values along the common dimension, and least weights: with fewer, sums are stored and
+/// loaded again for too few products each, or rows copied for too few columns. Measured on a Granite Rapids.
 const LEAST_ROWS: usize = 16;
 const LEAST_DEPTH: usize = 128;
 const LEAST_WEIGHTS: usize = 48 * LEAST_DEPTH;
 
-/// How many blocks of two tiles by two are summed before they are stored: tiles wait for each other only with the last of them,
-/// and 16 KiB of sums stay in a first-level cache.
+/// How many blocks of two tiles by two are summed before they are stored: tiles wait for each other only with
+/// the last of them, and 16 KiB of sums stay in a first-level cache.
 const AT_ONCE: usize = 4;
 
 /// Whether tiles are worth it for so many columns of so many values.
@@ -73,7 +73,8 @@ impl Work for Multiply<'_> {
     fn run<S: Instructions>(self, simd: S) {
         let count = self.output.rows();
         let tiles = count.div_ceil(SIDE);
-        // All of the same shape: the last one begins before the one before it ends if they do not come out even.
+        // All of the same shape: the last one begins before the one before it ends if they do not come out
+        // even.
         let rows = count.div_ceil(tiles);
         let shaped = self.amx.shape(rows);
         let columns = self.output.columns();
@@ -177,8 +178,8 @@ impl Parts<'_> {
         }
     }
 
-    /// Stores sums `R` rows at a time, of which there are no fewer: the last ones begin before those before them end if
-    /// they do not come out even.
+    /// Stores sums `R` rows at a time, of which there are no fewer: the last ones begin before those before
+    /// them end if they do not come out even.
     #[inline(always)]
     fn store_rows<V: Columns, const R: usize, const P: usize>(
         &mut self,
@@ -330,7 +331,8 @@ mod tests {
         }
     }
 
-    /// If this fails, weights are packed otherwise than before: count [`crate::fast::LAYOUT`] up and write the new sum here.
+    /// If this fails, weights are packed otherwise than before: count [`crate::fast::LAYOUT`] up and write
+    /// the new sum here.
     #[test]
     fn bytes_are_laid_out_as_their_version_says() {
         if tiles().is_none() {

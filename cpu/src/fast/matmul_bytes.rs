@@ -1,14 +1,15 @@
-//! Exact products of many rows of bytes with a constant matrix of 8-bit integers, for instructions that multiply four bytes
-//! of a lane at once and add them.
+//! Exact products of many rows of bytes with a constant matrix of 8-bit integers, for instructions that
+//! multiply four bytes of a lane at once and add them.
 //!
-//! The instruction takes unsigned values and signed weights, both less no zero point, so a value `x` is taken as
-//! `u = x + 128` where it is signed, and a weight `w` as `v = w - 128` where it is not. With zero points `z` of `u` and `y` of
-//! `v`, what is wanted is `sum((u - z) * (v - y)) = sum(u * v) - z * sum(v) - y * sum(u) + count * z * y`, of which all but the
-//! first and the third is known when the model is prepared, and the third is the same for all columns of a row. Everything is
-//! exact modulo 2^32, as sums are elsewhere.
+//! The instruction takes unsigned values and signed weights, both less no zero point, so a value `x` is taken
+//! as `u = x + 128` where it is signed, and a weight `w` as `v = w - 128` where it is not. With zero points
+//! `z` of `u` and `y` of `v`, what is wanted is `sum((u - z) * (v - y)) = sum(u * v) - z * sum(v) - y *
+//! sum(u) + count * z * y`, of which all but the first and the third is known when the model is prepared, and
+//! the third is the same for all columns of a row. Everything is exact modulo 2^32, as sums are elsewhere.
 //!
-//! Windows over an image are read in place, each row of a filter as a part of its own. Where a part does not fill its last four,
-//! what lies behind it is multiplied with weights of 0, which is right only if `y` is 0: then nothing is subtracted for it.
+//! Windows over an image are read in place, each row of a filter as a part of its own. Where a part does not
+//! fill its last four, what lies behind it is multiplied with weights of 0, which is right only if `y` is 0:
+//! then nothing is subtracted for it.
 
 use super::lines::{Lines, Parts, Walk, for_each_tall_tile, rows_of_next_tall_tile};
 #[cfg(target_arch = "x86_64")]
@@ -42,7 +43,8 @@ pub(super) struct PackedBytes {
     depth: usize,
     /// Values of a part without that.
     part: usize,
-    /// Panel by panel; for each four values along the common dimension a vector of columns in [`COLUMN_ORDER`].
+    /// Panel by panel; for each four values along the common dimension a vector of columns in
+    /// [`COLUMN_ORDER`].
     panels: AlignedSlice,
     /// By lane; with what is known of the zero points.
     bias: Vec<i32>,
@@ -87,9 +89,9 @@ pub(super) struct RowLayout {
 }
 
 impl PackedBytes {
-    /// Packs a matrix; `weight(column, at)` gives its values as signed bytes, `bias(column)` what sums start from,
-    /// `multiplier(column)` what scales them. Parts have whole fours of values unless the weights' zero point is 0. `rows` is how
-    /// many rows are to be multiplied, if that is known.
+    /// Packs a matrix; `weight(column, at)` gives its values as signed bytes, `bias(column)` what sums start
+    /// from, `multiplier(column)` what scales them. Parts have whole fours of values unless the weights' zero
+    /// point is 0. `rows` is how many rows are to be multiplied, if that is known.
     pub(super) fn new(
         rows: Option<usize>,
         extents: Extents,
@@ -189,8 +191,8 @@ impl PackedBytes {
         2
     }
 
-    /// How rows are to lie for their product, of which so many are multiplied at a time; `can_stay` says whether unsigned rows lie
-    /// one behind the other already.
+    /// How rows are to lie for their product, of which so many are multiplied at a time; `can_stay` says
+    /// whether unsigned rows lie one behind the other already.
     pub(super) fn layout(&self, rows: usize, can_stay: bool) -> RowLayout {
         #[cfg(target_arch = "x86_64")]
         let apart = match self.tiles {
@@ -205,7 +207,8 @@ impl PackedBytes {
         }
     }
 
-    /// Copies rows that lie one behind the other as they are to lie; bits of `flip` are exchanged in every value.
+    /// Copies rows that lie one behind the other as they are to lie; bits of `flip` are exchanged in every
+    /// value.
     #[inline(always)]
     pub(super) fn copy_rows(&self, rows: &[u8], flip: u8, (to, layout): (&mut [u8], RowLayout)) {
         #[cfg(target_arch = "x86_64")]
@@ -250,8 +253,8 @@ impl PackedBytes {
         self.weight_zero == 0
     }
 
-    /// Multiplies windows of unsigned bytes, parts of which are filled up to whole fours by whatever is behind them, with the
-    /// columns that `output` has, if [it can](PackedBytes::reads_windows).
+    /// Multiplies windows of unsigned bytes, parts of which are filled up to whole fours by whatever is
+    /// behind them, with the columns that `output` has, if [it can](PackedBytes::reads_windows).
     pub(super) fn multiply_windows(
         &self,
         lines: Lines<'_, u8>,
@@ -268,8 +271,9 @@ impl PackedBytes {
         });
     }
 
-    /// Multiplies rows of unsigned bytes with the columns that `output` has. Rows lie as [`PackedBytes::layout`] says of so
-    /// many or more, with zeros behind each; `row_terms` is memory for a number of each row.
+    /// Multiplies rows of unsigned bytes with the columns that `output` has. Rows lie as
+    /// [`PackedBytes::layout`] says of so many or more, with zeros behind each; `row_terms` is memory for a
+    /// number of each row.
     pub(super) fn multiply(
         &self,
         (rows, layout): (&[u8], RowLayout),
@@ -397,7 +401,8 @@ impl<const PARTS: bool> Work for Multiply<'_, PARTS> {
         let whole = columns.end.div_ceil(COLUMNS);
         let mut panel = columns.start / COLUMNS;
         if !S::HAS_WIDE {
-            // Where no instruction multiplies bytes nothing is packed for this. Larger tiles would be much code there.
+            // Where no instruction multiplies bytes nothing is packed for this. Larger tiles would be much
+            // code there.
             for panel in panel..whole {
                 for_each_tall_tile!((R, walk) in self.lines, [1] {
                     self.tile::<_, R, 1>(simd, &mut walk, panel);

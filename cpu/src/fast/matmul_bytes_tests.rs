@@ -184,7 +184,8 @@ fn small(column: usize) -> Multiplier {
 
 #[test]
 fn sums_that_need_not_be_floats_are_scaled_by_integers() {
-    // As little as possible for the others, and in the special columns the most, or what leaves the bias to be large.
+    // As little as possible for the others, and in the special columns the most, or what leaves the bias to
+    // be large.
     for (special, is_small) in [(127, false), (-127, false), (-127, true)] {
         let weight = |column: usize, _: usize| if is_special(column) { special } else { -128 };
         let without_bias = 320 * 255 * (i32::from(special) + 128);
@@ -192,7 +193,8 @@ fn sums_that_need_not_be_floats_are_scaled_by_integers() {
             if is_small || !is_special(column) {
                 return column as i32 * 3 - 100;
             }
-            // The sum is the least one of a result, and odd, so that the next float towards 0 has another result.
+            // The sum is the least one of a result, and odd, so that the next float towards 0 has another
+            // result.
             let by = small(column);
             let real = f64::from(by.mantissa) * f64::from(by.exponent - 31).exp2();
             let beyond = (f64::from(1 << 24) * real) as i32 + 2;

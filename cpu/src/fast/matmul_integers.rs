@@ -1,9 +1,9 @@
-//! Products of rows of bytes with a constant matrix of 8-bit integers, as floats: for layers of floats whose input and weights
-//! are integers, with instructions that multiply four bytes of a lane at once and add them.
+//! Products of rows of bytes with a constant matrix of 8-bit integers, as floats: for layers of floats whose
+//! input and weights are integers, with instructions that multiply four bytes of a lane at once and add them.
 //!
-//! Values are unsigned bytes, counted from a zero point `z` which each execution chooses. What is wanted of them is
-//! `sum((u - z) * w) = sum(u * w) - z * sum(w)`, of which the second sum is known when the model is prepared. Sums are exact, and
-//! become the floats that are nearest to them.
+//! Values are unsigned bytes, counted from a zero point `z` which each execution chooses. What is wanted of
+//! them is `sum((u - z) * w) = sum(u * w) - z * sum(w)`, of which the second sum is known when the model is
+//! prepared. Sums are exact, and become the floats that are nearest to them.
 
 use nnhal_os::buffer::AlignedSlice;
 
@@ -28,7 +28,8 @@ const MANY_PANELS: usize = 8;
 pub(super) struct PackedIntegers {
     columns: usize,
     depth: usize,
-    /// Panel by panel; for each four values along the common dimension a vector of columns. Behind the last values are zeros.
+    /// Panel by panel; for each four values along the common dimension a vector of columns. Behind the last
+    /// values are zeros.
     panels: AlignedSlice,
     /// The sum of each column's weights, and zeros up to a whole panel.
     sums: Vec<i32>,
@@ -110,8 +111,8 @@ impl PackedIntegers {
         }
     }
 
-    /// Multiplies rows with the columns that `output` has. Parts of rows are of whole fours: behind the values may be anything
-    /// up to the next.
+    /// Multiplies rows with the columns that `output` has. Parts of rows are of whole fours: behind the
+    /// values may be anything up to the next.
     pub(super) fn multiply(&self, lines: Lines<'_, u8>, finish: Finish<'_>, output: Block<'_, f32>) {
         dispatch(Multiply {
             packed: self,
@@ -151,7 +152,8 @@ impl Work for Multiply<'_> {
         let whole = columns.end.div_ceil(COLUMNS);
         let mut panel = columns.start / COLUMNS;
         if !S::HAS_WIDE {
-            // Where no instruction multiplies bytes nothing is packed for this. Larger tiles would be much code there.
+            // Where no instruction multiplies bytes nothing is packed for this. Larger tiles would be much
+            // code there.
             for panel in panel..whole {
                 for_each_tall_tile!((R, walk) in self.lines, [1] {
                     self.tile::<_, R, 1>(simd, &mut walk, panel);
@@ -246,7 +248,8 @@ mod tests {
     use crate::fast::lines::Lines;
     use crate::fast::testing::each_block;
 
-    /// If this fails, weights are packed otherwise than before: count [`crate::fast::LAYOUT`] up and write the new sum here.
+    /// If this fails, weights are packed otherwise than before: count [`crate::fast::LAYOUT`] up and write
+    /// the new sum here.
     #[test]
     fn integers_are_laid_out_as_their_version_says() {
         let weight = |column: usize, at: usize| ((column * 13 + at * 29) % 256) as u8 as i8;

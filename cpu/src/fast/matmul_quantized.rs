@@ -1,5 +1,5 @@
-//! Exact products of many rows with a constant matrix of 8-bit integers, which is packed when the model is prepared: as
-//! [`super::matmul`] does, with pairs of 16-bit integers.
+//! Exact products of many rows with a constant matrix of 8-bit integers, which is packed when the model is
+//! prepared: as [`super::matmul`] does, with pairs of 16-bit integers.
 
 use nnhal_os::buffer::AlignedSlice;
 
@@ -16,7 +16,8 @@ use crate::threads::Block;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extents {
     pub(super) columns: usize,
-    /// Parts of the common dimension that begin with a pair of their own, or four values, as the rows of a filter do.
+    /// Parts of the common dimension that begin with a pair of their own, or four values, as the rows of a
+    /// filter do.
     pub(super) parts: usize,
     /// Values of a part.
     pub(super) part: usize,
@@ -28,8 +29,8 @@ impl Extents {
     }
 }
 
-/// A constant matrix of 8-bit integers, widened to 16 bits less its zero point, with what turns a sum into an output
-/// value.
+/// A constant matrix of 8-bit integers, widened to 16 bits less its zero point, with what turns a sum into an
+/// output value.
 #[derive(Debug)]
 pub(super) struct PackedI16 {
     /// Pairs along the common dimension.
@@ -43,8 +44,8 @@ pub(super) struct PackedI16 {
 }
 
 impl PackedI16 {
-    /// Packs a matrix; `value(column, at)` gives its values, `bias(column)` what sums start from, `multiplier(column)`
-    /// what scales them.
+    /// Packs a matrix; `value(column, at)` gives its values, `bias(column)` what sums start from,
+    /// `multiplier(column)` what scales them.
     pub(super) fn new(
         extents: Extents,
         packing: &mut Packing,
@@ -143,9 +144,9 @@ fn column_of(lane: usize, width: usize) -> usize {
     }
 }
 
-/// How many of the rows that are left the next tile takes, so that none is left alone. Unlike a product of floats, one of
-/// integers needs a register before it is added where no instruction does both: with six rows sums would travel through
-/// memory, and with four the processor multiplies and adds without a pause already.
+/// How many of the rows that are left the next tile takes, so that none is left alone. Unlike a product of
+/// floats, one of integers needs a register before it is added where no instruction does both: with six rows
+/// sums would travel through memory, and with four the processor multiplies and adds without a pause already.
 #[inline(always)]
 fn tile_rows(left: usize) -> usize {
     match left {
@@ -226,8 +227,8 @@ impl Multiply<'_> {
         });
     }
 
-    /// Some panels in tiles for instructions that multiply and add at once, with twice as many registers: even if what the
-    /// rows hold is loaded for all of them beforehand, none is short.
+    /// Some panels in tiles for instructions that multiply and add at once, with twice as many registers:
+    /// even if what the rows hold is loaded for all of them beforehand, none is short.
     #[inline(always)]
     fn tall_tiles<V: Columns>(&mut self, simd: V, (panel, count): (usize, usize)) {
         match count {

@@ -1,12 +1,13 @@
-//! Products of many rows with a constant matrix of 32-bit floats by tiles of bfloat16 values, which are packed when the model
-//! is prepared.
+//! Products of many rows with a constant matrix of 32-bit floats by tiles of bfloat16 values, which are
+//! packed when the model is prepared.
 //!
-//! A float of 24 bits is the sum of three of eight bits. Of the nine products of the parts of two values six are summed, in
-//! 32-bit floats; the other three are less than the last bit of the whole product. So sums are as exact as those of floats,
-//! and rounded otherwise (Henry, Tang, Heinecke: Leveraging the bfloat16 Artificial Intelligence Datatype For
-//! Higher-Precision Computations, 2019). Denormal parts, and products of parts below 2^-126, are taken for 0: values below
-//! about 2^-103 lose digits whatever they are multiplied with, and so do sums below about 2^-100. Where a sum is not finite, it
-//! is taken again value by value: the parts of an infinity are not its sum.
+//! A float of 24 bits is the sum of three of eight bits. Of the nine products of the parts of two values six
+//! are summed, in 32-bit floats; the other three are less than the last bit of the whole product. So sums are
+//! as exact as those of floats, and rounded otherwise (Henry, Tang, Heinecke: Leveraging the bfloat16
+//! Artificial Intelligence Datatype For Higher-Precision Computations, 2019). Denormal parts, and products of
+//! parts below 2^-126, are taken for 0: values below about 2^-103 lose digits whatever they are multiplied
+//! with, and so do sums below about 2^-100. Where a sum is not finite, it is taken again value by value: the
+//! parts of an infinity are not its sum.
 
 use nnhal_os::buffer::AlignedSlice;
 
@@ -18,8 +19,9 @@ use super::simd::{Instructions, Simd, WIDE, Work, dispatch};
 use super::strided::Rows;
 use crate::threads::Block;
 
-/// Least rows and columns, and least values along the common dimension and side by side: with fewer, parting values takes
-/// longer than is gained, or tiles hold mostly nothing. Measured on a Granite Rapids, when vectors took two panels at a time.
+/// Least rows and columns, and least values along the common dimension and side by side: with fewer, parting
+/// values takes longer than is gained, or tiles hold mostly nothing. Measured on a Granite Rapids, when
+/// vectors took two panels at a time.
 const LEAST_ROWS: usize = 40;
 const LEAST_COLUMNS: usize = 48;
 const LEAST_DEPTH: usize = 48;
@@ -27,8 +29,8 @@ const LEAST_DEPTH: usize = 48;
 /// Most values along the common dimension: two tiles of rows take about half of a second-level cache.
 const MOST_DEPTH: usize = 4096;
 
-/// Larger matrices do not stay in a second-level cache beside all else: as many rows as fit are multiplied with a panel
-/// while it is there.
+/// Larger matrices do not stay in a second-level cache beside all else: as many rows as fit are multiplied
+/// with a panel while it is there.
 const NEAR_BYTES: usize = 1 << 20;
 
 /// Bytes of the tiles of rows that are multiplied with a panel of such a matrix at a time.
@@ -42,7 +44,8 @@ const LEAST_UNPARTED: f32 = f32::from_bits(0x7f7f_8000);
 pub(super) struct PackedBf16x3 {
     amx: Amx,
     depth: usize,
-    /// Panel by panel of [`SIDE`] columns; for each [`DEEP`] values along the common dimension the tiles of their parts.
+    /// Panel by panel of [`SIDE`] columns; for each [`DEEP`] values along the common dimension the tiles of
+    /// their parts.
     panels: AlignedSlice,
     /// Those of all columns, and zeros up to a whole panel.
     bias: Vec<f32>,
@@ -73,7 +76,8 @@ fn pack_block(amx: Amx, columns: usize, values: impl Fn(usize, &mut [f32; DEEP])
     }
 }
 
-/// Parts of any value whose sum is the value: cut, not rounded, so that none is an infinity if the value is not.
+/// Parts of any value whose sum is the value: cut, not rounded, so that none is an infinity if the value is
+/// not.
 fn cut_parts(value: f32) -> [u16; 3] {
     let upper = |value: f32| (value.to_bits() >> 16) as u16;
     if value.is_nan() {
@@ -95,8 +99,8 @@ fn whole(part: u16) -> f32 {
 }
 
 impl PackedBf16x3 {
-    /// Whether this is worth it for so many rows, columns and values along the common dimension, of which so many lie side by
-    /// side.
+    /// Whether this is worth it for so many rows, columns and values along the common dimension, of which so
+    /// many lie side by side.
     pub(super) fn pays(rows: usize, (columns, depth): (usize, usize), part: usize) -> bool {
         rows >= LEAST_ROWS
             && columns >= LEAST_COLUMNS
@@ -175,8 +179,8 @@ impl PackedBf16x3 {
         self.blocks() * (tiles * size_of::<Bf16x3>() / size_of::<f32>() + DEEP)
     }
 
-    /// Multiplies rows with the columns that `output` has and does with the results what `finish` says. `scratch` is memory of
-    /// [`PackedBf16x3::scratch`] for that many rows, best aligned to cache lines.
+    /// Multiplies rows with the columns that `output` has and does with the results what `finish` says.
+    /// `scratch` is memory of [`PackedBf16x3::scratch`] for that many rows, best aligned to cache lines.
     pub(super) fn multiply(
         &self,
         lines: Lines<'_, f32>,
@@ -223,8 +227,8 @@ struct Multiply<'a, F> {
     row: &'a mut [f32],
     /// Memory for the parts of the rows that are multiplied at a time.
     parts: &'a mut [Bf16x3],
-    /// How many tiles of rows there are, all of so many rows: the last one begins before the one before it ends if they do
-    /// not come out even, so that tiles need not be given another shape.
+    /// How many tiles of rows there are, all of so many rows: the last one begins before the one before it
+    /// ends if they do not come out even, so that tiles need not be given another shape.
     tiles: usize,
     rows: usize,
     output: Block<'a, f32>,
@@ -382,8 +386,8 @@ impl<F: Finish> Multiply<'_, F> {
         lanes == [0.0; WIDE]
     }
 
-    /// Takes those of the sums value by value that are not finite, or not with their biases. The others stay: whatever is
-    /// computed together with it, a sum is the same.
+    /// Takes those of the sums value by value that are not finite, or not with their biases. The others stay:
+    /// whatever is computed together with it, a sum is the same.
     #[inline(always)]
     fn mend<const M: usize, const P: usize>(&mut self, place: Place, sums: &mut TileSums) {
         for tile in 0..M {
@@ -603,7 +607,8 @@ mod tests {
 
     #[test]
     fn what_is_not_finite_is_taken_value_by_value_from_windows_too() {
-        // Windows of 3 x 3 pixels of 3 channels in an image of 6 x 11, of which a sum overflows in parts, and no value by value.
+        // Windows of 3 x 3 pixels of 3 channels in an image of 6 x 11, of which a sum overflows in parts, and
+        // no value by value.
         let (channels, width, height, columns) = (3, 11, 6, 20);
         let mut image: Vec<f32> = (0..channels * width * height).map(some).collect();
         image[2 * width * channels + 16] = f32::MAX;
@@ -689,7 +694,8 @@ mod tests {
         }
     }
 
-    /// If this fails, weights are packed otherwise than before: count [`crate::fast::LAYOUT`] up and write the new sum here.
+    /// If this fails, weights are packed otherwise than before: count [`crate::fast::LAYOUT`] up and write
+    /// the new sum here.
     #[test]
     fn bf16x3_are_laid_out_as_their_version_says() {
         let Some(amx) = tiles() else { return };

@@ -1,8 +1,8 @@
 //! Products of a matrix with a vector.
 //!
 //! Those of a matrix that is given when it is computed have the same bits as row by row with
-//! [`crate::kernels::recurrent::dot`], since each row's eight partial sums are kept and added up alike. Those of a
-//! [`PackedMatrix`] are summed side by side for many rows, in another order.
+//! [`crate::kernels::recurrent::dot`], since each row's eight partial sums are kept and added up alike. Those
+//! of a [`PackedMatrix`] are summed side by side for many rows, in another order.
 
 use super::simd::{Instructions, LANES, Simd, WIDE, Work, dispatch};
 use super::stored_weights::{Precision, Weight};
@@ -13,8 +13,9 @@ const VECTORS: usize = 8;
 /// Rows of a group of as many vectors: the first row of a part of a matrix is a multiple of it.
 pub(super) const ROWS_OF_GROUP: usize = VECTORS * LANES;
 
-/// The order in which [`PackedMatrix`] takes weights: rows in groups of as many whole vectors as there are left, at most
-/// [`VECTORS`] and a power of two; in a group, column by column, what each of its rows has there.
+/// The order in which [`PackedMatrix`] takes weights: rows in groups of as many whole vectors as there are
+/// left, at most [`VECTORS`] and a power of two; in a group, column by column, what each of its rows has
+/// there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PackedMatrix {
     rows: usize,
@@ -72,8 +73,9 @@ impl PackedMatrix {
         }
     }
 
-    /// Adds to each of `sums` the product of its row with `vector`, and clamps the result to `range`: of rows from `first` on, a
-    /// multiple of [`ROWS_OF_GROUP`], to another one or the last. Weights are those that were packed.
+    /// Adds to each of `sums` the product of its row with `vector`, and clamps the result to `range`: of rows
+    /// from `first` on, a multiple of [`ROWS_OF_GROUP`], to another one or the last. Weights are those that
+    /// were packed.
     pub(super) fn add_products(
         &self,
         weights: &[u8],
@@ -138,8 +140,8 @@ impl<T: Weight> Work for AddPackedProducts<'_, T> {
     }
 }
 
-/// Adds the products of a group of `C` vectors of rows; `APART` columns have sums of their own, so that none waits for
-/// its last sum.
+/// Adds the products of a group of `C` vectors of rows; `APART` columns have sums of their own, so that none
+/// waits for its last sum.
 #[inline(always)]
 fn add_group<V: Simd<N>, T: Weight, const N: usize, const C: usize, const APART: usize>(
     simd: V,
@@ -308,7 +310,8 @@ mod tests {
         }
     }
 
-    /// If this fails, weights are packed otherwise than before: count [`crate::fast::LAYOUT`] up and write the new sum here.
+    /// If this fails, weights are packed otherwise than before: count [`crate::fast::LAYOUT`] up and write
+    /// the new sum here.
     #[test]
     fn rows_are_laid_out_as_their_version_says() {
         // FNV-1a.

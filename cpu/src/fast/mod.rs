@@ -1,13 +1,15 @@
 //! Fast kernels: operations whose weights are constant become steps made when the model is prepared.
 //!
-//! Some operations that follow each other are computed together: element-wise ones ([`Fused`]), convolutions some rows of
-//! the image at a time ([`StripChain`]), one with what its epilogue computes ([`LayerWithEpilogue`]), and layers of floats that
-//! hold integers with what rounds their input and scales their result ([`DynamicallyQuantized`]).
+//! Some operations that follow each other are computed together: element-wise ones ([`Fused`]), convolutions
+//! some rows of the image at a time ([`StripChain`]), one with what its epilogue computes
+//! ([`LayerWithEpilogue`]), and layers of floats that hold integers with what rounds their input and scales
+//! their result ([`DynamicallyQuantized`]).
 //!
-//! A step holds its weights packed for the inner loops of [`tile`] and everything else that can be worked out ahead; running
-//! it allocates nothing once scratch memory has grown. What has no step is left to the reference kernels, operation by
-//! operation, within the same program. Loops are written once over the vectors of [`simd`]. Results: float sums are taken in
-//! another order than the reference's; 8-bit results are the same bits.
+//! A step holds its weights packed for the inner loops of [`tile`] and everything else that can be worked out
+//! ahead; running it allocates nothing once scratch memory has grown. What has no step is left to the
+//! reference kernels, operation by operation, within the same program. Loops are written once over the
+//! vectors of [`simd`]. Results: float sums are taken in another order than the reference's; 8-bit results
+//! are the same bits.
 
 mod arg;
 mod borders;
@@ -115,8 +117,8 @@ pub(crate) trait PlannedStep: std::fmt::Debug + Send + Sync {
     /// Computes the operation; outputs are sized already.
     fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError>;
 
-    /// What computes operations whose first input is of this type, for people to read: [`REFERENCE`] where it leaves them
-    /// to the reference kernel, and both where it depends on the execution.
+    /// What computes operations whose first input is of this type, for people to read: [`REFERENCE`] where it
+    /// leaves them to the reference kernel, and both where it depends on the execution.
     fn name(&self, input: OperandType) -> &'static str;
 
     /// The weights that it packed, in the order in which it did.
@@ -134,7 +136,8 @@ pub(crate) trait PlannedStep: std::fmt::Debug + Send + Sync {
         None
     }
 
-    /// Has it clamp its results to the range of an activation from now on; whether it does, which needs that it clamps nothing yet.
+    /// Has it clamp its results to the range of an activation from now on; whether it does, which needs that
+    /// it clamps nothing yet.
     fn clamp(&mut self, _: Activation) -> bool {
         false
     }

@@ -1,4 +1,5 @@
-//! For the unit tests of what computes operations together: graphs of convolutions of floats and what is around them.
+//! For the unit tests of what computes operations together: graphs of convolutions of floats and what is
+//! around them.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -142,8 +143,8 @@ impl Network {
         self.operation(O::PRELU, &[input, slopes], dims)
     }
 
-    /// Runs it with these outputs, by one thread and three, twice; returns them and the names of what computes its
-    /// operations.
+    /// Runs it with these outputs, by one thread and three, twice; returns them and the names of what
+    /// computes its operations.
     pub(super) fn run(&self, outputs: &[u32]) -> (Vec<Vec<u8>>, Vec<&'static str>) {
         self.run_by(KernelSet::Fast, outputs)
     }
@@ -187,8 +188,8 @@ impl Network {
         names.collect()
     }
 
-    /// The names of what computes the operations, by so many threads. Runs it by as many, and asserts that it is so and that one
-    /// thread has the same results.
+    /// The names of what computes the operations, by so many threads. Runs it by as many, and asserts that it
+    /// is so and that one thread has the same results.
     pub(super) fn names_by(&self, threads: usize, outputs: &[u32]) -> Vec<&'static str> {
         let program = self.program(KernelSet::Fast, outputs);
         let mut execution = Execution::new(Arc::clone(&program));
@@ -215,14 +216,16 @@ impl Network {
         names
     }
 
-    /// Asserts that all operations are computed together, with the same results as each alone; returns the name of what does.
+    /// Asserts that all operations are computed together, with the same results as each alone; returns the
+    /// name of what does.
     pub(super) fn assert_grouped(&self) -> &'static str {
         let names = self.assert_as_alone();
         assert!(names[1..].iter().all(|name| *name == OTHERS), "{names:?}");
         names[0]
     }
 
-    /// Asserts that results are those of each operation alone, whichever are computed together; returns what does.
+    /// Asserts that results are those of each operation alone, whichever are computed together; returns what
+    /// does.
     pub(super) fn assert_as_alone(&self) -> Vec<&'static str> {
         let last = self.graph.model.main.operations.len() - 1;
         let outputs = self

@@ -1,5 +1,5 @@
-//! DEQUANTIZE and QUANTIZE that follow each other and together only add a number to 8-bit values, as where a network of signed
-//! values is given unsigned ones of the same scale.
+//! DEQUANTIZE and QUANTIZE that follow each other and together only add a number to 8-bit values, as where a
+//! network of signed values is given unsigned ones of the same scale.
 
 use nnhal_hal::{OperandType as T, OperationType};
 
@@ -21,8 +21,8 @@ pub(crate) struct Offset {
 }
 
 impl Offset {
-    /// These two operations, if that is what they do, each known to give so many elements; `ends_within(operand)` says whether no
-    /// others read an operand.
+    /// These two operations, if that is what they do, each known to give so many elements;
+    /// `ends_within(operand)` says whether no others read an operand.
     pub(crate) fn of(
         first: &Declared<'_>,
         second: &Declared<'_>,
@@ -98,7 +98,8 @@ impl Offset {
     }
 }
 
-/// Whether every value with one scale and zero point, in the type with the other ones, is the value and this number.
+/// Whether every value with one scale and zero point, in the type with the other ones, is the value and this
+/// number.
 fn adds<A: Quant8, B: Quant8>(from: (f32, i32), to: (f32, i32), by: i32) -> bool {
     let steps = Steps::of::<B>(to.0, to.1);
     (A::LEAST..=A::MOST).all(|value| {
@@ -124,8 +125,8 @@ mod tests {
         operand
     }
 
-    /// DEQUANTIZE and QUANTIZE of every byte, beside the reference; returns what computes the first. With `is_read` what is between
-    /// them is a result, too.
+    /// DEQUANTIZE and QUANTIZE of every byte, beside the reference; returns what computes the first. With
+    /// `is_read` what is between them is a result, too.
     fn computed_by(types: [T; 2], from: (f32, i32), to: (f32, i32), is_read: bool) -> &'static str {
         let mut graph = TestGraph::default();
         let input = graph.input(operand(types[0], from));

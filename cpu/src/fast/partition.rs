@@ -4,29 +4,30 @@ use super::matmul::rows_per_block;
 use super::tile::{COLUMNS, PANELS, ROWS};
 use crate::threads::Grid;
 
-/// Most blocks for each thread, so that one that comes late or is held up leaves the others something to do. Not more: then
-/// threads that are on time compute the same part of each operation, and what one wrote another seldom reads, for which its
-/// processor would have to fetch it from that one's cache.
+/// Most blocks for each thread, so that one that comes late or is held up leaves the others something to do.
+/// Not more: then threads that are on time compute the same part of each operation, and what one wrote
+/// another seldom reads, for which its processor would have to fetch it from that one's cache.
 const BLOCKS_PER_THREAD: usize = 2;
 
-/// Fewest rows of a block of a matrix product with all columns, in tiles: the matrix passes the processor once for each
-/// block, and with fewer rows it could not come fast enough, be it out of a second-level cache or from further away.
+/// Fewest rows of a block of a matrix product with all columns, in tiles: the matrix passes the processor
+/// once for each block, and with fewer rows it could not come fast enough, be it out of a second-level cache
+/// or from further away.
 const LEAST_TILES: usize = 8;
 const LEAST_TILES_NEAR: usize = 2;
 
 /// How large a matrix is at most that stays in a second-level cache, beside what it is multiplied with.
 const NEAR_BYTES: usize = 256 * 1024;
 
-/// How many times as large as all rows a matrix is at most that each thread had better read whole than all of the rows: some of
-/// them were just written by another thread, and come out of its processor's cache more slowly than the matrix from where
-/// it is.
+/// How many times as large as all rows a matrix is at most that each thread had better read whole than all of
+/// the rows: some of them were just written by another thread, and come out of its processor's cache more
+/// slowly than the matrix from where it is.
 const MATRIX_PER_ROWS: usize = 8;
 
 /// Blocks of more rows have whole tall tiles, but those of three panels.
 const MANY_ROWS: usize = 16 * ROWS;
 
-/// How many of `units` that take equally long a block has, at least `least` if there are as many: for each thread as many
-/// blocks as leave it hardly more to do than the others.
+/// How many of `units` that take equally long a block has, at least `least` if there are as many: for each
+/// thread as many blocks as leave it hardly more to do than the others.
 fn even(threads: usize, units: usize, least: usize) -> usize {
     let per_block = |blocks: usize| units.div_ceil(threads * blocks).max(1);
     let longest = |blocks: usize| {
@@ -39,8 +40,9 @@ fn even(threads: usize, units: usize, least: usize) -> usize {
     per_block(chosen.unwrap_or(1))
 }
 
-/// Blocks of a product of `rows` rows, of `row_bytes` each, with a matrix of `columns` columns and `matrix_bytes`: rows as
-/// they fit a second-level cache, and for several threads fewer of them, or some of the columns of all.
+/// Blocks of a product of `rows` rows, of `row_bytes` each, with a matrix of `columns` columns and
+/// `matrix_bytes`: rows as they fit a second-level cache, and for several threads fewer of them, or some of
+/// the columns of all.
 pub(super) fn product(
     threads: usize,
     (rows, row_bytes): (usize, usize),
@@ -114,7 +116,8 @@ pub(super) fn rows_at_once(threads: usize, rows: usize, columns: usize) -> Grid 
     }
 }
 
-/// Blocks of `elements` that are computed one like the other, each a multiple of `unit` elements but the last.
+/// Blocks of `elements` that are computed one like the other, each a multiple of `unit` elements but the
+/// last.
 pub(super) fn elements(threads: usize, elements: usize, unit: usize) -> Grid {
     let some = if threads == 1 {
         elements

@@ -1,7 +1,7 @@
 //! Rows for matrix products out of images: each output position's patch of the input, one behind the other.
 //!
-//! A convolution is then a product of patches with the filter matrix. Patches of a 1x1 filter with stride 1 are the
-//! input's own rows and need no copy.
+//! A convolution is then a product of patches with the filter matrix. Patches of a 1x1 filter with stride 1
+//! are the input's own rows and need no copy.
 
 use nnhal_hal::ops::padding::{Extents, Window};
 use nnhal_hal::ops::windows::WindowGeometry;
@@ -25,8 +25,8 @@ pub(crate) struct Around {
 }
 
 impl Patches {
-    /// The same patches where what is around this image is their padding. `None` if it is not the image that they are of with
-    /// that around it, or if windows would lie in the padding as a whole.
+    /// The same patches where what is around this image is their padding. `None` if it is not the image that
+    /// they are of with that around it, or if windows would lie in the padding as a whole.
     pub(super) fn behind_padding(&self, around: &Around) -> Option<Patches> {
         let shrunk = |window: &Window, [before, behind]: [i32; 2], extents: [u32; 2]| {
             let [padded, extent] = extents.map(i64::from);
@@ -132,8 +132,8 @@ impl Patches {
         single(&self.vertical) && single(&self.horizontal)
     }
 
-    /// Tells `sink` every horizontal run of input pixels, or of padding, that the patches `first..first + count`
-    /// take.
+    /// Tells `sink` every horizontal run of input pixels, or of padding, that the patches `first..first +
+    /// count` take.
     #[inline(always)]
     pub(super) fn gather<T>(&self, input: &[T], first: usize, count: usize, sink: &mut impl Sink<T>) {
         let (width, height) = (self.output.width as usize, self.output.height as usize);

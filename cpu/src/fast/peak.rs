@@ -13,8 +13,8 @@ const STEPS: usize = 4096;
 /// Repetitions, the fastest of which counts.
 const ROUNDS: usize = 200;
 
-/// Operations in a second, in thousands of millions, where nothing but products are summed. A product and its sum are
-/// two operations.
+/// Operations in a second, in thousands of millions, where nothing but products are summed. A product and its
+/// sum are two operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
     /// Of 32-bit floats, by vectors.
@@ -43,7 +43,8 @@ impl Peak {
     }
 }
 
-/// Thousands of millions of operations in a second, of so many in each lane; `work` says how many lanes it has.
+/// Thousands of millions of operations in a second, of so many in each lane; `work` says how many lanes it
+/// has.
 fn rate(in_lane: usize, work: impl Fn() -> usize) -> f64 {
     rate_of(|| SUMS * STEPS * work() * in_lane)
 }

@@ -217,7 +217,8 @@ impl Pool<'_> {
 /// Channels that are taken at once where there are so many: their accumulators stay in registers.
 const MANY: usize = 4 * LANES;
 
-/// How elements of a window become one: the accumulators of all channels are combined with each pixel in turn.
+/// How elements of a window become one: the accumulators of all channels are combined with each pixel in
+/// turn.
 trait Accumulate<T> {
     /// What is accumulated.
     type Sum: Copy;
@@ -300,8 +301,8 @@ impl<T: Copy, A: Accumulate<T>> Source<'_, T, A> {
         for row in 0..rows {
             let pixels = &self.input[(corner + row * width) * channels..][..columns * channels];
             for column in 0..columns {
-                // A loop of known length, so that sums stay in registers: with a length that is looked up they are in
-                // memory, where each step waits for the one before.
+                // A loop of known length, so that sums stay in registers: with a length that is looked up
+                // they are in memory, where each step waits for the one before.
                 let elements: &[T; N] = neighbours(pixels, column * channels + first);
                 for lane in 0..N {
                     sums[lane] = self.accumulate.combine(sums[lane], elements[lane]);

@@ -1,4 +1,5 @@
-//! QUANTIZE of 32-bit floats and DEQUANTIZE to them, of 8-bit values with one scale, to the same bits as the reference.
+//! QUANTIZE of 32-bit floats and DEQUANTIZE to them, of 8-bit values with one scale, to the same bits as the
+//! reference.
 
 use nnhal_hal::ops::OperationContext;
 use nnhal_hal::{OperandType as T, OperationType};
@@ -67,8 +68,9 @@ fn to_8_bits<Q: Quant8>(context: &mut KernelContext<'_>) -> Result<(), KernelErr
 /// The largest float below a half.
 const BELOW_HALF: f32 = 0.5_f32.next_down();
 
-/// What [`quantize`](crate::kernels::fixed_point::quantize) does, in a form that takes few instructions: values are clamped
-/// to the range of the type before they are rounded, so that neither rounding nor conversion meets large ones.
+/// What [`quantize`](crate::kernels::fixed_point::quantize) does, in a form that takes few instructions:
+/// values are clamped to the range of the type before they are rounded, so that neither rounding nor
+/// conversion meets large ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steps {
     scale: f32,

@@ -1,4 +1,5 @@
-//! MAXIMUM and MINIMUM of 8-bit values, to the same bits as the reference: of bytes, once each input is in the output's steps.
+//! MAXIMUM and MINIMUM of 8-bit values, to the same bits as the reference: of bytes, once each input is in
+//! the output's steps.
 
 use super::broadcast::{Operand, Pairwise};
 use super::quantized_pairs::{Cost, Parts, Quantization, Quantizations};

@@ -83,8 +83,8 @@ pub(super) trait Cost {
     fn bytes(&self) -> usize;
 }
 
-/// Fewer elements than these gain less from floats than proving them takes, however often they are computed: trying all pairs takes
-/// as long as 65,536 elements and more, and a model may have many small sums.
+/// Fewer elements than these gain less from floats than proving them takes, however often they are computed:
+/// trying all pairs takes as long as 65,536 elements and more, and a model may have many small sums.
 const WORTH_A_PROOF: usize = 2048;
 
 /// What computes an operation, if it is one on bytes of which everything is known beforehand.
@@ -113,7 +113,8 @@ pub(super) fn known(binary: Binary, declared: &Declared<'_>) -> Option<Box<dyn Q
     })
 }
 
-/// Computes an operation on bytes, by what is known of it or by what is worked out now; says whether it is one.
+/// Computes an operation on bytes, by what is known of it or by what is worked out now; says whether it is
+/// one.
 pub(super) fn run(
     binary: Binary,
     known: Option<&dyn QuantizedPairs>,
@@ -153,8 +154,8 @@ pub(super) fn run(
 /// Elements that are laid out at a time of an operand that is the same for all.
 const AT_ONCE: usize = 256;
 
-/// Slices of both operands for the parts of an output. Not a function that calls another for each: that would be compiled without
-/// the vector instructions of who calls it.
+/// Slices of both operands for the parts of an output. Not a function that calls another for each: that would
+/// be compiled without the vector instructions of who calls it.
 pub(super) struct Parts<'a> {
     left: Laid<'a>,
     right: Laid<'a>,

@@ -57,7 +57,8 @@ fn assert_like_reference(operations: &[OperationType], cases: &[([f32; 3], [i32;
 
 #[test]
 fn all_pairs_have_the_sums_and_differences_of_the_reference() {
-    // Equal ones, a power of two and any number between them, and one step that is not enough for the output or for an input.
+    // Equal ones, a power of two and any number between them, and one step that is not enough for the output
+    // or for an input.
     let scales = [
         [0.5, 0.5, 1.0],
         [0.25, 0.5, 0.7],
@@ -109,7 +110,8 @@ fn all_pairs_have_the_products_of_the_reference() {
 
 #[test]
 fn all_pairs_have_the_extremes_of_the_reference() {
-    // Of the same form, one other, both others, and steps so different that all values are clamped or become one.
+    // Of the same form, one other, both others, and steps so different that all values are clamped or become
+    // one.
     assert_like_reference(
         &[OperationType::MAXIMUM, OperationType::MINIMUM],
         &[

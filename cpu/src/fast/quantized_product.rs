@@ -1,8 +1,10 @@
-//! MUL and PRELU of 8-bit values, to the same bits as the reference: products of what is left without the zero points,
-//! rescaled to the output. PRELU multiplies only what is below its zero point, and rescales the rest by itself.
+//! MUL and PRELU of 8-bit values, to the same bits as the reference: products of what is left without the
+//! zero points, rescaled to the output. PRELU multiplies only what is below its zero point, and rescales the
+//! rest by itself.
 //!
-//! There is an instruction for the sum of two products of 16-bit values, none that is as fast for 32-bit ones. So the left value
-//! counts from the type's least one or from 0 up, whereby the upper half of its lane is 0 and only one product is left.
+//! There is an instruction for the sum of two products of 16-bit values, none that is as fast for 32-bit
+//! ones. So the left value counts from the type's least one or from 0 up, whereby the upper half of its lane
+//! is 0 and only one product is left.
 
 use super::broadcast::{Operand, Pairwise};
 use super::quantized_pairs::{Cost, Parts, Quantizations};
@@ -132,7 +134,8 @@ impl QuantizedProduct {
         simd.add_products(product, minus_zero, right)
     }
 
-    /// Left values where they are not negative, else the products with right ones, in output steps: one of both is 0.
+    /// Left values where they are not negative, else the products with right ones, in output steps: one of
+    /// both is 0.
     #[inline(always)]
     fn scale_negative<V: Columns>(
         &self,

@@ -1,5 +1,5 @@
-//! SOFTMAX of 8-bit values along the last axis, to the same bits as the reference: the exponentials of all differences to a
-//! largest value, of which there are 256, are worked out beforehand.
+//! SOFTMAX of 8-bit values along the last axis, to the same bits as the reference: the exponentials of all
+//! differences to a largest value, of which there are 256, are worked out beforehand.
 
 use super::byte_table::{LookUp, OfBytes};
 use super::simd::{Instructions, Work};

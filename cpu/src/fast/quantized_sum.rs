@@ -1,8 +1,8 @@
 //! ADD and SUB of 8-bit values, to the same bits as the reference: inputs shifted left by 20 bits,
 //! rescaled to twice the larger input scale, summed, rescaled to the output.
 //!
-//! The input with the larger scale is rescaled by a half: it is shifted by a bit less, exactly. The others' multipliers are less
-//! than that, mostly, so that one step is enough for each.
+//! The input with the larger scale is rescaled by a half: it is shifted by a bit less, exactly. The others'
+//! multipliers are less than that, mostly, so that one step is enough for each.
 //!
 //! Where everything is known when a model is prepared, floats take the place of the integers if they can: see
 //! [`super::float_sum`].
@@ -101,7 +101,8 @@ impl QuantizedSum {
         }
     }
 
-    /// The same by floats if they are proven to give the same results, which is worth it for a sum that is computed often.
+    /// The same by floats if they are proven to give the same results, which is worth it for a sum that is
+    /// computed often.
     pub(super) fn by_floats(self, forms: &Quantizations) -> QuantizedSum {
         let [left, right] = forms
             .inputs

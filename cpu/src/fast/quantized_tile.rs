@@ -22,8 +22,8 @@ fn each<'r, B, const P: usize>(
     Some(all)
 }
 
-/// Stores the sums of rows from `top` on and of whole panels from `column` of the output on, each scaled as its panel says;
-/// `form` is that of `stored`.
+/// Stores the sums of rows from `top` on and of whole panels from `column` of the output on, each scaled as
+/// its panel says; `form` is that of `stored`.
 #[inline(always)]
 pub(super) fn store_tile<V: Columns, const R: usize, const P: usize>(
     simd: V,
@@ -47,7 +47,8 @@ pub(super) fn store_tile<V: Columns, const R: usize, const P: usize>(
         }
         return store_kind::<V, _, R, P>(simd, sums, kind, (&by, form), place);
     }
-    // Rare, so a loop, which is less code; it has the sums in memory of their own, so that those given stay in registers.
+    // Rare, so a loop, which is less code; it has the sums in memory of their own, so that those given stay
+    // in registers.
     let mut lanes = [[[0; COLUMNS]; P]; R];
     for_each_constant!(at in [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15] {
         if at < R * P {
@@ -67,7 +68,8 @@ pub(super) fn store_tile<V: Columns, const R: usize, const P: usize>(
     }
 }
 
-/// The same in one step; `kind` says whether results below real 0 are clamped, and whether panels are there with all their columns.
+/// The same in one step; `kind` says whether results below real 0 are clamped, and whether panels are there
+/// with all their columns.
 #[inline(always)]
 fn store_kind<V: Columns, B: ToSteps, const R: usize, const P: usize>(
     simd: V,
@@ -84,7 +86,8 @@ fn store_kind<V: Columns, B: ToSteps, const R: usize, const P: usize>(
     }
 }
 
-/// The same, `CLAMPED` where results below real 0 are clamped, `WHOLE` if panels are there with all their columns.
+/// The same, `CLAMPED` where results below real 0 are clamped, `WHOLE` if panels are there with all their
+/// columns.
 #[inline(always)]
 fn store_once<
     V: Columns,

@@ -1,4 +1,5 @@
-//! How long it takes to read bytes, as products of a matrix with a vector read their weights: once, from the first to the last.
+//! How long it takes to read bytes, as products of a matrix with a vector read their weights: once, from the
+//! first to the last.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +10,8 @@ const VECTORS: usize = 4;
 
 type Vectors = [[f32; WIDE]; VECTORS];
 
-/// The least time that one of so many passes over `bytes` takes; up to 255 of them, and 3 where they begin at no multiple of 4, are left
-/// out. 0 without passes.
+/// The least time that one of so many passes over `bytes` takes; up to 255 of them, and 3 where they begin at
+/// no multiple of 4, are left out. 0 without passes.
 #[must_use]
 pub fn reading_time(bytes: &[u8], passes: usize) -> Duration {
     let (_, vectors, _) = bytemuck::pod_align_to::<u8, Vectors>(bytes);

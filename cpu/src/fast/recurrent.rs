@@ -1,6 +1,6 @@
-//! LSTM and RNN operations of 32-bit floats with constant weights: the weights of all gates are one matrix for the input
-//! and one for the last output, so that a step is two products with a vector. Large ones are parted among threads, which is
-//! worth it since weights come as fast as one processor can fetch them.
+//! LSTM and RNN operations of 32-bit floats with constant weights: the weights of all gates are one matrix
+//! for the input and one for the last output, so that a step is two products with a vector. Large ones are
+//! parted among threads, which is worth it since weights come as fast as one processor can fetch them.
 
 use nnhal_hal::ops::lstm_cell::{CellInputs, Gate};
 use nnhal_hal::ops::rnn::RnnCell;
@@ -57,16 +57,16 @@ impl PackedCell {
 }
 
 impl TeamedCell<'_> {
-    /// Adds what the gates see of an input, of an auxiliary one and of the last output to the sums of the gates, which
-    /// follow each other; a gate that the cell has not is left out.
+    /// Adds what the gates see of an input, of an auxiliary one and of the last output to the sums of the
+    /// gates, which follow each other; a gate that the cell has not is left out.
     #[inline]
     pub(crate) fn add_to_gates(&self, input: &[f32], aux: Option<&[f32]>, output: &[f32], sums: &mut [f32]) {
         self.add_and_clamp((input, aux, output), sums, EVERYTHING);
     }
 
     /// The same, and clamps the sums to a range.
-    // Inlined, as slices that are handed over on the stack are read back while they are being stored, which takes longer than from
-    // anywhere else near.
+    // Inlined, as slices that are handed over on the stack are read back while they are being stored, which
+    // takes longer than from anywhere else near.
     #[inline(always)]
     pub(super) fn add_and_clamp(
         &self,
@@ -83,7 +83,8 @@ impl TeamedCell<'_> {
         self.add(products, sums, range);
     }
 
-    /// Adds the projection of gated values to what it starts from, and clamps it to values of magnitudes up to `bound`.
+    /// Adds the projection of gated values to what it starts from, and clamps it to values of magnitudes up
+    /// to `bound`.
     pub(crate) fn add_projection(&self, gated: &[f32], sums: &mut [f32], bound: f32) {
         self.add(
             [self.cell.projection.as_ref().map(|product| (product, gated))],
@@ -92,8 +93,8 @@ impl TeamedCell<'_> {
         );
     }
 
-    /// Adds the products of some matrices, all of as many rows, with a vector each, and clamps what comes of all of them to
-    /// `range`. The last one is there.
+    /// Adds the products of some matrices, all of as many rows, with a vector each, and clamps what comes of
+    /// all of them to `range`. The last one is there.
     fn add<const N: usize>(
         &self,
         products: [Option<(&Product, &[f32])>; N],

@@ -1,11 +1,11 @@
 //! Rescaling of 32-bit sums to 8-bit output steps, sixteen columns at once, to the same bits as
 //! [`Multiplier::apply`].
 //!
-//! A doubling high multiply rounded to nearest is `floor((a * b + 2^30) / 2^31)` for a positive `b`, which unlike the
-//! usual two-sided form needs no branch. A shift by `s` bits, at least one, rounded to nearest, ties away from zero, is
-//! `floor((h + 2^(s-1) - n) / 2^s)`, where `n` is 1 for a negative `h`, else 0. Since floors of floors are floors, both
-//! together are `floor((a * b + 2^30 + (2^(s-1) - n) * 2^31) / 2^(31+s))`: one sum of 64 bits and one shift. A negative
-//! `a` can have an `h` of 0, for which either `n` gives 0.
+//! A doubling high multiply rounded to nearest is `floor((a * b + 2^30) / 2^31)` for a positive `b`, which
+//! unlike the usual two-sided form needs no branch. A shift by `s` bits, at least one, rounded to nearest,
+//! ties away from zero, is `floor((h + 2^(s-1) - n) / 2^s)`, where `n` is 1 for a negative `h`, else 0. Since
+//! floors of floors are floors, both together are `floor((a * b + 2^30 + (2^(s-1) - n) * 2^31) / 2^(31+s))`:
+//! one sum of 64 bits and one shift. A negative `a` can have an `h` of 0, for which either `n` gives 0.
 
 use super::rescale::{FloatScale, SumRange};
 use super::simd::{ByteForm, COLUMN_ORDER, Columns, LANES, Rescale, RescaleOnce, Simd, rescales_by_floats};
@@ -26,10 +26,11 @@ pub(super) struct QuantizedOutput {
 /// The multipliers of sixteen neighbouring columns, in [`COLUMN_ORDER`] if not said otherwise.
 #[derive(Clone, Debug)]
 pub(super) enum Requantization {
-    /// As in one step, of results that are clamped to 8 bits, where there are instructions for it and it is proven; and in
-    /// integers, for panels that are stored together with one of which it is not.
+    /// As in one step, of results that are clamped to 8 bits, where there are instructions for it and it is
+    /// proven; and in integers, for panels that are stored together with one of which it is not.
     Floats(FloatScale, RescaleOnce),
-    /// In one step, where all multipliers are below 1/2 but none is 0, as in most layers, and sums are not shifted before.
+    /// In one step, where all multipliers are below 1/2 but none is 0, as in most layers, and sums are not
+    /// shifted before.
     Once(RescaleOnce),
     Steps(Rescale),
 }
@@ -49,7 +50,8 @@ pub(super) struct OfPanels<T> {
 }
 
 impl<T> OfPanels<T> {
-    /// What `make` makes of each of so many panels and its multipliers; of none in particular if there is one for all.
+    /// What `make` makes of each of so many panels and its multipliers; of none in particular if there is one
+    /// for all.
     pub(super) fn new(
         panels: usize,
         multipliers: impl Fn(usize) -> [Multiplier; COLUMNS],
@@ -194,7 +196,8 @@ impl Requantization {
         }
     }
 
-    /// As [`Requantization::store`] of the lanes of the first half, which are taken for eight neighbouring columns in natural order.
+    /// As [`Requantization::store`] of the lanes of the first half, which are taken for eight neighbouring
+    /// columns in natural order.
     #[inline(always)]
     pub(super) fn store_half<V: Columns, const SIGNED: bool>(
         &self,

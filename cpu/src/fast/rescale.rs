@@ -1,27 +1,31 @@
-//! Rescaling of 32-bit sums to 8-bit output steps by single-precision floats that are rounded towards zero, to the same bits as
+//! Rescaling of 32-bit sums to 8-bit output steps by single-precision floats that are rounded towards zero,
+//! to the same bits as
 //! [`Multiplier::apply`]: four or five instructions, where 64-bit integers need seven or eleven.
 //!
-//! With a mantissa `m` of 31 bits and a shift by `s` bits, a sum `x >= 0` becomes `floor((x * m + C) / M)`, where `M = 2^(31+s)`
-//! and `C = 2^30 + 2^(30+s)`; see [`super::requantize`]. A negative one becomes minus that of `-x`, but where `x * m + C` is a
-//! multiple of `M`: only such ties are rounded towards positive infinity. `m / M` is the sum of two floats, one of its upper
-//! 24 bits and one of its lower seven, and `C / M = 1/2 + 2^-(s+1)` is a float too. Then
-//! `truncate(x * upper + (x * lower + C / M))` has two errors at most: that of the conversion of `x`, which is none up to `2^24`,
-//! and that of the sum in parentheses, less than `2^-24`, which is below 1. The outer sum has none: truncated to a float and
-//! then to an integer, a number loses no more than its fraction.
+//! With a mantissa `m` of 31 bits and a shift by `s` bits, a sum `x >= 0` becomes `floor((x * m + C) / M)`,
+//! where `M = 2^(31+s)` and `C = 2^30 + 2^(30+s)`; see [`super::requantize`]. A negative one becomes minus
+//! that of `-x`, but where `x * m + C` is a multiple of `M`: only such ties are rounded towards positive
+//! infinity. `m / M` is the sum of two floats, one of its upper 24 bits and one of its lower seven, and `C /
+//! M = 1/2 + 2^-(s+1)` is a float too. Then `truncate(x * upper + (x * lower + C / M))` has two errors at
+//! most: that of the conversion of `x`, which is none up to `2^24`, and that of the sum in parentheses, less
+//! than `2^-24`, which is below 1. The outer sum has none: truncated to a float and then to an integer, a
+//! number loses no more than its fraction.
 //!
-//! Both functions never fall as `x` grows. They are the same for all sums, but for what is clamped to 8 bits, if they are for the
-//! least `x` of each result from 1 to 255, and for the `x` before it. That is proven for each multiplier when a model is
-//! prepared; multipliers so small that the sums of large results are no floats without an error are proven likewise if their
-//! weights and bias have no such sums, whatever the values are. Where the error is too much, `2^-24` more before it is truncated
-//! may make up for it. The smaller a multiplier is, the less often: nearly all are proven with shifts up to 14, about 92 of 100
-//! with one of 15, 72 with 16, 38 with 17, 13 with 18, five with 19, and one to three beyond. Where none is, the integers remain;
-//! but for columns whose weights are all 0, of which training leaves many in some models, with the least of multipliers: they
-//! have a single sum each.
+//! Both functions never fall as `x` grows. They are the same for all sums, but for what is clamped to 8 bits,
+//! if they are for the least `x` of each result from 1 to 255, and for the `x` before it. That is proven for
+//! each multiplier when a model is prepared; multipliers so small that the sums of large results are no
+//! floats without an error are proven likewise if their weights and bias have no such sums, whatever the
+//! values are. Where the error is too much, `2^-24` more before it is truncated may make up for it. The
+//! smaller a multiplier is, the less often: nearly all are proven with shifts up to 14, about 92 of 100 with
+//! one of 15, 72 with 16, 38 with 17, 13 with 18, five with 19, and one to three beyond. Where none is, the
+//! integers remain; but for columns whose weights are all 0, of which training leaves many in some models,
+//! with the least of multipliers: they have a single sum each.
 
 use super::simd::{Loop, WIDE, vectorised};
 use crate::kernels::fixed_point::Multiplier;
 
-/// The largest result that is not clamped: 8-bit values are no further from the zero point, which is one of them.
+/// The largest result that is not clamped: 8-bit values are no further from the zero point, which is one of
+/// them.
 const MOST: u64 = 255;
 
 /// Sums up to here are floats without an error.
@@ -46,8 +50,9 @@ pub(super) struct FloatScale {
 }
 
 impl FloatScale {
-    /// Of lanes with this mantissa and right shift, from 1 to 31; `None` if it is not proven for one of them. `range` gives the
-    /// least sum of a lane and the most, if they are known; if they are the same there is nothing to prove.
+    /// Of lanes with this mantissa and right shift, from 1 to 31; `None` if it is not proven for one of them.
+    /// `range` gives the least sum of a lane and the most, if they are known; if they are the same there is
+    /// nothing to prove.
     pub(super) fn new(
         lanes: [(i32, i32); WIDE],
         range: impl Fn(usize) -> Option<SumRange>,
@@ -106,8 +111,8 @@ pub(super) fn range_of_sums(bias: i32, weights: impl Iterator<Item = i32>) -> Op
     Some([least, most])
 }
 
-/// What scales a single sum: to the middle between its result and the next one further from 0, so that truncation leaves the
-/// former.
+/// What scales a single sum: to the middle between its result and the next one further from 0, so that
+/// truncation leaves the former.
 fn upper_of_only((mantissa, right): (i32, i32), sum: i32) -> f32 {
     let by = Multiplier {
         mantissa,
@@ -117,13 +122,14 @@ fn upper_of_only((mantissa, right): (i32, i32), sum: i32) -> f32 {
     (result as f32 + 0.5) / sum.unsigned_abs().max(1) as f32
 }
 
-/// What the remainders at the boundaries of results are, sixteen multipliers at once: with `X` the least sum whose result is
-/// some `k`, the remainder is `X * m + C - k * M`, from 0 to `m - 1`. Of `X * lower` what is truncated is the lower bits: those of
-/// `X * (m mod 2^7)` below `2^(7+s)`, which is `2^-24` of a result.
+/// What the remainders at the boundaries of results are, sixteen multipliers at once: with `X` the least sum
+/// whose result is some `k`, the remainder is `X * m + C - k * M`, from 0 to `m - 1`. Of `X * lower` what is
+/// truncated is the lower bits: those of `X * (m mod 2^7)` below `2^(7+s)`, which is `2^-24` of a result.
 #[derive(Debug, Default)]
 struct Boundaries {
     mantissa: [i32; WIDE],
-    /// From one result to the next: by how much `X` grows at least, times `m mod 2^7`, and what is left of `M`.
+    /// From one result to the next: by how much `X` grows at least, times `m mod 2^7`, and what is left of
+    /// `M`.
     lower_step: [i32; WIDE],
     step: [i32; WIDE],
     /// `2^(7+s) - 1`.
@@ -133,13 +139,15 @@ struct Boundaries {
     truncated: [i32; WIDE],
     /// The least remainder.
     least: [i32; WIDE],
-    /// The least that is left of a remainder after truncation, and the most for the sum before it, were it not less by `m`.
+    /// The least that is left of a remainder after truncation, and the most for the sum before it, were it
+    /// not less by `m`.
     slack: [i32; WIDE],
     excess: [i32; WIDE],
 }
 
 impl Boundaries {
-    /// Begins with the first result of a multiplier; whether its sums and what is added to them are floats without an error.
+    /// Begins with the first result of a multiplier; whether its sums and what is added to them are floats
+    /// without an error.
     fn set(
         &mut self,
         lane: usize,

@@ -1,11 +1,11 @@
 //! RESIZE_BILINEAR of 32-bit floats and 8-bit values in NHWC, to the same bits as the reference.
 //!
-//! Each of the four products that are summed is `pixel * row weight * column weight`, from left to right. Its first half
-//! is the same for all outputs of a row, so it is made once for each pixel of the two lines that the row lies between; the
-//! places and weights of columns are made once for all rows.
+//! Each of the four products that are summed is `pixel * row weight * column weight`, from left to right. Its
+//! first half is the same for all outputs of a row, so it is made once for each pixel of the two lines that
+//! the row lies between; the places and weights of columns are made once for all rows.
 //!
-//! Signed 8-bit images are resized as their unsigned twins. Those whose positions are all in sixteenths of a pixel, as those
-//! that grow by a power of two are, are summed in integers ([`super::resize_sixteenths`]).
+//! Signed 8-bit images are resized as their unsigned twins. Those whose positions are all in sixteenths of a
+//! pixel, as those that grow by a power of two are, are summed in integers ([`super::resize_sixteenths`]).
 
 use nnhal_hal::ops::OperationContext;
 use nnhal_hal::ops::resize::{ResizeGeometry, geometry};
@@ -24,8 +24,8 @@ use crate::kernels::element::Quant8;
 use crate::kernels::resize::Axis;
 use crate::threads::Cost;
 
-/// Where the input is wider than the output by more than this, most of what is made for each row would not be used, and
-/// the work would grow faster than the operands do.
+/// Where the input is wider than the output by more than this, most of what is made for each row would not be
+/// used, and the work would grow faster than the operands do.
 const LEFT_OUT: u32 = 4;
 
 /// A bilinear resizing.
@@ -132,8 +132,8 @@ impl<T: Quant8> Sample for T {
     }
 }
 
-/// Where a column of the output lies: the elements at which the pixels left and right of it start, and its distance from
-/// the left one.
+/// Where a column of the output lies: the elements at which the pixels left and right of it start, and its
+/// distance from the left one.
 #[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
 #[repr(C)]
 pub(super) struct Column {
@@ -248,8 +248,8 @@ impl<'a, T> Rows<'a, T> {
     }
 }
 
-/// Puts values to a place, as many as there is room for: all but the last pixels leave what is too much to the next pixel
-/// to overwrite.
+/// Puts values to a place, as many as there is room for: all but the last pixels leave what is too much to
+/// the next pixel to overwrite.
 #[inline(always)]
 pub(super) fn put<T: Copy, const N: usize>(values: &[T; N], to: &mut [T], start: usize) {
     let rest = &mut to[start..];

@@ -1,7 +1,8 @@
 //! RESIZE_BILINEAR of 8-bit values at positions that are all in sixteenths of a pixel.
 //!
-//! The reference's products and sums of floats are then exact, so that integers of 16 bits give the same results in any
-//! order: between two lines first, then between two of those sums, in 256ths, rounded to nearest.
+//! The reference's products and sums of floats are then exact, so that integers of 16 bits give the same
+//! results in any order: between two lines first, then between two of those sums, in 256ths, rounded to
+//! nearest.
 
 use nnhal_hal::ops::resize::ResizeGeometry;
 
@@ -25,8 +26,8 @@ pub(super) fn are_sixteenths(geometry: &ResizeGeometry) -> bool {
         && is_exact(Axis::columns(geometry), geometry.output.width)
 }
 
-/// A distance in sixteenths. It is negative before the first pixel, which then is both of those around the position: what
-/// its two weights overflow by cancels out.
+/// A distance in sixteenths. It is negative before the first pixel, which then is both of those around the
+/// position: what its two weights overflow by cancels out.
 #[inline(always)]
 fn parts(fraction: f32) -> u16 {
     (fraction * f32::from(PARTS)) as i32 as u16
@@ -60,7 +61,8 @@ impl<T: Quant8> Work for InSixteenths<'_, T> {
     }
 }
 
-/// What lies between two lines in sixteenths, so much more that a result that is rounded down is rounded to nearest.
+/// What lies between two lines in sixteenths, so much more that a result that is rounded down is rounded to
+/// nearest.
 #[inline(always)]
 fn weigh<T: Quant8>(upper: &[T], lower: &[T], fraction: u16, to: &mut [u16]) {
     for ((to, upper), lower) in to.iter_mut().zip(upper).zip(lower) {

@@ -1,5 +1,5 @@
-//! RNN, which is one step of its cell, where all but its input and its state is constant: the sums become the state where they
-//! are taken.
+//! RNN, which is one step of its cell, where all but its input and its state is constant: the sums become the
+//! state where they are taken.
 
 use nnhal_hal::OperationType;
 use nnhal_hal::ops::OperationContext;

@@ -21,7 +21,8 @@ impl Serves {
         }
     }
 
-    /// The name of what computes the operation: `always` if it does in all executions, `sometimes` if in some.
+    /// The name of what computes the operation: `always` if it does in all executions, `sometimes` if in
+    /// some.
     pub(super) fn name(self, always: &'static str, sometimes: &'static str) -> &'static str {
         match self {
             Serves::All => always,
@@ -79,7 +80,8 @@ mod tests {
         deciding(one, given, |one| one.tensor(T::BOOL, &[], &[u8::from(nchw)]))
     }
 
-    /// The name, after a check that the results are close to those of the reference: what is left to it must be.
+    /// The name, after a check that the results are close to those of the reference: what is left to it must
+    /// be.
     fn name(make: impl Fn() -> OneOperation) -> &'static str {
         let by = |kernels| make().run_by(kernels, &RunOptions::default()).unwrap().remove(0);
         let (found, exact) = (by(KernelSet::Fast), by(KernelSet::Reference));

@@ -1,15 +1,16 @@
 //! Vectors, and the choice of the instructions that compute with them.
 //!
-//! A kernel is written once, generic over [`Instructions`], and run by [`dispatch`], which compiles it for each instruction
-//! set and picks one by what the processor has. Using instructions beyond the build's base set is unsafe, and this module is
-//! its only place: values of [`avx2::Avx2`], [`avx512::Avx512`] and `amx::Amx` exist only where the
-//! processor has them, so whoever holds one may use them. NEON is in the base set of its architecture, but the functions for
-//! its instructions are unsafe all the same.
+//! A kernel is written once, generic over [`Instructions`], and run by [`dispatch`], which compiles it for
+//! each instruction set and picks one by what the processor has. Using instructions beyond the build's base
+//! set is unsafe, and this module is its only place: values of [`avx2::Avx2`], [`avx512::Avx512`] and
+//! `amx::Amx` exist only where the processor has them, so whoever holds one may use them. NEON is in the base
+//! set of its architecture, but the functions for its instructions are unsafe all the same.
 //!
-//! Sixteen 8-bit results come out of sixteen 32-bit sums that stand in the order `[0, 1, 2, 3, 8, 9, 10, 11]`, then the
-//! others: the order in which interleaving two rows of 16-bit values leaves their products in two vectors of eight.
-//! Instruction sets with vectors of sixteen keep to it, so that what is packed for these is the same for all; products of bytes
-//! are for some only, and in [`super::depthwise_bytes`] columns stand in natural order.
+//! Sixteen 8-bit results come out of sixteen 32-bit sums that stand in the order `[0, 1, 2, 3, 8, 9, 10,
+//! 11]`, then the others: the order in which interleaving two rows of 16-bit values leaves their products in
+//! two vectors of eight. Instruction sets with vectors of sixteen keep to it, so that what is packed for
+//! these is the same for all; products of bytes are for some only, and in [`super::depthwise_bytes`] columns
+//! stand in natural order.
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
@@ -54,8 +55,9 @@ pub(super) struct Rescale {
     pub(super) mask: [i32; WIDE],
 }
 
-/// What turns sixteen 32-bit sums into output steps with one shift of at least one bit; see [`super::requantize`]. Its vectors
-/// are loaded for a few sums each, and one that lay across two lines of the cache would be loaded twice.
+/// What turns sixteen 32-bit sums into output steps with one shift of at least one bit; see
+/// [`super::requantize`]. Its vectors are loaded for a few sums each, and one that lay across two lines of
+/// the cache would be loaded twice.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(super) struct RescaleOnce {
@@ -88,8 +90,9 @@ impl RescaleOnce {
     }
 }
 
-/// What 8-bit values are made of output steps from real 0, in every lane: the zero point is added, the sum is clamped to unsigned
-/// bytes and to a range, and then some bits are turned over, which makes signed values of them or none.
+/// What 8-bit values are made of output steps from real 0, in every lane: the zero point is added, the sum is
+/// clamped to unsigned bytes and to a range, and then some bits are turned over, which makes signed values of
+/// them or none.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(super) struct ByteForm {
@@ -154,9 +157,10 @@ pub(super) trait Simd<const N: usize>: Copy {
     type I32: Copy + Debug;
     /// 16-bit integers in memory, two for each lane.
     type Pairs: bytemuck::Pod;
-    /// Whether tiles take one value or pair of each row at a time, not two. Of two values, LLVM loads those of all rows
-    /// first where loads are cheap, and has no registers for them; of two pairs, where one instruction multiplies and adds,
-    /// it makes a product and a sum of the second, which waits less but takes twice as long where there is no waiting.
+    /// Whether tiles take one value or pair of each row at a time, not two. Of two values, LLVM loads those
+    /// of all rows first where loads are cheap, and has no registers for them; of two pairs, where one
+    /// instruction multiplies and adds, it makes a product and a sum of the second, which waits less but
+    /// takes twice as long where there is no waiting.
     const ONE_BY_ONE: bool = false;
 
     fn splat(self, value: f32) -> Self::F32;
@@ -195,7 +199,8 @@ pub(super) trait Simd<const N: usize>: Copy {
     fn load_pairs(self, from: &Self::Pairs) -> Self::I32;
     /// `sums` plus the sums of the products of pairs.
     fn add_products(self, sums: Self::I32, left: Self::I32, right: Self::I32) -> Self::I32;
-    /// Rescales sums as [`crate::kernels::fixed_point::Multiplier::apply`] does, those of the lanes from the `first` on.
+    /// Rescales sums as [`crate::kernels::fixed_point::Multiplier::apply`] does, those of the lanes from the
+    /// `first` on.
     fn rescale(self, sums: Self::I32, by: &Rescale, first: usize) -> Self::I32;
     /// Rescales sums likewise, in one step.
     fn rescale_once(self, sums: Self::I32, by: &RescaleOnce, first: usize) -> Self::I32;
@@ -216,15 +221,17 @@ pub(super) trait Columns: Simd<WIDE> {
     ) -> Self::I32;
     /// Pairs of what two rows hold for each of sixteen columns, in [`COLUMN_ORDER`].
     fn interleave(self, first: &[i16; WIDE], second: &[i16; WIDE]) -> Self::I32;
-    /// Whether there are instructions that round floats towards zero, whatever others do: those that [`FloatScale`] needs.
+    /// Whether there are instructions that round floats towards zero, whatever others do: those that
+    /// [`FloatScale`] needs.
     const TRUNCATES: bool = false;
-    /// Rescales sums by floats, of which there are some only where [`Columns::TRUNCATES`] says so; with `CLAMPED`, results below 0 may be
-    /// others that are not above 0.
+    /// Rescales sums by floats, of which there are some only where [`Columns::TRUNCATES`] says so; with
+    /// `CLAMPED`, results below 0 may be others that are not above 0.
     #[inline(always)]
     fn rescale_by_floats<const CLAMPED: bool>(self, _: Self::I32, _: &FloatScale) -> Self::I32 {
         unreachable!("nothing is rescaled by floats with these instructions")
     }
-    /// `sums` plus the sums of the products of four bytes, unsigned ones on the left with signed ones on the right.
+    /// `sums` plus the sums of the products of four bytes, unsigned ones on the left with signed ones on the
+    /// right.
     fn add_byte_products(self, sums: Self::I32, left: Self::I32, right: Self::I32) -> Self::I32;
     /// Sixteen 8-bit columns in [`COLUMN_ORDER`].
     fn load_bytes<const SIGNED: bool>(self, from: &[u8; WIDE]) -> Self::I32;
@@ -246,7 +253,8 @@ pub(super) trait Columns: Simd<WIDE> {
             *to = table[usize::from(*byte)];
         }
     }
-    /// Four times sixteen columns of output steps from real 0, in natural order or in [`COLUMN_ORDER`], in a form of 8 bits.
+    /// Four times sixteen columns of output steps from real 0, in natural order or in [`COLUMN_ORDER`], in a
+    /// form of 8 bits.
     #[inline(always)]
     fn bytes_of_four<const NATURAL: bool>(self, columns: [Self::I32; 4], form: &ByteForm) -> [[u8; WIDE]; 4] {
         let mut all = [[0; WIDE]; 4];
@@ -266,7 +274,8 @@ pub(super) trait Columns: Simd<WIDE> {
         }
         all
     }
-    /// The same of two times twice sixteen columns in [`COLUMN_ORDER`], neighbours in natural order side by side.
+    /// The same of two times twice sixteen columns in [`COLUMN_ORDER`], neighbours in natural order side by
+    /// side.
     #[inline(always)]
     fn bytes_of_pairs(self, columns: [Self::I32; 4], form: &ByteForm) -> [[u8; 2 * WIDE]; 2] {
         bytemuck::cast(self.bytes_of_four::<false>(columns, form))
@@ -279,16 +288,16 @@ pub(super) trait Instructions: Copy {
     type Narrow: Simd<LANES>;
     /// Vectors of [`WIDE`] lanes, one register or several.
     type Wide: Columns<Narrow = Self::Narrow>;
-    /// Whether a wide vector is one register, of which there are 32, instead of two of 16 or four of 32, and bytes are
-    /// multiplied and added by one instruction.
+    /// Whether a wide vector is one register, of which there are 32, instead of two of 16 or four of 32, and
+    /// bytes are multiplied and added by one instruction.
     const HAS_WIDE: bool;
     /// Whether a product and a sum that is rounded once is one instruction.
     const FUSES: bool;
 
     fn narrow(self) -> Self::Narrow;
     fn wide(self) -> Self::Wide;
-    /// Runs a part of a kernel as a function of its own where there are few registers: in a large function, loops are given
-    /// memory for what would fit into registers.
+    /// Runs a part of a kernel as a function of its own where there are few registers: in a large function,
+    /// loops are given memory for what would fit into registers.
     fn apart<W: Work>(self, work: W) -> W::Output;
 }
 
@@ -301,9 +310,9 @@ pub(super) trait Work {
     fn run<S: Instructions>(self, simd: S) -> Self::Output;
 }
 
-/// Runs a kernel with the best instructions that the processor has. Always inlined, down to the function that is compiled for
-/// them, so that the kernel's arguments are stored once: what is copied right after its parts were stored makes a processor
-/// wait until they have left the store buffer.
+/// Runs a kernel with the best instructions that the processor has. Always inlined, down to the function that
+/// is compiled for them, so that the kernel's arguments are stored once: what is copied right after its parts
+/// were stored makes a processor wait until they have left the store buffer.
 #[inline(always)]
 pub(super) fn dispatch<W: Work>(work: W) -> W::Output {
     run_by(used(), work)
@@ -340,7 +349,8 @@ pub(crate) trait Loop {
     fn run(self);
 }
 
-/// Runs a loop compiled for the best instructions that the processor has. Results are the same whatever they are.
+/// Runs a loop compiled for the best instructions that the processor has. Results are the same whatever they
+/// are.
 pub(crate) fn vectorised(work: impl Loop) {
     struct Vectorised<L>(L);
 
@@ -405,7 +415,8 @@ fn available() -> impl Iterator<Item = InstructionSet> {
     vectors.chain([InstructionSet::Portable])
 }
 
-/// The variable of the environment that names the best instruction set to use: `amx`, `avx512`, `avx2`, `neon` or `portable`.
+/// The variable of the environment that names the best instruction set to use: `amx`, `avx512`, `avx2`,
+/// `neon` or `portable`.
 const LIMIT: &str = "NNHAL_CPU_INSTRUCTIONS";
 
 /// The one that is used: the one that [`LIMIT`] names, or the best that the processor has.
@@ -419,7 +430,8 @@ fn used() -> InstructionSet {
 }
 
 fn from_limit(limit: Option<&str>) -> InstructionSet {
-    // A name that is not known limits nothing, nor does one that the processor does not have: what it has is less then.
+    // A name that is not known limits nothing, nor does one that the processor does not have: what it has is
+    // less then.
     let named = available().find(|set| limit == Some(set.name()));
     named
         .or_else(|| available().next())
@@ -458,9 +470,10 @@ pub(super) fn rescales_by_floats() -> bool {
     dispatch(Ask)
 }
 
-/// Has the device `nnhal-cpu` use AMX's tiles in this process, if the processor and the kernel have them: for programs that
-/// call this before anything is prepared for that device. From then on the kernel refuses alternative signal stacks that have
-/// no room for tiles, so no library should. See [`nnhal_os::cpu::permit_tiles`].
+/// Has the device `nnhal-cpu` use AMX's tiles in this process, if the processor and the kernel have them: for
+/// programs that call this before anything is prepared for that device. From then on the kernel refuses
+/// alternative signal stacks that have no room for tiles, so no library should. See
+/// [`nnhal_os::cpu::permit_tiles`].
 pub fn permit_tiles() {
     // Not for processes that are told to use less.
     const LESS: [&str; 3] = ["avx512", "avx2", "portable"];

@@ -1,6 +1,6 @@
-//! FULLY_CONNECTED of a single row of 32-bit floats with constant weights, of which everything is known when the model is
-//! prepared. Each weight is read once, so that it takes as long as they come out of the cache: they lie in the order in which
-//! they are read, and nothing else is worked out before.
+//! FULLY_CONNECTED of a single row of 32-bit floats with constant weights, of which everything is known when
+//! the model is prepared. Each weight is read once, so that it takes as long as they come out of the cache:
+//! they lie in the order in which they are read, and nothing else is worked out before.
 
 use nnhal_hal::OperandType;
 use nnhal_hal::ops::OpError;
@@ -180,7 +180,8 @@ mod tests {
         Arc::new(program).kernel_name(SubgraphIndex::Main, 0, 1)
     }
 
-    /// Of such a layer nothing is known to be wrong before it is executed, if the model does not say that it has no values.
+    /// Of such a layer nothing is known to be wrong before it is executed, if the model does not say that it
+    /// has no values.
     #[test]
     fn layers_of_no_values_are_none_and_stop_nobody() {
         for bias in [[0.0_f32; 2], [1.0, 2.0]] {

@@ -14,8 +14,8 @@ use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::element::is_signed_8_bit;
 use crate::threads::Cost;
 
-/// SOFTMAX with exponentials that are computed side by side, whose error beside the reference is within 1e-6, or that are taken
-/// from a table.
+/// SOFTMAX with exponentials that are computed side by side, whose error beside the reference is within 1e-6,
+/// or that are taken from a table.
 #[derive(Debug)]
 pub(super) struct SoftmaxStep {
     serves: Serves,
@@ -226,7 +226,8 @@ mod tests {
 
     #[test]
     fn shares_of_bytes_are_the_bits_of_the_reference() {
-        // Few values, more than wait at a time, and so many that their shares are looked up, with a sum that needs more bits.
+        // Few values, more than wait at a time, and so many that their shares are looked up, with a sum that
+        // needs more bits.
         for (lanes, length) in [(5, 3), (3, 129), (2, 300), (2, 1001), (1, 70_000)] {
             for ((scale, beta), most) in [
                 ((0.1, 1.0), 256),

@@ -34,9 +34,10 @@ use crate::kernels::activation_range::Activation;
 use crate::kernels::element::Quant8;
 use crate::kernels::{kernel, layer};
 
-/// The step for an operation, or `None` if it has none: another operation, weights that are not constant, or types
-/// that only the reference kernels take. `filter` has the bytes of its second input, if that is a constant; they are not
-/// looked at if `packing` has what they become. Results may be as coarse as floats of half precision if `is_relaxed` says so.
+/// The step for an operation, or `None` if it has none: another operation, weights that are not constant, or
+/// types that only the reference kernels take. `filter` has the bytes of its second input, if that is a
+/// constant; they are not looked at if `packing` has what they become. Results may be as coarse as floats of
+/// half precision if `is_relaxed` says so.
 pub(crate) fn plan(
     declared: &Declared<'_>,
     filter: &[u8],
@@ -93,8 +94,8 @@ pub(crate) fn packs(operation: OperationType) -> bool {
     has_filter(operation) || super::recurrent::has_cells(operation)
 }
 
-/// What every execution of a convolution would work out anew, where all of it follows from the model and the packed
-/// weights serve it.
+/// What every execution of a convolution would work out anew, where all of it follows from the model and the
+/// packed weights serve it.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     patches: Patches,
@@ -124,7 +125,8 @@ fn follow_from_model(declared: &Declared<'_>) -> bool {
     })
 }
 
-/// Which executions packed weights serve, of a layer that is not [left](ConstantLayer::is_left_to_reference) to the reference.
+/// Which executions packed weights serve, of a layer that is not [left](ConstantLayer::is_left_to_reference)
+/// to the reference.
 fn serves(kind: Kind, declared: &Declared<'_>, is_known: bool, weights: &Weights) -> Serves {
     if is_known || kind == Kind::FullyConnected {
         return Serves::All;
@@ -266,8 +268,8 @@ impl<'a> ConstantLayer<'a> {
         self.input.dimensions.get(3) == Some(&1)
     }
 
-    /// Whether no execution can use packed weights, whatever its shapes are: of images in NCHW, and of depthwise convolutions with
-    /// several filters for a channel.
+    /// Whether no execution can use packed weights, whatever its shapes are: of images in NCHW, and of
+    /// depthwise convolutions with several filters for a channel.
     fn is_left_to_reference(&self, declared: &Declared<'_>) -> bool {
         if self.kind == Kind::FullyConnected {
             return false;
@@ -281,8 +283,8 @@ impl<'a> ConstantLayer<'a> {
         is_nchw || has_several
     }
 
-    /// How many outputs there are of each channel, if the model says so, and how many values of what they see lie side by
-    /// side: those of a filter's row.
+    /// How many outputs there are of each channel, if the model says so, and how many values of what they see
+    /// lie side by side: those of a filter's row.
     fn rows_and_run(&self, (columns, depth): (usize, usize)) -> (Option<usize>, usize) {
         let mut extents = self.output.dimensions.iter();
         let elements = extents.try_fold(1_usize, |all, extent| all.checked_mul(*extent as usize));
@@ -311,8 +313,8 @@ impl<'a> ConstantLayer<'a> {
         }
     }
 
-    /// The step of a fully connected layer of floats, if it has one row in every execution, and does more than to sum products of
-    /// what may be integers.
+    /// The step of a fully connected layer of floats, if it has one row in every execution, and does more
+    /// than to sum products of what may be integers.
     fn single_row(
         &self,
         declared: &Declared<'_>,
@@ -368,8 +370,8 @@ impl<'a> ConstantLayer<'a> {
         })
     }
 
-    /// The same layer for an input of integers, if its weights are such, it only sums products, and bytes are multiplied faster
-    /// than floats.
+    /// The same layer for an input of integers, if its weights are such, it only sums products, and bytes are
+    /// multiplied faster than floats.
     fn integers(
         &self,
         declared: &Declared<'_>,
@@ -381,7 +383,8 @@ impl<'a> ConstantLayer<'a> {
             .transpose()
     }
 
-    /// What it sums products of, if it is a layer of floats that does nothing else, and bytes are multiplied faster than floats.
+    /// What it sums products of, if it is a layer of floats that does nothing else, and bytes are multiplied
+    /// faster than floats.
     fn sums_of(&self, declared: &Declared<'_>, known: Option<&Known>) -> Option<Patches> {
         let has_bias = self.bias.bytes.bytes().iter().any(|byte| *byte != 0);
         if self.input.operand_type != OperandType::TENSOR_FLOAT32 || !multiplies_bytes() || has_bias {
@@ -402,9 +405,9 @@ impl<'a> ConstantLayer<'a> {
         }
     }
 
-    /// Whether products of bytes are the fastest for filters of so many values, and weights with this zero point as signed ones:
-    /// for single pixels whose values lie side by side in fours, and for windows of several where nothing is subtracted for
-    /// values, so that more of them may be read.
+    /// Whether products of bytes are the fastest for filters of so many values, and weights with this zero
+    /// point as signed ones: for single pixels whose values lie side by side in fours, and for windows of
+    /// several where nothing is subtracted for values, so that more of them may be read.
     fn is_for_bytes(&self, depth: usize, weight_zero: i32) -> bool {
         let shape = self.filter.1.shape;
         let is_pixel = match self.kind {
@@ -500,7 +503,8 @@ impl<'a> ConstantLayer<'a> {
     }
 }
 
-/// How many rows of so many values a fully connected layer multiplies, and its activation, if every execution has the same.
+/// How many rows of so many values a fully connected layer multiplies, and its activation, if every execution
+/// has the same.
 fn rows_and_activation(declared: &Declared<'_>, depth: usize) -> Option<(usize, Activation)> {
     let input = declared.input(0).filter(|input| input.shape_known)?;
     let context: &dyn OperationContext = declared;

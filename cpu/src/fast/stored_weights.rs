@@ -1,5 +1,6 @@
-//! In which precision the weights are stored of which each product of a matrix with a vector reads all: what such products take
-//! is reading them, and half as many bytes take half as long where they come from behind the caches.
+//! In which precision the weights are stored of which each product of a matrix with a vector reads all: what
+//! such products take is reading them, and half as many bytes take half as long where they come from behind
+//! the caches.
 
 use bytemuck::Pod;
 use half::f16;
@@ -13,8 +14,8 @@ use super::simd::Simd;
 pub(crate) enum Precision {
     /// As 32-bit floats.
     Single,
-    /// As 16-bit floats: for models that may be computed with the range and precision of these, if all weights are in that
-    /// range.
+    /// As 16-bit floats: for models that may be computed with the range and precision of these, if all
+    /// weights are in that range.
     Half,
 }
 
@@ -37,8 +38,8 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    /// That of weights which `all` gives, of a model that may be computed with half precision if `is_relaxed` says so (its
-    /// `relaxComputationFloat32toFloat16`).
+    /// That of weights which `all` gives, of a model that may be computed with half precision if `is_relaxed`
+    /// says so (its `relaxComputationFloat32toFloat16`).
     pub(super) fn choose<I: Iterator<Item = f32>>(
         is_relaxed: bool,
         packing: &mut Packing,

@@ -1,8 +1,9 @@
 //! Neighbouring values at places that are equally far apart, as those of neighbouring pixels are.
 //!
-//! Convolutions load from a dozen such places for a few products each, so that checking each place takes as long as the
-//! products, and remembering each more registers than there are. Here all are checked at once, and none again. Where they are
-//! few enough to be remembered, there are the rows themselves ([`Rows::each`]).
+//! Convolutions load from a dozen such places for a few products each, so that checking each place takes as
+//! long as the products, and remembering each more registers than there are. Here all are checked at once,
+//! and none again. Where they are few enough to be remembered, there are the rows themselves
+//! ([`Rows::each`]).
 
 /// The first `N` values at each of some places.
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +40,8 @@ impl<'a, T, const N: usize> Strided<'a, T, N> {
     pub(super) fn at(&self, place: usize) -> &'a [T; N] {
         assert!(place < self.count, "place {place} of {}", self.count);
         let start = place * self.apart;
-        // SAFETY: `place` is at most `count - 1`, and `new` has seen that there are at least `(count - 1) * apart + N`
-        // values, without an overflow; so `start + N` are not more than there are.
+        // SAFETY: `place` is at most `count - 1`, and `new` has seen that there are at least `(count - 1) *
+        // apart + N` values, without an overflow; so `start + N` are not more than there are.
         let first = unsafe { self.values.as_ptr().add(start) };
         // SAFETY: so there are `N` values from there on, which live as long as the result.
         unsafe { &*first.cast::<[T; N]>() }
@@ -78,7 +79,8 @@ impl<'a, T, const N: usize> StridedMut<'a, T, N> {
         let start = place * self.apart;
         // SAFETY: as for `Strided::at`, by which `new` has looked at the values.
         let first = unsafe { self.values.as_mut_ptr().add(start) };
-        // SAFETY: so there are `N` values from there on, which are borrowed mutably as long as the result lives.
+        // SAFETY: so there are `N` values from there on, which are borrowed mutably as long as the result
+        // lives.
         unsafe { &mut *first.cast::<[T; N]>() }
     }
 }
@@ -95,8 +97,8 @@ pub(super) struct Rows<'a, T> {
 }
 
 impl<'a, T: Copy> Rows<'a, T> {
-    /// So many rows of `length` values, so many values from one start to the next, the first of which is the start of
-    /// `values`.
+    /// So many rows of `length` values, so many values from one start to the next, the first of which is the
+    /// start of `values`.
     ///
     /// # Panics
     /// If there is no row, or `values` ends before the last one does.
@@ -154,8 +156,8 @@ impl<'a, T: Copy> Rows<'a, T> {
         let mut rows = [&[][..]; R];
         for (number, row) in rows.iter_mut().enumerate() {
             let start = number * self.apart;
-            // SAFETY: `number` is at most `count - 1`, and `new` has seen that there are at least `(count - 1) * apart + length`
-            // values, without an overflow.
+            // SAFETY: `number` is at most `count - 1`, and `new` has seen that there are at least `(count -
+            // 1) * apart + length` values, without an overflow.
             *row = unsafe { self.values.get_unchecked(start..start + self.length) };
         }
         rows
@@ -179,8 +181,8 @@ impl<'a, T: Copy> Rows<'a, T> {
     #[inline(always)]
     pub(super) fn value(&self, row: usize, at: usize) -> T {
         assert!(row < self.count && at < self.length, "value {at} of row {row}");
-        // SAFETY: `row` is at most `count - 1` and `at` less than `length`, and `new` has seen that there are at least
-        // `(count - 1) * apart + length` values, without an overflow.
+        // SAFETY: `row` is at most `count - 1` and `at` less than `length`, and `new` has seen that there are
+        // at least `(count - 1) * apart + length` values, without an overflow.
         unsafe { *self.values.get_unchecked(row * self.apart + at) }
     }
 

@@ -1,10 +1,12 @@
-//! Convolutions of floats that follow each other, and the element-wise operations behind them, computed some rows of the image
-//! at a time: what is between them is some rows in a strip that stays in the cache, and no tensor. Rows that the next
-//! windows see again stay in their strip, so nothing is computed twice but at the borders between threads.
+//! Convolutions of floats that follow each other, and the element-wise operations behind them, computed some
+//! rows of the image at a time: what is between them is some rows in a strip that stays in the cache, and no
+//! tensor. Rows that the next windows see again stay in their strip, so nothing is computed twice but at the
+//! borders between threads.
 //!
-//! Worth it for large images with few channels, as at the beginning of networks: their tensors do not fit in a second-level
-//! cache, and the matrices, which pass the processor once for every few rows, do. For several threads smaller ones are worth it,
-//! too ([`FusionThreshold`]): a thread then reads its own rows, but at the borders, and waits for the others once in place of once a layer.
+//! Worth it for large images with few channels, as at the beginning of networks: their tensors do not fit in
+//! a second-level cache, and the matrices, which pass the processor once for every few rows, do. For several
+//! threads smaller ones are worth it, too ([`FusionThreshold`]): a thread then reads its own rows, but at the
+//! borders, and waits for the others once in place of once a layer.
 
 use std::ops::Range;
 
@@ -38,8 +40,8 @@ const STRIPS_BYTES: usize = 768 * 1024;
 /// The same for more rows at a time than [`FEW_ROWS`].
 const STRIPS_OF_MANY_BYTES: usize = 128 * 1024;
 
-/// Fewer rows at a time cost more than strips that fill much of a second-level cache: what is done once for each step weighs
-/// more.
+/// Fewer rows at a time cost more than strips that fill much of a second-level cache: what is done once for
+/// each step weighs more.
 const FEW_ROWS: usize = 4;
 
 /// From where on operations are worth a chain.
@@ -49,8 +51,8 @@ pub(crate) struct FusionThreshold {
     threads: usize,
     /// Least bytes of a tensor between two layers, and of a result on which element-wise operations follow.
     bytes: usize,
-    /// Least rows of the result: with fewer there is little between those that are computed at a time and all, and among
-    /// threads.
+    /// Least rows of the result: with fewer there is little between those that are computed at a time and
+    /// all, and among threads.
     rows: usize,
     /// Fewest layers.
     layers: usize,
@@ -65,9 +67,10 @@ impl FusionThreshold {
         layers: 1,
     };
 
-    /// For several threads, as far as they compute little twice ([`borders`]): a chain is as long as is good for two, and where that is
-    /// too long for more, those compute as one does. To fetch a smaller tensor from the processor that has computed it, and to wait
-    /// for that, takes less time than to compute borders twice.
+    /// For several threads, as far as they compute little twice ([`borders`]): a chain is as long as is good
+    /// for two, and where that is too long for more, those compute as one does. To fetch a smaller tensor
+    /// from the processor that has computed it, and to wait for that, takes less time than to compute borders
+    /// twice.
     pub(crate) const BY_SEVERAL: FusionThreshold = FusionThreshold {
         threads: 2,
         bytes: 64 * 1024,
@@ -146,8 +149,9 @@ enum Coming<'v> {
 }
 
 impl Behind {
-    /// Those behind the first one of `operations`, a layer, that are worth computing with it. Behind a small result they are
-    /// worth no chain of their own, and no strip to pass over, but in a chain an epilogue costs nothing.
+    /// Those behind the first one of `operations`, a layer, that are worth computing with it. Behind a small
+    /// result they are worth no chain of their own, and no strip to pass over, but in a chain an epilogue
+    /// costs nothing.
     fn of(
         operations: &[Candidate<'_>],
         (is_in_chain, least_bytes): (bool, usize),
@@ -198,7 +202,8 @@ fn most_seen(window: &Window, height: usize, rows: usize) -> usize {
     usize::try_from(seen).unwrap_or(usize::MAX).min(height)
 }
 
-/// As they are packed: for tiles half as many again, and what is then too large for a chain is faster by itself, too.
+/// As they are packed: for tiles half as many again, and what is then too large for a chain is faster by
+/// itself, too.
 fn matrix_bytes(layer: &FloatLayer<'_>) -> usize {
     match layer.weights {
         FloatWeights::Matrix(weights) => weights.packed().bytes().len(),
@@ -236,8 +241,8 @@ fn takes_rows(layer: &FloatLayer<'_>) -> bool {
 }
 
 impl StripChain {
-    /// As many of the first operations as are `worth` computing together, as many as `may_be` says. `ends_within(operand, count)`
-    /// says whether no other than the first `count` read an operand.
+    /// As many of the first operations as are `worth` computing together, as many as `may_be` says.
+    /// `ends_within(operand, count)` says whether no other than the first `count` read an operand.
     pub(crate) fn longest(
         operations: &[Candidate<'_>],
         (worth, may_be): (FusionThreshold, impl Fn(usize) -> bool),
@@ -310,7 +315,8 @@ impl StripChain {
         None
     }
 
-    /// Finds out how these layers, which are all of the chain's, are computed; `None` if they are not worth it.
+    /// Finds out how these layers, which are all of the chain's, are computed; `None` if they are not worth
+    /// it.
     fn settle(&mut self, layers: &[FloatLayer<'_>]) -> Option<()> {
         let last = self.links.last()?;
         (self.operations, self.output) = last.end;
@@ -349,7 +355,8 @@ impl StripChain {
         (self.worth.threads..=self.most_threads).contains(&threads)
     }
 
-    /// As many rows at a time as strips fit for, about equally many each time. `None` if they do not even for one.
+    /// As many rows at a time as strips fit for, about equally many each time. `None` if they do not even for
+    /// one.
     fn choose_step(&mut self, layers: &[FloatLayer<'_>]) -> Option<()> {
         // Of a thread, with the fewest threads.
         let rows = self.links.last()?.height.div_ceil(self.worth.threads);
@@ -360,8 +367,8 @@ impl StripChain {
         Some(())
     }
 
-    /// How many rows of the result can be computed at a time, up to `most`, with strips of no more than so many bytes; `None` if
-    /// not even one.
+    /// How many rows of the result can be computed at a time, up to `most`, with strips of no more than so
+    /// many bytes; `None` if not even one.
     fn most_rows(&mut self, layers: &[FloatLayer<'_>], most: usize, bytes: usize) -> Option<usize> {
         let mut fits = |step: usize| {
             let elements = self.lay_out(layers, step);
@@ -383,8 +390,8 @@ impl StripChain {
         Some(fitting)
     }
 
-    /// Places what a thread needs for `step` rows of the result at a time; how many elements that is. `None` if the first
-    /// layer's windows would not lie in a strip.
+    /// Places what a thread needs for `step` rows of the result at a time; how many elements that is. `None`
+    /// if the first layer's windows would not lie in a strip.
     fn lay_out(&mut self, layers: &[FloatLayer<'_>], step: usize) -> Option<usize> {
         let mut end = 0;
         let mut place = |elements: usize| {
@@ -429,8 +436,8 @@ impl StripChain {
         Some(end)
     }
 
-    /// Whether everything is there that they need, given the layers by their numbers among the operations and the bytes of
-    /// the operands that are there, and the team has as many threads for them as they are worth.
+    /// Whether everything is there that they need, given the layers by their numbers among the operations and
+    /// the bytes of the operands that are there, and the team has as many threads for them as they are worth.
     pub(crate) fn ready<'v>(
         &self,
         layer: impl Fn(usize) -> Option<FloatLayer<'v>>,
@@ -455,8 +462,8 @@ impl StripChain {
     }
 }
 
-/// The element-wise operations behind the first one of `operations`, a layer, that can pass over its results, with the
-/// operand that these are.
+/// The element-wise operations behind the first one of `operations`, a layer, that can pass over its results,
+/// with the operand that these are.
 fn passes(operations: &[Candidate<'_>], ends_within: impl Fn(u32, usize) -> bool) -> Option<(Fused, u32)> {
     let (first, after) = operations.split_first()?;
     let elements = first.elements?;
@@ -472,7 +479,8 @@ fn passes(operations: &[Candidate<'_>], ends_within: impl Fn(u32, usize) -> bool
     is_followed.then_some((fused, layer))
 }
 
-/// How the windows of a layer lie in strips for so many rows of its output, unless it takes its input as it is.
+/// How the windows of a layer lie in strips for so many rows of its output, unless it takes its input as it
+/// is.
 fn frame<'a>(layer: &FloatLayer<'a>, rows: usize) -> Option<Frame<'a>> {
     let outputs = rows * layer.patches.output.width as usize;
     (!takes_rows(layer))
@@ -489,8 +497,8 @@ pub(crate) struct ReadyChain<'v, 'c> {
 }
 
 impl ReadyChain<'_, '_> {
-    /// Computes the result; says whether it did, which it does unless the memory is not that of floats. `interrupt` is asked
-    /// before each image.
+    /// Computes the result; says whether it did, which it does unless the memory is not that of floats.
+    /// `interrupt` is asked before each image.
     pub(crate) fn run(
         &self,
         output: &mut [u8],
@@ -522,7 +530,8 @@ impl ReadyChain<'_, '_> {
         Ok(true)
     }
 
-    /// How the result's rows are parted. Strips of large images take several steps in any case: threads that come late find blocks left.
+    /// How the result's rows are parted. Strips of large images take several steps in any case: threads that
+    /// come late find blocks left.
     fn grid(&self, threads: usize, last: &Link) -> Grid {
         if self.chain.worth.threads > 1 {
             partition::rows_at_once(threads, last.height, last.row)
@@ -581,8 +590,8 @@ impl ReadyChain<'_, '_> {
         }
     }
 
-    /// Computes rows `new` of a layer's output, and what follows on them, from its input, of which the first row is given.
-    /// `memory` is what is behind the layer's strip.
+    /// Computes rows `new` of a layer's output, and what follows on them, from its input, of which the first
+    /// row is given. `memory` is what is behind the layer's strip.
     fn layer(
         &self,
         (at, image): (usize, usize),
@@ -616,8 +625,8 @@ impl ReadyChain<'_, '_> {
     }
 }
 
-/// Has a strip hold the rows that are seen, of which it keeps those that it has; returns the others. Rows that are seen never
-/// go back.
+/// Has a strip hold the rows that are seen, of which it keeps those that it has; returns the others. Rows
+/// that are seen never go back.
 fn advance((strip, row): (&mut [f32], usize), held: &mut Range<usize>, seen: Range<usize>) -> Range<usize> {
     let kept = if held.contains(&seen.start) {
         seen.start..held.end
@@ -631,7 +640,8 @@ fn advance((strip, row): (&mut [f32], usize), held: &mut Range<usize>, seen: Ran
     kept.end..held.end
 }
 
-/// Computes rows `new` of a layer's output from its input, whose first row is given. Of a depthwise layer the epilogue only clamps.
+/// Computes rows `new` of a layer's output from its input, whose first row is given. Of a depthwise layer the
+/// epilogue only clamps.
 fn compute(
     layer: &FloatLayer<'_>,
     (input, first_row): (&[f32], usize),

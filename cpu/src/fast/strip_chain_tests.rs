@@ -136,7 +136,8 @@ fn several_threads_compute_smaller_images_row_by_row() {
 fn a_chain_ends_where_threads_would_compute_more_twice() {
     let mut network = Network::new([1, 26, 64, 32], 1);
     let last = (0..7).fold(0, |input, _| network.depthwise(input, 3, 1));
-    // Of five layers each of two threads computes 13 rows of the last and one more of each before; of six that were 15 in 78.
+    // Of five layers each of two threads computes 13 rows of the last and one more of each before; of six
+    // that were 15 in 78.
     let names = network.names_by(2, &[last]);
     assert_eq!(names, [FIRST, OTHERS, OTHERS, OTHERS, OTHERS, FIRST, OTHERS]);
     let alone = network.names_by(1, &[last]);

@@ -1,4 +1,5 @@
-//! Strips of images with their padding, in which every window of a convolution is whole: what a block of outputs sees.
+//! Strips of images with their padding, in which every window of a convolution is whole: what a block of
+//! outputs sees.
 
 use std::ops::Range;
 
@@ -46,8 +47,8 @@ pub(super) struct Outputs {
 }
 
 impl<'a> Frame<'a> {
-    /// For blocks of so many outputs; `None` where strips would be far larger than the image, or contain more that no
-    /// window sees than what windows see.
+    /// For blocks of so many outputs; `None` where strips would be far larger than the image, or contain more
+    /// that no window sees than what windows see.
     pub(super) fn of(patches: &'a Patches, outputs: usize) -> Option<Frame<'a>> {
         let (vertical, horizontal) = (&patches.vertical, &patches.horizontal);
         let reaches_beyond = |window: &Window, outputs: u32, extent: u32| {
@@ -86,7 +87,8 @@ impl<'a> Frame<'a> {
         !self.is_padded
     }
 
-    /// Elements of a strip for so many outputs, whichever they are; one more is there to be read with the last.
+    /// Elements of a strip for so many outputs, whichever they are; one more is there to be read with the
+    /// last.
     pub(super) fn len(&self, outputs: usize) -> Option<usize> {
         let line = (self.patches.output.width as usize).max(1);
         let lines = (outputs.saturating_sub(1) / line + 2).min(self.patches.output.height as usize);
@@ -108,8 +110,8 @@ impl<'a> Frame<'a> {
         (outputs.first / width, last / width + 1)
     }
 
-    /// Makes the strip for some outputs out of the image. `copy` writes neighbouring elements of the image, `zero` is
-    /// what stands in the padding.
+    /// Makes the strip for some outputs out of the image. `copy` writes neighbouring elements of the image,
+    /// `zero` is what stands in the padding.
     #[inline(always)]
     pub(super) fn fill<A, B: Copy>(
         &self,

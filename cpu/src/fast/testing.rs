@@ -29,7 +29,8 @@ pub(super) fn least_sum_of(by: Multiplier, result: i32) -> i32 {
     (near - 3..).find(|sum| by.apply(*sum) >= result).unwrap()
 }
 
-/// Where in an image of so many lines or columns a window's tap is, for the window of the output at `at`; nowhere in the padding.
+/// Where in an image of so many lines or columns a window's tap is, for the window of the output at `at`;
+/// nowhere in the padding.
 pub(super) fn place(window: &Window, at: usize, tap: usize, extent: u32) -> Option<usize> {
     let place = at as i64 * i64::from(window.stride) + tap as i64 * i64::from(window.dilation);
     usize::try_from(place - i64::from(window.head))

@@ -259,7 +259,8 @@ fn poolings_are_the_same_by_any_number_of_threads() {
 
 #[test]
 fn sums_are_the_same_by_any_number_of_threads() {
-    // A row for all, one element for all or for each row, planes for all others, and of short rows all of these.
+    // A row for all, one element for all or for each row, planes for all others, and of short rows all of
+    // these.
     let shapes: [([u32; 3], &[u32]); 8] = [
         ([38, 73, 131], &[38, 73, 131]),
         ([38, 73, 131], &[131]),

@@ -1,5 +1,5 @@
-//! The innermost loops of matrix products: tiles of a few rows and [`COLUMNS`] columns of each panel, or half of that,
-//! whose sums stay in registers along the whole common dimension. Half panels are narrow vectors.
+//! The innermost loops of matrix products: tiles of a few rows and [`COLUMNS`] columns of each panel, or half
+//! of that, whose sums stay in registers along the whole common dimension. Half panels are narrow vectors.
 
 use super::simd::{Columns, Instructions, LANES, Simd, WIDE};
 use super::strided::Rows;
@@ -51,8 +51,8 @@ pub(super) fn start_f32<V: Simd<N>, const N: usize, const R: usize, const P: usi
 }
 
 /// Adds `rows * panels`: for each value of a row, panels have a vector. Two values at a time unless
-/// [`Simd::ONE_BY_ONE`] tells why not, so that counting takes less of what the processor decodes, which hyperthreads share. Few
-/// rows are taken by where each is, more by how far apart they are.
+/// [`Simd::ONE_BY_ONE`] tells why not, so that counting takes less of what the processor decodes, which
+/// hyperthreads share. Few rows are taken by where each is, more by how far apart they are.
 #[inline(always)]
 pub(super) fn add_f32<V: Simd<N>, const N: usize, const R: usize, const P: usize>(
     simd: V,
@@ -60,7 +60,8 @@ pub(super) fn add_f32<V: Simd<N>, const N: usize, const R: usize, const P: usize
     panels: [&[[f32; N]]; P],
     sums: &mut Sums<V::F32, R, P>,
 ) {
-    // Sums of our own, which are nothing but registers: the caller's are in memory where it stores them in a loop.
+    // Sums of our own, which are nothing but registers: the caller's are in memory where it stores them in a
+    // loop.
     let given = sums;
     let mut sums = *given;
     let depth = rows.length();
@@ -96,7 +97,8 @@ pub(super) fn add_f32<V: Simd<N>, const N: usize, const R: usize, const P: usize
         }
     }
     if depth % 2 == 1 {
-        // Without the closures, which are called from here if they are not the only ones, and sums go to memory for a call.
+        // Without the closures, which are called from here if they are not the only ones, and sums go to
+        // memory for a call.
         let at = depth - 1;
         let mut weights = [simd.splat(0.0); P];
         for panel in 0..P {
@@ -170,8 +172,8 @@ pub(super) fn start_i32<V: Simd<N>, const N: usize, const R: usize, const P: usi
     [start; R]
 }
 
-/// As [`add_f32`] for rows of an even number of 16-bit integers, of which panels have a vector for each pair. Exact as
-/// long as sums fit 32 bits, beyond which they wrap.
+/// As [`add_f32`] for rows of an even number of 16-bit integers, of which panels have a vector for each pair.
+/// Exact as long as sums fit 32 bits, beyond which they wrap.
 #[inline(always)]
 pub(super) fn add_i16<V: Simd<N>, const N: usize, const R: usize, const P: usize>(
     simd: V,
@@ -242,7 +244,8 @@ fn add_pair<'a, V: Simd<N>, const N: usize, const R: usize, const P: usize>(
     }
 }
 
-/// Adds `rows * panels` of bytes, unsigned ones with signed ones: for each four values of a row, panels have a vector.
+/// Adds `rows * panels` of bytes, unsigned ones with signed ones: for each four values of a row, panels have
+/// a vector.
 #[inline(always)]
 pub(super) fn add_bytes<V: Columns, const R: usize, const P: usize>(
     simd: V,

@@ -14,7 +14,8 @@ use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
 use crate::threads::Cost;
 
-/// What is computed of one element. The bounds of errors of those that are not exact stand in [`super::exponential`].
+/// What is computed of one element. The bounds of errors of those that are not exact stand in
+/// [`super::exponential`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Unary {
     /// Clamped to a range.

@@ -1,7 +1,7 @@
 //! Element-wise activations: RELU, RELU1, RELU6, LOGISTIC, TANH and ELU.
 //!
-//! Quantised LOGISTIC and TANH follow the HAL reference: the input in fixed point with four integer bits, inputs
-//! beyond what those hold at the end of the output's range.
+//! Quantised LOGISTIC and TANH follow the HAL reference: the input in fixed point with four integer bits,
+//! inputs beyond what those hold at the end of the output's range.
 
 use half::f16;
 use nnhal_hal::ops::OpError;
@@ -127,7 +127,8 @@ fn sigmoid_quantized<T: Quant8>(
     unary_quantized::<T>(context, compute)
 }
 
-/// The function of quantised values with this scale and zero point, in steps of the scale that the output must have.
+/// The function of quantised values with this scale and zero point, in steps of the scale that the output
+/// must have.
 fn sigmoid_steps(
     function: Sigmoid,
     (scale, zero_point): (f32, i32),
@@ -169,8 +170,8 @@ fn elu(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     }
 }
 
-/// What an operation makes of each value of an 8-bit type, from the least one on, given scale and zero point of input and output;
-/// `None` if it is no activation, or takes floats only.
+/// What an operation makes of each value of an 8-bit type, from the least one on, given scale and zero point
+/// of input and output; `None` if it is no activation, or takes floats only.
 pub(crate) fn quantized_results<T: Quant8>(
     operation: OperationType,
     input: (f32, i32),

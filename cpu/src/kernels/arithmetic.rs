@@ -1,7 +1,8 @@
 //! Element-wise arithmetic on two operands: ADD, MUL, SUB, DIV, MAXIMUM, MINIMUM and POW.
 //!
-//! Quantised ADD and SUB follow the HAL reference: inputs shifted left by 20 bits, rescaled to twice the larger
-//! input scale, summed, rescaled to the output. Quantised MUL rescales the product of the offset inputs once.
+//! Quantised ADD and SUB follow the HAL reference: inputs shifted left by 20 bits, rescaled to twice the
+//! larger input scale, summed, rescaled to the output. Quantised MUL rescales the product of the offset
+//! inputs once.
 
 use half::f16;
 use nnhal_hal::ops::OpError;

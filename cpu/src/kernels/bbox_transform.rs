@@ -1,4 +1,5 @@
-//! AXIS_ALIGNED_BBOX_TRANSFORM: boxes moved and resized by deltas, for each class, and clipped to their image.
+//! AXIS_ALIGNED_BBOX_TRANSFORM: boxes moved and resized by deltas, for each class, and clipped to their
+//! image.
 
 use nnhal_hal::OperationType;
 use nnhal_hal::ops::OpError;

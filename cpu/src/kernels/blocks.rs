@@ -1,5 +1,5 @@
-//! Moving blocks of elements between arrays of different layouts; what PAD, SLICE, TRANSPOSE, TILE and their like
-//! have in common.
+//! Moving blocks of elements between arrays of different layouts; what PAD, SLICE, TRANSPOSE, TILE and their
+//! like have in common.
 
 use nnhal_hal::ops::OpError;
 use nnhal_hal::{MAX_RANK, OperandType};
@@ -154,8 +154,8 @@ impl Block {
     }
 }
 
-/// Calls a function that is generic over the element with an unsigned integer of the element's size: for kernels
-/// that move values and never look at them.
+/// Calls a function that is generic over the element with an unsigned integer of the element's size: for
+/// kernels that move values and never look at them.
 macro_rules! by_element_size {
     ($ty:expr, $function:ident($($argument:expr),*)) => {
         match $ty.element_size() {

@@ -1,7 +1,7 @@
 //! BOX_WITH_NMS_LIMIT: the best boxes of each class that do not overlap too much.
 //!
-//! Detections are written image by image, by rising class, then by falling score, as the NN HAL reference does; the
-//! HAL leaves the order open. Class 0 is the background and never detected.
+//! Detections are written image by image, by rising class, then by falling score, as the NN HAL reference
+//! does; the HAL leaves the order open. Class 0 is the background and never detected.
 
 use nnhal_hal::ops::OpError;
 use nnhal_hal::ops::box_with_nms_limit::{Limits, Suppression, limits};
@@ -63,8 +63,9 @@ fn box_with_nms_limit(context: &mut KernelContext<'_>) -> Result<(), KernelError
     Ok(())
 }
 
-/// Detects in one image, whose boxes are these rows: writes the cells of the table of scores that are detections to
-/// the front of `selected`, and gives their number. `selected` has room for all cells of the rows.
+/// Detects in one image, whose boxes are these rows: writes the cells of the table of scores that are
+/// detections to the front of `selected`, and gives their number. `selected` has room for all cells of the
+/// rows.
 fn detect(
     limits: &Limits,
     rows: std::ops::Range<usize>,

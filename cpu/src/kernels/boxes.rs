@@ -1,5 +1,5 @@
-//! Boxes as the operations on them see them: reading and writing them as floats, their overlap, and the choice of
-//! those that overlap least.
+//! Boxes as the operations on them see them: reading and writing them as floats, their overlap, and the
+//! choice of those that overlap least.
 
 use half::f16;
 use nnhal_hal::OperandType;
@@ -43,8 +43,8 @@ pub(super) fn narrow(
     values: impl Iterator<Item = f32>,
 ) -> Result<(), KernelError> {
     let (scale, zero_point) = (tensor.scale(), tensor.zero_point());
-    // Rounded before the zero point is added: ties go the same way whatever it is, so that signed tensors hold exactly 128
-    // less than unsigned ones.
+    // Rounded before the zero point is added: ties go the same way whatever it is, so that signed tensors
+    // hold exactly 128 less than unsigned ones.
     let steps = |value: f32| quantize(value, scale, zero_point);
     fn each<T: bytemuck::Pod>(
         tensor: &mut TensorMut<'_>,
@@ -147,8 +147,8 @@ impl Corners {
         Err(OpError::input(index, message).into())
     }
 
-    /// The box moved by `delta[0..2]` of its size and resized by the exponentials of `delta[2..4]`, clamped to an image
-    /// of this size.
+    /// The box moved by `delta[0..2]` of its size and resized by the exponentials of `delta[2..4]`, clamped
+    /// to an image of this size.
     pub(super) fn transformed(&self, delta: [f32; 4], image: [f32; 2]) -> Corners {
         let (size, centre) = (self.size(), self.centre());
         let [low, high] = [-0.5, 0.5].map(|half| {
@@ -173,11 +173,13 @@ impl Corners {
     }
 }
 
-/// Selects candidates, best score first, until there are `most` or none is left. After each choice `rescore` says
-/// what becomes of the score of every candidate left, given its place, its score and the place chosen: a new score,
-/// or `None` to drop it. The chosen stand at the front of `candidates` afterwards; gives their number.
+/// Selects candidates, best score first, until there are `most` or none is left. After each choice `rescore`
+/// says what becomes of the score of every candidate left, given its place, its score and the place chosen: a
+/// new score, or `None` to drop it. The chosen stand at the front of `candidates` afterwards; gives their
+/// number.
 ///
-/// Of equal scores the one that stands first is chosen. Dropped candidates change places with the last one left.
+/// Of equal scores the one that stands first is chosen. Dropped candidates change places with the last one
+/// left.
 ///
 /// # Errors
 /// The execution was interrupted: the cost is the number of candidates times that of the chosen.

@@ -1,7 +1,7 @@
 //! Walks over element-wise operands whose shapes broadcast, and over the lanes of a tensor along one axis.
 //!
-//! Indices are never recomputed by division: neighbouring axes along which both operands move alike are merged, and
-//! what is left is clamped into runs of consecutive output elements.
+//! Indices are never recomputed by division: neighbouring axes along which both operands move alike are
+//! merged, and what is left is clamped into runs of consecutive output elements.
 
 use std::ops::Range;
 
@@ -63,7 +63,8 @@ pub(crate) struct Stretch {
 /// How two operands move with an output that they broadcast to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walk {
-    /// Innermost first, those of extent 1 left out and neighbours merged where both operands allow; behind them single ones.
+    /// Innermost first, those of extent 1 left out and neighbours merged where both operands allow; behind
+    /// them single ones.
     axes: [Axis; MOST_AXES],
     count: usize,
     elements: usize,
@@ -132,8 +133,8 @@ impl Walk {
     }
 
     /// Stretches along the axis `level`, of at most `most` steps, that cover these output elements, as far as
-    /// they are whole steps along it. Not a function that calls another: that would be compiled without the vector instructions of
-    /// who calls it.
+    /// they are whole steps along it. Not a function that calls another: that would be compiled without the
+    /// vector instructions of who calls it.
     #[inline(always)]
     pub(crate) fn stretches(&self, (level, most): (usize, usize), elements: Range<usize>) -> Stretches<'_> {
         let end = elements.end.min(self.elements);

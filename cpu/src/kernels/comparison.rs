@@ -1,6 +1,7 @@
 //! Element-wise comparison of two operands: EQUAL, GREATER, GREATER_EQUAL, LESS, LESS_EQUAL and NOT_EQUAL.
 //!
-//! Quantised values are compared as the real numbers they stand for, in single precision as the HAL reference does.
+//! Quantised values are compared as the real numbers they stand for, in single precision as the HAL reference
+//! does.
 
 use half::f16;
 use nnhal_hal::ops::OpError;

@@ -1,5 +1,5 @@
-//! CONCATENATION: several tensors one after another along an axis. Quantised inputs of another scale or zero point
-//! than the output are requantised, in float32 as the HAL reference does.
+//! CONCATENATION: several tensors one after another along an axis. Quantised inputs of another scale or zero
+//! point than the output are requantised, in float32 as the HAL reference does.
 
 use nnhal_hal::ops::OpError;
 use nnhal_hal::{OperandType, OperationType};
@@ -23,7 +23,8 @@ fn join_unchanged<T: bytemuck::Pod>(context: &mut KernelContext<'_>) -> Result<(
     join::<T, _>(context, |_, _, from, to| to.copy_from_slice(from))
 }
 
-/// Joins the inputs run by run; `convert` gets an input, the output's scale and zero point, and a run of each.
+/// Joins the inputs run by run; `convert` gets an input, the output's scale and zero point, and a run of
+/// each.
 fn join<T: bytemuck::Pod, F>(context: &mut KernelContext<'_>, convert: F) -> Result<(), KernelError>
 where
     F: Fn(&Tensor<'_>, (f32, i32), &[T], &mut [T]),

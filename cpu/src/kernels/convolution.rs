@@ -1,5 +1,5 @@
-//! CONV_2D and GROUPED_CONV_2D: what a window sees is gathered into a row, and every output channel is the product
-//! of that row with its filter.
+//! CONV_2D and GROUPED_CONV_2D: what a window sees is gathered into a row, and every output channel is the
+//! product of that row with its filter.
 
 use nnhal_hal::OperationType;
 use nnhal_hal::ops;

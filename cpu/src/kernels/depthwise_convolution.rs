@@ -1,4 +1,5 @@
-//! DEPTHWISE_CONV_2D: the products of what a window sees with the filter, summed tap by tap for all channels at once.
+//! DEPTHWISE_CONV_2D: the products of what a window sees with the filter, summed tap by tap for all channels
+//! at once.
 
 use nnhal_hal::OperationType;
 use nnhal_hal::ops::depthwise_convolution::{arguments, geometry};

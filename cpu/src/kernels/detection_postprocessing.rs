@@ -1,4 +1,5 @@
-//! DETECTION_POSTPROCESSING: the detections of an SSD model, from the scores and box encodings of its anchors.
+//! DETECTION_POSTPROCESSING: the detections of an SSD model, from the scores and box encodings of its
+//! anchors.
 //!
 //! Rows beyond the detections found are 0. Boxes are written as top, left, bottom, right.
 
@@ -109,8 +110,8 @@ impl Image<'_> {
         self.boxes[one].overlap(&self.boxes[other])
     }
 
-    /// Puts, for each class, the cells of the boxes that overlap least to the front of `selected`, and then all of them
-    /// in order of their scores; gives their number.
+    /// Puts, for each class, the cells of the boxes that overlap least to the front of `selected`, and then
+    /// all of them in order of their scores; gives their number.
     fn per_class(
         &self,
         most: u32,

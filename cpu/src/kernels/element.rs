@@ -3,7 +3,8 @@
 use half::f16;
 use nnhal_hal::OperandType;
 
-/// A floating-point element. Kernels compute in `f32` and round on output, as the HAL's reference does for float16.
+/// A floating-point element. Kernels compute in `f32` and round on output, as the HAL's reference does for
+/// float16.
 pub trait Float: bytemuck::Pod + PartialOrd {
     /// Widens.
     fn to_f32(self) -> f32;
@@ -46,7 +47,8 @@ pub trait Quant8: Send + Sync + bytemuck::Pod + Ord {
     /// Narrows a value, clamped to the type's range.
     fn saturate(value: i32) -> Self;
 
-    /// What stands for the same number in the unsigned twin of a tensor: as much above 0 as this is above the least value.
+    /// What stands for the same number in the unsigned twin of a tensor: as much above 0 as this is above the
+    /// least value.
     #[inline(always)]
     fn to_unsigned(self) -> u8 {
         (self.to_i32() - Self::LEAST) as u8

@@ -6,7 +6,8 @@ use super::image::{Image, Pixel};
 use super::layer::Arithmetic;
 use super::products::{BLOCK, Product};
 
-/// Pixels whose windows are multiplied with a filter at once, so that the filter is read once for all of them.
+/// Pixels whose windows are multiplied with a filter at once, so that the filter is read once for all of
+/// them.
 pub(super) const TILE: usize = 4;
 
 /// Calls `each` with up to [`TILE`] pixels at a time.

@@ -1,7 +1,7 @@
 //! The 64-bit fingerprint of bytes that LSH_PROJECTION hashes with.
 //!
-//! It is FarmHash's `Fingerprint64`, whose results are fixed for all time; the HAL's reference uses it, so that bit
-//! patterns agree between devices.
+//! It is FarmHash's `Fingerprint64`, whose results are fixed for all time; the HAL's reference uses it, so
+//! that bit patterns agree between devices.
 
 const K0: u64 = 0xc3a5_c85c_97cb_3127;
 const K1: u64 = 0xb492_b66f_be98_f273;
@@ -130,7 +130,8 @@ struct State {
 }
 
 impl State {
-    /// Takes in a block of 64 bytes. For the last block the multiplier is another, and two words count `extra` times.
+    /// Takes in a block of 64 bytes. For the last block the multiplier is another, and two words count
+    /// `extra` times.
     fn take(&mut self, block: &[u8], by: u64, extra: u64) {
         let State { x, y, z, v, w } = self;
         *x = x

@@ -1,8 +1,9 @@
 //! Fixed-point rescaling of quantised values.
 //!
-//! Source: the arithmetic that the NN HAL reference and TFLite's reference kernels share: a real multiplier is held
-//! as a 32-bit mantissa in [2^30, 2^31) and a power of two; products are rounded to nearest in two steps, a doubling
-//! high multiply with ties towards positive infinity, then a rounding shift with ties away from zero.
+//! Source: the arithmetic that the NN HAL reference and TFLite's reference kernels share: a real multiplier
+//! is held as a 32-bit mantissa in [2^30, 2^31) and a power of two; products are rounded to nearest in two
+//! steps, a doubling high multiply with ties towards positive infinity, then a rounding shift with ties away
+//! from zero.
 
 /// A positive real multiplier in fixed point: `mantissa / 2^31 * 2^exponent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, bytemuck::Zeroable, bytemuck::Pod)]
@@ -90,8 +91,9 @@ impl Multiplier {
         }
     }
 
-    /// The smallest magnitude that, times the multiplier, is no longer below the largest number of `integer_bits`
-    /// bits before the point and `31 - integer_bits` after it; fixed-point functions saturate from there on.
+    /// The smallest magnitude that, times the multiplier, is no longer below the largest number of
+    /// `integer_bits` bits before the point and `31 - integer_bits` after it; fixed-point functions saturate
+    /// from there on.
     #[must_use]
     pub fn input_radius(self, integer_bits: u32) -> i32 {
         let largest = f64::from((1_u32 << integer_bits) - 1) * f64::from(1_u32 << (31 - integer_bits));
@@ -139,8 +141,8 @@ pub fn rounding_divide_by_power_of_two(value: i32, exponent: i32) -> i32 {
     (value >> exponent) + i32::from(remainder > threshold)
 }
 
-/// The quantised value nearest to `real` for this scale and zero point, ties away from zero, not yet clamped to a range
-/// narrower than 32 bits.
+/// The quantised value nearest to `real` for this scale and zero point, ties away from zero, not yet clamped
+/// to a range narrower than 32 bits.
 #[inline]
 #[must_use]
 pub fn quantize(real: f32, scale: f32, zero_point: i32) -> i32 {
@@ -148,8 +150,9 @@ pub fn quantize(real: f32, scale: f32, zero_point: i32) -> i32 {
     ((real / scale).round() as i32).saturating_add(zero_point)
 }
 
-/// The value, in output steps, of a quantised value in input steps: exact up to one rounding, ties away from zero,
-/// not yet clamped to a range narrower than 32 bits. Scales and zero points are given as `(scale, zero point)`.
+/// The value, in output steps, of a quantised value in input steps: exact up to one rounding, ties away from
+/// zero, not yet clamped to a range narrower than 32 bits. Scales and zero points are given as `(scale, zero
+/// point)`.
 #[inline]
 #[must_use]
 pub fn requantize(value: i32, from: (f32, i32), to: (f32, i32)) -> i32 {

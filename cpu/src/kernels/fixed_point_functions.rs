@@ -51,7 +51,8 @@ const EXP_OF_MINUS_POWERS_OF_TWO: [i32; 7] = [
     242,
 ];
 
-/// `e^value` for `value` from -1/4 to below 0, with no integer bits: the Taylor polynomial of degree 4 around -1/8.
+/// `e^value` for `value` from -1/4 to below 0, with no integer bits: the Taylor polynomial of degree 4 around
+/// -1/8.
 fn exp_of_small<const BITS: u32>(value: i32) -> i32 {
     let exp_of_minus_eighth = constant::<BITS>(1_895_147_668);
     let third = constant::<BITS>(715_827_883);

@@ -119,8 +119,8 @@ fn place_boxes(
     Ok(())
 }
 
-/// Chooses the proposals for one image of this width and height: writes their places to the front of `selected`, and
-/// gives their number. `selected` has room for all places of the image.
+/// Chooses the proposals for one image of this width and height: writes their places to the front of
+/// `selected`, and gives their number. `selected` has room for all places of the image.
 fn propose(
     rules: &ProposalRules,
     (batch, [width, height]): (usize, [f32; 2]),

@@ -1,7 +1,7 @@
 //! HARD_SWISH: each element times its gate, which rises from 0 at -3 to 1 at 3.
 //!
-//! Quantised as the HAL reference and the kernel of TFLite that it calls, bit for bit: products of 16-bit fixed-point
-//! numbers, which are off by one step here and there from the real result rounded once.
+//! Quantised as the HAL reference and the kernel of TFLite that it calls, bit for bit: products of 16-bit
+//! fixed-point numbers, which are off by one step here and there from the real result rounded once.
 
 use half::f16;
 use nnhal_hal::ops::OpError;

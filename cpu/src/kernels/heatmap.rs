@@ -1,7 +1,7 @@
 //! HEATMAP_MAX_KEYPOINT: where in each heatmap the largest score is, to a fraction of a pixel.
 //!
-//! Around the largest pixel the heatmap is taken for a quadratic function, by its differences to the neighbours; its
-//! extremum is the keypoint, its value there the score. Source: the NN HAL reference.
+//! Around the largest pixel the heatmap is taken for a quadratic function, by its differences to the
+//! neighbours; its extremum is the keypoint, its value there the score. Source: the NN HAL reference.
 
 use nnhal_hal::OperationType;
 use nnhal_hal::ops::heatmap::geometry;

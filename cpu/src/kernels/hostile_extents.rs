@@ -1,5 +1,5 @@
-//! Tensors without elements may have any extents beside the 0: no operation may walk, multiply or reserve memory by
-//! them. Each of these calls ends at once or not at all.
+//! Tensors without elements may have any extents beside the 0: no operation may walk, multiply or reserve
+//! memory by them. Each of these calls ends at once or not at all.
 
 use nnhal_hal::{Operand, OperandType as T, OperationType};
 

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use nnhal_hal::ops::padding::Extents;
 
-/// Extents and steps of a rank 4 tensor. Where the executor has sized a tensor by these extents, every position
-/// inside them is inside its data.
+/// Extents and steps of a rank 4 tensor. Where the executor has sized a tensor by these extents, every
+/// position inside them is inside its data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Image {
     pub(super) batch: usize,
@@ -86,8 +86,8 @@ impl Image {
     }
 }
 
-/// The product of extents. Some of a tensor that has no elements can be beyond all bounds: it is then the most that a
-/// step can be, and no step is made.
+/// The product of extents. Some of a tensor that has no elements can be beyond all bounds: it is then the
+/// most that a step can be, and no step is made.
 fn product(extents: [usize; 3]) -> usize {
     extents
         .into_iter()
@@ -127,8 +127,8 @@ impl Taps {
     }
 }
 
-/// Copies what a window sees of `channels` of an image to `patch`, in the order row, column, channel: `convert`ed,
-/// and 0 outside the image.
+/// Copies what a window sees of `channels` of an image to `patch`, in the order row, column, channel:
+/// `convert`ed, and 0 outside the image.
 pub(super) fn gather<T: Copy, U: bytemuck::Pod>(
     (data, image): (&[T], &Image),
     batch: usize,

@@ -1,8 +1,8 @@
-//! What convolutions and fully connected layers have in common: inputs 0, 1 and 2 are input, weights and bias, and
-//! every output is a sum of products, the bias and an activation.
+//! What convolutions and fully connected layers have in common: inputs 0, 1 and 2 are input, weights and
+//! bias, and every output is a sum of products, the bias and an activation.
 //!
-//! Floats are summed in `f32`. Quantised values are summed exactly in 32 bits, less their zero points, then rescaled
-//! once, by [`multiplier`].
+//! Floats are summed in `f32`. Quantised values are summed exactly in 32 bits, less their zero points, then
+//! rescaled once, by [`multiplier`].
 
 use half::f16;
 use nnhal_hal::ops::OpError;
@@ -188,8 +188,9 @@ impl<T: Quant8, W: Quant8> Arithmetic for QuantizedArithmetic<'_, T, W> {
     }
 }
 
-/// What scales a quantised sum of this output channel: input scale * filter scale / output scale. Of an unquantised
-/// filter scale the product is one of 32-bit floats, of a per-channel one of 64-bit floats, as in TFLite's kernels.
+/// What scales a quantised sum of this output channel: input scale * filter scale / output scale. Of an
+/// unquantised filter scale the product is one of 32-bit floats, of a per-channel one of 64-bit floats, as in
+/// TFLite's kernels.
 pub(crate) fn multiplier(input: &Operand, filter: &Operand, output: &Operand, channel: usize) -> Multiplier {
     let product = match &filter.extra_params {
         ExtraParams::ChannelQuant(params) => {

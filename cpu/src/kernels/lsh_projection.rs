@@ -1,7 +1,7 @@
 //! LSH_PROJECTION: a bit vector by locality-sensitive hashing.
 //!
-//! Each bit is the sign of the weighted sum of the fingerprints of (seed, item) over the items of input 1, as signed
-//! 64-bit integers summed in double precision (HAL reference). The seed is hashed as a float32.
+//! Each bit is the sign of the weighted sum of the fingerprints of (seed, item) over the items of input 1, as
+//! signed 64-bit integers summed in double precision (HAL reference). The seed is hashed as a float32.
 
 use half::f16;
 use nnhal_hal::ops::lsh_projection::{Projection, projection};
@@ -58,7 +58,8 @@ fn project<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError>
         let signature = seeds.iter().try_fold(0, |signature: i32, seed| {
             Ok::<_, KernelError>(signature << 1 | bit(*seed)?)
         })?;
-        // The shape rule has found that offset and bits fit 32 bits together; without bits there is one function.
+        // The shape rule has found that offset and bits fit 32 bits together; without bits there is one
+        // function.
         let offset = (function as u64) << bits;
         *slot = match projection {
             Projection::Sparse => signature.wrapping_add(offset as i32),

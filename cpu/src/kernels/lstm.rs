@@ -1,5 +1,5 @@
-//! LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM and BIDIRECTIONAL_SEQUENCE_LSTM. Float16 is computed in float32 throughout,
-//! states between steps included.
+//! LSTM, UNIDIRECTIONAL_SEQUENCE_LSTM and BIDIRECTIONAL_SEQUENCE_LSTM. Float16 is computed in float32
+//! throughout, states between steps included.
 
 use nnhal_hal::OperationType;
 use nnhal_hal::ops::lstm::{SEQUENCE_CELL, STEP_CELL, TWO_CELLS, linking};

@@ -263,7 +263,8 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// The sums of all gates before peephole and normalisation, in the order in which operands list the gates.
+    /// The sums of all gates before peephole and normalisation, in the order in which operands list the
+    /// gates.
     fn sum_gates(&self, read: &Step<'_>, output: &[f32], gates: &mut [f32]) {
         let weights = [
             self.input.as_ref(),

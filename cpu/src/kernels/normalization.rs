@@ -1,7 +1,7 @@
 //! Normalisation: L2_NORMALIZATION, LOCAL_RESPONSE_NORMALIZATION and INSTANCE_NORMALIZATION.
 //!
-//! Sums are taken in double precision. Quantised L2_NORMALIZATION follows the HAL reference: one over the root of the sum
-//! of squares in fixed point, then each value times that.
+//! Sums are taken in double precision. Quantised L2_NORMALIZATION follows the HAL reference: one over the
+//! root of the sum of squares in fixed point, then each value times that.
 
 use half::f16;
 use nnhal_hal::ops::padding::Extents;
@@ -71,8 +71,8 @@ fn l2_quantized<T: Quant8>(context: &mut KernelContext<'_>) -> Result<(), Kernel
     let lanes = lanes(&context.inputs, 1)?;
     let input = context.inputs.tensor(0)?;
     let is_last_axis = axis(&context.inputs, 1)? + 1 == input.shape.rank();
-    // Signed values are shifted while they are scaled along the last axis, for which the HAL reference calls TFLite's
-    // kernel. All others are shifted before, which rounds otherwise.
+    // Signed values are shifted while they are scaled along the last axis, for which the HAL reference calls
+    // TFLite's kernel. All others are shifted before, which rounds otherwise.
     let (shift_before, shift_within) = if T::LEAST < 0 && is_last_axis {
         (0, RESULT_BITS)
     } else {
@@ -155,9 +155,9 @@ fn local_response_of<T: Float>(context: &mut KernelContext<'_>) -> Result<(), Ke
     Ok(())
 }
 
-/// Turns the elements of each block of `width` into the sums from the block's start to the element, and from the
-/// element to the block's end. Any window of `width` elements is then one of each, with no subtraction that would
-/// let a large element leave its rounding error behind.
+/// Turns the elements of each block of `width` into the sums from the block's start to the element, and from
+/// the element to the block's end. Any window of `width` elements is then one of each, with no subtraction
+/// that would let a large element leave its rounding error behind.
 fn sum_blocks(from_start: &mut [f64], to_end: &mut [f64], width: usize) {
     for block in from_start.chunks_mut(width) {
         let mut sum = 0.0;

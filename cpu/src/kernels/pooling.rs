@@ -1,8 +1,8 @@
 //! AVERAGE_POOL_2D, L2_POOL_2D and MAX_POOL_2D: only positions inside the image count.
 //!
-//! A quantised mean is rounded to nearest; ties go up for the unsigned type and away from zero for the signed one, so
-//! that the two can be one step from the 128 that lie between other results. Source: TFLite's reference kernels for
-//! AVERAGE_POOL_2D, which the NN HAL reference calls.
+//! A quantised mean is rounded to nearest; ties go up for the unsigned type and away from zero for the signed
+//! one, so that the two can be one step from the 128 that lie between other results. Source: TFLite's
+//! reference kernels for AVERAGE_POOL_2D, which the NN HAL reference calls.
 
 use std::ops::Range;
 
@@ -118,7 +118,8 @@ fn rounded_mean(sum: i64, count: i64) -> i64 {
     }
 }
 
-/// Folds every window, channel by channel, and writes what `finish` makes of the fold and the number of elements.
+/// Folds every window, channel by channel, and writes what `finish` makes of the fold and the number of
+/// elements.
 fn for_each_window<T: bytemuck::Pod, V: bytemuck::Pod>(
     context: &mut KernelContext<'_>,
     start: V,
@@ -160,8 +161,8 @@ impl<'a> Windows<'a> {
         }
     }
 
-    /// Folds what the window of an output pixel sees into `values`, one for each channel, and returns how many
-    /// elements of each channel it saw.
+    /// Folds what the window of an output pixel sees into `values`, one for each channel, and returns how
+    /// many elements of each channel it saw.
     fn fold<T: Copy, V: Copy>(
         &self,
         data: &[T],

@@ -1,6 +1,7 @@
 //! PRELU: the identity above 0, a slope of its own for each element below.
 //!
-//! Quantised as the HAL reference: one multiplier for values above the zero point, another for products below it.
+//! Quantised as the HAL reference: one multiplier for values above the zero point, another for products below
+//! it.
 
 use half::f16;
 use nnhal_hal::ops::OpError;

@@ -11,8 +11,8 @@ pub(super) trait Product: bytemuck::Pod {
     /// The sum of the products of elements at the same place; `right` is at least as long as `left`.
     fn dot(left: &[Self], right: &[Self]) -> Self::Sum;
 
-    /// Where, among the weights of a block of [`BLOCK`] channels, element `index` of the `length` of one channel
-    /// stands for [`Product::block`].
+    /// Where, among the weights of a block of [`BLOCK`] channels, element `index` of the `length` of one
+    /// channel stands for [`Product::block`].
     fn place(channel: usize, index: usize, length: usize) -> usize;
 
     /// The products of [`BLOCK`] channels' weights, placed by [`Product::place`], with each of `columns`.
@@ -83,8 +83,9 @@ impl Product for f32 {
     }
 }
 
-/// Weights stand channel after channel: instruction sets multiply and add neighbouring 16-bit integers in one step.
-/// Sums wrap: an accumulator that overflows gives a wrong value, as in the HAL's reference, never a panic.
+/// Weights stand channel after channel: instruction sets multiply and add neighbouring 16-bit integers in one
+/// step. Sums wrap: an accumulator that overflows gives a wrong value, as in the HAL's reference, never a
+/// panic.
 impl Product for i16 {
     type Sum = i32;
 

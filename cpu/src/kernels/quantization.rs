@@ -101,8 +101,8 @@ fn dequantize_channels<F: Float>(context: &mut KernelContext<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Values are converted, whatever scale and zero point say: fractions are clamped off, and what the output's type cannot
-/// hold becomes its closest value.
+/// Values are converted, whatever scale and zero point say: fractions are clamped off, and what the output's
+/// type cannot hold becomes its closest value.
 fn cast(context: &mut KernelContext<'_>) -> Result<(), KernelError> {
     match types(context)? {
         (T::TENSOR_FLOAT16, T::TENSOR_FLOAT32) => unary::<f16, f32>(context, f16::to_f32),

@@ -1,11 +1,12 @@
 //! QUANTIZED_16BIT_LSTM: one LSTM step with unsigned 8-bit activations and a 16-bit cell.
 //!
-//! The arithmetic is that of the HAL's reference, which is TFLite's: the gates' sums are brought to 16 bits with three
-//! integer bits, the cell has four, logistic function and hyperbolic tangent are taken in 16-bit fixed point.
+//! The arithmetic is that of the HAL's reference, which is TFLite's: the gates' sums are brought to 16 bits
+//! with three integer bits, the cell has four, logistic function and hyperbolic tangent are taken in 16-bit
+//! fixed point.
 //!
-//! One thing is not what the operands' names say: the reference joins each gate's recurrent and input weights to one
-//! row, in this order, but the values to one column with the input first, and multiplies row and column as they stand.
-//! Models are made for these results, so they are what this kernel gives.
+//! One thing is not what the operands' names say: the reference joins each gate's recurrent and input weights
+//! to one row, in this order, but the values to one column with the input first, and multiplies row and
+//! column as they stand. Models are made for these results, so they are what this kernel gives.
 
 use nnhal_hal::OperationType;
 use nnhal_hal::ops::quantized_16bit_lstm::{BIASES, CELL_STATE, LAST_OUTPUT, WEIGHTS};

@@ -1,7 +1,7 @@
 //! Layer normalisation of 16-bit sums, for QUANTIZED_LSTM.
 //!
-//! Source: the integer arithmetic that the HAL's reference shares with TFLite. Normalised values keep 10 fractional
-//! bits; the inverse of the standard deviation is a multiplier in fixed point.
+//! Source: the integer arithmetic that the HAL's reference shares with TFLite. Normalised values keep 10
+//! fractional bits; the inverse of the standard deviation is a multiplier in fixed point.
 
 use super::fixed_point::Multiplier;
 

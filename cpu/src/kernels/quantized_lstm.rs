@@ -1,9 +1,9 @@
 //! QUANTIZED_LSTM: one LSTM step with signed 8-bit inputs and outputs and a 16-bit cell.
 //!
-//! The arithmetic is that of the HAL's reference, which is TFLite's integer LSTM: the products with the input, with
-//! the last output and with the cell are each brought to a gate's intermediate scale and summed in 16 bits; layer
-//! normalisation brings the sum, or its scale is taken as it is, to 16 bits with three integer bits; logistic function
-//! and hyperbolic tangent are taken in 16-bit fixed point.
+//! The arithmetic is that of the HAL's reference, which is TFLite's integer LSTM: the products with the
+//! input, with the last output and with the cell are each brought to a gate's intermediate scale and summed
+//! in 16 bits; layer normalisation brings the sum, or its scale is taken as it is, to 16 bits with three
+//! integer bits; logistic function and hyperbolic tangent are taken in 16-bit fixed point.
 
 use nnhal_hal::OperationType;
 use nnhal_hal::ops::OpError;
@@ -291,7 +291,8 @@ mod tests {
         output_dims: [1, 1],
     };
 
-    /// One unit without projection, peephole or normalisation; the input's gates see 0, the cell is at one half.
+    /// One unit without projection, peephole or normalisation; the input's gates see 0, the cell is at one
+    /// half.
     fn step(case: &Case) -> Result<Vec<Computed>, String> {
         let weights = Operand::new(T::TENSOR_QUANT8_SYMM, &[1, 1]).with_quantization(1.0 / 128.0, 0);
         let state = |dims| {

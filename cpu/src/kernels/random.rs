@@ -1,8 +1,8 @@
 //! RANDOM_MULTINOMIAL: classes drawn by their log-probabilities.
 //!
-//! The random numbers are those of the counter-based generator Philox4x32-10 with the two seeds as its key, two
-//! 32-bit words for each sample, as in the HAL's reference: the same seeds give the same samples. Two seeds of 0 ask
-//! for samples that differ from one execution to the next.
+//! The random numbers are those of the counter-based generator Philox4x32-10 with the two seeds as its key,
+//! two 32-bit words for each sample, as in the HAL's reference: the same seeds give the same samples. Two
+//! seeds of 0 ask for samples that differ from one execution to the next.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -52,8 +52,8 @@ fn sample<T: Float>(context: &mut KernelContext<'_>) -> Result<(), KernelError> 
     Ok(())
 }
 
-/// Fills in the running sums of the probabilities, up to a factor, and gives their total. Classes whose logit is not
-/// finite have probability 0.
+/// Fills in the running sums of the probabilities, up to a factor, and gives their total. Classes whose logit
+/// is not finite have probability 0.
 fn accumulate<T: Float>(logits: &[T], cumulative: &mut [f64]) -> Option<f64> {
     let finite = |logit: &T| Some(f64::from(logit.to_f32())).filter(|logit| logit.is_finite());
     let largest = logits.iter().filter_map(finite).reduce(f64::max)?;

@@ -1,5 +1,5 @@
-//! What recurrent kernels share: float inputs widened to float32, products of matrices and vectors, and the order in
-//! which a sequence is walked.
+//! What recurrent kernels share: float inputs widened to float32, products of matrices and vectors, and the
+//! order in which a sequence is walked.
 
 use half::f16;
 use nnhal_hal::OperandType;
@@ -9,8 +9,8 @@ use nnhal_hal::ops::recurrent::SequenceShape;
 use super::element::Float;
 use crate::kernel::{Inputs, KernelError, TensorMut};
 
-/// The float tensors among an operation's inputs, as float32. Those of float16 are widened into memory that the
-/// caller has carved, once for each execution.
+/// The float tensors among an operation's inputs, as float32. Those of float16 are widened into memory that
+/// the caller has carved, once for each execution.
 #[derive(Clone, Copy)]
 pub(super) struct FloatInputs<'a> {
     inputs: Inputs<'a>,

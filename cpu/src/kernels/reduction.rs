@@ -1,7 +1,7 @@
 //! Reductions over axes: MEAN and the REDUCE_* operations.
 //!
-//! Sums, products and means of floats are accumulated in double precision and rounded once. A quantised mean is the
-//! nearest step to the real one, so that signed and unsigned tensors agree.
+//! Sums, products and means of floats are accumulated in double precision and rounded once. A quantised mean
+//! is the nearest step to the real one, so that signed and unsigned tensors agree.
 
 use bytemuck::Pod;
 use half::f16;
@@ -36,8 +36,8 @@ fn unexpected(ty: T) -> KernelError {
     OpError::input(0, format!("is {ty}, which this operation does not take")).into()
 }
 
-/// Reduces input 0 along the axes that input 1 names: every output element is `finish` of the accumulator that began
-/// as `start` and took in its elements by `combine`.
+/// Reduces input 0 along the axes that input 1 names: every output element is `finish` of the accumulator
+/// that began as `start` and took in its elements by `combine`.
 fn reduce<E: Pod, A: Pod>(
     context: &mut KernelContext<'_>,
     start: A,

@@ -1,5 +1,5 @@
-//! Operations that give the same values another shape: RESHAPE, SQUEEZE and EXPAND_DIMS. The shape rules of the
-//! operation table do the work; the elements stay as they are.
+//! Operations that give the same values another shape: RESHAPE, SQUEEZE and EXPAND_DIMS. The shape rules of
+//! the operation table do the work; the elements stay as they are.
 
 use nnhal_hal::OperationType;
 use nnhal_hal::ops::OpError;

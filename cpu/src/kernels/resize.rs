@@ -1,7 +1,7 @@
 //! RESIZE_BILINEAR and RESIZE_NEAREST_NEIGHBOR.
 //!
-//! Positions and weights are 32-bit floats for all types, as in the NN HAL reference and the kernels of TFLite that it
-//! calls. Positions with few fractional bits would drift from the real ones along wide images.
+//! Positions and weights are 32-bit floats for all types, as in the NN HAL reference and the kernels of
+//! TFLite that it calls. Positions with few fractional bits would drift from the real ones along wide images.
 
 use half::f16;
 use nnhal_hal::ops::OpError;

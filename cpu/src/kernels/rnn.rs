@@ -1,8 +1,8 @@
 //! Basic recurrent layers: RNN, UNIDIRECTIONAL_SEQUENCE_RNN and BIDIRECTIONAL_SEQUENCE_RNN.
 //!
-//! A step is `state = activation(weights * input + recurrent_weights * state + bias)`, with the auxiliary input's
-//! product added where there is one; the output is the new state. Float16 is computed in float32 throughout, states
-//! between steps included.
+//! A step is `state = activation(weights * input + recurrent_weights * state + bias)`, with the auxiliary
+//! input's product added where there is one; the output is the new state. Float16 is computed in float32
+//! throughout, states between steps included.
 
 use nnhal_hal::OperationType;
 use nnhal_hal::ops::recurrent::SequenceShape;
@@ -137,7 +137,8 @@ fn unidirectional(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Resu
     single_cell(context, sequence, (activation, cells.first()), [Some(0), state])
 }
 
-/// Runs the only cell; `outputs` are the numbers of the output and of the state, where the operation gives them.
+/// Runs the only cell; `outputs` are the numbers of the output and of the state, where the operation gives
+/// them.
 fn single_cell(
     context: &mut KernelContext<'_>,
     sequence: SequenceShape,

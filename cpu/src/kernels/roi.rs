@@ -1,7 +1,8 @@
 //! ROI_ALIGN and ROI_POOLING: regions of an image, all at the same size.
 //!
-//! Each region is divided into as many bins as the output has pixels. ROI_ALIGN gives the mean of samples inside the
-//! bin, each interpolated between pixels; ROI_POOLING the largest of the pixels that the bin touches.
+//! Each region is divided into as many bins as the output has pixels. ROI_ALIGN gives the mean of samples
+//! inside the bin, each interpolated between pixels; ROI_POOLING the largest of the pixels that the bin
+//! touches.
 
 use nnhal_hal::ops::OpError;
 use nnhal_hal::ops::roi::{RegionGeometry, align_geometry, pooling_geometry};

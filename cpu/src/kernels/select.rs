@@ -1,4 +1,5 @@
-//! SELECT: each element from one of two tensors, by a mask. Quantised elements are brought to the output's scale.
+//! SELECT: each element from one of two tensors, by a mask. Quantised elements are brought to the output's
+//! scale.
 
 use bytemuck::Pod;
 use nnhal_hal::ops::OpError;

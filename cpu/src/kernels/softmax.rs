@@ -1,7 +1,7 @@
 //! SOFTMAX and LOG_SOFTMAX.
 //!
-//! Quantised SOFTMAX follows the HAL reference: differences to the largest input in fixed point with five integer
-//! bits, their exponentials summed with twelve, one reciprocal for each lane.
+//! Quantised SOFTMAX follows the HAL reference: differences to the largest input in fixed point with five
+//! integer bits, their exponentials summed with twelve, one reciprocal for each lane.
 
 use half::f16;
 use nnhal_hal::ops::{OpError, shapes};

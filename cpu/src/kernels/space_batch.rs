@@ -75,8 +75,8 @@ struct Inside {
 }
 
 impl Inside {
-    /// All places along an axis that something in the image comes to: no more than the image has pixels, however
-    /// large the block.
+    /// All places along an axis that something in the image comes to: no more than the image has pixels,
+    /// however large the block.
     fn all(extent: u32, block: u32, head: u32) -> impl Iterator<Item = Inside> {
         // The first pixels come to different places, one block of them to every place there is.
         (0..extent.min(block)).map(move |source| {

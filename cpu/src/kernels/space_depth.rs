@@ -1,4 +1,5 @@
-//! DEPTH_TO_SPACE and SPACE_TO_DEPTH: a pixel of the deep image is a block of pixels of the wide one, row by row.
+//! DEPTH_TO_SPACE and SPACE_TO_DEPTH: a pixel of the deep image is a block of pixels of the wide one, row by
+//! row.
 
 use nnhal_hal::OperationType;
 use nnhal_hal::ops::padding::Extents;
@@ -29,7 +30,8 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
     }),
 ];
 
-/// The same elements in the deep and in the wide image: batch, row, row in block, column, column in block, channel.
+/// The same elements in the deep and in the wide image: batch, row, row in block, column, column in block,
+/// channel.
 struct Blocks {
     extents: [u32; 6],
     deep: Layout,

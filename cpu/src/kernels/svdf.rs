@@ -1,8 +1,8 @@
 //! SVDF: a dense layer over time, approximated by filters of limited rank.
 //!
-//! Each step puts the feature filter's product with the input at the end of every filter's memory and takes the
-//! product with the time filter; `rank` of these products are summed for each unit. The state is given out shifted by
-//! one, with a 0 at the end for the next step to fill (HAL reference).
+//! Each step puts the feature filter's product with the input at the end of every filter's memory and takes
+//! the product with the time filter; `rank` of these products are summed for each unit. The state is given
+//! out shifted by one, with a 0 at the end for the next step to fill (HAL reference).
 
 use nnhal_hal::OperationType;
 use nnhal_hal::ops::OpError;

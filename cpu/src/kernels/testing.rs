@@ -1,7 +1,7 @@
 //! For the unit tests of kernels: a model of one operation, run on given values.
 //!
-//! Every input is given at run time unless the test says otherwise, so that what a kernel or a shape rule must check
-//! is not caught by model validation before.
+//! Every input is given at run time unless the test says otherwise, so that what a kernel or a shape rule
+//! must check is not caught by model validation before.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! TOPK_V2: the largest elements along the last axis and where they are, in falling order. Of equal elements the one
-//! further on comes first, as in the HAL reference.
+//! TOPK_V2: the largest elements along the last axis and where they are, in falling order. Of equal elements
+//! the one further on comes first, as in the HAL reference.
 
 use std::cmp::Ordering;
 

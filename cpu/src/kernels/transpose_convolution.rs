@@ -1,5 +1,5 @@
-//! TRANSPOSE_CONV_2D, as one ordinary convolution for each phase of the stride: outputs a whole number of strides
-//! apart see the same taps of the filter.
+//! TRANSPOSE_CONV_2D, as one ordinary convolution for each phase of the stride: outputs a whole number of
+//! strides apart see the same taps of the filter.
 
 use nnhal_hal::OperationType;
 use nnhal_hal::ops::transpose_convolution::{TransposedGeometry, TransposedWindow, activation, geometry};
@@ -24,8 +24,8 @@ fn transpose_convolution(context: &mut KernelContext<'_>) -> Result<(), KernelEr
     layer::compute(context, activation, layer.output.channels, &layer)
 }
 
-/// Outputs along one axis that see the same taps of the filter: tap `tap(index)` looks at the input `index` before
-/// that of tap 0.
+/// Outputs along one axis that see the same taps of the filter: tap `tap(index)` looks at the input `index`
+/// before that of tap 0.
 #[derive(Clone, Copy, Debug)]
 struct Phase {
     /// The first output.

@@ -48,8 +48,8 @@ pub(super) enum End {
     Last,
 }
 
-// SAFETY: all that can be done with a shared reference is to take blocks. No two have an element in common, so taking one
-// is as if its elements had been sent to the thread.
+// SAFETY: all that can be done with a shared reference is to take blocks. No two have an element in common,
+// so taking one is as if its elements had been sent to the thread.
 #[allow(unsafe_code)]
 unsafe impl<T: Send> Sync for Blocks<'_, T> {}
 
@@ -118,8 +118,8 @@ impl<'a, T> Blocks<'a, T> {
 
 /// Some neighbouring columns of some neighbouring rows, which nobody else has.
 ///
-/// Made only by [`Blocks::take`], for each number once, so that no two have an element in common, or by [`Block::whole`] of
-/// memory that is borrowed for it alone. The whole grid is within the memory.
+/// Made only by [`Blocks::take`], for each number once, so that no two have an element in common, or by
+/// [`Block::whole`] of memory that is borrowed for it alone. The whole grid is within the memory.
 #[derive(Debug)]
 pub(crate) struct Block<'a, T> {
     memory: *mut T,
@@ -172,7 +172,8 @@ impl<'a, T> Block<'a, T> {
         )
     }
 
-    /// Its parts of its rows from `top` on, as many as are asked for, so that places in them are checked for all at once.
+    /// Its parts of its rows from `top` on, as many as are asked for, so that places in them are checked for
+    /// all at once.
     ///
     /// # Panics
     /// If it has not so many rows.
@@ -184,11 +185,11 @@ impl<'a, T> Block<'a, T> {
         let first = (self.rows.start + top) * self.stride + self.columns.start;
         let length = self.columns.len();
         std::array::from_fn(|row| {
-            // SAFETY: there are `R` rows from `top` on, so these are elements of the block, which is within memory that is mutably
-            // borrowed as long as the block lives.
+            // SAFETY: there are `R` rows from `top` on, so these are elements of the block, which is within
+            // memory that is mutably borrowed as long as the block lives.
             let start = unsafe { self.memory.add(first + row * self.stride) };
-            // SAFETY: as above; no other block has any of these elements, no two rows have one in common, and this block is
-            // borrowed mutably for all of the slices.
+            // SAFETY: as above; no other block has any of these elements, no two rows have one in common, and
+            // this block is borrowed mutably for all of the slices.
             unsafe { std::slice::from_raw_parts_mut(start, length) }
         })
     }
@@ -208,10 +209,11 @@ impl<'a, T> Block<'a, T> {
     #[inline(always)]
     #[allow(unsafe_code)]
     fn slice(&mut self, from: usize, length: usize) -> &mut [T] {
-        // SAFETY: the callers give ranges within the block, which is within memory that is mutably borrowed as long as
-        // the block lives.
+        // SAFETY: the callers give ranges within the block, which is within memory that is mutably borrowed
+        // as long as the block lives.
         let start = unsafe { self.memory.add(from) };
-        // SAFETY: as above; no other block has any of these elements, and this one is borrowed mutably for the slice.
+        // SAFETY: as above; no other block has any of these elements, and this one is borrowed mutably for
+        // the slice.
         unsafe { std::slice::from_raw_parts_mut(start, length) }
     }
 }

@@ -1,7 +1,7 @@
 //! How a helper thread is lent work that lies on the stack of the thread that it helps.
 //!
-//! Each helper has a [`Seat`], one word of which says where the hand-over stands. Whoever holds the seat's claim is its
-//! leader; only the leader posts, and only the seat's helper serves.
+//! Each helper has a [`Seat`], one word of which says where the hand-over stands. Whoever holds the seat's
+//! claim is its leader; only the leader posts, and only the seat's helper serves.
 //!
 //! | state | set by | meaning |
 //! |---|---|---|
@@ -13,9 +13,9 @@
 //! | `AWAITED` | leader, from `RUNNING` | the same, and the leader sleeps on the word |
 //! | `LEAVING` | leader, from `IDLE` or `ASLEEP` | the helper is to end |
 //!
-//! Every change is one atomic exchange, and sleep is a futex that compares the word, so no wake-up is lost. A job that
-//! no helper has taken by the time that the leader is through is withdrawn (`POSTED` to `IDLE`): a helper that is late
-//! holds nobody up.
+//! Every change is one atomic exchange, and sleep is a futex that compares the word, so no wake-up is lost. A
+//! job that no helper has taken by the time that the leader is through is withdrawn (`POSTED` to `IDLE`): a
+//! helper that is late holds nobody up.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -161,8 +161,8 @@ impl Seat {
         })
     }
 
-    /// The leader no longer needs this seat. Its helper looks for work of others, or of the next execution, for a while if
-    /// that has been worth it, and sleeps then.
+    /// The leader no longer needs this seat. Its helper looks for work of others, or of the next execution,
+    /// for a while if that has been worth it, and sleeps then.
     pub(super) fn release(&self) {
         self.is_claimed.store(false, Ordering::Release);
     }
@@ -254,10 +254,10 @@ impl Seat {
                     lingering.was_worth_it();
                     is_roused = false;
                     let job = self.job.load(Ordering::Relaxed);
-                    // SAFETY: this thread has just changed the state from `POSTED`, before which the leader stored this
-                    // pointer, so it is the job of the latest `share` on this seat. `share` neither returns nor unwinds
-                    // before `take_back` has seen the state leave `RUNNING` and `AWAITED`, which only this thread does,
-                    // after its last use of the job.
+                    // SAFETY: this thread has just changed the state from `POSTED`, before which the leader
+                    // stored this pointer, so it is the job of the latest `share` on this seat. `share`
+                    // neither returns nor unwinds before `take_back` has seen the state leave `RUNNING` and
+                    // `AWAITED`, which only this thread does, after its last use of the job.
                     let job = unsafe { &*job };
                     job.run(self.number.load(Ordering::Relaxed));
                     if self.state.swap(IDLE, Ordering::AcqRel) == AWAITED {
@@ -311,8 +311,9 @@ pub(super) fn chosen(seats: &[Seat], bits: u64) -> impl Iterator<Item = &Seat> {
     seats.iter().enumerate().filter(is_set).map(|(_, seat)| seat)
 }
 
-/// Has the calling thread do `work(0)`, and the helpers of the seats in `bits`, which the caller has claimed and which
-/// have helpers, `work(1)`, `work(2)` and so on, if they come in time. Returns when all who came are done.
+/// Has the calling thread do `work(0)`, and the helpers of the seats in `bits`, which the caller has claimed
+/// and which have helpers, `work(1)`, `work(2)` and so on, if they come in time. Returns when all who came
+/// are done.
 ///
 /// # Panics
 /// If `work` does, on whichever thread.
@@ -360,8 +361,8 @@ mod loom_tests {
     //! Every interleaving of small sessions. Run with
     //! `RUSTFLAGS="--cfg loom" cargo test --release -p nnhal-cpu --lib threads:: --target-dir target/loom`.
     //!
-    //! A lost wake-up shows as a deadlock, which loom reports; work that goes on after `share` has returned, as a count
-    //! that changes.
+    //! A lost wake-up shows as a deadlock, which loom reports; work that goes on after `share` has returned,
+    //! as a count that changes.
 
     use loom::sync::Arc;
     use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -413,7 +414,8 @@ mod loom_tests {
             let cells = [loom::cell::UnsafeCell::new(0), loom::cell::UnsafeCell::new(0)];
             struct Shared([loom::cell::UnsafeCell<usize>; 2]);
             let cells = Shared(cells);
-            // SAFETY: each number's thread writes its own cell; loom checks that no access is concurrent with another.
+            // SAFETY: each number's thread writes its own cell; loom checks that no access is concurrent with
+            // another.
             #[allow(unsafe_code)]
             unsafe impl Sync for Shared {}
             let shared = &cells;

@@ -13,8 +13,8 @@ const HELPER_NAME: &str = "helper";
 /// Stack of a helper. Kernels keep tiles on it and call nothing that is deep.
 const STACK: usize = 256 * 1024;
 
-/// Threads that help those that run executions. They are made when they are first needed, and end with this value or by
-/// [`Helpers::end_idle`].
+/// Threads that help those that run executions. They are made when they are first needed, and end with this
+/// value or by [`Helpers::end_idle`].
 #[derive(Debug)]
 pub struct Helpers {
     seats: Arc<[Seat]>,

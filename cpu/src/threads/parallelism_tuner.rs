@@ -1,7 +1,8 @@
 //! Whether helpers are worth it for an execution, learned by trying.
 //!
-//! How long a processor takes to fetch what another one has computed differs by a factor of three from machine to machine,
-//! and decides whether executions of many operations of a few microseconds each are faster with helpers or without.
+//! How long a processor takes to fetch what another one has computed differs by a factor of three from
+//! machine to machine, and decides whether executions of many operations of a few microseconds each are
+//! faster with helpers or without.
 
 use std::time::{Duration, Instant};
 
@@ -16,8 +17,8 @@ const TRIED: u32 = 8;
 /// How many after a change are not compared: caches have to follow it, and helpers to get up.
 const SETTLING: u32 = 2;
 
-/// After how many executions the other way is tried again: at first, and twice as many each time that it is no better, so
-/// that in the end two in a thousand executions are in a worse way.
+/// After how many executions the other way is tried again: at first, and twice as many each time that it is
+/// no better, so that in the end two in a thousand executions are in a worse way.
 const LEAST_PERIOD: u32 = 256;
 const MOST_PERIOD: u32 = 4096;
 
@@ -54,8 +55,8 @@ impl Default for ParallelismTuner {
 }
 
 impl ParallelismTuner {
-    /// What the next execution computes with, of what it may compute with: all of it or its own thread. `expected` is about
-    /// how many microseconds one thread takes for operations that can be parted.
+    /// What the next execution computes with, of what it may compute with: all of it or its own thread.
+    /// `expected` is about how many microseconds one thread takes for operations that can be parted.
     #[inline]
     pub(crate) fn begin<'a>(&mut self, threads: Threads<'a>, expected: u64) -> (Threads<'a>, Timed) {
         if !(WORTH_TRYING..DOUBTFUL).contains(&expected) || threads.most() == 1 {

@@ -32,7 +32,8 @@ impl SpinPolicy {
     }
 }
 
-/// Learns whether the helper of an execution that has ended should look for the work of the next before it sleeps.
+/// Learns whether the helper of an execution that has ended should look for the work of the next before it
+/// sleeps.
 ///
 /// Where the next execution is a while away this costs what looking does, and nothing where it always is.
 #[derive(Debug, Default)]

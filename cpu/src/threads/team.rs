@@ -8,7 +8,8 @@ use super::blocks::{Block, Blocks, End, Grid};
 use super::hand_over::share;
 use super::{Cost, Helpers, Threads, WORTH_HELPERS, WORTH_PARTITIONING, WORTH_TRYING};
 
-/// The thread that runs an execution, with the helpers that it has claimed so far. They are let go when this is dropped.
+/// The thread that runs an execution, with the helpers that it has claimed so far. They are let go when this
+/// is dropped.
 #[derive(Debug)]
 pub struct Team<'a> {
     threads: Threads<'a>,
@@ -25,8 +26,9 @@ pub struct Team<'a> {
 }
 
 impl<'a> Team<'a> {
-    /// The calling thread, with what helpers it may have, for an execution in which the operations that are worth parting
-    /// are known to take one thread about as many microseconds as `expected`; 0 if that is not known.
+    /// The calling thread, with what helpers it may have, for an execution in which the operations that are
+    /// worth parting are known to take one thread about as many microseconds as `expected`; 0 if that is not
+    /// known.
     #[must_use]
     pub fn new(threads: Threads<'a>, expected: u64) -> Team<'a> {
         Team {
@@ -75,7 +77,8 @@ impl<'a> Team<'a> {
         self.most()
     }
 
-    /// What [`Team::threads_for`] would answer, for an operation of which it is not known yet whether it is computed so.
+    /// What [`Team::threads_for`] would answer, for an operation of which it is not known yet whether it is
+    /// computed so.
     pub(crate) fn threads_that_partition(&self, cost: Cost) -> usize {
         if cost.micros() < self.least {
             return 1;
@@ -91,8 +94,8 @@ impl<'a> Team<'a> {
         })
     }
 
-    /// Has `work` done for every block of `output`, by at most `threads` threads, each with its share of `scratch`, of
-    /// which there is at least `threads` times what one needs.
+    /// Has `work` done for every block of `output`, by at most `threads` threads, each with its share of
+    /// `scratch`, of which there is at least `threads` times what one needs.
     ///
     /// # Panics
     /// If `output` is smaller than the grid, or `work` panics.
@@ -110,8 +113,8 @@ impl<'a> Team<'a> {
             Blocks::shares(scratch, (threads, each)),
         );
         self.share(threads, &|thread| {
-            // So this thread has the same part of one operation's output and of the next one's input, mostly, which is
-            // then in its cache, and the same scratch memory.
+            // So this thread has the same part of one operation's output and of the next one's input, mostly,
+            // which is then in its cache, and the same scratch memory.
             let end = if thread == 0 { End::First } else { End::Last };
             let mut share = shares.take(end);
             let scratch = share.as_mut().map(Block::all).unwrap_or_default();

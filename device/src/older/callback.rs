@@ -17,7 +17,8 @@ pub(super) enum Prepared {
     V1_2(Arc<dyn v1_2::PreparedModel>),
 }
 
-/// HAL `IPreparedModelCallback`. A device may notify in the form of either version, whichever method it was given to.
+/// HAL `IPreparedModelCallback`. A device may notify in the form of either version, whichever method it was
+/// given to.
 #[derive(Debug)]
 pub struct PreparedModelCallback {
     sender: SyncSender<Result<Prepared, ErrorStatus>>,
@@ -47,7 +48,8 @@ pub(super) enum Told {
     V1_2(Executed),
 }
 
-/// HAL `IExecutionCallback`. A device may notify in the form of either version, whichever method it was given to.
+/// HAL `IExecutionCallback`. A device may notify in the form of either version, whichever method it was given
+/// to.
 #[derive(Debug)]
 pub struct ExecutionCallback {
     sender: SyncSender<Told>,

@@ -157,7 +157,8 @@ impl OlderExecution {
         Ok(())
     }
 
-    /// Has the device execute once: its answer, and the arguments' bytes, which are gone if it still works on them.
+    /// Has the device execute once: its answer, and the arguments' bytes, which are gone if it still works on
+    /// them.
     fn execute(&mut self, control: &Control<'_>) -> Result<Executed, Failure> {
         let arguments = || self.inputs.iter().chain(&self.outputs);
         let pools = arguments().map(|argument| MemoryPool {

@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use nnhal_hal::DataLocation;
 use nnhal_hal::versions::v1_0::ErrorStatus;
 
-/// The memories of one request, by the index of their pool. They are private to the worker and to the request; clones
-/// share them, for devices that execute on another thread.
+/// The memories of one request, by the index of their pool. They are private to the worker and to the
+/// request; clones share them, for devices that execute on another thread.
 #[derive(Clone)]
 pub struct RequestMemories(Arc<[RwLock<Vec<u8>>]>);
 

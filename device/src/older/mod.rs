@@ -1,9 +1,9 @@
 //! Devices in the form of HAL 1.0, 1.1 or 1.2, and what makes a [`crate::Device`] of them.
 //!
-//! For drivers that were written against an older interface. A vendor implements [`v1_0::Device`], [`v1_1::Device`] or
-//! [`v1_2::Device`], whose methods are those of the HAL's `IDevice` of that version in Rust names, over the types of
-//! [`nnhal_hal::versions`], and hands it to [`serve_v1_0`], [`serve_v1_1`] or [`serve_v1_2`]. Clients see
-//! [`nnhal_hal::DeviceInfo::hal_version`], and otherwise a device like any other:
+//! For drivers that were written against an older interface. A vendor implements [`v1_0::Device`],
+//! [`v1_1::Device`] or [`v1_2::Device`], whose methods are those of the HAL's `IDevice` of that version in
+//! Rust names, over the types of [`nnhal_hal::versions`], and hands it to [`serve_v1_0`], [`serve_v1_1`] or
+//! [`serve_v1_2`]. Clients see [`nnhal_hal::DeviceInfo::hal_version`], and otherwise a device like any other:
 //!
 //! | what the version lacks | what happens |
 //! |---|---|
@@ -20,12 +20,12 @@
 //!
 //! # The contract
 //!
-//! That of [`crate`] holds, with these differences. Models and requests are valid for the version. A callback is used
-//! up by notifying, so that it is notified at most once; one that is dropped counts as `GENERAL_FAILURE`. It may be
-//! notified before the call that got it returns, or later, from any thread. The memories of a request belong to the
-//! device from the call to the notification: nobody else looks at them meanwhile, and afterwards they are the driver's.
-//! A device that neither answers nor notifies for longer than the watchdog's limit is taken for hung. Executions
-//! through these interfaces allocate.
+//! That of [`crate`] holds, with these differences. Models and requests are valid for the version. A callback
+//! is used up by notifying, so that it is notified at most once; one that is dropped counts as
+//! `GENERAL_FAILURE`. It may be notified before the call that got it returns, or later, from any thread. The
+//! memories of a request belong to the device from the call to the notification: nobody else looks at them
+//! meanwhile, and afterwards they are the driver's. A device that neither answers nor notifies for longer
+//! than the watchdog's limit is taken for hung. Executions through these interfaces allocate.
 
 mod callback;
 mod execution;

@@ -204,7 +204,8 @@ struct Served {
 }
 
 impl Served {
-    /// What the device answers for the operations of a part of a model; why nothing of it is supported otherwise.
+    /// What the device answers for the operations of a part of a model; why nothing of it is supported
+    /// otherwise.
     fn ask(&self, part: Slice, pools: &dyn ConstantPools) -> Result<Vec<bool>, String> {
         let (name, method) = (&self.info.name, self.device.supported_operations_name());
         let expected = part.operations.len();

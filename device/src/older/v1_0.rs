@@ -16,8 +16,8 @@ pub trait Device: Send + Sync + Debug {
     /// `DEVICE_UNAVAILABLE`, `GENERAL_FAILURE`.
     fn capabilities(&self) -> Result<Capabilities, ErrorStatus>;
 
-    /// HAL `getSupportedOperations`: for each operation whether the device can run it. `true` promises that preparing will
-    /// not fail because of it.
+    /// HAL `getSupportedOperations`: for each operation whether the device can run it. `true` promises that
+    /// preparing will not fail because of it.
     ///
     /// # Errors
     ///
@@ -28,8 +28,8 @@ pub trait Device: Send + Sync + Debug {
         pools: &dyn ConstantPools,
     ) -> Result<Vec<bool>, ErrorStatus>;
 
-    /// HAL `prepareModel`: launches preparing a model. `pools` is valid during the call only: what preparing and executions
-    /// need of it is copied.
+    /// HAL `prepareModel`: launches preparing a model. `pools` is valid during the call only: what preparing
+    /// and executions need of it is copied.
     ///
     /// Returns `NONE` if it was launched; whatever comes of it is then told to the callback.
     fn prepare_model(
@@ -47,8 +47,8 @@ pub trait Device: Send + Sync + Debug {
 
 /// HAL 1.0 `IPreparedModel`, which 1.1 keeps.
 pub trait PreparedModel: Send + Sync + Debug {
-    /// HAL `execute`: launches an execution. Executions of one prepared model may overlap. Every input has exactly the
-    /// bytes that its dimensions say, and every output has all the room that it needs.
+    /// HAL `execute`: launches an execution. Executions of one prepared model may overlap. Every input has
+    /// exactly the bytes that its dimensions say, and every output has all the room that it needs.
     ///
     /// Returns `NONE` if it was launched; whatever comes of it is then told to the callback.
     fn execute(

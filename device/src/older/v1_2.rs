@@ -1,7 +1,7 @@
 //! The interfaces of HAL 1.2: [`super::v1_1`] and what came with 1.2.
 //!
-//! `configureExecutionBurst`, `getNumberOfCacheFilesNeeded`, `prepareModelFromCache` and the cache arguments of
-//! `prepareModel_1_2` have no counterpart here: bursts and caching are the driver library's.
+//! `configureExecutionBurst`, `getNumberOfCacheFilesNeeded`, `prepareModelFromCache` and the cache arguments
+//! of `prepareModel_1_2` have no counterpart here: bursts and caching are the driver library's.
 
 use nnhal_hal::versions::v1_0::{ErrorStatus, Request};
 use nnhal_hal::versions::v1_2::{Capabilities, Model};
@@ -13,7 +13,8 @@ use super::{ExecutionCallback, PreparedModelCallback, RequestMemories, v1_0, v1_
 
 /// HAL 1.2 `IDevice`. Of its methods and those of 1.0 and 1.1 that say the same, only its own are called.
 pub trait Device: v1_1::Device {
-    /// HAL `getVersionString`: names the release; not empty, another one whenever compiled results could change.
+    /// HAL `getVersionString`: names the release; not empty, another one whenever compiled results could
+    /// change.
     ///
     /// # Errors
     ///
@@ -69,8 +70,9 @@ pub trait Device: v1_1::Device {
 pub struct Executed {
     /// How it ended.
     pub status: ErrorStatus,
-    /// With `NONE` and `OUTPUT_INSUFFICIENT_SIZE` one for each output, 0 where an extent could not be determined; may be
-    /// empty with `NONE` if model and request gave all dimensions. Empty with any other status.
+    /// With `NONE` and `OUTPUT_INSUFFICIENT_SIZE` one for each output, 0 where an extent could not be
+    /// determined; may be empty with `NONE` if model and request gave all dimensions. Empty with any other
+    /// status.
     pub output_shapes: Vec<OutputShape>,
     /// [`Timing::NONE`] unless it was asked for.
     pub timing: Timing,

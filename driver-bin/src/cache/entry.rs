@@ -1,10 +1,11 @@
 //! What is in the files.
 //!
-//! Each file starts with 8 bytes that name the kind and the version of the format. In the model file the digest and the
-//! length of the rest follow, then the rest: an encoded [`Header`] and behind it the encoded model. In the data file
-//! follow the digest of the encoded model, which makes it the partner of no other model's file, then what is kept of the
-//! pools, one segment behind the other, and from the next multiple of [`ALIGNMENT`] on the parts of the compiled form,
-//! each from such a multiple on. The model file is written last.
+//! Each file starts with 8 bytes that name the kind and the version of the format. In the model file the
+//! digest and the length of the rest follow, then the rest: an encoded [`Header`] and behind it the encoded
+//! model. In the data file follow the digest of the encoded model, which makes it the partner of no other
+//! model's file, then what is kept of the pools, one segment behind the other, and from the next multiple of
+//! [`ALIGNMENT`] on the parts of the compiled form, each from such a multiple on. The model file is written
+//! last.
 
 use std::sync::Arc;
 
@@ -220,7 +221,8 @@ fn too_large(error: &codec::CodecError) -> CacheError {
     CacheError::TooLarge(error.to_string())
 }
 
-/// The entry in the files, if it is the one that was saved under this key. Constants have at most `limit` bytes.
+/// The entry in the files, if it is the one that was saved under this key. Constants have at most `limit`
+/// bytes.
 ///
 /// # Errors
 ///

@@ -175,8 +175,8 @@ impl CacheFile {
         Ok(bytes)
     }
 
-    /// The same, aligned, with their digest. Each block is hashed while it is in the processor's cache; `checkpoint` is
-    /// asked before each.
+    /// The same, aligned, with their digest. Each block is hashed while it is in the processor's cache;
+    /// `checkpoint` is asked before each.
     pub(super) fn read_hashed(
         &self,
         limit: u64,

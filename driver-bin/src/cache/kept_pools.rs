@@ -24,8 +24,8 @@ impl Segment {
     }
 }
 
-/// What to keep of the pools: everything, or with some constants `replaced` only what the others refer to. In order, and
-/// no byte twice.
+/// What to keep of the pools: everything, or with some constants `replaced` only what the others refer to. In
+/// order, and no byte twice.
 pub(super) fn segments(model: &Model, sizes: &[u64], replaced: Option<&[(usize, u32)]>) -> Vec<Segment> {
     let Some(replaced) = replaced else {
         let whole = sizes.iter().enumerate().map(|(pool, &length)| Segment {
@@ -75,8 +75,8 @@ pub(crate) struct KeptPools {
 }
 
 impl KeptPools {
-    /// The segments as they lie in `file` one behind the other from `start` on, and where they end. `None` if they do
-    /// not fit into pools of these sizes, or are out of order.
+    /// The segments as they lie in `file` one behind the other from `start` on, and where they end. `None` if
+    /// they do not fit into pools of these sizes, or are out of order.
     pub(super) fn new(
         file: Arc<AlignedBuffer>,
         start: usize,

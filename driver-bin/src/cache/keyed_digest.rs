@@ -1,8 +1,8 @@
 //! The digest of a data file.
 //!
-//! It must be fast: what it takes for a network's weights is to be less than packing them takes. HighwayHash reads them
-//! as fast as memory is. It is keyed: the key is drawn for each entry and kept in its model file, so that nobody who has
-//! only seen or written data files can make another with the same digest.
+//! It must be fast: what it takes for a network's weights is to be less than packing them takes. HighwayHash
+//! reads them as fast as memory is. It is keyed: the key is drawn for each entry and kept in its model file,
+//! so that nobody who has only seen or written data files can make another with the same digest.
 
 use std::hash::{BuildHasher, RandomState};
 

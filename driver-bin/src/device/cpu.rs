@@ -1,5 +1,5 @@
-//! The CPU as a device, twice: `nnhal-reference` computes with the reference kernels, `nnhal-cpu` with the fast ones
-//! where there are any.
+//! The CPU as a device, twice: `nnhal-reference` computes with the reference kernels, `nnhal-cpu` with the
+//! fast ones where there are any.
 
 use std::any::Any;
 use std::ops::Range;
@@ -162,7 +162,8 @@ impl Device for CpuDevice {
     }
 }
 
-/// Device buffers are the executor's own kind of memory, so that what one model computed is another's input in place.
+/// Device buffers are the executor's own kind of memory, so that what one model computed is another's input
+/// in place.
 fn aligned(memory: Arc<dyn DeviceMemory>) -> Option<Arc<AlignedBuffer>> {
     let memory: Arc<dyn Any + Send + Sync> = memory;
     memory.downcast().ok()

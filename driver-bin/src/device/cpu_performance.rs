@@ -1,7 +1,8 @@
 //! What the devices on the CPU say of their performance.
 //!
-//! The HAL's figures are relative to the platform's reference, which here is `nnhal-reference`; that of `nnhal-cpu` were
-//! measured once by `nnhal bench capabilities` and are compiled in, so that they are the same from start to start.
+//! The HAL's figures are relative to the platform's reference, which here is `nnhal-reference`; that of
+//! `nnhal-cpu` were measured once by `nnhal bench capabilities` and are compiled in, so that they are the
+//! same from start to start.
 
 use std::collections::BTreeMap;
 

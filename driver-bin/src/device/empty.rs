@@ -1,7 +1,8 @@
-//! `nnhal-empty`: a device that answers every call and computes nothing, for tests of everything around a device.
+//! `nnhal-empty`: a device that answers every call and computes nothing, for tests of everything around a
+//! device.
 //!
-//! It claims to support every operation; outputs are zeros, and must have dimensions that the model or the first
-//! input's dimensions give. Options make it fail in the ways that devices do:
+//! It claims to support every operation; outputs are zeros, and must have dimensions that the model or the
+//! first input's dimensions give. Options make it fail in the ways that devices do:
 //!
 //! | option | meaning |
 //! |---|---|

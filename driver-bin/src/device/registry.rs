@@ -31,8 +31,8 @@ impl fmt::Debug for DeviceEntry {
     }
 }
 
-/// The devices that a driver binary knows. Which of them it serves is for its settings to say; by default those that
-/// are registered so.
+/// The devices that a driver binary knows. Which of them it serves is for its settings to say; by default
+/// those that are registered so.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceRegistry {
     entries: Vec<DeviceEntry>,

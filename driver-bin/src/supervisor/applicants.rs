@@ -1,7 +1,8 @@
 //! Clients for which there is no place yet, while another client is about to give one up.
 //!
-//! A program that starts when another has just ended knows of that end before all that the other one left is closed. It is not
-//! turned away for that, and nobody else is kept waiting for it. How many wait is bounded: others are turned away at once.
+//! A program that starts when another has just ended knows of that end before all that the other one left is
+//! closed. It is not turned away for that, and nobody else is kept waiting for it. How many wait is bounded:
+//! others are turned away at once.
 
 use std::time::Duration;
 

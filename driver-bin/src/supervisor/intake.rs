@@ -81,8 +81,8 @@ impl Supervisor {
             .admit(&applicant.peer, &self.options.settings.clients)
     }
 
-    /// Whether a client that is refused now may have a place soon: somebody goes, of the same user if that one has as many as
-    /// it may.
+    /// Whether a client that is refused now may have a place soon: somebody goes, of the same user if that
+    /// one has as many as it may.
     fn may_become_free(&self, applicant: &Applicant) -> bool {
         let now = MonotonicClock.now();
         let uid = applicant.peer.uid;
@@ -96,7 +96,8 @@ impl Supervisor {
             || self.workers.serving().any(|(_, service)| is_just_going(service))
     }
 
-    /// Lets in those who have waited for a place and have one now, and turns away those who have waited for long enough.
+    /// Lets in those who have waited for a place and have one now, and turns away those who have waited for
+    /// long enough.
     pub(super) fn admit_applicants(&mut self) {
         let applicants = self.applicants.take();
         if applicants.is_empty() {

@@ -1,8 +1,9 @@
 //! Clients that are gone, but for closing what is left of their workers.
 //!
-//! Closing a connection closes the descriptors in its unread messages, and with some the mere closing waits for whoever
-//! made them: a socket that lingers, a file of a file system in user space. So a thread of its own does it, and as long as
-//! any thread deals with what came from a client, the client counts as one of its user's.
+//! Closing a connection closes the descriptors in its unread messages, and with some the mere closing waits
+//! for whoever made them: a socket that lingers, a file of a file system in user space. So a thread of its
+//! own does it, and as long as any thread deals with what came from a client, the client counts as one of its
+//! user's.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -18,10 +19,11 @@ const STACK_BYTES: usize = 64 * 1024;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place(Arc<()>);
 
-/// The connection of a client that is gone or turned away. Dropping it closes what has not been read, which may take long.
+/// The connection of a client that is gone or turned away. Dropping it closes what has not been read, which
+/// may take long.
 ///
-/// A worker that is being started at the moment has a copy of the connection until it runs its own program, and would
-/// otherwise be the one who closes it last.
+/// A worker that is being started at the moment has a copy of the connection until it runs its own program,
+/// and would otherwise be the one who closes it last.
 #[derive(Debug)]
 pub(super) struct Leftover(pub(super) Connection);
 
@@ -38,8 +40,8 @@ pub(super) struct Leaving {
 }
 
 impl Leaving {
-    /// Has `remains` of a client of this user dropped by a thread; whoever else deals with them has the place too. It drops
-    /// `freed` afterwards, which takes its time but needs nobody.
+    /// Has `remains` of a client of this user dropped by a thread; whoever else deals with them has the place
+    /// too. It drops `freed` afterwards, which takes its time but needs nobody.
     pub(super) fn close(
         &mut self,
         uid: Option<u32>,
@@ -71,8 +73,8 @@ impl Leaving {
         self.users.extract_if(.., is_gone).map(|(uid, ..)| uid).collect()
     }
 
-    /// Whether anybody, of this user if one is given, has begun to leave less than so long ago, or has left and has not been
-    /// counted out.
+    /// Whether anybody, of this user if one is given, has begun to leave less than so long ago, or has left
+    /// and has not been counted out.
     pub(super) fn is_anybody_leaving(&self, within: Duration, of: Option<u32>) -> bool {
         let now = MonotonicClock.now();
         self.users.iter().any(|(uid, place, since)| {

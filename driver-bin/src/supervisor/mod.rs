@@ -1,17 +1,17 @@
 //! The process that clients connect to and that no client can harm.
 //!
-//! Contract: the supervisor accepts connections, finds out who is there, and hands each connection to a worker process
-//! of its own. It never reads what a client sends, never maps a client's memory and never runs a device. Workers are
-//! started ahead of time, by exec. When one ends, its client is told how; when a client ends and its worker does not,
-//! the worker is killed. Workers do not depend on the supervisor once they have a client: it can be killed, and they
-//! serve on.
+//! Contract: the supervisor accepts connections, finds out who is there, and hands each connection to a
+//! worker process of its own. It never reads what a client sends, never maps a client's memory and never runs
+//! a device. Workers are started ahead of time, by exec. When one ends, its client is told how; when a client
+//! ends and its worker does not, the worker is killed. Workers do not depend on the supervisor once they have
+//! a client: it can be killed, and they serve on.
 //!
-//! Workers may ask it for packed weights that another worker of the same user has: see `questions` and `weights`. It takes
-//! them for hostile: it reads messages of a fixed size, a bounded number of them, and passes on sealed memories that it
-//! never maps.
+//! Workers may ask it for packed weights that another worker of the same user has: see `questions` and
+//! `weights`. It takes them for hostile: it reads messages of a fixed size, a bounded number of them, and
+//! passes on sealed memories that it never maps.
 //!
-//! The main thread waits for descriptors, never for a client or a worker: see `spawner`, `questions` and `leaving` for what takes
-//! time, on threads of its own.
+//! The main thread waits for descriptors, never for a client or a worker: see `spawner`, `questions` and
+//! `leaving` for what takes time, on threads of its own.
 
 mod admission;
 mod applicants;
@@ -235,7 +235,8 @@ fn others(settings: &Settings) -> Others {
     }
 }
 
-/// Sockets that a service manager made for this driver, by device: `FileDescriptorName=` is the device's name.
+/// Sockets that a service manager made for this driver, by device: `FileDescriptorName=` is the device's
+/// name.
 fn activated_sockets() -> Result<HashMap<String, OwnedFd>, SupervisorError> {
     let failed = SupervisorError::system("take over sockets from the service manager");
     let sockets = sd_notify::listen_fds_with_names().map_err(failed)?;

@@ -1,11 +1,11 @@
 //! What workers ask about packed weights, answered.
 //!
-//! Contract: whatever a worker sends costs it its questions at most: one that sends what is no question, does not take its
-//! answers or asks too fast is listened to no more. It goes on serving its client.
+//! Contract: whatever a worker sends costs it its questions at most: one that sends what is no question, does
+//! not take its answers or asks too fast is listened to no more. It goes on serving its client.
 //!
-//! Each worker that asks is listened to by a thread of its own. Descriptors come with questions, and with some the mere
-//! closing waits for whoever made them, such as the server of a file system; and freeing a large memory takes its time. Who
-//! waits then is the thread of the worker that sent it.
+//! Each worker that asks is listened to by a thread of its own. Descriptors come with questions, and with
+//! some the mere closing waits for whoever made them, such as the server of a file system; and freeing a
+//! large memory takes its time. Who waits then is the thread of the worker that sent it.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -62,7 +62,8 @@ struct Common {
     holders: u64,
     /// Those of them that have not ended.
     living: HashSet<u64>,
-    /// Stands for all users that have no number here, if there can be any: some of them may be different ones.
+    /// Stands for all users that have no number here, if there can be any: some of them may be different
+    /// ones.
     nobody: Option<u32>,
 }
 
@@ -117,8 +118,8 @@ impl Listeners {
         }
     }
 
-    /// Has a thread listen to a worker, which serves a client of this user, until it ends or says something unexpected. The
-    /// thread has the client's place as long as it lives.
+    /// Has a thread listen to a worker, which serves a client of this user, until it ends or says something
+    /// unexpected. The thread has the client's place as long as it lives.
     pub(super) fn listen(
         &self,
         (pid, uid): (i32, u32),
@@ -154,7 +155,8 @@ impl Listeners {
             })
     }
 
-    /// Answers until there is a reason not to; returns it, and the memories that nobody holds then. The worker notices that nobody listens, and prepares its models alone.
+    /// Answers until there is a reason not to; returns it, and the memories that nobody holds then. The
+    /// worker notices that nobody listens, and prepares its models alone.
     fn answer_all(&self, holder: Holder, connection: &Connection) -> (Unheard, Vec<SharedMemory>) {
         let mut pace = Pace::default();
         let reason = loop {

@@ -1,9 +1,10 @@
 //! The directory where sockets are published, and what is found there.
 //!
-//! Contract: nothing is published in a directory that another user could write to, or through a symbolic link. Who may
-//! look into it need not be who may connect: that is what the sockets' mode says, besides the supervisor. A device's name belongs to the process that holds the lock on `{DEVICE}.lock`; only with the lock is a socket that
-//! an earlier driver left behind removed, and only if it is a socket of this user. A socket appears under its name
-//! when connections are accepted already.
+//! Contract: nothing is published in a directory that another user could write to, or through a symbolic
+//! link. Who may look into it need not be who may connect: that is what the sockets' mode says, besides the
+//! supervisor. A device's name belongs to the process that holds the lock on `{DEVICE}.lock`; only with the
+//! lock is a socket that an earlier driver left behind removed, and only if it is a socket of this user. A
+//! socket appears under its name when connections are accepted already.
 
 use std::fs::File;
 use std::fs::Permissions;
@@ -22,8 +23,8 @@ use nnhal::wire::directory;
 use nnhal_os::socket::{Listener, SocketError};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
-/// How long a lock may outlive the process that took it: one that was being started when that was killed has it until it
-/// is a program of its own.
+/// How long a lock may outlive the process that took it: one that was being started when that was killed has
+/// it until it is a program of its own.
 const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(2);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -104,7 +105,8 @@ pub(super) enum Others {
     LetIn,
 }
 
-/// A runtime directory that has been found fit. Dropping it removes it if it is empty and there for this driver alone.
+/// A runtime directory that has been found fit. Dropping it removes it if it is empty and there for this
+/// driver alone.
 #[derive(Debug)]
 pub(super) struct RuntimeDir {
     path: PathBuf,
@@ -154,8 +156,8 @@ impl RuntimeDir {
         }
     }
 
-    /// Opens the directory, making it if needed. One that is made can be looked into by other users if they are let in, or
-    /// if all of them look there.
+    /// Opens the directory, making it if needed. One that is made can be looked into by other users if they
+    /// are let in, or if all of them look there.
     fn open(path: &Path, others: Others) -> Result<RuntimeDir, RuntimeDirError> {
         let failed = |source| RuntimeDirError::Open {
             path: path.to_owned(),
@@ -251,8 +253,8 @@ impl RuntimeDir {
         here.is_ok() && here != lstat(&self.path).map(identity)
     }
 
-    /// Has it removed even if it was there before: by the driver's owner, who made it for this driver alone and may be dead
-    /// by then.
+    /// Has it removed even if it was there before: by the driver's owner, who made it for this driver alone
+    /// and may be dead by then.
     pub(super) fn end_with_driver(&mut self) {
         self.ends_with_driver = true;
     }
@@ -263,8 +265,8 @@ impl RuntimeDir {
         &self.path
     }
 
-    /// The directory by way of its descriptor: the same directory whatever happens to its path, and short enough for
-    /// any socket address.
+    /// The directory by way of its descriptor: the same directory whatever happens to its path, and short
+    /// enough for any socket address.
     fn stable_path(&self) -> PathBuf {
         descriptor_path(&self.fd)
     }
@@ -317,7 +319,8 @@ impl RuntimeDir {
         let hidden = format!(".{name}.new");
         self.remove_stale(&hidden)?;
         let listener = Listener::bind(&self.stable_path().join(&hidden)).map_err(socket_error)?;
-        // Nobody has found it yet. Where the kernel cannot do it, those who are turned away may leave some to close.
+        // Nobody has found it yet. Where the kernel cannot do it, those who are turned away may leave some to
+        // close.
         listener.refuse_fds();
         set_mode_of_socket(&self.stable_path().join(&hidden), others)
             .map_err(|source| self.file_error("set the mode of", &hidden, source))?;
@@ -331,8 +334,8 @@ impl RuntimeDir {
         })
     }
 
-    /// Locks the device's name. The lock file is removed with the lock held, so a lock that was got on a file that is
-    /// no longer there does not count.
+    /// Locks the device's name. The lock file is removed with the lock held, so a lock that was got on a file
+    /// that is no longer there does not count.
     fn lock(&self, device: &str) -> Result<Flock<File>, RuntimeDirError> {
         let name = lock_name(device);
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -407,8 +410,8 @@ impl Published {
         &self.claim.device
     }
 
-    /// Opens the socket to these users, as [`RuntimeDir::publish`] did. One that a service manager made has the mode that
-    /// was set there.
+    /// Opens the socket to these users, as [`RuntimeDir::publish`] did. One that a service manager made has
+    /// the mode that was set there.
     pub(super) fn let_connect(&self, others: Others) -> std::io::Result<()> {
         if self.socket.is_none() {
             return Ok(());
@@ -460,8 +463,8 @@ impl AsFd for Published {
     }
 }
 
-/// The mode of a directory that is made: the one where the clients of all users look must not be closed to them, whoever is
-/// let in.
+/// The mode of a directory that is made: the one where the clients of all users look must not be closed to
+/// them, whoever is let in.
 fn mode_of_directory(path: &Path, others: Others) -> u32 {
     if others == Others::LetIn || path == Path::new(directory::SYSTEM_RUNTIME_DIR) {
         0o755

@@ -45,7 +45,8 @@ impl Signals {
             (SIGCHLD, &signals.child),
         ];
         for (signal, flag) in all {
-            // The flag first: actions run in the order of their registration, so whoever is woken finds it set.
+            // The flag first: actions run in the order of their registration, so whoever is woken finds it
+            // set.
             signal_hook::flag::register(signal, Arc::clone(flag))?;
             signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
         }

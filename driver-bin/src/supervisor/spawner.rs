@@ -24,7 +24,8 @@ use nnhal_os::{eventfd, pidfd};
 use crate::cores::{Board, Slot};
 use crate::link::{BlackBox, Report, WorkerConfig};
 
-/// How to start a worker: what comes before the worker's own arguments, for binaries that are more than a driver.
+/// How to start a worker: what comes before the worker's own arguments, for binaries that are more than a
+/// driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Invocation {
     /// Arguments that lead to the driver, such as `driver`.
@@ -219,10 +220,10 @@ impl Spawner {
     }
 }
 
-/// Blocks, on this thread and in all processes that it starts, the signals by which a driver is told to end or to read
-/// its settings again. Terminals and service managers send them to all processes of a driver; what they mean is for the
-/// supervisor to say, or work would be torn off that is to be finished. A mask holds from the first instruction on,
-/// which no handler of the worker's own would; SIGKILL is not affected.
+/// Blocks, on this thread and in all processes that it starts, the signals by which a driver is told to end
+/// or to read its settings again. Terminals and service managers send them to all processes of a driver; what
+/// they mean is for the supervisor to say, or work would be torn off that is to be finished. A mask holds
+/// from the first instruction on, which no handler of the worker's own would; SIGKILL is not affected.
 fn keep_signals_from_workers() {
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {

@@ -1,9 +1,10 @@
 //! The memories with packed weights that workers have offered to others of the same user.
 //!
-//! Contract: a memory is known by its user, its name and its size, and is given to workers of that user alone; who the user
-//! is says the kernel, not the worker. Whatever workers ask, the table stays within the settings: so many memories, so many
-//! bytes of each user. A memory is kept as long as a worker holds it; nothing here maps one or looks at its bytes. What is
-//! given up is handed to the caller: freeing large memories takes time.
+//! Contract: a memory is known by its user, its name and its size, and is given to workers of that user
+//! alone; who the user is says the kernel, not the worker. Whatever workers ask, the table stays within the
+//! settings: so many memories, so many bytes of each user. A memory is kept as long as a worker holds it;
+//! nothing here maps one or looks at its bytes. What is given up is handed to the caller: freeing large
+//! memories takes time.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,7 +17,8 @@ use nnhal_os::time::TimePoint;
 use crate::settings::WeightSettings;
 use crate::weights::{Answer, WeightsName};
 
-/// Questions that a worker may ask in each [`QUESTION_PERIOD`]. Preparing a model takes three, and milliseconds.
+/// Questions that a worker may ask in each [`QUESTION_PERIOD`]. Preparing a model takes three, and
+/// milliseconds.
 const QUESTIONS_IN_PERIOD: u32 = 2048;
 
 /// See [`QUESTIONS_IN_PERIOD`].
@@ -52,7 +54,8 @@ pub(super) struct SharedWeights {
 }
 
 impl SharedWeights {
-    /// What a worker that looks for weights is told; with [`Answer::Given`], the memory. It holds the memory then.
+    /// What a worker that looks for weights is told; with [`Answer::Given`], the memory. It holds the memory
+    /// then.
     pub(super) fn get(
         &mut self,
         holder: Holder,
@@ -73,8 +76,9 @@ impl SharedWeights {
         }
     }
 
-    /// What a worker that offers weights, in sealed memory of the size in the name, is told. It holds the memory, which is
-    /// taken, or the one that another worker has offered before and that it is given instead.
+    /// What a worker that offers weights, in sealed memory of the size in the name, is told. It holds the
+    /// memory, which is taken, or the one that another worker has offered before and that it is given
+    /// instead.
     pub(super) fn offer(
         &mut self,
         holder: Holder,
@@ -179,8 +183,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Counts a question that was asked now. Returns whether it may be answered: whoever asks too fast is not a worker as
-    /// it should be.
+    /// Counts a question that was asked now. Returns whether it may be answered: whoever asks too fast is not
+    /// a worker as it should be.
     pub(super) fn allows(&mut self, now: TimePoint) -> bool {
         if self
             .since

@@ -43,8 +43,8 @@ impl Worker {
 /// What a worker does for whom.
 #[derive(Debug)]
 pub(super) struct Service {
-    /// The client's connection, which the worker has too: to tell the client how its worker ended, and to notice when
-    /// the client is gone.
+    /// The client's connection, which the worker has too: to tell the client how its worker ended, and to
+    /// notice when the client is gone.
     pub(super) client: Connection,
     pub(super) uid: u32,
     /// When the client was seen to be gone.
@@ -75,7 +75,8 @@ pub(super) struct Burial {
     pub(super) remains: (LeftWorker, Option<Leftover>),
 }
 
-/// A worker that has ended. Dropping it closes what it has left unread, which may take long, as [`Leftover`] does.
+/// A worker that has ended. Dropping it closes what it has left unread, which may take long, as [`Leftover`]
+/// does.
 #[derive(Debug)]
 pub(super) struct LeftWorker(ReadyWorker);
 
@@ -122,8 +123,8 @@ impl Workers {
             .filter_map(|(&pid, worker)| worker.service.as_ref().map(|service| (pid, service)))
     }
 
-    /// The workers that may ask for weights and have not yet, and the sockets that they ask by. Those without a client have
-    /// nothing to ask.
+    /// The workers that may ask for weights and have not yet, and the sockets that they ask by. Those without
+    /// a client have nothing to ask.
     pub(super) fn silent(&self) -> impl Iterator<Item = (i32, &Connection)> {
         self.by_pid
             .iter()
@@ -131,8 +132,8 @@ impl Workers {
             .map(|(&pid, worker)| (pid, &worker.process.handoff))
     }
 
-    /// A worker asks for weights for the first time: whose client it serves, and by which socket it asks. `listen` makes it
-    /// somebody who shares weights, if it can.
+    /// A worker asks for weights for the first time: whose client it serves, and by which socket it asks.
+    /// `listen` makes it somebody who shares weights, if it can.
     pub(super) fn first_question<E>(
         &mut self,
         pid: i32,
@@ -159,7 +160,8 @@ impl Workers {
         self.by_pid.get_mut(&pid)?.service.as_mut()
     }
 
-    /// Hands a client to the worker that has waited longest. Gives the client back if there is none that can take it.
+    /// Hands a client to the worker that has waited longest. Gives the client back if there is none that can
+    /// take it.
     pub(super) fn assign(&mut self, client: Connection, assignment: &Assignment) -> Result<(), Connection> {
         while !self.idle.is_empty() {
             let pid = self.idle.remove(0);

@@ -1,8 +1,9 @@
 //! Device buffers: memory that stays in the worker from one execution to the next.
 //!
-//! The content of a buffer is never changed in place. An execution that writes a buffer computes new content and puts
-//! it there when it has succeeded; executions that read the buffer meanwhile keep what they began with. So no lock is
-//! held while anything runs, and what one model computed is another's input without a copy.
+//! The content of a buffer is never changed in place. An execution that writes a buffer computes new content
+//! and puts it there when it has succeeded; executions that read the buffer meanwhile keep what they began
+//! with. So no lock is held while anything runs, and what one model computed is another's input without a
+//! copy.
 
 mod of_request;
 
@@ -42,7 +43,8 @@ pub(crate) struct Content {
     pub(crate) memory: Arc<dyn DeviceMemory>,
 }
 
-/// An input or output that the buffer may be used for. Each prepared model has a valid model of its own, which names it.
+/// An input or output that the buffer may be used for. Each prepared model has a valid model of its own,
+/// which names it.
 #[derive(Clone, Debug)]
 struct Role {
     model: Arc<ValidModel>,
@@ -103,7 +105,8 @@ impl Buffer {
         self.roles.iter().any(|role| role.is(model, index, direction))
     }
 
-    /// Whether the buffer may be meant for an argument whose dimensions are declared so; 0 stands for any extent.
+    /// Whether the buffer may be meant for an argument whose dimensions are declared so; 0 stands for any
+    /// extent.
     fn agrees_with(&self, declared: &Shape) -> bool {
         self.declared.combine(declared).is_some()
     }

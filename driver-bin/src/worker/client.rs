@@ -195,7 +195,8 @@ impl Client {
         Ok(memories)
     }
 
-    /// Puts the true sizes of its pools into a request, whatever the client wrote there. Returns the memories by pool.
+    /// Puts the true sizes of its pools into a request, whatever the client wrote there. Returns the memories
+    /// by pool.
     pub(crate) fn resolve_request(
         &self,
         request: RequestWithMemories,

@@ -18,7 +18,8 @@ const MARGIN: u32 = 2;
 /// The fastest run of a model. Runs are timed that have a deadline or are measured: the others need no clock.
 #[derive(Debug)]
 pub(crate) struct Estimate {
-    /// Whether all runs do the same work: no operand of the model is of open dimensions, and nothing loops or branches.
+    /// Whether all runs do the same work: no operand of the model is of open dimensions, and nothing loops or
+    /// branches.
     is_steady: bool,
     /// Nanoseconds.
     fastest: AtomicU64,
@@ -76,8 +77,8 @@ impl Estimate {
         is_known.then(|| Duration::from_nanos(self.fastest.load(Ordering::Relaxed)))
     }
 
-    /// Refuses what cannot be done by the deadline any more. Whether it could have been on an idle device decides
-    /// whether it is worth another try.
+    /// Refuses what cannot be done by the deadline any more. Whether it could have been on an idle device
+    /// decides whether it is worth another try.
     pub(crate) fn check(&self, now: TimePoint, limits: &RunLimits) -> Result<(), Failure> {
         let (Some(left), Some(fastest)) = (limits.deadline.remaining(now), self.fastest()) else {
             return Ok(());
@@ -101,8 +102,8 @@ impl Estimate {
         ))
     }
 
-    /// The failure of a run. Where the deadline was missed, and no run has ever been as fast as it would have had to be,
-    /// another try will miss it too.
+    /// The failure of a run. Where the deadline was missed, and no run has ever been as fast as it would have
+    /// had to be, another try will miss it too.
     pub(crate) fn judge(&self, failure: Failure, limits: &RunLimits) -> Failure {
         let is_missed = failure.status == ErrorStatus::MissedDeadlineTransient;
         let whole = limits.deadline.remaining(limits.arrival);

@@ -16,8 +16,8 @@ use super::execute::check;
 use super::fenced::{Fenced, WaitsFor};
 use super::limits::RunLimits;
 
-/// HAL `executeFenced`. Returns the execution if it waits for fences that the main thread must poll, or for a time
-/// limit that it must keep.
+/// HAL `executeFenced`. Returns the execution if it waits for fences that the main thread must poll, or for a
+/// time limit that it must keep.
 pub(crate) fn execute_fenced(
     client: &Arc<Client>,
     call: OpenCall,

@@ -1,7 +1,8 @@
-//! Fenced executions from their launch on: they begin when their fences have signalled, and signal one when they have ended.
+//! Fenced executions from their launch on: they begin when their fences have signalled, and signal one when
+//! they have ended.
 //!
-//! Waiting takes no thread and no slot. Fences from outside are polled by the main thread; the end of another execution
-//! of this worker is told to those that wait for it directly, with its failure if it has one.
+//! Waiting takes no thread and no slot. Fences from outside are polled by the main thread; the end of another
+//! execution of this worker is told to those that wait for it directly, with its failure if it has one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -81,8 +82,9 @@ struct Work {
 }
 
 impl Fenced {
-    /// An execution whose job a thread of `pool` does when there is nothing left to wait for; `launched` is when the
-    /// client asked for it, `duration` how long it may take once it may begin, and `source` is told the end.
+    /// An execution whose job a thread of `pool` does when there is nothing left to wait for; `launched` is
+    /// when the client asked for it, `duration` how long it may take once it may begin, and `source` is told
+    /// the end.
     pub(crate) fn new(
         pool: &Pool,
         (launched, measure): (Stopwatch, MeasureTiming),
@@ -317,8 +319,8 @@ impl Fenced {
 /// An execution, and the outcome of one that it waits for.
 type Told = (Arc<Fenced>, Result<(), Failure>);
 
-/// Tells executions the outcome of those that they wait for, and those that wait for them in their turn: by a list, since
-/// a client decides how long such a chain is.
+/// Tells executions the outcome of those that they wait for, and those that wait for them in their turn: by a
+/// list, since a client decides how long such a chain is.
 fn tell(mut told: Vec<Told>) {
     while let Some((fenced, outcome)) = told.pop() {
         if let Progress::Waiting { waits_for, .. } = &mut fenced.lock().progress {

@@ -10,7 +10,8 @@ use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
 pub(crate) struct RunLimits {
     pub(crate) deadline: Deadline,
     pub(crate) loop_timeout: Duration,
-    /// When the work could have begun on an idle device. Known if there is a deadline; the others need no clock.
+    /// When the work could have begun on an idle device. Known if there is a deadline; the others need no
+    /// clock.
     pub(crate) arrival: TimePoint,
 }
 

@@ -28,8 +28,8 @@ pub(crate) struct Memory {
     mapping: OnceLock<Mapping>,
     /// The whole file, if nobody can ever change it.
     sealed: OnceLock<Option<Arc<SealedBytes>>>,
-    /// Whether the client gave it up. Whoever still uses it then keeps it until that is done, a burst until its next
-    /// series of requests, or the first pause.
+    /// Whether the client gave it up. Whoever still uses it then keeps it until that is done, a burst until
+    /// its next series of requests, or the first pause.
     is_freed: AtomicBool,
 }
 
@@ -117,8 +117,8 @@ impl Memory {
     }
 
     /// Copies the bytes from `offset` on.
-    // Always inlined, as the two below: who is handed an outcome through memory waits for it. Whatever is not as mostly is left
-    // to the slow way.
+    // Always inlined, as the two below: who is handed an outcome through memory waits for it. Whatever is not
+    // as mostly is left to the slow way.
     #[inline(always)]
     pub(crate) fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Failure> {
         if let Some(memory) = self.at_hand(offset, bytes.len())
@@ -156,8 +156,8 @@ impl Memory {
         (end <= self.size && !mapping.is_shared_with_devices()).then(|| mapping.as_slice())
     }
 
-    /// Whether so many bytes from `offset` on can be read part by part: they are there, mapped, and need no word to devices that share
-    /// them.
+    /// Whether so many bytes from `offset` on can be read part by part: they are there, mapped, and need no
+    /// word to devices that share them.
     pub(crate) fn is_at_hand(&self, offset: u64, length: usize) -> bool {
         self.at_hand(offset, length).is_some()
     }
@@ -246,7 +246,8 @@ fn mapping_failure(error: &ShmError, size: u64) -> Failure {
     Failure::new(status, error.to_string())
 }
 
-/// All memories of a client. Bursts look here from their own threads when they meet a handle for the first time.
+/// All memories of a client. Bursts look here from their own threads when they meet a handle for the first
+/// time.
 #[derive(Debug)]
 pub(crate) struct Memories {
     state: Mutex<State>,
@@ -348,8 +349,8 @@ impl AsRef<[u8]> for ConstantPool {
     }
 }
 
-/// Makes a model's pools safe to read. Sealed memories are used in place; of others, what the model refers to is
-/// copied, once, by reading the file: a file that its owner cuts short is an error then and not a fault.
+/// Makes a model's pools safe to read. Sealed memories are used in place; of others, what the model refers to
+/// is copied, once, by reading the file: a file that its owner cuts short is an error then and not a fault.
 pub(crate) fn constant_pools(
     model: &Model,
     memories: &[Arc<Memory>],

@@ -1,12 +1,12 @@
 //! The process that serves one client.
 //!
-//! Contract: a worker is started without a client. It makes its devices, enters its jail, and waits to be handed a
-//! connection; from then on it serves that client until one of the two ends. It trusts nothing that the client sends.
-//! Whatever goes wrong in here (a crash, a hang, memory that runs out) ends this process; the supervisor tells the
-//! client how.
+//! Contract: a worker is started without a client. It makes its devices, enters its jail, and waits to be
+//! handed a connection; from then on it serves that client until one of the two ends. It trusts nothing that
+//! the client sends. Whatever goes wrong in here (a crash, a hang, memory that runs out) ends this process;
+//! the supervisor tells the client how.
 //!
-//! The main thread reads calls and answers the short ones; long ones run on threads of the [`pool`], bursts on threads
-//! of their own. It never runs a device, so it notices at once when the client is gone.
+//! The main thread reads calls and answers the short ones; long ones run on threads of the [`pool`], bursts
+//! on threads of their own. It never runs a device, so it notices at once when the client is gone.
 
 mod buffer;
 mod burst;

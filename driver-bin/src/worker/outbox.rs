@@ -1,8 +1,8 @@
 //! Answers on their way to the client.
 //!
-//! Any thread may post an answer; it is sent at once if the socket takes it. What the socket does not take waits in a
-//! bounded queue, for the main thread to send once the client reads again. A client that does not read in time is
-//! dropped: the queue would be the memory of answers nobody wants.
+//! Any thread may post an answer; it is sent at once if the socket takes it. What the socket does not take
+//! waits in a bounded queue, for the main thread to send once the client reads again. A client that does not
+//! read in time is dropped: the queue would be the memory of answers nobody wants.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,9 +1,10 @@
 //! Where packed weights lie that a processor's second-level cache holds.
 //!
-//! By its physical address a line has one of a few places in that cache. Pages come as they are free, so that in some places
-//! more lines meet than fit: they push each other out in every run, and reading all of them takes up to a half longer. Which
-//! addresses a process has it cannot see, least of all in a virtual machine; how long reading takes it can. So some memories
-//! are made, and the first one that is read as fast as its parts by themselves is kept, or the fastest.
+//! By its physical address a line has one of a few places in that cache. Pages come as they are free, so that
+//! in some places more lines meet than fit: they push each other out in every run, and reading all of them
+//! takes up to a half longer. Which addresses a process has it cannot see, least of all in a virtual machine;
+//! how long reading takes it can. So some memories are made, and the first one that is read as fast as its
+//! parts by themselves is kept, or the fastest.
 
 use std::sync::{Mutex, TryLockError};
 use std::time::Duration;
@@ -13,8 +14,9 @@ use nnhal_os::buffer::ALIGNMENT;
 use nnhal_os::cpu;
 use nnhal_os::shm::{SealedBytes, SharedMemory, ShmError};
 
-/// Most memories that are made. In a virtual machine whose host has scattered its pages one of eight was as good as any can be:
-/// mostly eight are made then, and all of these once in a hundred times. Each takes about as long as it takes to write it.
+/// Most memories that are made. In a virtual machine whose host has scattered its pages one of eight was as
+/// good as any can be: mostly eight are made then, and all of these once in a hundred times. Each takes about
+/// as long as it takes to write it.
 const MOST: usize = 32;
 
 /// Most bytes of all of them, which are there at once.
@@ -32,9 +34,9 @@ const TOLERANCE: u32 = 32;
 /// Held by who looks for a place: two would take twice the memory, and disturb each other's reading.
 static LOOKING: Mutex<()> = Mutex::new(());
 
-/// The best memory for `length` bytes of weights that `make` makes, from its first byte on; any one, if there are so few that the
-/// second-level cache has room enough wherever they lie, or so many that it has not anywhere, or somebody else in this process looks
-/// for a place. Once `is_enough`, the best so far.
+/// The best memory for `length` bytes of weights that `make` makes, from its first byte on; any one, if there
+/// are so few that the second-level cache has room enough wherever they lie, or so many that it has not
+/// anywhere, or somebody else in this process looks for a place. Once `is_enough`, the best so far.
 ///
 /// # Errors
 /// That of the first one that could not be made.
@@ -77,14 +79,15 @@ fn depends_on_place(length: usize, cache: usize) -> bool {
     (cache / 2..=cache / 8 * 7).contains(&length)
 }
 
-/// How long it takes to read so few of the bytes at a time, again and again, that they are not in each other's way.
+/// How long it takes to read so few of the bytes at a time, again and again, that they are not in each
+/// other's way.
 fn by_parts(bytes: &[u8]) -> Duration {
     let part = bytes.len().div_ceil(PARTS).next_multiple_of(ALIGNMENT);
     bytes.chunks(part).map(|part| reading_time(part, PASSES)).sum()
 }
 
-/// The first one that takes at most as long as a good one, or the one that takes the least time. The others are laid aside and not
-/// let go of before that is known: their pages would be the next one's.
+/// The first one that takes at most as long as a good one, or the one that takes the least time. The others
+/// are laid aside and not let go of before that is known: their pages would be the next one's.
 fn choose<T, A>(
     (first, mut others): (T, impl Iterator<Item = T>),
     (time, good): (impl Fn(&T) -> Option<Duration>, Duration),

@@ -11,10 +11,11 @@ type Work = Box<dyn FnOnce() + Send>;
 /// Stack of a thread. An execution nests as deeply as its model's subgraphs, which validation bounds.
 const STACK: usize = 2 * 1024 * 1024;
 
-/// A bounded number of threads. Work that finds none free waits, the highest priority and then the oldest first.
+/// A bounded number of threads. Work that finds none free waits, the highest priority and then the oldest
+/// first.
 ///
-/// Work that is suspended for the sake of other work keeps its thread, so the bound is well above the number of slots
-/// of the scheduler.
+/// Work that is suspended for the sake of other work keeps its thread, so the bound is well above the number
+/// of slots of the scheduler.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     shared: Arc<Shared>,

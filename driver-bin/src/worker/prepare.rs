@@ -60,8 +60,8 @@ fn support(
     Ok(support)
 }
 
-/// HAL `prepareModel`. The reply says whether it was launched, which it is if the arguments are valid; the event says
-/// what came of it.
+/// HAL `prepareModel`. The reply says whether it was launched, which it is if the arguments are valid; the
+/// event says what came of it.
 pub(crate) fn prepare_model(
     client: &Arc<Client>,
     call: OpenCall,
@@ -156,8 +156,8 @@ impl<'a> Launch<'a> {
         }
     }
 
-    /// Says what has come of it. Whatever ended it before the arguments had been looked at, a deadline or the client,
-    /// says nothing against them, so it counts as launched.
+    /// Says what has come of it. Whatever ended it before the arguments had been looked at, a deadline or the
+    /// client, says nothing against them, so it counts as launched.
     fn finish(&self, outcome: Result<PreparedModelHandle, NotPrepared>) {
         let result = match outcome {
             Err(NotPrepared::Refused(failure)) => return self.client.outbox.reply(self.id, Err(failure)),
@@ -410,8 +410,8 @@ fn prepare(
     Ok((client.add_model(prepared)?, device_model))
 }
 
-/// The same prepared model with weights in memory that other workers use too, in place of those that the device has packed
-/// just now. It stays as it is if they are not shared.
+/// The same prepared model with weights in memory that other workers use too, in place of those that the
+/// device has packed just now. It stays as it is if they are not shared.
 fn share_weights(
     client: &Client,
     own: Arc<dyn PreparedModel>,
@@ -442,8 +442,8 @@ fn share_weights(
     }
 }
 
-/// A model with an operation that the device does not support is refused with the device's reason. The model is valid
-/// all the same, hence not `INVALID_ARGUMENT`: a runtime may take it elsewhere.
+/// A model with an operation that the device does not support is refused with the device's reason. The model
+/// is valid all the same, hence not `INVALID_ARGUMENT`: a runtime may take it elsewhere.
 fn check_supported(client: &Client, model: &ValidModel, pools: &dyn ConstantPools) -> Result<(), Failure> {
     let support = client.device.supported_operations(model, pools);
     for (index, support) in support.into_iter().enumerate() {

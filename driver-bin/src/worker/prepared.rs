@@ -94,8 +94,8 @@ impl Prepared {
         self.lock().push(context);
     }
 
-    /// Whether contexts keep their memory while nothing runs: a stream of executions for sustained speed shall not pay
-    /// for its pauses.
+    /// Whether contexts keep their memory while nothing runs: a stream of executions for sustained speed
+    /// shall not pay for its pauses.
     pub(crate) fn keeps_memory(&self) -> bool {
         self.preference == ExecutionPreference::SustainedSpeed
     }

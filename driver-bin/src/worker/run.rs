@@ -45,15 +45,16 @@ pub(crate) struct Context {
     outputs: Vec<FoundOutput>,
 }
 
-/// From how many bytes on devices are asked to fill an input themselves: copying fewer takes a few microseconds.
+/// From how many bytes on devices are asked to fill an input themselves: copying fewer takes a few
+/// microseconds.
 const LARGE_INPUT: usize = 64 * 1024;
 
 /// Copying less takes less than to look whether it could be read where it is.
 const LEAST_IN_PLACE: u64 = 4096;
 
-/// How often a slot is given back at once after others were seen waiting for one. Those wait a microsecond longer, which is
-/// how long it is kept without work, and are then woken, some 10 us in all. Spread over so many requests that is less than
-/// the 8 ns that each of them saves.
+/// How often a slot is given back at once after others were seen waiting for one. Those wait a microsecond
+/// longer, which is how long it is kept without work, and are then woken, some 10 us in all. Spread over so
+/// many requests that is less than the 8 ns that each of them saves.
 const RETURNS_WHEN_WANTED: u32 = 4096;
 
 /// What a run found of one output.
@@ -77,7 +78,8 @@ pub(crate) struct Run<'a, P> {
     pub(crate) measure_since: Option<Stopwatch>,
     /// Whether somebody wants to know the outputs' shapes even if all went well.
     pub(crate) tells_shapes: bool,
-    /// Whether the context keeps its slot until the next run or [`Context::leave_slot`], which must come before long.
+    /// Whether the context keeps its slot until the next run or [`Context::leave_slot`], which must come
+    /// before long.
     pub(crate) keeps_slot: bool,
 }
 
@@ -154,7 +156,8 @@ impl Context {
         &self.ticket
     }
 
-    /// What the last run found of its outputs; none unless it succeeded and was to tell, or an output was too small.
+    /// What the last run found of its outputs; none unless it succeeded and was to tell, or an output was too
+    /// small.
     pub(crate) fn outputs(&self) -> &[FoundOutput] {
         &self.outputs
     }
@@ -169,8 +172,8 @@ impl Context {
         self.execution.release_memory();
     }
 
-    /// Runs a request. Allocates nothing, and makes no system call, once it has run one of the same shapes on memories
-    /// that are mapped.
+    /// Runs a request. Allocates nothing, and makes no system call, once it has run one of the same shapes on
+    /// memories that are mapped.
     ///
     /// Device buffers that were to be written hold nothing after a failure.
     pub(crate) fn run(&mut self, run: &Run<'_, impl Pools>) -> Result<Timing, Failure> {
@@ -249,7 +252,8 @@ impl Context {
         }
     }
 
-    /// Leaves the slot that the last run has kept, if it has, to another context whose work the same thread does next.
+    /// Leaves the slot that the last run has kept, if it has, to another context whose work the same thread
+    /// does next.
     #[inline]
     pub(crate) fn pass_slot(&mut self, to: &mut Context) {
         if self.holds_slot && !to.holds_slot {
@@ -259,10 +263,10 @@ impl Context {
         }
     }
 
-    /// To be called where the next run may come at once, and [`Context::leave_slot`] is called if it does not: goes on
-    /// holding the slot, as taking it is a locked instruction on that run's way. Not where others have waited for one
-    /// lately, nor where nothing has run since the last time, and so nobody has looked for others: requests that fail early
-    /// may come again and again.
+    /// To be called where the next run may come at once, and [`Context::leave_slot`] is called if it does
+    /// not: goes on holding the slot, as taking it is a locked instruction on that run's way. Not where
+    /// others have waited for one lately, nor where nothing has run since the last time, and so nobody has
+    /// looked for others: requests that fail early may come again and again.
     #[inline]
     pub(crate) fn rest_in_slot(&mut self) {
         let is_used = std::mem::take(&mut self.uses_slot) && !self.is_slot_fresh;
@@ -374,7 +378,8 @@ impl Context {
         Ok(())
     }
 
-    /// Has a large input read where it is, if that is memory that nobody can change any more; says whether it is.
+    /// Has a large input read where it is, if that is memory that nobody can change any more; says whether it
+    /// is.
     #[inline(never)]
     fn reads_in_place(
         &mut self,
@@ -396,8 +401,8 @@ impl Context {
         self.execution.bind_input(index, content.shape, &content.memory)
     }
 
-    /// Writes each output where the request wants it. After an error those before the one that it is about may be written; device
-    /// buffers get what is theirs when all others are.
+    /// Writes each output where the request wants it. After an error those before the one that it is about
+    /// may be written; device buffers get what is theirs when all others are.
     fn copy_out(&mut self, run: &Run<'_, impl Pools>) -> Result<(), Failure> {
         let (mut too_large, mut has_tokens) = (None, false);
         for (index, plan) in run.request.outputs().iter().enumerate() {
@@ -433,8 +438,8 @@ impl Context {
         Ok(())
     }
 
-    /// Does what is left when all outputs are known: tells their shapes, and makes those of a run that was found good the
-    /// contents of their device buffers.
+    /// Does what is left when all outputs are known: tells their shapes, and makes those of a run that was
+    /// found good the contents of their device buffers.
     #[inline(never)]
     fn end_outputs(&mut self, run: &Run<'_, impl Pools>, too_large: Option<usize>) -> Result<(), Failure> {
         let plans = run.request.outputs();

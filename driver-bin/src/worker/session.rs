@@ -166,8 +166,8 @@ impl Session<'_> {
         }
     }
 
-    /// Waits for calls, for orders, for room to answer, for fences, or for the deadline. Returns which of the first two
-    /// there are.
+    /// Waits for calls, for orders, for room to answer, for fences, or for the deadline. Returns which of the
+    /// first two there are.
     fn wait(&self, deadline: Deadline) -> Result<(bool, bool), WorkerError> {
         let mut deadline = deadline;
         let mut fences = Vec::new();

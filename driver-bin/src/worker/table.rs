@@ -3,7 +3,8 @@
 use nnhal::wire::Handle;
 use nnhal_hal::{ErrorStatus, Failure};
 
-/// A table of objects. A handle that was given out names its object until that is removed, and nothing afterwards.
+/// A table of objects. A handle that was given out names its object until that is removed, and nothing
+/// afterwards.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     entries: Vec<Entry<T>>,
@@ -122,8 +123,8 @@ pub(crate) fn too_many(what: &str, full: Full) -> Failure {
     )
 }
 
-/// The status for an object that its client has no room for: another try is of no use if the object alone exceeds what
-/// the client may have.
+/// The status for an object that its client has no room for: another try is of no use if the object alone
+/// exceeds what the client may have.
 pub(crate) fn over_quota(object: u64, quota: u64) -> ErrorStatus {
     if object > quota {
         ErrorStatus::ResourceExhaustedPersistent

@@ -1,8 +1,9 @@
 //! Notices work that hangs.
 //!
-//! Work that runs makes progress at its checkpoints. The main thread looks in from time to time, but only while there is
-//! work: when nothing has run between two looks it sleeps without an end, and whoever starts work then wakes it.
-//! Executions of bursts start without a system call, so they look at a flag first ([`Watchdog::work_starts`]).
+//! Work that runs makes progress at its checkpoints. The main thread looks in from time to time, but only
+//! while there is work: when nothing has run between two looks it sleeps without an end, and whoever starts
+//! work then wakes it. Executions of bursts start without a system call, so they look at a flag first
+//! ([`Watchdog::work_starts`]).
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -78,8 +79,8 @@ impl Watchdog {
     /// To be called when work has started. Wakes the main thread if it sleeps without an end.
     #[inline]
     pub(crate) fn work_starts(&self) {
-        // The work's slot was taken before: either this sees the flag down, or the main thread, which takes the flag down before
-        // it looks for the last time, sees the slot.
+        // The work's slot was taken before: either this sees the flag down, or the main thread, which takes
+        // the flag down before it looks for the last time, sees the slot.
         if !self.is_awake.load(Ordering::SeqCst) && self.limit.load(Ordering::Relaxed) != 0 {
             self.is_awake.store(true, Ordering::SeqCst);
             // A full counter wakes as well.
@@ -114,8 +115,9 @@ impl Watchdog {
         watched.iter().any(|watched| watched.observer.is_slot_taken())
     }
 
-    /// Work that is between two runs counts as running: only where nothing has run since the last look does it say
-    /// [`Look::Idle`]. Otherwise every run of a busy burst that follows such a look would have to wake the main thread.
+    /// Work that is between two runs counts as running: only where nothing has run since the last look does
+    /// it say [`Look::Idle`]. Otherwise every run of a busy burst that follows such a look would have to wake
+    /// the main thread.
     fn look_within(&self, limit: Duration, now: TimePoint) -> Look {
         let mut watched = self.lock();
         watched.retain(|watched| watched.observer.is_alive());

@@ -1,9 +1,10 @@
 //! Packed weights that this worker shares with others of the same user.
 //!
-//! Contract: what is given back holds the same bytes as what was to be shared, in memory that nobody can change; or nothing
-//! is, and the worker goes on with what it has. Neither the supervisor nor another worker can make it wait for long, or
-//! compute with other weights: what another worker has offered is compared byte for byte. A supervisor that is gone, does
-//! not answer in time or says something unexpected is not asked again.
+//! Contract: what is given back holds the same bytes as what was to be shared, in memory that nobody can
+//! change; or nothing is, and the worker goes on with what it has. Neither the supervisor nor another worker
+//! can make it wait for long, or compute with other weights: what another worker has offered is compared byte
+//! for byte. A supervisor that is gone, does not answer in time or says something unexpected is not asked
+//! again.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,8 +27,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(250);
 /// Now or not at all.
 const NOW: Deadline = Deadline::from_raw(0);
 
-/// Until when to look for a place for weights: for half of the time that is left before it is too late to ask for an answer, as they shall
-/// be offered, too. `None` if there is no deadline.
+/// Until when to look for a place for weights: for half of the time that is left before it is too late to ask
+/// for an answer, as they shall be offered, too. `None` if there is no deadline.
 fn looking_until(deadline: Deadline, now: TimePoint) -> Option<TimePoint> {
     let left = deadline.remaining(now)?;
     Some(now.saturating_add(left.saturating_sub(ANSWER_TIMEOUT) / 2))
@@ -124,10 +125,10 @@ impl Weights {
         }
     }
 
-    /// The same bytes as `parts`, which the device of this name and version has packed, in memory that other workers use
-    /// too or may use from now on: each part from a multiple of [`ALIGNMENT`] on, the last one followed by zeros up to the
-    /// next. None if they are not shared, or there is no time until `deadline` to ask for them. The hold is to be kept as
-    /// long as they are used.
+    /// The same bytes as `parts`, which the device of this name and version has packed, in memory that other
+    /// workers use too or may use from now on: each part from a multiple of [`ALIGNMENT`] on, the last one
+    /// followed by zeros up to the next. None if they are not shared, or there is no time until `deadline` to
+    /// ask for them. The hold is to be kept as long as they are used.
     pub(crate) fn share(
         self: &Arc<Self>,
         device: (&str, &str),
@@ -317,8 +318,8 @@ mod tests {
         Some((Question::decode(&bytes[..received.length]).unwrap(), received.fds))
     }
 
-    /// A supervisor that gives each question the next of these answers, and returns the questions with what came with
-    /// them once the worker asks no more.
+    /// A supervisor that gives each question the next of these answers, and returns the questions with what
+    /// came with them once the worker asks no more.
     fn supervisor(
         there: Connection,
         answers: Vec<(Vec<u8>, Option<SharedMemory>)>,

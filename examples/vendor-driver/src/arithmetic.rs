@@ -5,7 +5,8 @@ use nnhal_device::hal::{Failure, OperandType, Operation, OperationType};
 use crate::unit::{Kernel, Refusal, View};
 use crate::value::Value;
 
-/// Compiles ADD, MUL and RELU. Their signatures hold already: what is left to check is what this unit cannot do.
+/// Compiles ADD, MUL and RELU. Their signatures hold already: what is left to check is what this unit cannot
+/// do.
 pub(crate) fn compile(view: &View<'_>, operation: &Operation) -> Result<Box<dyn Kernel>, Refusal> {
     let function: fn(f32, f32) -> f32 = match operation.operation_type {
         OperationType::ADD => |left, right| left + right,

@@ -10,15 +10,15 @@ pub const NAME: &str = "com.example.fibonacci";
 /// Operand type: a 64-bit signed integer, a scalar.
 pub const INT64: u16 = 0;
 
-/// Operand type: a tensor of 64-bit signed integers that mean `(value - zero_point) * scale`. [`Quantization`] travels
-/// with the operand as its extension parameters.
+/// Operand type: a tensor of 64-bit signed integers that mean `(value - zero_point) * scale`.
+/// [`Quantization`] travels with the operand as its extension parameters.
 pub const TENSOR_QUANT64_ASYMM: u16 = 1;
 
 /// Operation: the first Fibonacci numbers, 1, 1, 2, 3 and so on.
 ///
-/// Inputs: 0, an [`INT64`]: how many, 1 or more. Outputs: 0, a [`TENSOR_QUANT64_ASYMM`] of rank 1 with that many
-/// elements; each number is rounded to the nearest value that the output's quantisation has for it. Numbers that do
-/// not fit are an error.
+/// Inputs: 0, an [`INT64`]: how many, 1 or more. Outputs: 0, a [`TENSOR_QUANT64_ASYMM`] of rank 1 with that
+/// many elements; each number is rounded to the nearest value that the output's quantisation has for it.
+/// Numbers that do not fit are an error.
 pub const FIBONACCI: u16 = 0;
 
 /// What the device says of the extension.

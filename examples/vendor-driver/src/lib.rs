@@ -1,4 +1,5 @@
-//! A second vendor's driver, as a vendor would write it: its devices on `nnhal-device`, its daemon by `nnhal-driver`.
+//! A second vendor's driver, as a vendor would write it: its devices on `nnhal-device`, its daemon by
+//! `nnhal-driver`.
 //!
 //! | device | type | what it can do |
 //! |---|---|---|
@@ -6,8 +7,8 @@
 //! | [`ARITHMETIC`] | ACCELERATOR | ADD and MUL of two float tensors of equal dimensions, RELU; it says of anything else why not |
 //! | [`EVERYTHING`] | OTHER | stands in front of both, for models that need the two of them |
 //!
-//! [`extension`] is what the vendor publishes for applications; the rest is how the devices work: `unit` compiles
-//! operations to kernels, `device` answers questions and prepares models, `execution` runs them.
+//! [`extension`] is what the vendor publishes for applications; the rest is how the devices work: `unit`
+//! compiles operations to kernels, `device` answers questions and prepares models, `execution` runs them.
 
 #![forbid(unsafe_code)]
 

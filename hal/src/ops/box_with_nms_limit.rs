@@ -47,8 +47,8 @@ pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
     shape: ShapeRule::DataDependent,
 }];
 
-/// How a box that is selected changes the scores of those that overlap with it, by the share of their union that
-/// they have in common.
+/// How a box that is selected changes the scores of those that overlap with it, by the share of their union
+/// that they have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Suppression {
     /// From the threshold on to 0.

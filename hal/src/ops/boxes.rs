@@ -1,7 +1,7 @@
 //! What the operations on boxes share: how boxes are held, and the rules of their operands.
 //!
-//! A box is four numbers in one row: left, top, right, bottom. Quantised boxes are `TENSOR_QUANT16_ASYMM` in eighths
-//! of a pixel from 0.
+//! A box is four numbers in one row: left, top, right, bottom. Quantised boxes are `TENSOR_QUANT16_ASYMM` in
+//! eighths of a pixel from 0.
 
 use super::context::{OpError, OperationContext, Place, ShapeIssue, unless_unknown};
 

@@ -23,8 +23,8 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// A rule of an operation that its operands or their values break. The message says what was wrong and what would
-/// be right; whoever reports it adds the operation's index and name.
+/// A rule of an operation that its operands or their values break. The message says what was wrong and what
+/// would be right; whoever reports it adds the operation's index and name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct OpError {
@@ -94,8 +94,8 @@ impl OperandInfo<'_> {
     }
 }
 
-/// An operation with its operands: during validation as the model declares them, during execution with exact shapes
-/// and all values.
+/// An operation with its operands: during validation as the model declares them, during execution with exact
+/// shapes and all values.
 pub trait OperationContext {
     /// The operation.
     fn operation(&self) -> OperationType;
@@ -103,11 +103,11 @@ pub trait OperationContext {
     fn input_count(&self) -> usize;
     /// Number of outputs.
     fn output_count(&self) -> usize;
-    /// The input with this number; `None` if it is beyond the list, or omitted (lifetime `NO_VALUE`, or no value in
-    /// the request).
+    /// The input with this number; `None` if it is beyond the list, or omitted (lifetime `NO_VALUE`, or no
+    /// value in the request).
     fn input(&self, index: usize) -> Option<OperandInfo<'_>>;
-    /// The type that the model declares for this input, omitted or not; `None` beyond the list, or for an omitted
-    /// input where the context does not know.
+    /// The type that the model declares for this input, omitted or not; `None` beyond the list, or for an
+    /// omitted input where the context does not know.
     fn declared_type(&self, index: usize) -> Option<OperandType> {
         self.input(index).map(|input| input.ty())
     }
@@ -116,7 +116,8 @@ pub trait OperationContext {
     /// Whether this is an execution, where nothing is unknown any more.
     fn executing(&self) -> bool;
 
-    /// Whether the operation is being added to a model that is not finished yet; see [`super::Param::rank_is_late`].
+    /// Whether the operation is being added to a model that is not finished yet; see
+    /// [`super::Param::rank_is_late`].
     fn being_added(&self) -> bool {
         false
     }

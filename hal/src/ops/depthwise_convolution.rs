@@ -104,8 +104,8 @@ pub fn arguments(context: &dyn OperationContext) -> WindowArguments {
     WindowArguments::of(context, 3, 1)
 }
 
-/// What slides over what: the filter is `[1, height, width, output channels]` in either layout, and there are depth
-/// multiplier times as many output channels as input channels.
+/// What slides over what: the filter is `[1, height, width, output channels]` in either layout, and there are
+/// depth multiplier times as many output channels as input channels.
 pub fn geometry(context: &dyn OperationContext) -> Result<WindowGeometry, ShapeIssue> {
     let arguments = arguments(context);
     let multiplier = windows::positive(context, arguments.own(), "depthMultiplier")?;

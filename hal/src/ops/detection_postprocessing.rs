@@ -1,4 +1,5 @@
-//! DETECTION_POSTPROCESSING: the detections of an SSD model, from the scores and box encodings of its anchors.
+//! DETECTION_POSTPROCESSING: the detections of an SSD model, from the scores and box encodings of its
+//! anchors.
 
 use crate::{HalVersion, OperandType as T, OperationType, Shape};
 

@@ -1,5 +1,5 @@
-//! Rules for weights and biases, which convolutions and fully connected layers share: input 0 is multiplied with
-//! input 1, and input 2 is added.
+//! Rules for weights and biases, which convolutions and fully connected layers share: input 0 is multiplied
+//! with input 1, and input 2 is added.
 
 use crate::{HalVersion, OperandType as T};
 
@@ -13,7 +13,8 @@ pub const FILTER: Param = Param::new("filter", Ty::Var(1)).rank(Rank::Is(4));
 /// The bias.
 pub const BIAS: Param = Param::new("bias", Ty::Var(2)).rank(Rank::Is(1));
 
-/// Types of input, filter and bias of a convolution of HAL 1.0, whose filters are quantised per channel by this rule.
+/// Types of input, filter and bias of a convolution of HAL 1.0, whose filters are quantised per channel by
+/// this rule.
 pub const fn since_1_0(per_channel: Rule) -> [Variant; 7] {
     [
         Variant::new(V1_0, &[T::TENSOR_FLOAT32; 3]),
@@ -58,8 +59,8 @@ const SIGNED_PER_CHANNEL: &[T] = &[
     T::TENSOR_INT32,
 ];
 
-/// How far the scale of a bias may be from the product of input and filter scale, relative to the smaller; the HAL
-/// reference's figure.
+/// How far the scale of a bias may be from the product of input and filter scale, relative to the smaller;
+/// the HAL reference's figure.
 const BIAS_SCALE_TOLERANCE: f64 = 1e-6;
 
 fn output_coarser_than_product(context: &dyn OperationContext) -> Result<(), OpError> {

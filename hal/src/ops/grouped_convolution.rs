@@ -72,8 +72,8 @@ pub fn groups(context: &dyn OperationContext) -> Result<u32, ShapeIssue> {
     windows::positive(context, arguments(context).own(), "groups")
 }
 
-/// What slides over what: the filter is `[output channels, height, width, input channels of a group]` in either
-/// layout; the group count divides the output channels.
+/// What slides over what: the filter is `[output channels, height, width, input channels of a group]` in
+/// either layout; the group count divides the output channels.
 pub fn geometry(context: &dyn OperationContext) -> Result<WindowGeometry, ShapeIssue> {
     let groups = groups(context)?;
     let filter = context.shape_of_rank(1, 4)?;

@@ -34,8 +34,8 @@ pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
     shape: ShapeRule::Infer(infer),
 }];
 
-/// The extents of the heatmaps, one image for each box with one channel for each keypoint, and whether they are
-/// NCHW.
+/// The extents of the heatmaps, one image for each box with one channel for each keypoint, and whether they
+/// are NCHW.
 pub fn geometry(context: &dyn OperationContext) -> Result<(Extents, bool), ShapeIssue> {
     let nchw = context.bool(2)?;
     let heatmaps = image(context, 0, nchw)?;

@@ -42,7 +42,8 @@ pub enum Projection {
     SparseWithoutOffset,
     /// Every bit as an integer of its own.
     Dense,
-    /// One integer for each hash function: its bits, plus an offset that tells the functions apart. Since 1.2.
+    /// One integer for each hash function: its bits, plus an offset that tells the functions apart. Since
+    /// 1.2.
     Sparse,
 }
 

@@ -1,5 +1,5 @@
-//! The LSTM cell that LSTM, the sequence LSTMs and QUANTIZED_LSTM share: where its operands stand in an input list,
-//! which of them go together, and the dimensions they must have.
+//! The LSTM cell that LSTM, the sequence LSTMs and QUANTIZED_LSTM share: where its operands stand in an input
+//! list, which of them go together, and the dimensions they must have.
 
 use super::context::{OpError, OperationContext, ShapeIssue};
 use super::recurrent::{all_or_none, expect_dims, expect_omitted, expect_optional_dims, presence};
@@ -25,8 +25,8 @@ impl Gate {
 /// Where the operands of a cell stand in an operation's input list.
 #[derive(Clone, Copy, Debug)]
 pub struct CellInputs {
-    /// The first of 17 operands: input weights and recurrent weights of the four gates, peephole weights of the input,
-    /// forget and output gate, biases of the four gates, projection weights, projection bias.
+    /// The first of 17 operands: input weights and recurrent weights of the four gates, peephole weights of
+    /// the input, forget and output gate, biases of the four gates, projection weights, projection bias.
     pub weights: usize,
     /// The output of the step before.
     pub output_state: usize,
@@ -124,8 +124,8 @@ impl CellInputs {
         Ok(())
     }
 
-    /// Checks everything that the cell's operands must keep among themselves, for items of `values` (and auxiliary
-    /// ones of `aux`) in `batches`, and gives the cell's dimensions.
+    /// Checks everything that the cell's operands must keep among themselves, for items of `values` (and
+    /// auxiliary ones of `aux`) in `batches`, and gives the cell's dimensions.
     pub(super) fn shape(
         &self,
         context: &dyn OperationContext,
@@ -171,8 +171,8 @@ impl CellInputs {
     }
 }
 
-/// A group of weights of several gates, the input gate's first: all or none, and with a coupled input gate never the
-/// first one.
+/// A group of weights of several gates, the input gate's first: all or none, and with a coupled input gate
+/// never the first one.
 fn check_group(
     context: &dyn OperationContext,
     inputs: &[usize],

@@ -18,8 +18,8 @@ pub struct SignatureMatch {
 }
 
 impl OperationEntry {
-    /// The types that a parameter of one of the forms may have under some variant, each with the first HAL version
-    /// that has it there, in the order of the variants. Outputs belong to the form that came first.
+    /// The types that a parameter of one of the forms may have under some variant, each with the first HAL
+    /// version that has it there, in the order of the variants. Outputs belong to the form that came first.
     #[must_use]
     pub fn types_of(&self, form: &Form, param: &Param) -> Vec<(OperandType, HalVersion)> {
         let operation = self.operation.since().unwrap_or(HalVersion::V1_0);

@@ -1,9 +1,10 @@
 //! The operation table: one [`OperationEntry`] for each operation, and everything that follows from it.
 //!
-//! An entry says which operand types an operation takes in which HAL version ([`signature`]), which rules hold
-//! between its operands ([`OperationEntry::check`]) and which shapes its outputs have ([`ShapeRule`]). Model
-//! validation, the version check, support answers, the executor's output allocation and the documentation are all
-//! made from it. Entries stand in one file per operation family; a family is added by one line in [`FAMILIES`].
+//! An entry says which operand types an operation takes in which HAL version ([`signature`]), which rules
+//! hold between its operands ([`OperationEntry::check`]) and which shapes its outputs have ([`ShapeRule`]).
+//! Model validation, the version check, support answers, the executor's output allocation and the
+//! documentation are all made from it. Entries stand in one file per operation family; a family is added by
+//! one line in [`FAMILIES`].
 //!
 //! Nothing here computes: the kernels are the device's.
 

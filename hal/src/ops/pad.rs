@@ -17,7 +17,8 @@ const PAD_TYPES: &[Variant] = &[
     Variant::new(V1_3, &[T::TENSOR_QUANT8_ASYMM_SIGNED]),
 ];
 
-/// The tensor and the scalar that fills the room; the quantised ones take an integer in the tensor's own steps.
+/// The tensor and the scalar that fills the room; the quantised ones take an integer in the tensor's own
+/// steps.
 const PAD_V2_TYPES: &[Variant] = &[
     Variant::new(V1_2, &[T::TENSOR_FLOAT32, T::FLOAT32]),
     Variant::new(V1_2, &[T::TENSOR_FLOAT16, T::FLOAT16]),

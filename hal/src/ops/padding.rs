@@ -1,8 +1,8 @@
 //! Padding and window arithmetic of convolutions and pools.
 //!
-//! Source: the padding arithmetic of the NN HAL reference. Extents: effective filter = (filter - 1) * dilation + 1;
-//! SAME gives ceil(input / stride) outputs, with floor(total / 2) of the padding at the head; explicit padding gives
-//! (input - effective + stride + head + tail) / stride.
+//! Source: the padding arithmetic of the NN HAL reference. Extents: effective filter = (filter - 1) *
+//! dilation + 1; SAME gives ceil(input / stride) outputs, with floor(total / 2) of the padding at the head;
+//! explicit padding gives (input - effective + stride + head + tail) / stride.
 
 use crate::Shape;
 

@@ -83,8 +83,8 @@ pub fn arguments(context: &dyn OperationContext) -> WindowArguments {
     WindowArguments::of(context, 1, 2)
 }
 
-/// What slides over what. The reference asks no more of padding than a convolution does: less than the filter, so
-/// that every window holds at least one element.
+/// What slides over what. The reference asks no more of padding than a convolution does: less than the
+/// filter, so that every window holds at least one element.
 pub fn geometry(context: &dyn OperationContext) -> Result<WindowGeometry, ShapeIssue> {
     let arguments = arguments(context);
     let width = windows::positive(context, arguments.own(), "filterWidth")?;

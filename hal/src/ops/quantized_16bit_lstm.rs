@@ -27,7 +27,8 @@ const fn cell(name: &'static str) -> Param {
     tensor(name, T::TENSOR_QUANT16_SYMM, 2)
 }
 
-/// The weights, in the order input, forget, cell and output gate: four for the input, then four for the last output.
+/// The weights, in the order input, forget, cell and output gate: four for the input, then four for the last
+/// output.
 pub const WEIGHTS: std::ops::Range<usize> = 1..9;
 /// The biases of the gates.
 pub const BIASES: std::ops::Range<usize> = 9..13;

@@ -71,8 +71,8 @@ pub fn presence(context: &dyn OperationContext, input: usize) -> Option<bool> {
     }
 }
 
-/// Whether these inputs, `what` by name, have values; they must be all given or all omitted. `None` if only the
-/// request tells.
+/// Whether these inputs, `what` by name, have values; they must be all given or all omitted. `None` if only
+/// the request tells.
 pub(super) fn all_or_none(
     context: &dyn OperationContext,
     inputs: &[usize],
@@ -114,7 +114,8 @@ pub(super) fn expect_dims(context: &dyn OperationContext, input: usize, dims: &[
     }
 }
 
-/// The same for an input that may be omitted. What may still be omitted may have any dimensions: they say nothing.
+/// The same for an input that may be omitted. What may still be omitted may have any dimensions: they say
+/// nothing.
 pub(super) fn expect_optional_dims(
     context: &dyn OperationContext,
     input: usize,
@@ -155,8 +156,8 @@ pub(super) fn check_code(
     }
 }
 
-/// The codes of a recurrent layer's activation: none, ReLU, ReLU1 and ReLU6 as in other operations, and tanh and logistic by
-/// the numbers that TFLite has for them and sends.
+/// The codes of a recurrent layer's activation: none, ReLU, ReLU1 and ReLU6 as in other operations, and tanh
+/// and logistic by the numbers that TFLite has for them and sends.
 const ACTIVATIONS: &[i32] = &[0, 1, 2, 3, 4, 6];
 
 /// The activation of a recurrent layer must have one of its codes, once it is known.

@@ -82,8 +82,8 @@ fn same_quantization(context: &dyn OperationContext) -> Result<(), OpError> {
     context.check_same_quantization(0, 0)
 }
 
-/// Which axes of input 0 a reduction removes: for each axis, whether input 1 names it. Axes may be negative and may
-/// repeat; an empty list names none.
+/// Which axes of input 0 a reduction removes: for each axis, whether input 1 names it. Axes may be negative
+/// and may repeat; an empty list names none.
 pub fn reduced_axes(context: &dyn OperationContext) -> Result<[bool; MAX_RANK], ShapeIssue> {
     let rank = context.shape(0)?.rank();
     let mut reduced = [false; MAX_RANK];
@@ -93,8 +93,8 @@ pub fn reduced_axes(context: &dyn OperationContext) -> Result<[bool; MAX_RANK], 
     Ok(reduced)
 }
 
-/// The input's dimensions without the reduced ones, which stay with extent 1 if asked for. What is left of a tensor
-/// reduced along every axis is one dimension of 1.
+/// The input's dimensions without the reduced ones, which stay with extent 1 if asked for. What is left of a
+/// tensor reduced along every axis is one dimension of 1.
 fn reduced_shape(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), ShapeIssue> {
     let shape = context.shape(0)?;
     let reduced = reduced_axes(context)?;

@@ -1,9 +1,9 @@
-//! The operation table against an independent one: `operations.json`, a machine-readable summary of the HAL's text,
-//! read in place from the folder `shared` beside the checkout or from `$NNHAL_SHARED`.
+//! The operation table against an independent one: `operations.json`, a machine-readable summary of the HAL's
+//! text, read in place from the folder `shared` beside the checkout or from `$NNHAL_SHARED`.
 //!
-//! The two cut argument lists differently into forms, so they are compared by what can be told from outside: for each
-//! operation which numbers of arguments it takes, and for each number which types each argument may have, since when,
-//! and whether it may be omitted.
+//! The two cut argument lists differently into forms, so they are compared by what can be told from outside:
+//! for each operation which numbers of arguments it takes, and for each number which types each argument may
+//! have, since when, and whether it may be omitted.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,9 @@ use crate::{HalVersion, OperandType, OperationType};
 /// Arguments of a list that may be any length are compared up to this many repetitions.
 const REPETITIONS: usize = 3;
 
-/// Types that the HAL's text names and its reference implementation refuses, by operation and input: the text's image
-/// sizes of quantised proposals are symmetric, the reference's and those of every generated test are asymmetric.
+/// Types that the HAL's text names and its reference implementation refuses, by operation and input: the
+/// text's image sizes of quantised proposals are symmetric, the reference's and those of every generated test
+/// are asymmetric.
 const WRITTEN_BUT_REFUSED: &[(OperationType, usize, OperandType)] = &[(
     OperationType::GENERATE_PROPOSALS,
     3,
@@ -399,8 +400,8 @@ fn arguments_of_the_same_type_agree() {
 /// Ranks beyond this are not told apart.
 const LARGEST_RANK: usize = 6;
 
-/// The ranks that a text such as "4", "exactly 4", "up to 4", "from 1", ">= 2", "2 to 4" or "2..4" allows. What follows
-/// in parentheses or after a semicolon speaks of other tensors or of the reference.
+/// The ranks that a text such as "4", "exactly 4", "up to 4", "from 1", ">= 2", "2 to 4" or "2..4" allows.
+/// What follows in parentheses or after a semicolon speaks of other tensors or of the reference.
 fn ranks_of_text(text: &str) -> Option<Vec<usize>> {
     let said = text.split(['(', ';']).next()?.trim();
     let number = |text: &str| text.trim().parse::<usize>().ok();

@@ -111,8 +111,8 @@ pub const TWO_CELLS: [RnnCell; 2] = [
 ];
 
 impl RnnCell {
-    /// Checks the cell's dimensions for items of `values` (and auxiliary ones of `aux`) in `batches`, and gives its
-    /// number of units.
+    /// Checks the cell's dimensions for items of `values` (and auxiliary ones of `aux`) in `batches`, and
+    /// gives its number of units.
     fn units(
         &self,
         context: &dyn OperationContext,

@@ -84,8 +84,8 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
     },
 ];
 
-/// Most samples that a caller may ask for along one axis of a bin. Bins are seldom more than a few pixels wide; a
-/// count of billions would only keep the device busy.
+/// Most samples that a caller may ask for along one axis of a bin. Bins are seldom more than a few pixels
+/// wide; a count of billions would only keep the device busy.
 const MOST_SAMPLES: i32 = 1024;
 
 /// Which regions of what become how large.

@@ -102,8 +102,9 @@ pub struct Param {
     pub presence: Presence,
     /// Its rank, if a tensor.
     pub rank: Rank,
-    /// Whether only a finished model must keep the rank. Android's check of an operation that is added to a model leaves
-    /// such ranks to the execution, and programs, its own tests among them, add what they never finish.
+    /// Whether only a finished model must keep the rank. Android's check of an operation that is added to a
+    /// model leaves such ranks to the execution, and programs, its own tests among them, add what they never
+    /// finish.
     pub rank_is_late: bool,
     /// What leaving it off stands for, if that can be said as a value.
     pub default: Option<DefaultValue>,
@@ -184,8 +185,8 @@ pub struct Variant {
     pub since: HalVersion,
     /// The type of each variable, by number.
     pub types: &'static [OperandType],
-    /// A rule that the operands must keep for the binding to be legal in `since`. Variants are tried in order: where a
-    /// later version has no such rule, a variant of that version follows.
+    /// A rule that the operands must keep for the binding to be legal in `since`. Variants are tried in
+    /// order: where a later version has no such rule, a variant of that version follows.
     pub only_if: Option<Rule>,
 }
 

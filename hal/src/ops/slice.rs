@@ -56,8 +56,8 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
     },
 ];
 
-/// The elements that a slice takes along one axis: `count` of them from `start` on, `stride` apart. All lie inside
-/// the axis.
+/// The elements that a slice takes along one axis: `count` of them from `start` on, `stride` apart. All lie
+/// inside the axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Range {
     /// First element.
@@ -138,8 +138,8 @@ fn range_from_size(context: &dyn OperationContext, shape: &Shape, axis: usize) -
     })
 }
 
-/// STRIDED_SLICE: `begin`, `end` and `stride` with negative positions counted from the end, and positions outside
-/// cut to the axis (HAL text and reference). A mask's bit takes the bound as far as the axis goes.
+/// STRIDED_SLICE: `begin`, `end` and `stride` with negative positions counted from the end, and positions
+/// outside cut to the axis (HAL text and reference). A mask's bit takes the bound as far as the axis goes.
 fn range_from_end(context: &dyn OperationContext, shape: &Shape, axis: usize) -> Result<Range, ShapeIssue> {
     let bit = 1_i32 << axis;
     let stride = element(context, 3, shape, axis)?;

@@ -26,8 +26,8 @@ pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
     shape: ShapeRule::Infer(filtered),
 }];
 
-/// The HAL text gives the state `memory - 1` columns for each filter and the weights as many rows as units; its
-/// reference, and every model made for it, has `memory` columns and as many rows as filters.
+/// The HAL text gives the state `memory - 1` columns for each filter and the weights as many rows as units;
+/// its reference, and every model made for it, has `memory` columns and as many rows as filters.
 fn filtered(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), ShapeIssue> {
     let rank = context.i32(5)?;
     let input = context.shape_of_rank(0, 2)?;

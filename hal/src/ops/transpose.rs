@@ -29,8 +29,8 @@ pub(super) const ENTRIES: &[OperationEntry] = &[OperationEntry {
     shape: ShapeRule::Infer(transposed),
 }];
 
-/// For each axis of the output of TRANSPOSE, the axis of its input 0, which has rank `rank`. Without input 1 the
-/// order is reversed (HAL text; the HAL's reference knows this for rank 2 only).
+/// For each axis of the output of TRANSPOSE, the axis of its input 0, which has rank `rank`. Without input 1
+/// the order is reversed (HAL text; the HAL's reference knows this for rank 2 only).
 pub fn permutation(context: &dyn OperationContext, rank: usize) -> Result<[usize; MAX_RANK], ShapeIssue> {
     let mut axes = [0; MAX_RANK];
     if context.input(1).is_none() {

@@ -1,9 +1,10 @@
-//! TRANSPOSE_CONV_2D: the gradient of a convolution with respect to its input, so its windows slide over the output.
+//! TRANSPOSE_CONV_2D: the gradient of a convolution with respect to its input, so its windows slide over the
+//! output.
 //!
-//! The implicit form gives the output's shape. As in the HAL reference its height and width count, its batch and
-//! channels follow from input and filter. The reference takes the smallest size that VALID padding allows whatever
-//! the shape says; here the shape decides where it agrees with the input, so that outputs beyond the last window, as
-//! TFLite has them, are kept.
+//! The implicit form gives the output's shape. As in the HAL reference its height and width count, its batch
+//! and channels follow from input and filter. The reference takes the smallest size that VALID padding allows
+//! whatever the shape says; here the shape decides where it agrees with the input, so that outputs beyond the
+//! last window, as TFLite has them, are kept.
 
 use crate::{HalVersion, OperandType as T, OperationType, Shape};
 

@@ -1,8 +1,8 @@
 //! The first HAL version that can express an operation.
 //!
-//! An argument list that ends with parameters of a later version can be expressed earlier if they only say what
-//! leaving them off says: the layout NHWC, the last axis, no dilation. The NDK strips such arguments before it asks a
-//! driver of an earlier version.
+//! An argument list that ends with parameters of a later version can be expressed earlier if they only say
+//! what leaving them off says: the layout NHWC, the last axis, no dilation. The NDK strips such arguments
+//! before it asks a driver of an earlier version.
 
 use crate::{HalVersion, OperandType, OperationType};
 

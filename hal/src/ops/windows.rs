@@ -1,10 +1,10 @@
 //! The arguments that operations with a sliding window share, and the geometry that follows from them.
 //!
-//! Every such operation has an explicit form (padding left, right, top, bottom) and an implicit one (a scheme). Both
-//! go on with the strides (width before height), what is the operation's own, the activation and, if the operation
-//! has them, the layout and the dilation factors. An implicit call with dilation can have as many arguments as an
-//! explicit one without layout; the type of one argument tells them apart, as in the HAL: a `BOOL` stands where the
-//! implicit form has its layout.
+//! Every such operation has an explicit form (padding left, right, top, bottom) and an implicit one (a
+//! scheme). Both go on with the strides (width before height), what is the operation's own, the activation
+//! and, if the operation has them, the layout and the dilation factors. An implicit call with dilation can
+//! have as many arguments as an explicit one without layout; the type of one argument tells them apart, as in
+//! the HAL: a `BOOL` stands where the implicit form has its layout.
 
 use crate::{OperandType, Shape};
 
@@ -74,8 +74,8 @@ pub struct WindowGeometry {
 }
 
 impl WindowArguments {
-    /// The places in this call, for an operation whose padding starts at input `first` and that has `own` arguments
-    /// of its own between strides and activation.
+    /// The places in this call, for an operation whose padding starts at input `first` and that has `own`
+    /// arguments of its own between strides and activation.
     #[must_use]
     pub fn of(context: &dyn OperationContext, first: usize, own: usize) -> WindowArguments {
         let implicit = WindowArguments {
@@ -156,7 +156,8 @@ impl WindowArguments {
         Ok(window)
     }
 
-    /// The geometry of a window of `filter_height` by `filter_width` over input 0, with this many output channels.
+    /// The geometry of a window of `filter_height` by `filter_width` over input 0, with this many output
+    /// channels.
     pub fn geometry(
         &self,
         context: &dyn OperationContext,

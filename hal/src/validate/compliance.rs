@@ -14,8 +14,8 @@ pub struct Compliance {
     pub version: HalVersion,
     /// For each operation of the main graph why the version cannot express it; `None` if it can.
     pub operations: Vec<Option<String>>,
-    /// Operands that no operation of the version's needs and that stand in the way all the same: arguments of the model
-    /// that the version has no type for. Index and reason.
+    /// Operands that no operation of the version's needs and that stand in the way all the same: arguments of
+    /// the model that the version has no type for. Index and reason.
     pub operands: Vec<(usize, String)>,
 }
 
@@ -47,8 +47,8 @@ impl Compliance {
 /// The part of a model that an older HAL version can express, as a model of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
-    /// The model. What operations outside of it wrote and those inside read is an input; what those inside wrote and
-    /// those outside read is an output.
+    /// The model. What operations outside of it wrote and those inside read is an input; what those inside
+    /// wrote and those outside read is an output.
     pub model: Model,
     /// For each of its operations the index in the main graph that it was made from.
     pub operations: Vec<usize>,
@@ -57,9 +57,9 @@ pub struct Slice {
 }
 
 impl ValidModel {
-    /// What HAL `version` can express of the model, operation by operation: its type, its operands' types and ranks,
-    /// and its argument list. Last arguments of a later version do not count if they only say what leaving them off
-    /// says. The relaxed flag stands in nobody's way: computing strictly is always allowed.
+    /// What HAL `version` can express of the model, operation by operation: its type, its operands' types and
+    /// ranks, and its argument list. Last arguments of a later version do not count if they only say what
+    /// leaving them off says. The relaxed flag stands in nobody's way: computing strictly is always allowed.
     #[must_use]
     pub fn compliant_with(&self, version: HalVersion) -> Compliance {
         let main = &self.model().main;
@@ -84,8 +84,8 @@ impl ValidModel {
         }
     }
 
-    /// The operations that HAL `version` can express, as a model of their own; `None` if it can express none. A model
-    /// that it can express in full comes back with the same arguments.
+    /// The operations that HAL `version` can express, as a model of their own; `None` if it can express none.
+    /// A model that it can express in full comes back with the same arguments.
     #[must_use]
     pub fn slice(&self, version: HalVersion) -> Option<Slice> {
         let compliance = self.compliant_with(version);
@@ -162,8 +162,8 @@ impl ValidModel {
     }
 }
 
-/// The inputs of an operation in a version: all of them, or those that are left without the last ones that only say what
-/// leaving them off says.
+/// The inputs of an operation in a version: all of them, or those that are left without the last ones that
+/// only say what leaving them off says.
 fn inputs_in(operation: &Operation, earliest: Earliest, version: HalVersion) -> &[u32] {
     let count = if earliest.full > version {
         earliest.inputs

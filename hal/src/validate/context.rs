@@ -59,8 +59,8 @@ pub(super) struct ModelContext<'a> {
 }
 
 impl ModelContext<'_> {
-    /// The number of bytes that a constant of this type and shape has; `None` where neither the HAL nor a known
-    /// extension fixes it.
+    /// The number of bytes that a constant of this type and shape has; `None` where neither the HAL nor a
+    /// known extension fixes it.
     pub(super) fn constant_size(&self, ty: OperandType, shape: &Shape) -> Result<Option<usize>, String> {
         let Some(layout) = self.layouts.get(ty) else {
             return Ok(None);

@@ -16,8 +16,8 @@ pub(super) fn check(model: &Model, graph: &Subgraph, operation: &Operation) -> R
     Ok(HalVersion::V1_3)
 }
 
-/// Checks an IF or WHILE of a model that is being built. All its operands must be there; those of type SUBGRAPH that do
-/// not have their graph yet are not looked into.
+/// Checks an IF or WHILE of a model that is being built. All its operands must be there; those of type
+/// SUBGRAPH that do not have their graph yet are not looked into.
 ///
 /// # Errors
 /// What is wrong: the number or types of its operands, or a graph that does not fit them.

@@ -1,8 +1,8 @@
 //! From what a peer sent to what may be relied on.
 //!
-//! [`ValidModel`] and [`ValidRequest`] cannot be made but by checking; everything below this module takes them and
-//! nothing else. Checks are pure: they read no clock, no file and no shared memory. Whatever another process could
-//! still change must have been copied before.
+//! [`ValidModel`] and [`ValidRequest`] cannot be made but by checking; everything below this module takes
+//! them and nothing else. Checks are pure: they read no clock, no file and no shared memory. Whatever another
+//! process could still change must have been copied before.
 //!
 //! Source of the rules: the NN HAL 1.0 to 1.3 interface text. Every violation is INVALID_ARGUMENT there.
 

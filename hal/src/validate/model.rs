@@ -19,8 +19,9 @@ pub struct ValidModel {
 }
 
 impl ValidModel {
-    /// Checks `model`. `pools` holds the bytes of its pools; `extensions` are those whose operand types are known
-    /// here, so that numbers outside them can be refused, and dimensions and sizes checked as for standard types.
+    /// Checks `model`. `pools` holds the bytes of its pools; `extensions` are those whose operand types are
+    /// known here, so that numbers outside them can be refused, and dimensions and sizes checked as for
+    /// standard types.
     ///
     /// # Errors
     /// The first rule that is broken; the HAL status is INVALID_ARGUMENT.
@@ -77,7 +78,8 @@ impl ValidModel {
         &self.layouts
     }
 
-    /// The first HAL version that can express the model. The relaxed flag counts as 1.1, although 1.0 may drop it.
+    /// The first HAL version that can express the model. The relaxed flag counts as 1.1, although 1.0 may
+    /// drop it.
     #[must_use]
     pub fn version(&self) -> HalVersion {
         self.version
@@ -167,8 +169,8 @@ fn check_extension_prefixes(model: &Model) -> Result<(), ModelError> {
     Ok(())
 }
 
-/// References between graphs must not form a cycle, nor nest deeper than executions may, nor multiply beyond what an
-/// execution may keep.
+/// References between graphs must not form a cycle, nor nest deeper than executions may, nor multiply beyond
+/// what an execution may keep.
 fn check_subgraph_nesting(model: &Model) -> Result<(), ModelError> {
     /// What is known of a graph.
     #[derive(Clone, Copy, PartialEq)]
@@ -376,7 +378,8 @@ mod tests {
 
     #[test]
     fn graphs_that_multiply_beyond_memory_are_refused() {
-        // Each level runs the next in 16 IFs of two branches: 32 times over, although only the first result counts.
+        // Each level runs the next in 16 IFs of two branches: 32 times over, although only the first result
+        // counts.
         let fan = |next: u32| {
             let mut graph = branching(next, 16);
             graph.output_indexes.truncate(1);

@@ -21,8 +21,8 @@ pub(super) fn check(context: &ModelContext<'_>, operand: &Operand) -> Result<Hal
     })
 }
 
-/// Checks what an operand says of itself before it has a value or parameters: that its dimensions, scale and zero point
-/// fit its type, which must be known.
+/// Checks what an operand says of itself before it has a value or parameters: that its dimensions, scale and
+/// zero point fit its type, which must be known.
 ///
 /// # Errors
 /// What is wrong, and what would be right.

@@ -7,8 +7,8 @@ use super::context::ModelContext;
 use super::control_flow;
 use super::operand::Known;
 
-/// Checks one operation, adds what it implies of its outputs' shapes to `known`, and returns what the first HAL version
-/// that can express it needs.
+/// Checks one operation, adds what it implies of its outputs' shapes to `known`, and returns what the first
+/// HAL version that can express it needs.
 pub(super) fn check(
     context: &ModelContext<'_>,
     graph: &Subgraph,
@@ -104,8 +104,8 @@ impl View<'_> {
     }
 }
 
-/// Whether a request may still leave the operand out. Operands with declared dimensions count as given: rules that
-/// depend on an omission check it at execution.
+/// Whether a request may still leave the operand out. Operands with declared dimensions count as given: rules
+/// that depend on an omission check it at execution.
 fn may_be_omitted(lifetime: OperandLifeTime) -> bool {
     lifetime == OperandLifeTime::NoValue
 }

@@ -22,7 +22,8 @@ impl std::fmt::Display for Direction {
     }
 }
 
-/// The rule that a request breaks: where, what is wrong, what would be right. The HAL status is INVALID_ARGUMENT.
+/// The rule that a request breaks: where, what is wrong, what would be right. The HAL status is
+/// INVALID_ARGUMENT.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// The wrong number of arguments.
@@ -78,8 +79,8 @@ pub enum ArgumentPlan {
     },
 }
 
-/// A request that keeps every rule that can be checked against the model and the pools' sizes. Whether tokens exist
-/// and may be used so is the buffers' owner's to check.
+/// A request that keeps every rule that can be checked against the model and the pools' sizes. Whether tokens
+/// exist and may be used so is the buffers' owner's to check.
 #[derive(Clone, Debug, Default)]
 pub struct ValidRequest {
     inputs: Vec<ArgumentPlan>,
@@ -94,8 +95,8 @@ impl ValidRequest {
         Ok(valid)
     }
 
-    /// Checks another request into the memory of this one, which is empty after an error. Allocates nothing once it
-    /// has held a request for the same model.
+    /// Checks another request into the memory of this one, which is empty after an error. Allocates nothing
+    /// once it has held a request for the same model.
     pub fn refill(&mut self, model: &ValidModel, request: &Request) -> Result<(), RequestError> {
         let result = self.fill(model, request);
         if result.is_err() {
@@ -162,7 +163,8 @@ impl ValidRequest {
         &self.outputs
     }
 
-    /// What a fenced execution asks beyond the rest: every output fully specified, not empty, and with room for it.
+    /// What a fenced execution asks beyond the rest: every output fully specified, not empty, and with room
+    /// for it.
     pub fn check_fenced(&self, model: &ValidModel) -> Result<(), RequestError> {
         let main = &model.model().main;
         for (index, (plan, operand)) in self.outputs.iter().zip(&main.output_indexes).enumerate() {

@@ -1,8 +1,8 @@
 //! Performance figures between versions.
 //!
-//! HAL 1.0 has one figure for floats and one for everything else, 1.1 adds one for relaxed floats, 1.2 has one for each
-//! operand type. Upwards a figure goes to all types that it stood for; downwards the figures of the tensors stand for
-//! their families, and where the others differ that is a loss.
+//! HAL 1.0 has one figure for floats and one for everything else, 1.1 adds one for relaxed floats, 1.2 has
+//! one for each operand type. Upwards a figure goes to all types that it stood for; downwards the figures of
+//! the tensors stand for their families, and where the others differ that is a loss.
 
 use super::{Downcast, Loss, v1_0, v1_1, v1_2};
 use crate::{Capabilities, HalVersion, OperandPerformance, OperandType, PerformanceInfo};
@@ -92,8 +92,8 @@ impl From<v1_0::Capabilities> for Capabilities {
 }
 
 impl Capabilities {
-    /// Which figures an older version would say wrongly: it has one figure where these differ. Empty if the device may
-    /// be described by the older version; what is then merely left out is in [`Downcast::losses`].
+    /// Which figures an older version would say wrongly: it has one figure where these differ. Empty if the
+    /// device may be described by the older version; what is then merely left out is in [`Downcast::losses`].
     #[must_use]
     pub fn compliant_with(&self, version: HalVersion) -> Vec<Loss> {
         if version >= HalVersion::V1_2 {

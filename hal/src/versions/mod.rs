@@ -1,19 +1,26 @@
-//! The types of NN HAL 1.0, 1.1 and 1.2 where they differ from those of 1.3, and the way up and down between them.
+//! The types of NN HAL 1.0, 1.1 and 1.2 where they differ from those of 1.3, and the way up and down between
+//! them.
 //!
-//! Only what differs is here. Operations, operand types (numbers), locations, arguments, performance figures, pools,
-//! preferences, output shapes and timings are the same in every version that has them: those of [`crate`].
+//! Only what differs is here. Operations, operand types (numbers), locations, arguments, performance figures,
+//! pools, preferences, output shapes and timings are the same in every version that has them: those of
+//! [`crate`].
 //!
-//! - **Up** nothing is lost: `From` and the methods `to_latest` take a value of an older version to that of 1.3, by the
-//!   rules of the HAL's reference. What the older version does not say gets the value that changes nothing.
-//! - **Down** something may be. A [`Downcast`] is a value of an older version with the list of what it no longer says;
-//!   [`Inexpressible`] says why there is no such value. Taken up again, a value is what it was if nothing was lost.
-//! - `compliant_with` answers the reference's question, which is a weaker one: may the value be used where the older
-//!   version is spoken? A device whose figures for IF are dropped may, one whose float figures differ may not.
+//! - **Up** nothing is lost: `From` and the methods `to_latest` take a value of an older version to that of
+//!   1.3, by the rules of the HAL's reference. What the older version does not say gets the value that
+//!   changes nothing.
+//! - **Down** something may be. A [`Downcast`] is a value of an older version with the list of what it no
+//!   longer says; [`Inexpressible`] says why there is no such value. Taken up again, a value is what it was
+//!   if nothing was lost.
+//! - `compliant_with` answers the reference's question, which is a weaker one: may the value be used where
+//!   the older version is spoken? A device whose figures for IF are dropped may, one whose float figures
+//!   differ may not.
 //!
-//! Whether an operation's signature is one of an older version is known to [`crate::ops`]: the way down for models is
-//! [`crate::validate::ValidModel::to_v1_0`] and its like, and [`crate::validate::ValidModel::compliant_with`].
+//! Whether an operation's signature is one of an older version is known to [`crate::ops`]: the way down for
+//! models is [`crate::validate::ValidModel::to_v1_0`] and its like, and
+//! [`crate::validate::ValidModel::compliant_with`].
 //!
-//! Source: `types.hal` of NN HAL 1.0 to 1.3, and the conversions of the reference (`compliantWith`, `convertTo`).
+//! Source: `types.hal` of NN HAL 1.0 to 1.3, and the conversions of the reference (`compliantWith`,
+//! `convertTo`).
 
 mod capabilities;
 pub(crate) mod model;

@@ -1,6 +1,7 @@
 //! Models between versions, as far as their form goes.
 //!
-//! Downwards these are parts of [`crate::validate::ValidModel::to_v1_0`] and its like, which see to the operations.
+//! Downwards these are parts of [`crate::validate::ValidModel::to_v1_0`] and its like, which see to the
+//! operations.
 
 use super::{Downcast, Inexpressible, Loss, v1_0, v1_1, v1_2};
 use crate::{ExtraParams, HalVersion, Model, Operand, OperandLifeTime, Subgraph, SubgraphIndex};
@@ -158,8 +159,8 @@ impl From<v1_0::Model> for Model {
     }
 }
 
-/// A model in the form of 1.2 whose operands and operation types are those of `version`, 1.2 or earlier. Whether the
-/// operations' signatures are is not looked at.
+/// A model in the form of 1.2 whose operands and operation types are those of `version`, 1.2 or earlier.
+/// Whether the operations' signatures are is not looked at.
 pub(crate) fn to_v1_2(model: Model, version: HalVersion) -> Result<Downcast<v1_2::Model>, Inexpressible> {
     let mut obstacles = Vec::new();
     for (index, operation) in model.main.operations.iter().enumerate() {

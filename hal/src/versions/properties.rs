@@ -1,5 +1,5 @@
-//! Properties of the conversions over generated values: up and down again is the identity, and down and up again is
-//! wherever nothing was lost.
+//! Properties of the conversions over generated values: up and down again is the identity, and down and up
+//! again is wherever nothing was lost.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

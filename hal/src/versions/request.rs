@@ -4,9 +4,9 @@ use super::{Inexpressible, Loss, v1_0};
 use crate::{HalVersion, MemoryPool, Request, RequestPool};
 
 impl Request {
-    /// What keeps the request from being one of an older version: device buffers, which came with 1.3. Empty if nothing
-    /// does. Of what kind memories are is not said here: whoever has them must see that those for 1.0 and 1.1 are no
-    /// hardware buffers.
+    /// What keeps the request from being one of an older version: device buffers, which came with 1.3. Empty
+    /// if nothing does. Of what kind memories are is not said here: whoever has them must see that those for
+    /// 1.0 and 1.1 are no hardware buffers.
     #[must_use]
     pub fn compliant_with(&self, version: HalVersion) -> Vec<Loss> {
         if version >= HalVersion::V1_3 {

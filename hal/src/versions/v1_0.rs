@@ -63,8 +63,8 @@ pub struct Operand {
     pub location: DataLocation,
 }
 
-/// HAL 1.0 `Model`: one graph. The bytes of `CONSTANT_REFERENCE` operands are in memories beside it, in the order of
-/// `pools`.
+/// HAL 1.0 `Model`: one graph. The bytes of `CONSTANT_REFERENCE` operands are in memories beside it, in the
+/// order of `pools`.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Model {
     /// All operands.

@@ -1,4 +1,5 @@
-//! NN HAL 1.2: figures for each operand type, extensions, per-channel quantisation, tensors of unknown rank, timing.
+//! NN HAL 1.2: figures for each operand type, extensions, per-channel quantisation, tensors of unknown rank,
+//! timing.
 
 use super::v1_0;
 use crate::{

@@ -1,14 +1,17 @@
 //! Copies between private memory and memory that another process may change under way.
 //!
-//! Why this is sound: a plain read or `memcpy` of bytes that someone else writes at the same time is a data race, and
-//! the compiler may assume there is none: it may read a byte twice and find two values. Relaxed atomic loads and
-//! stores are allowed to race, and each yields one value. So the shared side is accessed by relaxed atomics only, in
-//! aligned 8-byte words with half words and single bytes at the ends (the values of most types are four bytes: copied as
-//! such they reach whoever loads them at once, while processors take long to put together what was stored byte by byte);
-//! the private side, which nobody else can reach, by ordinary accesses. A copy may mix old and new bytes of a peer that writes meanwhile; it never is anything but bytes.
+//! Why this is sound: a plain read or `memcpy` of bytes that someone else writes at the same time is a data
+//! race, and the compiler may assume there is none: it may read a byte twice and find two values. Relaxed
+//! atomic loads and stores are allowed to race, and each yields one value. So the shared side is accessed by
+//! relaxed atomics only, in aligned 8-byte words with half words and single bytes at the ends (the values of
+//! most types are four bytes: copied as such they reach whoever loads them at once, while processors take
+//! long to put together what was stored byte by byte); the private side, which nobody else can reach, by
+//! ordinary accesses. A copy may mix old and new bytes of a peer that writes meanwhile; it never is anything
+//! but bytes.
 //!
-//! Long copies on x86-64 use `rep movsb` instead, at the speed of memory: the compiler sees an opaque block that reads
-//! or writes those bytes once, in an unspecified order, which is what a run of relaxed byte-wise atomics does.
+//! Long copies on x86-64 use `rep movsb` instead, at the speed of memory: the compiler sees an opaque block
+//! that reads or writes those bytes once, in an unspecified order, which is what a run of relaxed byte-wise
+//! atomics does.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -43,7 +46,8 @@ pub(super) unsafe fn out_of_shared(from: *const u8, out: &mut [u8]) {
     let (first, half) = unaligned(from, out.len());
     let (first, rest) = out.split_at_mut(first);
     for byte in first {
-        // SAFETY: it is one of the caller's bytes, as is all below: the parts of `out` follow each other, and `at` with them.
+        // SAFETY: it is one of the caller's bytes, as is all below: the parts of `out` follow each other, and
+        // `at` with them.
         *byte = unsafe { load_byte(at) };
         at = at.wrapping_add(1);
     }
@@ -95,8 +99,8 @@ pub(super) unsafe fn into_shared(to: *mut u8, bytes: &[u8]) {
     let (first, half) = unaligned(to, bytes.len());
     let (first, rest) = bytes.split_at(first);
     for &byte in first {
-        // SAFETY: it is one of the caller's bytes, as is all below: the parts of `bytes` follow each other, and `at` with
-        // them.
+        // SAFETY: it is one of the caller's bytes, as is all below: the parts of `bytes` follow each other,
+        // and `at` with them.
         unsafe { store_byte(at, byte) };
         at = at.wrapping_add(1);
     }
@@ -125,9 +129,9 @@ pub(super) unsafe fn into_shared(to: *mut u8, bytes: &[u8]) {
     }
 }
 
-/// Of `length` bytes from `start` on: how many single ones, and how many of half a word, are in front of the first aligned
-/// word. If there is none, the halves and bytes behind it are all the rest: then what begins there is aligned for the
-/// halves, or shorter than one.
+/// Of `length` bytes from `start` on: how many single ones, and how many of half a word, are in front of the
+/// first aligned word. If there is none, the halves and bytes behind it are all the rest: then what begins
+/// there is aligned for the halves, or shorter than one.
 #[inline(always)]
 fn unaligned(start: *const u8, length: usize) -> (usize, usize) {
     let first = start.align_offset(HALF).min(length);
@@ -193,8 +197,8 @@ unsafe fn store_word(at: *mut u8, word: u64) {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 unsafe fn string_copy(from: *const u8, to: *mut u8, length: usize) {
-    // SAFETY: the caller vouches for both ranges; the ABI keeps the direction flag clear; the registers that the
-    // instruction changes are declared.
+    // SAFETY: the caller vouches for both ranges; the ABI keeps the direction flag clear; the registers that
+    // the instruction changes are declared.
     unsafe {
         std::arch::asm!(
             "rep movsb",

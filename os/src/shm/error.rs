@@ -91,8 +91,8 @@ pub enum ShmError {
 }
 
 impl ShmError {
-    /// Whether the system was out of memory or descriptors, so that the same call may succeed later; everything else
-    /// is wrong with the memory itself.
+    /// Whether the system was out of memory or descriptors, so that the same call may succeed later;
+    /// everything else is wrong with the memory itself.
     pub fn is_exhaustion(&self) -> bool {
         match self {
             ShmError::System(error) => error.is_exhaustion(),

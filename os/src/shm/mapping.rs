@@ -27,8 +27,8 @@ pub struct Mapping {
     dma_buf: Option<OwnedFd>,
 }
 
-/// An access to mapped memory, which devices that share it wait for or are waited for, until it is dropped. Of memory
-/// that no device shares it is nothing.
+/// An access to mapped memory, which devices that share it wait for or are waited for, until it is dropped.
+/// Of memory that no device shares it is nothing.
 #[derive(Debug)]
 #[must_use = "the access is over when this is dropped"]
 pub struct OngoingAccess<'a> {
@@ -64,21 +64,23 @@ impl Mapping {
     /// Maps the whole memory.
     ///
     /// # Errors
-    /// [`ShmError::ReadOnly`] for write access to memory that does not allow it, [`ShmError::Map`] if the system
-    /// refuses.
+    /// [`ShmError::ReadOnly`] for write access to memory that does not allow it, [`ShmError::Map`] if the
+    /// system refuses.
     pub fn new(memory: &SharedMemory, access: Access) -> Result<Self, ShmError> {
         Self::map(memory, access, (0, memory.size()), false)
     }
 
-    /// As [`Mapping::new`], with every page present before it returns, so that no later access takes a page fault.
+    /// As [`Mapping::new`], with every page present before it returns, so that no later access takes a page
+    /// fault.
     ///
-    /// For memory this process made itself: prefaulting a peer's sparse memory would fill it at this process's
-    /// expense.
+    /// For memory this process made itself: prefaulting a peer's sparse memory would fill it at this
+    /// process's expense.
     pub fn prefaulted(memory: &SharedMemory, access: Access) -> Result<Self, ShmError> {
         Self::map(memory, access, (0, memory.size()), true)
     }
 
-    /// As [`Mapping::prefaulted`] for the part `(offset, length)` in bytes; the offset is a multiple of the page size.
+    /// As [`Mapping::prefaulted`] for the part `(offset, length)` in bytes; the offset is a multiple of the
+    /// page size.
     ///
     /// # Errors
     /// As [`Mapping::new`], and [`ShmError::OutOfBounds`] for a part beyond the memory.
@@ -122,9 +124,9 @@ impl Mapping {
         })
     }
 
-    /// To be called before the bytes are read, and written if `access` says so, and kept as long as that takes: where
-    /// devices share the memory (a dma-buf), what they wrote is then seen here, and what is written here is seen by them
-    /// afterwards. For other memory this costs nothing.
+    /// To be called before the bytes are read, and written if `access` says so, and kept as long as that
+    /// takes: where devices share the memory (a dma-buf), what they wrote is then seen here, and what is
+    /// written here is seen by them afterwards. For other memory this costs nothing.
     ///
     /// # Errors
     /// [`ShmError::System`] if the exporter of a dma-buf refuses.
@@ -155,8 +157,9 @@ impl Mapping {
     /// All of the mapped memory.
     #[inline]
     pub fn as_slice(&self) -> SharedSlice<'_> {
-        // SAFETY: the region is mapped for reading, and for writing if access says so, for as long as `self` lives,
-        // which the slice's lifetime is bound to; no reference to its bytes exists unless the memory is immutable.
+        // SAFETY: the region is mapped for reading, and for writing if access says so, for as long as `self`
+        // lives, which the slice's lifetime is bound to; no reference to its bytes exists unless the memory
+        // is immutable.
         unsafe { SharedSlice::new(self.raw.as_mut_ptr(), self.raw.len(), self.access) }
     }
 
@@ -174,9 +177,9 @@ impl Mapping {
         if !self.immutable {
             return None;
         }
-        // SAFETY: the region is mapped for reading for as long as `self` lives. The memory carries F_SEAL_WRITE, which the
-        // kernel grants only while no writable mapping exists and after which none can be made, and F_SEAL_SHRINK,
-        // so its bytes neither change nor vanish. Seals cannot be removed.
+        // SAFETY: the region is mapped for reading for as long as `self` lives. The memory carries
+        // F_SEAL_WRITE, which the kernel grants only while no writable mapping exists and after which none
+        // can be made, and F_SEAL_SHRINK, so its bytes neither change nor vanish. Seals cannot be removed.
         Some(unsafe { std::slice::from_raw_parts(self.raw.as_ptr(), self.raw.len()) })
     }
 

@@ -26,8 +26,8 @@ pub(super) const FINAL: SealFlag = SealFlag::F_SEAL_WRITE
 
 /// A file whose bytes processes share.
 ///
-/// The size is the one that was declared and checked when the value was made; the file may be longer, and, unless
-/// [`SharedMemory::cannot_shrink`], may since have become shorter.
+/// The size is the one that was declared and checked when the value was made; the file may be longer, and,
+/// unless [`SharedMemory::cannot_shrink`], may since have become shorter.
 #[derive(Debug)]
 pub struct SharedMemory {
     file: File,
@@ -48,7 +48,8 @@ impl SharedMemory {
         }
         let fd = memfd::create(NAME)?;
         memfd::set_size(&fd, size)?;
-        // Sealing the seals too keeps a peer from adding F_SEAL_WRITE, which would make the other side's mapping fail.
+        // Sealing the seals too keeps a peer from adding F_SEAL_WRITE, which would make the other side's
+        // mapping fail.
         Self::finish(
             fd,
             size,
@@ -93,9 +94,9 @@ impl SharedMemory {
 
     /// Takes a descriptor from a peer as memory of `declared_size` bytes.
     ///
-    /// Refused are, by threats T1-T3: anything but a regular file, memfd or dma-buf, files of FUSE file systems, descriptors
-    /// not open for reading, sizes of 0 or above `limit`, and files shorter than declared. The descriptor is closed
-    /// on refusal.
+    /// Refused are, by threats T1-T3: anything but a regular file, memfd or dma-buf, files of FUSE file
+    /// systems, descriptors not open for reading, sizes of 0 or above `limit`, and files shorter than
+    /// declared. The descriptor is closed on refusal.
     ///
     /// Nothing is allocated or touched here, so a sparse file costs nothing until its bytes are read.
     ///
@@ -129,7 +130,8 @@ impl SharedMemory {
                 limit,
             });
         }
-        // The seals are read before the size: once the file cannot shrink, the size read is a lower bound for ever.
+        // The seals are read before the size: once the file cannot shrink, the size read is a lower bound for
+        // ever.
         let seals = memfd::seals(&file)?;
         let actual = if dma_buf {
             // Where the end is: what it says of itself has no size in all kernels.
@@ -155,8 +157,9 @@ impl SharedMemory {
         })
     }
 
-    /// Takes a descriptor from a peer as memory of exactly `size` bytes that nobody can change any more, and whose pages
-    /// can be had as long as there is memory at all: a memfd with ordinary pages and all four seals.
+    /// Takes a descriptor from a peer as memory of exactly `size` bytes that nobody can change any more, and
+    /// whose pages can be had as long as there is memory at all: a memfd with ordinary pages and all four
+    /// seals.
     ///
     /// # Errors
     /// As [`SharedMemory::from_fd`]; [`ShmError::NotSealed`], [`ShmError::LongerThanDeclared`].
@@ -174,8 +177,9 @@ impl SharedMemory {
         }
     }
 
-    /// Whether its pages are those of every process. Huge pages of their own file system run out by themselves, and touching what is
-    /// not there is fatal then; and the kernel maps whole ones, more than was asked for.
+    /// Whether its pages are those of every process. Huge pages of their own file system run out by
+    /// themselves, and touching what is not there is fatal then; and the kernel maps whole ones, more than
+    /// was asked for.
     pub(super) fn has_ordinary_pages(&self) -> Result<bool, ShmError> {
         let file_system = fstatfs(&self.file).map_err(SysError::of("fstatfs"))?;
         Ok(!self.dma_buf && file_system.filesystem_type() == TMPFS_MAGIC)
@@ -197,8 +201,8 @@ impl SharedMemory {
         self.dma_buf || self.seals.contains(SealFlag::F_SEAL_SHRINK)
     }
 
-    /// Whether devices share it by way of the kernel. It is mapped and not read as a file, and accesses are told to the
-    /// kernel: see [`super::Mapping::begin`].
+    /// Whether devices share it by way of the kernel. It is mapped and not read as a file, and accesses are
+    /// told to the kernel: see [`super::Mapping::begin`].
     pub fn is_dma_buf(&self) -> bool {
         self.dma_buf
     }
@@ -220,10 +224,12 @@ impl SharedMemory {
         })
     }
 
-    /// Copies bytes out of the file without mapping it, so that a file that shrinks is an error and not a fault.
+    /// Copies bytes out of the file without mapping it, so that a file that shrinks is an error and not a
+    /// fault.
     ///
     /// # Errors
-    /// [`ShmError::OutOfBounds`] outside the declared size, [`ShmError::Shrunk`] if the file has become shorter.
+    /// [`ShmError::OutOfBounds`] outside the declared size, [`ShmError::Shrunk`] if the file has become
+    /// shorter.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), ShmError> {
         check_range(offset, out.len() as u64, self.size)?;
         if self.dma_buf {

@@ -1,16 +1,17 @@
 //! Memory that two processes map.
 //!
-//! Contract: memory that another process can write is never borrowed. [`SharedSlice`] copies between it and private
-//! memory, bounds-checked, so that what is checked afterwards is what was copied. Only memory that nobody can write any
-//! more (sealed with `F_SEAL_WRITE` and `F_SEAL_SHRINK`) is seen as `&[u8]`, by [`Mapping::as_bytes`] and [`SealedBytes`].
+//! Contract: memory that another process can write is never borrowed. [`SharedSlice`] copies between it and
+//! private memory, bounds-checked, so that what is checked afterwards is what was copied. Only memory that
+//! nobody can write any more (sealed with `F_SEAL_WRITE` and `F_SEAL_SHRINK`) is seen as `&[u8]`, by
+//! [`Mapping::as_bytes`] and [`SealedBytes`].
 //!
-//! Memory that devices share as well (a dma-buf) is mapped, never read as a file, and every access is told to the kernel
-//! ([`Mapping::begin`]).
+//! Memory that devices share as well (a dma-buf) is mapped, never read as a file, and every access is told to
+//! the kernel ([`Mapping::begin`]).
 //!
-//! Descriptors from a peer become [`SharedMemory`] by [`SharedMemory::from_fd`], which refuses everything that is not
-//! a file or dma-buf of the declared size. Memory that its owner can still shrink may fault when it is touched; that ends the
-//! process that mapped it, which is why only workers, one per client, map what a client can shrink.
-//! [`SharedMemory::cannot_shrink`] tells the two apart.
+//! Descriptors from a peer become [`SharedMemory`] by [`SharedMemory::from_fd`], which refuses everything
+//! that is not a file or dma-buf of the declared size. Memory that its owner can still shrink may fault when
+//! it is touched; that ends the process that mapped it, which is why only workers, one per client, map what a
+//! client can shrink. [`SharedMemory::cannot_shrink`] tells the two apart.
 
 mod copy;
 mod error;

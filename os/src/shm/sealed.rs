@@ -11,8 +11,9 @@ use crate::memfd;
 
 const HUGE: u64 = HUGE_PAGE as u64;
 
-/// At most so much of a memory's last huge page is beyond its contents. Weights of a megabyte or two are what a second-level
-/// cache holds, and a huge page has as many lines for each place of such a cache as it has places of its own.
+/// At most so much of a memory's last huge page is beyond its contents. Weights of a megabyte or two are what
+/// a second-level cache holds, and a huge page has as many lines for each place of such a cache as it has
+/// places of its own.
 const MOST_PADDING: u64 = HUGE / 2;
 
 /// Bytes that no process can ever change, mapped into this one until dropped. They begin at a page.
@@ -22,18 +23,18 @@ pub struct SealedBytes {
 }
 
 impl SealedBytes {
-    /// Maps sealed memory. Its pages are there afterwards as far as there is memory, at this process's expense where nobody
-    /// has touched them.
+    /// Maps sealed memory. Its pages are there afterwards as far as there is memory, at this process's
+    /// expense where nobody has touched them.
     ///
     /// # Errors
-    /// [`ShmError::NotSealed`] for memory that can still be changed or shrunk, or has huge pages of its own; what the system
-    /// refuses.
+    /// [`ShmError::NotSealed`] for memory that can still be changed or shrunk, or has huge pages of its own;
+    /// what the system refuses.
     pub fn map(memory: &SharedMemory) -> Result<SealedBytes, ShmError> {
         SealedBytes::map_for(memory, Purpose::Read)
     }
 
-    /// The same for memory of which only parts may be read: pages come when they are touched, so that nobody pays for those that
-    /// are not.
+    /// The same for memory of which only parts may be read: pages come when they are touched, so that nobody
+    /// pays for those that are not.
     ///
     /// # Errors
     /// As [`SealedBytes::map`].
@@ -59,16 +60,16 @@ impl SealedBytes {
     #[must_use]
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the region is mapped for reading for as long as `self` lives. The memory carries F_SEAL_WRITE, which the
-        // kernel grants only while no writable mapping exists and after which none can be made, and F_SEAL_SHRINK,
-        // so its bytes neither change nor vanish. Seals cannot be removed.
+        // SAFETY: the region is mapped for reading for as long as `self` lives. The memory carries
+        // F_SEAL_WRITE, which the kernel grants only while no writable mapping exists and after which none
+        // can be made, and F_SEAL_SHRINK, so its bytes neither change nor vanish. Seals cannot be removed.
         unsafe { std::slice::from_raw_parts(self.mapping.as_mut_ptr(), self.mapping.len()) }
     }
 }
 
 impl SharedMemory {
-    /// Size of the memory that [`SharedMemory::create_sealed_aligned`] makes for contents of `length` bytes: whole huge
-    /// pages where the contents fill at least half of the last one.
+    /// Size of the memory that [`SharedMemory::create_sealed_aligned`] makes for contents of `length` bytes:
+    /// whole huge pages where the contents fill at least half of the last one.
     #[must_use]
     pub fn sealed_aligned_size(length: u64) -> u64 {
         match length.checked_next_multiple_of(HUGE) {
@@ -77,8 +78,9 @@ impl SharedMemory {
         }
     }
 
-    /// As [`SharedMemory::create_sealed_parts`], each part from a multiple of `alignment` on, with zeros between and behind
-    /// them, and in huge pages if the system has them: also where it gives none to shared memory by itself.
+    /// As [`SharedMemory::create_sealed_parts`], each part from a multiple of `alignment` on, with zeros
+    /// between and behind them, and in huge pages if the system has them: also where it gives none to shared
+    /// memory by itself.
     ///
     /// # Errors
     /// As [`SharedMemory::create_sealed`].
@@ -98,8 +100,8 @@ impl SharedMemory {
         memfd::set_size(&file, size)?;
         match in_huge_pages(&file, size) {
             Some(mapping) => {
-                // SAFETY: the region is mapped for reading and writing until the end of this block, and nobody has a
-                // reference to it.
+                // SAFETY: the region is mapped for reading and writing until the end of this block, and
+                // nobody has a reference to it.
                 let bytes =
                     unsafe { SharedSlice::new(mapping.as_mut_ptr(), mapping.len(), Access::ReadWrite) };
                 for (at, part) in places {
@@ -116,8 +118,8 @@ impl SharedMemory {
     }
 }
 
-/// An empty file of this size mapped to be written, with huge pages behind it. None if it is too small for any, or there
-/// are none: writing it as a file is faster then than by pages that come one by one.
+/// An empty file of this size mapped to be written, with huge pages behind it. None if it is too small for
+/// any, or there are none: writing it as a file is faster then than by pages that come one by one.
 fn in_huge_pages(file: &File, size: u64) -> Option<FileMapping> {
     let count = size / HUGE;
     if count == 0 {

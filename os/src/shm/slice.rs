@@ -7,18 +7,18 @@ use super::memory::check_range;
 use super::{Access, ShmError, copy};
 use crate::cpu;
 
-/// Fewer bytes are handed to the processor that reads them. Of more, the first are on their way when the last are written:
-/// handing over 64 lines at once made round trips a sixth longer.
+/// Fewer bytes are handed to the processor that reads them. Of more, the first are on their way when the last
+/// are written: handing over 64 lines at once made round trips a sixth longer.
 const HANDED_OVER_BYTES: usize = 1024;
 
-/// Of more bytes the first are written while the others are fetched: asking for 16 KiB beforehand makes every hundredth round trip
-/// longer and the others no shorter.
+/// Of more bytes the first are written while the others are fetched: asking for 16 KiB beforehand makes every
+/// hundredth round trip longer and the others no shorter.
 const PREFETCHED_BYTES: u64 = 8192;
 
 /// Bytes of shared memory, which can be copied out of and into but not borrowed.
 ///
-/// What a copy yields while the peer writes is some mix of old and new bytes, each of which the peer chose: check
-/// the private copy, never the memory.
+/// What a copy yields while the peer writes is some mix of old and new bytes, each of which the peer chose:
+/// check the private copy, never the memory.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedSlice<'a> {
     start: *mut u8,
@@ -34,8 +34,8 @@ unsafe impl Sync for SharedSlice<'_> {}
 
 impl<'a> SharedSlice<'a> {
     /// # Safety
-    /// For all of `'a`, `length` bytes from `start` must be mapped for reading, and for writing if `access` says so,
-    /// and no `&mut` to them may exist, nor `&` unless they never change.
+    /// For all of `'a`, `length` bytes from `start` must be mapped for reading, and for writing if `access`
+    /// says so, and no `&mut` to them may exist, nor `&` unless they never change.
     #[inline]
     pub(super) unsafe fn new(start: *mut u8, length: usize, access: Access) -> Self {
         Self {
@@ -84,8 +84,8 @@ impl<'a> SharedSlice<'a> {
     #[inline]
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), ShmError> {
         let from = self.at(offset, out.len() as u64)?;
-        // SAFETY: `at` has checked that out.len() bytes from `from` lie in the region, which is readable by the
-        // contract of `new`.
+        // SAFETY: `at` has checked that out.len() bytes from `from` lie in the region, which is readable by
+        // the contract of `new`.
         unsafe { copy::out_of_shared(from, out) };
         Ok(())
     }
@@ -117,8 +117,8 @@ impl<'a> SharedSlice<'a> {
         Ok(())
     }
 
-    /// Has the place of so few bytes taken from other processors' caches, while this one computes what is to be written there
-    /// by [`SharedSlice::write_for_peer`].
+    /// Has the place of so few bytes taken from other processors' caches, while this one computes what is to
+    /// be written there by [`SharedSlice::write_for_peer`].
     #[inline]
     pub fn prefetch_to_write(&self, offset: u64, length: u64) {
         if length <= PREFETCHED_BYTES
@@ -152,8 +152,8 @@ impl<'a> SharedSlice<'a> {
         if !at.cast::<u32>().is_aligned() {
             return Err(ShmError::Misaligned { offset });
         }
-        // SAFETY: the bytes are mapped for reading and writing for all of `'a`, the pointer is aligned, and by the
-        // contract of `new` nobody in this process accesses them other than atomically.
+        // SAFETY: the bytes are mapped for reading and writing for all of `'a`, the pointer is aligned, and
+        // by the contract of `new` nobody in this process accesses them other than atomically.
         Ok(unsafe { AtomicU32::from_ptr(at.cast()) })
     }
 

@@ -7,7 +7,8 @@ use nix::errno::Errno;
 
 use super::{MAX_FDS, Received, SocketError};
 
-/// Bytes of ancillary data that [`MAX_FDS`] descriptors occupy, in units of `u64` so that the buffer is aligned.
+/// Bytes of ancillary data that [`MAX_FDS`] descriptors occupy, in units of `u64` so that the buffer is
+/// aligned.
 const CONTROL_WORDS: usize =
     (size_of::<libc::cmsghdr>() + MAX_FDS * size_of::<RawFd>()).div_ceil(size_of::<u64>());
 
@@ -39,8 +40,8 @@ pub(super) fn send_message(
         attach(&mut header, &mut control, fds);
     }
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: the header points at a vector, bytes and control data that outlive the call, with their true lengths;
-    // sending only reads them.
+    // SAFETY: the header points at a vector, bytes and control data that outlive the call, with their true
+    // lengths; sending only reads them.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, flags) };
     Errno::result(sent).map(drop)
 }
@@ -52,11 +53,13 @@ fn attach(header: &mut libc::msghdr, control: &mut ControlBuffer, fds: &[Borrowe
     // SAFETY: CMSG_SPACE only computes.
     header.msg_controllen = unsafe { libc::CMSG_SPACE(payload) } as usize;
     debug_assert!(header.msg_controllen <= size_of_val(&control.0));
-    // SAFETY: msg_control and msg_controllen describe the aligned buffer above, which holds at least one header.
+    // SAFETY: msg_control and msg_controllen describe the aligned buffer above, which holds at least one
+    // header.
     let first = unsafe { libc::CMSG_FIRSTHDR(header) };
     // SAFETY: CMSG_LEN only computes.
     let length = unsafe { libc::CMSG_LEN(payload) } as usize;
-    // SAFETY: `first` points at the start of the control buffer, which is aligned for and larger than a header.
+    // SAFETY: `first` points at the start of the control buffer, which is aligned for and larger than a
+    // header.
     unsafe {
         first.write(libc::cmsghdr {
             cmsg_len: length,
@@ -66,13 +69,13 @@ fn attach(header: &mut libc::msghdr, control: &mut ControlBuffer, fds: &[Borrowe
     };
     // SAFETY: the data of the one header starts right behind it, inside the buffer.
     let data = unsafe { libc::CMSG_DATA(first) };
-    // SAFETY: BorrowedFd is a transparent RawFd; the caller bounds the count, so source and destination both hold
-    // `size_of_val(fds)` bytes, and they do not overlap.
+    // SAFETY: BorrowedFd is a transparent RawFd; the caller bounds the count, so source and destination both
+    // hold `size_of_val(fds)` bytes, and they do not overlap.
     unsafe { std::ptr::copy_nonoverlapping(fds.as_ptr().cast::<u8>(), data, size_of_val(fds)) };
 }
 
-/// A message as the kernel delivered it, before its flags are looked at. Owns its descriptors, so that dropping it
-/// closes them.
+/// A message as the kernel delivered it, before its flags are looked at. Owns its descriptors, so that
+/// dropping it closes them.
 pub(super) struct RawMessage {
     length: usize,
     flags: i32,
@@ -80,7 +83,8 @@ pub(super) struct RawMessage {
 }
 
 impl RawMessage {
-    /// Whether it is the end of the connection instead, on a socket that passes credentials and has no room for them.
+    /// Whether it is the end of the connection instead, on a socket that passes credentials and has no room
+    /// for them.
     pub(super) fn is_end(&self) -> bool {
         self.length == 0 && self.flags & libc::MSG_CTRUNC == 0
     }
@@ -124,8 +128,8 @@ pub(super) fn receive_message(
     let space = unsafe { libc::CMSG_SPACE((most_fds.min(MAX_FDS) * size_of::<RawFd>()) as libc::c_uint) };
     header.msg_controllen = (space as usize).min(size_of_val(&control.0));
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
-    // SAFETY: the header points at a vector, a buffer and control space that outlive the call, exclusively borrowed
-    // and with their true lengths.
+    // SAFETY: the header points at a vector, a buffer and control space that outlive the call, exclusively
+    // borrowed and with their true lengths.
     let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, flags) };
     let length = Errno::result(length)?;
     Ok(RawMessage {

@@ -21,8 +21,8 @@ impl Clock for MonotonicClock {
     fn now(&self) -> TimePoint {
         match clock_gettime(ClockId::CLOCK_MONOTONIC) {
             Ok(now) => TimePoint::from_nanos((now.tv_sec() as u64) * 1_000_000_000 + now.tv_nsec() as u64),
-            // The kernel knows this clock and the pointer is ours, so the call has no way to fail; the epoch would
-            // make no deadline pass, which a wait answers by its other exits.
+            // The kernel knows this clock and the pointer is ours, so the call has no way to fail; the epoch
+            // would make no deadline pass, which a wait answers by its other exits.
             Err(_) => TimePoint::EPOCH,
         }
     }

@@ -41,7 +41,8 @@ impl Deadline {
     /// No deadline.
     pub const NONE: Self = Self(u64::MAX);
 
-    /// The deadline at `point`. The last representable point, 584 years after start-up, counts as no deadline.
+    /// The deadline at `point`. The last representable point, 584 years after start-up, counts as no
+    /// deadline.
     pub const fn at(point: TimePoint) -> Self {
         Self(point.as_nanos())
     }

@@ -1,8 +1,8 @@
 //! Points in time, deadlines and the clock they are read from, and measured durations.
 //!
-//! For points in time only CLOCK_MONOTONIC is used: it is the clock of HAL time points (`nanosecondsSinceEpoch` of the steady clock),
-//! it is the same in every process of the machine, and it never jumps. All arithmetic saturates.
-//! Durations are measured by a [`Stopwatch`].
+//! For points in time only CLOCK_MONOTONIC is used: it is the clock of HAL time points
+//! (`nanosecondsSinceEpoch` of the steady clock), it is the same in every process of the machine, and it
+//! never jumps. All arithmetic saturates. Durations are measured by a [`Stopwatch`].
 #![forbid(unsafe_code)]
 
 mod clock;

@@ -6,8 +6,9 @@ use nix::time::{ClockId, clock_gettime};
 
 /// A moment that time is measured from, as HAL `Timing` has it.
 ///
-/// CLOCK_BOOTTIME, which goes on while the system is suspended: a duration includes the time in which nothing ran, so that
-/// nobody takes a device for faster than it was. Deadlines are points of another clock and cannot be mixed with this.
+/// CLOCK_BOOTTIME, which goes on while the system is suspended: a duration includes the time in which nothing
+/// ran, so that nobody takes a device for faster than it was. Deadlines are points of another clock and
+/// cannot be mixed with this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stopwatch(u64);
 

@@ -1,10 +1,10 @@
 //! The memory that spans are recorded in.
 //!
-//! It is a row of slots of 64 bytes, written in turn, over and over. A slot starts with its *state*: 2 n once the row has
-//! been filled n times up to here, 2 n - 1 while that is being done. A reader that finds the state it expects before and
-//! after it has copied the rest has copied one record; one that finds a later state has been overtaken and counts what it
-//! lost. A writer that finds its slot taken, because another one stopped in the middle a whole row ago, gives its record
-//! up rather than wait.
+//! It is a row of slots of 64 bytes, written in turn, over and over. A slot starts with its *state*: 2 n once
+//! the row has been filled n times up to here, 2 n - 1 while that is being done. A reader that finds the
+//! state it expects before and after it has copied the rest has copied one record; one that finds a later
+//! state has been overtaken and counts what it lost. A writer that finds its slot taken, because another one
+//! stopped in the middle a whole row ago, gives its record up rather than wait.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -67,8 +67,8 @@ fn map(memory: &SharedMemory) -> Result<(Mapping, u64), TraceError> {
     Ok((mapping, size / SLOT_BYTES))
 }
 
-/// Where the slot of the span with this number is, and its state when it is written. States that do not fit are those of
-/// no slot: 2^31 rows are more than a process will ever fill.
+/// Where the slot of the span with this number is, and its state when it is written. States that do not fit
+/// are those of no slot: 2^31 rows are more than a process will ever fill.
 fn place(number: u64, slots: u64) -> (u64, u32) {
     let state = u32::try_from((number / slots + 1).saturating_mul(2)).unwrap_or(u32::MAX);
     (number % slots * SLOT_BYTES, state)
@@ -226,7 +226,8 @@ pub struct TraceReader {
     mapping: Mapping,
     slots: u64,
     next: u64,
-    /// Whether the last drain ended because of this slot, which the next one then gives up if later ones are there.
+    /// Whether the last drain ended because of this slot, which the next one then gives up if later ones are
+    /// there.
     stopped_at: Option<u64>,
 }
 
@@ -254,8 +255,8 @@ impl TraceReader {
         })
     }
 
-    /// Hands out the spans recorded since the last time, at most as many as the memory holds. Returns how many were lost
-    /// because they were not read in time, as far as the writer is to be believed.
+    /// Hands out the spans recorded since the last time, at most as many as the memory holds. Returns how
+    /// many were lost because they were not read in time, as far as the writer is to be believed.
     pub fn drain(&mut self, each: &mut dyn FnMut(Span)) -> u64 {
         let mut lost: u64 = 0;
         for _ in 0..self.slots {

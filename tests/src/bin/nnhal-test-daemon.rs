@@ -1,7 +1,7 @@
 //! The driver daemon of the tests: built with them, so that they need no other build command.
 //!
-//! If `NNHAL_TEST_ALLOCATIONS` names a file of 4 bytes, the allocations of the supervisor and its workers are counted
-//! in it.
+//! If `NNHAL_TEST_ALLOCATIONS` names a file of 4 bytes, the allocations of the supervisor and its workers are
+//! counted in it.
 
 #[path = "../counting_allocator.rs"]
 mod counting_allocator;

@@ -34,8 +34,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// Times from the kill of a worker in the middle of an execution that never ends to the error of a burst that waits
-/// like this.
+/// Times from the kill of a worker in the middle of an execution that never ends to the error of a burst that
+/// waits like this.
 fn times_to_notice(wait: WaitSettings) -> Vec<Duration> {
     let options = DaemonOptions {
         devices: vec![EMPTY.to_owned()],

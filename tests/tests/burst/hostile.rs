@@ -1,5 +1,5 @@
-//! Clients that speak the protocol of bursts wrongly. Whatever they send, it is their own burst or worker that ends,
-//! and never the supervisor or another client.
+//! Clients that speak the protocol of bursts wrongly. Whatever they send, it is their own burst or worker
+//! that ends, and never the supervisor or another client.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -103,8 +103,8 @@ impl Raw {
         self.receive()
     }
 
-    /// The sequence and status of the next answer, with its text. A failure has no timing, and no shapes unless they say
-    /// how much room an output needs.
+    /// The sequence and status of the next answer, with its text. A failure has no timing, and no shapes
+    /// unless they say how much room an output needs.
     fn receive(&mut self) -> (u32, ErrorStatus, String) {
         let mut packet = self.end.consumer.new_packet();
         self.end.consumer.receive(&mut packet, soon()).unwrap();
@@ -117,8 +117,8 @@ impl Raw {
         (header.sequence, header.status, body.detail)
     }
 
-    /// Sends a packet of these words, which must be refused if it is not the same as `original`: packets are filled
-    /// up with zeros.
+    /// Sends a packet of these words, which must be refused if it is not the same as `original`: packets are
+    /// filled up with zeros.
     #[track_caller]
     fn expect_words_refused(&mut self, original: &[u32], words: &[u32], what: &str) {
         let filled = |words: &[u32]| {
@@ -231,18 +231,19 @@ fn packets_that_mean_nothing_are_answered_and_the_burst_goes_on() {
     expect_unharmed(&daemon, other);
 }
 
-/// What may change in a request with no harm: its sequence, its deadline, and where in its memory each of two inputs and
-/// the output is.
+/// What may change in a request with no harm: its sequence, its deadline, and where in its memory each of two
+/// inputs and the output is.
 const FREE_WORDS: [usize; 6] = [1, 2, 3, 7, 12, 18];
 
 /// The lengths of the arguments. None at all stands for the whole memory.
 const LENGTHS: [usize; 3] = [8, 13, 19];
 
-/// The numbers of extents that the arguments give: none. Before the zero that says so, a one makes it an unknown extent.
+/// The numbers of extents that the arguments give: none. Before the zero that says so, a one makes it an
+/// unknown extent.
 const RANKS: [usize; 3] = [9, 14, 20];
 
-/// Values that the HAL's tests put into packets: too many of something, an unknown extent, no such pool, and another
-/// choice of timing.
+/// Values that the HAL's tests put into packets: too many of something, an unknown extent, no such pool, and
+/// another choice of timing.
 const WRONG_WORDS: [u32; 4] = [10, 0, i32::MAX as u32, 1];
 
 #[test]
@@ -565,7 +566,8 @@ impl Xorshift {
 /// Bytes of the cells' sequence words, which come before their payload.
 const SEQUENCE_BYTES: u64 = 8;
 
-/// Flips bits in the cells of both rings until `is_over`; those of the payload only, or all. Returns how many.
+/// Flips bits in the cells of both rings until `is_over`; those of the payload only, or all. Returns how
+/// many.
 fn flip_cells(raw: &SharedMemory, random: &mut Xorshift, all: bool, is_over: &AtomicBool) -> u32 {
     const LIMIT: u32 = 500_000;
     let mapping = Mapping::new(raw, Access::ReadWrite).unwrap();

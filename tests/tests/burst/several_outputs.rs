@@ -9,8 +9,8 @@ use crate::common::{REFERENCE, open, start};
 
 const VALUES: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 
-/// `output 0 = input + 1`, of four values, and `output 1 = input + 2`, which is declared to have any number, in this order or the
-/// other.
+/// `output 0 = input + 1`, of four values, and `output 1 = input + 2`, which is declared to have any number,
+/// in this order or the other.
 fn sums(device: &Device, order: [usize; 2]) -> PreparedModel {
     sums_of(device, order, 0)
 }

@@ -17,7 +17,8 @@ use crate::common::{EXE, REFERENCE, add, burst_threads, open, prepare};
 /// More rounds than a worker needs to see what a burst's executions are like.
 const ROUNDS: usize = 40;
 
-/// Rounds that are tried at most until the worker's threads do what they are to: others may take the processors from them.
+/// Rounds that are tried at most until the worker's threads do what they are to: others may take the
+/// processors from them.
 const TRIES: usize = 20;
 
 /// A daemon whose workers have one thread that serves several bursts.
@@ -247,8 +248,8 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Requests that are in flight on a burst that always has some: one that is carried out, and one behind it. No more, so that its
-/// series are brief in a driver that is not optimised, too.
+/// Requests that are in flight on a burst that always has some: one that is carried out, and one behind it.
+/// No more, so that its series are brief in a driver that is not optimised, too.
 const WAITING: usize = 2;
 
 /// Keeps requests in flight on a burst until it is told to end.

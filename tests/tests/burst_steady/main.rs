@@ -1,7 +1,8 @@
-//! While both processes are awake, an execution by burst allocates nothing and makes no system call on either side.
+//! While both processes are awake, an execution by burst allocates nothing and makes no system call on either
+//! side.
 //!
-//! A file of its own: the allocator is the whole binary's, and threads of other tests that poll would keep these from
-//! polling.
+//! A file of its own: the allocator is the whole binary's, and threads of other tests that poll would keep
+//! these from polling.
 
 #[path = "../../src/counting_allocator.rs"]
 mod counting_allocator;
@@ -27,7 +28,8 @@ const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 /// Executions that are looked at.
 const EXECUTIONS: u64 = 10_000;
 
-/// What is called to sleep, to wake who sleeps, to let others have the processor and to see whether they took it.
+/// What is called to sleep, to wake who sleeps, to let others have the processor and to see whether they took
+/// it.
 const SLEEPING: [&str; 5] = [
     "futex",
     "futex_waitv",
@@ -36,8 +38,8 @@ const SLEEPING: [&str; 5] = [
     "restart_syscall",
 ];
 
-/// Who is put off its processor for a while lets the other side fall asleep. So many calls for that in all executions
-/// are no matter of executions.
+/// Who is put off its processor for a while lets the other side fall asleep. So many calls for that in all
+/// executions are no matter of executions.
 const SLEEPS: u64 = EXECUTIONS / 100;
 
 /// Measurements until one was not disturbed by what else happens on the machine.

@@ -1,5 +1,5 @@
-//! The same of small networks on `nnhal-cpu`, of floats and of bytes, by one thread and by two, which alone may sleep
-//! and be woken.
+//! The same of small networks on `nnhal-cpu`, of floats and of bytes, by one thread and by two, which alone
+//! may sleep and be woken.
 
 use nnhal_client::{
     Burst, BurstOptions, Devices, ExecuteOptions, Memory, ModelBuilder, OperandId, OperationType,
@@ -96,8 +96,8 @@ impl Builder {
     }
 }
 
-/// A convolution, a depthwise one, one of single pixels, the mean of each channel, a fully connected layer, and
-/// SOFTMAX.
+/// A convolution, a depthwise one, one of single pixels, the mean of each channel, a fully connected layer,
+/// and SOFTMAX.
 fn network(elements: Elements) -> nnhal_client::Model {
     let mut net = Builder {
         model: ModelBuilder::new(),

@@ -1,5 +1,5 @@
-//! The same of several bursts that one thread drives, which share a thread of the worker, and of inputs that are read where
-//! they are.
+//! The same of several bursts that one thread drives, which share a thread of the worker, and of inputs that
+//! are read where they are.
 
 use nnhal_client::{
     Burst, BurstOptions, Devices, ExecuteOptions, Memory, PrepareOptions, RegisteredRequest, Request,
@@ -82,7 +82,8 @@ impl Bursts {
     }
 }
 
-/// Values of an execution, and whether they are in sealed memory: few of them, and enough to be read where they are.
+/// Values of an execution, and whether they are in sealed memory: few of them, and enough to be read where
+/// they are.
 const CASES: [(u32, bool); 2] = [(4, false), (2048, true)];
 
 fn for_each(mut work: impl FnMut(&Counter, &mut Bursts, &str)) {

@@ -91,8 +91,8 @@ pub(crate) type SystemCalls = BTreeMap<String, u64>;
 fn calls_in(path: &Path) -> SystemCalls {
     let mut calls = SystemCalls::new();
     let text = std::fs::read_to_string(path).unwrap();
-    // A line is a call with its arguments, after the number of the thread if several are traced. A call that another
-    // thread's interrupted has a second line for its end, with its name in front of ` resumed>`.
+    // A line is a call with its arguments, after the number of the thread if several are traced. A call that
+    // another thread's interrupted has a second line for its end, with its name in front of ` resumed>`.
     let begun = text.lines().filter(|line| !line.contains(" resumed>"));
     let called = begun.filter_map(|line| line.split_once('('));
     for (before, _) in called {

@@ -1,5 +1,5 @@
-//! `libneuralnetworks.so` called by C programs, which are compiled against its header and run in processes of their own
-//! beside the real daemon.
+//! `libneuralnetworks.so` called by C programs, which are compiled against its header and run in processes of
+//! their own beside the real daemon.
 
 mod program;
 
@@ -365,7 +365,8 @@ fn library_exports_its_interface_and_nothing_else() {
             "{symbol} is not in the header"
         );
     }
-    // 69 functions to feature level 5, 4 for extensions, the text of the last error and the policy of recovery.
+    // 69 functions to feature level 5, 4 for extensions, the text of the last error and the policy of
+    // recovery.
     assert_eq!(exported.len(), 75, "{exported:?}");
 }
 

@@ -180,7 +180,8 @@ pub(crate) fn run_example(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Runs the example where no driver runs and this is to be the private one; gives what it says on standard error.
+/// Runs the example where no driver runs and this is to be the private one; gives what it says on standard
+/// error.
 #[track_caller]
 pub(crate) fn run_example_with_driver(driver: &Path) -> String {
     let folder = tempfile::tempdir().expect("a folder");
@@ -193,7 +194,8 @@ pub(crate) fn run_example_with_driver(driver: &Path) -> String {
     String::from_utf8(output.stderr).expect("text")
 }
 
-/// Runs one case of the program whose workers are killed whenever it says so, with this policy in the environment.
+/// Runs one case of the program whose workers are killed whenever it says so, with this policy in the
+/// environment.
 #[track_caller]
 pub(crate) fn run_with_deaths(case: &str, recovery: Option<&str>) {
     let folder = tempfile::tempdir().expect("a folder");

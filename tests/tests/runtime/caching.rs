@@ -80,7 +80,8 @@ fn worker_that_dies_over_the_cache_fails_no_compilation() {
     let model = chain(2, false);
     let options = || on(&runtime, &[FAST]).caching(directory.path(), [3; 32]);
     runtime.compile(&model, &options()).unwrap();
-    // The device has said what it supports when the filter is asked, so that the next who needs it is the cache.
+    // The device has said what it supports when the filter is asked, so that the next who needs it is the
+    // cache.
     let executioner = Arc::clone(&daemon);
     let options = options().filter(Arc::new(move |_, _, _| {
         kill_workers(&executioner);

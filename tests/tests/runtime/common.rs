@@ -43,8 +43,8 @@ pub(crate) fn kill_workers(daemon: &TestDaemon) {
     });
 }
 
-/// Operation after operation on four floats: each adds one more than the one before, the first adds 1. Beside the last
-/// one's result, the result of the first is an output if `has_two`.
+/// Operation after operation on four floats: each adds one more than the one before, the first adds 1. Beside
+/// the last one's result, the result of the first is an output if `has_two`.
 pub(crate) fn chain(operations: u32, has_two: bool) -> Model {
     let ty = || TensorType::float32(&[4]);
     let mut model = ModelBuilder::new();
@@ -69,7 +69,8 @@ pub(crate) fn sum(operations: u32) -> f32 {
     (1..=operations).sum::<u32>() as f32
 }
 
-/// Gives the operations to the drivers' devices in turn, `run` at a time, and none to the CPU of this process.
+/// Gives the operations to the drivers' devices in turn, `run` at a time, and none to the CPU of this
+/// process.
 pub(crate) fn in_turn(run: usize) -> OperationFilter {
     Arc::new(move |device, index, _| device.name == [FAST, REFERENCE][index / run % 2])
 }

@@ -133,7 +133,8 @@ fn start_apart() -> (TestDaemon, TestDaemon, Runtime) {
     (fast, reference, runtime)
 }
 
-/// A chain whose first step gives an output on one device, and whose second step gives the other on the other.
+/// A chain whose first step gives an output on one device, and whose second step gives the other on the
+/// other.
 fn in_two_steps(runtime: &Runtime) -> Compilation {
     let options = on(runtime, &[FAST, REFERENCE]).filter(in_turn(1));
     runtime.compile(&chain(2, true), &options).unwrap()

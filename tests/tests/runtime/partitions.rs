@@ -197,8 +197,8 @@ fn two_daemons_in_one_directory_share_a_model() {
     assert_eq!(run(&compilation).unwrap(), (vec![1.0 + sum(4); 4], None));
 }
 
-/// Three additions of large tensors, the first and the last on one device: the last reads the first's result, which the
-/// other device has nothing to do with.
+/// Three additions of large tensors, the first and the last on one device: the last reads the first's result,
+/// which the other device has nothing to do with.
 fn detour(elements: u32) -> nnhal_client::Model {
     let ty = || TensorType::float32(&[elements]);
     let mut model = ModelBuilder::new();

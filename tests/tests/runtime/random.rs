@@ -23,8 +23,8 @@ fn mixed(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// Gives each operation to the driver or the CPU of this process by a throw of `seed`; control flow may always run on
-/// the CPU if `is_lenient`.
+/// Gives each operation to the driver or the CPU of this process by a throw of `seed`; control flow may
+/// always run on the CPU if `is_lenient`.
 fn thrown(seed: u64, is_lenient: bool) -> OperationFilter {
     Arc::new(move |device: &DeviceInfo, index: usize, operation: &Operation| {
         let is_for_driver = mixed(seed.wrapping_mul(1 << 20).wrapping_add(index as u64)) & 1 == 0;
@@ -128,8 +128,8 @@ impl OwnValues for Values<'_> {
     }
 }
 
-/// Executes a model on one device by burst, and then twice by the name that its arguments have there. `None` if they have
-/// none.
+/// Executes a model on one device by burst, and then twice by the name that its arguments have there. `None`
+/// if they have none.
 fn run_known(compilation: &Compilation, generated: &Generated) -> Option<Outcome> {
     let options = ExecuteOptions::new();
     let mut burst = compilation.burst().unwrap();

@@ -24,7 +24,8 @@ fn fill(cache: &CompilationCache, device: &Device) {
     cache.prepare(device, &model, &PrepareOptions::new()).unwrap();
 }
 
-/// What the other user does: everything that it can think of to reach the first one's cache or to have its own used.
+/// What the other user does: everything that it can think of to reach the first one's cache or to have its
+/// own used.
 fn act_as_other(directory: &Path) {
     assert_eq!(geteuid(), Uid::from_raw(NOBODY));
     let foreign = directory.join("cache");

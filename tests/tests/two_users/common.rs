@@ -73,8 +73,9 @@ pub(crate) fn expect_success(command: &mut Command) {
     assert!(status.success(), "{command:?}: {status}");
 }
 
-/// A test again, as [`SYSTEM`], where `/run` has nothing but the folder of [`DRIVER`], and `/tmp` nothing at all: there the
-/// directories in which drivers are looked for are the test's own. Without the right to mount, it says so and ends.
+/// A test again, as [`SYSTEM`], where `/run` has nothing but the folder of [`DRIVER`], and `/tmp` nothing at
+/// all: there the directories in which drivers are looked for are the test's own. Without the right to mount,
+/// it says so and ends.
 pub(crate) fn in_own_run(test: &str) {
     const SCRIPT: &str = "mount -t tmpfs -o mode=755 tmpfs /run && mkdir /run/bin && mount --bind \"$1\" /run/bin && \
                           mount -t tmpfs -o mode=1777 tmpfs /tmp && exec \"$2\" --exact \"$3\" --nocapture";

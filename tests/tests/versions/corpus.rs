@@ -1,5 +1,5 @@
-//! The conformance corpus on devices in the form of older versions: what a version can express passes, by synchronous
-//! executions and by burst; the rest is not supported.
+//! The conformance corpus on devices in the form of older versions: what a version can express passes, by
+//! synchronous executions and by burst; the rest is not supported.
 
 use nnhal_client::{
     Burst, BurstOptions, Device, Devices, Error, ExecuteOptions, MeasureTiming, Memory, Model,
@@ -109,8 +109,8 @@ impl Observer for Watcher {
     }
 }
 
-/// Runs the corpus on a device. No case may fail, and none that its version can express be skipped: `at_least` so many
-/// pass.
+/// Runs the corpus on a device. No case may fail, and none that its version can express be skipped:
+/// `at_least` so many pass.
 fn check(name: &str, version: HalVersion, at_least: u32) {
     let root = Corpus::default_root();
     if !root.is_dir() {

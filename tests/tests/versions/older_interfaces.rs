@@ -35,7 +35,8 @@ fn operand(operand_type: OperandType, dimensions: &[u32], lifetime: v1_0::Operan
     }
 }
 
-/// `output = input + constant`, four floats; the constant is in pool 0, and of the output these dimensions are declared.
+/// `output = input + constant`, four floats; the constant is in pool 0, and of the output these dimensions
+/// are declared.
 fn add_model(output: &[u32]) -> v1_0::Model {
     let tensor = |lifetime| operand(OperandType::TENSOR_FLOAT32, &[4], lifetime);
     let mut constant = tensor(v1_0::OperandLifeTime::ConstantReference);
@@ -199,7 +200,8 @@ fn models_of_every_version_are_prepared_and_executed_by_the_older_methods() {
     }
 }
 
-/// M03 as the suites of 1.0 and 1.1 have it, M11 and M02: what came later is invalid in a model of an older version.
+/// M03 as the suites of 1.0 and 1.1 have it, M11 and M02: what came later is invalid in a model of an older
+/// version.
 #[test]
 fn models_with_what_their_version_does_not_have_are_invalid() {
     with_device(EXE, "nnhal-reference", |device| {

@@ -10,7 +10,8 @@ use nnhal_tests::{DaemonOptions, TestDaemon};
 
 use crate::older_devices::{EXE, model_of_all_versions};
 
-/// Each device gets the operation that came with its version, and the CPU of this process the one that none has.
+/// Each device gets the operation that came with its version, and the CPU of this process the one that none
+/// has.
 #[test]
 fn model_is_split_between_devices_of_all_versions() {
     let daemon = TestDaemon::start(EXE, &DaemonOptions::default());

@@ -1,7 +1,7 @@
 //! The `.tflite` format: a FlatBuffer, read through the verifier into borrowed tables, its indexes checked.
 //!
-//! After [`File::read`] every index that a table holds leads somewhere: tensors, buffers, operator codes. What the
-//! numbers mean (shapes, types, operators) is the importer's business.
+//! After [`File::read`] every index that a table holds leads somewhere: tensors, buffers, operator codes.
+//! What the numbers mean (shapes, types, operators) is the importer's business.
 
 pub(crate) mod options;
 pub(crate) mod reader;

@@ -1,5 +1,5 @@
-//! The option tables of operators, as far as they are read, with the numbers of their fields and the code by which
-//! an operator says which of them it carries.
+//! The option tables of operators, as far as they are read, with the numbers of their fields and the code by
+//! which an operator says which of them it carries.
 
 use super::reader::{Numbers, Table, table};
 

@@ -1,9 +1,9 @@
 //! Values out of a FlatBuffer, each read where the verifier has just checked it.
 //!
-//! The runtime's generated accessors trust that a buffer was verified before and are therefore unsafe. Here the walk
-//! of the verifier *is* the reading: every position comes from its `visit_table` and `deref`, every range is one that
-//! it has found inside the buffer, and the bytes are then taken from the slice by a checked index. What it limits
-//! (depth, number of tables, apparent size) is limited for the reading too.
+//! The runtime's generated accessors trust that a buffer was verified before and are therefore unsafe. Here
+//! the walk of the verifier *is* the reading: every position comes from its `visit_table` and `deref`, every
+//! range is one that it has found inside the buffer, and the bytes are then taken from the slice by a checked
+//! index. What it limits (depth, number of tables, apparent size) is limited for the reading too.
 
 use std::marker::PhantomData;
 
@@ -267,8 +267,9 @@ impl<'a> Value<'a> for Deferred<'a> {
     }
 }
 
-/// What a file may make the verifier and the reader do. The tables of real files number about ten for each operator;
-/// nothing in them is shared but constant data, so that their apparent size stays near the real one.
+/// What a file may make the verifier and the reader do. The tables of real files number about ten for each
+/// operator; nothing in them is shared but constant data, so that their apparent size stays near the real
+/// one.
 pub(super) fn limits(bytes: &[u8]) -> VerifierOptions {
     VerifierOptions {
         max_depth: 16,
@@ -290,7 +291,8 @@ pub(super) fn root<'a, T: Table<'a>>(bytes: &'a [u8]) -> Result<T, ReadError> {
     T::read_table(&mut reader, position)
 }
 
-/// Declares a table of the schema: a struct with the fields that are read, each with its default and its number.
+/// Declares a table of the schema: a struct with the fields that are read, each with its default and its
+/// number.
 macro_rules! table {
     (
         $(#[$doc:meta])*

@@ -15,7 +15,8 @@ table! {
 }
 
 table! {
-    /// A kind of operator that the model uses. Codes above 127 did not fit the first field and have one of their own.
+    /// A kind of operator that the model uses. Codes above 127 did not fit the first field and have one of
+    /// their own.
     OperatorCode<'a> {
         deprecated_builtin_code: i8 = 0, 0;
         custom_code: Text<'a> = Text::default(), 1;
@@ -112,8 +113,8 @@ table! {
 }
 
 table! {
-    /// The bytes of a constant: in the table, or in the file after all tables at `offset` (of more than 1) if the
-    /// model is too large for a FlatBuffer.
+    /// The bytes of a constant: in the table, or in the file after all tables at `offset` (of more than 1) if
+    /// the model is too large for a FlatBuffer.
     Buffer<'a> {
         data: Numbers<'a, u8> = Numbers::default(), 0;
         offset: u64 = 0, 1;

@@ -91,8 +91,8 @@ fn leaky_relu(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     node.emit(O::PRELU, &[input, alpha], &[output])
 }
 
-/// A constant of one element of this type. A quantized one represents the value without error: one step of its size
-/// away from the zero point.
+/// A constant of one element of this type. A quantized one represents the value without error: one step of
+/// its size away from the zero point.
 fn constant_of_one(node: &mut Node<'_, '_, '_, '_>, ty: OperandType, value: f32) -> Result<Id, Refusal> {
     if !value.is_finite() {
         return Err(Refusal::Reason(format!(

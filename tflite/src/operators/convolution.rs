@@ -280,8 +280,8 @@ pub(super) fn bias(
     requalified.map_err(|reason| node.input_error(number, reason))
 }
 
-/// Type and scale of the bias: the input's type for floats; 32-bit integers in units of input scale times filter
-/// scale for quantized layers, without a scale where the filter has one for each channel.
+/// Type and scale of the bias: the input's type for floats; 32-bit integers in units of input scale times
+/// filter scale for quantized layers, without a scale where the filter has one for each channel.
 fn bias_operand(node: &Node<'_, '_, '_, '_>, input: Id, filter: Id, count: u32) -> Operand {
     let input = node.graph.builder.operand(input);
     let filter = node.graph.builder.operand(filter);

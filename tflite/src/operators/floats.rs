@@ -82,8 +82,9 @@ impl<'c, 'n, 'm, 'f, 'a> Arithmetic<'c, 'n, 'm, 'f, 'a> {
     }
 }
 
-/// A factor from integer steps of one size to steps of another, in the two parts between which the file's runtime
-/// rounds: a product to the nearest integer of some binary places, and then those to the nearest integer of none.
+/// A factor from integer steps of one size to steps of another, in the two parts between which the file's
+/// runtime rounds: a product to the nearest integer of some binary places, and then those to the nearest
+/// integer of none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct FixedPointFactor {
     multiplier: f32,
@@ -97,9 +98,9 @@ impl FixedPointFactor {
         FixedPointFactor::of_mean(ratio, 1)
     }
 
-    /// The factor from the sum of `count` elements to their mean in other steps. The runtime multiplies by a fraction
-    /// of 31 bits and shifts by the rest. It divides the fraction by the number of elements without normalizing it
-    /// again, which leaves fewer places to round at.
+    /// The factor from the sum of `count` elements to their mean in other steps. The runtime multiplies by a
+    /// fraction of 31 bits and shifts by the rest. It divides the fraction by the number of elements without
+    /// normalizing it again, which leaves fewer places to round at.
     pub(super) fn of_mean(ratio: f64, count: u64) -> FixedPointFactor {
         let count = count.max(1);
         let exponent = (ratio.log2().floor() as i32).clamp(-126, 126) + 1;

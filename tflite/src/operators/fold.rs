@@ -1,7 +1,8 @@
 //! Operators on constants that are computed at import.
 //!
-//! Files whose shapes are fixed still often compute them: SHAPE, a slice of it, a product, PACK, and the result is
-//! what a RESHAPE takes. NNAPI has none of that for integers, and with known dimensions it is all constant.
+//! Files whose shapes are fixed still often compute them: SHAPE, a slice of it, a product, PACK, and the
+//! result is what a RESHAPE takes. NNAPI has none of that for integers, and with known dimensions it is all
+//! constant.
 
 use super::builtin::Builtin;
 use super::node::{Node, Refusal};
@@ -38,8 +39,8 @@ impl Integers {
     }
 }
 
-/// Computes the operator, if its inputs are constants and it is one of those that shapes are computed with. Whether
-/// it did; if not, the operator is mapped like any other.
+/// Computes the operator, if its inputs are constants and it is one of those that shapes are computed with.
+/// Whether it did; if not, the operator is mapped like any other.
 pub(super) fn fold(node: &mut Node<'_, '_, '_, '_>, operator: Builtin) -> Result<bool, Refusal> {
     let result = match operator {
         Builtin::SHAPE | Builtin::RANK => dimensions_of(node, operator)?,

@@ -84,7 +84,8 @@ impl Layer {
         }
     }
 
-    /// Where the layer's operation writes for `output`: an operand of two dimensions, if the output has others.
+    /// Where the layer's operation writes for `output`: an operand of two dimensions, if the output has
+    /// others.
     fn result_like(&self, node: &mut Node<'_, '_, '_, '_>, output: Id) -> Result<Id, Refusal> {
         if self.kept_dimensions().is_none() {
             return Ok(output);
@@ -177,8 +178,8 @@ fn hybrid_layer(node: &mut Node<'_, '_, '_, '_>, options: &FullyConnectedOptions
     node.settle(target)
 }
 
-/// The layer as a convolution over images of one pixel, whose channels are the elements of the vectors: NNAPI's
-/// convolutions take a scale for each channel, its dense layers do not.
+/// The layer as a convolution over images of one pixel, whose channels are the elements of the vectors:
+/// NNAPI's convolutions take a scale for each channel, its dense layers do not.
 fn as_convolution(
     node: &mut Node<'_, '_, '_, '_>,
     layer: &Layer,

@@ -1,10 +1,10 @@
 //! Float layers with integer weights.
 //!
-//! The file's runtime quantizes the input of such a layer anew in each execution, one image or vector at a time,
-//! multiplies integers, and scales the result back. NNAPI has no such layers, but its operations on floats can say
-//! the same: the integers are floats without a fraction, and products of 8-bit integers are exact in them. Taking the
-//! weights for what they stand for and the input as it is would be more precise, and different from the results that
-//! the model was evaluated with: by about a hundredth in a small network.
+//! The file's runtime quantizes the input of such a layer anew in each execution, one image or vector at a
+//! time, multiplies integers, and scales the result back. NNAPI has no such layers, but its operations on
+//! floats can say the same: the integers are floats without a fraction, and products of 8-bit integers are
+//! exact in them. Taking the weights for what they stand for and the input as it is would be more precise,
+//! and different from the results that the model was evaluated with: by about a hundredth in a small network.
 
 use nnhal_hal::{Operand, OperandType, OperationType as O};
 
@@ -23,7 +23,8 @@ pub(super) enum Rounding {
     Asymmetric,
 }
 
-/// A quantized input: integers as floats, zero at 0, and the real size of their steps for each image or vector.
+/// A quantized input: integers as floats, zero at 0, and the real size of their steps for each image or
+/// vector.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QuantizedInput {
     pub(super) steps: Id,
@@ -82,8 +83,8 @@ pub(super) fn quantize_input(
     }
 }
 
-/// Smallest range that is told from zero: an input that is zero throughout has steps of 0, whatever their size. The
-/// inverse of a step must still be a float.
+/// Smallest range that is told from zero: an input that is zero throughout has steps of 0, whatever their
+/// size. The inverse of a step must still be a float.
 const LEAST_RANGE: f32 = 1e-30;
 
 fn symmetric(

@@ -86,8 +86,8 @@ pub(super) const MAPPINGS: &[Mapping] = &[
 ];
 
 /// Whether the file has an input as a scalar, which is a tensor of one dimension in the model. The file's own
-/// dimensions do not always tell it from a tensor of unknown shape; those of the result of a PACK, which has one
-/// dimension more, or the length of its shape do.
+/// dimensions do not always tell it from a tensor of unknown shape; those of the result of a PACK, which has
+/// one dimension more, or the length of its shape do.
 fn is_scalar(node: &Node<'_, '_, '_, '_>, number: usize, joined_rank: usize) -> Result<bool, Refusal> {
     Ok(node.tensor(number)?.dimensions.is_empty() && joined_rank <= 1)
 }

@@ -1,5 +1,5 @@
-//! The operators of the `.tflite` format and what they are in NNAPI: one [`Mapping`] for each, in one file per
-//! family. The table in `docs/tflite-operators.md` is made from the same list.
+//! The operators of the `.tflite` format and what they are in NNAPI: one [`Mapping`] for each, in one file
+//! per family. The table in `docs/tflite-operators.md` is made from the same list.
 
 mod builtin;
 mod mapping;

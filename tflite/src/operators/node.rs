@@ -423,8 +423,8 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
         })
     }
 
-    /// An output of an operation whose quantized results have these parameters and no others. Where the file has
-    /// others, the result is quantized anew.
+    /// An output of an operation whose quantized results have these parameters and no others. Where the file
+    /// has others, the result is quantized anew.
     pub(crate) fn output_quantized(
         &mut self,
         number: usize,
@@ -567,8 +567,8 @@ impl<'n, 'm, 'f, 'a> Node<'n, 'm, 'f, 'a> {
         })
     }
 
-    /// A state that the operator reads and replaces: the operand before and the one after. The tensor's value is
-    /// the latter from here on, if it is a variable.
+    /// A state that the operator reads and replaces: the operand before and the one after. The tensor's value
+    /// is the latter from here on, if it is a variable.
     pub(crate) fn state(&mut self, number: usize) -> Result<(Id, Id), Refusal> {
         let before = self.input(number)?;
         let after = self.temporary(self.graph.builder.operand(before).clone())?;

@@ -62,7 +62,8 @@ pub(super) const MAPPINGS: &[Mapping] = &[
     ),
 ];
 
-/// An operation whose quantized results have one scale and, for unsigned and signed results, these zero points.
+/// An operation whose quantized results have one scale and, for unsigned and signed results, these zero
+/// points.
 pub(super) fn with_fixed_scale(
     node: &mut Node<'_, '_, '_, '_>,
     kind: O,

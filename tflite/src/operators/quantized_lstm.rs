@@ -59,7 +59,8 @@ fn intermediate(node: &Node<'_, '_, '_, '_>, number: usize) -> Option<Quantizati
     node.graph.tensors.get(index)?.quantization()
 }
 
-/// A constant with a scale and no zero point, as an operand of the type `ty`; the omitted one if the file has none.
+/// A constant with a scale and no zero point, as an operand of the type `ty`; the omitted one if the file has
+/// none.
 fn symmetric(node: &mut Node<'_, '_, '_, '_>, number: usize, ty: T) -> Result<Id, Refusal> {
     if !node.has(number) {
         return Ok(node.graph.builder.no_value(ty)?);
@@ -96,8 +97,9 @@ fn projection_bias(node: &mut Node<'_, '_, '_, '_>) -> Result<Id, Refusal> {
     gate_bias(node, 17)
 }
 
-/// The older kernel: input, previous output, one matrix of weights, one vector of biases, previous state. Rows of the
-/// matrix are the gates input, cell, forget, output; columns are the input and then the previous output.
+/// The older kernel: input, previous output, one matrix of weights, one vector of biases, previous state.
+/// Rows of the matrix are the gates input, cell, forget, output; columns are the input and then the previous
+/// output.
 pub(super) fn basic(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     let input = node.input(0)?;
     let depth = extent(node, 0, 1)?;
@@ -113,8 +115,9 @@ pub(super) fn basic(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     // NNAPI's order is input, forget, cell, output.
     let order = [0, 2, 1, 3];
     let mut inputs = vec![input];
-    // NNAPI's operation joins its matrices to rows of recurrent and then input weights, and multiplies these by the
-    // input and then the previous output, as they stand: cut in this order, they make up the file's rows again.
+    // NNAPI's operation joins its matrices to rows of recurrent and then input weights, and multiplies these
+    // by the input and then the previous output, as they stand: cut in this order, they make up the file's
+    // rows again.
     for (first, count) in [(units, depth), (0, units)] {
         for gate in order {
             let part: Vec<u8> = weights[gate]

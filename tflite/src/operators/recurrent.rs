@@ -1,5 +1,5 @@
-//! One step of recurrent layers. State comes in as an input and goes out as an output; variable tensors of the file
-//! are carried on by whoever runs the model.
+//! One step of recurrent layers. State comes in as an input and goes out as an output; variable tensors of
+//! the file are carried on by whoever runs the model.
 
 use nnhal_hal::{Operand, OperandType, OperationType as O};
 

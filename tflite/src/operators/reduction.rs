@@ -89,8 +89,8 @@ fn reduce_in_floats(node: &mut Node<'_, '_, '_, '_>, kind: O) -> Result<(), Refu
     node.settle(target)
 }
 
-/// A mean of integers to another scale, rounded as the file's runtime does: the sum times a factor, to the nearest
-/// integer of some binary places, and those to the nearest integer of none.
+/// A mean of integers to another scale, rounded as the file's runtime does: the sum times a factor, to the
+/// nearest integer of some binary places, and those to the nearest integer of none.
 fn mean_to_other_scale(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     let (Some(from), Some(to)) = (
         node.tensor(0)?.quantization(),
@@ -122,7 +122,8 @@ fn mean_to_other_scale(node: &mut Node<'_, '_, '_, '_>) -> Result<(), Refusal> {
     node.settle(target)
 }
 
-/// Whether reduced axes stay, with extent 1: a number for MEAN, a truth value for the others, which are younger.
+/// Whether reduced axes stay, with extent 1: a number for MEAN, a truth value for the others, which are
+/// younger.
 fn keep_dims(node: &mut Node<'_, '_, '_, '_>, kind: O, keep: bool) -> Result<Id, Refusal> {
     if kind == O::MEAN {
         node.scalar_i32(i32::from(keep))

@@ -111,8 +111,9 @@ pub(super) struct Bounds {
 
 /// The entries of the file's lists, spelled out for an input of this rank.
 ///
-/// An entry of the file is one of: a new axis (takes no axis of the input), the ellipsis (takes as many as are left
-/// over), or the bounds of one axis, which may vanish from the result. Axes beyond the entries are taken whole.
+/// An entry of the file is one of: a new axis (takes no axis of the input), the ellipsis (takes as many as
+/// are left over), or the bounds of one axis, which may vanish from the result. Axes beyond the entries are
+/// taken whole.
 pub(super) fn spell_out(
     rank: usize,
     [begin, end, strides]: [&[i32]; 3],

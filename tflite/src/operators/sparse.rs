@@ -1,8 +1,8 @@
 //! Sparse constants, spelled out.
 //!
-//! A sparse tensor is stored level by level, in an order of its own. The levels are the dimensions, and then one more
-//! for each dimension that is cut into blocks. A dense level has all its indices; a compressed one lists, for each
-//! position of the levels above, the segment of its indices that occur.
+//! A sparse tensor is stored level by level, in an order of its own. The levels are the dimensions, and then
+//! one more for each dimension that is cut into blocks. A dense level has all its indices; a compressed one
+//! lists, for each position of the levels above, the segment of its indices that occur.
 
 use crate::file::reader::Deferred;
 use crate::file::tables::{DimensionMetadata, Int32Vector, Sparsity, Uint8Vector, Uint16Vector};
@@ -17,7 +17,8 @@ enum Level {
     },
 }
 
-/// The bytes of the tensor with these dimensions, in their usual order; elements that are not stored are zero bytes.
+/// The bytes of the tensor with these dimensions, in their usual order; elements that are not stored are zero
+/// bytes.
 pub(super) fn densify(
     sparsity: &Sparsity<'_>,
     dimensions: &[u32],
@@ -190,8 +191,8 @@ struct Walk<'l, 'd> {
 }
 
 impl Walk<'_, '_> {
-    /// Visits everything below one position of the levels above `at`. Every leaf takes a stored element, so that the
-    /// walk ends with the data.
+    /// Visits everything below one position of the levels above `at`. Every leaf takes a stored element, so
+    /// that the walk ends with the data.
     fn level(&mut self, at: usize, position: usize) -> Result<(), String> {
         let Some(level) = self.layout.levels.get(at) else {
             return self.element();

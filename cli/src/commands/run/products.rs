@@ -33,9 +33,9 @@ pub(super) fn products(graph: &Subgraph, operation: &Operation) -> Option<u64> {
     }
 }
 
-/// The inputs of an operation with cells, such as an LSTM, each of whose elements is multiplied once for every row of
-/// the input: matrices, those of a projection, and the vectors that look at the cell. From the first on, to before
-/// the second.
+/// The inputs of an operation with cells, such as an LSTM, each of whose elements is multiplied once for
+/// every row of the input: matrices, those of a projection, and the vectors that look at the cell. From the
+/// first on, to before the second.
 fn cell_weights(operation: OperationType) -> Option<&'static [[usize; 2]]> {
     Some(match operation {
         OperationType::LSTM | OperationType::UNIDIRECTIONAL_SEQUENCE_LSTM | OperationType::QUANTIZED_LSTM => {

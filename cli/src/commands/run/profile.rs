@@ -39,8 +39,8 @@ struct Report {
     threads: Option<u32>,
     /// Those that times are medians of.
     calls: usize,
-    /// What one thread reaches where nothing but products are summed: 32-bit floats, by vectors and by tiles (0 where there are
-    /// none), and 8-bit values likewise.
+    /// What one thread reaches where nothing but products are summed: 32-bit floats, by vectors and by tiles
+    /// (0 where there are none), and 8-bit values likewise.
     peak_gflops: f64,
     peak_tiles_gflops: f64,
     peak_gops: f64,
@@ -136,7 +136,8 @@ pub(super) fn run(arguments: &RunArguments, model: &TfliteModel, inputs: &[Vec<V
     }
     let main = &model.model.hal().main;
     let program = subject.program.as_deref();
-    // A driver that has not said computes with as many as there are processors, unless its settings say otherwise.
+    // A driver that has not said computes with as many as there are processors, unless its settings say
+    // otherwise.
     let threads = known_threads.map_or_else(
         || std::thread::available_parallelism().map_or(1, usize::from),
         |threads| threads as usize,

@@ -1,9 +1,9 @@
-//! Products of AMX's tiles: registers of up to sixteen rows of 64 bytes, of which one instruction multiplies two and adds the
-//! result to a third.
+//! Products of AMX's tiles: registers of up to sixteen rows of 64 bytes, of which one instruction multiplies
+//! two and adds the result to a third.
 //!
-//! Tiles have no type of their own in Rust, so everything that uses them is assembly, and a value of [`Shaped`] stands for
-//! their shapes being set. Loading a tile takes as long as half a product if its memory is aligned to cache lines, and twice
-//! as long as a product if not.
+//! Tiles have no type of their own in Rust, so everything that uses them is assembly, and a value of
+//! [`Shaped`] stands for their shapes being set. Loading a tile takes as long as half a product if its memory
+//! is aligned to cache lines, and twice as long as a product if not.
 
 use std::arch::asm;
 use std::arch::x86_64::{
@@ -24,11 +24,12 @@ pub(in crate::fast) const SIDE: usize = 16;
 /// Values along the common dimension of one product of tiles of 16-bit values.
 pub(in crate::fast) const DEEP: usize = 32;
 
-/// A tile of 16-bit values: sixteen rows of [`DEEP`] values each; or, on the right of a product, for each two values along the
-/// common dimension sixteen pairs, one of each column.
+/// A tile of 16-bit values: sixteen rows of [`DEEP`] values each; or, on the right of a product, for each two
+/// values along the common dimension sixteen pairs, one of each column.
 type Tile = [[u16; DEEP]; SIDE];
 
-/// Three tiles of bfloat16 values whose sums are 32-bit floats: the uppermost eight bits of each, the next, and the last.
+/// Three tiles of bfloat16 values whose sums are 32-bit floats: the uppermost eight bits of each, the next,
+/// and the last.
 pub(in crate::fast) type Bf16x3 = [Tile; 3];
 
 /// Sums of two tiles of rows with two panels of columns: by row, by panel.
@@ -42,8 +43,8 @@ const SUMS_STRIDE: usize = 2 * SIDE * size_of::<f32>();
 /// Bytes from a row of a tile in memory to the next.
 const STRIDE: usize = DEEP * size_of::<u16>();
 
-/// Tiles with products of bfloat16 values and of bytes, beside AVX-512. There is a value only where the processor has them
-/// and the kernel lets this process use them.
+/// Tiles with products of bfloat16 values and of bytes, beside AVX-512. There is a value only where the
+/// processor has them and the kernel lets this process use them.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::fast) struct Amx(Avx512);
 
@@ -96,8 +97,8 @@ impl Amx {
             // Those on the right are whole: tiles 6 and 7.
             shapes.rows[tile] = if tile < 6 { rows as u8 } else { SIDE as u8 };
         }
-        // SAFETY: `self` exists, so the processor has the instruction and the process may use it; the shapes are within what
-        // the first palette allows.
+        // SAFETY: `self` exists, so the processor has the instruction and the process may use it; the shapes
+        // are within what the first palette allows.
         unsafe {
             asm!(
                 "ldtilecfg [{}]",
@@ -113,12 +114,12 @@ impl Amx {
         }
     }
 
-    /// Parts the values of some rows, which become those of tiles on the left from row `first` on, [`DEEP`] of each row for
-    /// each of `tiles`; zeros fill up the last one.
+    /// Parts the values of some rows, which become those of tiles on the left from row `first` on, [`DEEP`]
+    /// of each row for each of `tiles`; zeros fill up the last one.
     ///
-    /// A value is the sum of its parts: each is what is left rounded to bfloat16, and 24 bits are three times eight. Not so
-    /// for infinities, NaNs and what is rounded to an infinity, of which the last part is NaN, and for what is below 2^-103,
-    /// of which the last part may be denormal, which products take for 0.
+    /// A value is the sum of its parts: each is what is left rounded to bfloat16, and 24 bits are three times
+    /// eight. Not so for infinities, NaNs and what is rounded to an infinity, of which the last part is NaN,
+    /// and for what is below 2^-103, of which the last part may be denormal, which products take for 0.
     ///
     /// # Panics
     /// If tiles do not have such rows, or there are too few of them or too many.
@@ -217,8 +218,8 @@ thread_local! {
     static ARE_SHAPED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Tiles whose shapes are set, on the thread that has done so. They are given back in the end: what is in them would be saved
-/// with each switch to another thread.
+/// Tiles whose shapes are set, on the thread that has done so. They are given back in the end: what is in
+/// them would be saved with each switch to another thread.
 pub(in crate::fast) struct Shaped {
     /// Rows of tiles on the left, and of sums.
     rows: usize,
@@ -227,8 +228,8 @@ pub(in crate::fast) struct Shaped {
 
 impl Drop for Shaped {
     fn drop(&mut self) {
-        // SAFETY: `self` exists, so the processor has the instruction; it is the only one of its thread, so nobody else's
-        // tiles end.
+        // SAFETY: `self` exists, so the processor has the instruction; it is the only one of its thread, so
+        // nobody else's tiles end.
         unsafe {
             asm!(
                 "tilerelease",
@@ -241,11 +242,12 @@ impl Drop for Shaped {
     }
 }
 
-/// Sums blocks of three tiles each, of up to two tiles of rows and up to two panels; `$body` multiplies one of each.
+/// Sums blocks of three tiles each, of up to two tiles of rows and up to two panels; `$body` multiplies one
+/// of each.
 ///
-/// Of the products of a value's parts with those of another one, the three smallest are left out: what they would add is as
-/// much as rounding takes away. The others are added in the same order whatever is multiplied with them, so that results do not
-/// depend on what is computed together. `$tail` has `ahead` go on, too.
+/// Of the products of a value's parts with those of another one, the three smallest are left out: what they
+/// would add is as much as rounding takes away. The others are added in the same order whatever is multiplied
+/// with them, so that results do not depend on what is computed together. `$tail` has `ahead` go on, too.
 macro_rules! sum_blocks {
     ([$($body:literal)*], $tail:literal, $blocks:expr, $sums:expr) => {{
         let Blocks {
@@ -256,9 +258,10 @@ macro_rules! sum_blocks {
         } = $blocks;
         let sums: &mut TileSums = $sums;
         let (sums, more_sums) = sums.0.split_at_mut(SIDE);
-        // SAFETY: the loop reads as many blocks of 3 KiB at each pointer as there are, and each of the stores behind it writes
-        // at most sixteen rows of 64 bytes to a quarter of the sums; all live for the call. Prefetching raises no
-        // fault, wherever it points. The caller's `Shaped` exists, so the shapes are set.
+        // SAFETY: the loop reads as many blocks of 3 KiB at each pointer as there are, and each of the stores
+        // behind it writes at most sixteen rows of 64 bytes to a quarter of the sums; all live for the call.
+        // Prefetching raises no fault, wherever it points. The caller's `Shaped` exists, so the shapes are
+        // set.
         unsafe {
             asm!(
                 "tilezero tmm0",
@@ -416,8 +419,9 @@ impl Shaped {
         self.rows
     }
 
-    /// Sums the products of one or two tiles of rows with one or two panels of columns. If there are two of each
-    /// and `AHEAD`, as many blocks from `ahead` on come to the second-level cache meanwhile, which takes time of its own.
+    /// Sums the products of one or two tiles of rows with one or two panels of columns. If there are two of
+    /// each and `AHEAD`, as many blocks from `ahead` on come to the second-level cache meanwhile, which takes
+    /// time of its own.
     ///
     /// # Panics
     /// If there are no blocks, or not equally many of each.

@@ -11,7 +11,8 @@ use super::amx::{Amx, SIDE, Shaped};
 /// Values along the common dimension of one product of tiles of bytes.
 pub(in crate::fast) const DEEP_BYTES: usize = 64;
 
-/// Bytes of a tile on the right of a product: for each four values along the common dimension sixteen fours, one of each column.
+/// Bytes of a tile on the right of a product: for each four values along the common dimension sixteen fours,
+/// one of each column.
 pub(in crate::fast) const TILE_BYTES: usize = SIDE * DEEP_BYTES;
 
 /// Sums of two tiles of rows with two panels of columns: by row, by panel.
@@ -20,8 +21,9 @@ pub(in crate::fast) const TILE_BYTES: usize = SIDE * DEEP_BYTES;
 pub(in crate::fast) struct ByteSums(pub(in crate::fast) [[[i32; SIDE]; 2]; 2 * SIDE]);
 
 impl Amx {
-    /// Copies rows one behind the other, each filled up with zeros to a multiple of [`DEEP_BYTES`], as tiles on the left of a
-    /// product take them. Bits of `flip` are exchanged in every value, but not in what fills up.
+    /// Copies rows one behind the other, each filled up with zeros to a multiple of [`DEEP_BYTES`], as tiles
+    /// on the left of a product take them. Bits of `flip` are exchanged in every value, but not in what fills
+    /// up.
     ///
     /// # Panics
     /// If `to` does not have just room for them.
@@ -100,8 +102,8 @@ impl Blocks {
     }
 }
 
-/// Sums blocks of a tile of each, of up to two tiles of rows and up to two panels; `$start` has sums start from 0, `$body`
-/// multiplies one of each, and `$end` stores the sums.
+/// Sums blocks of a tile of each, of up to two tiles of rows and up to two panels; `$start` has sums start
+/// from 0, `$body` multiplies one of each, and `$end` stores the sums.
 macro_rules! sum_blocks {
     ([$($start:literal)*] [$($body:literal)*] [$($end:literal)*], $blocks:expr, $sums:expr) => {{
         let Blocks {
@@ -111,9 +113,10 @@ macro_rules! sum_blocks {
             count,
         } = $blocks;
         let sums: &mut ByteSums = $sums;
-        // SAFETY: tiles have as many rows as the `Shaped`, at most sixteen, which exists, so the shapes are set. The loop reads
-        // as many blocks as there are: 64 bytes of each row of a tile, and 1 KiB of each panel. `Blocks::new` has seen that they are
-        // there. Each of the stores writes rows of 64 bytes of a quarter of the sums. All live for the call.
+        // SAFETY: tiles have as many rows as the `Shaped`, at most sixteen, which exists, so the shapes are
+        // set. The loop reads as many blocks as there are: 64 bytes of each row of a tile, and 1 KiB of each
+        // panel. `Blocks::new` has seen that they are there. Each of the stores writes rows of 64 bytes of a
+        // quarter of the sums. All live for the call.
         unsafe {
             asm!(
                 $($start,)*
@@ -143,8 +146,9 @@ macro_rules! sum_blocks {
 }
 
 impl Shaped {
-    /// Sums the products of one or two tiles of rows of unsigned bytes with one or two panels of columns of signed ones. Rows have a
-    /// multiple of [`DEEP_BYTES`]; as many of each panel's bytes count, in tiles of [`TILE_BYTES`].
+    /// Sums the products of one or two tiles of rows of unsigned bytes with one or two panels of columns of
+    /// signed ones. Rows have a multiple of [`DEEP_BYTES`]; as many of each panel's bytes count, in tiles of
+    /// [`TILE_BYTES`].
     ///
     /// # Panics
     /// If there are no values, or not as many of each.

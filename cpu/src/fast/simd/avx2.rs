@@ -5,7 +5,8 @@ use std::arch::x86_64::*;
 use super::pair::{Halves, Pair};
 use super::{Instructions, LANES, Rescale, RescaleOnce, Simd, WIDE, Work, lanes_from};
 
-/// AVX2, FMA and F16C, as every processor with AVX2 has. There is a value only where the processor has all three.
+/// AVX2, FMA and F16C, as every processor with AVX2 has. There is a value only where the processor has all
+/// three.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Avx2(());
 
@@ -33,8 +34,8 @@ impl Avx2 {
 /// An instruction that the processor has, since a value of [`Avx2`] exists.
 macro_rules! instruction {
     ($call:expr) => {{
-        // SAFETY: the instruction needs AVX2, FMA or F16C and touches no memory; `self` exists, so the processor has all
-        // three.
+        // SAFETY: the instruction needs AVX2, FMA or F16C and touches no memory; `self` exists, so the
+        // processor has all three.
         unsafe { $call }
     }};
 }
@@ -241,7 +242,8 @@ impl Simd<LANES> for Avx2 {
         let mantissa = self.load_i32(lanes_from(&by.mantissa, first));
         let mask = self.load_i32(lanes_from(&by.mask, first));
         let shifted = self.shifted(sums, self.load_i32(lanes_from(&by.left, first)));
-        // Products of even lanes, then of odd lanes, in 64 bits; both rounded, and their bits from 31 on taken.
+        // Products of even lanes, then of odd lanes, in 64 bits; both rounded, and their bits from 31 on
+        // taken.
         let nudge = instruction!(_mm256_set1_epi64x(1 << 30));
         let even = instruction!(_mm256_mul_epi32(shifted, mantissa));
         let odd_lanes = instruction!(_mm256_srli_epi64::<32>(shifted));

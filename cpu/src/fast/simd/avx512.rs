@@ -1,5 +1,5 @@
-//! Vectors in AVX-512's registers: sixteen lanes in one, of which there are 32. Narrow vectors are AVX2's, compiled for the
-//! larger set of registers.
+//! Vectors in AVX-512's registers: sixteen lanes in one, of which there are 32. Narrow vectors are AVX2's,
+//! compiled for the larger set of registers.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -10,8 +10,8 @@ use super::{
     lanes_from,
 };
 
-/// AVX-512 F, BW, DQ, VL and VNNI, as processors have from Ice Lake and Zen 4 on, with AVX2 and FMA. There is a value only
-/// where the processor has them.
+/// AVX-512 F, BW, DQ, VL and VNNI, as processors have from Ice Lake and Zen 4 on, with AVX2 and FMA. There is
+/// a value only where the processor has them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Avx512(Avx2);
 
@@ -41,8 +41,8 @@ impl Avx512 {
 /// An instruction that the processor has, since a value of [`Avx512`] exists.
 macro_rules! instruction {
     ($call:expr) => {{
-        // SAFETY: the instruction needs what `Avx512` stands for and touches no memory; `self` exists, so the processor
-        // has it.
+        // SAFETY: the instruction needs what `Avx512` stands for and touches no memory; `self` exists, so the
+        // processor has it.
         unsafe { $call }
     }};
 }
@@ -59,7 +59,8 @@ const INTERLEAVED: [i16; 2 * WIDE] = {
     order
 };
 
-/// The order of four groups of four lanes in [`COLUMN_ORDER`], for the instruction that moves them, there and back.
+/// The order of four groups of four lanes in [`COLUMN_ORDER`], for the instruction that moves them, there and
+/// back.
 const GROUPS: i32 = 0b11_01_10_00;
 
 /// The lanes of a square of four by four, columns first.
@@ -77,8 +78,8 @@ const OR_BOTH: i32 = 0b1111_1000;
 /// Odd lanes.
 const ODD: __mmask16 = 0b1010_1010_1010_1010;
 
-/// What odd lanes of each hold: of `even` in the even lanes, of `odd` in the odd ones. In assembly, since LLVM makes two instructions
-/// of this one.
+/// What odd lanes of each hold: of `even` in the even lanes, of `odd` in the odd ones. In assembly, since
+/// LLVM makes two instructions of this one.
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn odd_of_each(even: __m512i, odd: __m512i) -> __m512i {
@@ -129,7 +130,8 @@ impl Avx512 {
         ]
     }
 
-    /// Four times sixteen columns of output steps from real 0 in a form of 8 bits, one sixteen behind the other.
+    /// Four times sixteen columns of output steps from real 0 in a form of 8 bits, one sixteen behind the
+    /// other.
     #[inline(always)]
     fn bytes<const NATURAL: bool>(self, columns: [__m512i; 4], form: &ByteForm) -> __m512i {
         let mut first = instruction!(_mm512_packs_epi32(columns[0], columns[1]));
@@ -303,7 +305,8 @@ impl Simd<WIDE> for Avx512 {
         let right = self.load_i32(lanes_from(&by.right, first));
         let mask = self.load_i32(lanes_from(&by.mask, first));
         let shifted = self.shifted(sums, left);
-        // Products of even lanes, then of odd lanes, in 64 bits; both rounded, and their bits from 31 on taken.
+        // Products of even lanes, then of odd lanes, in 64 bits; both rounded, and their bits from 31 on
+        // taken.
         let nudge = instruction!(_mm512_set1_epi64(1 << 30));
         let even = instruction!(_mm512_mul_epi32(shifted, mantissa));
         let odd_lanes = instruction!(_mm512_srli_epi64::<32>(shifted));
@@ -346,7 +349,8 @@ impl Simd<WIDE> for Avx512 {
 }
 
 impl Avx512 {
-    /// What a table of bytes, two in each word, has for half as many bytes as a vector has: instructions find words.
+    /// What a table of bytes, two in each word, has for half as many bytes as a vector has: instructions find
+    /// words.
     #[inline(always)]
     fn words_of(self, table: &[__m512i; 4], bytes: __m256i) -> __m256i {
         let bytes = instruction!(_mm512_cvtepu8_epi16(bytes));

@@ -10,7 +10,8 @@ use super::{Instructions, LANES, Rescale, RescaleOnce, Simd, WIDE, Work, lanes_f
 pub(super) struct Neon;
 
 impl Neon {
-    /// Runs a kernel as a function of its own: kernels for several instruction sets in one function take long to compile.
+    /// Runs a kernel as a function of its own: kernels for several instruction sets in one function take long
+    /// to compile.
     #[inline(never)]
     pub(super) fn run<W: Work>(self, work: W) -> W::Output {
         work.run(self)
@@ -32,8 +33,8 @@ const _: () = assert!(cfg!(target_feature = "neon"));
 /// An instruction that every processor has which this build runs on.
 macro_rules! instruction {
     ($call:expr) => {{
-        // SAFETY: the instruction needs NEON and touches no memory; the build's base set has it, as the assertion above
-        // says, so the processor has it.
+        // SAFETY: the instruction needs NEON and touches no memory; the build's base set has it, as the
+        // assertion above says, so the processor has it.
         unsafe { $call }
     }};
 }
@@ -82,16 +83,16 @@ fn add_products_of_words(sums: Integers, left: int16x8_t, right: int16x8_t) -> I
 
 /// Products with a mantissa, doubled, and the upper halves of that, rounded to nearest.
 ///
-/// Mantissas are from 0 up to 2^31 - 1, so no product is the one that the instruction saturates, and results are above
-/// `i32::MIN`: they may be made one less.
+/// Mantissas are from 0 up to 2^31 - 1, so no product is the one that the instruction saturates, and results
+/// are above `i32::MIN`: they may be made one less.
 #[inline(always)]
 fn high_products(sums: Integers, mantissa: &[i32; WIDE], first: usize) -> Integers {
     let mantissa = Neon.load_i32(lanes_from(mantissa, first));
     of_both!(vqrdmulhq_s32(sums, mantissa))
 }
 
-/// By how many bits to the left [`RescaleOnce`] shifts, less than none. Its shift to the right is one less there, and the
-/// complement of that is this.
+/// By how many bits to the left [`RescaleOnce`] shifts, less than none. Its shift to the right is one less
+/// there, and the complement of that is this.
 #[inline(always)]
 fn shift_once(by: &RescaleOnce, first: usize) -> Integers {
     let right = Neon.load_i32(lanes_from(&by.right, first));
@@ -158,7 +159,8 @@ impl Simd<LANES> for Neon {
         of_both!(vfmaq_f32(sum, left, right))
     }
 
-    // By comparison: the instructions for extremes would take 0 for more than -0, which other instruction sets do not.
+    // By comparison: the instructions for extremes would take 0 for more than -0, which other instruction
+    // sets do not.
     #[inline(always)]
     fn at_least(self, value: Floats, low: Floats) -> Floats {
         let is_less = of_both!(vcltq_f32(value, low));
@@ -232,8 +234,8 @@ impl Simd<LANES> for Neon {
 
     #[inline(always)]
     fn add_products(self, sums: Integers, left: Integers, right: Integers) -> Integers {
-        // What pairs begin with and what they end with apart, so that products add up without a sum across lanes. Tiles have
-        // that done once for each value and each weight.
+        // What pairs begin with and what they end with apart, so that products add up without a sum across
+        // lanes. Tiles have that done once for each value and each weight.
         let (left, right) = (apart(left), apart(right));
         let sums = add_products_of_words(sums, left[0], right[0]);
         add_products_of_words(sums, left[1], right[1])
@@ -245,7 +247,8 @@ impl Simd<LANES> for Neon {
         let right = self.load_i32(lanes_from(&by.right, first));
         let shifted = of_both!(vqshlq_s32(sums, left));
         let high = high_products(shifted, &by.mantissa, first);
-        // The instruction rounds halves up, so what is negative and shifted is one less before: away from zero.
+        // The instruction rounds halves up, so what is negative and shifted is one less before: away from
+        // zero.
         let shift = of_both!(vnegq_s32(right));
         let is_negative = of_both!(vandq_s32(high, shift));
         let high = of_both!(vsraq_n_s32::<31>(high, is_negative));

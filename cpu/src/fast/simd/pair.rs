@@ -2,8 +2,8 @@
 
 use super::{Columns, LANES, Rescale, RescaleOnce, Simd, WIDE};
 
-/// Two vectors in place of one that is twice as wide. They are written out as `[low, high]`: what is repeated by `[half; 2]`
-/// becomes a loop, and large functions have so many then that they take minutes to compile.
+/// Two vectors in place of one that is twice as wide. They are written out as `[low, high]`: what is repeated
+/// by `[half; 2]` becomes a loop, and large functions have so many then that they take minutes to compile.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair<S>(pub(super) S);
 

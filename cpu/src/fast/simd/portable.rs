@@ -20,7 +20,8 @@ fn halves(lane: i32) -> [i32; 2] {
 }
 
 impl Portable {
-    /// Runs a kernel as a function of its own, apart from those for what the processor is more likely to have.
+    /// Runs a kernel as a function of its own, apart from those for what the processor is more likely to
+    /// have.
     #[inline(never)]
     pub(super) fn run<W: Work>(self, work: W) -> W::Output {
         work.run(self)

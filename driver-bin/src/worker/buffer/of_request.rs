@@ -1,4 +1,5 @@
-//! The device buffers that a request names: held while it runs, or known for as long as the client frees none of them.
+//! The device buffers that a request names: held while it runs, or known for as long as the client frees none
+//! of them.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -123,8 +124,9 @@ fn named(buffers: &[(usize, Arc<Buffer>)], index: usize) -> Option<&Buffer> {
     found.map(|(_, buffer)| &**buffer)
 }
 
-/// The device buffers of those requests that are registered with bursts, as long as the client has freed none of a request's: a
-/// burst takes and drops all of a request's as one. One by one that is two locked instructions for each, which wait for each other.
+/// The device buffers of those requests that are registered with bursts, as long as the client has freed none
+/// of a request's: a burst takes and drops all of a request's as one. One by one that is two locked
+/// instructions for each, which wait for each other.
 #[derive(Debug, Default)]
 pub(super) struct RegisteredLists(Mutex<Vec<Arc<BufferList>>>);
 
@@ -134,7 +136,8 @@ impl RegisteredLists {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a list of which there is a [`WeakBuffers`], and lets go of those of which there is none any more.
+    /// Keeps a list of which there is a [`WeakBuffers`], and lets go of those of which there is none any
+    /// more.
     fn keep(&self, list: &Arc<BufferList>) {
         let mut lists = self.lock();
         lists.retain(|list| Arc::weak_count(list) > 0);

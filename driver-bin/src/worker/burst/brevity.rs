@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use nnhal_os::time::Stopwatch;
 
-/// Series of brief executions take no longer than this, which is about what waking a thread takes: others wait for one as long as
-/// for a thread of their own.
+/// Series of brief executions take no longer than this, which is about what waking a thread takes: others
+/// wait for one as long as for a thread of their own.
 const BRIEF: Duration = Duration::from_micros(20);
 
-/// So many series in a row must be brief before a burst is taken for one of brief executions, and so many of those that are
-/// looked at must not before it is no more: one may have been interrupted.
+/// So many series in a row must be brief before a burst is taken for one of brief executions, and so many of
+/// those that are looked at must not before it is no more: one may have been interrupted.
 const BRIEF_AFTER: u32 = 4;
 const LONG_AFTER: u32 = 2;
 
-/// Of a burst of brief executions one series of so many is looked at, as reading the clock takes a good part of what the
-/// shortest do.
+/// Of a burst of brief executions one series of so many is looked at, as reading the clock takes a good part
+/// of what the shortest do.
 const LOOKS_EVERY: u32 = 64;
 
 /// Learns how long the series of a burst take.

@@ -1,8 +1,8 @@
 //! Bursts that the thread of another one serves.
 //!
-//! A poll of the host's should take hardly longer than one without guests, or requests are seen later. So it looks at those guests
-//! that something has come for lately, and now and then at one of the others. What is served without a pause is interrupted after
-//! some rounds by a look at all of them.
+//! A poll of the host's should take hardly longer than one without guests, or requests are seen later. So it
+//! looks at those guests that something has come for lately, and now and then at one of the others. What is
+//! served without a pause is interrupted after some rounds by a look at all of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use super::sharing::Sharing;
 /// How many of the guests that are busy are looked at in one poll.
 const BUSY_GLANCES: usize = 4;
 
-/// A look at a guest takes about as long as so many polls of a ring alone that do not pause, and the look whether there are any as
-/// one.
+/// A look at a guest takes about as long as so many polls of a ring alone that do not pause, and the look
+/// whether there are any as one.
 const POLLS_IN_GLANCE: u32 = 4;
 
 /// In one poll of so many, one guest is looked at that is not busy.
@@ -29,8 +29,8 @@ const POLLS_BETWEEN_OTHERS: u32 = 8;
 /// A guest for which nothing has come in so many looks is not busy any more: some microseconds where one is.
 const BUSY_FOR: u32 = 256;
 
-/// After so many series of requests without a pause, of the host and of guests, all guests are looked at, and all give back what
-/// they keep between requests, so that what the client has freed goes.
+/// After so many series of requests without a pause, of the host and of guests, all guests are looked at, and
+/// all give back what they keep between requests, so that what the client has freed goes.
 const SERIES_BETWEEN_ROUNDS: u32 = 64;
 
 /// The guests of one thread: of a host, or nobody's.
@@ -76,8 +76,8 @@ impl<'a> Guests<'a> {
         }
     }
 
-    /// Carries out what has come for guests that are busy, a series for each at most: between two series of the host's own, which
-    /// go first while it waits.
+    /// Carries out what has come for guests that are busy, a series for each at most: between two series of
+    /// the host's own, which go first while it waits.
     #[inline]
     pub(super) fn serve_between(&mut self, host: &mut Runner) {
         if self.host.is_none() {
@@ -92,8 +92,8 @@ impl<'a> Guests<'a> {
         }
     }
 
-    /// Carries out what was seen to have come for a guest, and sends it home if it is to go; lets in those that have arrived. The
-    /// slot goes from the host to the guest and back.
+    /// Carries out what was seen to have come for a guest, and sends it home if it is to go; lets in those
+    /// that have arrived. The slot goes from the host to the guest and back.
     pub(super) fn serve(&mut self, host: &mut Runner) {
         self.let_in();
         let Some(at) = self.ready.take() else { return };
@@ -120,7 +120,8 @@ impl<'a> Guests<'a> {
         }
     }
 
-    /// Has all guests rest, sends those home that have ended, and finds out for which something has come that are not busy.
+    /// Has all guests rest, sends those home that have ended, and finds out for which something has come that
+    /// are not busy.
     #[cold]
     fn go_round(&mut self) {
         self.rest();
@@ -147,7 +148,8 @@ impl<'a> Guests<'a> {
         }
     }
 
-    /// Whether the thread has had no pause for so long that it is time to look whether its own burst has ended.
+    /// Whether the thread has had no pause for so long that it is time to look whether its own burst has
+    /// ended.
     #[inline]
     pub(super) fn has_gone_round(&self) -> bool {
         self.series == 0
@@ -217,7 +219,8 @@ impl<'a> Guests<'a> {
         }
     }
 
-    /// Has them give back what they keep between requests that follow each other at once: only who is busy keeps something.
+    /// Has them give back what they keep between requests that follow each other at once: only who is busy
+    /// keeps something.
     pub(super) fn rest(&mut self) {
         self.series = 0;
         self.guests
@@ -231,8 +234,8 @@ impl<'a> Guests<'a> {
         self.guests.is_empty()
     }
 
-    /// Has those give back the memory of their executions that did not use it for that long, twice as long at most; returns
-    /// when to look again.
+    /// Has those give back the memory of their executions that did not use it for that long, twice as long at
+    /// most; returns when to look again.
     pub(super) fn release_unused_memory(&mut self, now: TimePoint, patience: Duration) -> Deadline {
         if std::mem::take(&mut self.memory.is_used) && self.memory.next.is_none() {
             self.memory.next = Some(now);

@@ -66,8 +66,8 @@ impl KnownMemories {
     }
 }
 
-/// The memories of the request that is run, and of those before it if each has followed at once: taking and dropping them for
-/// each would be four locked instructions.
+/// The memories of the request that is run, and of those before it if each has followed at once: taking and
+/// dropping them for each would be four locked instructions.
 #[derive(Debug, Default)]
 pub(super) struct HeldMemories {
     held: Vec<Arc<Memory>>,
@@ -102,8 +102,8 @@ impl HeldMemories {
         Ok(())
     }
 
-    /// Those of a request for which [`HeldMemories::hold`] was last called. What is held by then is looked up in place, since
-    /// processors take long to copy what was stored right before in parts.
+    /// Those of a request for which [`HeldMemories::hold`] was last called. What is held by then is looked up
+    /// in place, since processors take long to copy what was stored right before in parts.
     #[inline(always)]
     pub(super) fn of<'a>(&'a self, by_pool: &'a [Option<KnownMemory>]) -> RequestMemories<'a> {
         RequestMemories { held: self, by_pool }
@@ -122,7 +122,8 @@ impl HeldMemories {
         (known.is(held) && !held.is_freed()).then(|| &**held)
     }
 
-    /// Holds the memory if it is still there. One behind the first [`MAX_HELD`] is held twice sooner than looked for.
+    /// Holds the memory if it is still there. One behind the first [`MAX_HELD`] is held twice sooner than
+    /// looked for.
     fn add(&mut self, known: &KnownMemory) -> bool {
         let Some(memory) = known.alive() else { return false };
         let place = self.held.iter().take(MAX_HELD).position(|held| known.is(held));

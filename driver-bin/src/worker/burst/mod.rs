@@ -1,11 +1,12 @@
 //! Bursts: requests that come over a ring and are run by a thread of the burst's own, or by that of another.
 //!
-//! Contract: one thread at a time owns both ends of the ring and one execution of the prepared model ([`sharing`]). While requests keep coming
-//! it neither allocates, locks nor makes a system call: registered requests are validated once, and general ones once as long as
-//! they stay the same; memories are kept as weak references, which are held only while requests follow each other at once, so
-//! that what the client frees goes before the next series of them or in the first pause; everything else is used again. What arrives is
-//! decoded by [`nnhal::burst`], which trusts nothing; a packet that means nothing is answered, and the
-//! burst goes on. A ring that the client corrupted ends the burst.
+//! Contract: one thread at a time owns both ends of the ring and one execution of the prepared model
+//! ([`sharing`]). While requests keep coming it neither allocates, locks nor makes a system call: registered
+//! requests are validated once, and general ones once as long as they stay the same; memories are kept as
+//! weak references, which are held only while requests follow each other at once, so that what the client
+//! frees goes before the next series of them or in the first pause; everything else is used again. What
+//! arrives is decoded by [`nnhal::burst`], which trusts nothing; a packet that means nothing is answered, and
+//! the burst goes on. A ring that the client corrupted ends the burst.
 
 mod brevity;
 mod busy_first;
@@ -52,7 +53,8 @@ struct Burst {
 }
 
 impl Bursts {
-    /// At most `limit`, of which at most so many have threads that serve others, too; 0 for half of the processors.
+    /// At most `limit`, of which at most so many have threads that serve others, too; 0 for half of the
+    /// processors.
     pub(crate) fn new(limit: u32, most_hosts: u32) -> Bursts {
         Bursts {
             table: Mutex::new(Table::new(limit)),
@@ -70,8 +72,8 @@ impl Bursts {
         self.ending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// HAL `configureExecutionBurst`: opens the rings in `fd` and starts the burst's thread. `wake` is rung when the
-    /// thread ends.
+    /// HAL `configureExecutionBurst`: opens the rings in `fd` and starts the burst's thread. `wake` is rung
+    /// when the thread ends.
     pub(crate) fn configure(
         &self,
         objects: Objects,
@@ -133,10 +135,11 @@ impl Bursts {
     }
 }
 
-/// How a burst waits: it polls no longer than the driver's settings allow, and no longer than the client asks for.
+/// How a burst waits: it polls no longer than the driver's settings allow, and no longer than the client asks
+/// for.
 ///
-/// A model that was prepared for low power does not poll at all: its burst sleeps between requests, at the price of a
-/// wake-up for each.
+/// A model that was prepared for low power does not poll at all: its burst sleeps between requests, at the
+/// price of a wake-up for each.
 pub(crate) fn wait_settings(
     preference: ExecutionPreference,
     settings: &ExecutionSettings,

@@ -191,8 +191,8 @@ impl Runner {
         self.context.pass_slot(&mut to.context);
     }
 
-    /// Gives back the memory of the execution if it was not used for that long, and the model is not to keep it; whether there
-    /// is some that may be given back later.
+    /// Gives back the memory of the execution if it was not used for that long, and the model is not to keep
+    /// it; whether there is some that may be given back later.
     pub(super) fn release_unused_memory(&mut self, now: TimePoint, patience: Duration) -> bool {
         if !self.holds_memory || self.prepared.keeps_memory() {
             return false;

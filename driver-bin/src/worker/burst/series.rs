@@ -7,9 +7,10 @@ use nnhal_os::time::Stopwatch;
 /// The most requests of a series.
 const LONGEST: u32 = 16;
 
-/// How long a series may take: memory that the client frees is there until it ends at least, and a client that has fallen asleep at an
-/// unlucky moment waits for its next result. This is looked at in the middle and at the end of the longest series, and at the end
-/// of others, as reading the clock takes a good part of what the shortest requests do: what was too long makes the next ones shorter.
+/// How long a series may take: memory that the client frees is there until it ends at least, and a client
+/// that has fallen asleep at an unlucky moment waits for its next result. This is looked at in the middle and
+/// at the end of the longest series, and at the end of others, as reading the clock takes a good part of what
+/// the shortest requests do: what was too long makes the next ones shorter.
 const PATIENCE: Duration = Duration::from_micros(20);
 
 /// Behind every how many requests of a series its time is looked at.
@@ -85,7 +86,8 @@ impl Series {
         self.may_go_on_after(|| self.since.map_or(Duration::ZERO, |since| since.elapsed()))
     }
 
-    /// The same if it has taken so long since its second request, which is asked for only where that is looked at.
+    /// The same if it has taken so long since its second request, which is asked for only where that is
+    /// looked at.
     #[inline]
     fn may_go_on_after(&self, elapsed: impl FnOnce() -> Duration) -> bool {
         self.length < self.limit && !(self.length.is_multiple_of(LOOKS_EVERY) && elapsed() > PATIENCE)

@@ -182,10 +182,11 @@ impl Server {
 
     /// Carries out the request that was received, and those that are behind it already.
     ///
-    /// Between them the slot is kept and nobody is looked for who falls asleep just then: each of that takes locked
-    /// instructions, which wait until the other processor has given up the lines of the results. For a client that was found
-    /// asleep lately it is done all the same, since it will fall asleep behind each result. The slot, unless others want it,
-    /// and the memories are kept longer, for the next series, until that does not come at once.
+    /// Between them the slot is kept and nobody is looked for who falls asleep just then: each of that takes
+    /// locked instructions, which wait until the other processor has given up the lines of the results. For a
+    /// client that was found asleep lately it is done all the same, since it will fall asleep behind each
+    /// result. The slot, unless others want it, and the memories are kept longer, for the next series, until
+    /// that does not come at once.
     fn serve_series(&mut self) -> Result<(), SendError> {
         let mut series = self.series.start();
         self.runner.held.forget_freed();
@@ -223,7 +224,8 @@ impl Server {
         self.runner.rest();
     }
 
-    /// Sends the reply without looking for a sleeper; one that the whole ring cannot hold becomes a failure that says so.
+    /// Sends the reply without looking for a sleeper; one that the whole ring cannot hold becomes a failure
+    /// that says so.
     fn push(&mut self) -> Result<(), SendError> {
         match self.end.producer.push(&self.reply) {
             Err(SendError::TooLong { length, capacity }) => {

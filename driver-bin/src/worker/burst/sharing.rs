@@ -1,10 +1,11 @@
 //! Bursts that share a thread.
 //!
-//! Each burst has a thread of its own. Where one thread of the client drives many bursts, all of these threads would want a
-//! processor now and then, and most would be asleep when their requests come. So a thread whose burst has brief executions
-//! becomes a host: it waits for the requests of its guests, too, and carries them out. Guests are bursts of the same kind whose threads
-//! have lent them to the host and rest until they come home, when they end, when their executions are brief no more, or when
-//! the host ceases to be one. Of each kind there are no more hosts than half of the processors, the other half being for the
+//! Each burst has a thread of its own. Where one thread of the client drives many bursts, all of these
+//! threads would want a processor now and then, and most would be asleep when their requests come. So a
+//! thread whose burst has brief executions becomes a host: it waits for the requests of its guests, too, and
+//! carries them out. Guests are bursts of the same kind whose threads have lent them to the host and rest
+//! until they come home, when they end, when their executions are brief no more, or when the host ceases to
+//! be one. Of each kind there are no more hosts than half of the processors, the other half being for the
 //! threads of the client, so that with no more bursts than that each keeps its own thread.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -98,8 +99,8 @@ impl Sharing {
         Ok(home)
     }
 
-    /// From now on no thread becomes a host: one could not sleep for several bursts. Those that are hosts already stay so until they
-    /// find out the same.
+    /// From now on no thread becomes a host: one could not sleep for several bursts. Those that are hosts
+    /// already stay so until they find out the same.
     pub(super) fn give_up(&self) {
         self.most_hosts.store(0, Ordering::Relaxed);
     }

@@ -62,8 +62,8 @@ fn serve_here(sharing: &Sharing, server: &mut Server, leave: Leave<'_>) {
     }
 }
 
-/// Serves requests of a burst and of the guests of its thread until it ends, until whether it [`Server::is_brief`]
-/// changes, or until it waits and the thread is to leave that to another.
+/// Serves requests of a burst and of the guests of its thread until it ends, until whether it
+/// [`Server::is_brief`] changes, or until it waits and the thread is to leave that to another.
 fn serve(server: &mut Server, guests: &mut Guests<'_>, leave: Leave<'_>) {
     server.state = State::Served;
     while server.state == State::Served {
@@ -92,8 +92,9 @@ fn serve(server: &mut Server, guests: &mut Guests<'_>, leave: Leave<'_>) {
     }
 }
 
-/// Waits for the next packet, or for what comes for guests, and has all let go of slots and memories if neither comes at
-/// once. Bursts that have waited for long give back the memory of their executions, unless their models are to keep it.
+/// Waits for the next packet, or for what comes for guests, and has all let go of slots and memories if
+/// neither comes at once. Bursts that have waited for long give back the memory of their executions, unless
+/// their models are to keep it.
 #[inline]
 fn receive(server: &mut Server, guests: &mut Guests<'_>, leave: Leave<'_>) -> Result<Came, ReceiveError> {
     let (runner, idle_release) = (&mut server.runner, &server.idle_release);

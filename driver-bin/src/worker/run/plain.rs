@@ -1,5 +1,5 @@
-//! Plain requests: shapes known beforehand, every argument in memory or in the packet. What there is to look up of them is looked
-//! up once; for small models it takes longer than to compute.
+//! Plain requests: shapes known beforehand, every argument in memory or in the packet. What there is to look
+//! up of them is looked up once; for small models it takes longer than to compute.
 
 use nnhal::burst::copy_values;
 use nnhal_device::{Control, Execution};
@@ -31,8 +31,8 @@ struct Argument {
 pub(crate) enum PlainRun {
     /// To the end.
     Done,
-    /// The device has computed, but not all outputs are where they are to be: [`Context::finish`] is to do the rest, or to tell
-    /// what is wrong.
+    /// The device has computed, but not all outputs are where they are to be: [`Context::finish`] is to do
+    /// the rest, or to tell what is wrong.
     Computed,
     /// Nothing was computed, since something is not as it mostly is: [`Context::run`] is to do all of it.
     NotBegun,
@@ -63,8 +63,8 @@ impl PlainRequest {
         arguments.any(|argument| matches!(argument.place, Place::Pool(named) if named == pool))
     }
 
-    /// Looks up the arguments of a request whose outputs have shapes that are known: it is plain if none is left out and
-    /// none is a device buffer.
+    /// Looks up the arguments of a request whose outputs have shapes that are known: it is plain if none is
+    /// left out and none is a device buffer.
     pub(crate) fn look_up(&mut self, request: &ValidRequest, inline: &InlineBytes) {
         self.is_plain = fill(&mut self.inputs, request.inputs(), inline.input_pool)
             && fill(&mut self.outputs, request.outputs(), inline.output_pool);
@@ -168,9 +168,10 @@ fn fill_large(
 }
 
 impl Context {
-    /// Runs a plain request that has no deadline, and that nobody measures or traces, with the bytes of its inputs and
-    /// outputs that are in packets, as far as everything is as it mostly is: inputs have the shapes of the last run,
-    /// memories are held. Keeps the slot, which [`Context::run`] goes on with if nothing was computed.
+    /// Runs a plain request that has no deadline, and that nobody measures or traces, with the bytes of its
+    /// inputs and outputs that are in packets, as far as everything is as it mostly is: inputs have the
+    /// shapes of the last run, memories are held. Keeps the slot, which [`Context::run`] goes on with if
+    /// nothing was computed.
     ///
     /// # Errors
     /// The device's, and that the work was cancelled.
