@@ -11,9 +11,9 @@ use nnhal_hal::{
 };
 
 use super::RequestMemories;
-use super::callback::{self, Prepared, Told};
+use super::execution_callback::{self, Executed, Told};
 use super::failure::{refused, silence};
-use super::v1_2::Executed;
+use super::preparation_callback::Prepared;
 use crate::{Control, Execution, PreparedModel, exhaustion};
 
 /// Room for an output whose dimensions nobody knows, in bytes; the device says if it needs more.
@@ -297,7 +297,7 @@ impl Inner {
             MeasureTiming::No
         };
         let deadline = control.deadline();
-        let (callback, awaited) = callback::executing();
+        let (callback, awaited) = execution_callback::executing();
         let (method, launched) = match &self.prepared {
             Prepared::V1_2(prepared) if deadline.is_none() => {
                 return Ok(prepared.execute_synchronously(request, memories, measure));

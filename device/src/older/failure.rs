@@ -3,7 +3,7 @@
 use nnhal_hal::versions::v1_0::ErrorStatus as OldStatus;
 use nnhal_hal::{ErrorStatus, Failure};
 
-use super::callback::Silence;
+use super::awaited::Silence;
 
 /// What is known of a failure that a device tells by its status alone.
 pub(super) fn refused(name: &str, method: &str, status: OldStatus) -> Failure {

@@ -27,17 +27,21 @@
 //! meanwhile, and afterwards they are the driver's. A device that neither answers nor notifies for longer
 //! than the watchdog's limit is taken for hung. Executions through these interfaces allocate.
 
-mod callback;
+mod awaited;
 mod execution;
+mod execution_callback;
 mod failure;
 mod memory;
+mod preparation_callback;
+mod prepared_model;
 mod serve;
 pub mod v1_0;
 pub mod v1_1;
 pub mod v1_2;
 
-pub use callback::{ExecutionCallback, PreparedModelCallback};
+pub use execution_callback::ExecutionCallback;
 pub use memory::RequestMemories;
+pub use preparation_callback::PreparedModelCallback;
 pub use serve::{serve_v1_0, serve_v1_1, serve_v1_2};
 
 #[cfg(test)]

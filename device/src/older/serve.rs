@@ -10,9 +10,9 @@ use nnhal_hal::{
     NumberOfCacheFiles, OperandType, OperationSupport,
 };
 
-use super::callback;
 use super::execution::OlderModel;
 use super::failure::{refused, silence};
+use super::preparation_callback;
 use super::{v1_0, v1_1, v1_2};
 use crate::{CACHE_FILES, Device, PrepareOptions, PreparedModel};
 
@@ -279,7 +279,7 @@ impl Device for Served {
         options: &PrepareOptions<'_>,
     ) -> Result<Arc<dyn PreparedModel>, Failure> {
         let (name, method) = (&self.info.name, self.device.prepare_name());
-        let (callback, awaited) = callback::preparing();
+        let (callback, awaited) = preparation_callback::preparing();
         let launched = self.device.prepare(&model, pools, options, callback);
         let (launched, losses) = launched
             .map_err(|error| Failure::general(format!("device {name} cannot run the model: {error}")))?;

@@ -2,10 +2,12 @@
 
 use std::fmt::Debug;
 
-use nnhal_hal::versions::v1_0::{Capabilities, ErrorStatus, Model, Request};
+use nnhal_hal::versions::v1_0::{Capabilities, ErrorStatus, Model};
 use nnhal_hal::{ConstantPools, DeviceStatus};
 
-use super::{ExecutionCallback, PreparedModelCallback, RequestMemories};
+pub use super::prepared_model::v1_0::PreparedModel;
+
+use super::preparation_callback::PreparedModelCallback;
 
 /// HAL 1.0 `IDevice`.
 pub trait Device: Send + Sync + Debug {
@@ -43,18 +45,4 @@ pub trait Device: Send + Sync + Debug {
     fn status(&self) -> DeviceStatus {
         DeviceStatus::Available
     }
-}
-
-/// HAL 1.0 `IPreparedModel`, which 1.1 keeps.
-pub trait PreparedModel: Send + Sync + Debug {
-    /// HAL `execute`: launches an execution. Executions of one prepared model may overlap. Every input has
-    /// exactly the bytes that its dimensions say, and every output has all the room that it needs.
-    ///
-    /// Returns `NONE` if it was launched; whatever comes of it is then told to the callback.
-    fn execute(
-        &self,
-        request: &Request,
-        memories: &RequestMemories,
-        callback: ExecutionCallback,
-    ) -> ErrorStatus;
 }

@@ -4,7 +4,8 @@ use nnhal_hal::versions::v1_0::ErrorStatus;
 use nnhal_hal::versions::v1_1::{Capabilities, Model};
 use nnhal_hal::{ConstantPools, ExecutionPreference};
 
-use super::{PreparedModelCallback, v1_0};
+use super::preparation_callback::PreparedModelCallback;
+use super::v1_0;
 
 /// HAL 1.1 `IDevice`. Of its methods and those of 1.0 that say the same, only its own are called.
 pub trait Device: v1_0::Device {

@@ -3,13 +3,15 @@
 //! `configureExecutionBurst`, `getNumberOfCacheFilesNeeded`, `prepareModelFromCache` and the cache arguments
 //! of `prepareModel_1_2` have no counterpart here: bursts and caching are the driver library's.
 
-use nnhal_hal::versions::v1_0::{ErrorStatus, Request};
+use nnhal_hal::versions::v1_0::ErrorStatus;
 use nnhal_hal::versions::v1_2::{Capabilities, Model};
-use nnhal_hal::{
-    ConstantPools, DeviceType, ExecutionPreference, Extension, MeasureTiming, OutputShape, Timing,
-};
+use nnhal_hal::{ConstantPools, DeviceType, ExecutionPreference, Extension};
 
-use super::{ExecutionCallback, PreparedModelCallback, RequestMemories, v1_0, v1_1};
+pub use super::execution_callback::Executed;
+pub use super::prepared_model::v1_2::PreparedModel;
+
+use super::preparation_callback::PreparedModelCallback;
+use super::v1_1;
 
 /// HAL 1.2 `IDevice`. Of its methods and those of 1.0 and 1.1 that say the same, only its own are called.
 pub trait Device: v1_1::Device {
@@ -63,51 +65,4 @@ pub trait Device: v1_1::Device {
         preference: ExecutionPreference,
         callback: PreparedModelCallback,
     ) -> ErrorStatus;
-}
-
-/// What came of an execution of HAL 1.2.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Executed {
-    /// How it ended.
-    pub status: ErrorStatus,
-    /// With `NONE` and `OUTPUT_INSUFFICIENT_SIZE` one for each output, 0 where an extent could not be
-    /// determined; may be empty with `NONE` if model and request gave all dimensions. Empty with any other
-    /// status.
-    pub output_shapes: Vec<OutputShape>,
-    /// [`Timing::NONE`] unless it was asked for.
-    pub timing: Timing,
-}
-
-impl Executed {
-    /// An execution that failed.
-    #[must_use]
-    pub fn failed(status: ErrorStatus) -> Executed {
-        Executed {
-            status,
-            output_shapes: Vec::new(),
-            timing: Timing::NONE,
-        }
-    }
-}
-
-/// HAL 1.2 `IPreparedModel`. As in 1.0, but outputs of unknown dimensions may have too little room.
-pub trait PreparedModel: v1_0::PreparedModel {
-    /// HAL `execute_1_2`: launches an execution. The driver uses it for those that have a deadline.
-    ///
-    /// Returns `NONE` if it was launched; whatever comes of it is then told to the callback.
-    fn execute_1_2(
-        &self,
-        request: &Request,
-        memories: &RequestMemories,
-        measure: MeasureTiming,
-        callback: ExecutionCallback,
-    ) -> ErrorStatus;
-
-    /// HAL `executeSynchronously`.
-    fn execute_synchronously(
-        &self,
-        request: &Request,
-        memories: &RequestMemories,
-        measure: MeasureTiming,
-    ) -> Executed;
 }
