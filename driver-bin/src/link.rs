@@ -5,7 +5,7 @@
 //!   whether it is ready, and then a client's connection is handed over. From then on the worker asks there
 //!   for packed weights that other workers have, in messages of a fixed size: see [`crate::weights`].
 //! - **A second packet socket** for [`Command`]s, which the worker cannot send to.
-//! - **The black box**, a page of shared memory that the worker writes its last words to. The supervisor
+//! - **the crash record**, a page of shared memory that the worker writes its last words to. The supervisor
 //!   reads it as bytes, when the worker is dead.
 
 use std::os::fd::OwnedFd;
@@ -169,26 +169,26 @@ nnhal::wire_record! {
 
 /// A page that outlives the worker that writes to it.
 #[derive(Debug)]
-pub(crate) struct BlackBox {
+pub(crate) struct CrashRecord {
     mapping: Mapping,
 }
 
-impl BlackBox {
+impl CrashRecord {
     const SIZE: u64 = 4096;
     const TEXT: u64 = 2;
     const MAX_TEXT: usize = 1024;
 
     /// A new one, and the descriptor for the other side.
-    pub(crate) fn create() -> Result<(BlackBox, OwnedFd), ShmError> {
+    pub(crate) fn create() -> Result<(CrashRecord, OwnedFd), ShmError> {
         let memory = SharedMemory::create(Self::SIZE)?;
         let mapping = Mapping::new(&memory, Access::ReadWrite)?;
-        Ok((BlackBox { mapping }, memory.into()))
+        Ok((CrashRecord { mapping }, memory.into()))
     }
 
     /// The other side's.
-    pub(crate) fn open(fd: OwnedFd) -> Result<BlackBox, ShmError> {
+    pub(crate) fn open(fd: OwnedFd) -> Result<CrashRecord, ShmError> {
         let memory = SharedMemory::from_fd(fd, Self::SIZE, Self::SIZE)?;
-        Ok(BlackBox {
+        Ok(CrashRecord {
             mapping: Mapping::new(&memory, Access::ReadWrite)?,
         })
     }
@@ -231,8 +231,8 @@ mod tests {
 
     #[test]
     fn last_words_are_the_first_ones_noted() {
-        let (here, fd) = BlackBox::create().unwrap();
-        let there = BlackBox::open(fd).unwrap();
+        let (here, fd) = CrashRecord::create().unwrap();
+        let there = CrashRecord::open(fd).unwrap();
         assert_eq!(here.last_words(), "");
         there.note("CONV_2D\nhung");
         there.note("something that followed from it");
@@ -241,13 +241,13 @@ mod tests {
 
     #[test]
     fn last_words_of_a_hostile_worker_are_bounded_text() {
-        let (here, fd) = BlackBox::create().unwrap();
-        let there = BlackBox::open(fd).unwrap();
+        let (here, fd) = CrashRecord::create().unwrap();
+        let there = CrashRecord::open(fd).unwrap();
         there.mapping.as_slice().write_at(0, &[0xFF; 4096]).unwrap();
-        assert!(here.last_words().chars().count() <= BlackBox::MAX_TEXT);
-        let (here, fd) = BlackBox::create().unwrap();
-        BlackBox::open(fd).unwrap().note(&"é".repeat(4000));
-        assert_eq!(here.last_words().len(), BlackBox::MAX_TEXT);
+        assert!(here.last_words().chars().count() <= CrashRecord::MAX_TEXT);
+        let (here, fd) = CrashRecord::create().unwrap();
+        CrashRecord::open(fd).unwrap().note(&"é".repeat(4000));
+        assert_eq!(here.last_words().len(), CrashRecord::MAX_TEXT);
     }
 
     #[test]

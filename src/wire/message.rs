@@ -41,7 +41,7 @@ pub enum Message {
         reason: String,
     },
     /// The worker is dead; the last message of a connection.
-    Obituary(Obituary),
+    WorkerExit(WorkerExit),
 }
 
 /// The answer to a call that succeeded.
@@ -102,7 +102,7 @@ impl Message {
             Message::Reply { result: Err(_), .. }
             | Message::Event { .. }
             | Message::Goodbye { .. }
-            | Message::Obituary(_) => 0,
+            | Message::WorkerExit(_) => 0,
         }
     }
 }
@@ -180,7 +180,7 @@ impl ExecutionResult {
 
 /// How a worker ended, told by the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Obituary {
+pub struct WorkerExit {
     /// The worker's process id.
     pub worker_pid: u32,
     /// How it ended.
@@ -225,7 +225,7 @@ impl std::fmt::Display for CauseOfDeath {
     }
 }
 
-impl std::fmt::Display for Obituary {
+impl std::fmt::Display for WorkerExit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn obituary_names_the_signal_and_the_last_words() {
-        let obituary = Obituary {
+        let worker_exit = WorkerExit {
             worker_pid: 12,
             cause: CauseOfDeath::Killed {
                 signal: 11,
@@ -255,16 +255,16 @@ mod tests {
             last_words: String::new(),
         };
         assert_eq!(
-            obituary.to_string(),
+            worker_exit.to_string(),
             "the driver's worker, process 12, was killed by SIGSEGV"
         );
-        let obituary = Obituary {
+        let worker_exit = WorkerExit {
             cause: CauseOfDeath::Exited { code: 70 },
             last_words: "CONV_2D hung".into(),
-            ..obituary
+            ..worker_exit
         };
         assert_eq!(
-            obituary.to_string(),
+            worker_exit.to_string(),
             "the driver's worker, process 12, exited with code 70: CONV_2D hung"
         );
     }

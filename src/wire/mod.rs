@@ -63,7 +63,7 @@ pub use handle::{
     BufferHandle, BurstHandle, ExecutionHandle, FenceHandle, Handle, MemoryHandle, PreparedModelHandle,
 };
 pub use message::{
-    Allocated, CauseOfDeath, Event, ExecutionInfo, ExecutionResult, FenceStarted, Message, Obituary, Reply,
-    Welcome,
+    Allocated, CauseOfDeath, Event, ExecutionInfo, ExecutionResult, FenceStarted, Message, Reply, Welcome,
+    WorkerExit,
 };
 pub use value::{Field, TypeEntry, Types, Variant, Wire};

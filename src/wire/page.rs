@@ -127,7 +127,7 @@ fn numbers_and_fields_are_only_added() {
             let since = variant.fields.iter().map(|field| field.since);
             assert!(since.is_sorted(), "{}: newer fields come last", entry.name);
         }
-        // An obituary comes from a process that does not know which version was agreed on.
+        // An worker exit comes from a process that does not know which version was agreed on.
         if entry.name == "Obituary" {
             assert!(entry.variants[0].fields.iter().all(|field| field.since == 1));
         }

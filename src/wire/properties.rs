@@ -469,7 +469,7 @@ mod any_of {
             (any::<u64>(), event()).prop_map(|(id, event)| Message::Event { id, event }),
             ".{0,30}".prop_map(|reason| Message::Goodbye { reason }),
             (any::<u32>(), cause, ".{0,30}").prop_map(|(worker_pid, cause, last_words)| {
-                Message::Obituary(Obituary {
+                Message::WorkerExit(WorkerExit {
                     worker_pid,
                     cause,
                     last_words,

@@ -353,12 +353,12 @@ pub(super) fn messages() -> Vec<(String, Message)> {
         ),
     ];
     for (name, cause) in causes {
-        let obituary = Obituary {
+        let worker_exit = WorkerExit {
             worker_pid: 0x85,
             cause,
             last_words: "CONV_2D hung".into(),
         };
-        messages.push((format!("obituary {name}"), Message::Obituary(obituary)));
+        messages.push((format!("worker exit {name}"), Message::WorkerExit(worker_exit)));
     }
     messages
 }

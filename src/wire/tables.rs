@@ -53,7 +53,7 @@ wire_numbers! {
         0 => Reply { id: u64, result: Result<Reply, Failure> },
         1 => Event { id: u64, event: Event },
         2 => Goodbye { reason: String },
-        3 => Obituary(obituary: Obituary),
+        3 => WorkerExit(worker_exit: WorkerExit),
     }
 
     Reply {
@@ -138,7 +138,7 @@ wire_record! {
         operand: Option<u32>,
         pool: Option<u32>,
     }
-    Obituary { worker_pid: u32, cause: CauseOfDeath, last_words: String }
+    WorkerExit { worker_pid: u32, cause: CauseOfDeath, last_words: String }
     Handle { index: u32, generation: u32 }
 }
 

@@ -110,11 +110,11 @@ fn death_of_the_worker_is_told_to_its_client() {
     let worker = client.welcome.worker_pid;
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(worker.cast_signed()), Signal::SIGKILL).unwrap();
     let last = client.drain().pop().expect("an obituary");
-    let Message::Obituary(obituary) = last else {
+    let Message::WorkerExit(worker_exit) = last else {
         panic!("{last:?}")
     };
-    assert_eq!(obituary.worker_pid, worker);
-    assert!(obituary.to_string().contains("SIGKILL"), "{obituary}");
+    assert_eq!(worker_exit.worker_pid, worker);
+    assert!(worker_exit.to_string().contains("SIGKILL"), "{worker_exit}");
     assert!(matches!(other.call(Call::GetStatus, &[]), Ok(Reply::Status(_))));
 }
 
@@ -310,10 +310,10 @@ fn crash_of_a_device_is_told_with_its_signal() {
             .send(Call::PrepareModel(Box::new(add_model(1))), &[])
             .unwrap();
         let last = client.drain().pop().expect("an obituary");
-        let Message::Obituary(obituary) = last else {
+        let Message::WorkerExit(worker_exit) = last else {
             panic!("{last:?}")
         };
-        assert!(obituary.to_string().contains(mention), "{obituary}");
+        assert!(worker_exit.to_string().contains(mention), "{worker_exit}");
     }
 }
 
@@ -331,7 +331,7 @@ fn device_that_hangs_is_ended_by_the_watchdog() {
     let messages = client.drain();
     let is_told = |message: &Message| match message {
         Message::Goodbye { reason } => reason.contains("watchdog"),
-        Message::Obituary(obituary) => obituary.last_words.contains("watchdog"),
+        Message::WorkerExit(worker_exit) => worker_exit.last_words.contains("watchdog"),
         _ => false,
     };
     assert_eq!(messages.len(), 2, "{messages:?}");

@@ -30,11 +30,11 @@ impl Burst {
 pub struct ReusableExecution {
     // Freed before what it reads and writes.
     execution: Execution,
-    room: Room,
+    room: OutputBuffer,
 }
 
 #[derive(Debug)]
-enum Room {
+enum OutputBuffer {
     /// One memory, with the input before the output.
     Shared {
         memory: SharedMemory,
@@ -78,7 +78,7 @@ impl ReusableExecution {
                     output_at,
                     output_bytes,
                 ))?;
-                Room::Shared {
+                OutputBuffer::Shared {
                     memory,
                     _object: shared,
                     output_at: output_at as u64,
@@ -98,7 +98,7 @@ impl ReusableExecution {
                 let set = functions.Execution_setOutput;
                 let output_at = output.as_mut_ptr().cast();
                 library.checked(set(object, 0, std::ptr::null(), output_at, output.len()))?;
-                Room::Own { input, output }
+                OutputBuffer::Own { input, output }
             }
         };
         Ok(ReusableExecution { execution, room })
@@ -131,10 +131,10 @@ impl ReusableExecution {
     /// It cannot be written.
     pub fn change_input(&mut self, bytes: &[u8]) -> Result<()> {
         match &mut self.room {
-            Room::Shared { memory, .. } => memory
+            OutputBuffer::Shared { memory, .. } => memory
                 .write_at(0, bytes)
                 .map_err(|error| CallError::unmappable(error.to_string())),
-            Room::Own { input, .. } => {
+            OutputBuffer::Own { input, .. } => {
                 let length = bytes.len().min(input.len());
                 input[..length].copy_from_slice(&bytes[..length]);
                 Ok(())
@@ -148,12 +148,12 @@ impl ReusableExecution {
     /// It cannot be read.
     pub fn output(&self, bytes: &mut [u8]) -> Result<()> {
         match &self.room {
-            Room::Shared {
+            OutputBuffer::Shared {
                 memory, output_at, ..
             } => memory
                 .read_at(*output_at, bytes)
                 .map_err(|error| CallError::unmappable(error.to_string())),
-            Room::Own { output, .. } => {
+            OutputBuffer::Own { output, .. } => {
                 let length = bytes.len().min(output.len());
                 bytes[..length].copy_from_slice(&output[..length]);
                 Ok(())

@@ -1,7 +1,7 @@
 //! One run of an execution: its arguments in the runtime's terms, and what came of it.
 
 use nnhal_client::runtime::{
-    Finished, KnownArguments, OwnValues, Room, RunBurst, RunInput, RunOutput, RuntimeResult,
+    Finished, KnownArguments, OutputBuffer, OwnValues, RunBurst, RunInput, RunOutput, RuntimeResult,
 };
 use nnhal_client::{ExecuteOptions, FencedTiming};
 use smallvec::SmallVec;
@@ -184,20 +184,20 @@ impl Job {
 
     /// Where the driver is to write, for executions whose outputs are all in memories or left out; otherwise
     /// `None`.
-    pub(super) fn shared_outputs(&self) -> Option<Vec<Room>> {
+    pub(super) fn shared_outputs(&self) -> Option<Vec<OutputBuffer>> {
         self.arguments
             .outputs
             .iter()
             .map(|argument| {
                 let dimensions = argument.dimensions.clone();
                 match &argument.place {
-                    Place::Shared(shared) => Some(Room::Memory {
+                    Place::Shared(shared) => Some(OutputBuffer::Memory {
                         memory: shared.memory.clone(),
                         offset: shared.offset as u64,
                         length: shared.length as u64,
                         dimensions,
                     }),
-                    Place::Device(memory) => Some(Room::Device {
+                    Place::Device(memory) => Some(OutputBuffer::Device {
                         memory: memory.clone(),
                         dimensions,
                     }),

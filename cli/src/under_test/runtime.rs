@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nnhal::wire::ExecutionResult;
 use nnhal_client::runtime::{
-    Compilation, CompilationOptions, Finished, KnownArguments, OperationFilter, OwnValues, Room, RunBurst,
-    RunEvent, RunInput, RunOutput, Runtime, RuntimeDevice, RuntimeError, RuntimeOptions, RuntimeResult,
+    Compilation, CompilationOptions, Finished, KnownArguments, OperationFilter, OutputBuffer, OwnValues,
+    RunBurst, RunEvent, RunInput, RunOutput, Runtime, RuntimeDevice, RuntimeError, RuntimeOptions,
+    RuntimeResult,
 };
 use nnhal_client::{Deadline, DevicesOptions, ExecuteOptions, Memory, Model};
 use nnhal_conformance::implementation::{
@@ -204,11 +205,11 @@ impl CompilationUnderTest {
             }
             Form::Burst => self.run_by_burst(&mut values, &options),
             Form::Asynchronous | Form::Fenced => {
-                let rooms: Vec<Room> = call
+                let rooms: Vec<OutputBuffer> = call
                     .request
                     .outputs
                     .iter()
-                    .map(|argument| Room::Bytes {
+                    .map(|argument| OutputBuffer::Bytes {
                         length: argument.location.length as usize,
                         dimensions: argument.dimensions.clone(),
                     })
@@ -262,7 +263,7 @@ impl CompilationUnderTest {
         &self,
         form: Form,
         inputs: &[RunInput<'_>],
-        rooms: &[Room],
+        rooms: &[OutputBuffer],
         options: &ExecuteOptions,
     ) -> Result<RunEvent, Failed> {
         Ok(match form {
@@ -435,10 +436,10 @@ impl SharedValues<'_> {
             .collect()
     }
 
-    fn rooms(&self) -> Vec<Room> {
+    fn rooms(&self) -> Vec<OutputBuffer> {
         let outputs = self.request.outputs.iter();
         outputs
-            .map(|argument| Room::Memory {
+            .map(|argument| OutputBuffer::Memory {
                 memory: self.output.clone(),
                 offset: argument.location.offset.into(),
                 length: argument.location.length.into(),

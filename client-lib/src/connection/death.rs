@@ -101,9 +101,9 @@ impl Link {
         drop(inbox);
         let mut calls = self.lock();
         let goodbye = farewell.goodbye.or(calls.farewell.goodbye.take());
-        let obituary = farewell.obituary.or(calls.farewell.obituary.take());
+        let worker_exit = farewell.worker_exit.or(calls.farewell.worker_exit.take());
         drop(calls);
-        let (cause, last_words) = match obituary {
+        let (cause, last_words) = match worker_exit {
             Some((cause, last_words)) => (Some(cause), last_words),
             None => (self.exit_status().map(cause_of), String::new()),
         };
@@ -119,16 +119,16 @@ impl Link {
         }
     }
 
-    /// Reads what is left on the socket, up to the obituary. Answers that came in time still count.
+    /// Reads what is left on the socket, up to the worker exit. Answers that came in time still count.
     fn read_farewell(&self, inbox: &mut Inbox, farewell: &mut Farewell) {
-        if self.lock().farewell.obituary.is_some() {
+        if self.lock().farewell.worker_exit.is_some() {
             return;
         }
         let deadline = Deadline::after(MonotonicClock.now(), OBITUARY_TIMEOUT);
         while let Ok((message, fds)) = inbox.receive::<Message>(&self.socket, deadline) {
             match message {
-                Message::Obituary(obituary) => {
-                    farewell.obituary = Some((obituary.cause, obituary.last_words));
+                Message::WorkerExit(worker_exit) => {
+                    farewell.worker_exit = Some((worker_exit.cause, worker_exit.last_words));
                     return;
                 }
                 Message::Goodbye { reason } => farewell.goodbye = Some(reason),

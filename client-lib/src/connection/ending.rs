@@ -28,7 +28,7 @@ pub(super) enum Trouble {
 #[derive(Debug, Default)]
 pub(super) struct Farewell {
     pub(super) goodbye: Option<String>,
-    pub(super) obituary: Option<(CauseOfDeath, String)>,
+    pub(super) worker_exit: Option<(CauseOfDeath, String)>,
 }
 
 /// What is told when the connection ends.

@@ -192,7 +192,7 @@ fn greet(
     let (bytes, mut fds) = inbox.receive_bytes(socket, deadline).map_err(failed)?;
     let (version, welcome) = match handshake::read_answer(bytes, VERSIONS) {
         Ok(answer) => answer,
-        Err(error) => return Err(obituary(bytes, CALL).unwrap_or_else(|| refused(error))),
+        Err(error) => return Err(worker_exit(bytes, CALL).unwrap_or_else(|| refused(error))),
     };
     if fds.len() != usize::from(welcome.has_pidfd) {
         return Err(refused(HandshakeError::NotNnhal));
@@ -207,17 +207,17 @@ fn greet(
 }
 
 /// The error of a worker that died before it could answer, which its supervisor tells in its place.
-fn obituary(bytes: &[u8], call: &'static str) -> Option<Error> {
-    let Message::Obituary(obituary) = wire::read_inline(bytes)? else {
+fn worker_exit(bytes: &[u8], call: &'static str) -> Option<Error> {
+    let Message::WorkerExit(worker_exit) = wire::read_inline(bytes)? else {
         return None;
     };
     let death = Death {
         process: Process {
             role: Role::Worker,
-            pid: obituary.worker_pid,
+            pid: worker_exit.worker_pid,
         },
-        cause: Some(obituary.cause),
-        last_words: obituary.last_words,
+        cause: Some(worker_exit.cause),
+        last_words: worker_exit.last_words,
     };
     let death = Arc::new(death);
     Some(ErrorKind::DeadObject { call, death }.into())

@@ -92,8 +92,8 @@ impl Link {
                 self.lock().farewell.goodbye = Some(reason);
                 return Ok(());
             }
-            Message::Obituary(obituary) => {
-                self.lock().farewell.obituary = Some((obituary.cause, obituary.last_words));
+            Message::WorkerExit(worker_exit) => {
+                self.lock().farewell.worker_exit = Some((worker_exit.cause, worker_exit.last_words));
                 return Ok(());
             }
         };

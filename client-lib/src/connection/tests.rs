@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use nnhal::wire::handshake::{self, Refusal, VERSIONS, Versions};
 use nnhal::wire::{
-    CacheFiles, CauseOfDeath, Event, ExecutionResult, Handle, MemoryDescription, Message, Obituary,
-    PrepareModelFromCache, Reply, Welcome,
+    CacheFiles, CauseOfDeath, Event, ExecutionResult, Handle, MemoryDescription, Message,
+    PrepareModelFromCache, Reply, Welcome, WorkerExit,
 };
 use nnhal_hal::{
     Capabilities, DeviceStatus, DeviceType, HalVersion, NumberOfCacheFiles, PerformanceInfo, Timing,
@@ -145,12 +145,12 @@ fn status(connection: &Connection) -> Result<DeviceStatus> {
     }
 }
 
-fn obituary() -> Message {
+fn worker_exit() -> Message {
     let cause = CauseOfDeath::Killed {
         signal: 11,
         core_dumped: false,
     };
-    Message::Obituary(Obituary {
+    Message::WorkerExit(WorkerExit {
         worker_pid: 77,
         cause,
         last_words: "CONV_2D".into(),
@@ -299,7 +299,7 @@ fn dead_worker_ends_every_call_with_its_obituary() {
             }
             // The synchronous one.
             worker.receive();
-            worker.send(&obituary());
+            worker.send(&worker_exit());
         });
         let mut waited = launch(&connection).unwrap();
         let mut polled = launch(&connection).unwrap();
@@ -538,7 +538,7 @@ fn worker_that_dies_before_it_answers_is_told_by_its_supervisor() {
         let opened = scope.spawn(|| Connection::open(&path, soon(), None, &Trust::default()).unwrap_err());
         let socket = accept(&listener);
         Inbox::new().receive_bytes(&socket, soon()).unwrap();
-        let obituary = Message::Obituary(Obituary {
+        let worker_exit = Message::WorkerExit(WorkerExit {
             worker_pid: 12,
             cause: CauseOfDeath::Killed {
                 signal: 9,
@@ -546,7 +546,7 @@ fn worker_that_dies_before_it_answers_is_told_by_its_supervisor() {
             },
             last_words: String::new(),
         });
-        nnhal::wire::send(&socket, VERSIONS.oldest, &obituary, &[], soon()).unwrap();
+        nnhal::wire::send(&socket, VERSIONS.oldest, &worker_exit, &[], soon()).unwrap();
         drop(socket);
         opened.join().unwrap()
     });

@@ -79,7 +79,7 @@ pub enum RunOutput<'a> {
 
 /// Room for an output of an execution that goes on after the call.
 #[derive(Clone, Debug)]
-pub enum Room {
+pub enum OutputBuffer {
     /// In memory of the execution's own, to be fetched with [`super::RunEvent::output`].
     Bytes {
         /// Number of bytes.
@@ -128,12 +128,12 @@ impl<'a> RunOutput<'a> {
         }
     }
 
-    pub(super) fn room(&self) -> Room {
+    pub(super) fn room(&self) -> OutputBuffer {
         match *self {
             RunOutput::Bytes {
                 ref bytes,
                 dimensions,
-            } => Room::Bytes {
+            } => OutputBuffer::Bytes {
                 length: bytes.len(),
                 dimensions: dimensions.to_vec(),
             },
@@ -142,13 +142,13 @@ impl<'a> RunOutput<'a> {
                 offset,
                 length,
                 dimensions,
-            } => Room::Memory {
+            } => OutputBuffer::Memory {
                 memory: memory.clone(),
                 offset,
                 length,
                 dimensions: dimensions.to_vec(),
             },
-            RunOutput::Device { memory, dimensions } => Room::Device {
+            RunOutput::Device { memory, dimensions } => OutputBuffer::Device {
                 memory: memory.clone(),
                 dimensions: dimensions.to_vec(),
             },
@@ -156,11 +156,11 @@ impl<'a> RunOutput<'a> {
     }
 }
 
-impl Room {
+impl OutputBuffer {
     /// Room for this many bytes, with the model's dimensions.
     #[must_use]
-    pub fn bytes(length: usize) -> Room {
-        Room::Bytes {
+    pub fn bytes(length: usize) -> OutputBuffer {
+        OutputBuffer::Bytes {
             length,
             dimensions: Vec::new(),
         }
@@ -202,7 +202,7 @@ impl Location {
 
 /// The arguments of one execution, where every device can reach them.
 #[derive(Clone, Debug)]
-pub(super) struct Placed {
+pub(super) struct BoundArguments {
     pub(super) inputs: Vec<Location>,
     pub(super) outputs: Vec<Location>,
     /// Memory of the execution's own, for arguments that are in nobody else's.
@@ -211,7 +211,7 @@ pub(super) struct Placed {
     pub(super) rooms: Vec<Option<Range<u64>>>,
 }
 
-impl Placed {
+impl BoundArguments {
     /// Whether a device memory among them died with its worker.
     pub(super) fn has_lost_memory(&self) -> bool {
         let mut locations = self.inputs.iter().chain(&self.outputs);
@@ -224,9 +224,9 @@ impl Placed {
     pub(super) fn new(
         compilation: &Compilation,
         inputs: &[RunInput<'_>],
-        outputs: &[Room],
+        outputs: &[OutputBuffer],
         make: impl FnOnce(u64) -> RuntimeResult<Memory>,
-    ) -> RuntimeResult<Placed> {
+    ) -> RuntimeResult<BoundArguments> {
         expect_count("inputs", inputs.len(), compilation.inputs().len())?;
         expect_count("outputs", outputs.len(), compilation.outputs().len())?;
         let mut layout = Layout::default();
@@ -240,7 +240,7 @@ impl Placed {
         let rooms: Vec<Option<Range<u64>>> = outputs
             .iter()
             .map(|room| match room {
-                Room::Bytes { length, .. } => Some(layout.add(*length as u64)),
+                OutputBuffer::Bytes { length, .. } => Some(layout.add(*length as u64)),
                 _ => None,
             })
             .collect();
@@ -249,7 +249,7 @@ impl Placed {
         } else {
             None
         };
-        let mut placed = Placed {
+        let mut placed = BoundArguments {
             inputs: Vec::with_capacity(inputs.len()),
             outputs: Vec::with_capacity(outputs.len()),
             memory,
@@ -301,15 +301,20 @@ impl Placed {
         }
     }
 
-    fn output(&self, compilation: &Compilation, index: usize, room: &Room) -> RuntimeResult<Location> {
+    fn output(
+        &self,
+        compilation: &Compilation,
+        index: usize,
+        room: &OutputBuffer,
+    ) -> RuntimeResult<Location> {
         match (room, &self.rooms[index], &self.memory) {
-            (Room::Bytes { dimensions, .. }, Some(range), Some(memory)) => Ok(Location::Memory {
+            (OutputBuffer::Bytes { dimensions, .. }, Some(range), Some(memory)) => Ok(Location::Memory {
                 memory: memory.clone(),
                 range: range.clone(),
                 dimensions: dimensions.clone(),
             }),
             (
-                Room::Memory {
+                OutputBuffer::Memory {
                     memory,
                     offset,
                     length,
@@ -317,7 +322,7 @@ impl Placed {
                 },
                 ..,
             ) => in_memory(("output", index), memory, (*offset, *length), dimensions),
-            (Room::Device { memory, dimensions }, ..) => {
+            (OutputBuffer::Device { memory, dimensions }, ..) => {
                 memory.expect_role(compilation, index, Direction::Output)?;
                 memory.expect_described(Direction::Output, index, dimensions)?;
                 Ok(Location::Device {
@@ -325,7 +330,7 @@ impl Placed {
                     dimensions: dimensions.clone(),
                 })
             }
-            (Room::Bytes { .. }, ..) => Ok(Location::Omitted),
+            (OutputBuffer::Bytes { .. }, ..) => Ok(Location::Omitted),
         }
     }
 

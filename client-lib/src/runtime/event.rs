@@ -6,7 +6,7 @@ use nnhal::fence::Fence;
 use nnhal_hal::ErrorStatus;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
-use super::arguments::{Placed, Room, RunInput};
+use super::arguments::{BoundArguments, OutputBuffer, RunInput};
 use super::compilation::Compilation;
 use super::execution::settle;
 use super::fenced_end::{expect_ended, wait_for_fences};
@@ -36,7 +36,7 @@ pub(super) struct Going {
 #[derive(Debug)]
 struct Inner {
     compilation: Compilation,
-    placed: Placed,
+    placed: BoundArguments,
     options: ExecuteOptions,
     /// What it waits for.
     fences: Vec<Fence>,
@@ -86,7 +86,7 @@ impl Compilation {
     pub fn start(
         &self,
         inputs: &[RunInput<'_>],
-        outputs: &[Room],
+        outputs: &[OutputBuffer],
         options: &ExecuteOptions,
     ) -> RuntimeResult<RunEvent> {
         let placed = self.place(inputs, outputs)?;
@@ -96,15 +96,19 @@ impl Compilation {
     }
 
     /// Arguments that outlive the call, in memory that is theirs.
-    pub(super) fn place(&self, inputs: &[RunInput<'_>], outputs: &[Room]) -> RuntimeResult<Placed> {
-        Placed::new(self, inputs, outputs, |size| Ok(Memory::new(size)?))
+    pub(super) fn place(
+        &self,
+        inputs: &[RunInput<'_>],
+        outputs: &[OutputBuffer],
+    ) -> RuntimeResult<BoundArguments> {
+        BoundArguments::new(self, inputs, outputs, |size| Ok(Memory::new(size)?))
     }
 }
 
 impl RunEvent {
     pub(super) fn new(
         compilation: &Compilation,
-        placed: Placed,
+        placed: BoundArguments,
         options: ExecuteOptions,
         going: Going,
     ) -> RunEvent {
@@ -279,7 +283,7 @@ impl RunEvent {
         matches!(*self.state(), End::Ended(_))
     }
 
-    /// Copies the value of output `index`, whose room is [`Room::Bytes`], after a success: as many bytes as
+    /// Copies the value of output `index`, whose room is [`OutputBuffer::Bytes`], after a success: as many bytes as
     /// were written and fit.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use nnhal::diag::trace::SpanKind;
 use nnhal_hal::validate::ValidRequest;
 use nnhal_os::time::{Clock, MonotonicClock};
 
-use super::arguments::{Location, Placed, Room, RunInput, RunOutput};
+use super::arguments::{BoundArguments, Location, OutputBuffer, RunInput, RunOutput};
 use super::compilation::Compilation;
 use super::finished::Finished;
 use super::request_builder::{RequestBuilder, Target};
@@ -47,8 +47,8 @@ impl Compilation {
         options: &ExecuteOptions,
         bursts: Option<&mut [StepBurst]>,
     ) -> RuntimeResult<Finished> {
-        let rooms: Vec<Room> = outputs.iter().map(RunOutput::room).collect();
-        let placed = Placed::new(self, inputs, &rooms, |size| self.take_memory(size))?;
+        let rooms: Vec<OutputBuffer> = outputs.iter().map(RunOutput::room).collect();
+        let placed = BoundArguments::new(self, inputs, &rooms, |size| self.take_memory(size))?;
         let Attempts { result, is_over } = self.attempt(&placed, options, bursts, true);
         if let Ok(finished) = &result {
             for (index, output) in outputs.iter_mut().enumerate() {
@@ -71,7 +71,7 @@ impl Compilation {
     /// `may_fall_back`.
     pub(super) fn run(
         &self,
-        placed: &Placed,
+        placed: &BoundArguments,
         options: &ExecuteOptions,
         may_fall_back: bool,
     ) -> RuntimeResult<Finished> {
@@ -80,7 +80,7 @@ impl Compilation {
 
     fn attempt(
         &self,
-        placed: &Placed,
+        placed: &BoundArguments,
         options: &ExecuteOptions,
         bursts: Option<&mut [StepBurst]>,
         may_fall_back: bool,
@@ -94,7 +94,7 @@ impl Compilation {
     /// Executes, as often as the application wants; `is_over` is false afterwards if an attempt may go on.
     fn run_as_allowed(
         &self,
-        placed: &Placed,
+        placed: &BoundArguments,
         options: &ExecuteOptions,
         mut bursts: Option<&mut [StepBurst]>,
         (is_over, mut may_fall_back): (&mut bool, bool),
@@ -139,7 +139,7 @@ impl Compilation {
     }
 
     /// Prepares again what died with its worker, and gets the memories back.
-    pub(super) fn revive(&self, placed: &Placed) -> RuntimeResult<()> {
+    pub(super) fn revive(&self, placed: &BoundArguments) -> RuntimeResult<()> {
         once_more_if_lost(|| {
             self.revive_steps()?;
             for (locations, is_needed) in [(&placed.inputs, true), (&placed.outputs, false)] {
@@ -169,7 +169,7 @@ impl Compilation {
     /// Executes the whole model on the CPU of this process.
     pub(super) fn run_on_cpu(
         &self,
-        placed: &Placed,
+        placed: &BoundArguments,
         options: &ExecuteOptions,
         why: &RuntimeError,
     ) -> RuntimeResult<Finished> {
@@ -187,18 +187,22 @@ impl Compilation {
 
     /// Checks the arguments against the whole model, so that what is wrong is told by the application's own
     /// indexes.
-    fn check(&self, placed: &Placed) -> RuntimeResult<()> {
+    fn check(&self, placed: &BoundArguments) -> RuntimeResult<()> {
         self.valid_request(placed).map(drop)
     }
 
-    pub(super) fn valid_request(&self, placed: &Placed) -> RuntimeResult<ValidRequest> {
+    pub(super) fn valid_request(&self, placed: &BoundArguments) -> RuntimeResult<ValidRequest> {
         let built = self.whole_request(placed, Target::Nobody)?;
         ValidRequest::new(self.valid(), built.request.checked()?)
             .map_err(|error| RuntimeError::bad_data(error.to_string()))
     }
 
     /// The request with all arguments of the whole model.
-    fn whole_request<'a>(&self, placed: &'a Placed, target: Target<'a>) -> RuntimeResult<RequestBuilder<'a>> {
+    fn whole_request<'a>(
+        &self,
+        placed: &'a BoundArguments,
+        target: Target<'a>,
+    ) -> RuntimeResult<RequestBuilder<'a>> {
         let mut builder = RequestBuilder::new(target);
         for (location, ty) in placed.inputs.iter().zip(self.inputs()) {
             builder.input(location, ty.dimensions())?;
@@ -223,7 +227,7 @@ pub(super) fn expect_time(options: &ExecuteOptions) -> RuntimeResult<()> {
 }
 
 /// Gives device memories their new values, or takes them away.
-pub(super) fn settle(placed: &Placed, result: &RuntimeResult<Finished>) {
+pub(super) fn settle(placed: &BoundArguments, result: &RuntimeResult<Finished>) {
     for (index, location) in placed.outputs.iter().enumerate() {
         let Location::Device { memory, .. } = location else {
             continue;

@@ -4,7 +4,7 @@
 use nnhal::fence::Fence;
 use nnhal_hal::HalVersion;
 
-use super::arguments::{Placed, Room, RunInput};
+use super::arguments::{BoundArguments, OutputBuffer, RunInput};
 use super::compilation::Compilation;
 use super::event::{Going, RunEvent};
 use super::execution::{expect_time, settle};
@@ -49,7 +49,7 @@ impl Compilation {
     pub fn execute_fenced(
         &self,
         inputs: &[RunInput<'_>],
-        outputs: &[Room],
+        outputs: &[OutputBuffer],
         wait_for: &[&Fence],
         options: &ExecuteOptions,
     ) -> RuntimeResult<RunEvent> {
@@ -93,7 +93,7 @@ impl Compilation {
     /// the CPU of this process. On failure nothing of it goes on, unless the error says so.
     fn launch_as_allowed(
         &self,
-        placed: &Placed,
+        placed: &BoundArguments,
         wait_for: &[&Fence],
         options: &ExecuteOptions,
     ) -> RuntimeResult<Launch> {
@@ -135,7 +135,7 @@ impl Compilation {
     /// after an error. Returns the end, if the last step was not launched.
     fn launch(
         &self,
-        placed: &Placed,
+        placed: &BoundArguments,
         wait_for: &[&Fence],
         options: &ExecuteOptions,
         launched: &mut Vec<FencedExecution>,

@@ -6,7 +6,7 @@ use nnhal::fence::{Fence, FenceState};
 use nnhal_hal::{ErrorStatus, Timing};
 use nnhal_os::time::Deadline;
 
-use super::arguments::Placed;
+use super::arguments::BoundArguments;
 use super::compilation::Compilation;
 use super::finished::Finished;
 use super::result::{RuntimeError, RuntimeResult};
@@ -24,7 +24,7 @@ impl Compilation {
     /// worker died and the application wants that. What it waits for is done.
     pub(super) fn after_death(
         &self,
-        placed: &Placed,
+        placed: &BoundArguments,
         options: &ExecuteOptions,
         error: RuntimeError,
     ) -> RuntimeResult<Finished> {
@@ -36,7 +36,7 @@ impl Compilation {
     }
 
     /// What a fenced execution reports at its end.
-    pub(super) fn fenced_end(&self, placed: &Placed, timing: FencedTiming) -> Finished {
+    pub(super) fn fenced_end(&self, placed: &BoundArguments, timing: FencedTiming) -> Finished {
         let outputs = self.outputs().iter().zip(&placed.outputs);
         let shapes = outputs.map(|(ty, location)| location.known_shape(ty));
         Finished {

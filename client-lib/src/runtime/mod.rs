@@ -55,7 +55,7 @@ mod step_model;
 mod value_store;
 
 pub use crate::values::OwnValues;
-pub use arguments::{Room, RunInput, RunOutput};
+pub use arguments::{OutputBuffer, RunInput, RunOutput};
 pub use burst::{KnownArguments, RunBurst};
 pub use compilation::Compilation;
 pub use device::{CPU_DEVICE, RuntimeDevice};

@@ -4,7 +4,7 @@ use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
 use nnhal_hal::{OutputShape, Timing};
 
-use super::arguments::{Location, Placed};
+use super::arguments::{BoundArguments, Location};
 use super::compilation::{Compilation, Temporaries};
 use super::computed::Computed;
 use super::finished::{Finished, asked};
@@ -18,7 +18,7 @@ use crate::trace;
 #[derive(Debug)]
 pub(super) struct Run<'a> {
     compilation: &'a Compilation,
-    placed: &'a Placed,
+    placed: &'a BoundArguments,
     pub(super) options: ExecuteOptions,
     /// The values between steps.
     pub(super) temporaries: Temporaries,
@@ -35,7 +35,7 @@ pub(super) struct Run<'a> {
 impl<'a> Run<'a> {
     pub(super) fn new(
         compilation: &'a Compilation,
-        placed: &'a Placed,
+        placed: &'a BoundArguments,
         options: &ExecuteOptions,
     ) -> RuntimeResult<Run<'a>> {
         Ok(Run {

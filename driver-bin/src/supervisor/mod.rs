@@ -13,15 +13,15 @@
 //! The main thread waits for descriptors, never for a client or a worker: see `spawner`, `questions` and
 //! `leaving` for what takes time, on threads of its own.
 
+mod acceptor;
 mod admission;
-mod applicants;
-mod intake;
-mod leaving;
-mod questions;
+mod pending;
+mod reaper;
 mod retry;
 mod runtime_dir;
 mod signals;
 mod spawner;
+mod weight_requests;
 mod weights;
 mod workers;
 
@@ -48,13 +48,13 @@ pub use spawner::Invocation;
 pub(crate) use spawner::WORKER_ARGUMENT;
 
 use self::admission::{Admission, Refused, Reserve};
-use self::applicants::Applicants;
-use self::leaving::Leaving;
-use self::questions::{ListenError, Listeners};
+use self::pending::PendingConnections;
+use self::reaper::Reaper;
 use self::retry::{PAUSE, Retry};
 use self::runtime_dir::{Claim, Others, Published, RuntimeDir};
 use self::signals::Signals;
 use self::spawner::{Outcome, Spawner, Starting};
+use self::weight_requests::{ListenError, Listeners};
 use self::workers::Workers;
 use crate::cores::Board;
 use crate::device::registry::DeviceRegistry;
@@ -152,10 +152,10 @@ struct Supervisor {
     /// Those who listen to workers' questions for weights.
     listeners: Listeners,
     /// The clients of workers that have ended, until what is left of them is closed.
-    leaving: Leaving,
+    reaper: Reaper,
     waiting: VecDeque<Waiting>,
     /// Those who wait to be let in.
-    applicants: Applicants,
+    pending: PendingConnections,
     admission: Admission,
     reserve: Reserve,
     /// Deaths of processes that the spawner has not told of yet.
@@ -214,9 +214,9 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
         spawner,
         workers: Workers::default(),
         listeners,
-        leaving: Leaving::default(),
+        reaper: Reaper::default(),
         waiting: VecDeque::new(),
-        applicants: Applicants::default(),
+        pending: PendingConnections::default(),
         admission: Admission::default(),
         reserve: Reserve::new(),
         unclaimed: HashMap::new(),
@@ -420,7 +420,7 @@ impl Supervisor {
             _ => None,
         };
         let accept = self.accept_again.map(Deadline::at);
-        [start, linger, drain, accept, self.applicants.look_again()]
+        [start, linger, drain, accept, self.pending.look_again()]
             .into_iter()
             .flatten()
             .min()
@@ -501,7 +501,7 @@ impl Supervisor {
                     let pid = worker.pid;
                     self.workers.add(worker);
                     if let Some(status) = self.unclaimed.remove(&pid) {
-                        self.bury(pid, status);
+                        self.forget_worker(pid, status);
                     }
                     self.start_serving()?;
                 }
@@ -586,7 +586,7 @@ impl Supervisor {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return,
                 Ok(status @ (WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, _, _))) => {
-                    self.bury(pid.as_raw(), status);
+                    self.forget_worker(pid.as_raw(), status);
                 }
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(errno) => {
@@ -597,27 +597,26 @@ impl Supervisor {
         }
     }
 
-    fn bury(&mut self, pid: i32, status: WaitStatus) {
-        let Some(burial) = self.workers.bury(pid, status) else {
+    fn forget_worker(&mut self, pid: i32, status: WaitStatus) {
+        let Some(reaped) = self.workers.reap(pid, status) else {
             if self.spawner.open > 0 {
                 self.unclaimed.insert(pid, status);
             }
             return;
         };
-        let freed = burial.holder.map(|holder| self.listeners.bury(holder));
-        self.leaving
-            .close(burial.uid, burial.place, burial.remains, freed);
+        let freed = reaped.holder.map(|holder| self.listeners.reap(holder));
+        self.reaper.close(reaped.uid, reaped.place, reaped.remains, freed);
         self.let_go();
         if matches!(status, WaitStatus::Exited(_, 0)) {
             tracing::debug!(target: tags::DRIVER, pid, "worker ended");
         } else {
-            tracing::warn!(target: tags::DRIVER, uid = burial.uid, pid, "{}", burial.obituary);
+            tracing::warn!(target: tags::DRIVER, uid = reaped.uid, pid, "{}", reaped.worker_exit);
         }
     }
 
     /// Counts out the clients that have left altogether.
     fn let_go(&mut self) {
-        for uid in self.leaving.left() {
+        for uid in self.reaper.left() {
             self.admission.leave(uid);
         }
     }

@@ -22,7 +22,7 @@ use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
 use nnhal_os::{eventfd, pidfd};
 
 use crate::cores::{Board, Slot};
-use crate::link::{BlackBox, Report, WorkerConfig};
+use crate::link::{CrashRecord, Report, WorkerConfig};
 
 /// How to start a worker: what comes before the worker's own arguments, for binaries that are more than a
 /// driver.
@@ -60,7 +60,7 @@ pub(super) struct ReadyWorker {
     pub(super) handoff: Connection,
     /// For what follows the settings. Nothing comes back there.
     pub(super) commands: Connection,
-    pub(super) black_box: BlackBox,
+    pub(super) crash_record: CrashRecord,
 }
 
 /// What came of an order.
@@ -145,7 +145,7 @@ impl Spawner {
             Ok(()) => Outcome::Ready(worker),
             Err(reason) => {
                 let _ = pidfd::send_signal(&worker.pidfd, Signal::SIGKILL);
-                let last_words = worker.black_box.last_words();
+                let last_words = worker.crash_record.last_words();
                 let reason = if last_words.is_empty() { reason } else { last_words };
                 Outcome::Failed {
                     pid: Some(worker.pid),
@@ -161,8 +161,8 @@ impl Spawner {
         let (handoff, theirs) = Connection::pair().map_err(socket)?;
         let (commands, commanded) = Connection::pair().map_err(socket)?;
         commands.stop_receiving();
-        let (black_box, page) =
-            BlackBox::create().map_err(|error| format!("failed to make a worker's black box: {error}"))?;
+        let (crash_record, page) =
+            CrashRecord::create().map_err(|error| format!("failed to make a worker's black box: {error}"))?;
         let cores = self.board.slot();
         let place = cores.as_ref().map_or(u32::MAX, Slot::number).to_ne_bytes();
         let shared = [commanded.as_fd(), page.as_fd(), self.board.as_fd()];
@@ -215,7 +215,7 @@ impl Spawner {
             cores,
             handoff,
             commands,
-            black_box,
+            crash_record,
         })
     }
 }

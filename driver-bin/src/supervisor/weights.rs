@@ -17,7 +17,7 @@ use nnhal_os::time::TimePoint;
 use crate::settings::WeightSettings;
 use crate::weights::{Answer, WeightsName};
 
-/// Questions that a worker may ask in each [`QUESTION_PERIOD`]. Preparing a model takes three, and
+/// WeightRequests that a worker may ask in each [`QUESTION_PERIOD`]. Preparing a model takes three, and
 /// milliseconds.
 const QUESTIONS_IN_PERIOD: u32 = 2048;
 
@@ -131,7 +131,7 @@ impl SharedWeights {
     }
 
     /// A worker has ended, or is not listened to any more. Returns the memories that nobody uses now.
-    pub(super) fn bury(&mut self, holder: Holder) -> Vec<SharedMemory> {
+    pub(super) fn reap(&mut self, holder: Holder) -> Vec<SharedMemory> {
         let is_last = |(uid, _): &(u32, WeightsName), shared: &mut Shared| {
             *uid == holder.uid && shared.holders.remove(&holder.number).is_some() && shared.holders.is_empty()
         };
@@ -179,7 +179,7 @@ impl Shared {
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     since: Option<TimePoint>,
-    questions: u32,
+    weight_requests: u32,
 }
 
 impl Pace {
@@ -192,11 +192,11 @@ impl Pace {
         {
             *self = Pace {
                 since: Some(now),
-                questions: 0,
+                weight_requests: 0,
             };
         }
-        self.questions += 1;
-        self.questions <= QUESTIONS_IN_PERIOD
+        self.weight_requests += 1;
+        self.weight_requests <= QUESTIONS_IN_PERIOD
     }
 }
 
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(offer(&mut table, worker(1, 10), "a", 7), Err(Answer::Kept));
         assert_eq!(offer(&mut table, worker(1, 11), "a", 8), Ok(7));
         // It holds what it was given.
-        table.bury(worker(1, 10));
+        table.reap(worker(1, 10));
         assert_eq!(get(&mut table, worker(1, 12), "a"), Ok(7));
     }
 
@@ -296,7 +296,7 @@ mod tests {
                     table.release(holder, &name("b"));
                 }
                 if ends {
-                    table.bury(holder);
+                    table.reap(holder);
                 }
             };
             leave(&mut table, first, 1);
@@ -313,7 +313,7 @@ mod tests {
         for stranger in [worker(1, 11), worker(2, 10), worker(2, 12)] {
             table.release(stranger, &name("a"));
             table.release(stranger, &name("unknown"));
-            table.bury(stranger);
+            table.reap(stranger);
         }
         assert_eq!(get(&mut table, worker(1, 13), "a"), Ok(7));
     }
@@ -360,7 +360,7 @@ mod tests {
             }
             table.release(first, &name("b"));
             assert_eq!(offer(&mut table, "d"), Answer::Kept);
-            table.bury(first);
+            table.reap(first);
             assert_empty(&table);
         }
     }

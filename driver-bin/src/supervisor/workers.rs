@@ -6,12 +6,12 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
 use nnhal::diag::tags;
 use nnhal::wire::handshake::VERSIONS;
-use nnhal::wire::{self, CauseOfDeath, Message, Obituary};
+use nnhal::wire::{self, CauseOfDeath, Message, WorkerExit};
 use nnhal_os::pidfd;
 use nnhal_os::socket::Connection;
 use nnhal_os::time::{Deadline, TimePoint};
 
-use super::leaving::{Leftover, Place};
+use super::reaper::{Place, UnreadConnection};
 use super::spawner::ReadyWorker;
 use super::weights::Holder;
 use crate::link::{Assignment, Command};
@@ -63,8 +63,8 @@ impl Service {
 
 /// A worker that has ended.
 #[derive(Debug)]
-pub(super) struct Burial {
-    pub(super) obituary: Obituary,
+pub(super) struct Reaped {
+    pub(super) worker_exit: WorkerExit,
     /// Whose client it served.
     pub(super) uid: Option<u32>,
     /// That client's.
@@ -72,15 +72,15 @@ pub(super) struct Burial {
     /// Who it was for those who share weights.
     pub(super) holder: Option<Holder>,
     /// Its connections, and the client's.
-    pub(super) remains: (LeftWorker, Option<Leftover>),
+    pub(super) remains: (EndedWorker, Option<UnreadConnection>),
 }
 
-/// A worker that has ended. Dropping it closes what it has left unread, which may take long, as [`Leftover`]
+/// A worker that has ended. Dropping it closes what it has left unread, which may take long, as [`UnreadConnection`]
 /// does.
 #[derive(Debug)]
-pub(super) struct LeftWorker(ReadyWorker);
+pub(super) struct EndedWorker(ReadyWorker);
 
-impl Drop for LeftWorker {
+impl Drop for EndedWorker {
     fn drop(&mut self) {
         self.0.handoff.discard_unread();
     }
@@ -193,36 +193,36 @@ impl Workers {
     }
 
     /// Forgets a worker that has ended, and tells its client how.
-    pub(super) fn bury(&mut self, pid: i32, status: WaitStatus) -> Option<Burial> {
+    pub(super) fn reap(&mut self, pid: i32, status: WaitStatus) -> Option<Reaped> {
         let mut worker = self.by_pid.remove(&pid)?;
         // Now, not with what may take long to close.
         drop(worker.process.cores.take());
         self.idle.retain(|&idle| idle != pid);
         // For whoever listens to its questions, or has got hold of its end.
         worker.process.handoff.shutdown();
-        let obituary = Obituary {
+        let worker_exit = WorkerExit {
             worker_pid: u32::try_from(pid).unwrap_or_default(),
             cause: cause_of_death(status),
-            last_words: worker.process.black_box.last_words(),
+            last_words: worker.process.crash_record.last_words(),
         };
         let uid = worker.service.as_ref().map(|service| service.uid);
         let mut place = Place::default();
         let mut client = None;
         if let Some(service) = worker.service {
-            let message = Message::Obituary(obituary.clone());
+            let message = Message::WorkerExit(worker_exit.clone());
             // The client may be gone, or not read: it sees the end of the connection in any case. Which
-            // version it and its worker agreed on is not known here: obituaries are the same in all.
+            // version it and its worker agreed on is not known here: worker exits are the same in all.
             let _ = wire::send(&service.client, VERSIONS.oldest, &message, &[], NOW);
             service.client.shutdown();
             place = service.place;
-            client = Some(Leftover(service.client));
+            client = Some(UnreadConnection(service.client));
         }
-        Some(Burial {
-            obituary,
+        Some(Reaped {
+            worker_exit,
             uid,
             place,
             holder: worker.holder,
-            remains: (LeftWorker(worker.process), client),
+            remains: (EndedWorker(worker.process), client),
         })
     }
 

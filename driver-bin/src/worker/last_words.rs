@@ -2,18 +2,18 @@
 
 use std::sync::OnceLock;
 
-use crate::link::BlackBox;
+use crate::link::CrashRecord;
 
-static BLACK_BOX: OnceLock<BlackBox> = OnceLock::new();
+static BLACK_BOX: OnceLock<CrashRecord> = OnceLock::new();
 
 /// Has notes kept there. Only the first call counts.
-pub(super) fn keep_in(black_box: BlackBox) {
-    let _ = BLACK_BOX.set(black_box);
+pub(super) fn keep_in(crash_record: CrashRecord) {
+    let _ = BLACK_BOX.set(crash_record);
 }
 
 /// Notes why this process is about to end.
 pub(super) fn note(text: &str) {
-    if let Some(black_box) = BLACK_BOX.get() {
-        black_box.note(text);
+    if let Some(crash_record) = BLACK_BOX.get() {
+        crash_record.note(text);
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Memory {
     /// The whole file, if nobody can ever change it.
     sealed: OnceLock<Option<Arc<SealedBytes>>>,
     /// Whether the client gave it up. Whoever still uses it then keeps it until that is done, a burst until
-    /// its next series of requests, or the first pause.
+    /// its next batch of requests, or the first pause.
     is_freed: AtomicBool,
 }
 

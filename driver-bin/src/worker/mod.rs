@@ -10,6 +10,7 @@
 
 mod buffer;
 mod burst;
+mod cache_colouring;
 mod calls;
 mod client;
 mod copy;
@@ -25,7 +26,6 @@ mod limits;
 mod memory;
 mod orders;
 mod outbox;
-mod placement;
 mod pool;
 mod prepare;
 mod prepared;
@@ -55,7 +55,7 @@ use self::weights::Weights;
 use crate::cores::WorkerCores;
 use crate::device::registry::DeviceRegistry;
 use crate::jail;
-use crate::link::{Assignment, BlackBox, DeviceConfig, Report, WorkerConfig};
+use crate::link::{Assignment, CrashRecord, DeviceConfig, Report, WorkerConfig};
 use crate::log;
 
 /// Runs a worker from its start to its end.
@@ -159,7 +159,7 @@ fn take_handoff() -> Result<Connection, WorkerError> {
     Ok(Connection::from_fd(handoff))
 }
 
-/// Opens what this worker shares with the supervisor: the socket for commands, its black box, and the board
+/// Opens what this worker shares with the supervisor: the socket for commands, its crash record, and the board
 /// of who computes if there is a place for it there.
 fn open_shared(handoff: &Connection) -> Result<(Connection, WorkerCores), WorkerError> {
     let mut place = [0; size_of::<u32>()];
@@ -169,8 +169,8 @@ fn open_shared(handoff: &Connection) -> Result<(Connection, WorkerCores), Worker
         return Err(WorkerError::Unexpected);
     };
     let commands = Connection::from_fd(commands);
-    let black_box = BlackBox::open(page).map_err(|_| WorkerError::Unexpected)?;
-    last_words::keep_in(black_box);
+    let crash_record = CrashRecord::open(page).map_err(|_| WorkerError::Unexpected)?;
+    last_words::keep_in(crash_record);
     let Some(board) = fds.next() else {
         let cores = WorkerCores::alone();
         cores.set_most(1);

@@ -17,7 +17,7 @@ use nnhal_os::shm::{SealedBytes, SharedMemory, ShmError};
 use nnhal_os::socket::{Connection, SocketError};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
 
-use super::placement::placed;
+use super::cache_colouring::placed;
 use crate::settings::WeightSettings;
 use crate::weights::{self, ANSWER_BYTES, Answer, Question, WeightsName};
 
@@ -360,9 +360,9 @@ mod tests {
         let mut asked = supervisor.join().unwrap();
         let name = *asked[0].0.name();
         assert_eq!(name.size, 256);
-        let questions: Vec<_> = asked.iter().map(|(question, _)| *question).collect();
+        let weight_requests: Vec<_> = asked.iter().map(|(question, _)| *question).collect();
         assert_eq!(
-            questions,
+            weight_requests,
             [
                 Question::Get(name),
                 Question::Offer(name),

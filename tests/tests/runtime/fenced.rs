@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nnhal_client::runtime::{
-    CPU_DEVICE, Compilation, CompilationOptions, Recovery, ResultCode, Room, RunEvent, RunInput, Runtime,
-    RuntimeResult,
+    CPU_DEVICE, Compilation, CompilationOptions, OutputBuffer, Recovery, ResultCode, RunEvent, RunInput,
+    Runtime, RuntimeResult,
 };
 use nnhal_client::{
     Deadline, DeviceInfo, ExecuteOptions, Fence, FenceState, Memory, ModelBuilder, OperationType, TensorType,
@@ -32,7 +32,7 @@ fn started_execution_ends_with_its_values() {
         let event = compilation
             .start(
                 &[RunInput::bytes(&input)],
-                &[Room::bytes(16)],
+                &[OutputBuffer::bytes(16)],
                 &ExecuteOptions::new(),
             )
             .unwrap();
@@ -60,7 +60,7 @@ fn fenced_execution_waits_for_its_fences_in_every_split() {
             compilation
                 .execute_fenced(
                     &[RunInput::bytes(&input)],
-                    &[Room::bytes(16)],
+                    &[OutputBuffer::bytes(16)],
                     fences,
                     &ExecuteOptions::new(),
                 )
@@ -94,7 +94,7 @@ fn fenced_execution_of_a_driver_that_died_ends_on_the_cpu() {
     let event = compilation
         .execute_fenced(
             &[RunInput::bytes(&input)],
-            &[Room::bytes(16)],
+            &[OutputBuffer::bytes(16)],
             &[],
             &ExecuteOptions::new(),
         )
@@ -113,7 +113,7 @@ fn fenced_execution_needs_room_for_every_output() {
     let error = compilation
         .execute_fenced(
             &[RunInput::bytes(&input)],
-            &[Room::bytes(8)],
+            &[OutputBuffer::bytes(8)],
             &[],
             &ExecuteOptions::new(),
         )
@@ -156,7 +156,7 @@ fn launch(
     fence: &Fence,
     options: &ExecuteOptions,
 ) -> RuntimeResult<RunEvent> {
-    let first = Room::Memory {
+    let first = OutputBuffer::Memory {
         memory: memory.clone(),
         offset: 0,
         length: 16,
@@ -165,7 +165,7 @@ fn launch(
     let input = bytes(&[1.0; 4]);
     compilation.execute_fenced(
         &[RunInput::bytes(&input)],
-        &[first, Room::bytes(16)],
+        &[first, OutputBuffer::bytes(16)],
         &[fence],
         options,
     )
@@ -255,7 +255,7 @@ fn time_after_the_fences_is_kept_by_the_cpu_of_this_process_too() {
     let outcome = |duration: Duration| {
         let event = compilation.execute_fenced(
             &[RunInput::bytes(&input)],
-            &[Room::bytes(16)],
+            &[OutputBuffer::bytes(16)],
             &[&fence],
             &ExecuteOptions::new().duration_after_fences(duration),
         );
@@ -283,7 +283,7 @@ fn output_of_a_launched_step_has_its_given_dimensions_when_the_last_step_runs_in
     let filter = |device: &DeviceInfo, index: usize, _: &_| device.name == [FAST, CPU_DEVICE][index];
     let options = CompilationOptions::new().filter(Arc::new(filter));
     let compilation = runtime.compile(&model.finish().unwrap(), &options).unwrap();
-    let given = Room::Bytes {
+    let given = OutputBuffer::Bytes {
         length: 16,
         dimensions: vec![4],
     };
@@ -291,7 +291,7 @@ fn output_of_a_launched_step_has_its_given_dimensions_when_the_last_step_runs_in
     let event = compilation
         .execute_fenced(
             &[RunInput::bytes(&input)],
-            &[given, Room::bytes(16)],
+            &[given, OutputBuffer::bytes(16)],
             &[],
             &ExecuteOptions::new(),
         )

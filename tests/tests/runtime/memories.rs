@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use nnhal_client::runtime::{
-    Compilation, CompilationOptions, DeviceMemory, Direction, MemoryRole, OperationFilter, ResultCode, Room,
-    RunInput, RunOutput, Runtime, RuntimeResult,
+    Compilation, CompilationOptions, DeviceMemory, Direction, MemoryRole, OperationFilter, OutputBuffer,
+    ResultCode, RunInput, RunOutput, Runtime, RuntimeResult,
 };
 use nnhal_client::{
     Deadline, DeviceInfo, ExecuteOptions, Fence, Memory, Model, ModelBuilder, OperationType, TensorType,
@@ -220,11 +220,11 @@ fn output_that_a_later_step_reads_is_the_one_of_the_same_execution() {
             .execute_fenced(
                 &[RunInput::bytes(&bytes(&[20.0; 4]))],
                 &[
-                    Room::Device {
+                    OutputBuffer::Device {
                         memory: memory.clone(),
                         dimensions: Vec::new(),
                     },
-                    Room::bytes(16),
+                    OutputBuffer::bytes(16),
                 ],
                 &[&fence],
                 &ExecuteOptions::new(),

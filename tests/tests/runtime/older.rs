@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nnhal_client::runtime::{CPU_DEVICE, CompilationOptions, Room, RunInput, RunOutput};
+use nnhal_client::runtime::{CPU_DEVICE, CompilationOptions, OutputBuffer, RunInput, RunOutput};
 use nnhal_client::{Deadline, DeviceInfo, ExecuteOptions, ModelBuilder, OperationType, TensorType};
 use nnhal_tests::older_device::{OF_1_0, OF_1_1, OF_1_2};
 use nnhal_tests::{DaemonOptions, TestDaemon};
@@ -80,7 +80,7 @@ fn older_devices_get_what_their_version_can_express() {
     }
     // Devices before 1.3 have no fences: the steps run before the call returns.
     let event = compilation
-        .execute_fenced(&inputs, &[Room::bytes(16)], &[], &ExecuteOptions::new())
+        .execute_fenced(&inputs, &[OutputBuffer::bytes(16)], &[], &ExecuteOptions::new())
         .unwrap();
     assert!(event.fence().is_none() && event.is_finished());
     assert_eq!(event.wait(Deadline::NONE).unwrap().fallback, None);

@@ -241,7 +241,7 @@ fn large_value_that_one_device_needs_again_stays_there() {
             let event = compilation
                 .start(
                     &[RunInput::bytes(&input)],
-                    &[nnhal_client::runtime::Room::bytes(input.len())],
+                    &[nnhal_client::runtime::OutputBuffer::bytes(input.len())],
                     &ExecuteOptions::new(),
                 )
                 .unwrap();

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use nnhal_client::runtime::{
-    CPU_DEVICE, Compilation, CompilationOptions, Finished, OperationFilter, OwnValues, ResultCode, Room,
-    RunInput, RunOutput, Runtime, RuntimeResult,
+    CPU_DEVICE, Compilation, CompilationOptions, Finished, OperationFilter, OutputBuffer, OwnValues,
+    ResultCode, RunInput, RunOutput, Runtime, RuntimeResult,
 };
 use nnhal_client::{Deadline, ExecuteOptions, Model, OutputShape};
 use nnhal_conformance::generator::choices::Choices;
@@ -55,10 +55,10 @@ fn inputs(generated: &Generated) -> Vec<RunInput<'_>> {
         .collect()
 }
 
-fn rooms(generated: &Generated) -> Vec<Room> {
+fn rooms(generated: &Generated) -> Vec<OutputBuffer> {
     let arguments = generated.request.outputs.iter();
     arguments
-        .map(|argument| Room::Bytes {
+        .map(|argument| OutputBuffer::Bytes {
             length: argument.location.length as usize,
             dimensions: argument.dimensions.clone(),
         })
@@ -99,7 +99,7 @@ fn run_later(compilation: &Compilation, generated: &Generated) -> Outcome {
     let result = event.wait(Deadline::NONE);
     let mut values = Vec::new();
     for (index, room) in rooms.iter().enumerate() {
-        let Room::Bytes { length, .. } = room else {
+        let OutputBuffer::Bytes { length, .. } = room else {
             continue;
         };
         let mut bytes = vec![0; *length];

@@ -140,7 +140,7 @@ fn attempts_are_bounded_when_no_driver_comes_back() {
 
 #[test]
 fn fenced_execution_is_repeated_whether_its_worker_died_before_or_after_it_was_launched() {
-    use nnhal_client::runtime::Room;
+    use nnhal_client::runtime::OutputBuffer;
     use nnhal_client::{Deadline, Fence};
     let (daemon, runtime) = start();
     for options in [
@@ -156,7 +156,7 @@ fn fenced_execution_is_repeated_whether_its_worker_died_before_or_after_it_was_l
         let event = compilation
             .execute_fenced(
                 &[RunInput::bytes(&input)],
-                &[Room::bytes(16)],
+                &[OutputBuffer::bytes(16)],
                 &[&fence],
                 &ExecuteOptions::new(),
             )

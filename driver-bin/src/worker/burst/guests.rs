@@ -10,8 +10,8 @@ use std::time::Duration;
 use nnhal::fmq::{Consumer, WaitSet, Waker};
 use nnhal_os::time::{Deadline, TimePoint};
 
-use super::busy_first::{BusyFirst, Look};
 use super::guest::Guest;
+use super::move_to_front::{Look, MoveToFront};
 use super::runner::Runner;
 use super::serve::Server;
 use super::sharing::Sharing;
@@ -29,7 +29,7 @@ const POLLS_BETWEEN_OTHERS: u32 = 8;
 /// A guest for which nothing has come in so many looks is not busy any more: some microseconds where one is.
 const BUSY_FOR: u32 = 256;
 
-/// After so many series of requests without a pause, of the host and of guests, all guests are looked at, and
+/// After so many batch of requests without a pause, of the host and of guests, all guests are looked at, and
 /// all give back what they keep between requests, so that what the client has freed goes.
 const SERIES_BETWEEN_ROUNDS: u32 = 64;
 
@@ -37,12 +37,12 @@ const SERIES_BETWEEN_ROUNDS: u32 = 64;
 #[derive(Debug)]
 pub(super) struct Guests<'a> {
     host: Option<(&'a Sharing, Arc<Waker>)>,
-    guests: BusyFirst<Guest>,
+    guests: MoveToFront<Guest>,
     polls_until_others: u32,
     /// For whom something has come.
     ready: Option<usize>,
-    /// Series since the last round or pause.
-    series: u32,
+    /// Batch since the last round or pause.
+    batch: u32,
     memory: MemoryLook,
 }
 
@@ -68,15 +68,15 @@ impl<'a> Guests<'a> {
     fn new(host: Option<(&'a Sharing, Arc<Waker>)>) -> Guests<'a> {
         Guests {
             host,
-            guests: BusyFirst::new(),
+            guests: MoveToFront::new(),
             polls_until_others: POLLS_BETWEEN_OTHERS,
             ready: None,
-            series: 0,
+            batch: 0,
             memory: MemoryLook::default(),
         }
     }
 
-    /// Carries out what has come for guests that are busy, a series for each at most: between two series of
+    /// Carries out what has come for guests that are busy, a batch for each at most: between two batch of
     /// the host's own, which go first while it waits.
     #[inline]
     pub(super) fn serve_between(&mut self, host: &mut Runner) {
@@ -113,8 +113,8 @@ impl<'a> Guests<'a> {
 
     #[inline]
     fn count_series(&mut self, host: &mut Runner) {
-        self.series = if self.is_empty() { 0 } else { self.series + 1 };
-        if self.series >= SERIES_BETWEEN_ROUNDS {
+        self.batch = if self.is_empty() { 0 } else { self.batch + 1 };
+        if self.batch >= SERIES_BETWEEN_ROUNDS {
             self.go_round();
             host.rest();
         }
@@ -152,7 +152,7 @@ impl<'a> Guests<'a> {
     /// ended.
     #[inline]
     pub(super) fn has_gone_round(&self) -> bool {
-        self.series == 0
+        self.batch == 0
     }
 
     fn let_in(&mut self) {
@@ -222,7 +222,7 @@ impl<'a> Guests<'a> {
     /// Has them give back what they keep between requests that follow each other at once: only who is busy
     /// keeps something.
     pub(super) fn rest(&mut self) {
-        self.series = 0;
+        self.batch = 0;
         self.guests
             .busy_mut()
             .filter_map(Guest::server)

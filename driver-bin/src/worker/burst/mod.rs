@@ -4,20 +4,20 @@
 //! ([`sharing`]). While requests keep coming it neither allocates, locks nor makes a system call: registered
 //! requests are validated once, and general ones once as long as they stay the same; memories are kept as
 //! weak references, which are held only while requests follow each other at once, so that what the client
-//! frees goes before the next series of them or in the first pause; everything else is used again. What
+//! frees goes before the next batch of them or in the first pause; everything else is used again. What
 //! arrives is decoded by [`nnhal::burst`], which trusts nothing; a packet that means nothing is answered, and
 //! the burst goes on. A ring that the client corrupted ends the burst.
 
-mod brevity;
-mod busy_first;
+mod batch;
 mod guest;
 mod guests;
 mod layout;
 mod memories;
+mod move_to_front;
 mod runner;
-mod series;
 mod serve;
 mod sharing;
+mod short_tasks;
 mod thread;
 
 use std::os::fd::OwnedFd;

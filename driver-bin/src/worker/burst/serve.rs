@@ -10,11 +10,11 @@ use nnhal::diag::trace::SpanKind;
 use nnhal::fmq::{ChannelEnd, Consumer, Packet, ReceiveError, SendError, WaitSettings};
 use nnhal_hal::{ErrorStatus, Failure, Priority, Timing};
 
-use super::brevity::Brevity;
+use super::batch::{Batch, SeriesPolicy};
 use super::layout::Layout;
 use super::memories::KnownMemories;
 use super::runner::{Runner, fail};
-use super::series::{Series, SeriesPolicy};
+use super::short_tasks::ShortTaskEstimator;
 use crate::trace;
 use crate::worker::buffer::Buffers;
 use crate::worker::idle::IdleRelease;
@@ -52,10 +52,10 @@ pub(super) struct Server {
     registered: Vec<Option<Box<Layout>>>,
     known: KnownMemories,
     pub(super) runner: Runner,
-    series: SeriesPolicy,
-    brevity: Brevity,
+    batch: SeriesPolicy,
+    short_tasks: ShortTaskEstimator,
     pub(super) state: State,
-    /// Whether the client was asleep when a result of the last series came.
+    /// Whether the client was asleep when a result of the last batch came.
     client_slept: bool,
     pub(super) idle_release: Arc<IdleRelease>,
 }
@@ -97,8 +97,8 @@ impl Server {
             registered: Vec::new(),
             known: KnownMemories::default(),
             runner: Runner::new(prepared, memories, buffers)?,
-            series: SeriesPolicy::default(),
-            brevity: Brevity::default(),
+            batch: SeriesPolicy::default(),
+            short_tasks: ShortTaskEstimator::default(),
             state: State::Served,
             client_slept: false,
             idle_release,
@@ -120,7 +120,7 @@ impl Server {
     /// Whether others hardly wait behind its executions, as far as is known.
     #[inline]
     pub(super) fn is_brief(&self) -> bool {
-        self.brevity.is_brief() && self.runner.is_steady
+        self.short_tasks.is_brief() && self.runner.is_steady
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -168,12 +168,12 @@ impl Server {
     /// Carries out what was received, and what is behind it.
     pub(super) fn serve_received(&mut self) {
         let was_brief = self.is_brief();
-        let looked_at = self.brevity.begin();
+        let looked_at = self.short_tasks.begin();
         if let Err(error) = self.serve_series() {
             return self.end_for(&error, error == SendError::Closed);
         }
         if let Some(since) = looked_at {
-            self.brevity.end(since.elapsed());
+            self.short_tasks.end(since.elapsed());
         }
         if self.is_brief() != was_brief {
             self.state = State::Changed;
@@ -185,18 +185,18 @@ impl Server {
     /// Between them the slot is kept and nobody is looked for who falls asleep just then: each of that takes
     /// locked instructions, which wait until the other processor has given up the lines of the results. For a
     /// client that was found asleep lately it is done all the same, since it will fall asleep behind each
-    /// result. The slot, unless others want it, and the memories are kept longer, for the next series, until
+    /// result. The slot, unless others want it, and the memories are kept longer, for the next batch, until
     /// that does not come at once.
     fn serve_series(&mut self) -> Result<(), SendError> {
-        let mut series = self.series.start();
+        let mut batch = self.batch.start();
         self.runner.held.forget_freed();
-        let outcome = self.serve_queued(&mut series);
+        let outcome = self.serve_queued(&mut batch);
         self.runner.context.rest_in_slot();
-        self.series.end(&series);
+        self.batch.end(&batch);
         outcome
     }
 
-    fn serve_queued(&mut self, series: &mut Series) -> Result<(), SendError> {
+    fn serve_queued(&mut self, batch: &mut Batch) -> Result<(), SendError> {
         let client_slept = std::mem::take(&mut self.client_slept);
         loop {
             let serves = trace::span(SpanKind::BurstRequest, 0, 0);
@@ -204,7 +204,7 @@ impl Server {
             drop(serves);
             self.push()?;
             // What else the ring says is for the next wait to find.
-            if !series.may_go_on() || self.end.consumer.try_receive(&mut self.packet) != Ok(true) {
+            if !batch.may_go_on() || self.end.consumer.try_receive(&mut self.packet) != Ok(true) {
                 break;
             }
             self.client_slept |= if client_slept {
@@ -213,7 +213,7 @@ impl Server {
                 self.end.producer.notify_sleeper()
             };
             self.end.producer.prefetch();
-            series.go_on();
+            batch.go_on();
         }
         self.client_slept |= self.end.producer.notify();
         Ok(())

@@ -22,7 +22,7 @@ const MOST_OF_USER: usize = 8;
 
 /// A client that has connected to a device's socket.
 #[derive(Debug)]
-pub(super) struct Applicant {
+pub(super) struct PendingConnection {
     pub(super) client: Connection,
     pub(super) device: String,
     pub(super) peer: PeerIdentity,
@@ -30,12 +30,12 @@ pub(super) struct Applicant {
 
 /// The clients that wait, the first one first.
 #[derive(Debug, Default)]
-pub(super) struct Applicants(Vec<(Applicant, Deadline)>);
+pub(super) struct PendingConnections(Vec<(PendingConnection, Deadline)>);
 
-impl Applicants {
+impl PendingConnections {
     /// Has a client wait that would be refused now; gives it back if too many wait.
-    pub(super) fn add(&mut self, applicant: Applicant) -> Result<(), Applicant> {
-        let of_user = |(other, _): &&(Applicant, Deadline)| other.peer.uid == applicant.peer.uid;
+    pub(super) fn add(&mut self, applicant: PendingConnection) -> Result<(), PendingConnection> {
+        let of_user = |(other, _): &&(PendingConnection, Deadline)| other.peer.uid == applicant.peer.uid;
         if self.0.len() >= MOST || self.0.iter().filter(of_user).count() >= MOST_OF_USER {
             return Err(applicant);
         }
@@ -50,12 +50,12 @@ impl Applicants {
     }
 
     /// Takes out all that wait, with until when they may.
-    pub(super) fn take(&mut self) -> Vec<(Applicant, Deadline)> {
+    pub(super) fn take(&mut self) -> Vec<(PendingConnection, Deadline)> {
         std::mem::take(&mut self.0)
     }
 
     /// Has a client wait on.
-    pub(super) fn keep(&mut self, applicant: Applicant, until: Deadline) {
+    pub(super) fn keep(&mut self, applicant: PendingConnection, until: Deadline) {
         self.0.push((applicant, until));
     }
 }
@@ -64,8 +64,8 @@ impl Applicants {
 mod tests {
     use super::*;
 
-    fn add(applicants: &mut Applicants, uid: u32) -> bool {
-        let applicant = Applicant {
+    fn add(pending: &mut PendingConnections, uid: u32) -> bool {
+        let applicant = PendingConnection {
             client: Connection::pair().unwrap().0,
             device: "a".to_owned(),
             peer: PeerIdentity {
@@ -75,20 +75,20 @@ mod tests {
                 pidfd: None,
             },
         };
-        applicants.add(applicant).is_ok()
+        pending.add(applicant).is_ok()
     }
 
     #[test]
     fn no_user_has_others_wait_no_more() {
-        let mut applicants = Applicants::default();
-        assert!(applicants.look_again().is_none());
-        assert!((0..MOST_OF_USER).all(|_| add(&mut applicants, 7)));
-        assert!(!add(&mut applicants, 7) && add(&mut applicants, 8));
-        assert!(applicants.look_again().is_some());
-        let waiting = applicants.take();
+        let mut pending = PendingConnections::default();
+        assert!(pending.look_again().is_none());
+        assert!((0..MOST_OF_USER).all(|_| add(&mut pending, 7)));
+        assert!(!add(&mut pending, 7) && add(&mut pending, 8));
+        assert!(pending.look_again().is_some());
+        let waiting = pending.take();
         assert_eq!(waiting.len(), MOST_OF_USER + 1);
-        assert!(applicants.look_again().is_none());
-        let users = (0..MOST as u32).filter(|uid| add(&mut applicants, *uid)).count();
-        assert_eq!((users, add(&mut applicants, 1000)), (MOST, false));
+        assert!(pending.look_again().is_none());
+        let users = (0..MOST as u32).filter(|uid| add(&mut pending, *uid)).count();
+        assert_eq!((users, add(&mut pending, 1000)), (MOST, false));
     }
 }

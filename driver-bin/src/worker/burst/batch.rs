@@ -4,26 +4,26 @@ use std::time::Duration;
 
 use nnhal_os::time::Stopwatch;
 
-/// The most requests of a series.
+/// The most requests of a batch.
 const LONGEST: u32 = 16;
 
-/// How long a series may take: memory that the client frees is there until it ends at least, and a client
+/// How long a batch may take: memory that the client frees is there until it ends at least, and a client
 /// that has fallen asleep at an unlucky moment waits for its next result. This is looked at in the middle and
-/// at the end of the longest series, and at the end of others, as reading the clock takes a good part of what
+/// at the end of the longest batch, and at the end of others, as reading the clock takes a good part of what
 /// the shortest requests do: what was too long makes the next ones shorter.
 const PATIENCE: Duration = Duration::from_micros(20);
 
-/// Behind every how many requests of a series its time is looked at.
+/// Behind every how many requests of a batch its time is looked at.
 const LOOKS_EVERY: u32 = 8;
 
-/// After how many requests, each by itself, a second one in a series is tried again.
+/// After how many requests, each by itself, a second one in a batch is tried again.
 const AGAIN_AFTER: u32 = 256;
 
-/// Learns how many requests of a burst make a series that is short enough.
+/// Learns how many requests of a burst make a batch that is short enough.
 #[derive(Debug)]
 pub(super) struct SeriesPolicy {
     limit: u32,
-    /// Series of one request, since the limit has been 1.
+    /// Batch of one request, since the limit has been 1.
     singles: u32,
 }
 
@@ -33,9 +33,9 @@ impl Default for SeriesPolicy {
     }
 }
 
-/// A series that has begun.
+/// A batch that has begun.
 #[derive(Debug)]
-pub(super) struct Series {
+pub(super) struct Batch {
     length: u32,
     limit: u32,
     /// Since its second request; one that stays alone reads no clock.
@@ -43,30 +43,30 @@ pub(super) struct Series {
 }
 
 impl SeriesPolicy {
-    /// The first request of a series.
+    /// The first request of a batch.
     #[inline]
-    pub(super) fn start(&self) -> Series {
-        Series {
+    pub(super) fn start(&self) -> Batch {
+        Batch {
             length: 1,
             limit: self.limit,
             since: None,
         }
     }
 
-    /// A series has ended.
+    /// A batch has ended.
     #[inline]
-    pub(super) fn end(&mut self, series: &Series) {
-        match series.since {
-            Some(since) => self.learn(series, since.elapsed()),
+    pub(super) fn end(&mut self, batch: &Batch) {
+        match batch.since {
+            Some(since) => self.learn(batch, since.elapsed()),
             None if self.limit == 1 => self.count_single(),
             None => {}
         }
     }
 
-    fn learn(&mut self, series: &Series, elapsed: Duration) {
+    fn learn(&mut self, batch: &Batch, elapsed: Duration) {
         if elapsed > PATIENCE {
             self.limit = (self.limit / 2).max(1);
-        } else if series.length == self.limit && 2 * elapsed <= PATIENCE {
+        } else if batch.length == self.limit && 2 * elapsed <= PATIENCE {
             self.limit = (self.limit * 2).min(LONGEST);
         }
     }
@@ -79,8 +79,8 @@ impl SeriesPolicy {
     }
 }
 
-impl Series {
-    /// Whether another request may follow in this series.
+impl Batch {
+    /// Whether another request may follow in this batch.
     #[inline]
     pub(super) fn may_go_on(&self) -> bool {
         self.may_go_on_after(|| self.since.map_or(Duration::ZERO, |since| since.elapsed()))
@@ -110,17 +110,17 @@ mod tests {
     const SHORT: Duration = Duration::from_micros(2);
     const LONG: Duration = Duration::from_millis(1);
 
-    /// A series as long as may be, which took so long from its second request on; returns its length.
+    /// A batch as long as may be, which took so long from its second request on; returns its length.
     fn run(policy: &mut SeriesPolicy, took: Duration) -> u32 {
-        let mut series = policy.start();
-        while series.may_go_on_after(|| took) {
-            series.go_on();
+        let mut batch = policy.start();
+        while batch.may_go_on_after(|| took) {
+            batch.go_on();
         }
-        match series.since {
-            Some(_) => policy.learn(&series, took),
-            None => policy.end(&series),
+        match batch.since {
+            Some(_) => policy.learn(&batch, took),
+            None => policy.end(&batch),
         }
-        series.length
+        batch.length
     }
 
     #[test]
@@ -149,8 +149,8 @@ mod tests {
     fn requests_that_come_one_by_one_change_nothing() {
         let mut policy = SeriesPolicy::default();
         for _ in 0..2 * AGAIN_AFTER {
-            let series = policy.start();
-            policy.end(&series);
+            let batch = policy.start();
+            policy.end(&batch);
         }
         assert_eq!(run(&mut policy, SHORT), 2);
     }

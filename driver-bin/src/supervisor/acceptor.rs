@@ -9,8 +9,8 @@ use nnhal_os::socket::Connection;
 use nnhal_os::time::{Clock, MonotonicClock};
 
 use super::admission::{Refused, turn_away};
-use super::applicants::{Applicant, PATIENCE};
-use super::leaving::{Leftover, Place};
+use super::pending::{PATIENCE, PendingConnection};
+use super::reaper::{Place, UnreadConnection};
 use super::workers::Service;
 use super::{Phase, Supervisor, Waiting};
 use crate::link::{Assignment, ClientIdentity};
@@ -63,12 +63,12 @@ impl Supervisor {
                 return;
             }
         };
-        let applicant = Applicant { client, device, peer };
+        let applicant = PendingConnection { client, device, peer };
         match self.admit(&applicant) {
             Ok(()) => self.let_in(applicant),
             // It may know of an end that has not been heard of here.
             Err(refused) if refused.refusal == Refusal::Busy => {
-                if let Err(applicant) = self.applicants.add(applicant) {
+                if let Err(applicant) = self.pending.add(applicant) {
                     refuse(&applicant, &refused);
                 }
             }
@@ -76,14 +76,14 @@ impl Supervisor {
         }
     }
 
-    fn admit(&mut self, applicant: &Applicant) -> Result<(), Refused> {
+    fn admit(&mut self, applicant: &PendingConnection) -> Result<(), Refused> {
         self.admission
             .admit(&applicant.peer, &self.options.settings.clients)
     }
 
     /// Whether a client that is refused now may have a place soon: somebody goes, of the same user if that
     /// one has as many as it may.
-    fn may_become_free(&self, applicant: &Applicant) -> bool {
+    fn may_become_free(&self, applicant: &PendingConnection) -> bool {
         let now = MonotonicClock.now();
         let uid = applicant.peer.uid;
         let is_full = self.admission.has_all(uid, &self.options.settings.clients);
@@ -92,24 +92,24 @@ impl Supervisor {
             let has_just = |since| now.saturating_since(since) < PATIENCE;
             helps && service.hung_up.is_some_and(has_just)
         };
-        self.leaving.is_anybody_leaving(PATIENCE, is_full.then_some(uid))
+        self.reaper.is_anybody_leaving(PATIENCE, is_full.then_some(uid))
             || self.workers.serving().any(|(_, service)| is_just_going(service))
     }
 
     /// Lets in those who have waited for a place and have one now, and turns away those who have waited for
     /// long enough.
     pub(super) fn admit_applicants(&mut self) {
-        let applicants = self.applicants.take();
-        if applicants.is_empty() {
+        let pending = self.pending.take();
+        if pending.is_empty() {
             return;
         }
         self.reap();
         self.let_go();
-        for (applicant, until) in applicants {
+        for (applicant, until) in pending {
             match self.admit(&applicant) {
                 Ok(()) => self.let_in(applicant),
                 Err(_) if !until.is_past(MonotonicClock.now()) && self.may_become_free(&applicant) => {
-                    self.applicants.keep(applicant, until);
+                    self.pending.keep(applicant, until);
                 }
                 Err(refused) => refuse(&applicant, &refused),
             }
@@ -117,8 +117,8 @@ impl Supervisor {
     }
 
     /// Has a client that is admitted wait for a worker.
-    fn let_in(&mut self, applicant: Applicant) {
-        let Applicant { client, device, peer } = applicant;
+    fn let_in(&mut self, applicant: PendingConnection) {
+        let PendingConnection { client, device, peer } = applicant;
         tracing::debug!(target: tags::DRIVER, uid = peer.uid, pid = peer.pid, device, "client");
         let assignment = Assignment {
             device,
@@ -138,21 +138,21 @@ impl Supervisor {
             turn_away(&waiting.client, refused);
             // A worker may have been about to get it, so that it may have sent descriptors.
             let uid = Some(waiting.assignment.client.uid);
-            self.leaving
-                .close(uid, Place::default(), Leftover(waiting.client), ());
+            self.reaper
+                .close(uid, Place::default(), UnreadConnection(waiting.client), ());
         }
     }
 
     /// Turns away all who have waited for a place.
     pub(super) fn turn_away_applicants(&mut self, refused: &Refused) {
-        for (applicant, _) in self.applicants.take() {
+        for (applicant, _) in self.pending.take() {
             refuse(&applicant, refused);
         }
     }
 }
 
 /// Turns away a client that is not admitted.
-fn refuse(applicant: &Applicant, refused: &Refused) {
+fn refuse(applicant: &PendingConnection, refused: &Refused) {
     tracing::info!(
         target: tags::DRIVER, uid = applicant.peer.uid,
         pid = applicant.peer.pid,

@@ -16,7 +16,7 @@ use nnhal_os::shm::{SharedMemory, ShmError};
 use nnhal_os::socket::{Connection, SocketError};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
-use super::leaving::Place;
+use super::reaper::Place;
 use super::weights::{Holder, Pace, SharedWeights};
 use crate::settings::WeightSettings;
 use crate::weights::{Answer, QUESTION_BYTES, Question};
@@ -102,10 +102,10 @@ impl Listeners {
     }
 
     /// A worker has ended, or is listened to no more. Returns the memories that nobody holds now.
-    pub(super) fn bury(&self, holder: Holder) -> Vec<SharedMemory> {
+    pub(super) fn reap(&self, holder: Holder) -> Vec<SharedMemory> {
         let mut common = self.lock();
         common.living.remove(&holder.number);
-        common.weights.bury(holder)
+        common.weights.reap(holder)
     }
 
     /// What there is for somebody who lives.
@@ -150,7 +150,7 @@ impl Listeners {
             })
             .map(|_| holder)
             .map_err(|error| {
-                drop(self.bury(holder));
+                drop(self.reap(holder));
                 ListenError::Thread(error)
             })
     }
@@ -165,7 +165,7 @@ impl Listeners {
             }
         };
         connection.shutdown();
-        (reason, self.bury(holder))
+        (reason, self.reap(holder))
     }
 
     fn answer_next(&self, holder: Holder, connection: &Connection, pace: &mut Pace) -> Result<(), Unheard> {
@@ -249,12 +249,12 @@ mod tests {
         let memory = SharedMemory::create_sealed(&[1; SIZE as usize]).unwrap();
         let name = name_of("a", SIZE);
         talk.ask(&Question::Offer(name).encode(), &[memory.as_fd()]);
-        assert!(listeners.bury(talk.holder).is_empty());
+        assert!(listeners.reap(talk.holder).is_empty());
         assert!(matches!(
             talk.heed(&listeners),
             Err(Unheard::Socket(SocketError::Closed))
         ));
-        assert!(listeners.bury(talk.holder).is_empty());
+        assert!(listeners.reap(talk.holder).is_empty());
     }
 
     /// The supervisor's side of one worker's socket, and the worker's.

@@ -25,9 +25,9 @@ pub(super) struct Place(Arc<()>);
 /// A worker that is being started at the moment has a copy of the connection until it runs its own program,
 /// and would otherwise be the one who closes it last.
 #[derive(Debug)]
-pub(super) struct Leftover(pub(super) Connection);
+pub(super) struct UnreadConnection(pub(super) Connection);
 
-impl Drop for Leftover {
+impl Drop for UnreadConnection {
     fn drop(&mut self) {
         self.0.discard_unread();
     }
@@ -35,11 +35,11 @@ impl Drop for Leftover {
 
 /// The clients whose workers have ended, and what is left of them has not.
 #[derive(Debug, Default)]
-pub(super) struct Leaving {
+pub(super) struct Reaper {
     users: Vec<(u32, Weak<()>, TimePoint)>,
 }
 
-impl Leaving {
+impl Reaper {
     /// Has `remains` of a client of this user dropped by a thread; whoever else deals with them has the place
     /// too. It drops `freed` afterwards, which takes its time but needs nobody.
     pub(super) fn close(
@@ -101,11 +101,11 @@ mod tests {
 
     #[test]
     fn client_counts_until_all_is_closed_and_nobody_waits_for_that() {
-        let mut leaving = Leaving::default();
+        let mut reaper = Reaper::default();
         let (held, end) = mpsc::channel();
-        leaving.close(Some(7), Place::default(), Stuck(end), ());
-        leaving.close(Some(8), Place::default(), (), ());
-        while leaving.left() != [8] {
+        reaper.close(Some(7), Place::default(), Stuck(end), ());
+        reaper.close(Some(8), Place::default(), (), ());
+        while reaper.left() != [8] {
             std::thread::yield_now();
         }
         for (within, of, expected) in [
@@ -114,22 +114,22 @@ mod tests {
             (Duration::MAX, Some(8), false),
             (Duration::ZERO, None, false),
         ] {
-            assert_eq!(leaving.is_anybody_leaving(within, of), expected, "{of:?}");
+            assert_eq!(reaper.is_anybody_leaving(within, of), expected, "{of:?}");
         }
         drop(held);
-        while leaving.left() != [7] {
+        while reaper.left() != [7] {
             std::thread::yield_now();
         }
-        assert!(!leaving.is_anybody_leaving(Duration::MAX, None));
+        assert!(!reaper.is_anybody_leaving(Duration::MAX, None));
     }
 
     #[test]
     fn place_is_taken_while_another_thread_has_it() {
-        let (mut leaving, place) = (Leaving::default(), Place::default());
-        leaving.close(Some(1), place.clone(), (), ());
-        assert_eq!(leaving.left(), []);
+        let (mut reaper, place) = (Reaper::default(), Place::default());
+        reaper.close(Some(1), place.clone(), (), ());
+        assert_eq!(reaper.left(), []);
         drop(place);
-        while leaving.left() != [1] {
+        while reaper.left() != [1] {
             std::thread::yield_now();
         }
     }

@@ -2,7 +2,7 @@
 
 /// Elements, of which those that are busy are looked at more often than the others.
 #[derive(Debug)]
-pub(super) struct BusyFirst<T> {
+pub(super) struct MoveToFront<T> {
     elements: Vec<T>,
     busy: usize,
     /// Which of those that are busy, and of the others, is the next to look at.
@@ -20,9 +20,9 @@ pub(super) enum Look {
     Same,
 }
 
-impl<T> BusyFirst<T> {
-    pub(super) fn new() -> BusyFirst<T> {
-        BusyFirst {
+impl<T> MoveToFront<T> {
+    pub(super) fn new() -> MoveToFront<T> {
+        MoveToFront {
             elements: Vec::new(),
             busy: 0,
             next_busy: 0,
@@ -171,7 +171,7 @@ mod tests {
     proptest! {
         #[test]
         fn elements_are_busy_as_they_were_told(steps in steps()) {
-            let mut list = BusyFirst::new();
+            let mut list = MoveToFront::new();
             let (mut busy, mut others) = (BTreeSet::new(), BTreeSet::new());
             for (number, step) in steps.into_iter().enumerate() {
                 let length = list.iter().count();
@@ -226,7 +226,7 @@ mod tests {
         fn a_round_leaves_nobody_out(
             elements in proptest::collection::vec((any::<bool>(), 0..3_u8), 0..40),
         ) {
-            let mut list = BusyFirst::new();
+            let mut list = MoveToFront::new();
             // By number: whether it was busy, and what the look shows.
             for number in 0..elements.len() {
                 list.push_busy(number);
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn each_has_its_turn() {
-        let mut list = BusyFirst::new();
+        let mut list = MoveToFront::new();
         (0..6).for_each(|number| list.push_busy(number));
         for _ in 0..3 {
             list.make_idle(1);
