@@ -125,7 +125,8 @@ pub enum OperationCode {
     ANEURALNETWORKS_GREATER_EQUAL = 54,
     /// Convolution with channel groups. Since feature level 29.
     ANEURALNETWORKS_GROUPED_CONV_2D = 55,
-    /// Keypoint score and sub-pixel position from heatmaps (quadratic Taylor refinement). Since feature level 29.
+    /// Keypoint score and sub-pixel position from heatmaps (quadratic Taylor refinement). Since feature
+    /// level 29.
     ANEURALNETWORKS_HEATMAP_MAX_KEYPOINT = 56,
     /// Normalises each (batch, channel) plane by its mean and variance. Since feature level 29.
     ANEURALNETWORKS_INSTANCE_NORMALIZATION = 57,

@@ -8,7 +8,8 @@
 //! more than the computing itself.
 //!
 //! ```no_run
-//! use nnhal_client::{Devices, ExecuteOptions, Input, ModelBuilder, OperationType, Output, PrepareOptions, TensorType};
+//! use nnhal_client::{Devices, ExecuteOptions, Input, ModelBuilder, OperationType, Output, PrepareOptions};
+//! use nnhal_client::TensorType;
 //!
 //! let mut model = ModelBuilder::new();
 //! let x = model.input(TensorType::float32(&[1, 4]));

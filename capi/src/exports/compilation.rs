@@ -52,7 +52,8 @@ pub extern "C" fn ANeuralNetworksCompilation_createForDevices(
     })
 }
 
-/// Frees a compilation; NULL is no error. Its executions and bursts keep what they need. Since feature level 27.
+/// Frees a compilation; NULL is no error. Its executions and bursts keep what they need. Since feature
+/// level 27.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksCompilation_free(compilation: Handle<ANeuralNetworksCompilation>) {
     guard_free("ANeuralNetworksCompilation_free", || {
@@ -152,7 +153,8 @@ fn prefer(
 
 /// The alignment in bytes, a power of two, that an input's buffer is best given. Others work as well.
 ///
-/// `BAD_STATE` if the compilation is not finished; `BAD_DATA` if there is no such input. Since feature level 31.
+/// `BAD_STATE` if the compilation is not finished; `BAD_DATA` if there is no such input. Since feature
+/// level 31.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksCompilation_getPreferredMemoryAlignmentForInput(
     compilation: ConstHandle<ANeuralNetworksCompilation>,
@@ -173,7 +175,8 @@ pub extern "C" fn ANeuralNetworksCompilation_getPreferredMemoryAlignmentForInput
 /// The multiple of bytes, a power of two, to which an input's buffer is best made. Others work as well; see
 /// `ANeuralNetworksExecution_enableInputAndOutputPadding` for longer ones.
 ///
-/// `BAD_STATE` if the compilation is not finished; `BAD_DATA` if there is no such input. Since feature level 31.
+/// `BAD_STATE` if the compilation is not finished; `BAD_DATA` if there is no such input. Since feature
+/// level 31.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksCompilation_getPreferredMemoryPaddingForInput(
     compilation: ConstHandle<ANeuralNetworksCompilation>,

@@ -112,8 +112,9 @@ pub extern "C" fn ANeuralNetworksExecution_setInputFromMemory(
 /// Says where an output's value goes, which nobody else uses until the execution has ended. `type` gives
 /// dimensions that the model leaves open, and may be NULL.
 ///
-/// `BAD_DATA` if there is no such output, the type does not fit it, or the length is not that of its value, where that
-/// is known; `BAD_STATE` if it is set already or the computation has started. Since feature level 27.
+/// `BAD_DATA` if there is no such output, the type does not fit it, or the length is not that of its value,
+/// where that is known; `BAD_STATE` if it is set already or the computation has started. Since feature
+/// level 27.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksExecution_setOutput(
     execution: Handle<ANeuralNetworksExecution>,

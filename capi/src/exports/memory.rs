@@ -73,8 +73,9 @@ pub extern "C" fn ANeuralNetworksMemory_createFromDesc(
 
 /// Copies all of one memory into another of the same size; one and the same memory is left as it is.
 ///
-/// `BAD_DATA` if the sizes or dimensions differ, or the source was never written; `UNMAPPABLE` if one cannot be
-/// mapped. After a failure the destination, if made from a description, has no value. Since feature level 30.
+/// `BAD_DATA` if the sizes or dimensions differ, or the source was never written; `UNMAPPABLE` if one
+/// cannot be mapped. After a failure the destination, if made from a description, has no value. Since
+/// feature level 30.
 #[unsafe(no_mangle)]
 pub extern "C" fn ANeuralNetworksMemory_copy(
     src: ConstHandle<ANeuralNetworksMemory>,

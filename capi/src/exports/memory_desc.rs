@@ -60,7 +60,8 @@ pub extern "C" fn ANeuralNetworksMemoryDesc_addOutputRole(
     })
 }
 
-/// Says dimensions that the roles leave open; 0 for those that stay so. `dimensions` may be NULL if `rank` is 0.
+/// Says dimensions that the roles leave open; 0 for those that stay so. `dimensions` may be NULL if `rank`
+/// is 0.
 ///
 /// `BAD_STATE` after `ANeuralNetworksMemoryDesc_finish`; `BAD_DATA` if they contradict the roles. Since
 /// feature level 30.

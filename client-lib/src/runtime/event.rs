@@ -283,8 +283,8 @@ impl RunEvent {
         matches!(*self.state(), End::Ended(_))
     }
 
-    /// Copies the value of output `index`, whose room is [`OutputBuffer::Bytes`], after a success: as many bytes as
-    /// were written and fit.
+    /// Copies the value of output `index`, whose room is [`OutputBuffer::Bytes`], after a success: as many
+    /// bytes as were written and fit.
     ///
     /// # Errors
     /// It has not ended, or not with success; the output is elsewhere.

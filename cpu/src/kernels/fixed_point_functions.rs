@@ -1,9 +1,10 @@
 //! Exponential, logistic function, hyperbolic tangent and reciprocal in fixed point of 32 and of 16 bits.
 //!
-//! Source: the arithmetic that the NN HAL reference and TFLite's reference kernels share (gemmlowp's), so that
-//! quantised results agree bit for bit. A number of `BITS` bits with `n` integer bits is `raw / 2^(BITS - 1 - n)`;
-//! results have none, and 1 is the largest raw value. Products are rounding doubling high multiplies. Raw values are
-//! held in 32 bits whatever `BITS` is, and constants are those of 32 bits, rounded.
+//! Source: the arithmetic that the NN HAL reference and TFLite's reference kernels share (gemmlowp's), so
+//! that quantised results agree bit for bit. A number of `BITS` bits with `n` integer bits is
+//! `raw / 2^(BITS - 1 - n)`; results have none, and 1 is the largest raw value. Products are rounding
+//! doubling high multiplies. Raw values are held in 32 bits whatever `BITS` is, and constants are those of 32
+//! bits, rounded.
 
 use super::fixed_point::rounding_divide_by_power_of_two as divide_by_power_of_two;
 

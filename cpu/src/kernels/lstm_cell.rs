@@ -1,10 +1,11 @@
 //! The LSTM cell that LSTM and the sequence LSTMs share, in float32.
 //!
 //! A step, with `x` the input, `h` the last output and `c` the cell's value: each gate's sum is
-//! `weights * x + recurrent_weights * h + bias`; the input and forget gates see `c` through their peephole weights
-//! before it changes, the output gate after. With layer normalisation a sum, without its bias, is brought to mean 0
-//! and variance 1, multiplied by the normalisation weights, and the bias comes last. Without an input gate of its own
-//! a cell takes `1 - forget` of the new value. The projection, where there is one, makes the output.
+//! `weights * x + recurrent_weights * h + bias`; the input and forget gates see `c` through their peephole
+//! weights before it changes, the output gate after. With layer normalisation a sum, without its bias, is
+//! brought to mean 0 and variance 1, multiplied by the normalisation weights, and the bias comes last.
+//! Without an input gate of its own a cell takes `1 - forget` of the new value. The projection, where there
+//! is one, makes the output.
 
 use nnhal_hal::ops::OpError;
 use nnhal_hal::ops::lstm_cell::{CellInputs, Gate};

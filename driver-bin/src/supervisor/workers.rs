@@ -75,8 +75,8 @@ pub(super) struct Reaped {
     pub(super) remains: (EndedWorker, Option<UnreadConnection>),
 }
 
-/// A worker that has ended. Dropping it closes what it has left unread, which may take long, as [`UnreadConnection`]
-/// does.
+/// A worker that has ended. Dropping it closes what it has left unread, which may take long, as
+/// [`UnreadConnection`] does.
 #[derive(Debug)]
 pub(super) struct EndedWorker(ReadyWorker);
 

@@ -159,8 +159,8 @@ fn take_handoff() -> Result<Connection, WorkerError> {
     Ok(Connection::from_fd(handoff))
 }
 
-/// Opens what this worker shares with the supervisor: the socket for commands, its crash record, and the board
-/// of who computes if there is a place for it there.
+/// Opens what this worker shares with the supervisor: the socket for commands, its crash record, and the
+/// board of who computes if there is a place for it there.
 fn open_shared(handoff: &Connection) -> Result<(Connection, WorkerCores), WorkerError> {
     let mut place = [0; size_of::<u32>()];
     let received = handoff.receive(&mut place, Deadline::NONE)?;
