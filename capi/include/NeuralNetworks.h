@@ -103,13 +103,15 @@ typedef enum {
 typedef enum {
   // Element-wise sum with broadcasting and an optional fused activation. Since feature level 27.
   ANEURALNETWORKS_ADD = 0,
-  // Mean over each spatial window; only positions inside the image count in the divisor (shown by the generated example avg_pool_float_4). Since feature level 27.
+  // Mean over each spatial window; only positions inside the image count in the divisor (shown by the
+  // generated example avg_pool_float_4). Since feature level 27.
   ANEURALNETWORKS_AVERAGE_POOL_2D = 1,
   // Joins tensors along one axis. Since feature level 27.
   ANEURALNETWORKS_CONCATENATION = 2,
   // 2-D convolution: each output channel mixes all input channels. Since feature level 27.
   ANEURALNETWORKS_CONV_2D = 3,
-  // Depthwise convolution: each input channel has its own multiplier filters; results are concatenated. Since feature level 27.
+  // Depthwise convolution: each input channel has its own multiplier filters; results are concatenated.
+  // Since feature level 27.
   ANEURALNETWORKS_DEPTHWISE_CONV_2D = 4,
   // Moves blocks of channels into space. Since feature level 27.
   ANEURALNETWORKS_DEPTH_TO_SPACE = 5,
@@ -127,13 +129,15 @@ typedef enum {
   ANEURALNETWORKS_L2_NORMALIZATION = 11,
   // Square root of the mean of squares over each window. Since feature level 27.
   ANEURALNETWORKS_L2_POOL_2D = 12,
-  // Divides each element by (bias + alpha * windowed sum of squares)^beta along the depth (or given) axis. Since feature level 27.
+  // Divides each element by (bias + alpha * windowed sum of squares)^beta along the depth (or given) axis.
+  // Since feature level 27.
   ANEURALNETWORKS_LOCAL_RESPONSE_NORMALIZATION = 13,
   // Element-wise sigmoid. Since feature level 27.
   ANEURALNETWORKS_LOGISTIC = 14,
   // Projects an input to a bit vector by locality-sensitive hashing. Since feature level 27.
   ANEURALNETWORKS_LSH_PROJECTION = 15,
-  // One LSTM time step with optional CIFG, peephole, projection and (1.2) layer normalisation. Since feature level 27.
+  // One LSTM time step with optional CIFG, peephole, projection and (1.2) layer normalisation. Since
+  // feature level 27.
   ANEURALNETWORKS_LSTM = 16,
   // Maximum over each window. Since feature level 27.
   ANEURALNETWORKS_MAX_POOL_2D = 17,
@@ -161,7 +165,8 @@ typedef enum {
   ANEURALNETWORKS_TANH = 28,
   // Moves batch blocks back into space (inverse of SPACE_TO_BATCH_ND). Since feature level 28.
   ANEURALNETWORKS_BATCH_TO_SPACE_ND = 29,
-  // Element-wise division with broadcasting and optional fused activation; integers use floor division. Since feature level 28.
+  // Element-wise division with broadcasting and optional fused activation; integers use floor division.
+  // Since feature level 28.
   ANEURALNETWORKS_DIV = 30,
   // Mean over the given axes. Since feature level 28.
   ANEURALNETWORKS_MEAN = 31,
@@ -185,9 +190,11 @@ typedef enum {
   ANEURALNETWORKS_ARGMIN = 40,
   // Applies box deltas to proposals and clips to the image. Since feature level 29.
   ANEURALNETWORKS_AXIS_ALIGNED_BBOX_TRANSFORM = 41,
-  // LSTM over a sequence in both directions, optional cross-linking or (1.3) parallel linking through an auxiliary input. Since feature level 29.
+  // LSTM over a sequence in both directions, optional cross-linking or (1.3) parallel linking through an
+  // auxiliary input. Since feature level 29.
   ANEURALNETWORKS_BIDIRECTIONAL_SEQUENCE_LSTM = 42,
-  // Basic RNN over a sequence in both directions, optional cross or (1.3) parallel linking. Since feature level 29.
+  // Basic RNN over a sequence in both directions, optional cross or (1.3) parallel linking. Since feature
+  // level 29.
   ANEURALNETWORKS_BIDIRECTIONAL_SEQUENCE_RNN = 43,
   // Per-class (soft) non-maximum suppression with a per-image limit. Since feature level 29.
   ANEURALNETWORKS_BOX_WITH_NMS_LIMIT = 44,
@@ -213,7 +220,8 @@ typedef enum {
   ANEURALNETWORKS_GREATER_EQUAL = 54,
   // Convolution with channel groups. Since feature level 29.
   ANEURALNETWORKS_GROUPED_CONV_2D = 55,
-  // Keypoint score and sub-pixel position from heatmaps (quadratic Taylor refinement). Since feature level 29.
+  // Keypoint score and sub-pixel position from heatmaps (quadratic Taylor refinement). Since feature
+  // level 29.
   ANEURALNETWORKS_HEATMAP_MAX_KEYPOINT = 56,
   // Normalises each (batch, channel) plane by its mean and variance. Since feature level 29.
   ANEURALNETWORKS_INSTANCE_NORMALIZATION = 57,
@@ -291,7 +299,8 @@ typedef enum {
   ANEURALNETWORKS_UNIDIRECTIONAL_SEQUENCE_RNN = 93,
   // Nearest-neighbour image resize. Since feature level 29.
   ANEURALNETWORKS_RESIZE_NEAREST_NEIGHBOR = 94,
-  // LSTM step with signed 8-bit input/output, 8-bit symmetric weights and 16-bit state; optional CIFG, peephole, projection, layer normalisation. Since feature level 30.
+  // LSTM step with signed 8-bit input/output, 8-bit symmetric weights and 16-bit state; optional CIFG,
+  // peephole, projection, layer normalisation. Since feature level 30.
   ANEURALNETWORKS_QUANTIZED_LSTM = 95,
   // Runs one of two subgraphs chosen by a boolean. Since feature level 30.
   ANEURALNETWORKS_IF = 96,
@@ -375,8 +384,8 @@ typedef enum {
   ANEURALNETWORKS_PRIORITY_HIGH = 110,
 } PriorityCode;
 
-// Feature levels, as `ANeuralNetworks_getRuntimeFeatureLevel` and `ANeuralNetworksDevice_getFeatureLevel` give them.
-// Since feature level 31.
+// Feature levels, as `ANeuralNetworks_getRuntimeFeatureLevel` and `ANeuralNetworksDevice_getFeatureLevel`
+// give them. Since feature level 31.
 typedef enum {
   // HAL 1.0.
   ANEURALNETWORKS_FEATURE_LEVEL_1 = 27,
@@ -461,21 +470,23 @@ int ANeuralNetworksMemory_createFromFd(size_t size,
 // Frees a memory; NULL is no error. What uses it keeps it until then. Since feature level 27.
 void ANeuralNetworksMemory_free(ANeuralNetworksMemory *memory);
 
-// Always fails with `OP_FAILED`: this system has no hardware buffers of Android. Give the dma-buf that is behind yours
-// to `ANeuralNetworksMemory_createFromFd`. Since feature level 29.
+// Always fails with `OP_FAILED`: this system has no hardware buffers of Android. Give the dma-buf that is
+// behind yours to `ANeuralNetworksMemory_createFromFd`. Since feature level 29.
 int ANeuralNetworksMemory_createFromAHardwareBuffer(const AHardwareBuffer *ahwb, ANeuralNetworksMemory **memory);
 
-// Makes a memory as a finished description says: a device's own, or one that processes share where no device has any.
+// Makes a memory as a finished description says: a device's own, or one that processes share where no device
+// has any.
 //
-// `BAD_STATE` if the description is not finished; `OP_FAILED`, or what the device answered, if there can be none.
-// Since feature level 30.
+// `BAD_STATE` if the description is not finished; `OP_FAILED`, or what the device answered, if there can be
+// none. Since feature level 30.
 int ANeuralNetworksMemory_createFromDesc(const ANeuralNetworksMemoryDesc *desc,
                                          ANeuralNetworksMemory **memory);
 
 // Copies all of one memory into another of the same size; one and the same memory is left as it is.
 //
-// `BAD_DATA` if the sizes or dimensions differ, or the source was never written; `UNMAPPABLE` if one cannot be
-// mapped. After a failure the destination, if made from a description, has no value. Since feature level 30.
+// `BAD_DATA` if the sizes or dimensions differ, or the source was never written; `UNMAPPABLE` if one
+// cannot be mapped. After a failure the destination, if made from a description, has no value. Since
+// feature level 30.
 int ANeuralNetworksMemory_copy(const ANeuralNetworksMemory *src, const ANeuralNetworksMemory *dst);
 
 // Makes an empty model. Since feature level 27.
@@ -484,21 +495,22 @@ int ANeuralNetworksModel_create(ANeuralNetworksModel **model);
 // Frees a model; NULL is no error. Compilations and models that use it keep it. Since feature level 27.
 void ANeuralNetworksModel_free(ANeuralNetworksModel *model);
 
-// Finishes a model, which cannot be changed any more. Operations are sorted into an order in which they can run;
-// values that were given by pointer are copied now.
+// Finishes a model, which cannot be changed any more. Operations are sorted into an order in which they can
+// run; values that were given by pointer are copied now.
 //
-// `BAD_DATA` if the model breaks a rule; it is invalid then and can only be freed. `BAD_STATE` if it is finished or
-// invalid. Since feature level 27.
+// `BAD_DATA` if the model breaks a rule; it is invalid then and can only be freed. `BAD_STATE` if it is
+// finished or invalid. Since feature level 27.
 int ANeuralNetworksModel_finish(ANeuralNetworksModel *model);
 
 // Adds an operand. The first one is operand 0.
 //
-// `BAD_DATA` if the type, dimensions or quantisation are not valid; `BAD_STATE` if the model is finished. Since
-// feature level 27.
+// `BAD_DATA` if the type, dimensions or quantisation are not valid; `BAD_STATE` if the model is finished.
+// Since feature level 27.
 int ANeuralNetworksModel_addOperand(ANeuralNetworksModel *model, const ANeuralNetworksOperandType *type);
 
-// Gives an operand its value. Up to `ANEURALNETWORKS_MAX_SIZE_OF_IMMEDIATELY_COPIED_VALUES` bytes are copied at once,
-// more must stay as they are until the model is finished. NULL with length 0 leaves an optional operand out.
+// Gives an operand its value. Up to `ANEURALNETWORKS_MAX_SIZE_OF_IMMEDIATELY_COPIED_VALUES` bytes are copied
+// at once, more must stay as they are until the model is finished. NULL with length 0 leaves an optional
+// operand out.
 //
 // `BAD_DATA` if there is no such operand or the length is not that of its value; `BAD_STATE` if the model is
 // finished. Since feature level 27.
@@ -509,16 +521,17 @@ int ANeuralNetworksModel_setOperandValue(ANeuralNetworksModel *model,
 
 // Gives an operand of type `ANEURALNETWORKS_TENSOR_QUANT8_SYMM_PER_CHANNEL` its scales, which are copied.
 //
-// `BAD_DATA` if there is no such operand, it has another type, or the scales are NULL or do not fit its dimensions;
-// `BAD_STATE` if the model is finished. Since feature level 29.
+// `BAD_DATA` if there is no such operand, it has another type, or the scales are NULL or do not fit its
+// dimensions; `BAD_STATE` if the model is finished. Since feature level 29.
 int ANeuralNetworksModel_setOperandSymmPerChannelQuantParams(ANeuralNetworksModel *model,
                                                              int32_t index,
                                                              const ANeuralNetworksSymmPerChannelQuantParams *channelQuant);
 
 // Gives an operand a value that is in a memory and must stay as it is.
 //
-// `BAD_DATA` if there is no such operand, the length is not that of its value, the range is not inside the memory, or
-// the memory was made from a description; `BAD_STATE` if the model is finished. Since feature level 27.
+// `BAD_DATA` if there is no such operand, the length is not that of its value, the range is not inside the
+// memory, or the memory was made from a description; `BAD_STATE` if the model is finished. Since feature
+// level 27.
 int ANeuralNetworksModel_setOperandValueFromMemory(ANeuralNetworksModel *model,
                                                    int32_t index,
                                                    const ANeuralNetworksMemory *memory,
@@ -527,17 +540,17 @@ int ANeuralNetworksModel_setOperandValueFromMemory(ANeuralNetworksModel *model,
 
 // Gives an operand of type `ANEURALNETWORKS_MODEL` its value: a finished model, for IF or WHILE to run.
 //
-// `BAD_STATE` if that model is not finished, or this one is; `BAD_DATA` if there is no such operand or it has another
-// type. Since feature level 30.
+// `BAD_STATE` if that model is not finished, or this one is; `BAD_DATA` if there is no such operand or it
+// has another type. Since feature level 30.
 int ANeuralNetworksModel_setOperandValueFromModel(ANeuralNetworksModel *model,
                                                   int32_t index,
                                                   const ANeuralNetworksModel *value);
 
-// Adds an operation: what it computes, the operands that it reads and those that it writes, in the order of its
-// signature. Operations may be added in any order.
+// Adds an operation: what it computes, the operands that it reads and those that it writes, in the order of
+// its signature. Operations may be added in any order.
 //
-// `BAD_DATA` if there is no such operation or operand, or the operands do not fit the signature; `BAD_STATE` if the
-// model is finished. Since feature level 27.
+// `BAD_DATA` if there is no such operation or operand, or the operands do not fit the signature; `BAD_STATE`
+// if the model is finished. Since feature level 27.
 int ANeuralNetworksModel_addOperation(ANeuralNetworksModel *model,
                                       ANeuralNetworksOperationType type,
                                       uint32_t inputCount,
@@ -547,31 +560,32 @@ int ANeuralNetworksModel_addOperation(ANeuralNetworksModel *model,
 
 // Says which operands are the model's inputs and outputs, in the order in which executions give them.
 //
-// `BAD_DATA` if there is no such operand, one is listed twice, or one has a value; `BAD_STATE` if the model is
-// finished. Since feature level 27.
+// `BAD_DATA` if there is no such operand, one is listed twice, or one has a value; `BAD_STATE` if the model
+// is finished. Since feature level 27.
 int ANeuralNetworksModel_identifyInputsAndOutputs(ANeuralNetworksModel *model,
                                                   uint32_t inputCount,
                                                   const uint32_t *inputs,
                                                   uint32_t outputCount,
                                                   const uint32_t *outputs);
 
-// Says whether 32-bit floats may be computed with the range and precision of 16-bit floats. Not allowed by default.
+// Says whether 32-bit floats may be computed with the range and precision of 16-bit floats. Not allowed by
+// default.
 //
 // `BAD_STATE` if the model is finished. Since feature level 28.
 int ANeuralNetworksModel_relaxComputationFloat32toFloat16(ANeuralNetworksModel *model, bool allow);
 
-// Tells for each operation of a finished model, in the order in which they were added, whether any of the devices can
-// run it. `supportedOps` has room for all of them.
+// Tells for each operation of a finished model, in the order in which they were added, whether any of the
+// devices can run it. `supportedOps` has room for all of them.
 //
-// `BAD_DATA` if there are no devices or one is listed twice; `BAD_STATE` if the model is not finished. Since feature
-// level 29.
+// `BAD_DATA` if there are no devices or one is listed twice; `BAD_STATE` if the model is not finished. Since
+// feature level 29.
 int ANeuralNetworksModel_getSupportedOperationsForDevices(const ANeuralNetworksModel *model,
                                                           const ANeuralNetworksDevice *const *devices,
                                                           uint32_t numDevices,
                                                           bool *supportedOps);
 
-// Makes a compilation of a finished model for all devices together. Operations go where they run best; where a driver
-// refuses, the CPU of this process takes over.
+// Makes a compilation of a finished model for all devices together. Operations go where they run best; where
+// a driver refuses, the CPU of this process takes over.
 //
 // `BAD_STATE` if the model is not finished. Since feature level 27.
 int ANeuralNetworksCompilation_create(ANeuralNetworksModel *model,
@@ -579,14 +593,15 @@ int ANeuralNetworksCompilation_create(ANeuralNetworksModel *model,
 
 // Makes a compilation of a finished model for these devices and no others, not even the CPU of this process.
 //
-// `BAD_DATA` if there are no devices or one is listed twice; `BAD_STATE` if the model is not finished. Since feature
-// level 29.
+// `BAD_DATA` if there are no devices or one is listed twice; `BAD_STATE` if the model is not finished. Since
+// feature level 29.
 int ANeuralNetworksCompilation_createForDevices(ANeuralNetworksModel *model,
                                                 const ANeuralNetworksDevice *const *devices,
                                                 uint32_t numDevices,
                                                 ANeuralNetworksCompilation **compilation);
 
-// Frees a compilation; NULL is no error. Its executions and bursts keep what they need. Since feature level 27.
+// Frees a compilation; NULL is no error. Its executions and bursts keep what they need. Since feature
+// level 27.
 void ANeuralNetworksCompilation_free(ANeuralNetworksCompilation *compilation);
 
 // Says what executions shall be good at: a value of `PreferenceCode`.
@@ -601,28 +616,31 @@ int ANeuralNetworksCompilation_setPriority(ANeuralNetworksCompilation *compilati
 
 // Limits how long `ANeuralNetworksCompilation_finish` may take, in nanoseconds; 0 is no limit.
 //
-// `BAD_DATA` unless the compilation was made for exactly one named device; `BAD_STATE` if it is finished. Since feature
-// level 30.
+// `BAD_DATA` unless the compilation was made for exactly one named device; `BAD_STATE` if it is finished.
+// Since feature level 30.
 int ANeuralNetworksCompilation_setTimeout(ANeuralNetworksCompilation *compilation, uint64_t duration);
 
 // Keeps what compiling gives in a directory, for the next compilation with the same token of
-// `ANEURALNETWORKS_BYTE_SIZE_OF_CACHE_TOKEN` bytes, which names the model and all that the result depends on.
+// `ANEURALNETWORKS_BYTE_SIZE_OF_CACHE_TOKEN` bytes, which names the model and all that the result depends
+// on.
 //
-// `BAD_STATE` if the compilation is finished. Trouble with the files is no error: the model is compiled anew. Since
-// feature level 29.
+// `BAD_STATE` if the compilation is finished. Trouble with the files is no error: the model is compiled
+// anew. Since feature level 29.
 int ANeuralNetworksCompilation_setCaching(ANeuralNetworksCompilation *compilation,
                                           const char *cacheDir,
                                           const uint8_t *token);
 
 // Compiles the model, after which the compilation cannot be changed any more.
 //
-// `BAD_DATA` if no device can run some operation; `MISSED_DEADLINE_TRANSIENT` or `MISSED_DEADLINE_PERSISTENT` if it
-// takes too long; `BAD_STATE` if it is finished already. Since feature level 27.
+// `BAD_DATA` if no device can run some operation; `MISSED_DEADLINE_TRANSIENT` or
+// `MISSED_DEADLINE_PERSISTENT` if it takes too long; `BAD_STATE` if it is finished already. Since feature
+// level 27.
 int ANeuralNetworksCompilation_finish(ANeuralNetworksCompilation *compilation);
 
 // The alignment in bytes, a power of two, that an input's buffer is best given. Others work as well.
 //
-// `BAD_STATE` if the compilation is not finished; `BAD_DATA` if there is no such input. Since feature level 31.
+// `BAD_STATE` if the compilation is not finished; `BAD_DATA` if there is no such input. Since feature
+// level 31.
 int ANeuralNetworksCompilation_getPreferredMemoryAlignmentForInput(const ANeuralNetworksCompilation *compilation,
                                                                    uint32_t index,
                                                                    uint32_t *alignment);
@@ -630,7 +648,8 @@ int ANeuralNetworksCompilation_getPreferredMemoryAlignmentForInput(const ANeural
 // The multiple of bytes, a power of two, to which an input's buffer is best made. Others work as well; see
 // `ANeuralNetworksExecution_enableInputAndOutputPadding` for longer ones.
 //
-// `BAD_STATE` if the compilation is not finished; `BAD_DATA` if there is no such input. Since feature level 31.
+// `BAD_STATE` if the compilation is not finished; `BAD_DATA` if there is no such input. Since feature
+// level 31.
 int ANeuralNetworksCompilation_getPreferredMemoryPaddingForInput(const ANeuralNetworksCompilation *compilation,
                                                                  uint32_t index,
                                                                  uint32_t *padding);
@@ -654,19 +673,20 @@ int ANeuralNetworksExecution_create(ANeuralNetworksCompilation *compilation,
 // Frees an execution; NULL is no error. One that is computing is not freed. Since feature level 27.
 void ANeuralNetworksExecution_free(ANeuralNetworksExecution *execution);
 
-// Says where an input's value is, which must stay as it is until the execution has ended. `type` gives dimensions that
-// the model leaves open, and may be NULL. A NULL buffer with length 0 leaves an optional input out.
+// Says where an input's value is, which must stay as it is until the execution has ended. `type` gives
+// dimensions that the model leaves open, and may be NULL. A NULL buffer with length 0 leaves an optional
+// input out.
 //
-// `BAD_DATA` if there is no such input, the type does not fit it, or the length is not that of its value; `BAD_STATE`
-// if it is set already or the computation has started. Since feature level 27.
+// `BAD_DATA` if there is no such input, the type does not fit it, or the length is not that of its value;
+// `BAD_STATE` if it is set already or the computation has started. Since feature level 27.
 int ANeuralNetworksExecution_setInput(ANeuralNetworksExecution *execution,
                                       int32_t index,
                                       const ANeuralNetworksOperandType *type,
                                       const void *buffer,
                                       size_t length);
 
-// As `ANeuralNetworksExecution_setInput` for a value in a memory. Offset and length are 0 for a memory that was made
-// from a description, which must have this input.
+// As `ANeuralNetworksExecution_setInput` for a value in a memory. Offset and length are 0 for a memory that
+// was made from a description, which must have this input.
 //
 // Also `BAD_DATA` if the range is not inside the memory. Since feature level 27.
 int ANeuralNetworksExecution_setInputFromMemory(ANeuralNetworksExecution *execution,
@@ -676,19 +696,20 @@ int ANeuralNetworksExecution_setInputFromMemory(ANeuralNetworksExecution *execut
                                                 size_t offset,
                                                 size_t length);
 
-// Says where an output's value goes, which nobody else uses until the execution has ended. `type` gives dimensions
-// that the model leaves open, and may be NULL.
+// Says where an output's value goes, which nobody else uses until the execution has ended. `type` gives
+// dimensions that the model leaves open, and may be NULL.
 //
-// `BAD_DATA` if there is no such output, the type does not fit it, or the length is not that of its value, where that
-// is known; `BAD_STATE` if it is set already or the computation has started. Since feature level 27.
+// `BAD_DATA` if there is no such output, the type does not fit it, or the length is not that of its value,
+// where that is known; `BAD_STATE` if it is set already or the computation has started. Since feature
+// level 27.
 int ANeuralNetworksExecution_setOutput(ANeuralNetworksExecution *execution,
                                        int32_t index,
                                        const ANeuralNetworksOperandType *type,
                                        void *buffer,
                                        size_t length);
 
-// As `ANeuralNetworksExecution_setOutput` for a value in a memory. Offset and length are 0 for a memory that was made
-// from a description, which must have this output.
+// As `ANeuralNetworksExecution_setOutput` for a value in a memory. Offset and length are 0 for a memory that
+// was made from a description, which must have this output.
 //
 // Also `BAD_DATA` if the range is not inside the memory. Since feature level 27.
 int ANeuralNetworksExecution_setOutputFromMemory(ANeuralNetworksExecution *execution,
@@ -700,17 +721,17 @@ int ANeuralNetworksExecution_setOutputFromMemory(ANeuralNetworksExecution *execu
 
 // Starts the computation, whose end the event tells. The execution and its buffers must stay until then.
 //
-// `BAD_DATA` if an argument is not set; `BAD_STATE` if it has started before and is not reusable. Since feature level
-// 27.
+// `BAD_DATA` if an argument is not set; `BAD_STATE` if it has started before and is not reusable. Since
+// feature level 27.
 int ANeuralNetworksExecution_startCompute(ANeuralNetworksExecution *execution,
                                           ANeuralNetworksEvent **event);
 
-// Starts the computation when everything in `dependencies` is done, and gives an event that others can depend on.
-// `duration` limits how long it may take from then on, in nanoseconds; 0 is no limit.
+// Starts the computation when everything in `dependencies` is done, and gives an event that others can
+// depend on. `duration` limits how long it may take from then on, in nanoseconds; 0 is no limit.
 //
-// `BAD_DATA` if an argument is not set, a dimension of an output is not known, or there is a limit and the compilation
-// was not made for exactly one named device; `BAD_STATE` if it has started before and is not reusable. Since feature
-// level 30.
+// `BAD_DATA` if an argument is not set, a dimension of an output is not known, or there is a limit and the
+// compilation was not made for exactly one named device; `BAD_STATE` if it has started before and is not
+// reusable. Since feature level 30.
 int ANeuralNetworksExecution_startComputeWithDependencies(ANeuralNetworksExecution *execution,
                                                           const ANeuralNetworksEvent *const *dependencies,
                                                           uint32_t num_dependencies,
@@ -720,38 +741,39 @@ int ANeuralNetworksExecution_startComputeWithDependencies(ANeuralNetworksExecuti
 // Computes and waits for the end.
 //
 // `BAD_DATA` if an argument is not set; `BAD_STATE` if it has started before and is not reusable;
-// `OUTPUT_INSUFFICIENT_SIZE` if a buffer is too small, of which `ANeuralNetworksExecution_getOutputOperandDimensions`
-// tells more. Since feature level 29.
+// `OUTPUT_INSUFFICIENT_SIZE` if a buffer is too small, of which
+// `ANeuralNetworksExecution_getOutputOperandDimensions` tells more. Since feature level 29.
 int ANeuralNetworksExecution_compute(ANeuralNetworksExecution *execution);
 
 // Computes by a burst of the same compilation and waits for the end.
 //
-// As `ANeuralNetworksExecution_compute`; also `BAD_DATA` if the burst is of another compilation, and `BAD_STATE` if
-// another execution uses it. Since feature level 29.
+// As `ANeuralNetworksExecution_compute`; also `BAD_DATA` if the burst is of another compilation, and
+// `BAD_STATE` if another execution uses it. Since feature level 29.
 int ANeuralNetworksExecution_burstCompute(ANeuralNetworksExecution *execution, ANeuralNetworksBurst *burst);
 
 // Limits how long the computation may take from its start, in nanoseconds; 0 is no limit.
 //
-// `BAD_DATA` unless the compilation was made for exactly one named device; `BAD_STATE` if the computation has started.
-// Since feature level 30.
+// `BAD_DATA` unless the compilation was made for exactly one named device; `BAD_STATE` if the computation
+// has started. Since feature level 30.
 int ANeuralNetworksExecution_setTimeout(ANeuralNetworksExecution *execution, uint64_t duration);
 
-// Limits how long each WHILE may take, in nanoseconds; at most `ANeuralNetworks_getMaximumLoopTimeout` counts.
+// Limits how long each WHILE may take, in nanoseconds; at most `ANeuralNetworks_getMaximumLoopTimeout`
+// counts.
 //
 // `BAD_STATE` if the computation has started. Since feature level 30.
 int ANeuralNetworksExecution_setLoopTimeout(ANeuralNetworksExecution *execution, uint64_t duration);
 
 // Says whether the computation is measured, for `ANeuralNetworksExecution_getDuration`.
 //
-// `BAD_DATA` unless the compilation was made for exactly one named device; `BAD_STATE` if the computation has started.
-// Since feature level 29.
+// `BAD_DATA` unless the compilation was made for exactly one named device; `BAD_STATE` if the computation
+// has started. Since feature level 29.
 int ANeuralNetworksExecution_setMeasureTiming(ANeuralNetworksExecution *execution, bool measure);
 
-// How long a measured computation took, in nanoseconds, by a value of `DurationCode`; `UINT64_MAX` if the device does
-// not tell.
+// How long a measured computation took, in nanoseconds, by a value of `DurationCode`; `UINT64_MAX` if the
+// device does not tell.
 //
-// `BAD_DATA` for other values; `BAD_STATE` if the execution has not ended, has failed or was not measured. Since
-// feature level 29.
+// `BAD_DATA` for other values; `BAD_STATE` if the execution has not ended, has failed or was not measured.
+// Since feature level 29.
 int ANeuralNetworksExecution_getDuration(const ANeuralNetworksExecution *execution,
                                          int32_t durationCode,
                                          uint64_t *duration);
@@ -767,8 +789,8 @@ int ANeuralNetworksExecution_getOutputOperandRank(ANeuralNetworksExecution *exec
 // The dimensions of an output, after the execution. `dimensions` has room for as many as
 // `ANeuralNetworksExecution_getOutputOperandRank` says.
 //
-// As `ANeuralNetworksExecution_getOutputOperandRank`; also `BAD_DATA` for a scalar, which has none. Since feature
-// level 29.
+// As `ANeuralNetworksExecution_getOutputOperandRank`; also `BAD_DATA` for a scalar, which has none. Since
+// feature level 29.
 int ANeuralNetworksExecution_getOutputOperandDimensions(ANeuralNetworksExecution *execution,
                                                         int32_t index,
                                                         uint32_t *dimensions);
@@ -794,25 +816,27 @@ void ANeuralNetworksBurst_free(ANeuralNetworksBurst *burst);
 
 // Waits until what the event stands for has ended, and returns how; any number of times.
 //
-// What the execution ended with; `OP_FAILED` for a fence that was signalled with an error. Since feature level 27.
+// What the execution ended with; `OP_FAILED` for a fence that was signalled with an error. Since feature
+// level 27.
 int ANeuralNetworksEvent_wait(ANeuralNetworksEvent *event);
 
 // Frees an event; NULL is no error. What it stands for goes on. Since feature level 27.
 void ANeuralNetworksEvent_free(ANeuralNetworksEvent *event);
 
-// Makes an event of a fence: a kernel `sync_file`, an eventfd, or any other descriptor that becomes readable when what
-// it stands for is done. The descriptor is duplicated.
+// Makes an event of a fence: a kernel `sync_file`, an eventfd, or any other descriptor that becomes readable
+// when what it stands for is done. The descriptor is duplicated.
 //
 // `BAD_DATA` if it is no descriptor, or one that cannot be waited for. Since feature level 30.
 int ANeuralNetworksEvent_createFromSyncFenceFd(int sync_fence_fd, ANeuralNetworksEvent **event);
 
-// A new descriptor of the event's fence, which the caller closes. It becomes readable when the execution has ended.
+// A new descriptor of the event's fence, which the caller closes. It becomes readable when the execution has
+// ended.
 //
 // `BAD_DATA`, and -1, if the event has no fence. Since feature level 30.
 int ANeuralNetworksEvent_getSyncFenceFd(const ANeuralNetworksEvent *event, int *sync_fence_fd);
 
-// How many devices there are: those of the drivers that ran when this was first called, and the CPU of this process.
-// Since feature level 29.
+// How many devices there are: those of the drivers that ran when this was first called, and the CPU of this
+// process. Since feature level 29.
 int ANeuralNetworks_getDeviceCount(uint32_t *numDevices);
 
 // The device with this index; it is never freed. The CPU of this process, `nnapi-reference`, is the last.
@@ -826,7 +850,8 @@ int ANeuralNetworksDevice_getName(const ANeuralNetworksDevice *device, const cha
 // The device's kind, a value of `DeviceTypeCode`. Since feature level 29.
 int ANeuralNetworksDevice_getType(const ANeuralNetworksDevice *device, int32_t *type);
 
-// The version of the device's driver, which ends with NUL and stays as long as this process. Since feature level 29.
+// The version of the device's driver, which ends with NUL and stays as long as this process. Since feature
+// level 29.
 int ANeuralNetworksDevice_getVersion(const ANeuralNetworksDevice *device, const char **version);
 
 // The device's feature level, a value of `FeatureLevelCode`. Since feature level 29.
@@ -852,12 +877,12 @@ int ANeuralNetworksMemoryDesc_create(ANeuralNetworksMemoryDesc **desc);
 // Frees a description; NULL is no error. Since feature level 30.
 void ANeuralNetworksMemoryDesc_free(ANeuralNetworksMemoryDesc *desc);
 
-// Says that the memory is for an input of a compilation, which makes up `frequency`, above 0 and at most 1, of its
-// uses.
+// Says that the memory is for an input of a compilation, which makes up `frequency`, above 0 and at most 1,
+// of its uses.
 //
-// `BAD_STATE` after `ANeuralNetworksMemoryDesc_finish`; `BAD_DATA` if the compilation is not finished, has no such
-// input, the description has it already, or it contradicts the others in type, quantisation or dimensions. Since
-// feature level 30.
+// `BAD_STATE` after `ANeuralNetworksMemoryDesc_finish`; `BAD_DATA` if the compilation is not finished, has
+// no such input, the description has it already, or it contradicts the others in type, quantisation or
+// dimensions. Since feature level 30.
 int ANeuralNetworksMemoryDesc_addInputRole(ANeuralNetworksMemoryDesc *desc,
                                            const ANeuralNetworksCompilation *compilation,
                                            uint32_t index,
@@ -869,10 +894,11 @@ int ANeuralNetworksMemoryDesc_addOutputRole(ANeuralNetworksMemoryDesc *desc,
                                             uint32_t index,
                                             float frequency);
 
-// Says dimensions that the roles leave open; 0 for those that stay so. `dimensions` may be NULL if `rank` is 0.
+// Says dimensions that the roles leave open; 0 for those that stay so. `dimensions` may be NULL if `rank`
+// is 0.
 //
-// `BAD_STATE` after `ANeuralNetworksMemoryDesc_finish`; `BAD_DATA` if they contradict the roles. Since feature level
-// 30.
+// `BAD_STATE` after `ANeuralNetworksMemoryDesc_finish`; `BAD_DATA` if they contradict the roles. Since
+// feature level 30.
 int ANeuralNetworksMemoryDesc_setDimensions(ANeuralNetworksMemoryDesc *desc, uint32_t rank, const uint32_t *dimensions);
 
 // Finishes a description, which must have a role.
@@ -901,30 +927,31 @@ int ANeuralNetworksModel_getExtensionOperationType(ANeuralNetworksModel *model,
                                                    uint16_t operationCodeWithinExtension,
                                                    ANeuralNetworksOperationType *type);
 
-// Gives an operand of an extension's type its parameters, whose form the extension defines. They are copied. NULL with
-// length 0 takes them away.
+// Gives an operand of an extension's type its parameters, whose form the extension defines. They are copied.
+// NULL with length 0 takes them away.
 //
-// `BAD_DATA` if there is no such operand or its type is of no extension; `BAD_STATE` if the model is finished.
+// `BAD_DATA` if there is no such operand or its type is of no extension; `BAD_STATE` if the model is
+// finished.
 int ANeuralNetworksModel_setOperandExtensionData(ANeuralNetworksModel *model,
                                                  int32_t index,
                                                  const void *data,
                                                  size_t length);
 
-// What went wrong in the last function of this thread that failed: the function, what was wrong and what would be
-// right. Empty if none has failed. The text ends with NUL and stays until the next failure of this thread.
+// What went wrong in the last function of this thread that failed: the function, what was wrong and what
+// would be right. Empty if none has failed. The text ends with NUL and stays until the next failure of this
+// thread.
 //
 // A function of nnhal, not of NNAPI.
 const char *nnhal_last_error(void);
 
-// Says how often an execution of this compilation is repeated when a driver's process dies: the device is opened again,
-// what it had is prepared again, from the cache if there is one, and memories that were made from a description get back
-// the values that this process gave them. An execution that needs a value that was computed in the lost process fails with
-// `DEAD_OBJECT` all the same. 0, the default unless the environment variable `NNHAL_RECOVERY` says otherwise, repeats
-// none.
+// Says how often an execution of this compilation is repeated when a driver's process dies: the device is
+// opened again, what it had is prepared again, from the cache if there is one, and memories that were made
+// from a description get back the values that this process gave them. An execution that needs a value that
+// was computed in the lost process fails with `DEAD_OBJECT` all the same. 0, the default unless the
+// environment variable `NNHAL_RECOVERY` says otherwise, repeats none.
 //
 // `BAD_STATE` if the compilation is finished. A function of nnhal, not of NNAPI.
-int nnhal_compilation_set_recovery(ANeuralNetworksCompilation *compilation,
-                                   uint32_t attempts);
+int nnhal_compilation_set_recovery(ANeuralNetworksCompilation *compilation, uint32_t attempts);
 
 #ifdef __cplusplus
 }  // extern "C"
