@@ -89,6 +89,7 @@ pub(crate) fn flush() {
 pub(crate) fn say(text: &str) {
     LINES.push(format!("{text}\n").as_bytes());
     flush();
+    LINES.write_without_writer();
 }
 
 /// Lines on their way to standard error.
@@ -154,6 +155,14 @@ impl Lines {
             .spawn(|| self.write_all());
         // Without one the lines wait for the next attempt.
         *writer = thread.ok().map(|thread| thread.thread().clone());
+    }
+
+    /// Writes what waits, where no thread could be started that does: of a process that ends anyway.
+    fn write_without_writer(&self) {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if writer.is_none() {
+            self.write_waiting(&mut StandardError, &mut None);
+        }
     }
 
     fn write_all(&self) {

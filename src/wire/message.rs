@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn obituary_names_the_signal_and_the_last_words() {
+    fn worker_exit_names_the_signal_and_the_last_words() {
         let worker_exit = WorkerExit {
             worker_pid: 12,
             cause: CauseOfDeath::Killed {

@@ -109,7 +109,7 @@ fn death_of_the_worker_is_told_to_its_client() {
     let mut client = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
     let worker = client.welcome.worker_pid;
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(worker.cast_signed()), Signal::SIGKILL).unwrap();
-    let last = client.drain().pop().expect("an obituary");
+    let last = client.drain().pop().expect("how the worker ended");
     let Message::WorkerExit(worker_exit) = last else {
         panic!("{last:?}")
     };
@@ -164,6 +164,7 @@ fn workers_start_where_no_file_can_be_made() {
 #[test]
 fn driver_without_descriptors_to_spare_serves_or_ends() {
     let directory = tempfile::tempdir().unwrap();
+    let mut served = Vec::new();
     for limit in 4..36 {
         let script = format!("ulimit -n {limit} && exec \"$@\"");
         let mut driver = Command::new("sh")
@@ -181,7 +182,9 @@ fn driver_without_descriptors_to_spare_serves_or_ends() {
         wait_until("the driver has ended", || driver.try_wait().unwrap().is_some());
         let status = driver.wait().unwrap();
         assert_eq!(status.success(), line == "ready\n", "{limit}: {status}");
+        served.push(status.success());
     }
+    assert!(!served[0] && served.ends_with(&[true]), "{served:?}");
 }
 
 #[test]
@@ -309,7 +312,7 @@ fn crash_of_a_device_is_told_with_its_signal() {
         client
             .send(Call::PrepareModel(Box::new(add_model(1))), &[])
             .unwrap();
-        let last = client.drain().pop().expect("an obituary");
+        let last = client.drain().pop().expect("how the worker ended");
         let Message::WorkerExit(worker_exit) = last else {
             panic!("{last:?}")
         };

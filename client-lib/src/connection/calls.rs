@@ -218,7 +218,7 @@ impl Calls {
             is_fresh
         });
         match fresh {
-            Some(true) => Ok(self.bury(id, effects)),
+            Some(true) => Ok(self.forget(id, effects)),
             Some(false) => Err(format!("it answered call {id} twice")),
             None => Err(format!("it answered call {id}, which was not made")),
         }
@@ -245,7 +245,7 @@ impl Calls {
             true
         });
         match fresh {
-            Some(true) => Ok(self.bury(id, effects)),
+            Some(true) => Ok(self.forget(id, effects)),
             _ => Err(format!("it sent an event of call {id}, which has none due")),
         }
     }
@@ -258,11 +258,11 @@ impl Calls {
             entry.waker = None;
             entry.sleeper = None;
         });
-        self.bury(id, Effects::default())
+        self.forget(id, Effects::default())
     }
 
     /// Removes an entry that has all its answers and that nobody cares for.
-    fn bury(&mut self, id: u64, mut effects: Effects) -> Effects {
+    fn forget(&mut self, id: u64, mut effects: Effects) -> Effects {
         let is_over = self
             .entries
             .get(&id)

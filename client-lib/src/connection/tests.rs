@@ -290,7 +290,7 @@ fn launched_call_is_waited_for_polled_or_told_to_a_callback() {
 }
 
 #[test]
-fn dead_worker_ends_every_call_with_its_obituary() {
+fn dead_worker_ends_every_call_with_how_it_ended() {
     std::thread::scope(|scope| {
         let (connection, worker) = connect(scope, |mut worker| {
             for _ in 0..3 {

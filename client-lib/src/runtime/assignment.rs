@@ -27,6 +27,8 @@ pub(super) struct Assignment {
     pub(super) choices: Vec<usize>,
     /// For each operation what each device said.
     pub(super) answers: Vec<Vec<Answer>>,
+    /// Whether a worker died of being asked about the model.
+    pub(super) has_cost_a_worker: bool,
 }
 
 /// Asks each device about each operation. `death` is the error of a device whose worker died of it.
@@ -44,7 +46,7 @@ pub(super) fn answers(
             // A device that does not answer supports nothing.
             driver_answers(model, valid, device).unwrap_or_else(|error| {
                 let reason = error.to_string();
-                if error.is_connection_lost() {
+                if error.has_cost_a_worker() {
                     death.get_or_insert(error);
                 }
                 vec![Err(reason); model.hal().main.operations.len()]
@@ -168,6 +170,7 @@ impl Assignment {
         let mut assignment = Assignment {
             choices: Vec::with_capacity(hal.main.operations.len()),
             answers: Vec::with_capacity(hal.main.operations.len()),
+            has_cost_a_worker: death.is_some(),
         };
         for (index, operation) in hal.main.operations.iter().enumerate() {
             let of_devices: Vec<Answer> = devices

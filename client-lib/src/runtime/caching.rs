@@ -13,7 +13,7 @@ use nnhal_hal::{CacheToken, DeviceInfo, ExecutionPreference, Priority};
 use sha2::{Digest as _, Sha256};
 
 use super::device::RuntimeDevice;
-use super::result::RuntimeResult;
+use super::result::{RuntimeError, RuntimeResult};
 use crate::compilation_cache::is_miss;
 use crate::device::{CacheFiles, PrepareOptions};
 use crate::error::Remedy;
@@ -121,7 +121,7 @@ pub(super) fn prepare(
             // Nothing is wrong with the entry: it is not to be written anew.
             Err(error) if error.remedy() == Remedy::Reconnect => {
                 tracing::info!(target: tags::COMPILATION, %error, "a step is prepared without its cache");
-                return afresh();
+                return afresh().map_err(RuntimeError::after_death);
             }
             Err(error) => return Err(error.into()),
         }
@@ -131,7 +131,7 @@ pub(super) fn prepare(
         Ok(files) => match open.prepare(model, &options.clone().cache(Arc::new(files))) {
             Err(error) if error.remedy() == Remedy::Reconnect => {
                 tracing::info!(target: tags::COMPILATION, %error, "a step is prepared without its cache");
-                afresh()
+                afresh().map_err(RuntimeError::after_death)
             }
             prepared => Ok(prepared?),
         },

@@ -83,7 +83,7 @@ pub(super) struct Policy {
 impl Policy {
     /// Whether the CPU of this process may take over after this error.
     pub(super) fn may_fall_back_after(self, error: &RuntimeError) -> bool {
-        self.may_fall_back && (self.may_outlive_death || !error.is_connection_lost())
+        self.may_fall_back && (self.may_outlive_death || !error.has_cost_a_worker())
     }
 }
 
@@ -132,7 +132,7 @@ impl Compilation {
             deadline,
         };
         let recovery = options.recovery.unwrap_or(runtime.options().recovery);
-        let policy = Policy {
+        let mut policy = Policy {
             is_explicit: options.devices.is_some(),
             has_one_device: options.devices.as_ref().is_some_and(|devices| devices.len() == 1),
             may_fall_back: options.devices.is_none()
@@ -150,6 +150,7 @@ impl Compilation {
             options.filter.as_ref(),
             policy.may_outlive_death,
         )?;
+        policy.may_fall_back &= policy.may_outlive_death || !assignment.has_cost_a_worker;
         let mut explanation = assignment.explain(model, devices);
         let parts = partition(&model.hal().main, &assignment.choices, devices.len());
         drop(divides);
@@ -369,4 +370,30 @@ fn is_for_cpu(model: &Model) -> bool {
 /// Whether an error of preparing is the application's to see, whatever else could be done.
 fn is_reported(error: &RuntimeError) -> bool {
     matches!(error.code(), ResultCode::BadData | ResultCode::UnexpectedNull)
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal_hal::ErrorStatus;
+
+    use super::*;
+
+    #[test]
+    fn refusal_after_a_death_is_no_reason_to_compute_here() {
+        let careful = Policy {
+            is_explicit: false,
+            has_one_device: false,
+            may_fall_back: true,
+            may_outlive_death: false,
+            attempts: 0,
+        };
+        let refusal = || RuntimeError::with_status(ErrorStatus::ResourceExhaustedTransient, "no room");
+        assert!(careful.may_fall_back_after(&refusal()));
+        assert!(!careful.may_fall_back_after(&refusal().after_death()));
+        let trusting = Policy {
+            may_outlive_death: true,
+            ..careful
+        };
+        assert!(trusting.may_fall_back_after(&refusal().after_death()));
+    }
 }

@@ -197,7 +197,12 @@ impl RuntimeDevice {
         match ask(&self.open()?) {
             Err(error) if error.remedy() == Remedy::Reconnect => {
                 tracing::info!(target: tags::MANAGER, %error, "the device is asked again on a new connection");
-                Ok(ask(&self.open()?)?)
+                // Where no driver is left it was none of the model's doing: it can kill workers only.
+                let open = self.open().map_err(|error| match error.is_without_driver() {
+                    true => error,
+                    false => error.after_death(),
+                })?;
+                ask(&open).map_err(|error| RuntimeError::from(error).after_death())
             }
             result => Ok(result?),
         }

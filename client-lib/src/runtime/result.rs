@@ -2,7 +2,7 @@
 
 use nnhal_hal::{ErrorStatus, Failure, OutputShape};
 
-use crate::error::{Error, Remedy};
+use crate::error::{Error, ErrorKind, Remedy};
 
 /// The result codes of the NDK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -93,6 +93,8 @@ pub struct RuntimeError {
     code: ResultCode,
     detail: String,
     output_shapes: Vec<OutputShape>,
+    /// Whether an attempt before the one that gave this error cost a worker.
+    follows_death: bool,
     /// What the client library said, where it comes from there.
     #[source]
     source: Option<Error>,
@@ -108,6 +110,7 @@ impl RuntimeError {
             code,
             detail: detail.into(),
             output_shapes: Vec::new(),
+            follows_death: false,
             source: None,
         }
     }
@@ -130,6 +133,31 @@ impl RuntimeError {
             output_shapes,
             ..RuntimeError::new(ResultCode::OutputInsufficientSize, detail)
         }
+    }
+
+    /// The same after a first attempt of which a worker died.
+    pub(crate) fn after_death(mut self) -> RuntimeError {
+        self.follows_death = true;
+        self
+    }
+
+    /// Whether a worker died of what failed, in this attempt or the one before.
+    pub(crate) fn has_cost_a_worker(&self) -> bool {
+        self.follows_death || self.is_connection_lost()
+    }
+
+    /// Whether no driver serves the device any more.
+    pub(crate) fn is_without_driver(&self) -> bool {
+        self.source.as_ref().is_some_and(|error| {
+            matches!(
+                error.kind(),
+                ErrorKind::NoDevice { .. }
+                    | ErrorKind::NoSuchDevice { .. }
+                    | ErrorKind::NoDriver { .. }
+                    | ErrorKind::Directory { .. }
+                    | ErrorKind::Connect { .. }
+            )
+        })
     }
 
     /// The same with these shapes.
@@ -204,6 +232,7 @@ impl From<Error> for RuntimeError {
             code,
             detail: error.to_string(),
             output_shapes: error.output_shapes().to_vec(),
+            follows_death: false,
             source: Some(error),
         }
     }

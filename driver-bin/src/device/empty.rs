@@ -9,6 +9,7 @@
 //! | `fault` | `none`; `hang`: never comes back and asks for no checkpoint; `loop`: goes on until a checkpoint ends it; `abort`, `segfault`, `overflow` (of the stack), `panic`, `exit`: ends the process so; `fail`: `GENERAL_FAILURE` |
 //! | `after` | how many executions of the worker go well before the fault; 0 by default |
 //! | `prepare` | the same faults, for preparing a model; none by default |
+//! | `ask` | `none`; `abort`: ends the process when it is asked what it supports |
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,6 +35,7 @@ pub fn create(options: &DeviceOptions) -> Result<Arc<dyn Device>, Failure> {
     let mut device = EmptyDevice {
         info: info(),
         prepare: Fault::None,
+        ask: Fault::None,
         faults: Arc::default(),
     };
     let mut faults = Faults::default();
@@ -41,6 +43,14 @@ pub fn create(options: &DeviceOptions) -> Result<Arc<dyn Device>, Failure> {
         match key.as_str() {
             "fault" => faults.fault = Fault::parse(value)?,
             "prepare" => device.prepare = Fault::parse(value)?,
+            "ask" => {
+                device.ask = Fault::parse(value)?;
+                if !matches!(device.ask, Fault::None | Fault::Abort) {
+                    return Err(Failure::invalid_argument(format!(
+                        "option \"ask\" of {NAME} is \"none\" or \"abort\", not {value:?}"
+                    )));
+                }
+            }
             "after" => {
                 faults.after = value.parse().map_err(|_| {
                     Failure::invalid_argument(format!(
@@ -178,6 +188,7 @@ impl Faults {
 struct EmptyDevice {
     info: DeviceInfo,
     prepare: Fault,
+    ask: Fault,
     faults: Arc<Faults>,
 }
 
@@ -187,6 +198,9 @@ impl Device for EmptyDevice {
     }
 
     fn supported_operations(&self, model: &ValidModel, _: &dyn ConstantPools) -> Vec<OperationSupport> {
+        if self.ask == Fault::Abort {
+            std::process::abort();
+        }
         vec![OperationSupport::Supported; model.model().main.operations.len()]
     }
 

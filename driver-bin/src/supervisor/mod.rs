@@ -6,12 +6,12 @@
 //! ends and its worker does not, the worker is killed. Workers do not depend on the supervisor once they have
 //! a client: it can be killed, and they serve on.
 //!
-//! Workers may ask it for packed weights that another worker of the same user has: see `questions` and
+//! Workers may ask it for packed weights that another worker of the same user has: see `weight_requests` and
 //! `weights`. It takes them for hostile: it reads messages of a fixed size, a bounded number of them, and
 //! passes on sealed memories that it never maps.
 //!
-//! The main thread waits for descriptors, never for a client or a worker: see `spawner`, `questions` and
-//! `leaving` for what takes time, on threads of its own.
+//! The main thread waits for descriptors, never for a client or a worker: see `spawner`,
+//! `weight_requests` and `reaper` for what takes time, on threads of its own.
 
 mod acceptor;
 mod admission;
@@ -713,7 +713,7 @@ impl Supervisor {
                 tracing::info!(target: tags::DRIVER, pid, %error, "a worker shares no weights");
             }
             Err(error) => {
-                tracing::warn!(target: tags::DRIVER, pid, %error, "nobody can listen to a worker, which shares no weights");
+                tracing::warn!(target: tags::DRIVER, uid = self.workers.user_of(pid), pid, %error, "nobody can listen to a worker, which shares no weights");
             }
         }
     }

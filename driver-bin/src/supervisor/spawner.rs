@@ -161,8 +161,8 @@ impl Spawner {
         let (handoff, theirs) = Connection::pair().map_err(socket)?;
         let (commands, commanded) = Connection::pair().map_err(socket)?;
         commands.stop_receiving();
-        let (crash_record, page) =
-            CrashRecord::create().map_err(|error| format!("failed to make a worker's black box: {error}"))?;
+        let (crash_record, page) = CrashRecord::create()
+            .map_err(|error| format!("failed to make a worker's crash record: {error}"))?;
         let cores = self.board.slot();
         let place = cores.as_ref().map_or(u32::MAX, Slot::number).to_ne_bytes();
         let shared = [commanded.as_fd(), page.as_fd(), self.board.as_fd()];
@@ -174,7 +174,7 @@ impl Spawner {
         };
         handoff
             .send(&place, shared, NOW)
-            .map_err(|error| format!("failed to hand a worker its black box: {error}"))?;
+            .map_err(|error| format!("failed to hand a worker its crash record: {error}"))?;
         wire::send(&handoff, VERSIONS.newest, config, &[], NOW)
             .map_err(|error| format!("failed to configure a worker: {error}"))?;
         let mut command = Process::new("/proc/self/exe");

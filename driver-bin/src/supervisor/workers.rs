@@ -185,7 +185,7 @@ impl Workers {
                 }
                 // It is dead or dying; its death will be reaped.
                 Err(error) => {
-                    tracing::warn!(target: tags::DRIVER, pid, %error, "worker cannot take a client")
+                    tracing::warn!(target: tags::DRIVER, uid = assignment.client.uid, pid, %error, "worker cannot take a client")
                 }
             }
         }
@@ -224,6 +224,12 @@ impl Workers {
             holder: worker.holder,
             remains: (EndedWorker(worker.process), client),
         })
+    }
+
+    /// The user whom a worker serves.
+    pub(super) fn user_of(&self, pid: i32) -> Option<u32> {
+        let service = self.by_pid.get(&pid)?.service.as_ref()?;
+        Some(service.uid)
     }
 
     /// Sends a command to every worker. One that does not read them goes without.

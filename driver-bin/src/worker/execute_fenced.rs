@@ -100,7 +100,7 @@ struct Awaited {
 fn awaited(client: &Client, arguments: &[FenceArgument], fds: Vec<OwnedFd>) -> Result<Awaited, Failure> {
     let mut fds = fds.into_iter();
     // One that is named many times is waited for once.
-    let mut known = HashSet::new();
+    let (mut known, mut known_executions) = (HashSet::new(), HashSet::new());
     let mut awaited = Awaited {
         fences: Vec::new(),
         executions: Vec::new(),
@@ -118,7 +118,9 @@ fn awaited(client: &Client, arguments: &[FenceArgument], fds: Vec<OwnedFd>) -> R
             }
             FenceArgument::Registered(handle) => client.fence(handle)?,
             FenceArgument::Execution(handle) => {
-                awaited.executions.push(client.fenced(handle)?);
+                if known_executions.insert(handle) {
+                    awaited.executions.push(client.fenced(handle)?);
+                }
                 continue;
             }
         };

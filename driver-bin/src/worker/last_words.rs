@@ -4,16 +4,16 @@ use std::sync::OnceLock;
 
 use crate::link::CrashRecord;
 
-static BLACK_BOX: OnceLock<CrashRecord> = OnceLock::new();
+static CRASH_RECORD: OnceLock<CrashRecord> = OnceLock::new();
 
 /// Has notes kept there. Only the first call counts.
 pub(super) fn keep_in(crash_record: CrashRecord) {
-    let _ = BLACK_BOX.set(crash_record);
+    let _ = CRASH_RECORD.set(crash_record);
 }
 
 /// Notes why this process is about to end.
 pub(super) fn note(text: &str) {
-    if let Some(crash_record) = BLACK_BOX.get() {
+    if let Some(crash_record) = CRASH_RECORD.get() {
         crash_record.note(text);
     }
 }

@@ -92,6 +92,19 @@ fn model_that_kills_its_worker_runs_nowhere_else() {
 }
 
 #[test]
+fn model_that_kills_whoever_is_asked_about_it_runs_nowhere_else() {
+    let settings = "devices = [\"nnhal-empty\"]\n[device.nnhal-empty]\nask = \"abort\"\n";
+    let daemon = TestDaemon::start(EXE, &DaemonOptions::with_settings(settings));
+    let runtime = runtime(&daemon);
+    let compile = |recovery| runtime.compile(&chain(2, false), &CompilationOptions::new().recovery(recovery));
+    for recovery in [Recovery::None, Recovery::Reopen { attempts: 2 }] {
+        let error = compile(recovery).unwrap_err();
+        assert_eq!(error.code(), ResultCode::DeadObject, "{error}");
+    }
+    assert_eq!(run(&compile(Recovery::OnCpu).unwrap()).unwrap().0, [4.0; 4]);
+}
+
+#[test]
 fn driver_that_is_gone_supports_nothing() {
     let (mut daemon, runtime) = start();
     daemon.signal(nix::sys::signal::Signal::SIGTERM);
