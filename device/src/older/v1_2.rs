@@ -34,7 +34,7 @@ pub trait Device: v1_1::Device {
     ///
     /// # Errors
     ///
-    /// As [`v1_0::Device::capabilities`].
+    /// As [`super::v1_0::Device::capabilities`].
     fn capabilities_1_2(&self) -> Result<Capabilities, ErrorStatus>;
 
     /// HAL `getSupportedExtensions`.
@@ -50,7 +50,7 @@ pub trait Device: v1_1::Device {
     ///
     /// # Errors
     ///
-    /// As [`v1_0::Device::supported_operations`].
+    /// As [`super::v1_0::Device::supported_operations`].
     fn supported_operations_1_2(
         &self,
         model: &Model,
