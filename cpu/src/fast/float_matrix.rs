@@ -1,5 +1,7 @@
 //! A constant matrix of 32-bit floats, packed for what multiplies it fastest on this processor.
 
+use nnhal_os::buffer::AlignedSlice;
+
 use super::epilogue::Epilogue;
 use super::lines::Lines;
 use super::matmul::PackedF32;
@@ -8,8 +10,6 @@ use super::matmul_tiles::PackedBf16x3;
 use super::packing::{Packing, PackingError};
 use super::simd::LANES;
 #[cfg(target_arch = "x86_64")]
-use nnhal_os::buffer::AlignedSlice;
-
 use super::simd::WIDE;
 use crate::threads::Block;
 

@@ -11,6 +11,8 @@
 //! fill its last four, what lies behind it is multiplied with weights of 0, which is right only if `y` is 0:
 //! then nothing is subtracted for it.
 
+use nnhal_os::buffer::AlignedSlice;
+
 use super::lines::{Lines, Parts, Walk, for_each_tall_tile, rows_of_next_tall_tile};
 #[cfg(target_arch = "x86_64")]
 use super::matmul_byte_tiles as tiles;
@@ -23,8 +25,6 @@ use super::rescale::range_of_sums;
 use super::simd::amx::Amx;
 use super::simd::{ByteForm, COLUMN_ORDER, Columns, Instructions, Work, dispatch};
 #[cfg(target_arch = "x86_64")]
-use nnhal_os::buffer::AlignedSlice;
-
 use super::strided::Rows;
 use super::tile::{COLUMNS, add_bytes, start_i32};
 use crate::kernels::fixed_point::Multiplier;
