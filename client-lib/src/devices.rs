@@ -109,7 +109,8 @@ impl Devices {
                     Err(error) => self.drivers.leave_out(socket, &error, &mut closed),
                 }
             }
-            if !infos.is_empty() || closed.len() == known || !self.drivers.may_start() {
+            // What is closed may have hidden another driver's.
+            if closed.len() == known {
                 return Ok(infos);
             }
         }
@@ -176,9 +177,11 @@ impl Devices {
         loop {
             let known = closed.len();
             let result = self.fastest_of_open(&mut closed);
-            if result.is_ok() || closed.len() == known || !self.drivers.may_start() {
+            if closed.len() == known || result.is_err() && !self.drivers.may_start() {
                 return result;
             }
+            // What is closed may have hidden another driver's, which may be faster.
+            release(result.ok());
         }
     }
 

@@ -174,6 +174,12 @@ impl PrivateDriver {
                 message,
             })
         };
+        if environment::is_foreign() && !command.executable.is_absolute() {
+            return Err(failed(
+                "a program with more rights than who starts it names its driver by an absolute path"
+                    .to_owned(),
+            ));
+        }
         let directory = PrivateDirectory::create()
             .map_err(|error| failed(format!("failed to make a directory for its sockets: {error}")))?;
         // The executable may be none that is a driver.
