@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Run(RunArguments),
     /// Runs the conformance corpus, or random models, against a device.
     Vts(VtsArguments),
+    /// Stresses devices with random cases: models, clients, deadlines, full memory, killed workers.
+    Stress(StressArguments),
     /// Classifies handwritten digits on an isolated driver.
     Demo(DemoArguments),
     /// Tells which device would run each operation of a model, and why not another.
@@ -242,6 +244,37 @@ pub(crate) struct VtsArguments {
     /// Print JSON; the closing line goes to standard error.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StressArguments {
+    /// A device; may be repeated. By default all of them.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Vec<String>,
+    /// How long new cases are begun.
+    #[arg(long, value_name = "N", default_value_t = 1.0, conflicts_with = "cases")]
+    pub(crate) minutes: f64,
+    /// Instead of for a time, this many cases on each device.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) cases: Option<u64>,
+    /// The seed of the first case; one that did not succeed is run again with `--seed SEED --cases 1`.
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Cases that run side by side, each in a process of its own.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) jobs: u16,
+    /// After how many seconds a case is taken for a hang, and ended.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) limit: u32,
+    /// Where each case that did not succeed is written, as a file of JSON with the command that repeats it.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) failures: Option<PathBuf>,
+    /// Print JSON; cases that did not succeed are told on standard error, too.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Be the process of the one case of this seed.
+    #[arg(long, hide = true, conflicts_with_all = ["cases", "failures", "json"])]
+    pub(crate) one: bool,
 }
 
 #[derive(Debug, Args)]

@@ -21,6 +21,7 @@ mod progress;
 mod random_models;
 mod remote;
 mod session;
+mod stress;
 mod under_test;
 
 use std::io::Write as _;
@@ -43,13 +44,22 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         // A driver sets up its own log, and its exit codes are its own.
         Command::Driver(arguments) => return commands::driver::run(arguments),
+        Command::Stress(arguments) if arguments.one => {
+            start_log();
+            return ended(stress::run_one(&arguments));
+        }
         command => {
             start_log();
             run(&command)
         }
     };
+    ended(result.map(|()| ExitCode::SUCCESS))
+}
+
+/// The exit code; an error is told on standard error.
+fn ended(result: Result<ExitCode, Error>) -> ExitCode {
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         // Whoever read the output has had enough.
         Err(Error::Write(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
@@ -65,6 +75,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Devices(arguments) => commands::devices::run(arguments),
         Command::Run(arguments) => commands::run::run(arguments),
         Command::Vts(arguments) => commands::vts::run(arguments),
+        Command::Stress(arguments) => stress::run(arguments),
         Command::Demo(arguments) => commands::demo::run(arguments),
         Command::Explain(arguments) => commands::explain::run(arguments),
         Command::Dump(arguments) => commands::dump::run(arguments),

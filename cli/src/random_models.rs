@@ -128,7 +128,11 @@ impl Task for SearchTask<'_> {
 
 /// Whether a model gives one result by every path, that of the same kernels in this process where they are
 /// known, and one that is close to the reference's.
-fn verdict(subject: &Subject, implementation: &mut impl Implementation, generated: &Generated) -> Verdict {
+pub(crate) fn verdict(
+    subject: &Subject,
+    implementation: &mut impl Implementation,
+    generated: &Generated,
+) -> Verdict {
     let by_paths = match subject.kernels {
         Some(kernels) => {
             property::same_result_by_every_path(&mut InProcess::new(kernels), implementation, generated)

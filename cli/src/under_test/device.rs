@@ -38,6 +38,11 @@ impl DeviceUnderTest {
         })
     }
 
+    /// The connection as it is, be its worker dead or alive.
+    pub(crate) fn device_in_use(&self) -> &Device {
+        &self.device
+    }
+
     /// The connection, which is a new one if the worker of the last one is gone.
     fn device(&mut self) -> Result<&Device, Breakdown> {
         if self.device.ended().is_some() {

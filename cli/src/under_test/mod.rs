@@ -14,7 +14,7 @@ use nnhal_conformance::in_process::InProcess;
 use nnhal_cpu::KernelSet;
 
 use self::capi::CapiUnderTest;
-use self::device::DeviceUnderTest;
+pub(crate) use self::device::DeviceUnderTest;
 use self::runtime::{RuntimeSetting, RuntimeUnderTest, Seen};
 use crate::arguments::{MemoryKind, Via, VtsArguments};
 use crate::driver;

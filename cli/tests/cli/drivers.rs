@@ -17,15 +17,19 @@ pub(crate) struct Driver(Child);
 impl Driver {
     /// A driver in this directory, which it takes away at its end.
     pub(crate) fn start(here: &Surroundings, runtime_dir: &Path) -> Driver {
+        Driver::start_with(here, runtime_dir, &["--device", "nnhal-reference"])
+    }
+
+    /// The same, with these arguments.
+    pub(crate) fn start_with(here: &Surroundings, runtime_dir: &Path, more: &[&str]) -> Driver {
         let mut child = here
             .command(arguments(&[
                 &"driver",
                 &"--private",
                 &"--runtime-dir",
                 &runtime_dir,
-                &"--device",
-                &"nnhal-reference",
             ]))
+            .args(more)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

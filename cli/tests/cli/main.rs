@@ -8,4 +8,5 @@ mod latency;
 mod models;
 mod random_models;
 mod run;
+mod stress;
 mod vts;
