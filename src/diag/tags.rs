@@ -1,4 +1,4 @@
-//! The tags of NNAPI's verbose log, as targets of [`tracing`] events, and the filter that selects them.
+//! The tags of NNAPI's verbose log, as targets of `tracing`'s events, and the filter that selects them.
 
 /// Choosing devices, dividing and preparing models, caching.
 pub const COMPILATION: &str = "compilation";

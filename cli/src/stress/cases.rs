@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use nnhal_client::Device;
 use serde::Serialize;
 use wait_timeout::ChildExt as _;
 
@@ -56,13 +57,12 @@ pub(crate) fn run(arguments: &StressArguments) -> Result<(), Error> {
         .iter()
         .map(|name| devices.device(name))
         .collect::<Result<Vec<_>, _>>()?;
-    let Some(first) = opened.first() else {
+    if opened.is_empty() {
         return Err(Error::Result("there is no device to stress".into()));
-    };
+    }
     let stress = Stress {
         arguments,
-        names: &names,
-        runtime_dir: first.is_private().then(|| first.runtime_dir()),
+        devices: &opened,
         next: AtomicU64::new(0),
         started: Instant::now(),
         told: Mutex::default(),
@@ -84,9 +84,7 @@ pub(crate) fn run(arguments: &StressArguments) -> Result<(), Error> {
 /// A run over all cases.
 struct Stress<'a> {
     arguments: &'a StressArguments,
-    names: &'a [String],
-    /// Of a private driver, for the cases' processes to find it.
-    runtime_dir: Option<&'a Path>,
+    devices: &'a [Device],
     next: AtomicU64,
     started: Instant,
     told: Mutex<Told>,
@@ -102,7 +100,7 @@ struct Told {
 impl Stress<'_> {
     /// Runs one case after the other until the last one, or until the time is up.
     fn work(&self) -> Result<(), Error> {
-        let devices = self.names.len() as u64;
+        let devices = self.devices.len() as u64;
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let is_over = match self.arguments.cases {
@@ -114,23 +112,31 @@ impl Stress<'_> {
             }
             let seed = self.arguments.seed.wrapping_add(number / devices);
             // Below the number of devices.
-            let device = &self.names[(number % devices) as usize];
+            let device = &self.devices[(number % devices) as usize];
             let (outcome, text) = self.run_one(device, seed)?;
-            self.keep(device, seed, outcome, text)?;
+            self.keep(device.name(), seed, outcome, text)?;
         }
     }
 
     /// Runs a case in a process, which is ended when its time is up.
-    fn run_one(&self, device: &str, seed: u64) -> Result<(Outcome, String), Error> {
+    fn run_one(&self, device: &Device, seed: u64) -> Result<(Outcome, String), Error> {
         let mut said = tempfile::tempfile()?;
         let mut command = Command::new(std::env::current_exe()?);
         command
-            .args(["stress", "--one", "--device", device, "--seed", &seed.to_string()])
+            .args([
+                "stress",
+                "--one",
+                "--device",
+                device.name(),
+                "--seed",
+                &seed.to_string(),
+            ])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(said.try_clone()?);
-        if let Some(runtime_dir) = self.runtime_dir {
-            command.env("NNHAL_RUNTIME_DIR", runtime_dir);
+        if device.is_private() {
+            // The case's process would start another one.
+            command.env("NNHAL_RUNTIME_DIR", device.runtime_dir());
         }
         let mut child = command.spawn()?;
         let limit = Duration::from_secs(self.arguments.limit.into());
@@ -182,7 +188,11 @@ impl Stress<'_> {
             outcomes.entry(outcome.to_string()).or_default();
         }
         Ok(Report {
-            devices: self.names.to_vec(),
+            devices: self
+                .devices
+                .iter()
+                .map(|device| device.name().to_owned())
+                .collect(),
             first_seed: self.arguments.seed,
             cases: outcomes.values().sum(),
             seconds: self.started.elapsed().as_secs_f64(),
