@@ -14,8 +14,8 @@ use super::convolution::vector_speed;
 use super::packing::{Packing, PackingError};
 use super::partition;
 use super::patches::Patches;
+use super::simd::strided::Strided;
 use super::simd::{Instructions, LANES, Simd, WIDE, Work, dispatch};
-use super::strided::Strided;
 use super::tile::for_each_constant;
 use crate::threads::{Cost, Team};
 

@@ -5,12 +5,9 @@ use nnhal_os::buffer::AlignedSlice;
 use super::epilogue::Epilogue;
 use super::lines::Lines;
 use super::matmul::PackedF32;
-#[cfg(target_arch = "x86_64")]
 use super::matmul_tiles::PackedBf16x3;
 use super::packing::{Packing, PackingError};
-use super::simd::LANES;
-#[cfg(target_arch = "x86_64")]
-use super::simd::WIDE;
+use super::simd::{LANES, WIDE, tiles};
 use crate::threads::Block;
 
 /// A packed matrix with a bias for each column.
@@ -19,7 +16,6 @@ pub(super) enum FloatMatrix {
     /// For vectors.
     Panels(PackedF32),
     /// For tiles.
-    #[cfg(target_arch = "x86_64")]
     Bf16x3(PackedBf16x3),
 }
 
@@ -34,14 +30,11 @@ impl FloatMatrix {
         value: impl Fn(usize, usize) -> f32,
         bias: impl Fn(usize) -> f32,
     ) -> Result<FloatMatrix, PackingError> {
-        #[cfg(target_arch = "x86_64")]
-        if let (Some(amx), (Some(rows), part)) = (super::simd::tiles(), rows)
+        if let (Some(amx), (Some(rows), part)) = (tiles(), rows)
             && PackedBf16x3::pays(rows, sizes, part)
         {
             return PackedBf16x3::new(amx, sizes, packing, value, bias).map(FloatMatrix::Bf16x3);
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = rows;
         PackedF32::new(sizes, packing, value, bias).map(FloatMatrix::Panels)
     }
 
@@ -49,7 +42,6 @@ impl FloatMatrix {
     pub(super) fn packed(&self) -> &AlignedSlice {
         match self {
             FloatMatrix::Panels(matrix) => matrix.packed(),
-            #[cfg(target_arch = "x86_64")]
             FloatMatrix::Bf16x3(matrix) => matrix.packed(),
         }
     }
@@ -58,7 +50,6 @@ impl FloatMatrix {
     pub(super) fn depth(&self) -> usize {
         match self {
             FloatMatrix::Panels(matrix) => matrix.depth(),
-            #[cfg(target_arch = "x86_64")]
             FloatMatrix::Bf16x3(matrix) => matrix.depth(),
         }
     }
@@ -67,7 +58,6 @@ impl FloatMatrix {
     pub(super) fn name(&self) -> &'static str {
         match self {
             FloatMatrix::Panels(_) => "f32 matrix product",
-            #[cfg(target_arch = "x86_64")]
             FloatMatrix::Bf16x3(_) => "f32 matrix product by tiles",
         }
     }
@@ -76,7 +66,6 @@ impl FloatMatrix {
     pub(super) fn name_with_epilogue(&self) -> &'static str {
         match self {
             FloatMatrix::Panels(_) => "f32 matrix product, with the next",
-            #[cfg(target_arch = "x86_64")]
             FloatMatrix::Bf16x3(_) => "f32 matrix product by tiles, with the next",
         }
     }
@@ -85,7 +74,6 @@ impl FloatMatrix {
     pub(super) fn columns_at_once(&self) -> usize {
         match self {
             FloatMatrix::Panels(_) => LANES,
-            #[cfg(target_arch = "x86_64")]
             FloatMatrix::Bf16x3(_) => WIDE,
         }
     }
@@ -95,18 +83,14 @@ impl FloatMatrix {
     pub(super) fn times_as_fast(&self) -> u64 {
         match self {
             FloatMatrix::Panels(_) => 1,
-            #[cfg(target_arch = "x86_64")]
             FloatMatrix::Bf16x3(_) => 2,
         }
     }
 
     /// How many floats of memory multiplying so many rows takes; a multiple of a cache line.
     pub(super) fn scratch(&self, rows: usize) -> usize {
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = rows;
         match self {
             FloatMatrix::Panels(_) => 0,
-            #[cfg(target_arch = "x86_64")]
             FloatMatrix::Bf16x3(matrix) => matrix.scratch(rows),
         }
     }
@@ -121,8 +105,6 @@ impl FloatMatrix {
         output: Block<'_, f32>,
         epilogue: Epilogue<'_>,
     ) {
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = scratch;
         match self {
             FloatMatrix::Panels(matrix) => match epilogue {
                 Epilogue::Clamp(clamp) => matrix.multiply(lines, output, clamp),
@@ -130,7 +112,6 @@ impl FloatMatrix {
                 Epilogue::Scaled(scaled) => matrix.multiply(lines, output, scaled),
                 Epilogue::AddedAndScaled(both) => matrix.multiply(lines, output, both),
             },
-            #[cfg(target_arch = "x86_64")]
             FloatMatrix::Bf16x3(matrix) => match epilogue {
                 Epilogue::Clamp(clamp) => matrix.multiply(lines, scratch, output, clamp),
                 Epilogue::Added(added) => matrix.multiply(lines, scratch, output, added),

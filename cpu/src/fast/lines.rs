@@ -1,7 +1,7 @@
 //! Where the rows of a matrix product lie that are patches of an image: read in place, without a copy of each
 //! patch. Those that are multiplied together are neighbours in a line, so that they are equally far apart.
 
-use super::strided::{Rows, Strided};
+use super::simd::strided::{Rows, Strided};
 
 /// Rows to multiply with a packed matrix, as they lie in lines of an image.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,6 @@ impl<'a, T> Lines<'a, T> {
     }
 
     /// At a row that there is, or behind the last one.
-    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn walk_from(&self, row: usize) -> Walk {
         let x = self.first + row;
@@ -111,14 +110,12 @@ impl<'a, T> Lines<'a, T> {
     }
 
     /// Whether rows lie side by side where they are.
-    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn are_whole(&self) -> bool {
         (self.parts.rows.0, self.parts.taps.0) == (1, 1)
     }
 
     /// The values of a run's first row side by side in `copy`, which has room for as many.
-    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn whole<'v>(&self, run: &Run, copy: &'v mut [T]) -> Rows<'v, T>
     where

@@ -7,10 +7,9 @@
 use super::matmul_bytes::PackedBytes;
 use super::quantized_tile::store_tile;
 use super::requantize::QuantizedOutput;
-use super::simd::amx::{Amx, SIDE, Shaped};
-use super::simd::amx_bytes::{ByteSums, DEEP_BYTES};
-use super::simd::{ByteForm, Columns, Instructions, Work};
-use super::strided::Rows;
+use super::simd::amx_tiles::{ByteSums, DEEP_BYTES, SIDE};
+use super::simd::strided::Rows;
+use super::simd::{Amx, ByteForm, Columns, Instructions, Shaped, Work};
 use crate::threads::Block;
 
 /// Least rows, least values along the common dimension, and least weights: with fewer, sums are stored and

@@ -14,18 +14,15 @@
 use nnhal_os::buffer::AlignedSlice;
 
 use super::lines::{Lines, Parts, Walk, for_each_tall_tile, rows_of_next_tall_tile};
-#[cfg(target_arch = "x86_64")]
 use super::matmul_byte_tiles as tiles;
 use super::matmul_quantized::Extents;
 use super::packing::{Packing, PackingError};
 use super::quantized_tile::store_tile;
 use super::requantize::{OfPanels, QuantizedOutput, Requantization, in_order};
 use super::rescale::range_of_sums;
-#[cfg(target_arch = "x86_64")]
-use super::simd::amx::Amx;
-use super::simd::{ByteForm, COLUMN_ORDER, Columns, Instructions, Work, dispatch};
-#[cfg(target_arch = "x86_64")]
-use super::strided::Rows;
+use super::simd;
+use super::simd::strided::Rows;
+use super::simd::{Amx, ByteForm, COLUMN_ORDER, Columns, Instructions, Work, dispatch};
 use super::tile::{COLUMNS, add_bytes, start_i32};
 use crate::kernels::fixed_point::Multiplier;
 use crate::threads::Block;
@@ -53,7 +50,6 @@ pub(super) struct PackedBytes {
     /// The weights' zero point as they are packed.
     weight_zero: i32,
     /// What multiplies many rows, instead of vectors.
-    #[cfg(target_arch = "x86_64")]
     tiles: Option<Amx>,
 }
 
@@ -111,13 +107,9 @@ impl PackedBytes {
             let column = lane / COLUMNS * COLUMNS + COLUMN_ORDER[lane % COLUMNS];
             column.min(columns.saturating_sub(1))
         };
-        #[cfg(target_arch = "x86_64")]
-        let amx = super::simd::tiles()
+        let amx = simd::tiles()
             .filter(|_| parts == 1 && tiles::suit((columns, depth)) && rows.is_none_or(tiles::pay));
-        #[cfg(target_arch = "x86_64")]
         let behind = amx.map_or(0, |_| tiles::behind(depth));
-        #[cfg(not(target_arch = "x86_64"))]
-        let (behind, _) = (0, rows);
         let size = panels * COLUMNS * depth;
         let packed = packing.part(size + behind, |bytes| {
             let panels = bytes[..size].chunks_mut((COLUMNS * depth).max(1));
@@ -168,14 +160,12 @@ impl PackedBytes {
             bias,
             requantization,
             weight_zero: zeros.weight,
-            #[cfg(target_arch = "x86_64")]
             tiles: amx,
         })
     }
 
     /// What multiplies it, for people to read; fewer rows than are worth tiles, vectors.
     pub(super) fn name(&self) -> &'static str {
-        #[cfg(target_arch = "x86_64")]
         if self.tiles.is_some() {
             return "8-bit matrix product by tiles";
         }
@@ -184,7 +174,6 @@ impl PackedBytes {
 
     /// How many times as fast as floats by vectors it is taken to be multiplied.
     pub(super) fn times_as_fast(&self) -> u64 {
-        #[cfg(target_arch = "x86_64")]
         if self.tiles.is_some() {
             return 3;
         }
@@ -194,13 +183,10 @@ impl PackedBytes {
     /// How rows are to lie for their product, of which so many are multiplied at a time; `can_stay` says
     /// whether unsigned rows lie one behind the other already.
     pub(super) fn layout(&self, rows: usize, can_stay: bool) -> RowLayout {
-        #[cfg(target_arch = "x86_64")]
         let apart = match self.tiles {
             Some(_) if tiles::pay(rows) => tiles::filled(self.depth),
             _ => self.depth,
         };
-        #[cfg(not(target_arch = "x86_64"))]
-        let (apart, _) = (self.depth, rows);
         RowLayout {
             apart,
             in_place: can_stay && apart == self.depth,
@@ -211,7 +197,6 @@ impl PackedBytes {
     /// value.
     #[inline(always)]
     pub(super) fn copy_rows(&self, rows: &[u8], flip: u8, (to, layout): (&mut [u8], RowLayout)) {
-        #[cfg(target_arch = "x86_64")]
         if let Some(amx) = self.tiles
             && layout.apart > self.depth
         {
@@ -246,7 +231,6 @@ impl PackedBytes {
 
     /// Whether windows can be multiplied where they lie in an image.
     pub(super) fn reads_windows(&self) -> bool {
-        #[cfg(target_arch = "x86_64")]
         if self.tiles.is_some() {
             return false;
         }
@@ -293,7 +277,6 @@ impl PackedBytes {
             });
         }
         let row_terms: &[i32] = if self.weight_zero == 0 { &[] } else { row_terms };
-        #[cfg(target_arch = "x86_64")]
         if let Some(amx) = self.tiles
             && layout.apart == tiles::filled(self.depth)
             && tiles::pay(count)
@@ -328,7 +311,6 @@ impl PackedBytes {
     }
 
     /// The bytes of a panel and all behind it.
-    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn tiles_from(&self, number: usize) -> &[u8] {
         &self.panels.bytes()[number * COLUMNS * self.depth..]
@@ -338,7 +320,6 @@ impl PackedBytes {
     ///
     /// # Panics
     /// If there are no such panels.
-    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn bias_of<const P: usize>(&self, first: usize) -> &[[i32; COLUMNS]; P] {
         match self.bias.as_chunks().0[first..].first_chunk() {
@@ -348,7 +329,6 @@ impl PackedBytes {
     }
 
     /// What scales them.
-    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn requantization_of<const P: usize>(&self, first: usize) -> [&Requantization; P] {
         self.requantization.of_some(first)

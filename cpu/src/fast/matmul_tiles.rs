@@ -14,9 +14,9 @@ use nnhal_os::buffer::AlignedSlice;
 use super::epilogue::{Finish, FinishPart};
 use super::lines::Lines;
 use super::packing::{Packing, PackingError};
-use super::simd::amx::{Amx, Bf16x3, DEEP, SIDE, Shaped, TileSums};
-use super::simd::{Instructions, Simd, WIDE, Work, dispatch};
-use super::strided::Rows;
+use super::simd::amx_tiles::{Bf16x3, DEEP, SIDE, TileSums};
+use super::simd::strided::Rows;
+use super::simd::{Amx, Instructions, Shaped, Simd, WIDE, Work, dispatch};
 use crate::threads::Block;
 
 /// Least rows and columns, and least values along the common dimension and side by side: with fewer, parting

@@ -35,12 +35,10 @@ mod layer_with_epilogue;
 mod lines;
 mod lstm_step;
 mod matmul;
-#[cfg(target_arch = "x86_64")]
 mod matmul_byte_tiles;
 mod matmul_bytes;
 mod matmul_integers;
 mod matmul_quantized;
-#[cfg(target_arch = "x86_64")]
 mod matmul_tiles;
 mod matrix_vector;
 #[cfg(test)]
@@ -72,8 +70,6 @@ mod single_row;
 mod softmax;
 mod steps;
 mod stored_weights;
-#[allow(unsafe_code)]
-mod strided;
 mod strip_chain;
 mod strips;
 #[cfg(test)]
@@ -105,6 +101,7 @@ pub(crate) use strip_chain::{Candidate, FusionThreshold, StripChain};
 use nnhal_hal::OperandType;
 use nnhal_hal::ops::OpError;
 use nnhal_os::buffer::AlignedSlice;
+use simd::strided;
 
 use crate::kernel::{KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;

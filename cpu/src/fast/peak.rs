@@ -2,7 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::simd::{Columns, Instructions, Simd, WIDE, Work, dispatch};
+use nnhal_os::buffer::AlignedBuffer;
+
+use super::simd::amx_tiles::{Bf16x3, ByteSums, DEEP, DEEP_BYTES, SIDE, TILE_BYTES, TileSums};
+use super::simd::strided::Rows;
+use super::simd::{Columns, Instructions, Simd, WIDE, Work, dispatch, tiles};
 
 /// Sums that are built side by side: enough that none waits for its last product.
 const SUMS: usize = 12;
@@ -62,15 +66,9 @@ fn rate_of(work: impl Fn() -> usize) -> f64 {
 }
 
 /// That of products of floats by tiles, of which each takes several; 0 where there are none.
-#[cfg(target_arch = "x86_64")]
 fn rate_of_tiles(seed: f32) -> f64 {
-    use nnhal_os::buffer::AlignedBuffer;
-
-    use super::simd::amx::{Bf16x3, DEEP, SIDE, TileSums};
-    use super::strided::Rows;
-
     const BLOCKS: usize = 4;
-    let Some(amx) = super::simd::tiles() else {
+    let Some(amx) = tiles() else {
         return 0.0;
     };
     // Aligned, as what kernels load is.
@@ -96,22 +94,10 @@ fn rate_of_tiles(seed: f32) -> f64 {
     })
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-fn rate_of_tiles(_: f32) -> f64 {
-    0.0
-}
-
 /// The same of bytes.
-#[cfg(target_arch = "x86_64")]
 fn rate_of_byte_tiles(seed: i32) -> f64 {
-    use nnhal_os::buffer::AlignedBuffer;
-
-    use super::simd::amx::SIDE;
-    use super::simd::amx_bytes::{ByteSums, DEEP_BYTES, TILE_BYTES};
-    use super::strided::Rows;
-
     const BLOCKS: usize = 4;
-    let Some(amx) = super::simd::tiles() else {
+    let Some(amx) = tiles() else {
         return 0.0;
     };
     let mut buffer = AlignedBuffer::new();
@@ -132,11 +118,6 @@ fn rate_of_byte_tiles(seed: i32) -> f64 {
         std::hint::black_box(&sums);
         STEPS / SIDE * BLOCKS * 2 * (2 * SIDE) * (2 * SIDE) * DEEP_BYTES
     })
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn rate_of_byte_tiles(_: i32) -> f64 {
-    0.0
 }
 
 /// Sums of products of floats.

@@ -1,8 +1,8 @@
 //! The end of a tile of 8-bit products: its sums, scaled and stored.
 
 use super::requantize::{QuantizedOutput, Requantization, ToSteps, store_some};
-use super::rescale::FloatScale;
-use super::simd::{ByteForm, Columns, RescaleOnce};
+
+use super::simd::{ByteForm, Columns, FloatScale, RescaleOnce};
 use super::tile::{COLUMNS, Sums, for_each_constant};
 use crate::threads::Block;
 

@@ -21,7 +21,7 @@
 //! integers remain; but for columns whose weights are all 0, of which training leaves many in some models,
 //! with the least of multipliers: they have a single sum each.
 
-use super::simd::{Loop, WIDE, vectorised};
+use super::simd::{FloatScale, Loop, WIDE, vectorised};
 use crate::kernels::fixed_point::Multiplier;
 
 /// The largest result that is not clamped: 8-bit values are no further from the zero point, which is one of
@@ -36,18 +36,6 @@ const LOWER: i32 = 0x7f;
 
 /// Shifts up to here leave `C / M` a float.
 const MOST_SHIFT: i32 = 23;
-
-/// What scales sixteen sums, proven to give the same results as integers do once these are clamped to 8 bits.
-#[derive(Clone, Debug)]
-#[repr(C, align(64))]
-pub(super) struct FloatScale {
-    /// The scale's upper bits.
-    pub(super) upper: [f32; WIDE],
-    /// The others.
-    pub(super) lower: [f32; WIDE],
-    /// What is added to the magnitude before it is truncated.
-    pub(super) half: [f32; WIDE],
-}
 
 impl FloatScale {
     /// Of lanes with this mantissa and right shift, from 1 to 31; `None` if it is not proven for one of them.

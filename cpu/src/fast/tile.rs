@@ -1,8 +1,8 @@
 //! The innermost loops of matrix products: tiles of a few rows and [`COLUMNS`] columns of each panel, or half
 //! of that, whose sums stay in registers along the whole common dimension. Half panels are narrow vectors.
 
+use super::simd::strided::Rows;
 use super::simd::{Columns, Instructions, LANES, Simd, WIDE};
-use super::strided::Rows;
 
 /// Repeats a block with each number: loops over registers must not stay loops.
 macro_rules! for_each_constant {

@@ -14,28 +14,10 @@ use std::arch::x86_64::{
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-use super::super::strided::Rows;
-use super::Work;
+use super::amx_tiles::{Bf16x3, DEEP, SIDE, TileSums};
 use super::avx512::Avx512;
-
-/// Rows of a tile, and columns of a tile of 32-bit sums.
-pub(in crate::fast) const SIDE: usize = 16;
-
-/// Values along the common dimension of one product of tiles of 16-bit values.
-pub(in crate::fast) const DEEP: usize = 32;
-
-/// A tile of 16-bit values: sixteen rows of [`DEEP`] values each; or, on the right of a product, for each two
-/// values along the common dimension sixteen pairs, one of each column.
-type Tile = [[u16; DEEP]; SIDE];
-
-/// Three tiles of bfloat16 values whose sums are 32-bit floats: the uppermost eight bits of each, the next,
-/// and the last.
-pub(in crate::fast) type Bf16x3 = [Tile; 3];
-
-/// Sums of two tiles of rows with two panels of columns: by row, by panel.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-pub(in crate::fast) struct TileSums(pub(in crate::fast) [[[f32; SIDE]; 2]; 2 * SIDE]);
+use super::instructions::Work;
+use super::strided::Rows;
 
 /// Bytes from a row of [`TileSums`] to the next.
 const SUMS_STRIDE: usize = 2 * SIDE * size_of::<f32>();
@@ -526,7 +508,7 @@ impl Shaped {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::simd::tiles;
+    use super::super::tiles;
     use super::{Bf16x3, DEEP, Rows, SIDE};
 
     #[test]

@@ -5,20 +5,9 @@ use std::arch::x86_64::{
     __m512i, __mmask64, _mm512_maskz_loadu_epi8, _mm512_maskz_mov_epi8, _mm512_set1_epi8, _mm512_xor_si512,
 };
 
-use super::super::strided::Rows;
-use super::amx::{Amx, SIDE, Shaped};
-
-/// Values along the common dimension of one product of tiles of bytes.
-pub(in crate::fast) const DEEP_BYTES: usize = 64;
-
-/// Bytes of a tile on the right of a product: for each four values along the common dimension sixteen fours,
-/// one of each column.
-pub(in crate::fast) const TILE_BYTES: usize = SIDE * DEEP_BYTES;
-
-/// Sums of two tiles of rows with two panels of columns: by row, by panel.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-pub(in crate::fast) struct ByteSums(pub(in crate::fast) [[[i32; SIDE]; 2]; 2 * SIDE]);
+use super::amx::{Amx, Shaped};
+use super::amx_tiles::{ByteSums, DEEP_BYTES, TILE_BYTES};
+use super::strided::Rows;
 
 impl Amx {
     /// Copies rows one behind the other, each filled up with zeros to a multiple of [`DEEP_BYTES`], as tiles
@@ -230,8 +219,9 @@ impl Shaped {
 
 #[cfg(test)]
 mod tests {
+    use super::super::amx_tiles::SIDE;
     use super::super::tiles;
-    use super::{ByteSums, DEEP_BYTES, Rows, SIDE, TILE_BYTES};
+    use super::{ByteSums, DEEP_BYTES, Rows, TILE_BYTES};
 
     #[test]
     fn rows_are_filled_up_with_zeros() {

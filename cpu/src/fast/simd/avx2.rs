@@ -2,8 +2,11 @@
 
 use std::arch::x86_64::*;
 
+use super::instructions::{Instructions, Work};
+use super::lanes::{LANES, WIDE, lanes_from};
 use super::pair::{Halves, Pair};
-use super::{Instructions, LANES, Rescale, RescaleOnce, Simd, WIDE, Work, lanes_from};
+use super::scales::{Rescale, RescaleOnce};
+use super::vectors::Simd;
 
 /// AVX2, FMA and F16C, as every processor with AVX2 has. There is a value only where the processor has all
 /// three.

@@ -5,10 +5,10 @@ use std::arch::asm;
 use std::arch::x86_64::*;
 
 use super::avx2::Avx2;
-use super::{
-    ByteForm, COLUMN_ORDER, Columns, FloatScale, Instructions, LANES, Rescale, RescaleOnce, Simd, WIDE, Work,
-    lanes_from,
-};
+use super::instructions::{Instructions, Work};
+use super::lanes::{COLUMN_ORDER, LANES, WIDE, lanes_from};
+use super::scales::{ByteForm, FloatScale, Rescale, RescaleOnce};
+use super::vectors::{Columns, Simd};
 
 /// AVX-512 F, BW, DQ, VL and VNNI, as processors have from Ice Lake and Zen 4 on, with AVX2 and FMA. There is
 /// a value only where the processor has them.

@@ -2,8 +2,11 @@
 
 use std::arch::aarch64::*;
 
+use super::instructions::{Instructions, Work};
+use super::lanes::{LANES, WIDE, lanes_from};
 use super::pair::{Halves, Pair};
-use super::{Instructions, LANES, Rescale, RescaleOnce, Simd, WIDE, Work, lanes_from};
+use super::scales::{Rescale, RescaleOnce};
+use super::vectors::Simd;
 
 /// NEON.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,8 @@
 //! Wide vectors as two narrow ones, for instruction sets whose registers have eight lanes or four.
 
-use super::{Columns, LANES, Rescale, RescaleOnce, Simd, WIDE};
+use super::lanes::{LANES, WIDE};
+use super::scales::{Rescale, RescaleOnce};
+use super::vectors::{Columns, Simd};
 
 /// Two vectors in place of one that is twice as wide. They are written out as `[low, high]`: what is repeated
 /// by `[half; 2]` becomes a loop, and large functions have so many then that they take minutes to compile.

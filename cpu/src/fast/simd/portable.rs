@@ -1,7 +1,10 @@
 //! Vectors as arrays, for whatever the build targets.
 
+use super::instructions::{Instructions, Work};
+use super::lanes::{COLUMN_ORDER, LANES, WIDE};
 use super::pair::{Halves, Pair};
-use super::{COLUMN_ORDER, Instructions, LANES, Rescale, RescaleOnce, Simd, WIDE, Work};
+use super::scales::{Rescale, RescaleOnce};
+use super::vectors::Simd;
 
 /// No instructions beyond the build's own.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@
 
 /// The first `N` values at each of some places.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Strided<'a, T, const N: usize> {
+pub(in crate::fast) struct Strided<'a, T, const N: usize> {
     /// At least `(count - 1) * apart + N` of them.
     values: &'a [T],
     apart: usize,
@@ -21,7 +21,7 @@ impl<'a, T, const N: usize> Strided<'a, T, N> {
     /// # Panics
     /// If there is no place, or `values` ends before the last one does.
     #[inline(always)]
-    pub(super) fn new(values: &'a [T], (count, apart): (usize, usize)) -> Self {
+    pub(in crate::fast) fn new(values: &'a [T], (count, apart): (usize, usize)) -> Self {
         let last = count.checked_sub(1).and_then(|last| apart.checked_mul(last));
         let end = last.and_then(|last| last.checked_add(N));
         assert!(
@@ -37,7 +37,7 @@ impl<'a, T, const N: usize> Strided<'a, T, N> {
     /// # Panics
     /// If there is no such place.
     #[inline(always)]
-    pub(super) fn at(&self, place: usize) -> &'a [T; N] {
+    pub(in crate::fast) fn at(&self, place: usize) -> &'a [T; N] {
         assert!(place < self.count, "place {place} of {}", self.count);
         let start = place * self.apart;
         // SAFETY: `place` is at most `count - 1`, and `new` has seen that there are at least `(count - 1) *
@@ -50,7 +50,7 @@ impl<'a, T, const N: usize> Strided<'a, T, N> {
 
 /// The same to be written.
 #[derive(Debug)]
-pub(super) struct StridedMut<'a, T, const N: usize> {
+pub(in crate::fast) struct StridedMut<'a, T, const N: usize> {
     /// As many as for [`Strided`].
     values: &'a mut [T],
     apart: usize,
@@ -63,7 +63,7 @@ impl<'a, T, const N: usize> StridedMut<'a, T, N> {
     /// # Panics
     /// As that does.
     #[inline(always)]
-    pub(super) fn new(values: &'a mut [T], (count, apart): (usize, usize)) -> Self {
+    pub(in crate::fast) fn new(values: &'a mut [T], (count, apart): (usize, usize)) -> Self {
         let Strided { apart, count, .. } = Strided::<T, N>::new(values, (count, apart));
         StridedMut { values, apart, count }
     }
@@ -73,7 +73,7 @@ impl<'a, T, const N: usize> StridedMut<'a, T, N> {
     /// # Panics
     /// If there is no such place.
     #[inline(always)]
-    pub(super) fn at(&mut self, place: usize) -> &mut [T; N] {
+    pub(in crate::fast) fn at(&mut self, place: usize) -> &mut [T; N] {
         // Not told which of how many: what is told of is in memory, and so would be where values are.
         assert!(place < self.count, "a place that there is");
         let start = place * self.apart;
@@ -87,7 +87,7 @@ impl<'a, T, const N: usize> StridedMut<'a, T, N> {
 
 /// Some rows of the same length.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rows<'a, T> {
+pub(in crate::fast) struct Rows<'a, T> {
     /// At least `(count - 1) * apart + length` of them.
     values: &'a [T],
     apart: usize,
@@ -103,7 +103,7 @@ impl<'a, T: Copy> Rows<'a, T> {
     /// # Panics
     /// If there is no row, or `values` ends before the last one does.
     #[inline(always)]
-    pub(super) fn new(values: &'a [T], (count, apart): (usize, usize), length: usize) -> Self {
+    pub(in crate::fast) fn new(values: &'a [T], (count, apart): (usize, usize), length: usize) -> Self {
         let last = count.checked_sub(1).and_then(|last| apart.checked_mul(last));
         let end = last.and_then(|last| last.checked_add(length));
         assert!(
@@ -122,27 +122,27 @@ impl<'a, T: Copy> Rows<'a, T> {
     /// How many there are.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    pub(super) fn count(&self) -> usize {
+    pub(in crate::fast) fn count(&self) -> usize {
         self.count
     }
 
     /// Values from a row's start to the next one's.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    pub(super) fn apart(&self) -> usize {
+    pub(in crate::fast) fn apart(&self) -> usize {
         self.apart
     }
 
     /// Where the first row starts.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    pub(super) fn start(&self) -> *const T {
+    pub(in crate::fast) fn start(&self) -> *const T {
         self.values.as_ptr()
     }
 
     /// Values of each row.
     #[inline(always)]
-    pub(super) fn length(&self) -> usize {
+    pub(in crate::fast) fn length(&self) -> usize {
         self.length
     }
 
@@ -151,7 +151,7 @@ impl<'a, T: Copy> Rows<'a, T> {
     /// # Panics
     /// If there are fewer.
     #[inline(always)]
-    pub(super) fn each<const R: usize>(&self) -> [&'a [T]; R] {
+    pub(in crate::fast) fn each<const R: usize>(&self) -> [&'a [T]; R] {
         assert!(R <= self.count, "{R} rows of {}", self.count);
         let mut rows = [&[][..]; R];
         for (number, row) in rows.iter_mut().enumerate() {
@@ -167,9 +167,8 @@ impl<'a, T: Copy> Rows<'a, T> {
     ///
     /// # Panics
     /// If there is no such row.
-    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    pub(super) fn row(&self, row: usize) -> &'a [T] {
+    pub(in crate::fast) fn row(&self, row: usize) -> &'a [T] {
         assert!(row < self.count, "row {row} of {}", self.count);
         &self.values[row * self.apart..][..self.length]
     }
@@ -179,7 +178,7 @@ impl<'a, T: Copy> Rows<'a, T> {
     /// # Panics
     /// If there is none.
     #[inline(always)]
-    pub(super) fn value(&self, row: usize, at: usize) -> T {
+    pub(in crate::fast) fn value(&self, row: usize, at: usize) -> T {
         assert!(row < self.count && at < self.length, "value {at} of row {row}");
         // SAFETY: `row` is at most `count - 1` and `at` less than `length`, and `new` has seen that there are
         // at least `(count - 1) * apart + length` values, without an overflow.
@@ -193,7 +192,7 @@ impl<'a, T: Copy> Rows<'a, T> {
     /// # Panics
     /// If there is none.
     #[inline(always)]
-    pub(super) fn of_pair(&self, row: usize, pair: usize, at: usize) -> T {
+    pub(in crate::fast) fn of_pair(&self, row: usize, pair: usize, at: usize) -> T {
         assert!(
             row < self.count && pair < self.length / 2 && at < 2,
             "value {at} of pair {pair} of row {row}"
@@ -207,7 +206,7 @@ impl<'a, T: Copy> Rows<'a, T> {
     /// # Panics
     /// If there are none.
     #[inline(always)]
-    pub(super) fn pair_of_four(&self, row: usize, four: usize, at: usize) -> [T; 2] {
+    pub(in crate::fast) fn pair_of_four(&self, row: usize, four: usize, at: usize) -> [T; 2] {
         assert!(
             row < self.count && four < self.length / 4 && at < 2,
             "pair {at} of four {four} of row {row}"
@@ -224,7 +223,7 @@ impl<'a, T: Copy> Rows<'a, T> {
     /// # Panics
     /// If there are none.
     #[inline(always)]
-    pub(super) fn pair(&self, row: usize, at: usize) -> [T; 2] {
+    pub(in crate::fast) fn pair(&self, row: usize, at: usize) -> [T; 2] {
         assert!(row < self.count && at < self.length / 2, "pair {at} of row {row}");
         let start = row * self.apart + 2 * at;
         // SAFETY: as for `value`, and `2 * at + 1` is less than `length`.

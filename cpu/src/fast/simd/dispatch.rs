@@ -1,0 +1,187 @@
+//! The choice of the instruction set: what the processor has, and what the environment permits.
+
+use std::sync::LazyLock;
+
+use super::amx::Amx;
+use super::instructions::{Instructions, Loop, Work};
+#[cfg(target_arch = "aarch64")]
+use super::neon;
+use super::portable;
+use super::vectors::Columns;
+#[cfg(target_arch = "x86_64")]
+use super::{avx2, avx512};
+
+/// Runs a kernel with the best instructions that the processor has. Always inlined, down to the function that
+/// is compiled for them, so that the kernel's arguments are stored once: what is copied right after its parts
+/// were stored makes a processor wait until they have left the store buffer.
+#[inline(always)]
+pub(in crate::fast) fn dispatch<W: Work>(work: W) -> W::Output {
+    run_by(used(), work)
+}
+
+/// Runs a kernel with these instructions.
+#[inline(always)]
+pub(super) fn run_by<W: Work>(instructions: InstructionSet, work: W) -> W::Output {
+    match instructions {
+        InstructionSet::Amx(amx) => amx.run(work),
+        #[cfg(target_arch = "x86_64")]
+        InstructionSet::Avx512(simd) => simd.run(work),
+        #[cfg(target_arch = "x86_64")]
+        InstructionSet::Avx2(simd) => simd.run(work),
+        #[cfg(target_arch = "aarch64")]
+        InstructionSet::Neon => neon::Neon.run(work),
+        InstructionSet::Portable => portable::Portable.run(work),
+    }
+}
+
+/// Runs a kernel by each instruction set that the processor has.
+#[cfg(test)]
+pub(in crate::fast) fn run_by_each<W: Work>(make: impl Fn() -> W) -> Vec<W::Output> {
+    available()
+        .map(|instructions| run_by(instructions, make()))
+        .collect()
+}
+/// Runs a loop compiled for the best instructions that the processor has. Results are the same whatever they
+/// are.
+pub(crate) fn vectorised(work: impl Loop) {
+    struct Vectorised<L>(L);
+
+    impl<L: Loop> Work for Vectorised<L> {
+        type Output = ();
+
+        #[inline(always)]
+        fn run<S: Instructions>(self, _: S) {
+            self.0.run();
+        }
+    }
+
+    dispatch(Vectorised(work));
+}
+
+/// The instruction sets that there are kernels for, with the right to use them.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum InstructionSet {
+    /// AVX-512, and tiles for what is worth it.
+    Amx(Amx),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(avx512::Avx512),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(avx2::Avx2),
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+    Portable,
+}
+
+impl InstructionSet {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            InstructionSet::Amx(_) => "amx",
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Avx512(_) => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Avx2(_) => "avx2",
+            #[cfg(target_arch = "aarch64")]
+            InstructionSet::Neon => "neon",
+            InstructionSet::Portable => "portable",
+        }
+    }
+}
+
+/// Those that the processor has, the best first.
+pub(super) fn available() -> impl Iterator<Item = InstructionSet> {
+    #[cfg(test)]
+    permit_tiles();
+    #[cfg(target_arch = "x86_64")]
+    let vectors = {
+        let avx512 = avx512::Avx512::find().map(InstructionSet::Avx512);
+        let avx2 = avx2::Avx2::find().map(InstructionSet::Avx2);
+        avx512.into_iter().chain(avx2)
+    };
+    #[cfg(target_arch = "aarch64")]
+    let vectors = std::iter::once(InstructionSet::Neon);
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let vectors = std::iter::empty();
+    let tiles = Amx::find().map(InstructionSet::Amx);
+    tiles.into_iter().chain(vectors).chain([InstructionSet::Portable])
+}
+
+/// The variable of the environment that names the best instruction set to use: `amx`, `avx512`, `avx2`,
+/// `neon` or `portable`.
+const LIMIT: &str = "NNHAL_CPU_INSTRUCTIONS";
+
+/// The one that is used: the one that [`LIMIT`] names, or the best that the processor has.
+#[inline]
+fn used() -> InstructionSet {
+    static USED: LazyLock<InstructionSet> = LazyLock::new(|| {
+        let limit = nnhal_os::environment::var(LIMIT);
+        from_limit(limit.as_deref())
+    });
+    *USED
+}
+
+pub(super) fn from_limit(limit: Option<&str>) -> InstructionSet {
+    // A name that is not known limits nothing, nor does one that the processor does not have: what it has is
+    // less then.
+    let named = available().find(|set| limit == Some(set.name()));
+    named
+        .or_else(|| available().next())
+        .unwrap_or(InstructionSet::Portable)
+}
+
+/// Whether [`Columns::add_byte_products`] is one instruction of those that [`dispatch`] picks.
+pub(in crate::fast) fn multiplies_bytes() -> bool {
+    struct Ask;
+
+    impl Work for Ask {
+        type Output = bool;
+
+        #[inline(always)]
+        fn run<S: Instructions>(self, _: S) -> bool {
+            S::HAS_WIDE
+        }
+    }
+
+    dispatch(Ask)
+}
+
+/// Whether those that [`dispatch`] picks rescale by floats.
+pub(in crate::fast) fn rescales_by_floats() -> bool {
+    struct Ask;
+
+    impl Work for Ask {
+        type Output = bool;
+
+        #[inline(always)]
+        fn run<S: Instructions>(self, _: S) -> bool {
+            S::Wide::TRUNCATES
+        }
+    }
+
+    dispatch(Ask)
+}
+
+/// Has the device `nnhal-cpu` use AMX's tiles in this process, if the processor and the kernel have them: for
+/// programs that call this before anything is prepared for that device. From then on the kernel refuses
+/// alternative signal stacks that have no room for tiles, so no library should. See
+/// [`nnhal_os::cpu::permit_tiles`].
+pub fn permit_tiles() {
+    // Not for processes that are told to use less.
+    const LESS: [&str; 3] = ["avx512", "avx2", "portable"];
+    let is_less = nnhal_os::environment::var(LIMIT).is_some_and(|limit| LESS.contains(&limit.as_str()));
+    if !is_less {
+        nnhal_os::cpu::permit_tiles();
+    }
+}
+
+/// The tiles that there are beside the instructions that [`dispatch`] picks.
+pub(in crate::fast) fn tiles() -> Option<Amx> {
+    match used() {
+        InstructionSet::Amx(amx) => Some(amx),
+        _ => None,
+    }
+}
+
+/// The name of the instructions that [`dispatch`] picks.
+pub(crate) fn instruction_set() -> &'static str {
+    used().name()
+}
