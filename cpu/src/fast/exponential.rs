@@ -3,6 +3,7 @@
 //! whole range.
 
 use super::simd::{Instructions, Work, dispatch};
+use crate::kernels::cell_activation::Functions;
 
 /// Below it the exponential is no normal number.
 const LEAST: f32 = -87.336_54;
@@ -124,19 +125,28 @@ impl<const TANH: bool> Work for InPlace<'_, TANH> {
 }
 
 /// Puts the logistic function of each value in its place.
-pub(crate) fn logistic_of_each(values: &mut [f32]) {
+fn logistic_of_each(values: &mut [f32]) {
     dispatch(InPlace::<false>(values));
 }
 
 /// Puts the hyperbolic tangent of each value in its place.
-pub(crate) fn tanh_of_each(values: &mut [f32]) {
+fn tanh_of_each(values: &mut [f32]) {
     dispatch(InPlace::<true>(values));
 }
 
+/// The functions of recurrent cells, of many values side by side.
+pub(super) static SIDE_BY_SIDE: Functions = Functions {
+    logistic: logistic_of_each,
+    tanh: tanh_of_each,
+};
+
 #[cfg(test)]
 mod tests {
-    use super::{LEAST, exp, exp_minus_one, exp_of_any, logistic, logistic_of_each, tanh, tanh_of_each};
+    use super::{
+        LEAST, SIDE_BY_SIDE, exp, exp_minus_one, exp_of_any, logistic, logistic_of_each, tanh, tanh_of_each,
+    };
     use crate::fast::simd::{Instructions, Work, run_by_each};
+    use crate::kernels::cell_activation::{CellActivation, EXACT};
 
     /// What users are told of the functions.
     const PAGE: &str = include_str!("../../../docs/accuracy.md");
@@ -293,5 +303,19 @@ mod tests {
         tanh_of_each(&mut values);
         let close = |(found, exact): (&f32, &f32)| (found - exact).abs() < 3e-7;
         assert!(values.iter().zip(&exact).all(close));
+    }
+
+    #[test]
+    fn functions_side_by_side_are_near_the_exact_ones() {
+        for code in [4, 6] {
+            let activation = CellActivation::from_code(5, code).unwrap();
+            let values: Vec<f32> = (-40..40).map(|at| at as f32 / 8.0).collect();
+            let (mut exact, mut fast) = (values.clone(), values);
+            activation.apply(&EXACT, &mut exact);
+            activation.apply(&SIDE_BY_SIDE, &mut fast);
+            for (exact, fast) in exact.iter().zip(&fast) {
+                assert!((exact - fast).abs() < 1e-6, "{exact} {fast}");
+            }
+        }
     }
 }

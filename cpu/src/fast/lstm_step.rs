@@ -12,6 +12,7 @@ use super::recurrent::{PackedCell, is_omitted};
 use super::simd::{Instructions, Work, dispatch};
 use crate::executor::Declared;
 use crate::kernel::{KernelContext, KernelError};
+use crate::kernels::recurrent::PreparedCell;
 
 /// The activation code of tanh.
 const TANH: i32 = 4;

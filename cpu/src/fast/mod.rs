@@ -80,21 +80,18 @@ mod tile;
 mod unary;
 
 pub(crate) use dynamically_quantized::{DynamicallyQuantized, Following};
-pub(crate) use exponential::{logistic_of_each, tanh_of_each};
 pub(crate) use extremum::LargestMagnitude;
 pub(crate) use fused::Fused;
 pub(crate) use integer_layer::IntegerLayer;
 pub(crate) use layer_with_epilogue::LayerWithEpilogue;
-pub(crate) use matrix_vector::add_products;
 pub(crate) use offset::Offset;
 pub(crate) use packing::{LAYOUT, Packing, PackingError};
 pub(crate) use partition::copied;
 pub(crate) use patches::{Around, Patches};
 pub use peak::Peak;
 pub use reading::reading_time;
-pub(crate) use recurrent::{PackedCell, TeamedCell};
+pub(crate) use simd::instruction_set;
 pub use simd::permit_tiles;
-pub(crate) use simd::{Loop, instruction_set, vectorised};
 pub(crate) use steps::{FloatLayer, has_filter, packs, plan};
 pub(crate) use strip_chain::{Candidate, FusionThreshold, StripChain};
 

@@ -9,6 +9,7 @@ use nnhal_hal::{OperandLifeTime, OperandType, OperationType};
 use nnhal_os::buffer::{ALIGNMENT, AlignedSlice};
 
 use super::PlannedStep;
+use super::exponential::SIDE_BY_SIDE;
 use super::lstm_step::LstmStep;
 use super::matrix_vector::{EVERYTHING, PackedMatrix, ROWS_OF_GROUP};
 use super::packing::{Packing, PackingError};
@@ -18,6 +19,8 @@ use super::stored_weights::{Precision, Stored};
 use crate::executor::Declared;
 use crate::kernel::{KernelContext, KernelError};
 use crate::kernels;
+use crate::kernels::cell_activation::Functions;
+use crate::kernels::recurrent::{PreparedCell, PreparedCells};
 use crate::threads::{Cost, Team};
 
 /// The weights of a recurrent cell, packed.
@@ -58,13 +61,7 @@ impl PackedCell {
 
 impl TeamedCell<'_> {
     /// Adds what the gates see of an input, of an auxiliary one and of the last output to the sums of the
-    /// gates, which follow each other; a gate that the cell has not is left out.
-    #[inline]
-    pub(crate) fn add_to_gates(&self, input: &[f32], aux: Option<&[f32]>, output: &[f32], sums: &mut [f32]) {
-        self.add_and_clamp((input, aux, output), sums, EVERYTHING);
-    }
-
-    /// The same, and clamps the sums to a range.
+    /// gates, and clamps these to a range.
     // Inlined, as slices that are handed over on the stack are read back while they are being stored, which
     // takes longer than from anywhere else near.
     #[inline(always)]
@@ -81,16 +78,6 @@ impl TeamedCell<'_> {
             Some((&cell.recurrent, output)),
         ];
         self.add(products, sums, range);
-    }
-
-    /// Adds the projection of gated values to what it starts from, and clamps it to values of magnitudes up
-    /// to `bound`.
-    pub(crate) fn add_projection(&self, gated: &[f32], sums: &mut [f32], bound: f32) {
-        self.add(
-            [self.cell.projection.as_ref().map(|product| (product, gated))],
-            sums,
-            (-bound, bound),
-        );
     }
 
     /// Adds the products of some matrices, all of as many rows, with a vector each, and clamps what comes of
@@ -129,6 +116,24 @@ impl TeamedCell<'_> {
             .for_each_block(threads, &grid, (sums, none), |mut block, _| {
                 add_rows(block.columns().start, block.all());
             });
+    }
+}
+
+impl PreparedCell for TeamedCell<'_> {
+    fn add_to_gates(&self, input: &[f32], aux: Option<&[f32]>, output: &[f32], sums: &mut [f32]) {
+        self.add_and_clamp((input, aux, output), sums, EVERYTHING);
+    }
+
+    fn add_projection(&self, gated: &[f32], sums: &mut [f32], bound: f32) {
+        self.add(
+            [self.cell.projection.as_ref().map(|product| (product, gated))],
+            sums,
+            (-bound, bound),
+        );
+    }
+
+    fn functions(&self) -> &'static Functions {
+        &SIDE_BY_SIDE
     }
 }
 
@@ -286,8 +291,8 @@ pub(super) fn is_omitted(declared: &Declared<'_>, input: usize) -> bool {
         .is_none_or(|operand| operand.lifetime == OperandLifeTime::NoValue)
 }
 
-/// Computes an operation with packed cells.
-type Run = fn(&mut KernelContext<'_>, &[PackedCell]) -> Result<(), KernelError>;
+/// Computes an operation with prepared cells.
+type Run = fn(&mut KernelContext<'_>, PreparedCells<'_>) -> Result<(), KernelError>;
 
 /// An LSTM or RNN operation.
 #[derive(Debug)]
@@ -370,16 +375,16 @@ fn weights<'a>(declared: &Declared<'a>) -> Option<(Run, Vec<Weights<'a>>)> {
         OperationType::BIDIRECTIONAL_SEQUENCE_LSTM => &lstm::TWO_CELLS,
         OperationType::RNN | OperationType::UNIDIRECTIONAL_SEQUENCE_RNN => {
             let cell = Weights::of_rnn(declared, &rnn::ONE_CELL)?;
-            return Some((kernels::rnn::run_packed, vec![cell]));
+            return Some((kernels::rnn::run_prepared, vec![cell]));
         }
         OperationType::BIDIRECTIONAL_SEQUENCE_RNN => {
             let cells = rnn::TWO_CELLS.iter().map(|at| Weights::of_rnn(declared, at));
-            return Some((kernels::rnn::run_packed, cells.collect::<Option<_>>()?));
+            return Some((kernels::rnn::run_prepared, cells.collect::<Option<_>>()?));
         }
         _ => return None,
     };
     let cells = lstm_cells.iter().map(|at| Weights::of_lstm(declared, at));
-    Some((kernels::lstm::run_packed, cells.collect::<Option<_>>()?))
+    Some((kernels::lstm::run_prepared, cells.collect::<Option<_>>()?))
 }
 
 impl PlannedStep for RecurrentStep {
@@ -394,7 +399,15 @@ impl PlannedStep for RecurrentStep {
         match (&self.usual, &self.cells[..]) {
             (Some(Usual::Lstm(lstm)), [cell]) => lstm.run(context, cell),
             (Some(Usual::Rnn(rnn)), [cell]) => rnn.run(context, cell),
-            _ => (self.run)(context, &self.cells),
+            _ => {
+                let team = context.team;
+                let cells = [0, 1].map(|at| self.cells.get(at).map(|cell| cell.with(team)));
+                let cells = cells.each_ref().map(Option::as_ref);
+                (self.run)(
+                    context,
+                    cells.map(|cell| cell.map(|cell| cell as &dyn PreparedCell)),
+                )
+            }
         }
     }
 

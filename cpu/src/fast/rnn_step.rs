@@ -5,11 +5,12 @@ use nnhal_hal::OperationType;
 use nnhal_hal::ops::OperationContext;
 use nnhal_hal::ops::rnn::ONE_CELL;
 
+use super::exponential::SIDE_BY_SIDE;
 use super::lstm_step::{constant, extents};
 use super::recurrent::PackedCell;
 use crate::executor::Declared;
 use crate::kernel::{KernelContext, KernelError};
-use crate::kernels::cell_activation::{CellActivation, SIDE_BY_SIDE};
+use crate::kernels::cell_activation::CellActivation;
 
 /// The number of the activation among the inputs.
 const ACTIVATION: usize = 5;

@@ -3,7 +3,6 @@
 use nnhal_hal::ops::OpError;
 
 use super::activation_range::Activation;
-use crate::fast;
 
 /// What a recurrent layer makes of its sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,19 +19,13 @@ pub(crate) struct Functions {
 }
 
 /// Value by value, as the C library has them.
-pub(crate) const EXACT: Functions = Functions {
+pub(crate) static EXACT: Functions = Functions {
     logistic: |values| {
         values
             .iter_mut()
             .for_each(|value| *value = 1.0 / (1.0 + (-*value).exp()));
     },
     tanh: |values| values.iter_mut().for_each(|value| *value = value.tanh()),
-};
-
-/// Many values side by side.
-pub(crate) const SIDE_BY_SIDE: Functions = Functions {
-    logistic: fast::logistic_of_each,
-    tanh: fast::tanh_of_each,
 };
 
 impl CellActivation {
@@ -81,7 +74,7 @@ impl CellActivation {
 
 #[cfg(test)]
 mod tests {
-    use super::{CellActivation, EXACT, SIDE_BY_SIDE};
+    use super::{CellActivation, EXACT};
 
     #[test]
     fn every_code_has_its_function_and_others_give_an_error() {
@@ -101,20 +94,6 @@ mod tests {
         for code in [-1, 5, 7, i32::MAX] {
             let error = CellActivation::from_code(5, code).unwrap_err().to_string();
             assert!(error.contains(&format!("(activation) is {code}")), "{error}");
-        }
-    }
-
-    #[test]
-    fn functions_side_by_side_are_near_the_exact_ones() {
-        for code in [4, 6] {
-            let activation = CellActivation::from_code(5, code).unwrap();
-            let values: Vec<f32> = (-40..40).map(|at| at as f32 / 8.0).collect();
-            let (mut exact, mut fast) = (values.clone(), values);
-            activation.apply(&EXACT, &mut exact);
-            activation.apply(&SIDE_BY_SIDE, &mut fast);
-            for (exact, fast) in exact.iter().zip(&fast) {
-                assert!((exact - fast).abs() < 1e-6, "{exact} {fast}");
-            }
         }
     }
 }

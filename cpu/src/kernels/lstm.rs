@@ -8,22 +8,24 @@ use nnhal_hal::ops::recurrent::SequenceShape;
 use nnhal_hal::ops::rnn::Linking;
 
 use super::lstm_cell::{Cell, Pass, Settings, State};
-use super::recurrent::{FloatInputs, Items, store};
-use crate::fast::PackedCell;
+use super::recurrent::{FloatInputs, Items, PreparedCell, PreparedCells, UNPREPARED, store};
 use crate::kernel::{Inputs, Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
-    (OperationType::LSTM, |context| one_step(context, &[])),
+    (OperationType::LSTM, |context| one_step(context, UNPREPARED)),
     (OperationType::UNIDIRECTIONAL_SEQUENCE_LSTM, |context| {
-        unidirectional(context, &[])
+        unidirectional(context, UNPREPARED)
     }),
     (OperationType::BIDIRECTIONAL_SEQUENCE_LSTM, |context| {
-        bidirectional(context, &[])
+        bidirectional(context, UNPREPARED)
     }),
 ];
 
-/// Computes one of these operations with the weights of its cells packed.
-pub(crate) fn run_packed(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Result<(), KernelError> {
+/// Computes one of these operations with prepared cells.
+pub(crate) fn run_prepared(
+    context: &mut KernelContext<'_>,
+    cells: PreparedCells<'_>,
+) -> Result<(), KernelError> {
     match context.inputs.rules().operation() {
         OperationType::LSTM => one_step(context, cells),
         OperationType::UNIDIRECTIONAL_SEQUENCE_LSTM => unidirectional(context, cells),
@@ -32,7 +34,7 @@ pub(crate) fn run_packed(context: &mut KernelContext<'_>, cells: &[PackedCell]) 
 }
 
 /// LSTM is a sequence of one step. Its first output is room to compute in, which nothing needs here.
-fn one_step(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Result<(), KernelError> {
+fn one_step(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> Result<(), KernelError> {
     let shape = context.inputs.tensor(0)?.shape;
     let sequence = SequenceShape {
         steps: 1,
@@ -43,18 +45,18 @@ fn one_step(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Result<(),
     context.outputs.tensor(0)?.bytes.fill(0);
     single_cell(
         context,
-        (&STEP_CELL, cells.first()),
+        (&STEP_CELL, cells[0]),
         sequence,
         [Some(3), Some(1), Some(2)],
     )
 }
 
-fn unidirectional(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Result<(), KernelError> {
+fn unidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> Result<(), KernelError> {
     let rules = context.inputs.rules();
     let sequence = SequenceShape::of(rules, 0, rules.bool(23)?)?;
     let with_states = context.outputs.len() > 1;
     let outputs = [Some(0), with_states.then_some(1), with_states.then_some(2)];
-    single_cell(context, (&SEQUENCE_CELL, cells.first()), sequence, outputs)
+    single_cell(context, (&SEQUENCE_CELL, cells[0]), sequence, outputs)
 }
 
 /// Units and output values of a cell.
@@ -66,7 +68,7 @@ fn sizes(inputs: &Inputs<'_>, at: &CellInputs) -> Result<(usize, usize), KernelE
 /// Runs the only cell; `numbers` are those of the output, the output state and the cell state, where given.
 fn single_cell(
     context: &mut KernelContext<'_>,
-    (at, packed): (&CellInputs, Option<&PackedCell>),
+    (at, prepared): (&CellInputs, Option<&dyn PreparedCell>),
     sequence: SequenceShape,
     numbers: [Option<usize>; 3],
 ) -> Result<(), KernelError> {
@@ -98,8 +100,7 @@ fn single_cell(
         output: (&mut *output, Items::whole(sequence, values)),
         gates,
     };
-    let packed = packed.map(|cell| cell.with(context.team));
-    Cell::new(&inputs, at, (settings, packed))?.run(&mut state, &mut pass);
+    Cell::new(&inputs, at, (settings, prepared))?.run(&mut state, &mut pass);
     for (number, values) in numbers.into_iter().zip([output, output_state, cell_state]) {
         if let Some(number) = number {
             store(context.outputs.tensor(number)?, values)?;
@@ -108,7 +109,7 @@ fn single_cell(
     Ok(())
 }
 
-fn bidirectional(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Result<(), KernelError> {
+fn bidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> Result<(), KernelError> {
     let inputs = context.inputs;
     let rules = inputs.rules();
     let settings = Settings::new(&inputs, 48)?;
@@ -191,8 +192,8 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Resul
             ),
             gates: &mut gates[..4 * units],
         };
-        let packed = cells.get(direction).map(|cell| cell.with(context.team));
-        Cell::new(&inputs, at, (settings, packed))?.run(state, &mut pass);
+        let prepared = cells[direction];
+        Cell::new(&inputs, at, (settings, prepared))?.run(state, &mut pass);
     }
     let results: [&[f32]; 6] = [
         forward,

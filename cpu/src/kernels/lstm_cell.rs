@@ -10,9 +10,8 @@
 use nnhal_hal::ops::OpError;
 use nnhal_hal::ops::lstm_cell::{CellInputs, Gate};
 
-use super::cell_activation::{CellActivation, EXACT, SIDE_BY_SIDE};
-use super::recurrent::{FloatInputs, Items, add_product, dot, steps};
-use crate::fast::TeamedCell;
+use super::cell_activation::{CellActivation, EXACT};
+use super::recurrent::{FloatInputs, Items, PreparedCell, add_product, dot, steps};
 use crate::kernel::{Inputs, KernelError};
 
 /// What keeps the variance of a layer from being 0.
@@ -152,8 +151,8 @@ pub(super) struct Cell<'a> {
     projection: Option<(&'a [f32], Option<&'a [f32]>)>,
     settings: Settings,
     units: usize,
-    /// The weights in the order in which they are multiplied fast.
-    packed: Option<TeamedCell<'a>>,
+    /// What computes with the weights in their place.
+    prepared: Option<&'a dyn PreparedCell>,
 }
 
 /// What a cell remembers from step to step, for all batches.
@@ -176,7 +175,7 @@ impl<'a> Cell<'a> {
     pub(super) fn new(
         inputs: &FloatInputs<'a>,
         at: &CellInputs,
-        (settings, packed): (Settings, Option<TeamedCell<'a>>),
+        (settings, prepared): (Settings, Option<&'a dyn PreparedCell>),
     ) -> Result<Cell<'a>, KernelError> {
         let gate = |gate| {
             GateWeights::new(inputs, at, gate)?
@@ -194,7 +193,7 @@ impl<'a> Cell<'a> {
             settings,
             units: forget.bias.len(),
             forget,
-            packed,
+            prepared,
         })
     }
 
@@ -217,11 +216,7 @@ impl<'a> Cell<'a> {
     }
 
     fn step(&self, read: &Step<'_>, output: &mut [f32], cell: &mut [f32], gates: &mut [f32]) {
-        let functions = if self.packed.is_some() {
-            &SIDE_BY_SIDE
-        } else {
-            &EXACT
-        };
+        let functions = self.prepared.map_or(&EXACT, PreparedCell::functions);
         self.sum_gates(read, output, gates);
         let (first, last) = gates.split_at_mut(2 * self.units);
         let (input_gate, forget_gate) = first.split_at_mut(self.units);
@@ -275,29 +270,29 @@ impl<'a> Cell<'a> {
         ];
         let given = weights.into_iter().zip(gates.chunks_exact_mut(self.units));
         for (weights, sums) in given.filter_map(|(weights, sums)| Some((weights?, sums))) {
-            if self.packed.is_some() {
+            if self.prepared.is_some() {
                 weights.start(sums);
             } else {
                 weights.sum(read, output, sums);
             }
         }
-        if let Some(packed) = self.packed {
+        if let Some(prepared) = self.prepared {
             let coupled = if self.input.is_none() { self.units } else { 0 };
-            packed.add_to_gates(read.input, read.aux, output, &mut gates[coupled..]);
+            prepared.add_to_gates(read.input, read.aux, output, &mut gates[coupled..]);
         }
     }
 
     /// Makes the output out of the gated values, within its bounds.
     fn project(&self, weights: &[f32], bias: Option<&[f32]>, gated: &[f32], output: &mut [f32]) {
         let starts = |at: usize| bias.map_or(0.0, |bias| bias[at]);
-        if let Some(packed) = self.packed {
+        if let Some(prepared) = self.prepared {
             output
                 .iter_mut()
                 .enumerate()
                 .for_each(|(at, value)| *value = starts(at));
             let bound = self.settings.projection_clip;
             let bound = if bound > 0.0 { bound } else { f32::INFINITY };
-            return packed.add_projection(gated, output, bound);
+            return prepared.add_projection(gated, output, bound);
         }
         for (at, value) in output.iter_mut().enumerate() {
             *value = dot(&weights[at * self.units..][..self.units], gated) + starts(at);

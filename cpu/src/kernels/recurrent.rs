@@ -6,6 +6,7 @@ use nnhal_hal::OperandType;
 use nnhal_hal::ops::OpError;
 use nnhal_hal::ops::recurrent::SequenceShape;
 
+use super::cell_activation::Functions;
 use super::element::Float;
 use crate::kernel::{Inputs, KernelError, TensorMut};
 
@@ -93,7 +94,9 @@ pub(super) fn add_product(sums: &mut [f32], matrix: &[f32], vector: &[f32]) {
     if vector.is_empty() {
         return;
     }
-    crate::fast::add_products(matrix, vector, sums);
+    for (sum, row) in sums.iter_mut().zip(matrix.chunks_exact(vector.len())) {
+        *sum += dot(row, vector);
+    }
 }
 
 /// The sum of products, in eight partial sums that the compiler can keep in one vector register.
@@ -114,6 +117,26 @@ pub(crate) fn dot(left: &[f32], right: &[f32]) -> f32 {
     }
     sums.iter().sum::<f32>() + rest
 }
+
+/// What computes with the weights of a cell in place of their operands.
+pub(crate) trait PreparedCell {
+    /// Adds what the gates see of an input, of an auxiliary one and of the last output to the sums of the
+    /// gates, which follow each other; a gate that the cell has not is left out.
+    fn add_to_gates(&self, input: &[f32], aux: Option<&[f32]>, output: &[f32], sums: &mut [f32]);
+
+    /// Adds the projection of gated values to what it starts from, and clamps it to values of magnitudes up
+    /// to `bound`.
+    fn add_projection(&self, gated: &[f32], sums: &mut [f32], bound: f32);
+
+    /// The functions to compute the cell with.
+    fn functions(&self) -> &'static Functions;
+}
+
+/// The cells of an operation that are prepared, of which it has at most two.
+pub(crate) type PreparedCells<'a> = [Option<&'a dyn PreparedCell>; 2];
+
+/// None of them.
+pub(super) const UNPREPARED: PreparedCells<'static> = [None, None];
 
 /// Items of a sequence as one cell reads or writes them.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,6 @@ use nnhal_hal::{OperandType, OperationType};
 use super::blocks::by_element_size;
 use super::element::{Float, Quant8};
 use super::image::Image;
-use crate::fast::{Loop, vectorised};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
@@ -137,69 +136,28 @@ fn interpolate<T: bytemuck::Pod>(
     combine: impl Fn([T; 4], f32, f32) -> T,
 ) -> Result<(), KernelError> {
     let geometry = geometry(context.inputs.rules())?;
-    vectorised(Interpolation {
-        rows: Axis::rows(&geometry),
-        columns: Axis::columns(&geometry),
-        images: (
-            Image::new(&geometry.input, geometry.nchw),
-            Image::new(&geometry.output, geometry.nchw),
-        ),
-        from: context.inputs.data::<T>(0)?,
-        to: context.outputs.data::<T>(0)?,
-        combine,
-    });
-    Ok(())
-}
-
-/// What [`interpolate`] does, with its arguments.
-struct Interpolation<'a, T, C> {
-    rows: Axis,
-    columns: Axis,
-    /// Input and output.
-    images: (Image, Image),
-    from: &'a [T],
-    to: &'a mut [T],
-    combine: C,
-}
-
-impl<T, C> Loop for Interpolation<'_, T, C>
-where
-    T: bytemuck::Pod,
-    C: Fn([T; 4], f32, f32) -> T,
-{
-    #[inline(always)]
-    fn run(self) {
-        let (input, output) = &self.images;
-        let combine = &self.combine;
-        for pixel in output.pixels() {
-            let row = self.rows.between(pixel.row);
-            let column = self.columns.between(pixel.column);
-            let corners = [
-                (row.lower, column.lower),
-                (row.upper, column.lower),
-                (row.lower, column.upper),
-                (row.upper, column.upper),
-            ]
-            .map(|(row, column)| input.at(pixel.batch, row, column));
-            let at = output.at(pixel.batch, pixel.row, pixel.column);
-            let channels = output.channels;
-            if (input.channel_step, output.channel_step) == (1, 1) {
-                let [first, second, third, fourth] = corners.map(|corner| &self.from[corner..][..channels]);
-                let left = first.iter().zip(second);
-                let right = third.iter().zip(fourth);
-                let results = self.to[at..][..channels].iter_mut();
-                for ((result, (first, second)), (third, fourth)) in results.zip(left).zip(right) {
-                    let pixels = [*first, *second, *third, *fourth];
-                    *result = combine(pixels, row.fraction, column.fraction);
-                }
-                continue;
-            }
-            for channel in 0..channels {
-                let pixels = corners.map(|corner| self.from[corner + channel * input.channel_step]);
-                self.to[at + channel * output.channel_step] = combine(pixels, row.fraction, column.fraction);
-            }
+    let (rows, columns) = (Axis::rows(&geometry), Axis::columns(&geometry));
+    let input = Image::new(&geometry.input, geometry.nchw);
+    let output = Image::new(&geometry.output, geometry.nchw);
+    let from = context.inputs.data::<T>(0)?;
+    let to = context.outputs.data::<T>(0)?;
+    for pixel in output.pixels() {
+        let row = rows.between(pixel.row);
+        let column = columns.between(pixel.column);
+        let corners = [
+            (row.lower, column.lower),
+            (row.upper, column.lower),
+            (row.lower, column.upper),
+            (row.upper, column.upper),
+        ]
+        .map(|(row, column)| input.at(pixel.batch, row, column));
+        let at = output.at(pixel.batch, pixel.row, pixel.column);
+        for channel in 0..output.channels {
+            let pixels = corners.map(|corner| from[corner + channel * input.channel_step]);
+            to[at + channel * output.channel_step] = combine(pixels, row.fraction, column.fraction);
         }
     }
+    Ok(())
 }
 
 fn nearest_neighbor(context: &mut KernelContext<'_>) -> Result<(), KernelError> {

@@ -8,23 +8,27 @@ use nnhal_hal::OperationType;
 use nnhal_hal::ops::recurrent::SequenceShape;
 use nnhal_hal::ops::rnn::{Linking, ONE_CELL, RnnCell, TWO_CELLS, linking};
 
-use super::cell_activation::{CellActivation, EXACT, SIDE_BY_SIDE};
-use super::recurrent::{FloatInputs, Items, add_product, steps, store};
-use crate::fast::{PackedCell, TeamedCell};
+use super::cell_activation::{CellActivation, EXACT};
+use super::recurrent::{
+    FloatInputs, Items, PreparedCell, PreparedCells, UNPREPARED, add_product, steps, store,
+};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
-    (OperationType::RNN, |context| one_step(context, &[])),
+    (OperationType::RNN, |context| one_step(context, UNPREPARED)),
     (OperationType::UNIDIRECTIONAL_SEQUENCE_RNN, |context| {
-        unidirectional(context, &[])
+        unidirectional(context, UNPREPARED)
     }),
     (OperationType::BIDIRECTIONAL_SEQUENCE_RNN, |context| {
-        bidirectional(context, &[])
+        bidirectional(context, UNPREPARED)
     }),
 ];
 
-/// Computes one of these operations with the weights of its cells packed.
-pub(crate) fn run_packed(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Result<(), KernelError> {
+/// Computes one of these operations with prepared cells.
+pub(crate) fn run_prepared(
+    context: &mut KernelContext<'_>,
+    cells: PreparedCells<'_>,
+) -> Result<(), KernelError> {
     match context.inputs.rules().operation() {
         OperationType::RNN => one_step(context, cells),
         OperationType::UNIDIRECTIONAL_SEQUENCE_RNN => unidirectional(context, cells),
@@ -39,15 +43,15 @@ struct Cell<'a> {
     bias: &'a [f32],
     aux_weights: Option<&'a [f32]>,
     activation: CellActivation,
-    /// The weights in the order in which they are multiplied fast.
-    packed: Option<TeamedCell<'a>>,
+    /// What computes with the weights in their place.
+    prepared: Option<&'a dyn PreparedCell>,
 }
 
 impl<'a> Cell<'a> {
     fn new(
         inputs: &FloatInputs<'a>,
         at: &RnnCell,
-        (activation, packed): (CellActivation, Option<TeamedCell<'a>>),
+        (activation, prepared): (CellActivation, Option<&'a dyn PreparedCell>),
     ) -> Result<Cell<'a>, KernelError> {
         Ok(Cell {
             weights: inputs.required(at.first)?,
@@ -58,7 +62,7 @@ impl<'a> Cell<'a> {
                 None => None,
             },
             activation,
-            packed,
+            prepared,
         })
     }
 
@@ -69,8 +73,8 @@ impl<'a> Cell<'a> {
     /// One step of one batch. `sums` has room for the new state.
     fn step(&self, input: &[f32], aux: Option<&[f32]>, state: &mut [f32], sums: &mut [f32]) {
         sums.copy_from_slice(self.bias);
-        if let Some(packed) = self.packed {
-            packed.add_to_gates(input, aux, state, sums);
+        if let Some(prepared) = self.prepared {
+            prepared.add_to_gates(input, aux, state, sums);
         } else {
             add_product(sums, self.weights, input);
             if let (Some(weights), Some(aux)) = (self.aux_weights, aux) {
@@ -79,11 +83,7 @@ impl<'a> Cell<'a> {
             add_product(sums, self.recurrent_weights, state);
         }
         state.copy_from_slice(sums);
-        let functions = if self.packed.is_some() {
-            &SIDE_BY_SIDE
-        } else {
-            &EXACT
-        };
+        let functions = self.prepared.map_or(&EXACT, PreparedCell::functions);
         self.activation.apply(functions, state);
     }
 
@@ -117,7 +117,7 @@ struct Pass<'a> {
 }
 
 /// RNN is a sequence of one step. Its outputs are the state and the output, which are the same.
-fn one_step(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Result<(), KernelError> {
+fn one_step(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> Result<(), KernelError> {
     let shape = context.inputs.tensor(0)?.shape;
     let sequence = SequenceShape {
         steps: 1,
@@ -126,15 +126,15 @@ fn one_step(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Result<(),
         time_major: true,
     };
     let activation = CellActivation::from_code(5, context.inputs.i32(5)?)?;
-    single_cell(context, sequence, (activation, cells.first()), [Some(1), Some(0)])
+    single_cell(context, sequence, (activation, cells[0]), [Some(1), Some(0)])
 }
 
-fn unidirectional(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Result<(), KernelError> {
+fn unidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> Result<(), KernelError> {
     let time_major = context.inputs.i32(6)? != 0;
     let sequence = SequenceShape::of(context.inputs.rules(), 0, time_major)?;
     let activation = CellActivation::from_code(5, context.inputs.i32(5)?)?;
     let state = (context.outputs.len() > 1).then_some(1);
-    single_cell(context, sequence, (activation, cells.first()), [Some(0), state])
+    single_cell(context, sequence, (activation, cells[0]), [Some(0), state])
 }
 
 /// Runs the only cell; `outputs` are the numbers of the output and of the state, where the operation gives
@@ -142,7 +142,7 @@ fn unidirectional(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Resu
 fn single_cell(
     context: &mut KernelContext<'_>,
     sequence: SequenceShape,
-    (activation, packed): (CellActivation, Option<&PackedCell>),
+    (activation, prepared): (CellActivation, Option<&dyn PreparedCell>),
     outputs: [Option<usize>; 2],
 ) -> Result<(), KernelError> {
     let inputs = context.inputs;
@@ -157,8 +157,7 @@ fn single_cell(
     ];
     let [memory, state, output, sums] = context.scratch.carve::<f32, 4>(lengths)?;
     let inputs = FloatInputs::new(inputs, memory)?;
-    let packed = packed.map(|cell| cell.with(context.team));
-    let cell = Cell::new(&inputs, &ONE_CELL, (activation, packed))?;
+    let cell = Cell::new(&inputs, &ONE_CELL, (activation, prepared))?;
     state.copy_from_slice(inputs.required(ONE_CELL.first + 3)?);
     let mut pass = Pass {
         backward: false,
@@ -176,7 +175,7 @@ fn single_cell(
     Ok(())
 }
 
-fn bidirectional(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Result<(), KernelError> {
+fn bidirectional(context: &mut KernelContext<'_>, cells: PreparedCells<'_>) -> Result<(), KernelError> {
     let inputs = context.inputs;
     let rules = inputs.rules();
     let (time_major, merged) = (rules.bool(13)?, rules.bool(14)?);
@@ -228,8 +227,8 @@ fn bidirectional(context: &mut KernelContext<'_>, cells: &[PackedCell]) -> Resul
         .enumerate()
     {
         let backward = at == 1;
-        let packed = cells.get(at).map(|cell| cell.with(context.team));
-        let cell = Cell::new(&inputs, &TWO_CELLS[at], (activation, packed))?;
+        let prepared = cells[at];
+        let cell = Cell::new(&inputs, &TWO_CELLS[at], (activation, prepared))?;
         state.copy_from_slice(inputs.required(TWO_CELLS[at].first + 3)?);
         let items = if merged {
             Items {
