@@ -185,29 +185,6 @@ pub(super) fn panels_of_next_tile(left: usize, is_half_behind: bool) -> usize {
     }
 }
 
-/// Computes a tile of the next rows, over and over until none are left; a constant says of how many. That is
-/// one of these numbers, which go down to 1; for each there is code of its own.
-macro_rules! for_each_tall_tile {
-    (($rows:ident, $walk:ident) in $lines:expr, [$most:literal $($fewer:literal)*] $tile:block) => {{
-        let mut $walk = $lines.walk();
-        loop {
-            match rows_of_next_tall_tile($lines.left(&$walk), $most) {
-                $most.. => {
-                    const $rows: usize = $most;
-                    $tile
-                }
-                $($fewer.. => {
-                    const $rows: usize = $fewer;
-                    $tile
-                })*
-                0 => break,
-            }
-        }
-    }};
-}
-
-pub(super) use for_each_tall_tile;
-
 #[cfg(test)]
 mod tests {
     use super::{Lines, Parts, panels_of_next_tile, rows_of_next_tall_tile, rows_of_next_tile};

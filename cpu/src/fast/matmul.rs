@@ -7,14 +7,11 @@ use nnhal_os::buffer::AlignedSlice;
 
 use super::epilogue::{Finish, FinishPart};
 use super::few_weights;
-use super::lines::{
-    Lines, Parts, Walk, for_each_tall_tile, panels_of_next_tile, rows_of_next_tall_tile, rows_of_next_tile,
-};
+use super::lines::{Lines, Parts, Walk, panels_of_next_tile, rows_of_next_tile};
 use super::packing::{Packing, PackingError};
-use super::simd::{Instructions, LANES, Simd, WIDE, Work, dispatch};
-use super::tile::{
-    COLUMNS, HALF_ROWS, PANELS, ROWS, add_f32, add_f32_and_half, for_each_constant, start_f32, store_f32,
-};
+use super::product::{MicroKernel, Product, for_each_part, tall_tiles};
+use super::simd::{Instructions, LANES, Simd, WIDE, dispatch};
+use super::tile::{COLUMNS, ROWS, add_f32, add_f32_and_half, for_each_constant, start_f32, store_f32};
 use crate::threads::Block;
 
 /// Bytes of rows that are worked on before the next block: about half of a second-level cache.
@@ -74,11 +71,10 @@ impl PackedF32 {
 
     /// Multiplies rows with the columns that `output` has and does with the results what `finish` says.
     pub(super) fn multiply(&self, lines: Lines<'_, f32>, output: Block<'_, f32>, finish: impl Finish) {
-        dispatch(Multiply {
-            packed: self,
+        dispatch(Product {
+            kernel: Floats { packed: self, finish },
             lines,
             output,
-            finish,
         });
     }
 
@@ -92,10 +88,9 @@ impl PackedF32 {
     }
 }
 
-struct Multiply<'a, F> {
+/// Tiles of a matrix of floats, and what becomes of their sums.
+struct Floats<'a, F> {
     packed: &'a PackedF32,
-    lines: Lines<'a, f32>,
-    output: Block<'a, f32>,
     finish: F,
 }
 
@@ -108,164 +103,129 @@ struct Panels<'a, const N: usize, const P: usize> {
     column: usize,
 }
 
-impl<F: Finish> Work for Multiply<'_, F> {
-    type Output = ();
+impl<'a, F: Finish> MicroKernel for Floats<'a, F> {
+    type Value = f32;
+    type Result = f32;
+    type Panels<const P: usize> = Panels<'a, WIDE, P>;
+    type Half = Panels<'a, LANES, 1>;
+
+    const MOST_ROWS: usize = ROWS;
+    const PAIRS_PANELS: bool = true;
+    const HAS_HALF: bool = true;
 
     #[inline(always)]
-    fn run<S: Instructions>(mut self, simd: S) {
-        let columns = self.output.columns();
-        let vectors = (self.packed.bias.len() / LANES).min(columns.end.div_ceil(LANES));
-        let whole = vectors / 2;
-        let wide = simd.wide();
-        let mut panel = columns.start / COLUMNS;
-        match (self.lines.count, self.lines.left(&self.lines.walk())) {
-            (1, 1) => {
-                while S::HAS_WIDE && panel + 2 * PANELS <= whole {
-                    self.few_rows::<S::Wide, 1, { 2 * PANELS }>(wide, panel);
-                    panel += 2 * PANELS;
-                }
-                while panel + PANELS <= whole {
-                    self.few_rows::<S::Wide, 1, PANELS>(wide, panel);
-                    panel += PANELS;
-                }
+    fn vectors(&self, end: usize) -> usize {
+        (self.packed.bias.len() / LANES).min(end.div_ceil(LANES))
+    }
+
+    #[inline(always)]
+    fn panels<const P: usize>(&self, first: usize, column: usize) -> Panels<'a, WIDE, P> {
+        self.of_panels(first, column)
+    }
+
+    #[inline(always)]
+    fn half(&self, panel: usize, column: usize) -> Panels<'a, LANES, 1> {
+        self.of_panels(panel, column)
+    }
+
+    #[inline(always)]
+    fn rows_of_next_tile(left: usize) -> usize {
+        rows_of_next_tile(left)
+    }
+
+    #[inline(always)]
+    fn panels_of_next_tile(left: usize, is_half_behind: bool) -> usize {
+        panels_of_next_tile(left, is_half_behind)
+    }
+
+    #[inline(always)]
+    fn tile<S: Instructions, const R: usize, const P: usize>(
+        product: &mut Product<'_, Self>,
+        simd: S,
+        panels: &Panels<'a, WIDE, P>,
+        walk: &mut Walk,
+    ) {
+        product.float_tile::<S::Wide, WIDE, R, P>(simd.wide(), panels, walk);
+    }
+
+    #[inline(always)]
+    fn half_tile<S: Instructions, const R: usize>(
+        product: &mut Product<'_, Self>,
+        simd: S,
+        half: &Panels<'a, LANES, 1>,
+        walk: &mut Walk,
+    ) {
+        product.float_tile::<S::Narrow, LANES, R, 1>(simd.narrow(), half, walk);
+    }
+
+    #[inline(always)]
+    fn tall_tiles<S: Instructions>(product: &mut Product<'_, Self>, simd: S, (panel, count): (usize, usize)) {
+        tall_tiles!(
+            product, simd, (panel, count),
+            4: [6 5 4 3 2 1],
+            3: [8 7 6 5 4 3 2 1],
+            2: [12 11 10 9 8 7 6 5 4 3 2 1],
+            else 1: [8 7 6 5 4 3 2 1]
+        )
+    }
+
+    #[inline(always)]
+    fn last<S: Instructions, const VECTORS: usize>(
+        product: &mut Product<'_, Self>,
+        simd: S,
+        panel: usize,
+    ) -> bool {
+        match VECTORS {
+            1 => product.few_weights::<_, LANES>(simd.narrow(), panel),
+            2 => product.few_weights::<_, WIDE>(simd.wide(), panel),
+            _ => {
+                product.tall_tiles_and_half(simd, panel);
+                true
             }
-            (2, 2) => {
-                // Where registers are many, as other rows.
-                while !S::HAS_WIDE && panel + 2 <= whole {
-                    self.few_rows::<S::Wide, 2, 2>(wide, panel);
-                    panel += 2;
-                }
-            }
-            _ => {}
-        }
-        if S::HAS_WIDE {
-            while panel < whole {
-                let count = panels_of_next_tile(whole - panel, vectors % 2 == 1);
-                if count == 1 && vectors % 2 == 1 {
-                    return self.tall_tiles_and_half(simd, panel);
-                }
-                if count > 1 || !self.few_weights::<_, WIDE>(wide, panel) {
-                    self.tall_tiles(wide, (panel, count));
-                }
-                panel += count;
-            }
-        }
-        while panel < whole {
-            self.whole_panel(simd, panel);
-            panel += 1;
-        }
-        let is_done =
-            vectors.is_multiple_of(2) || (S::HAS_WIDE && self.few_weights::<_, LANES>(simd.narrow(), whole));
-        if !is_done {
-            self.half_panel(simd, whole);
         }
     }
 }
 
-impl<'a, F: Finish> Multiply<'a, F> {
+impl<'a, F> Floats<'a, F> {
     #[inline(always)]
-    fn panels<const N: usize, const P: usize>(&self, first: usize) -> Panels<'a, N, P> {
+    fn of_panels<const N: usize, const P: usize>(&self, first: usize, column: usize) -> Panels<'a, N, P> {
         let mut panels = Panels {
             weights: [&[][..]; P],
             bias: [&[0.0; N]; P],
-            column: first * COLUMNS - self.output.columns().start,
+            column,
         };
         for panel in 0..P {
             (panels.weights[panel], panels.bias[panel]) = self.packed.panel::<N>(first + panel);
         }
         panels
     }
+}
 
+impl<'a, F: Finish> Product<'_, Floats<'a, F>> {
     /// A panel, or the half of one for narrow vectors, if all its weights stay in registers. Returns whether
     /// they do.
     #[inline(always)]
     fn few_weights<V: Simd<N>, const N: usize>(&mut self, simd: V, panel: usize) -> bool {
-        let columns = self.packed.panel::<N>(panel);
-        let column = panel * COLUMNS - self.output.columns().start;
+        let columns = self.kernel.packed.panel::<N>(panel);
+        let column = self.column(panel);
         few_weights::multiply(
             simd,
             &self.lines,
             columns,
             (&mut self.output, column),
-            self.finish,
+            self.kernel.finish,
         )
-    }
-
-    /// All rows there are, which one tile takes: neighbours in a line.
-    #[inline(always)]
-    fn few_rows<V: Simd<WIDE>, const R: usize, const P: usize>(&mut self, simd: V, panel: usize) {
-        let panels = self.panels::<WIDE, P>(panel);
-        self.tile::<V, WIDE, R, P>(simd, &panels, &mut self.lines.walk());
-    }
-
-    #[inline(always)]
-    fn whole_panel<S: Instructions>(&mut self, simd: S, panel: usize) {
-        let mut walk = self.lines.walk();
-        let panels = self.panels::<WIDE, 1>(panel);
-        loop {
-            match rows_of_next_tile(self.lines.left(&walk)) {
-                0 => return,
-                ROWS => self.tiles_apart::<S, ROWS>(simd, &panels, &mut walk),
-                5 => self.tiles_apart::<S, 5>(simd, &panels, &mut walk),
-                4 => self.tiles_apart::<S, 4>(simd, &panels, &mut walk),
-                3 => self.tiles_apart::<S, 3>(simd, &panels, &mut walk),
-                2 => self.tiles_apart::<S, 2>(simd, &panels, &mut walk),
-                _ => self.tiles_apart::<S, 1>(simd, &panels, &mut walk),
-            }
-        }
-    }
-
-    /// Computes the tiles of this many rows that come next.
-    #[inline(always)]
-    fn tiles_apart<S: Instructions, const R: usize>(
-        &mut self,
-        simd: S,
-        panels: &Panels<'_, WIDE, 1>,
-        walk: &mut Walk,
-    ) {
-        simd.apart(Tiles::<F, R> {
-            multiply: self,
-            panels,
-            walk,
-        });
-    }
-
-    /// Some panels in tiles for twice as many registers.
-    #[inline(always)]
-    fn tall_tiles<V: Simd<WIDE>>(&mut self, simd: V, (panel, count): (usize, usize)) {
-        match count {
-            4 => {
-                let panels = self.panels::<WIDE, 4>(panel);
-                for_each_tall_tile!((R, walk) in self.lines, [6 5 4 3 2 1] {
-                    self.tile::<V, WIDE, R, 4>(simd, &panels, &mut walk);
-                });
-            }
-            3 => {
-                let panels = self.panels::<WIDE, 3>(panel);
-                for_each_tall_tile!((R, walk) in self.lines, [8 7 6 5 4 3 2 1] {
-                    self.tile::<V, WIDE, R, 3>(simd, &panels, &mut walk);
-                });
-            }
-            2 => {
-                let panels = self.panels::<WIDE, 2>(panel);
-                for_each_tall_tile!((R, walk) in self.lines, [12 11 10 9 8 7 6 5 4 3 2 1] {
-                    self.tile::<V, WIDE, R, 2>(simd, &panels, &mut walk);
-                });
-            }
-            _ => {
-                let panels = self.panels::<WIDE, 1>(panel);
-                for_each_tall_tile!((R, walk) in self.lines, [8 7 6 5 4 3 2 1] {
-                    self.tile::<V, WIDE, R, 1>(simd, &panels, &mut walk);
-                });
-            }
-        }
     }
 
     /// The last panel and the half one behind it.
     #[inline(always)]
     fn tall_tiles_and_half<S: Instructions>(&mut self, simd: S, panel: usize) {
         let mut walk = self.lines.walk();
-        let panels = (self.panels::<WIDE, 1>(panel), self.panels::<LANES, 1>(panel + 1));
+        let panels = (
+            self.kernel.of_panels::<WIDE, 1>(panel, self.column(panel)),
+            self.kernel
+                .of_panels::<LANES, 1>(panel + 1, self.column(panel + 1)),
+        );
         loop {
             match self.lines.left(&walk) {
                 0 => return,
@@ -276,36 +236,6 @@ impl<'a, F: Finish> Multiply<'a, F> {
                 _ => self.tile_and_half::<S, 1>(simd, &panels, &mut walk),
             }
         }
-    }
-
-    #[inline(always)]
-    fn half_panel<S: Instructions>(&mut self, simd: S, panel: usize) {
-        let mut walk = self.lines.walk();
-        let panels = self.panels::<LANES, 1>(panel);
-        loop {
-            match self.lines.left(&walk) {
-                0 => return,
-                HALF_ROWS.. => self.half_tiles_apart::<S, HALF_ROWS>(simd, &panels, &mut walk),
-                4.. => self.half_tiles_apart::<S, 4>(simd, &panels, &mut walk),
-                2.. => self.half_tiles_apart::<S, 2>(simd, &panels, &mut walk),
-                _ => self.half_tiles_apart::<S, 1>(simd, &panels, &mut walk),
-            }
-        }
-    }
-
-    /// Computes the tiles of this many rows that come next, with the half of a panel.
-    #[inline(always)]
-    fn half_tiles_apart<S: Instructions, const R: usize>(
-        &mut self,
-        simd: S,
-        panels: &Panels<'_, LANES, 1>,
-        walk: &mut Walk,
-    ) {
-        simd.apart(HalfTiles::<F, R> {
-            multiply: self,
-            panels,
-            walk,
-        });
     }
 
     /// Computes the tile of the next rows with a panel and half a one: each value of a row is there for both.
@@ -330,8 +260,8 @@ impl<'a, F: Finish> Multiply<'a, F> {
         }
         let first = self.output.columns().start + panel.column;
         let finish = (
-            self.finish.part::<WIDE>((run.row, R), first),
-            self.finish.part::<LANES>((run.row, R), first + WIDE),
+            self.kernel.finish.part::<WIDE>((run.row, R), first),
+            self.kernel.finish.part::<LANES>((run.row, R), first + WIDE),
         );
         for_each_constant!(row in [0 1 2 3 4 5 6 7 8 9 10 11] {
             if row < R {
@@ -348,7 +278,7 @@ impl<'a, F: Finish> Multiply<'a, F> {
 
     /// Computes the tile of the next rows.
     #[inline(always)]
-    fn tile<V: Simd<N>, const N: usize, const R: usize, const P: usize>(
+    fn float_tile<V: Simd<N>, const N: usize, const R: usize, const P: usize>(
         &mut self,
         simd: V,
         panels: &Panels<'_, N, P>,
@@ -356,27 +286,20 @@ impl<'a, F: Finish> Multiply<'a, F> {
     ) {
         let run = self.lines.take(walk, R);
         let mut sums = start_f32::<V, N, R, P>(simd, panels.bias);
-        let Parts { rows, taps, length } = self.lines.parts;
-        if (rows.0, taps.0) == (1, 1) {
+        if self.lines.are_whole() {
             // Single pixels, with nothing to step over.
             let part = self.lines.part(&run, 0);
             add_f32::<V, N, R, P>(simd, part, panels.weights, &mut sums);
         } else {
             let mut weights = panels.weights;
-            for row in 0..rows.0 {
-                for tap in 0..taps.0 {
-                    let part = self.lines.part(&run, row * rows.1 + tap * taps.1);
-                    add_f32::<V, N, R, P>(simd, part, weights, &mut sums);
-                    for weights in &mut weights {
-                        *weights = &weights[length..];
-                    }
-                }
-            }
+            for_each_part!((part, weights / 1) of self.lines, &run => {
+                add_f32::<V, N, R, P>(simd, part, weights, &mut sums);
+            });
         }
         let first = self.output.columns().start + panels.column;
-        let mut finish = [self.finish.part::<N>((run.row, R), first); P];
+        let mut finish = [self.kernel.finish.part::<N>((run.row, R), first); P];
         for (panel, finish) in finish.iter_mut().enumerate().skip(1) {
-            *finish = self.finish.part((run.row, R), first + panel * N);
+            *finish = self.kernel.finish.part((run.row, R), first + panel * N);
         }
         if self.output.columns().len() - panels.column >= P * N {
             // Row by row without a loop, so that sums stay in registers.
@@ -399,47 +322,6 @@ impl<'a, F: Finish> Multiply<'a, F> {
                 let width = line.len().min(N);
                 let results = finish[panel].finish(simd, *sums, row);
                 store_f32::<V, N>(simd, results, &mut line[..width]);
-            }
-        }
-    }
-}
-
-/// The tiles of `R` rows that come next, with one panel.
-struct Tiles<'t, 'a, F, const R: usize> {
-    multiply: &'t mut Multiply<'a, F>,
-    panels: &'t Panels<'t, WIDE, 1>,
-    walk: &'t mut Walk,
-}
-
-impl<F: Finish, const R: usize> Work for Tiles<'_, '_, F, R> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Instructions>(self, simd: S) {
-        while rows_of_next_tile(self.multiply.lines.left(self.walk)) == R {
-            self.multiply
-                .tile::<S::Wide, WIDE, R, 1>(simd.wide(), self.panels, self.walk);
-        }
-    }
-}
-
-/// The tiles of `R` rows that come next, with the half of a panel: at least one.
-struct HalfTiles<'t, 'a, F, const R: usize> {
-    multiply: &'t mut Multiply<'a, F>,
-    panels: &'t Panels<'t, LANES, 1>,
-    walk: &'t mut Walk,
-}
-
-impl<F: Finish, const R: usize> Work for HalfTiles<'_, '_, F, R> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Instructions>(self, simd: S) {
-        loop {
-            self.multiply
-                .tile::<S::Narrow, LANES, R, 1>(simd.narrow(), self.panels, self.walk);
-            if R < HALF_ROWS || self.multiply.lines.left(self.walk) < R {
-                return;
             }
         }
     }

@@ -13,25 +13,23 @@
 
 use nnhal_os::buffer::AlignedSlice;
 
-use super::lines::{Lines, Parts, Walk, for_each_tall_tile, rows_of_next_tall_tile};
+use super::lines::{Lines, Walk};
 use super::matmul_byte_tiles as tiles;
 use super::matmul_quantized::Extents;
 use super::packing::{Packing, PackingError};
+use super::product::{MicroKernel, Product, for_each_part, tall_tiles};
 use super::quantized_tile::store_tile;
 use super::requantize::{OfPanels, QuantizedOutput, Requantization, in_order};
 use super::rescale::range_of_sums;
 use super::simd;
 use super::simd::strided::Rows;
-use super::simd::{Amx, ByteForm, COLUMN_ORDER, Columns, Instructions, Work, dispatch};
+use super::simd::{Amx, ByteForm, COLUMN_ORDER, Columns, Instructions, Simd, Work, dispatch};
 use super::tile::{COLUMNS, add_bytes, start_i32};
 use crate::kernels::fixed_point::Multiplier;
 use crate::threads::Block;
 
 /// Values that are multiplied at once.
 pub(super) const FOUR: usize = 4;
-
-/// How many panels a tile with a single row has.
-const MANY_PANELS: usize = 8;
 
 /// A constant matrix of 8-bit integers, with what turns a sum into an output value.
 #[derive(Debug)]
@@ -245,13 +243,10 @@ impl PackedBytes {
         output: Block<'_, u8>,
         (stored, is_signed): (QuantizedOutput, bool),
     ) {
-        dispatch(Multiply::<true> {
-            packed: self,
+        dispatch(Product {
+            kernel: self.kernel(&[], (stored, is_signed)),
             lines,
-            row_terms: &[],
             output,
-            stored,
-            form: stored.form(is_signed),
         });
     }
 
@@ -266,7 +261,6 @@ impl PackedBytes {
         (stored, is_signed): (QuantizedOutput, bool),
     ) {
         let count = output.rows();
-        let lines = Lines::of_rows(rows, count, (self.depth, layout.apart));
         let row_terms = &mut row_terms[..count];
         if self.weight_zero != 0 {
             dispatch(SumRows {
@@ -291,15 +285,21 @@ impl PackedBytes {
                 form: stored.form(is_signed),
             });
         }
-        let multiply = Multiply::<false> {
-            packed: self,
-            lines,
-            row_terms,
+        dispatch(Product {
+            kernel: self.kernel(row_terms, (stored, is_signed)),
+            lines: Lines::of_rows(rows, count, (self.depth, layout.apart)),
             output,
+        });
+    }
+
+    #[inline(always)]
+    fn kernel<'a>(&'a self, row_terms: &'a [i32], (stored, is_signed): (QuantizedOutput, bool)) -> Bytes<'a> {
+        Bytes {
+            packed: self,
+            row_terms,
             stored,
             form: stored.form(is_signed),
-        };
-        dispatch(multiply);
+        }
     }
 
     #[inline(always)]
@@ -360,74 +360,70 @@ impl Work for SumRows<'_> {
     }
 }
 
-/// With `PARTS` rows are made of several parts.
-struct Multiply<'a, const PARTS: bool> {
+/// Tiles of a matrix of bytes, and what becomes of their sums.
+struct Bytes<'a> {
     packed: &'a PackedBytes,
-    lines: Lines<'a, u8>,
     /// What is added to all columns of a row; empty if that is 0.
     row_terms: &'a [i32],
-    output: Block<'a, u8>,
     stored: QuantizedOutput,
     form: ByteForm,
 }
 
-impl<const PARTS: bool> Work for Multiply<'_, PARTS> {
-    type Output = ();
+impl MicroKernel for Bytes<'_> {
+    type Value = u8;
+    type Result = u8;
+    type Panels<const P: usize> = usize;
+    type Half = ();
+
+    const IS_FOR_WIDE: bool = true;
+    const MOST_ROWS: usize = 1;
+    const HAS_HALF: bool = false;
 
     #[inline(always)]
-    fn run<S: Instructions>(mut self, simd: S) {
-        let simd = simd.wide();
-        let columns = self.output.columns();
-        let whole = columns.end.div_ceil(COLUMNS);
-        let mut panel = columns.start / COLUMNS;
-        if !S::HAS_WIDE {
-            // Where no instruction multiplies bytes nothing is packed for this. Larger tiles would be much
-            // code there.
-            for panel in panel..whole {
-                for_each_tall_tile!((R, walk) in self.lines, [1] {
-                    self.tile::<_, R, 1>(simd, &mut walk, panel);
-                });
-            }
-            return;
-        }
-        if self.lines.count == 1 {
-            while panel + MANY_PANELS <= whole {
-                self.tile::<_, 1, MANY_PANELS>(simd, &mut self.lines.walk(), panel);
-                panel += MANY_PANELS;
-            }
-        }
-        while panel < whole {
-            let count = (whole - panel).min(2);
-            self.tiles(simd, (panel, count));
-            panel += count;
-        }
-    }
-}
-
-impl<const PARTS: bool> Multiply<'_, PARTS> {
-    /// Some panels with all rows.
-    #[inline(always)]
-    fn tiles<V: Columns>(&mut self, simd: V, (panel, count): (usize, usize)) {
-        match count {
-            2 => for_each_tall_tile!((R, walk) in self.lines, [8 7 6 5 4 3 2 1] {
-                self.tile::<V, R, 2>(simd, &mut walk, panel);
-            }),
-            _ => for_each_tall_tile!((R, walk) in self.lines, [8 7 6 5 4 3 2 1] {
-                self.tile::<V, R, 1>(simd, &mut walk, panel);
-            }),
-        }
+    fn vectors(&self, end: usize) -> usize {
+        2 * end.div_ceil(COLUMNS)
     }
 
     #[inline(always)]
-    fn tile<V: Columns, const R: usize, const P: usize>(&mut self, simd: V, walk: &mut Walk, first: usize) {
-        let run = self.lines.take(walk, R);
+    fn panels<const P: usize>(&self, first: usize, _: usize) -> usize {
+        first
+    }
+
+    #[inline(always)]
+    fn half(&self, _: usize, _: usize) {}
+
+    #[inline(always)]
+    fn rows_of_next_tile(left: usize) -> usize {
+        left.min(1)
+    }
+
+    #[inline(always)]
+    fn panels_of_next_tile(left: usize, _: bool) -> usize {
+        left.min(2)
+    }
+
+    #[inline(always)]
+    fn tile<S: Instructions, const R: usize, const P: usize>(
+        product: &mut Product<'_, Self>,
+        simd: S,
+        first: &usize,
+        walk: &mut Walk,
+    ) {
+        let (simd, first) = (simd.wide(), *first);
+        let run = product.lines.take(walk, R);
+        let Bytes {
+            packed,
+            row_terms,
+            stored,
+            form,
+        } = &product.kernel;
         let mut weights = [&[][..]; P];
         let mut bias = [&[0; COLUMNS]; P];
         for panel in 0..P {
-            (weights[panel], bias[panel]) = self.packed.panel::<V>(first + panel);
+            (weights[panel], bias[panel]) = packed.panel::<S::Wide>(first + panel);
         }
-        let mut sums = start_i32::<V, COLUMNS, R, P>(simd, bias);
-        if let Some(terms) = self.row_terms.get(run.row..run.row + R) {
+        let mut sums = start_i32::<S::Wide, COLUMNS, R, P>(simd, bias);
+        if let Some(terms) = row_terms.get(run.row..run.row + R) {
             for (sums, term) in sums.iter_mut().zip(terms) {
                 let term = simd.splat_i32(*term);
                 for sum in sums {
@@ -435,24 +431,30 @@ impl<const PARTS: bool> Multiply<'_, PARTS> {
                 }
             }
         }
-        if PARTS {
-            let Parts { rows, taps, length } = self.lines.parts;
-            for row in 0..rows.0 {
-                for tap in 0..taps.0 {
-                    let part = self.lines.part(&run, row * rows.1 + tap * taps.1);
-                    add_bytes::<V, R, P>(simd, part, weights, &mut sums);
-                    for weights in &mut weights {
-                        *weights = &weights[length / FOUR..];
-                    }
-                }
-            }
+        if product.lines.are_whole() {
+            add_bytes::<S::Wide, R, P>(simd, product.lines.part(&run, 0), weights, &mut sums);
         } else {
-            add_bytes::<V, R, P>(simd, self.lines.part(&run, 0), weights, &mut sums);
+            for_each_part!((part, weights / 4) of product.lines, &run => {
+                add_bytes::<S::Wide, R, P>(simd, part, weights, &mut sums);
+            });
         }
-        let column = first * COLUMNS - self.output.columns().start;
-        let requantization = self.packed.requantization.of_some(first);
-        let place = (&mut self.output, run.row, column);
-        store_tile::<V, R, P>(simd, &sums, (&requantization, &self.stored, &self.form), place);
+        let requantization = packed.requantization.of_some(first);
+        let column = product.column(first);
+        let place = (&mut product.output, run.row, column);
+        store_tile::<S::Wide, R, P>(simd, &sums, (&requantization, stored, form), place);
+    }
+
+    fn half_tile<S: Instructions, const R: usize>(_: &mut Product<'_, Self>, _: S, _: &(), _: &mut Walk) {
+        unreachable!("all panels are whole")
+    }
+
+    #[inline(always)]
+    fn tall_tiles<S: Instructions>(product: &mut Product<'_, Self>, simd: S, (panel, count): (usize, usize)) {
+        tall_tiles!(
+            product, simd, (panel, count),
+            2: [8 7 6 5 4 3 2 1],
+            else 1: [8 7 6 5 4 3 2 1]
+        )
     }
 }
 

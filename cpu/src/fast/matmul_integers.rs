@@ -8,9 +8,10 @@
 use nnhal_os::buffer::AlignedSlice;
 
 use super::epilogue::clamp;
-use super::lines::{Lines, Parts, Walk, for_each_tall_tile, rows_of_next_tall_tile};
+use super::lines::{Lines, Walk};
 use super::packing::{Packing, PackingError};
-use super::simd::{Columns, Instructions, Work, dispatch};
+use super::product::{MicroKernel, Product, for_each_part, tall_tiles};
+use super::simd::{Columns, Instructions, Simd, dispatch};
 use super::tile::{COLUMNS, add_bytes, for_each_constant, start_i32, store_f32};
 use crate::threads::Block;
 
@@ -19,9 +20,6 @@ pub(super) const FOUR: usize = 4;
 
 /// Along so many values no sum of products of bytes is beyond 32 bits.
 const MOST_DEPTH: usize = 1 << 16;
-
-/// How many panels a tile with a single row has.
-const MANY_PANELS: usize = 8;
 
 /// A constant matrix of 8-bit integers.
 #[derive(Debug)]
@@ -114,10 +112,9 @@ impl PackedIntegers {
     /// Multiplies rows with the columns that `output` has. Parts of rows are of whole fours: behind the
     /// values may be anything up to the next.
     pub(super) fn multiply(&self, lines: Lines<'_, u8>, finish: Finish<'_>, output: Block<'_, f32>) {
-        dispatch(Multiply {
-            packed: self,
+        dispatch(Product {
+            kernel: Integers { packed: self, finish },
             lines,
-            finish,
             output,
         });
     }
@@ -135,110 +132,104 @@ fn lanes<T>(values: &[T], panel: usize) -> &[T; COLUMNS] {
     &values.as_chunks().0[panel]
 }
 
-struct Multiply<'a> {
+/// Tiles of a matrix of integers, and what becomes of their sums.
+struct Integers<'a> {
     packed: &'a PackedIntegers,
-    lines: Lines<'a, u8>,
     finish: Finish<'a>,
-    output: Block<'a, f32>,
 }
 
-impl Work for Multiply<'_> {
-    type Output = ();
+impl MicroKernel for Integers<'_> {
+    type Value = u8;
+    type Result = f32;
+    type Panels<const P: usize> = usize;
+    type Half = ();
+
+    const IS_FOR_WIDE: bool = true;
+    const MOST_ROWS: usize = 1;
+    const HAS_HALF: bool = false;
 
     #[inline(always)]
-    fn run<S: Instructions>(mut self, simd: S) {
-        let simd = simd.wide();
-        let columns = self.output.columns();
-        let whole = columns.end.div_ceil(COLUMNS);
-        let mut panel = columns.start / COLUMNS;
-        if !S::HAS_WIDE {
-            // Where no instruction multiplies bytes nothing is packed for this. Larger tiles would be much
-            // code there.
-            for panel in panel..whole {
-                for_each_tall_tile!((R, walk) in self.lines, [1] {
-                    self.tile::<_, R, 1>(simd, &mut walk, panel);
-                });
-            }
-            return;
-        }
-        if self.lines.count == 1 {
-            while panel + MANY_PANELS <= whole {
-                self.tile::<_, 1, MANY_PANELS>(simd, &mut self.lines.walk(), panel);
-                panel += MANY_PANELS;
-            }
-        }
-        while panel < whole {
-            let count = match whole - panel {
-                4.. => 4,
-                2.. => 2,
-                _ => 1,
-            };
-            self.tiles(simd, (panel, count));
-            panel += count;
-        }
+    fn vectors(&self, end: usize) -> usize {
+        2 * end.div_ceil(COLUMNS)
     }
-}
 
-impl Multiply<'_> {
-    /// Some panels with all rows.
     #[inline(always)]
-    fn tiles<V: Columns>(&mut self, simd: V, (panel, count): (usize, usize)) {
-        match count {
-            4 => for_each_tall_tile!((R, walk) in self.lines, [6 5 4 3 2 1] {
-                self.tile::<V, R, 4>(simd, &mut walk, panel);
-            }),
-            2 => for_each_tall_tile!((R, walk) in self.lines, [8 7 6 5 4 3 2 1] {
-                self.tile::<V, R, 2>(simd, &mut walk, panel);
-            }),
-            _ => for_each_tall_tile!((R, walk) in self.lines, [8 7 6 5 4 3 2 1] {
-                self.tile::<V, R, 1>(simd, &mut walk, panel);
-            }),
+    fn panels<const P: usize>(&self, first: usize, _: usize) -> usize {
+        first
+    }
+
+    #[inline(always)]
+    fn half(&self, _: usize, _: usize) {}
+
+    #[inline(always)]
+    fn rows_of_next_tile(left: usize) -> usize {
+        left.min(1)
+    }
+
+    #[inline(always)]
+    fn panels_of_next_tile(left: usize, _: bool) -> usize {
+        match left {
+            4.. => 4,
+            2.. => 2,
+            _ => 1,
         }
     }
 
     #[inline(always)]
-    fn tile<V: Columns, const R: usize, const P: usize>(&mut self, simd: V, walk: &mut Walk, first: usize) {
-        let run = self.lines.take(walk, R);
-        let Parts { rows, taps, length } = self.lines.parts;
-        let length = length / FOUR;
+    fn tile<S: Instructions, const R: usize, const P: usize>(
+        product: &mut Product<'_, Self>,
+        simd: S,
+        first: &usize,
+        walk: &mut Walk,
+    ) {
+        let (simd, first) = (simd.wide(), *first);
+        let run = product.lines.take(walk, R);
+        let Integers { packed, finish } = product.kernel;
         let mut weights = [&[][..]; P];
         let mut start = [&[0; COLUMNS]; P];
         let mut scale = [simd.splat(1.0); P];
         let mut addend = [simd.splat(0.0); P];
         for panel in 0..P {
-            weights[panel] = self.packed.panel::<V>(first + panel);
-            start[panel] = lanes(self.finish.start, first + panel);
+            weights[panel] = packed.panel::<S::Wide>(first + panel);
+            start[panel] = lanes(finish.start, first + panel);
         }
-        let mut sums = start_i32::<V, COLUMNS, R, P>(simd, start);
-        for row in 0..rows.0 {
-            for tap in 0..taps.0 {
-                let part = self.lines.part(&run, row * rows.1 + tap * taps.1);
-                let mut these = [&[][..]; P];
-                for panel in 0..P {
-                    (these[panel], weights[panel]) = weights[panel].split_at(length);
-                }
-                add_bytes::<V, R, P>(simd, part, these, &mut sums);
-            }
-        }
+        let mut sums = start_i32::<S::Wide, COLUMNS, R, P>(simd, start);
+        for_each_part!((part, weights / 4) of product.lines, &run => {
+            add_bytes::<S::Wide, R, P>(simd, part, weights, &mut sums);
+        });
         for panel in 0..P {
-            scale[panel] = simd.load(lanes(self.finish.scale, first + panel));
-            addend[panel] = simd.load(lanes(self.finish.addend, first + panel));
+            scale[panel] = simd.load(lanes(finish.scale, first + panel));
+            addend[panel] = simd.load(lanes(finish.addend, first + panel));
         }
-        let column = first * COLUMNS - self.output.columns().start;
+        let column = product.column(first);
         for_each_constant!(row in [0 1 2 3 4 5 6 7] {
             if row < R {
-                let line = &mut self.output.row(run.row + row)[column..];
+                let line = &mut product.output.row(run.row + row)[column..];
                 let mut columns = line.chunks_mut(COLUMNS);
                 for panel in 0..P {
                     if let Some(to) = columns.next() {
                         // Not in one step, so that results are those of the operations one by one.
                         let scaled = simd.mul(simd.floats(sums[row][panel]), scale[panel]);
-                        let results = clamp(simd, simd.add(scaled, addend[panel]), self.finish.range);
-                        store_f32::<V, COLUMNS>(simd, results, to);
+                        let results = clamp(simd, simd.add(scaled, addend[panel]), finish.range);
+                        store_f32::<S::Wide, COLUMNS>(simd, results, to);
                     }
                 }
             }
         });
+    }
+
+    fn half_tile<S: Instructions, const R: usize>(_: &mut Product<'_, Self>, _: S, _: &(), _: &mut Walk) {
+        unreachable!("all panels are whole")
+    }
+
+    #[inline(always)]
+    fn tall_tiles<S: Instructions>(product: &mut Product<'_, Self>, simd: S, (panel, count): (usize, usize)) {
+        tall_tiles!(
+            product, simd, (panel, count),
+            4: [6 5 4 3 2 1],
+            2: [8 7 6 5 4 3 2 1],
+            else 1: [8 7 6 5 4 3 2 1]
+        )
     }
 }
 

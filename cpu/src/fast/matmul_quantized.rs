@@ -3,12 +3,13 @@
 
 use nnhal_os::buffer::AlignedSlice;
 
-use super::lines::{Lines, Parts, Run, Walk, for_each_tall_tile, rows_of_next_tall_tile};
+use super::lines::{Lines, Run, Walk};
 use super::packing::{Packing, PackingError};
+use super::product::{MicroKernel, Product, for_each_part, tall_tiles};
 use super::quantized_tile::store_tile;
 use super::requantize::{OfPanels, QuantizedOutput, Requantization};
-use super::simd::{ByteForm, COLUMN_ORDER, Columns, Instructions, LANES, Simd, WIDE, Work, dispatch};
-use super::tile::{COLUMNS, HALF_ROWS, PANELS, Sums, add_i16, for_each_constant, start_i32};
+use super::simd::{ByteForm, COLUMN_ORDER, Instructions, LANES, Simd, WIDE, dispatch};
+use super::tile::{COLUMNS, Sums, add_i16, for_each_constant, start_i32};
 use crate::kernels::fixed_point::Multiplier;
 use crate::threads::Block;
 
@@ -116,12 +117,14 @@ impl PackedI16 {
         output: Block<'_, u8>,
         (stored, is_signed): (QuantizedOutput, bool),
     ) {
-        dispatch(Multiply {
-            packed: self,
+        dispatch(Product {
+            kernel: Pairs {
+                packed: self,
+                stored,
+                form: stored.form(is_signed),
+            },
             lines,
             output,
-            stored,
-            form: stored.form(is_signed),
         });
     }
 
@@ -156,104 +159,104 @@ fn tile_rows(left: usize) -> usize {
     }
 }
 
-struct Multiply<'a> {
+/// Tiles of a matrix of pairs, and what becomes of their sums.
+struct Pairs<'a> {
     packed: &'a PackedI16,
-    lines: Lines<'a, i16>,
-    output: Block<'a, u8>,
     stored: QuantizedOutput,
     form: ByteForm,
 }
 
-impl Work for Multiply<'_> {
-    type Output = ();
+impl MicroKernel for Pairs<'_> {
+    type Value = i16;
+    type Result = u8;
+    type Panels<const P: usize> = usize;
+    type Half = usize;
+
+    const MOST_ROWS: usize = 5;
+    const HAS_HALF: bool = true;
 
     #[inline(always)]
-    fn run<S: Instructions>(mut self, simd: S) {
-        let columns = self.output.columns();
-        let vectors = (self.packed.bias.len() / LANES).min(columns.end.div_ceil(LANES));
-        let whole = vectors / 2;
-        let wide = simd.wide();
-        let mut panel = columns.start / COLUMNS;
-        if self.lines.count == 1 {
-            while S::HAS_WIDE && panel + 2 * PANELS <= whole {
-                self.wide_tile::<S::Wide, 1, { 2 * PANELS }>(wide, &mut self.lines.walk(), panel);
-                panel += 2 * PANELS;
-            }
-            while panel + PANELS <= whole {
-                self.wide_tile::<S::Wide, 1, PANELS>(wide, &mut self.lines.walk(), panel);
-                panel += PANELS;
-            }
-        }
-        if S::HAS_WIDE {
-            while panel < whole {
-                let count = (whole - panel).min(2);
-                self.tall_tiles(wide, (panel, count));
-                panel += count;
-            }
-        }
-        while panel < whole {
-            self.whole_panel(simd, panel);
-            panel += 1;
-        }
-        if vectors % 2 == 1 {
-            self.half_panel::<S::Wide>((wide, simd.narrow()), whole);
-        }
-    }
-}
-
-impl Multiply<'_> {
-    #[inline(always)]
-    fn whole_panel<S: Instructions>(&mut self, simd: S, panel: usize) {
-        let mut walk = self.lines.walk();
-        loop {
-            match tile_rows(self.lines.left(&walk)) {
-                0 => return,
-                5 => self.tiles_apart::<S, 5>(simd, &mut walk, panel),
-                4 => self.tiles_apart::<S, 4>(simd, &mut walk, panel),
-                3 => self.tiles_apart::<S, 3>(simd, &mut walk, panel),
-                2 => self.tiles_apart::<S, 2>(simd, &mut walk, panel),
-                _ => self.tiles_apart::<S, 1>(simd, &mut walk, panel),
-            }
-        }
+    fn vectors(&self, end: usize) -> usize {
+        (self.packed.bias.len() / LANES).min(end.div_ceil(LANES))
     }
 
-    /// Computes the tiles of this many rows that come next.
     #[inline(always)]
-    fn tiles_apart<S: Instructions, const R: usize>(&mut self, simd: S, walk: &mut Walk, panel: usize) {
-        simd.apart(Tiles::<R> {
-            multiply: self,
-            panel,
-            walk,
+    fn panels<const P: usize>(&self, first: usize, _: usize) -> usize {
+        first
+    }
+
+    #[inline(always)]
+    fn half(&self, panel: usize, _: usize) -> usize {
+        panel
+    }
+
+    #[inline(always)]
+    fn rows_of_next_tile(left: usize) -> usize {
+        tile_rows(left)
+    }
+
+    /// Where instructions multiply and add at once, with twice as many registers, none is short even if what
+    /// the rows hold is loaded for all of them beforehand.
+    #[inline(always)]
+    fn panels_of_next_tile(left: usize, _: bool) -> usize {
+        left.min(2)
+    }
+
+    #[inline(always)]
+    fn tile<S: Instructions, const R: usize, const P: usize>(
+        product: &mut Product<'_, Self>,
+        simd: S,
+        first: &usize,
+        walk: &mut Walk,
+    ) {
+        let simd = simd.wide();
+        let run = product.lines.take(walk, R);
+        let sums = product.sums::<S::Wide, WIDE, R, P>(simd, &run, *first);
+        let column = product.column(*first);
+        let Pairs { packed, stored, form } = &product.kernel;
+        let requantization = packed.requantization.of_some(*first);
+        let place = (&mut product.output, run.row, column);
+        store_tile::<S::Wide, R, P>(simd, &sums, (&requantization, stored, form), place);
+    }
+
+    #[inline(always)]
+    fn half_tile<S: Instructions, const R: usize>(
+        product: &mut Product<'_, Self>,
+        simd: S,
+        panel: &usize,
+        walk: &mut Walk,
+    ) {
+        let run = product.lines.take(walk, R);
+        let sums = product.sums::<S::Narrow, LANES, R, 1>(simd.narrow(), &run, *panel);
+        let column = product.column(*panel);
+        let Pairs { packed, stored, form } = &product.kernel;
+        let requantization = packed.requantization.of(*panel);
+        let simd = (simd.wide(), simd.narrow());
+        for_each_constant!(row in [0 1 2 3 4 5 6 7] {
+            if row < R {
+                let line = &mut product.output.row(run.row + row)[column..];
+                let width = line.len().min(LANES);
+                let to = &mut line[..width];
+                if form.is_signed() {
+                    requantization.store_half::<S::Wide, true>(simd, sums[row][0], stored, to);
+                } else {
+                    requantization.store_half::<S::Wide, false>(simd, sums[row][0], stored, to);
+                }
+            }
         });
     }
 
-    /// Some panels in tiles for instructions that multiply and add at once, with twice as many registers:
-    /// even if what the rows hold is loaded for all of them beforehand, none is short.
     #[inline(always)]
-    fn tall_tiles<V: Columns>(&mut self, simd: V, (panel, count): (usize, usize)) {
-        match count {
-            2 => for_each_tall_tile!((R, walk) in self.lines, [8 7 6 5 4 3 2 1] {
-                self.wide_tile::<V, R, 2>(simd, &mut walk, panel);
-            }),
-            _ => for_each_tall_tile!((R, walk) in self.lines, [8 7 6 5 4 3 2 1] {
-                self.wide_tile::<V, R, 1>(simd, &mut walk, panel);
-            }),
-        }
+    fn tall_tiles<S: Instructions>(product: &mut Product<'_, Self>, simd: S, (panel, count): (usize, usize)) {
+        tall_tiles!(
+            product, simd, (panel, count),
+            2: [8 7 6 5 4 3 2 1],
+            else 1: [8 7 6 5 4 3 2 1]
+        )
     }
+}
 
-    #[inline(always)]
-    fn half_panel<V: Columns>(&mut self, simd: (V, V::Narrow), panel: usize) {
-        let mut walk = self.lines.walk();
-        loop {
-            match self.lines.left(&walk) {
-                0 => return,
-                HALF_ROWS.. => self.half_tile::<V, HALF_ROWS>(simd, &mut walk, panel),
-                2.. => self.half_tile::<V, 2>(simd, &mut walk, panel),
-                _ => self.half_tile::<V, 1>(simd, &mut walk, panel),
-            }
-        }
-    }
-
+impl Product<'_, Pairs<'_>> {
     /// The sums of a tile.
     #[inline(always)]
     fn sums<V: Simd<N>, const N: usize, const R: usize, const P: usize>(
@@ -265,76 +268,13 @@ impl Multiply<'_> {
         let mut weights = [&[][..]; P];
         let mut bias = [&[0; N]; P];
         for panel in 0..P {
-            (weights[panel], bias[panel]) = self.packed.panel::<V, N>(first + panel);
+            (weights[panel], bias[panel]) = self.kernel.packed.panel::<V, N>(first + panel);
         }
         let mut sums = start_i32::<V, N, R, P>(simd, bias);
-        let Parts { rows, taps, length } = self.lines.parts;
-        for row in 0..rows.0 {
-            for tap in 0..taps.0 {
-                let part = self.lines.part(run, row * rows.1 + tap * taps.1);
-                add_i16::<V, N, R, P>(simd, part, weights, &mut sums);
-                for weights in &mut weights {
-                    *weights = &weights[length / 2..];
-                }
-            }
-        }
-        sums
-    }
-
-    /// Computes a tile of the next rows and whole panels.
-    #[inline(always)]
-    fn wide_tile<V: Columns, const R: usize, const P: usize>(
-        &mut self,
-        simd: V,
-        walk: &mut Walk,
-        first: usize,
-    ) {
-        let run = self.lines.take(walk, R);
-        let sums = self.sums::<V, WIDE, R, P>(simd, &run, first);
-        let column = first * COLUMNS - self.output.columns().start;
-        let requantization = self.packed.requantization.of_some(first);
-        let place = (&mut self.output, run.row, column);
-        store_tile::<V, R, P>(simd, &sums, (&requantization, &self.stored, &self.form), place);
-    }
-
-    /// The same for the half of a panel.
-    #[inline(always)]
-    fn half_tile<V: Columns, const R: usize>(&mut self, simd: (V, V::Narrow), walk: &mut Walk, panel: usize) {
-        let run = self.lines.take(walk, R);
-        let sums = self.sums::<V::Narrow, LANES, R, 1>(simd.1, &run, panel);
-        let column = panel * COLUMNS - self.output.columns().start;
-        let requantization = self.packed.requantization.of(panel);
-        for_each_constant!(row in [0 1 2 3 4 5 6 7] {
-            if row < R {
-                let line = &mut self.output.row(run.row + row)[column..];
-                let width = line.len().min(LANES);
-                let to = &mut line[..width];
-                if self.form.is_signed() {
-                    requantization.store_half::<V, true>(simd, sums[row][0], &self.stored, to);
-                } else {
-                    requantization.store_half::<V, false>(simd, sums[row][0], &self.stored, to);
-                }
-            }
+        for_each_part!((part, weights / 2) of self.lines, run => {
+            add_i16::<V, N, R, P>(simd, part, weights, &mut sums);
         });
-    }
-}
-
-/// The tiles of `R` rows that come next, with one panel.
-struct Tiles<'t, 'a, const R: usize> {
-    multiply: &'t mut Multiply<'a>,
-    panel: usize,
-    walk: &'t mut Walk,
-}
-
-impl<const R: usize> Work for Tiles<'_, '_, R> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Instructions>(self, simd: S) {
-        while tile_rows(self.multiply.lines.left(self.walk)) == R {
-            self.multiply
-                .wide_tile::<S::Wide, R, 1>(simd.wide(), self.walk, self.panel);
-        }
+        sums
     }
 }
 

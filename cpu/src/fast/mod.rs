@@ -49,6 +49,7 @@ mod partition;
 mod patches;
 mod peak;
 mod pooling;
+mod product;
 mod quantization;
 mod quantized_extremum;
 mod quantized_pairs;
