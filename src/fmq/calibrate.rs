@@ -17,13 +17,32 @@ const FRACTION_BITS: u32 = 8;
 /// Where they are longer (Skylake's 56 ns), bare polls are best.
 const SHORT_PAUSE: u64 = 35 << FRACTION_BITS;
 
+/// What is between two polls.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pause {
+    None,
+    Brief,
+    Full,
+}
+
+impl Pause {
+    #[inline(always)]
+    pub(super) fn pause(self) {
+        match self {
+            Pause::None => {}
+            Pause::Brief => cpu::relax_briefly(),
+            Pause::Full => cpu::relax(),
+        }
+    }
+}
+
 /// What this machine can do about waiting.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PollRates {
     /// Duration of a poll as it is done at first, in 1/256 ns.
     eager: u64,
-    /// Whether even the first polls pause, if briefly.
-    pub(super) eager_pauses: bool,
+    /// What is between the first polls.
+    pub(super) first_pause: Pause,
     /// Duration of a poll and a pause, in 1/256 ns.
     paused: u64,
     /// Processors of the machine.
@@ -36,20 +55,20 @@ impl PollRates {
         static RATES: OnceLock<PollRates> = OnceLock::new();
         *RATES.get_or_init(|| {
             let paused = measure(200, cpu::relax);
-            let eager_pauses = paused <= SHORT_PAUSE;
-            let eager = if eager_pauses {
-                measure(2000, cpu::relax_briefly)
+            let (first_pause, polls) = if paused <= SHORT_PAUSE {
+                (Pause::Brief, 2000)
             } else {
-                measure(4000, || {})
+                (Pause::None, 4000)
             };
-            Self::from_durations(eager, eager_pauses, paused)
+            let eager = measure(polls, || first_pause.pause());
+            Self::from_durations(eager, first_pause, paused)
         })
     }
 
-    fn from_durations(eager: u64, eager_pauses: bool, paused: u64) -> Self {
+    fn from_durations(eager: u64, first_pause: Pause, paused: u64) -> Self {
         Self {
             eager,
-            eager_pauses,
+            first_pause,
             paused,
             // Not those this thread may use: where it is pinned to one, the peer is likely pinned to another.
             cpus: u32::try_from(sched::online_cpus()).unwrap_or(u32::MAX),
@@ -61,7 +80,7 @@ impl PollRates {
     pub(super) fn of(eager_ns: u64, paused_ns: u64, cpus: u32) -> Self {
         Self {
             eager: eager_ns << FRACTION_BITS,
-            eager_pauses: false,
+            first_pause: Pause::None,
             paused: paused_ns << FRACTION_BITS,
             cpus,
         }
@@ -72,7 +91,7 @@ impl PollRates {
     pub(super) fn slow() -> Self {
         Self {
             eager: 1 << FRACTION_BITS,
-            eager_pauses: false,
+            first_pause: Pause::None,
             paused: 20_000 << FRACTION_BITS,
             cpus: u32::MAX,
         }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::layout::{AWAKE, SLEEPING};
 use super::memory::RingMemory;
 use super::parked::Parked;
 use super::sync::{Ordering, fence};
+use super::words::{AWAKE, SLEEPING};
 
 /// Ends both rings of a channel end, for whoever learns that the peer is gone: usually the thread that
 /// watches the peer's socket or pid descriptor.
@@ -48,7 +48,7 @@ impl ChannelCloser {
     #[cfg(all(test, loom))]
     pub(super) fn tamper(&self) {
         let doorbell = &self.consumed.control().doorbell;
-        doorbell.sleeper.store(super::layout::SLEEPING, Ordering::Relaxed);
+        doorbell.sleeper.store(super::words::SLEEPING, Ordering::Relaxed);
         doorbell.closed.store(0, Ordering::Relaxed);
     }
 

@@ -3,6 +3,8 @@
 //! Lines that different sides write are 128 bytes apart, since processors fetch cache lines in pairs.
 
 use super::sync::{AtomicU32, AtomicU64, SleeperWord};
+#[cfg(not(loom))]
+use super::words::{AWAKE, SLEEPING, SUPPRESSED};
 
 /// Bytes of a cell: one cache line.
 pub const CELL_BYTES: usize = 64;
@@ -49,23 +51,14 @@ pub(super) struct Progress {
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(super) struct Doorbell {
-    /// [`AWAKE`], [`SUPPRESSED`] or [`SLEEPING`]; the futex word.
+    /// One of [`super::words`]; the futex word.
     pub(super) sleeper: SleeperWord,
     /// Not 0 once the ring has ended.
     pub(super) closed: AtomicU32,
-    /// When the producer last rang, or would have if it had not itself been late to wake up: monotonic
-    /// nanoseconds. The consumer judges by it how long to poll, and believes it only within the time that it
-    /// slept.
+    /// When the producer last rang: monotonic nanoseconds. The consumer judges by it how long to poll, and
+    /// believes it only within the time that it slept.
     pub(super) rung_at: AtomicU64,
 }
-
-/// The consumer does not sleep.
-pub(super) const AWAKE: u32 = 0;
-/// The consumer sleeps, or is about to after looking once more.
-pub(super) const SLEEPING: u32 = 1;
-/// The consumer does not sleep, and its next sleeps will be short ones, behind each of which it looks once
-/// more.
-pub(super) const SUPPRESSED: u32 = 2;
 
 /// The bits of a sequence word that say how many cells a packet has.
 const COUNT_BITS: u32 = 16;

@@ -6,12 +6,11 @@
 //! and from its beginning nobody sees a word of before it, since there is a fence between that word and the
 //! sleep ([`SleeperWord`]).
 
-use std::sync::atomic::AtomicBool;
-
 use loom::sync::{Condvar, Mutex};
 
-use super::layout::{AWAKE, Cell, Control, Doorbell, PAYLOAD_WORDS, Progress, SLEEPING, SUPPRESSED};
-use super::sync::{AtomicU32, AtomicU64, Ordering};
+use super::layout::{Cell, Control, Doorbell, PAYLOAD_WORDS, Progress};
+use super::sync::{AtomicU32, AtomicU64, Ordering, SleeperWord};
+use super::words::AWAKE;
 use nnhal_os::time::Deadline;
 use nnhal_os::{SysError, futex};
 
@@ -92,43 +91,6 @@ impl RingMemory {
 
     pub(super) fn wake(&self) {
         self.model.wake();
-    }
-}
-
-/// The doorbell word, which says no longer that notification is suppressed once that has begun a short sleep:
-/// by then its word for that is behind a fence.
-#[derive(Debug)]
-pub(super) struct SleeperWord {
-    word: AtomicU32,
-    /// Whether [`SUPPRESSED`] cannot be seen any more. Not of loom: it is about what has been done, not about
-    /// who may know of it.
-    is_settled: AtomicBool,
-}
-
-impl SleeperWord {
-    fn new(value: u32) -> SleeperWord {
-        SleeperWord {
-            word: AtomicU32::new(value),
-            is_settled: AtomicBool::new(false),
-        }
-    }
-
-    pub(super) fn load(&self, ordering: Ordering) -> u32 {
-        match self.word.load(ordering) {
-            SUPPRESSED if self.is_settled.load(Ordering::Relaxed) => SLEEPING,
-            value => value,
-        }
-    }
-
-    pub(super) fn store(&self, value: u32, ordering: Ordering) {
-        if value == SUPPRESSED {
-            self.is_settled.store(false, Ordering::Relaxed);
-        }
-        self.word.store(value, ordering);
-    }
-
-    fn settle(&self) {
-        self.is_settled.store(true, Ordering::Relaxed);
     }
 }
 

@@ -49,13 +49,14 @@ mod layout;
 mod packet;
 mod parked;
 mod producer;
+mod receive;
 mod suppression;
 mod sync;
-mod timed_sleep;
 mod wait;
 mod wait_set;
 mod waker;
-mod yield_policy;
+mod words;
+mod yielder;
 
 #[cfg(not(loom))]
 mod channel;
@@ -66,16 +67,20 @@ mod channel_layout;
 mod memory;
 #[cfg(not(loom))]
 mod memory;
+#[cfg(loom)]
+#[path = "sleeper_word_loom.rs"]
+mod sleeper_word;
 
 #[cfg(not(loom))]
 pub use channel::{ChannelEnd, ChannelSize};
 pub use closer::ChannelCloser;
-pub use consumer::{Came, Consumer};
+pub use consumer::Consumer;
 pub use error::{ChannelError, Misbehaviour, ReceiveError, SendError};
 pub use layout::{CELL_BYTES, MAX_CELLS, PAYLOAD_BYTES};
 pub use packet::Packet;
 pub use producer::Producer;
-pub use wait::{WaitPolicy, WaitSettings, Waited};
+pub use receive::Came;
+pub use wait::WaitSettings;
 pub use wait_set::{EmptyWaitSet, MAX_WAIT_SET, WaitSet};
 pub use waker::Waker;
 

@@ -1,15 +1,13 @@
 //! Whether this process's consumer is inside its sleep, in private memory, so that closing can make sure that
 //! it left even if the peer keeps putting the shared doorbell word back.
 
-use super::sync::{AtomicU32, AtomicU64, Ordering};
+use super::sync::{AtomicU32, Ordering};
 
 /// State of one consumer that its process's other threads may see and change.
 #[derive(Debug)]
 pub(super) struct Parked {
     closed: AtomicU32,
     asleep: AtomicU32,
-    /// How many nanoseconds late the consumer last got up, unless this process has rung since.
-    late: AtomicU64,
     /// Not 0 if this process has rung since its consumer last waited.
     rang: AtomicU32,
 }
@@ -19,20 +17,13 @@ impl Parked {
         Self {
             closed: AtomicU32::new(0),
             asleep: AtomicU32::new(0),
-            late: AtomicU64::new(0),
             rang: AtomicU32::new(0),
         }
     }
 
-    /// Notes that the consumer got up so long after it was woken.
-    pub(super) fn was_late(&self, nanos: u64) {
-        self.late.store(nanos, Ordering::Relaxed);
-    }
-
-    /// This process rings now; returns by how much that is late because its consumer got up late.
-    pub(super) fn rings(&self) -> u64 {
+    /// This process rings now.
+    pub(super) fn rings(&self) {
         self.rang.store(1, Ordering::Relaxed);
-        self.late.swap(0, Ordering::Relaxed)
     }
 
     /// Whether the answer that the consumer waits for must wait for the peer to get up; tells it once.

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use super::closer::close_ring;
 use super::error::{Misbehaviour, SendError};
-use super::layout::{AWAKE, Cell, PAYLOAD_BYTES, SLEEPING, sequence_word};
+use super::layout::{Cell, PAYLOAD_BYTES, sequence_word};
 use super::memory::RingMemory;
 use super::parked::Parked;
 use super::suppression;
 use super::sync::{Ordering, fence};
+use super::words::{AWAKE, SLEEPING};
 use nnhal_os::cpu;
 use nnhal_os::time::{Clock, MonotonicClock};
 
@@ -114,11 +115,9 @@ impl Producer {
     #[cold]
     fn wake(&self) {
         let doorbell = &self.ring.control().doorbell;
-        let rung_at = MonotonicClock
-            .now()
-            .as_nanos()
-            .saturating_sub(self.parked.rings());
-        doorbell.rung_at.store(rung_at, Ordering::Relaxed);
+        self.parked.rings();
+        let now = MonotonicClock.now().as_nanos();
+        doorbell.rung_at.store(now, Ordering::Relaxed);
         doorbell.sleeper.store(AWAKE, Ordering::Relaxed);
         self.ring.wake();
     }

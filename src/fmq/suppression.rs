@@ -23,8 +23,9 @@
 
 use std::time::Duration;
 
-use super::layout::{Doorbell, SUPPRESSED};
+use super::layout::Doorbell;
 use super::sync::{Ordering, compiler_fence};
+use super::words::SUPPRESSED;
 use nnhal_os::time::{Deadline, TimePoint};
 
 /// Cells that a consumer receives without a sleep before it spares the producer its fences: the short sleep

@@ -11,4 +11,4 @@ pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub(super) type SleeperWord = AtomicU32;
 #[cfg(loom)]
-pub(super) use super::memory::SleeperWord;
+pub(super) use super::sleeper_word::SleeperWord;

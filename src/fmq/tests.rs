@@ -244,7 +244,7 @@ fn wait_that_begins_with_a_nap_keeps_its_deadline_and_hears_packets_and_the_end(
         let (client, mut server, _) = pair_of(size, WaitSettings::default());
         let is_timed = server.consumer.expect_waits_of(Duration::from_millis(2));
         // Where there is one processor nobody polls, and so no sleep is timed.
-        assert_eq!(is_timed, server.consumer.policy().window() > Duration::ZERO);
+        assert_eq!(is_timed, server.consumer.window() > Duration::ZERO);
         let packet = server.consumer.new_packet();
         (client, server, packet)
     };

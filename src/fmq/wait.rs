@@ -1,36 +1,41 @@
-//! How long to poll before sleeping.
+//! The waiting policy: what a thread that waits for a ring's packets does next.
 //!
-//! Sleeping costs the waiter some 8 us of latency and the waker a system call; polling costs a processor.
-//! Which is better depends on how long the wait would be, which is learned: the policy keeps a short history
-//! of waits in classes, two for each doubling of length, and polls for as long as would have been cheapest
-//! over that history, counting a sleep as expensive as polling for the longest allowed window. So it polls
-//! through regular short waits, gives up at once where waits are long, and between the two polls as long as
-//! the short ones among them take.
+//! Sleeping costs the waiter the time to be woken and the waker a system call; polling costs a processor.
+//! Which is better depends on how long the wait will be, which the policy learns from those that are over.
+//! This file decides, and does nothing: it makes no system call and reads no clock. `receive.rs` does what a
+//! [`Step`] says, and tells by an [`Event`] what came of it. So a simulator can drive the policy
+//! (`wait/simulator.rs`), with each rule left out in turn: `wait/rules.rs` says what each is good for.
 //!
-//! Waits that are too long to poll through but alike are slept through until a little before their end, and
-//! polled for then: [`super::timed_sleep`].
+//! | state | what is done | what follows if nothing has come |
+//! |---|---|---|
+//! | `FirstPolls` | poll for 1 us, as fast as is best here | `Polling`, or `Asleep` if the window is over |
+//! | `Polling` | poll with pauses, for 20 us at most | the same again, `Yielding` where it is due, else `TimedSleep` or `Asleep` |
+//! | `Yielding` | offer the processor to other threads | `Polling`, as long as the window lasts |
+//! | `TimedSleep` | sleep until a little before the packet is due | `LastPolls`, or `Asleep` if it cannot be |
+//! | `LastPolls` | poll with pauses | the same again, `LastYield` where it is due, else `Asleep` |
+//! | `LastYield` | offer the processor to other threads | `LastPolls` |
+//! | `Asleep` | sleep until somebody rings | |
 //!
-//! Where threads that poll outnumber processors, each lets the others go first: [`super::yield_policy`].
-//! Where threads that compute do, waits last until the peer gets its turn, which is longer than any window,
-//! so polling stops by the rule above: such threads are not let go first for long. Within one process, no
-//! more threads poll than there are processors: those that come last sleep at once ([`SpinPermit`]).
-//!
-//! That count ends at the process on purpose. One of all workers of a driver could be kept cheaply, in the
-//! page in which they count who computes, but it would know only half of those that poll: applications poll
-//! as many, and need not be honest. It could answer by sleep alone: from then on each request costs the
-//! application of a worker that was turned away a system call, and the worker the time to wake up, which
-//! together are several times what letting others go first costs, while those that have got their permits
-//! poll on. And a worker that has been taken over could put all others to sleep. The system knows of every
-//! thread that wants a processor, of whichever process, and it is asked by an offer to let others go first.
-//! Within one process the bound needs no system call, and nobody else's threads are concerned.
+//! - A packet, an error or the end of the ring ends the wait in every state. The policy learns from it.
+//! - How long `Polling` goes on is the window ([`window`]).
+//! - When the processor is offered to others says [`yield_policy`].
+//! - When a sleep is timed, and for how long, says [`timed_sleep`].
+//! - [`Event::Stopped`] ends all polling: the deadline has passed, or the ring has ended.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::calibrate::PollRates;
-use super::timed_sleep::{TimedSleep, TimedSleepPolicy};
-use super::yield_policy::YieldPolicy;
-use nnhal_os::cpu;
+use super::calibrate::{Pause, PollRates};
+use rules::{Rule, Rules};
+use timed_sleep::TimedSleepPolicy;
+use window::Window;
+use yield_policy::YieldPolicy;
+
+mod rules;
+mod timed_sleep;
+mod window;
+mod yield_policy;
+
+pub(super) use yield_policy::REFUSED;
 
 /// How an end of a ring waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,65 +65,154 @@ impl Default for WaitSettings {
     }
 }
 
-/// How long a wait took and how it was spent.
+/// For so long a wait polls as fast as is best on this machine, so that the shortest round trips are seen at
+/// once.
+const FIRST_NANOS: u64 = 1000;
+/// For so long a wait polls with pauses before it looks at the deadline and the end again.
+const STRETCH_NANOS: u64 = 20_000;
+
+/// What a thread that waits does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waited {
-    /// Nanoseconds from the start of the wait to its end.
-    pub nanos: u64,
-    /// Whether the waiter slept.
-    pub slept: bool,
+pub(super) enum Step {
+    /// Poll as [`Wait::polls`] says; [`Event::Polled`] if nothing came.
+    Poll,
+    /// Offer the processor to other threads, then [`Event::Yielded`].
+    Yield,
+    /// Sleep for so long at most; [`Event::SleptFor`] if nothing came.
+    SleepFor(Duration),
+    /// Sleep until something comes.
+    Sleep,
 }
 
-impl Waited {
-    pub(super) fn and_slept(self, slept: Duration) -> Self {
-        let slept = u64::try_from(slept.as_nanos()).unwrap_or(u64::MAX);
-        Self {
-            nanos: self.nanos.saturating_add(slept),
-            slept: true,
+/// What came of a step, where that was no packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// The polls are over. `has_rung` says after the first ones whether this process has woken the peer since
+    /// it last waited for long: what is waited for must wait for the peer to get up.
+    Polled { has_rung: bool },
+    /// The processor was offered: for how long this thread was away, and whether another has had it.
+    Yielded { took: Duration, was_switched: bool },
+    /// The timed sleep is over, after so long.
+    SleptFor(Duration),
+    /// There is to be no more polling.
+    Stopped,
+}
+
+/// How a sleep was that a packet has ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slept {
+    /// How long it was.
+    pub(super) whole: Duration,
+    /// How much of it passed before somebody rang.
+    pub(super) needed: Duration,
+    /// Whether somebody rang.
+    pub(super) was_woken: bool,
+}
+
+impl Slept {
+    /// A sleep that nothing has ended that was waited for.
+    pub(super) fn in_vain(whole: Duration) -> Slept {
+        Slept {
+            whole,
+            needed: whole,
+            was_woken: false,
         }
     }
 }
 
-/// Classes of waits: below 512 ns, below 768, below 1024 and so on, two for each doubling; the last has no
-/// bound.
-const CLASSES: usize = 26;
-const FIRST_CLASS_BITS: u32 = 9;
-/// The weight of a new wait in the history, and the total at which all weights are halved: 64 waits ago
-/// counts half.
-const WEIGHT: u32 = 16;
-const FULL: u32 = 64 * 2 * WEIGHT;
-/// Waits that fit the window change it slowly, so it is computed anew after this many.
-const REVIEW_AFTER: u32 = 16;
+/// Some polls to come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Polls {
+    left: u32,
+    pause: Pause,
+}
 
-/// Learns from past waits how long to poll in the next.
+impl Polls {
+    /// Whether to poll once more; pauses before it if these polls do. With a poll that takes as long as
+    /// `weight` polls, but for pauses.
+    #[inline(always)]
+    pub(super) fn next(&mut self, weight: u32) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        let weight = if matches!(self.pause, Pause::None) {
+            weight
+        } else {
+            1
+        };
+        self.left = self.left.saturating_sub(weight);
+        self.pause.pause();
+        true
+    }
+
+    /// Has the polls so far be done, and so many more.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn skip(&mut self, polls: u32) {
+        self.left = self.left.saturating_sub(polls);
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn left(&self) -> u32 {
+        self.left
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    FirstPolls,
+    Polling,
+    Yielding,
+    TimedSleep { length: Duration, poll_nanos: u64 },
+    LastPolls,
+    LastYield,
+    Asleep,
+}
+
+/// One wait.
+#[derive(Debug)]
+pub(super) struct Wait {
+    state: State,
+    /// Those of the present stretch.
+    pub(super) polls: Polls,
+    first_polls: u32,
+    /// Polls with pauses that were planned, since the last timed sleep.
+    paused_polls: u64,
+    /// Nanoseconds of the window not yet planned.
+    window_left: u64,
+    /// Nanoseconds of the wait that the peer's getting up may take, which say nothing about the next wait.
+    excused: u64,
+    /// After how many nanoseconds of polling to offer the processor to others; `None` for never.
+    yield_at: Option<u64>,
+    /// Nanoseconds of the wait up to the end of its timed sleep.
+    before: u64,
+}
+
+/// Learns from past waits what to do in the next.
 #[derive(Clone, Debug)]
-pub struct WaitPolicy {
+pub(super) struct WaitPolicy {
     max_window: u64,
     adaptive: bool,
     /// The present window in nanoseconds.
     window: u64,
     /// How many polls its first stretch has.
-    eager_polls: u32,
-    weights: [u32; CLASSES],
-    total: u32,
-    /// The longest that a window may be now, and the weight of waits that it caught, in the same history.
-    longest: u64,
-    within_longest: u32,
-    since_review: u32,
+    first_polls: u32,
+    /// What is learned of the lengths of waits.
+    lengths: Window,
     /// How long this side took to get up once it was woken, smoothed, in nanoseconds; 0 if it never slept.
     wake_nanos: u64,
-    yield_policy: YieldPolicy,
+    yields: YieldPolicy,
     timed_sleeps: TimedSleepPolicy,
     rates: PollRates,
+    rules: Rules,
 }
 
 impl WaitPolicy {
     /// A policy without history: it polls for the longest window until it has learned.
-    pub fn new(settings: WaitSettings) -> Self {
-        Self::with_rates(settings, PollRates::get())
+    pub(super) fn new(settings: WaitSettings, rates: PollRates) -> Self {
+        Self::with_rules(settings, rates, Rules::default())
     }
 
-    fn with_rates(settings: WaitSettings, rates: PollRates) -> Self {
+    fn with_rules(settings: WaitSettings, rates: PollRates, rules: Rules) -> Self {
         let (window, adaptive) = match settings {
             WaitSettings::Adaptive { max_window } => (max_window, true),
             WaitSettings::Fixed { window } => (window, false),
@@ -126,25 +220,20 @@ impl WaitPolicy {
         };
         // On a single processor the peer cannot run while this side polls.
         let window = if rates.cpus < 2 { Duration::ZERO } else { window };
-        let max_window = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX);
+        let max_window = nanos_of(window);
+        let adaptive = adaptive && max_window > 0;
         let mut policy = Self {
             max_window,
-            adaptive: adaptive && max_window > 0,
+            adaptive,
             window: 0,
-            eager_polls: 0,
-            weights: [0; CLASSES],
-            total: 0,
-            longest: max_window,
-            within_longest: 0,
-            since_review: 0,
+            first_polls: 0,
+            lengths: Window::new(max_window),
             wake_nanos: 0,
-            yield_policy: YieldPolicy::default(),
-            timed_sleeps: TimedSleepPolicy::default(),
+            yields: YieldPolicy::new(rules),
+            timed_sleeps: TimedSleepPolicy::new(if adaptive { max_window } else { 0 }, rules),
             rates,
+            rules,
         };
-        if policy.adaptive {
-            policy.timed_sleeps = TimedSleepPolicy::new(max_window);
-        }
         policy.set_window(max_window);
         policy
     }
@@ -152,74 +241,33 @@ impl WaitPolicy {
     /// One that sleeps through the next wait by a timer, whatever time it takes, and polls a few times behind
     /// it: loom knows no time, and what depends on it would not be the same in each of its executions.
     #[cfg(all(test, loom))]
-    pub(super) fn napping() -> Self {
+    pub(super) fn expecting_timed_sleep() -> Self {
         const LONG: u64 = 1_000_000_000_000;
-        let mut policy = Self::with_rates(WaitSettings::Sleep, PollRates::slow());
+        let mut policy = Self::new(WaitSettings::Sleep, PollRates::slow());
         policy.adaptive = true;
-        policy.timed_sleeps = TimedSleepPolicy::new(STRETCH_NANOS);
+        policy.timed_sleeps = TimedSleepPolicy::new(STRETCH_NANOS, policy.rules);
         (0..64).for_each(|_| policy.timed_sleeps.record(LONG));
-        policy.yield_policy = YieldPolicy::paused();
-        assert!(policy.timed_sleep(&policy.start()).is_some());
+        policy.yields = YieldPolicy::paused();
         policy
     }
 
-    fn set_window(&mut self, nanos: u64) {
-        self.window = nanos;
-        self.set_eager_polls();
+    /// Has it learn that waits are all so long; says whether the next has a timed sleep.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn expect_waits_of(&mut self, nanos: u64) -> bool {
+        (0..64).for_each(|_| self.timed_sleeps.record(nanos));
+        self.timed_sleeps.next(0).is_some()
     }
 
-    /// Where others want the processor, they are asked before this side polls.
-    fn set_eager_polls(&mut self) {
-        self.eager_polls = if self.yield_policy.is_crowded() {
-            0
-        } else {
-            self.rates.eager_polls(self.window.min(EAGER_NANOS))
-        };
-    }
-
-    /// How long the next wait polls before it sleeps.
-    pub fn window(&self) -> Duration {
-        Duration::from_nanos(self.window)
-    }
-
-    /// Whether the window depends on what is recorded.
-    pub fn is_adaptive(&self) -> bool {
-        self.adaptive
-    }
-
-    /// Learns from a wait that is over.
-    #[inline]
-    pub fn record(&mut self, waited: Waited) {
+    /// Learns from a wait of this length.
+    #[cfg(all(test, not(loom)))]
+    fn record(&mut self, nanos: u64, slept: bool) {
         if !self.adaptive {
             return;
         }
-        // The class is below CLASSES by its definition.
-        self.weights[class_of(waited.nanos)] += WEIGHT;
-        self.total += WEIGHT;
-        self.within_longest += if waited.nanos <= self.longest { WEIGHT } else { 0 };
-        self.since_review += 1;
-        if waited.slept {
-            self.timed_sleeps.record(waited.nanos);
-            self.review();
+        self.lengths.record(nanos);
+        if slept {
+            self.learn_from_sleep(nanos);
         }
-    }
-
-    /// Computes the window anew if enough waits have been recorded. To be called before a wait, which mostly
-    /// is longer than this takes: after it, the packet that has come would wait.
-    #[inline]
-    pub fn review_if_due(&mut self) {
-        if self.since_review >= REVIEW_AFTER {
-            self.review();
-        }
-    }
-
-    /// Learns how long getting up took.
-    pub(super) fn record_wake(&mut self, took: Duration) {
-        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1);
-        self.wake_nanos = match self.wake_nanos {
-            0 => took,
-            known => known - known / 4 + took / 4,
-        };
     }
 
     #[cfg(all(test, not(loom)))]
@@ -227,46 +275,138 @@ impl WaitPolicy {
         self.wake_nanos
     }
 
-    /// How long to sleep before polling again, if that is worth it, in a wait that has polled as this says.
-    pub(super) fn timed_sleep(&self, spin: &Spin) -> Option<TimedSleep> {
-        self.timed_sleeps.next(spin.waited().nanos)
+    fn set_window(&mut self, nanos: u64) {
+        self.window = nanos;
+        self.set_first_polls();
     }
 
-    /// What timed sleeps learn from.
-    pub(super) fn timed_sleeps(&mut self) -> &mut TimedSleepPolicy {
-        &mut self.timed_sleeps
+    /// Where others want the processor, they are asked before this side polls.
+    fn set_first_polls(&mut self) {
+        self.first_polls = if self.yields.is_crowded() {
+            0
+        } else {
+            self.rates.eager_polls(self.window.min(FIRST_NANOS))
+        };
     }
 
-    /// A wait was longer than the first polls.
-    pub(super) fn begin_long_wait(&mut self, spin: &mut Spin) {
-        if self.adaptive {
-            spin.offer_at = self.yield_policy.begin();
+    /// How long the next wait polls before it sleeps.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn window(&self) -> Duration {
+        Duration::from_nanos(self.window)
+    }
+
+    /// Starts a wait. Before it the window is computed anew if that is due: the wait is mostly longer than
+    /// this takes, while behind it the packet that has come would have to wait.
+    #[inline]
+    pub(super) fn begin(&mut self) -> Wait {
+        if self.lengths.is_review_due() {
+            self.review();
+        }
+        Wait {
+            state: State::FirstPolls,
+            polls: Polls {
+                left: self.first_polls,
+                pause: self.rates.first_pause,
+            },
+            first_polls: self.first_polls,
+            paused_polls: 0,
+            window_left: match self.first_polls {
+                0 => self.window,
+                _ => self.window.saturating_sub(FIRST_NANOS),
+            },
+            excused: 0,
+            yield_at: None,
+            before: 0,
         }
     }
 
-    /// Starts a stretch of polling with pauses, if there is one more; offers the processor to others before
-    /// it where it is time to.
-    pub(super) fn next_stretch(&mut self, spin: &mut Spin) -> bool {
-        if !spin.may_go_on() {
-            return false;
+    /// What to do after what has come of the last step.
+    #[cold]
+    pub(super) fn next(&mut self, wait: &mut Wait, event: Event) -> Step {
+        match (wait.state, event) {
+            (State::FirstPolls, Event::Polled { has_rung }) => {
+                wait.yield_at = if self.adaptive { self.yields.begin() } else { None };
+                if has_rung {
+                    self.await_sleeper(wait);
+                }
+                self.go_on(wait)
+            }
+            (State::Polling | State::LastPolls, Event::Polled { .. }) => self.go_on(wait),
+            (State::Yielding | State::LastYield, Event::Yielded { took, was_switched }) => {
+                let polled = self.polled(wait);
+                wait.yield_at = self.yields.yielded(polled, took, was_switched);
+                self.set_first_polls();
+                self.go_on(wait)
+            }
+            (State::TimedSleep { length, poll_nanos }, Event::SleptFor(woke)) => {
+                self.timed_sleeps.got_up(woke.saturating_sub(length));
+                wait.before = self.waited(wait).saturating_add(nanos_of(woke));
+                wait.state = State::LastPolls;
+                (wait.first_polls, wait.paused_polls, wait.excused) = (0, 0, 0);
+                wait.window_left = poll_nanos;
+                wait.yield_at = self.yields.begin_after_sleep();
+                self.go_on(wait)
+            }
+            (State::FirstPolls | State::Polling | State::Yielding, _) => self.fall_asleep(wait),
+            _ => self.sleep(wait),
         }
-        let polled = spin.polled_nanos();
-        if spin.offer_at.is_some_and(|at| at <= polled) {
-            spin.offer_at = self.yield_policy.offer(polled);
-            self.set_eager_polls();
-        }
-        let until_offer = spin
-            .offer_at
-            .map_or(u64::MAX, |at| at.saturating_sub(polled).max(1));
-        spin.next_stretch(until_offer.min(STRETCH_NANOS))
     }
 
-    /// Ends the polling of a wait, since the thread goes to sleep.
-    pub(super) fn stop(&mut self, spin: &mut Spin) {
-        if spin.paused {
-            self.yield_policy.was_in_vain();
+    /// Polls on, as long as the window lasts.
+    fn go_on(&mut self, wait: &mut Wait) -> Step {
+        let is_last = matches!(wait.state, State::LastPolls | State::LastYield);
+        if wait.window_left == 0 {
+            return if is_last {
+                self.sleep(wait)
+            } else {
+                self.fall_asleep(wait)
+            };
         }
-        spin.stop();
+        let polled = self.polled(wait);
+        let until_yield = wait.yield_at.map_or(u64::MAX, |at| at.saturating_sub(polled));
+        if until_yield == 0 {
+            wait.state = if is_last {
+                State::LastYield
+            } else {
+                State::Yielding
+            };
+            return Step::Yield;
+        }
+        let stretch = wait.window_left.min(until_yield).min(STRETCH_NANOS);
+        wait.window_left -= stretch;
+        wait.polls = Polls {
+            left: self.rates.paused_polls(stretch).max(1),
+            pause: Pause::Full,
+        };
+        wait.paused_polls += u64::from(wait.polls.left);
+        wait.state = if is_last { State::LastPolls } else { State::Polling };
+        Step::Poll
+    }
+
+    /// The window is over: sleeps until a little before the packet is due, or until it comes.
+    fn fall_asleep(&mut self, wait: &mut Wait) -> Step {
+        if wait.paused_polls > 0 {
+            self.yields.was_in_vain();
+        }
+        if let Some(sleep) = self.timed_sleeps.next(self.waited(wait)) {
+            wait.state = State::TimedSleep {
+                length: sleep.length,
+                poll_nanos: sleep.poll_nanos,
+            };
+            return Step::SleepFor(sleep.length);
+        }
+        self.timed_sleeps.slept_on();
+        wait.state = State::Asleep;
+        Step::Sleep
+    }
+
+    /// Sleeps until the packet comes, behind a timed sleep that was in vain or could not be.
+    fn sleep(&mut self, wait: &mut Wait) -> Step {
+        wait.before = self.waited(wait);
+        (wait.first_polls, wait.paused_polls, wait.excused) = (0, 0, 0);
+        wait.polls.left = 0;
+        wait.state = State::Asleep;
+        Step::Sleep
     }
 
     /// Has a wait that has begun go on for as long as the peer, which was just woken, takes to get up: this
@@ -274,271 +414,124 @@ impl WaitPolicy {
     /// moment of the answer, and the peer, finding this side asleep, would do the same: once out of step,
     /// both would sleep through every wait. Only where polling is worth it at all, and where the peer gets up
     /// within twice the longest window: where it takes longer, processors are busy with others.
-    pub(super) fn await_sleeper(&self, spin: &mut Spin) {
-        if self.adaptive && self.window > 0 && self.wake_nanos / 2 <= self.max_window {
+    fn await_sleeper(&self, wait: &mut Wait) {
+        if self.rules.has(Rule::AwaitSleeper)
+            && self.adaptive
+            && self.window > 0
+            && self.wake_nanos / 2 <= self.max_window
+        {
             // Half more, since one wake-up is not like the other.
-            spin.excused = self.wake_nanos + self.wake_nanos / 2;
-            spin.window_left = spin.window_left.saturating_add(spin.excused);
+            wait.excused = self.wake_nanos + self.wake_nanos / 2;
+            wait.window_left = wait.window_left.saturating_add(wait.excused);
         }
     }
 
-    /// Starts a wait.
+    /// Nanoseconds of polling that were planned since the wait or its last timed sleep.
+    fn polled(&self, wait: &Wait) -> u64 {
+        self.rates.nanos(u64::from(wait.first_polls), wait.paused_polls)
+    }
+
+    /// How long the wait has been, but for a sleep that is not over.
+    fn waited(&self, wait: &Wait) -> u64 {
+        let left = u64::from(wait.polls.left);
+        let (first, paused) = match wait.paused_polls {
+            0 => (u64::from(wait.first_polls).saturating_sub(left), 0),
+            paused => (u64::from(wait.first_polls), paused.saturating_sub(left)),
+        };
+        let polled = self.rates.nanos(first, paused).saturating_sub(wait.excused);
+        wait.before.saturating_add(polled)
+    }
+
+    /// A wait has ended with its first polls.
     #[inline]
-    pub(super) fn start(&self) -> Spin {
-        Spin {
-            left: self.eager_polls,
-            eager_polls: self.eager_polls,
-            paused_polls: 0,
-            paused: false,
-            pause: if self.rates.eager_pauses {
-                Pause::Brief
+    pub(super) fn found_at_once(&mut self, wait: &Wait) {
+        if self.adaptive {
+            let polls = u64::from(wait.first_polls - wait.polls.left);
+            self.lengths.record(self.rates.nanos(polls, 0));
+        }
+    }
+
+    /// A wait has ended while this side polled.
+    pub(super) fn found(&mut self, wait: &Wait) {
+        if !self.adaptive {
+            return;
+        }
+        let nanos = self.waited(wait);
+        self.lengths.record(nanos);
+        if matches!(wait.state, State::LastPolls | State::LastYield) {
+            self.learn_from_sleep(nanos);
+        }
+    }
+
+    /// A wait has ended while this side slept.
+    pub(super) fn woken(&mut self, wait: &Wait, slept: Slept) {
+        if let State::TimedSleep { length, .. } = wait.state
+            // A packet can have come before this side got up, though that was later than it meant to.
+            && slept.whole > length
+        {
+            self.timed_sleeps.got_up(slept.whole - length);
+        }
+        if slept.was_woken {
+            let took = nanos_of(slept.whole - slept.needed).max(1);
+            self.wake_nanos = match self.wake_nanos {
+                0 => took,
+                known => known - known / 4 + took / 4,
+            };
+        }
+        if self.adaptive {
+            let needed = if self.rules.has(Rule::CountUntilRung) {
+                slept.needed
             } else {
-                Pause::None
-            },
-            window_left: match self.eager_polls {
-                0 => self.window,
-                _ => self.window.saturating_sub(EAGER_NANOS),
-            },
-            excused: 0,
-            offer_at: None,
-            rates: self.rates,
-            permit: None,
+                slept.whole
+            };
+            let nanos = self.waited(wait).saturating_add(nanos_of(needed));
+            self.lengths.record(nanos);
+            self.learn_from_sleep(nanos);
         }
     }
 
-    /// Starts polling again after a timed sleep, for so many nanoseconds.
-    pub(super) fn start_after_sleep(&self, nanos: u64) -> Spin {
-        Spin {
-            left: 0,
-            eager_polls: 0,
-            window_left: nanos,
-            offer_at: self.yield_policy.begin_after_sleep(),
-            ..self.start()
-        }
-    }
-
-    /// Polling for as long as being woken takes costs no more than being woken: where that is longer than the
-    /// longest window, as in virtual machines, up to twice as long. Where it takes even longer, processors
-    /// are busy with others.
-    fn longest_window(&self) -> u64 {
-        let twice = self.max_window.saturating_mul(2);
-        let is_idle = self.wake_nanos <= twice;
-        self.max_window.max(if is_idle { self.wake_nanos } else { 0 })
+    fn learn_from_sleep(&mut self, nanos: u64) {
+        self.timed_sleeps.record(nanos);
+        self.review();
     }
 
     /// Computes the window that would have been cheapest over the history.
     #[cold]
     fn review(&mut self) {
-        self.since_review = 0;
-        if self.total >= FULL {
-            self.weights.iter_mut().for_each(|weight| *weight /= 2);
-            self.total = self.weights.iter().sum();
-            self.within_longest /= 2;
-        }
-        let total = u64::from(self.total);
-        let longest = self.longest_window();
-        if longest != self.longest {
-            // Of the class that it cuts it is not known how much it would have caught.
-            let caught = (0..CLASSES).filter(|class| class_start(*class) < longest);
-            self.within_longest = caught.map(|class| self.weights[class]).sum();
-            self.longest = longest;
-        }
-        // Halves are rounded down one by one.
-        self.within_longest = self.within_longest.min(self.total);
-        let sleep_cost = longest;
-        let (mut best_window, mut best_cost) = (0, total.saturating_mul(sleep_cost));
-        let (mut caught, mut polled) = (0_u64, 0_u64);
-        for (class, &weight) in self.weights.iter().enumerate().take(CLASSES - 1) {
-            // The class that the longest window cuts is caught as far as that would have.
-            let window = class_end(class).min(longest);
-            let weight = if class_end(class) <= longest {
-                u64::from(weight)
-            } else {
-                u64::from(self.within_longest).saturating_sub(caught)
-            };
-            caught += weight;
-            polled = polled.saturating_add(weight.saturating_mul(window / 8 * 7));
-            let missed = (total - caught).saturating_mul(window.saturating_add(sleep_cost));
-            let cost = polled.saturating_add(missed);
-            if cost < best_cost {
-                (best_window, best_cost) = (window, cost);
-            }
-            if window == longest {
-                break;
-            }
-        }
+        // Polling for as long as being woken takes costs no more than being woken: where that is longer than
+        // the longest window, as in virtual machines, up to twice as long. Where it takes even longer,
+        // processors are busy with others.
+        let twice = self.max_window.saturating_mul(2);
+        let is_longer = self.wake_nanos > self.max_window && self.wake_nanos <= twice;
+        let longest = if is_longer && self.rules.has(Rule::WakeWindow) {
+            twice
+        } else {
+            self.max_window
+        };
+        let best = self.lengths.review(longest);
         // What is a little late now and then, for an interrupt, is worth waiting for: in regular waits it
         // costs nothing.
-        let least = if best_window > 0 { self.max_window / 8 } else { 0 };
-        self.set_window(best_window.max(least));
-    }
-}
-
-#[inline]
-fn class_of(nanos: u64) -> usize {
-    let Some(doublings) = nanos.max(1).ilog2().checked_sub(FIRST_CLASS_BITS) else {
-        return 0;
-    };
-    let is_upper_half = nanos >> (doublings + FIRST_CLASS_BITS - 1) & 1;
-    let class = 1 + 2 * doublings as usize + is_upper_half as usize;
-    class.min(CLASSES - 1)
-}
-
-/// The waits of a class are shorter than this many nanoseconds.
-fn class_end(class: usize) -> u64 {
-    let Some(above) = class.checked_sub(1) else {
-        return 1 << FIRST_CLASS_BITS;
-    };
-    let start = 1 << (FIRST_CLASS_BITS as usize + above / 2);
-    if above % 2 == 0 { start / 2 * 3 } else { start * 2 }
-}
-
-/// No wait of a class is shorter than this many nanoseconds.
-fn class_start(class: usize) -> u64 {
-    class.checked_sub(1).map_or(0, class_end)
-}
-
-/// For so long a wait polls as fast as is best on this machine, so that the shortest round trips are seen at
-/// once.
-const EAGER_NANOS: u64 = 1000;
-/// For so long a wait polls with pauses before it looks at the deadline and the end again.
-const STRETCH_NANOS: u64 = 20_000;
-
-/// Threads of this process that poll with pauses.
-static SPINNING: AtomicU32 = AtomicU32::new(0);
-
-/// One wait's polling.
-#[derive(Debug)]
-pub(super) struct Spin {
-    /// Polls left in this stretch.
-    left: u32,
-    /// Polls planned without pause.
-    eager_polls: u32,
-    /// Polls planned with pauses so far.
-    paused_polls: u64,
-    /// Whether the present stretch is one of those after the first.
-    paused: bool,
-    /// How its polls pause.
-    pause: Pause,
-    /// Nanoseconds of the window not yet planned.
-    window_left: u64,
-    /// Nanoseconds of the wait that the peer's getting up may take, which say nothing about the next wait.
-    excused: u64,
-    /// After how many nanoseconds of polling to offer the processor to others; `None` for never.
-    offer_at: Option<u64>,
-    rates: PollRates,
-    permit: Option<SpinPermit>,
-}
-
-/// What is between two polls.
-#[derive(Clone, Copy, Debug)]
-enum Pause {
-    None,
-    Brief,
-    Full,
-}
-
-impl Spin {
-    /// Whether to poll once more in this stretch; pauses if it is one with pauses.
-    #[inline(always)]
-    pub(super) fn next(&mut self) -> bool {
-        self.next_of(1)
-    }
-
-    /// The same where a poll takes as long as so many, but for pauses: with one that hardly counts.
-    #[inline(always)]
-    pub(super) fn next_of(&mut self, polls: u32) -> bool {
-        if self.left == 0 {
-            return false;
-        }
-        let polls = if matches!(self.pause, Pause::None) {
-            polls
+        let least = if best > 0 && self.rules.has(Rule::LeastWindow) {
+            self.max_window / 8
         } else {
-            1
+            0
         };
-        self.left = self.left.saturating_sub(polls);
-        match self.pause {
-            Pause::None => {}
-            Pause::Brief => cpu::relax_briefly(),
-            Pause::Full => cpu::relax(),
-        }
-        true
-    }
-
-    /// Nanoseconds of polling that were planned so far.
-    fn polled_nanos(&self) -> u64 {
-        self.rates.nanos(u64::from(self.eager_polls), self.paused_polls)
-    }
-
-    /// Whether the window has not passed and not too many threads poll already.
-    fn may_go_on(&mut self) -> bool {
-        if self.window_left > 0 && self.permit.is_none() {
-            self.permit = SpinPermit::take(&SPINNING, self.rates.cpus);
-            if self.permit.is_none() {
-                self.window_left = 0;
-            }
-        }
-        self.window_left > 0
-    }
-
-    /// Starts a stretch with pauses of at most so many nanoseconds, if there is one more.
-    fn next_stretch(&mut self, nanos: u64) -> bool {
-        if !self.may_go_on() {
-            return false;
-        }
-        let stretch = self.window_left.min(nanos);
-        self.window_left -= stretch;
-        (self.paused, self.pause) = (true, Pause::Full);
-        self.left = self.rates.paused_polls(stretch).max(1);
-        self.paused_polls += u64::from(self.left);
-        true
-    }
-
-    /// Ends the polling, since the thread goes to sleep.
-    fn stop(&mut self) {
-        self.permit = None;
-    }
-
-    /// How long the polling took so far.
-    #[inline]
-    pub(super) fn waited(&self) -> Waited {
-        let left = u64::from(self.left);
-        let (eager, paused) = if self.paused {
-            (u64::from(self.eager_polls), self.paused_polls - left)
+        let is_fixed = !self.rules.has(Rule::Window);
+        self.set_window(if is_fixed {
+            self.max_window
         } else {
-            (u64::from(self.eager_polls) - left, 0)
-        };
-        Waited {
-            nanos: self.rates.nanos(eager, paused).saturating_sub(self.excused),
-            slept: false,
-        }
+            best.max(least)
+        });
     }
 }
 
-/// The right of a thread to poll with pauses; at most one for each processor.
-#[derive(Debug)]
-struct SpinPermit(&'static AtomicU32);
-
-impl SpinPermit {
-    /// One of `most`, if not all of them are taken, as `taken` counts.
-    fn take(taken: &'static AtomicU32, most: u32) -> Option<Self> {
-        if taken.fetch_add(1, Ordering::Relaxed) < most {
-            return Some(Self(taken));
-        }
-        taken.fetch_sub(1, Ordering::Relaxed);
-        None
-    }
-}
-
-impl Drop for SpinPermit {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+fn nanos_of(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(all(test, not(loom)))]
-#[path = "wait_tests.rs"]
+mod simulator;
+#[cfg(all(test, not(loom)))]
 mod tests;
 #[cfg(all(test, not(loom)))]
-#[path = "wait_trace_tests.rs"]
 mod trace_tests;

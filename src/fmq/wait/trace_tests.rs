@@ -11,7 +11,7 @@ use super::*;
 /// The traces of one side.
 macro_rules! traces {
     ($side:literal: $($name:literal),*) => {
-        [$(($name, include_str!(concat!("traces/", $name, "-", $side, ".txt")))),*]
+        [$(($name, include_str!(concat!("../traces/", $name, "-", $side, ".txt")))),*]
     };
 }
 
@@ -29,6 +29,12 @@ fn waits(trace: &str) -> Vec<u64> {
     numbers.map(|number| number.parse().unwrap()).collect()
 }
 
+/// The recorded scenarios: name, the waits of the client, and of the worker.
+pub(super) fn recorded() -> impl Iterator<Item = (&'static str, Vec<u64>, Vec<u64>)> {
+    let sides = CLIENTS.iter().zip(&WORKERS);
+    sides.map(|((name, client), (_, worker))| (*name, waits(client), waits(worker)))
+}
+
 /// What polling costs in nanoseconds, a sleep counted as polling for the longest window, as the policy does.
 fn cost(wait: u64, window: u64, longest: u64) -> u64 {
     if wait <= window { wait } else { window + longest }
@@ -42,14 +48,11 @@ fn windows(waits: &[u64], longest: u64) -> Vec<u64> {
     let settings = WaitSettings::Adaptive {
         max_window: Duration::from_nanos(longest),
     };
-    let mut policy = WaitPolicy::with_rates(settings, PollRates::of(1, 40, 2));
+    let mut policy = WaitPolicy::new(settings, PollRates::of(1, 40, 2));
     let windows = waits.iter().map(|&nanos| {
-        policy.review_if_due();
+        policy.begin();
         let window = policy.window().as_nanos() as u64;
-        policy.record(Waited {
-            nanos,
-            slept: nanos > window,
-        });
+        policy.record(nanos, nanos > window);
         window
     });
     windows.collect::<Vec<_>>().split_off(LEARNING)

@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use super::rules::{Rule, Rules};
+
 /// A timed sleep, and how long to poll after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimedSleep {
@@ -20,11 +22,6 @@ pub(super) struct TimedSleep {
 /// trips.
 const MEAN_SHIFT: u32 = 3;
 const DEVIATION_SHIFT: u32 = 2;
-/// A sleep that ended rightly counts 1, one in vain counts [`MISS`] against it; below 0 none is timed until
-/// so many waits were slept through as [`LEAST_TRUST`] says.
-const MOST_TRUST: i32 = 8;
-const LEAST_TRUST: i32 = -16;
-const MISS: i32 = 2;
 /// A shorter sleep is not worth its system call.
 const LEAST_SLEEP: u64 = 30_000;
 /// Of the lateness, one part of so many is forgotten with each wait that is slept through without a timer.
@@ -40,15 +37,15 @@ pub(super) struct TimedSleepPolicy {
     deviation: u64,
     /// How much too late this thread gets up, smoothed.
     lateness: u64,
-    /// Below 0, timed sleeps have not been worth it.
-    trust: i32,
+    rules: Rules,
 }
 
 impl TimedSleepPolicy {
     /// `window` is the longest for which a wait may poll, in nanoseconds; 0 for no timed sleeps.
-    pub(super) fn new(window: u64) -> TimedSleepPolicy {
+    pub(super) fn new(window: u64, rules: Rules) -> TimedSleepPolicy {
         TimedSleepPolicy {
             window,
+            rules,
             lateness: window,
             ..TimedSleepPolicy::default()
         }
@@ -58,7 +55,8 @@ impl TimedSleepPolicy {
     /// that is worth it.
     pub(super) fn next(&self, waited: u64) -> Option<TimedSleep> {
         let early = self.deviation.saturating_add(self.deviation / 2);
-        if self.trust < 0 || early > self.window {
+        let is_off = self.window == 0 || !self.rules.has(Rule::TimedSleep);
+        if is_off || early > self.window {
             return None;
         }
         let before = waited.saturating_add(early).saturating_add(self.lateness);
@@ -79,6 +77,11 @@ impl TimedSleepPolicy {
         }
         // One interruption is no reason to get up much later the next time.
         let most = self.deviation.saturating_mul(4).saturating_add(self.window);
+        let most = if self.rules.has(Rule::TimedSleepOutlier) {
+            most
+        } else {
+            u64::MAX
+        };
         let difference = self.mean.abs_diff(nanos).min(most);
         let step = difference >> MEAN_SHIFT;
         self.mean = if nanos > self.mean {
@@ -103,28 +106,12 @@ impl TimedSleepPolicy {
         };
     }
 
-    /// The packet came while this side polled for it.
-    pub(super) fn was_right(&mut self) {
-        self.trust = (self.trust + 1).min(MOST_TRUST);
-    }
-
-    /// It did not.
-    pub(super) fn was_wrong(&mut self) {
-        self.trust -= MISS;
-        if self.trust < 0 {
-            self.trust = LEAST_TRUST;
-        }
-    }
-
     /// A wait was slept through without a timer. Sleeps that would be too late are tried again after some of
     /// them: only they tell by how much they are.
     pub(super) fn slept_on(&mut self) {
-        self.lateness -= self.lateness / FORGET;
-        self.trust = if self.trust < 0 {
-            self.trust + 1
-        } else {
-            self.trust
-        };
+        if self.rules.has(Rule::TimedSleepForget) {
+            self.lateness -= self.lateness / FORGET;
+        }
     }
 }
 
@@ -135,7 +122,7 @@ mod tests {
     const WINDOW: u64 = 50_000;
 
     fn after(waits: impl IntoIterator<Item = u64>) -> TimedSleepPolicy {
-        let mut policy = TimedSleepPolicy::new(WINDOW);
+        let mut policy = TimedSleepPolicy::new(WINDOW, Rules::default());
         waits.into_iter().for_each(|nanos| policy.record(nanos));
         policy
     }
@@ -168,8 +155,8 @@ mod tests {
         assert_eq!(after([]).next(0), None);
         assert_eq!(after([70_000; 40]).next(0), None);
         assert_eq!(after((0..40).map(|at| 400_000 * (1 + at % 3))).next(0), None);
-        assert_eq!(TimedSleepPolicy::new(0).next(0), None);
-        let mut unbounded = TimedSleepPolicy::new(u64::MAX);
+        assert_eq!(TimedSleepPolicy::new(0, Rules::default()).next(0), None);
+        let mut unbounded = TimedSleepPolicy::new(u64::MAX, Rules::default());
         unbounded.record(u64::MAX);
         assert_eq!(unbounded.next(0), None);
     }
@@ -216,24 +203,5 @@ mod tests {
         let policy = after([400_000; 40].into_iter().chain([2_000_000; 120]));
         let length = policy.next(0).unwrap().length.as_nanos() as u64;
         assert!((1_800_000..2_000_000).contains(&length), "{length}");
-    }
-
-    #[test]
-    fn sleeps_in_vain_stop_for_a_while() {
-        let mut policy = after([400_000; 40]);
-        policy.was_wrong();
-        assert_eq!(policy.next(0), None);
-        for _ in 0..-LEAST_TRUST {
-            policy.slept_on();
-        }
-        assert!(policy.next(0).is_some());
-        // Right most of the time is right enough.
-        for _ in 0..30 {
-            policy.was_right();
-            policy.was_right();
-            policy.was_right();
-            policy.was_wrong();
-            assert!(policy.next(0).is_some());
-        }
     }
 }

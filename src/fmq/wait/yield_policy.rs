@@ -7,36 +7,32 @@
 //! (`sched_yield`), and comes back when they have had their turn. Once an offer was taken it offers at the
 //! start of every wait. So among many pairs each has its turn after a few microseconds, and none executes for
 //! as long as the system lets it while the others wait. Once nobody took any for a while it offers no more,
-//! but after a wait in which polling was in vain, and now and then.
+//! but after a wait in which polling was in vain.
 //!
 //! That is for others that yield too. One that computes keeps the processor for milliseconds, which is no
 //! price to pay for every packet: where turns are that long too often, this side polls as if there were
-//! nobody, and tries again ever more rarely.
+//! nobody, and tries again after a while.
 
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use nnhal_os::sched;
-use nnhal_os::time::{Clock, MonotonicClock};
+use super::rules::{Rule, Rules};
 
 /// A long wait offers first after polling for so many nanoseconds, then each time that this has doubled.
 const FIRST_OFFER: u64 = 4000;
 /// How long to poll between offers where others are known to want the processor, in nanoseconds.
 const TURN: u64 = 1000;
 /// An offer that nobody took is over after this.
-const REFUSED: Duration = Duration::from_micros(2);
+pub(in super::super) const REFUSED: Duration = Duration::from_micros(2);
 /// After so many of them in a row nobody is taken to want the processor.
 const ALONE: u32 = 32;
-/// One of so many long waits offers although nobody seems to want the processor.
-const PROBE: u32 = 1024;
 /// Others that yield do so within this. Linux lets a thread that computes go on for about 3 ms.
 const LONGEST_TURN: Duration = Duration::from_millis(2);
 /// A longer turn weighs as much as so many shorter ones weigh against it.
 const LONG_TURN: u32 = 16;
 /// At this weight nothing more is offered for a while.
 const MOST_LONG_TURNS: u32 = 6 * LONG_TURN;
-/// For how many long waits; twice as many each time that it happens again.
-const PAUSES: RangeInclusive<u32> = 256..=1 << 16;
+/// For how many long waits.
+const PAUSE: u32 = 1024;
 
 /// Learns whether others want the processor.
 #[derive(Clone, Debug)]
@@ -48,48 +44,42 @@ pub(super) struct YieldPolicy {
     long_turns: u32,
     /// Long waits to come in which nothing is offered.
     pause: u32,
-    /// How many there will be the next time.
-    next_pause: u32,
-    /// Long waits so far.
-    waits: u32,
-    /// How often the system had taken the processor from this thread when that was looked at last.
-    preemptions: Option<u64>,
+    rules: Rules,
 }
 
-impl Default for YieldPolicy {
-    fn default() -> YieldPolicy {
+impl YieldPolicy {
+    pub(super) fn new(rules: Rules) -> YieldPolicy {
         YieldPolicy {
             is_crowded: false,
             refused: 0,
             long_turns: 0,
             pause: 0,
-            next_pause: *PAUSES.start(),
-            waits: 0,
-            preemptions: None,
+            rules,
         }
     }
-}
 
-impl YieldPolicy {
     /// One that offers nothing for long.
     #[cfg(all(test, loom))]
     pub(super) fn paused() -> YieldPolicy {
         YieldPolicy {
             pause: u32::MAX,
-            ..YieldPolicy::default()
+            ..YieldPolicy::new(Rules::default())
         }
     }
 
     /// After how many nanoseconds of polling a long wait that begins now is to offer the processor; `None`
     /// for never.
     pub(super) fn begin(&mut self) -> Option<u64> {
-        self.waits = self.waits.wrapping_add(1);
         if self.pause > 0 {
             self.pause -= 1;
             return None;
         }
-        let is_alone = self.refused >= ALONE && !self.waits.is_multiple_of(PROBE);
-        (!is_alone).then_some(if self.is_crowded { 0 } else { FIRST_OFFER })
+        if !self.rules.has(Rule::Yield) {
+            return None;
+        }
+        let is_alone = self.rules.has(Rule::YieldAlone) && self.refused >= ALONE;
+        let is_first = self.is_crowded && self.rules.has(Rule::YieldFirst);
+        (!is_alone).then_some(if is_first { 0 } else { FIRST_OFFER })
     }
 
     /// A wait has polled until it was time to sleep: perhaps for the processor that it polled on.
@@ -100,24 +90,20 @@ impl YieldPolicy {
     /// [`YieldPolicy::begin`] for the polling that follows a timed sleep: whoever has had the processor
     /// meanwhile may be about to end what this side waits for.
     pub(super) fn begin_after_sleep(&self) -> Option<u64> {
-        (self.pause == 0).then_some(0)
+        (self.pause == 0 && self.rules.has(Rule::Yield)).then_some(0)
     }
 
     /// Whether others are known to want the processor.
     pub(super) fn is_crowded(&self) -> bool {
-        self.is_crowded
+        self.is_crowded && self.rules.has(Rule::YieldFirst)
     }
 
-    /// Offers the processor to whoever wants it, in a wait that has polled for so many nanoseconds; returns
-    /// after how many to offer it again.
-    #[cold]
-    pub(super) fn offer(&mut self, polled: u64) -> Option<u64> {
-        let start = MonotonicClock.now();
-        std::thread::yield_now();
-        let took = MonotonicClock.now().saturating_since(start);
+    /// Learns from an offer in a wait that has polled for so many nanoseconds: this thread was away for so
+    /// long, and perhaps another has had its processor. Returns after how many to offer it again.
+    pub(super) fn yielded(&mut self, polled: u64, took: Duration, was_switched: bool) -> Option<u64> {
         // System calls may take long by themselves, as under a debugger.
-        let is_refused = took <= REFUSED || !self.was_switched();
-        self.learn(if is_refused { REFUSED } else { took });
+        let is_taken = was_switched || !self.rules.has(Rule::YieldSwitched);
+        self.learn(if is_taken { took } else { REFUSED });
         if self.pause > 0 {
             return None;
         }
@@ -128,43 +114,19 @@ impl YieldPolicy {
         })
     }
 
-    /// Whether the system has run another thread in place of this one since this was asked last; not the
-    /// first time.
-    fn was_switched(&mut self) -> bool {
-        let now = sched::preemptions();
-        let before = self.preemptions.replace(now);
-        before.is_some_and(|before| before != now)
-    }
-
-    /// An offer that nobody took.
-    #[cfg(all(test, not(loom)))]
-    pub(super) fn refuse(&mut self) {
-        self.learn(REFUSED);
-    }
-
-    /// An offer that somebody took.
-    #[cfg(all(test, not(loom)))]
-    pub(super) fn take(&mut self) {
-        self.learn(REFUSED * 2);
-    }
-
     /// Learns from an offer that was over after this time.
     fn learn(&mut self, took: Duration) {
-        if took > LONGEST_TURN {
+        if took > LONGEST_TURN && self.rules.has(Rule::YieldPause) {
             self.long_turns += LONG_TURN;
             if self.long_turns >= MOST_LONG_TURNS {
                 // One more is enough then, until others have behaved for a while.
                 self.long_turns = MOST_LONG_TURNS - LONG_TURN;
                 self.is_crowded = false;
-                self.pause = self.next_pause;
-                self.next_pause = (self.next_pause * 2).min(*PAUSES.end());
+                self.pause = PAUSE;
             }
         } else if took > REFUSED {
             (self.is_crowded, self.refused) = (true, 0);
             self.long_turns = self.long_turns.saturating_sub(1);
-            if self.long_turns == 0 {
-                self.next_pause = *PAUSES.start();
-            }
         } else {
             self.refused = self.refused.saturating_add(1);
             self.is_crowded &= self.refused < ALONE;
@@ -180,7 +142,7 @@ mod tests {
     const COMPUTED: Duration = Duration::from_millis(4);
 
     fn after(offers: impl IntoIterator<Item = Duration>) -> YieldPolicy {
-        let mut yield_policy = YieldPolicy::default();
+        let mut yield_policy = YieldPolicy::new(Rules::default());
         offers.into_iter().for_each(|took| yield_policy.learn(took));
         yield_policy
     }
@@ -191,13 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn who_is_alone_offers_after_polling_in_vain_and_now_and_then() {
-        let mut yield_policy = YieldPolicy::default();
+    fn who_is_alone_offers_after_polling_in_vain() {
+        let mut yield_policy = YieldPolicy::new(Rules::default());
         assert_eq!(yield_policy.begin(), Some(FIRST_OFFER), "not known yet");
         let mut yield_policy = after([REFUSED; ALONE as usize]);
         assert!(!yield_policy.is_crowded());
-        let probes = (0..10 * PROBE).filter_map(|_| yield_policy.begin()).count();
-        assert_eq!(probes, 10);
+        assert_eq!(yield_policy.begin(), None);
         yield_policy.was_in_vain();
         assert_eq!(yield_policy.begin(), Some(FIRST_OFFER));
         yield_policy.learn(REFUSED);
@@ -220,20 +181,19 @@ mod tests {
     #[test]
     fn offers_come_more_rarely_in_a_wait_that_nobody_uses() {
         let mut yield_policy = after([REFUSED; ALONE as usize]);
-        let again = yield_policy.offer(FIRST_OFFER).unwrap();
-        // The system may have run somebody else just now.
-        assert!(again == 2 * FIRST_OFFER || again == FIRST_OFFER + TURN, "{again}");
+        let again = yield_policy.yielded(FIRST_OFFER, TAKEN, false);
+        assert_eq!(again, Some(2 * FIRST_OFFER));
+        let again = yield_policy.yielded(FIRST_OFFER, TAKEN, true);
+        assert_eq!(again, Some(FIRST_OFFER + TURN));
     }
 
     #[test]
-    fn who_computes_is_left_alone_for_ever_longer() {
+    fn who_computes_is_left_alone_for_a_while() {
         let mut yield_policy = after([COMPUTED; (MOST_LONG_TURNS / LONG_TURN) as usize]);
         assert!(!yield_policy.is_crowded());
         assert_eq!(yield_policy.begin_after_sleep(), None);
-        let mut expected = *PAUSES.start() as usize;
-        for _ in 0..12 {
-            assert_eq!(silence(&mut yield_policy), expected);
-            expected = (expected * 2).min(*PAUSES.end() as usize);
+        for _ in 0..3 {
+            assert_eq!(silence(&mut yield_policy), PAUSE as usize);
             yield_policy.learn(COMPUTED);
         }
     }
