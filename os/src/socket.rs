@@ -7,11 +7,12 @@
 //! deadline it was given, but for [`Connection::discard_unread`], which closes what others have sent; no call
 //! raises `SIGPIPE`, and signals do not cut a wait short. Nothing here looks at the bytes of a message.
 
+mod error;
 mod message;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -23,86 +24,14 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeVal;
 
+pub use self::error::{MAX_FDS, SocketError};
+pub use self::message::Received;
 use self::message::{receive_message, send_message};
 use super::poll;
 use crate::time::{Clock, Deadline, MonotonicClock};
 
-/// The most descriptors that one message may carry.
-///
-/// The largest message of the control protocol, a preparation with every cache file that the HAL allows (32 +
-/// 32), the model and its overflow, needs 66. The kernel's own limit is 253.
-pub const MAX_FDS: usize = 72;
-
 /// What is attempted by [`Connection::connect`] and [`probe`].
 const CONNECT: &str = "connect";
-
-/// What went wrong with a socket.
-#[derive(Debug, thiserror::Error)]
-pub enum SocketError {
-    /// The name of a socket does not fit into a socket address.
-    #[error("the name of the socket {} is too long", .path.display())]
-    PathTooLong {
-        /// The path in question.
-        path: PathBuf,
-    },
-    /// The deadline passed first.
-    #[error("timed out while trying to {action}")]
-    TimedOut {
-        /// What was being waited for.
-        action: &'static str,
-    },
-    /// The peer has closed its end, or died.
-    #[error("the peer closed the connection")]
-    Closed,
-    /// A message is longer than the receiver accepts.
-    #[error("the peer sent a message longer than the {limit} bytes that are accepted")]
-    MessageTooLong {
-        /// The receiver's limit in bytes.
-        limit: usize,
-    },
-    /// A message carries more descriptors than [`MAX_FDS`], or more than this process may open.
-    #[error(
-        "the message carries more file descriptors than can be accepted (at most {MAX_FDS}, fewer where fewer are due)"
-    )]
-    TooManyFds,
-    /// The system refused.
-    #[error("failed to {action}: {source}")]
-    Io {
-        /// What was attempted.
-        action: &'static str,
-        /// The system's reason.
-        source: io::Error,
-    },
-}
-
-impl SocketError {
-    fn io(action: &'static str, errno: Errno) -> Self {
-        match errno {
-            Errno::EPIPE | Errno::ECONNRESET | Errno::ENOTCONN => Self::Closed,
-            _ => Self::Io {
-                action,
-                source: errno.into(),
-            },
-        }
-    }
-
-    /// The system's error code, where the system was the one to refuse.
-    pub fn errno(&self) -> Option<Errno> {
-        match self {
-            Self::Io { source, .. } => source.raw_os_error().map(Errno::from_raw),
-            _ => None,
-        }
-    }
-}
-
-/// One message that was received.
-#[derive(Debug)]
-pub struct Received {
-    /// How many bytes of the buffer it fills.
-    pub length: usize,
-    /// The descriptors that came with it, in the sender's order, close-on-exec.
-    pub fds: Vec<OwnedFd>,
-}
 
 /// A socket that connections are accepted from.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use nix::poll::PollFlags;
 use nix::sys::stat::{SFlag, fstat};
 
-use super::FenceError;
+use super::error::FenceError;
 use nnhal_os::{SysError, eventfd, poll, sync_file};
 
 /// How the state of a descriptor shows.

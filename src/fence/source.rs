@@ -4,7 +4,9 @@ use std::os::fd::AsFd;
 
 use nix::poll::PollFlags;
 
-use super::{Fence, FenceError, FenceState};
+use super::error::FenceError;
+use super::event::{Fence, FenceState};
+use super::fd_kind::FdKind;
 use nnhal_os::{eventfd, poll};
 
 /// Signals one fence, once. Dropped without having signalled, it fails the fence, so that nobody waits for
@@ -12,6 +14,17 @@ use nnhal_os::{eventfd, poll};
 #[derive(Debug)]
 pub struct FenceSource {
     fence: Option<Fence>,
+}
+
+impl Fence {
+    /// Creates a pending fence and the one right to signal it.
+    ///
+    /// # Errors
+    /// The system is out of descriptors.
+    pub fn create() -> Result<(FenceSource, Fence), FenceError> {
+        let fence = Fence::new(eventfd::create()?, FdKind::Event);
+        Ok((FenceSource::new(fence.clone()), fence))
+    }
 }
 
 impl FenceSource {
@@ -40,7 +53,7 @@ impl FenceSource {
             return Ok(());
         };
         fence.remember(state);
-        let ready = poll::ready_now(fence.inner.fd.as_fd(), PollFlags::POLLIN)?;
+        let ready = poll::ready_now(fence.as_fd(), PollFlags::POLLIN)?;
         if ready.is_empty() {
             // A counter too full for this count is one that a peer has made ready meanwhile.
             eventfd::add(&fence, count)?;

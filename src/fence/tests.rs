@@ -1,10 +1,13 @@
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
+use nix::poll::PollFlags;
+
 use super::*;
-use nnhal_os::time::TimePoint;
+use nnhal_os::time::{Deadline, TimePoint};
+use nnhal_os::{eventfd, poll};
 
 const PAST: Deadline = Deadline::at(TimePoint::from_nanos(1));
 

@@ -1,6 +1,7 @@
 //! The bytes of every message, pinned.
 
-use super::codec::{CodecError, SEEN, decode, decode_in, encode, encode_in};
+use super::codec::{CodecError, decode, decode_in, encode, encode_in};
+use super::encoding::SEEN;
 use super::handshake::{self, Refusal, Versions};
 use super::samples::{ID, calls, messages, welcome};
 use super::*;

@@ -23,56 +23,16 @@
 use super::Welcome;
 use super::codec::{self, CodecError};
 
+pub use super::protocol_version::{TRACE_SINCE, VERSIONS, Versions};
+
 /// Opens every hello and every answer.
 pub const MAGIC: [u8; 8] = *b"nnhalctl";
-
-/// The versions of the protocol that this release speaks: the newest and the one before, so that a client and
-/// a driver one version apart work together. How messages grow is said in docs/protocol.md.
-///
-/// | version | new |
-/// |--:|---|
-/// | 1 | the protocol |
-/// | 2 | [`super::Call::StartTrace`] |
-pub const VERSIONS: Versions = Versions { newest: 2, oldest: 1 };
-
-const _: () = assert!(VERSIONS.newest - VERSIONS.oldest <= 1);
-
-/// From which version on a worker can be asked to trace.
-pub const TRACE_SINCE: u32 = 2;
 
 /// Bytes of a hello.
 pub const HELLO_SIZE: usize = 16;
 
 /// Bytes of an answer before its text or welcome.
 pub const ANSWER_HEAD: usize = 24;
-
-/// A range of protocol versions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Versions {
-    /// The newest one.
-    pub newest: u32,
-    /// The oldest one.
-    pub oldest: u32,
-}
-
-impl Versions {
-    /// The newest version that both ranges have, if any.
-    #[must_use]
-    pub fn agree(self, other: Versions) -> Option<u32> {
-        let version = self.newest.min(other.newest);
-        (version >= self.oldest && version >= other.oldest).then_some(version)
-    }
-}
-
-impl std::fmt::Display for Versions {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.newest == self.oldest {
-            write!(f, "{}", self.newest)
-        } else {
-            write!(f, "{} to {}", self.oldest, self.newest)
-        }
-    }
-}
 
 /// Why a driver does not serve a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -37,6 +37,7 @@ mod call;
 mod channel;
 pub mod codec;
 pub mod directory;
+mod encoding;
 #[cfg(test)]
 mod golden;
 mod handle;
@@ -47,6 +48,7 @@ mod message;
 mod page;
 #[cfg(test)]
 mod properties;
+mod protocol_version;
 #[cfg(test)]
 mod samples;
 mod tables;

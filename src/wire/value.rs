@@ -1,6 +1,6 @@
 //! What can travel, and how a type says what it consists of.
 
-use super::codec::{CodecError, Reader, Writer};
+use super::encoding::{CodecError, Reader, Writer};
 
 /// A value that messages are made of, with a layout that is its own and not that of the Rust type.
 ///

@@ -4,18 +4,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use super::memory::check_range;
+use super::access::{Access, check_range};
 use super::{SharedMemory, SharedSlice, ShmError};
 use crate::dma_buf;
-
-/// What a mapping may be used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Reading.
-    ReadOnly,
-    /// Reading and writing.
-    ReadWrite,
-}
 
 /// A part of a [`SharedMemory`] mapped into this process, until dropped. It keeps the memory alive by itself.
 #[derive(Debug)]

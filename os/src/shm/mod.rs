@@ -13,15 +13,18 @@
 //! it is touched; that ends the process that mapped it, which is why only workers, one per client, map what a
 //! client can shrink. [`SharedMemory::cannot_shrink`] tells the two apart.
 
+mod access;
 mod copy;
 mod error;
 mod mapping;
 mod memory;
+mod read;
 mod sealed;
 mod slice;
 
+pub use access::Access;
 pub use error::ShmError;
-pub use mapping::{Access, Mapping, OngoingAccess};
+pub use mapping::{Mapping, OngoingAccess};
 pub use memory::SharedMemory;
 pub use sealed::SealedBytes;
 pub use slice::SharedSlice;

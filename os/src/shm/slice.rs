@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 use std::sync::atomic::AtomicU32;
 
-use super::memory::check_range;
-use super::{Access, ShmError, copy};
+use super::access::{Access, check_range};
+use super::{ShmError, copy};
 use crate::cpu;
 
 /// Fewer bytes are handed to the processor that reads them. Of more, the first are on their way when the last

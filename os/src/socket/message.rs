@@ -5,7 +5,16 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 
-use super::{MAX_FDS, Received, SocketError};
+use super::error::{MAX_FDS, SocketError};
+
+/// One message that was received.
+#[derive(Debug)]
+pub struct Received {
+    /// How many bytes of the buffer it fills.
+    pub length: usize,
+    /// The descriptors that came with it, in the sender's order, close-on-exec.
+    pub fds: Vec<OwnedFd>,
+}
 
 /// Bytes of ancillary data that [`MAX_FDS`] descriptors occupy, in units of `u64` so that the buffer is
 /// aligned.
