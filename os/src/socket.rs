@@ -30,6 +30,9 @@ use self::message::{receive_message, send_message};
 use super::poll;
 use crate::time::{Clock, Deadline, MonotonicClock};
 
+/// How long to wait before descriptors are sent again that were too many: no call tells when others are read.
+const READERS_PAUSE: Duration = Duration::from_millis(1);
+
 /// What is attempted by [`Connection::connect`] and [`probe`].
 const CONNECT: &str = "connect";
 
@@ -219,10 +222,14 @@ impl Connection {
 
     /// Sends one message. With a deadline that has passed: now or not at all.
     ///
+    /// The kernel counts the descriptors that nobody has read yet by user, and refuses more of them
+    /// (`ETOOMANYREFS`). That ends when any receiver reads, so it is waited for like room in the queue.
+    ///
     /// # Errors
     ///
     /// [`SocketError::TooManyFds`] beyond [`MAX_FDS`], [`SocketError::Closed`], [`SocketError::TimedOut`] if
-    /// the peer does not read, or [`SocketError::Io`]. After an error nothing was sent.
+    /// the peer does not read, or too many descriptors of this user stay unread, or [`SocketError::Io`].
+    /// After an error nothing was sent.
     pub fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>], deadline: Deadline) -> Result<(), SocketError> {
         const ACTION: &str = "send a message";
         if fds.len() > MAX_FDS {
@@ -233,10 +240,24 @@ impl Connection {
                 Ok(()) => return Ok(()),
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => self.wait(PollFlags::POLLOUT, deadline, ACTION)?,
-                Err(Errno::ETOOMANYREFS) => return Err(SocketError::TooManyFds),
+                Err(Errno::ETOOMANYREFS) => pause_for_readers(deadline)?,
                 Err(errno) => return Err(SocketError::io(ACTION, errno)),
             }
         }
+    }
+
+    /// Bytes of memory that messages take up which this end has sent and the peer has not read. A message
+    /// takes up [`MESSAGE_BYTES`] at least; 0 if nothing is unread.
+    ///
+    /// # Errors
+    ///
+    /// [`SocketError::Io`].
+    pub fn unread_bytes(&self) -> Result<usize, SocketError> {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the request writes one int, which outlives the call.
+        let done = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        Errno::result(done).map_err(|errno| SocketError::io("ask what is unread", errno))?;
+        Ok(usize::try_from(bytes).unwrap_or(0))
     }
 
     /// Receives one message into `buffer`. With a deadline that has passed: only what is there already.
@@ -336,6 +357,18 @@ impl From<Connection> for OwnedFd {
     fn from(connection: Connection) -> Self {
         connection.fd
     }
+}
+
+/// Waits for somebody to read descriptors, until the deadline at most.
+fn pause_for_readers(deadline: Deadline) -> Result<(), SocketError> {
+    let left = deadline.remaining(MonotonicClock.now());
+    if left.is_some_and(|left| left.is_zero()) {
+        return Err(SocketError::TimedOut {
+            action: "send descriptors while too many are unread",
+        });
+    }
+    std::thread::sleep(left.map_or(READERS_PAUSE, |left| left.min(READERS_PAUSE)));
+    Ok(())
 }
 
 /// `SO_PASSRIGHTS` of Linux 6.16, which the C library does not name yet.
@@ -440,6 +473,21 @@ mod tests {
         here.send(b"down", &[], Deadline::from_raw(0)).unwrap();
         let received = there.receive(&mut [0; 8], Deadline::from_raw(0)).unwrap();
         assert_eq!(received.length, 4);
+    }
+
+    #[test]
+    fn what_the_peer_has_not_read_takes_up_memory() {
+        let (here, there) = Connection::pair().unwrap();
+        assert_eq!(here.unread_bytes().unwrap(), 0);
+        for count in 1..=3 {
+            here.send(b"x", &[here.as_fd()], NOW).unwrap();
+            assert!(here.unread_bytes().unwrap() >= count * MESSAGE_BYTES);
+        }
+        for _ in 0..3 {
+            there.receive(&mut [0; 4], NOW).unwrap();
+        }
+        assert_eq!(here.unread_bytes().unwrap(), 0);
+        assert_eq!(there.unread_bytes().unwrap(), 0);
     }
 
     #[test]
