@@ -29,6 +29,7 @@ mod scheduler;
 pub mod settings;
 pub mod supervisor;
 mod trace;
+mod usage;
 mod weights;
 mod worker;
 

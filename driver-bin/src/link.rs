@@ -13,7 +13,9 @@ use std::os::fd::OwnedFd;
 use nnhal_device::DeviceOptions;
 use nnhal_os::shm::{Access, Mapping, SharedMemory, ShmError};
 
-use crate::settings::{ExecutionSettings, Limits, Polling, Settings, WeightSettings, WorkerSettings};
+use crate::settings::{
+    ExecutionSettings, Limits, Polling, Settings, UserLimits, WeightSettings, WorkerSettings,
+};
 
 /// A worker's share of the settings: what to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +24,14 @@ pub(crate) struct WorkerConfig {
     pub(crate) devices: Vec<DeviceConfig>,
     pub(crate) workers: WorkerSettings,
     pub(crate) limits: Limits,
+    pub(crate) user_limits: UserLimits,
     pub(crate) execution: ExecutionSettings,
     pub(crate) weights: WeightSettings,
 }
 
 impl WorkerConfig {
-    pub(crate) fn new(settings: &Settings) -> WorkerConfig {
+    /// What the settings say. One user may have so many threads.
+    pub(crate) fn new(settings: &Settings, threads_of_user: u32) -> WorkerConfig {
         let devices = settings
             .devices
             .iter()
@@ -36,6 +40,10 @@ impl WorkerConfig {
             devices: devices.collect(),
             workers: settings.workers.clone(),
             limits: settings.limits.clone(),
+            user_limits: UserLimits {
+                threads: threads_of_user,
+                ..settings.user_limits.clone()
+            },
             execution: settings.execution.clone(),
             weights: settings.weights.clone(),
         }
@@ -94,7 +102,8 @@ pub(crate) enum Command {
     Drain,
 }
 
-/// A client that is handed to a worker. Descriptor: its connection.
+/// A client that is handed to a worker. Descriptors: its connection, and the table of what its user's workers
+/// use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Assignment {
     /// The device whose socket the client connected to.
@@ -102,6 +111,8 @@ pub(crate) struct Assignment {
     pub(crate) supervisor_pid: u32,
     /// The client, as the kernel identified it.
     pub(crate) client: ClientIdentity,
+    /// The worker's row in the table.
+    pub(crate) row: u32,
 }
 
 /// Who a client is.
@@ -124,6 +135,7 @@ nnhal::wire_record! {
         devices: Vec<DeviceConfig>,
         workers: WorkerSettings,
         limits: Limits,
+        user_limits: UserLimits,
         execution: ExecutionSettings,
         weights: WeightSettings,
     }
@@ -146,6 +158,13 @@ nnhal::wire_record! {
         calls: u32,
         threads: u32,
     }
+    UserLimits {
+        threads: u32,
+        descriptors: u32,
+        unread_descriptors: u32,
+        shared_bytes: u64,
+        buffer_bytes: u64,
+    }
     ExecutionSettings {
         slots: u32,
         threads: u32,
@@ -163,7 +182,7 @@ nnhal::wire_record! {
         max_per_user: u32,
         max_bytes_per_user: u64,
     }
-    Assignment { device: String, supervisor_pid: u32, client: ClientIdentity }
+    Assignment { device: String, supervisor_pid: u32, client: ClientIdentity, row: u32 }
     ClientIdentity { uid: u32, gid: u32, pid: i32 }
 }
 
@@ -254,7 +273,7 @@ mod tests {
     fn config_carries_device_options_as_text() {
         let settings: Settings =
             toml::from_str("devices = [\"nnhal-empty\"]\n[device.nnhal-empty]\nafter = 3").unwrap();
-        let config = WorkerConfig::new(&settings);
+        let config = WorkerConfig::new(&settings, 1);
         assert_eq!(config.devices[0].options().get("after"), Some("3"));
     }
 }

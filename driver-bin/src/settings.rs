@@ -28,6 +28,8 @@ pub struct Settings {
     pub workers: WorkerSettings,
     /// What one client may use. Applies to workers that start afterwards.
     pub limits: Limits,
+    /// What all clients of one user may use together. Applies to workers that start afterwards.
+    pub user_limits: UserLimits,
     /// How work is run. Applies at once.
     pub execution: ExecutionSettings,
     /// Packed weights that workers share.
@@ -58,6 +60,9 @@ pub struct ClientSettings {
     pub max: u32,
     /// Clients at once of one user.
     pub max_per_user: u32,
+    /// The last of all places, which are kept for users who have no client. At most a fourth of all places;
+    /// none where no others may connect.
+    pub reserved: u32,
     /// Whether other users than the driver's own may connect. The runtime directory and the sockets are then
     /// open to them.
     pub other_users: bool,
@@ -69,6 +74,7 @@ impl Default for ClientSettings {
         ClientSettings {
             max: 1024,
             max_per_user: 256,
+            reserved: 64,
             other_users: false,
         }
     }
@@ -135,6 +141,37 @@ impl Default for Limits {
             bursts: 64,
             calls: 1024,
             threads: 32,
+        }
+    }
+}
+
+/// What all clients of one user may use together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct UserLimits {
+    /// Threads of workers, but for helper threads of devices; 0 for half of what the system lets the driver
+    /// have.
+    pub threads: u32,
+    /// Descriptors that workers keep: of memories, fences, and outcomes of fenced executions.
+    pub descriptors: u32,
+    /// Descriptors that have been sent to clients and that they have not read. The kernel counts these
+    /// against the driver's user.
+    pub unread_descriptors: u32,
+    /// Bytes of all memories that they share, by their declared sizes.
+    pub shared_bytes: u64,
+    /// Bytes of all their device buffers.
+    pub buffer_bytes: u64,
+}
+
+impl Default for UserLimits {
+    fn default() -> Self {
+        // As much as some clients may have that use all of theirs.
+        UserLimits {
+            threads: 0,
+            descriptors: 65_536,
+            unread_descriptors: 1024,
+            shared_bytes: 128 << 30,
+            buffer_bytes: 16 << 30,
         }
     }
 }
@@ -330,6 +367,11 @@ impl Settings {
             ("limits.objects", u64::from(self.limits.objects), 1),
             ("limits.calls", u64::from(self.limits.calls), 1),
             ("limits.threads", u64::from(self.limits.threads), 1),
+            (
+                "user_limits.unread_descriptors",
+                u64::from(self.user_limits.unread_descriptors),
+                1,
+            ),
         ];
         for (key, value, minimum) in minimums {
             if value < minimum {

@@ -7,8 +7,10 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::Signal;
 use nnhal::wire::{Call, Event, Execute, ExecutionForm, Message, Reply};
 use nnhal_hal::{ErrorStatus, MeasureTiming, Timing};
+use nnhal_os::socket::Connection;
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{
-    DaemonOptions, RawClient, TestDaemon, add_model, children_of, is_alive, request_in_one_memory,
+    DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model, children_of, is_alive, request_in_one_memory,
     shared_floats, wait_until,
 };
 
@@ -388,7 +390,6 @@ fn work_that_is_cancelled_ends_with_a_failure_that_says_so() {
 
 #[test]
 fn deadline_ends_work_that_does_not() {
-    use nnhal_os::time::{Clock, MonotonicClock};
     let daemon = start_empty("[device.nnhal-empty]\nfault = \"loop\"\n");
     let mut client = RawClient::connect(&daemon.runtime_dir(), "nnhal-empty");
     let (memory, _mapping) = shared_floats(&[0.0; 3]);
@@ -430,6 +431,65 @@ fn client_beyond_its_quota_is_turned_away() {
     wait_until("there is room again", || {
         RawClient::try_connect(&daemon.runtime_dir(), REFERENCE).is_ok()
     });
+}
+
+#[test]
+fn clients_that_hang_up_get_no_worker() {
+    const COUNT: usize = 200;
+    let daemon = TestDaemon::start(
+        EXE,
+        &DaemonOptions {
+            log: Some("driver=debug".into()),
+            ..DaemonOptions::default()
+        },
+    );
+    let path = nnhal::wire::directory::socket_path(&daemon.runtime_dir(), REFERENCE);
+    let patience = Deadline::after(MonotonicClock.now(), PATIENCE);
+    for _ in 0..COUNT {
+        drop(Connection::connect(&path, patience).unwrap());
+    }
+    let _client = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
+    let workers = daemon.log().matches("worker ended").count();
+    assert!(workers < COUNT / 4, "{workers}");
+}
+
+#[test]
+fn worker_that_starts_while_settings_are_read_is_replaced() {
+    let options = DaemonOptions {
+        devices: vec!["nnhal-empty".into()],
+        log: Some("info".into()),
+        ..DaemonOptions::default()
+    };
+    let daemon = TestDaemon::start(EXE, &options);
+    let reload = |settings: &str, times: usize| {
+        std::fs::write(daemon.settings_file(), settings).unwrap();
+        daemon.signal(Signal::SIGHUP);
+        wait_until("the settings are read", || {
+            daemon.log().matches("settings read again").count() == times
+        });
+    };
+    let first = daemon.workers();
+    reload(
+        "[workers]\nstart_timeout_ms = 600000\n[device.nnhal-empty]\ncreate = \"hang\"\n",
+        1,
+    );
+    wait_until("a worker hangs while it starts", || {
+        let workers = daemon.workers();
+        workers.len() == 1 && workers != first
+    });
+    reload("[workers]\nstart_timeout_ms = 600000\n", 2);
+    let _client = RawClient::connect(&daemon.runtime_dir(), "nnhal-empty");
+}
+
+#[test]
+fn workers_are_ended_before_the_supervisor_when_memory_runs_out() {
+    let daemon = start();
+    let client = RawClient::connect(&daemon.runtime_dir(), REFERENCE);
+    let score = |pid: u32| -> i32 {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
+        text.trim().parse().unwrap()
+    };
+    assert_eq!(score(client.welcome.worker_pid), score(daemon.pid()).max(300));
 }
 
 #[test]

@@ -8,7 +8,9 @@ use nnhal::wire::{
 };
 use nnhal_hal::{BufferDesc, BufferRole, ErrorStatus, MeasureTiming};
 use nnhal_os::shm::SharedMemory;
-use nnhal_tests::{DaemonOptions, RawClient, TestDaemon, add_model, request_in_one_memory};
+use nnhal_tests::{
+    DaemonOptions, RawClient, TestDaemon, add_model, is_alive, request_in_one_memory, wait_until,
+};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 
@@ -171,5 +173,38 @@ fn exhaustion_is_persistent_only_where_another_try_is_of_no_use() {
     for (case, attempt, expected) in table {
         let mut bench = Bench::new();
         assert_eq!(attempt(&mut bench), Err(expected), "{case}");
+    }
+}
+
+#[test]
+fn clients_of_one_user_are_told_what_they_have_together() {
+    let share = |client: &mut RawClient, size: u64| {
+        let memory = SharedMemory::create(size).unwrap();
+        let description = MemoryDescription {
+            name: "ashmem".into(),
+            fds: 1,
+            size,
+            offset: 0,
+            protection: 3,
+        };
+        client.call(Call::RegisterMemory(description), &[memory.as_fd()])
+    };
+    let cases = [
+        ("shared_bytes = 1048576", 700_000, "user_limits.shared_bytes"),
+        ("descriptors = 1", 8, "user_limits.descriptors"),
+    ];
+    for (setting, size, mention) in cases {
+        let options = DaemonOptions::with_settings(&format!("[user_limits]\n{setting}\n"));
+        let daemon = TestDaemon::start(EXE, &options);
+        let connect = || RawClient::connect(&daemon.runtime_dir(), "nnhal-reference");
+        let (mut first, mut second) = (connect(), connect());
+        share(&mut first, size).unwrap();
+        let refused = share(&mut second, size).unwrap_err();
+        assert_eq!(refused.status, TRANSIENT, "{refused}");
+        assert!(refused.detail.contains(mention), "{refused}");
+        let worker = first.welcome.worker_pid;
+        drop(first);
+        wait_until("the first client's worker has ended", || !is_alive(worker));
+        wait_until("there is room", || share(&mut second, size).is_ok());
     }
 }

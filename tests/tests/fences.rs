@@ -12,6 +12,7 @@ use nnhal_os::shm::Mapping;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_tests::{
     DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model, request_in_one_memory, shared_floats,
+    wait_until,
 };
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
@@ -336,4 +337,38 @@ fn fence_can_be_registered_before_it_is_waited_for() {
     let launched = bench.execute(arguments, &[]).unwrap();
     source.signal().unwrap();
     assert_eq!(wait(&launched.fence), FenceState::Signalled);
+}
+
+#[test]
+fn unread_fences_of_a_client_are_few_and_those_of_others_are_sent() {
+    const COUNT: usize = 50;
+    let mut bench = Bench::new("nnhal-reference", "[user_limits]\nunread_descriptors = 4\n");
+    let mut other = RawClient::connect(&bench._daemon.runtime_dir(), "nnhal-reference");
+    let arguments = bench.arguments(Vec::new());
+    for _ in 0..COUNT {
+        let call = Call::ExecuteFenced(arguments.clone());
+        bench.client.send(call, &[]).unwrap();
+    }
+    wait_until("the worker has taken all calls", || {
+        bench.client.connection.unread_bytes().unwrap() == 0
+    });
+    // The other client has its part.
+    let model = other.prepare(add_model(2)).unwrap();
+    let (memory, _mapping) = shared_floats(&[1.0, 2.0, 3.0, 4.0, 0.0, 0.0]);
+    let memory = other.register(&memory);
+    let call = Call::ExecuteFenced(ExecuteFenced {
+        prepared_model: model,
+        request: request_in_one_memory(memory, 2, 1, 8),
+        ..arguments
+    });
+    assert!(matches!(other.call(call, &[]), Ok(Reply::Fenced(_))));
+    let now = Deadline::from_raw(0);
+    let mut bytes = vec![0; 1 << 16];
+    let at_once = std::iter::from_fn(|| bench.client.connection.receive(&mut bytes, now).ok()).count();
+    assert!((1..COUNT / 2).contains(&at_once), "{at_once}");
+    for _ in at_once..COUNT {
+        let (message, fds) = bench.client.receive().unwrap();
+        assert!(matches!(message, Message::Reply { .. }), "{message:?}");
+        assert_eq!(fds.len(), 1);
+    }
 }

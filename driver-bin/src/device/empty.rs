@@ -9,6 +9,7 @@
 //! | `fault` | `none`; `hang`: never comes back and asks for no checkpoint; `loop`: goes on until a checkpoint ends it; `abort`, `segfault`, `overflow` (of the stack), `panic`, `exit`: ends the process so; `fail`: `GENERAL_FAILURE` |
 //! | `after` | how many executions of the worker go well before the fault; 0 by default |
 //! | `prepare` | the same faults, for preparing a model; none by default |
+//! | `create` | `none`; `hang`: its worker never gets ready |
 //! | `ask` | `none`; `abort`: ends the process when it is asked what it supports |
 
 use std::sync::Arc;
@@ -43,6 +44,17 @@ pub fn create(options: &DeviceOptions) -> Result<Arc<dyn Device>, Failure> {
         match key.as_str() {
             "fault" => faults.fault = Fault::parse(value)?,
             "prepare" => device.prepare = Fault::parse(value)?,
+            "create" => match value.as_str() {
+                "none" => {}
+                "hang" => loop {
+                    std::thread::park();
+                },
+                other => {
+                    return Err(Failure::invalid_argument(format!(
+                        "option \"create\" of {NAME} is \"none\" or \"hang\", not {other:?}"
+                    )));
+                }
+            },
             "ask" => {
                 device.ask = Fault::parse(value)?;
                 if !matches!(device.ask, Fault::None | Fault::Abort) {

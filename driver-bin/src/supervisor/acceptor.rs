@@ -9,11 +9,12 @@ use nnhal_os::socket::Connection;
 use nnhal_os::time::{Clock, MonotonicClock};
 
 use super::admission::{Refused, turn_away};
+use super::options::SupervisorError;
 use super::pending::{PATIENCE, PendingConnection};
-use super::reaper::{Place, UnreadConnection};
+use super::state::{Phase, Supervisor};
+use super::waiting::{WaitingClient, has_hung_up};
 use super::workers::Service;
-use super::{Phase, Supervisor, Waiting};
-use crate::link::{Assignment, ClientIdentity};
+use crate::link::ClientIdentity;
 
 /// How many connections are accepted before anything else is looked at.
 const ACCEPTS_AT_ONCE: usize = 64;
@@ -56,6 +57,10 @@ impl Supervisor {
 
     /// Lets a client in, or turns it away.
     fn welcome(&mut self, client: Connection, device: String) {
+        // Before anything is done for it: connections can be made and ended faster than they are served.
+        if has_hung_up(&client) {
+            return;
+        }
         let peer = match peer::identify(&client) {
             Ok(peer) => peer,
             Err(error) => {
@@ -77,8 +82,7 @@ impl Supervisor {
     }
 
     fn admit(&mut self, applicant: &PendingConnection) -> Result<(), Refused> {
-        self.admission
-            .admit(&applicant.peer, &self.options.settings.clients)
+        self.admission.admit(&applicant.peer)
     }
 
     /// Whether a client that is refused now may have a place soon: somebody goes, of the same user if that
@@ -86,7 +90,7 @@ impl Supervisor {
     fn may_become_free(&self, applicant: &PendingConnection) -> bool {
         let now = MonotonicClock.now();
         let uid = applicant.peer.uid;
-        let is_full = self.admission.has_all(uid, &self.options.settings.clients);
+        let is_full = self.admission.has_all(uid);
         let is_just_going = |service: &Service| {
             let helps = !is_full || service.uid == uid;
             let has_just = |since| now.saturating_since(since) < PATIENCE;
@@ -98,14 +102,17 @@ impl Supervisor {
 
     /// Lets in those who have waited for a place and have one now, and turns away those who have waited for
     /// long enough.
-    pub(super) fn admit_applicants(&mut self) {
+    pub(super) fn admit_applicants(&mut self) -> Result<(), SupervisorError> {
         let pending = self.pending.take();
         if pending.is_empty() {
-            return;
+            return Ok(());
         }
-        self.reap();
+        self.reap()?;
         self.let_go();
         for (applicant, until) in pending {
+            if has_hung_up(&applicant.client) {
+                continue;
+            }
             match self.admit(&applicant) {
                 Ok(()) => self.let_in(applicant),
                 Err(_) if !until.is_past(MonotonicClock.now()) && self.may_become_free(&applicant) => {
@@ -114,33 +121,23 @@ impl Supervisor {
                 Err(refused) => refuse(&applicant, &refused),
             }
         }
+        Ok(())
     }
 
     /// Has a client that is admitted wait for a worker.
     fn let_in(&mut self, applicant: PendingConnection) {
         let PendingConnection { client, device, peer } = applicant;
         tracing::debug!(target: tags::DRIVER, uid = peer.uid, pid = peer.pid, device, "client");
-        let assignment = Assignment {
-            device,
-            supervisor_pid: std::process::id(),
-            client: ClientIdentity {
-                uid: peer.uid,
-                gid: peer.gid,
-                pid: peer.pid,
-            },
+        let identity = ClientIdentity {
+            uid: peer.uid,
+            gid: peer.gid,
+            pid: peer.pid,
         };
-        self.waiting.push_back(Waiting { client, assignment });
-    }
-
-    /// Turns away the first client that waits for a worker.
-    pub(super) fn turn_away_first(&mut self, refused: &Refused) {
-        if let Some(waiting) = self.waiting.pop_front() {
-            turn_away(&waiting.client, refused);
-            // A worker may have been about to get it, so that it may have sent descriptors.
-            let uid = Some(waiting.assignment.client.uid);
-            self.reaper
-                .close(uid, Place::default(), UnreadConnection(waiting.client), ());
-        }
+        self.waiting.push(WaitingClient {
+            client,
+            device,
+            identity,
+        });
     }
 
     /// Turns away all who have waited for a place.

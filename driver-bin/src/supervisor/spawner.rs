@@ -1,28 +1,26 @@
-//! Starts workers, one after the other, on a thread of its own.
+//! Starts the processes of workers, on a thread of its own.
 //!
-//! Starting takes milliseconds and waits for the new process; the main thread must do neither. What bounds
-//! the wait is the worker's life: the main thread kills one that takes too long, and with its end of the
-//! socket the wait is over.
+//! Starting one takes milliseconds, and longer where the executable has to be read or the machine is busy.
+//! The main thread must not wait for that. It waits until the new process is ready: see [`super::starting`].
 //!
 //! Nothing here has a name in the file system, so nobody can be in the way there.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Command as Process, Stdio};
+use std::process::{Child, Command as Process, Stdio};
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
 use nnhal::diag::tags;
+use nnhal::wire;
 use nnhal::wire::handshake::VERSIONS;
-use nnhal::wire::{self, Inbox};
 use nnhal_os::socket::Connection;
-use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_os::{eventfd, pidfd};
 
-use crate::cores::{Board, Slot};
-use crate::link::{CrashRecord, Report, WorkerConfig};
+use crate::link::{CrashRecord, WorkerConfig};
 
 /// How to start a worker: what comes before the worker's own arguments, for binaries that are more than a
 /// driver.
@@ -37,8 +35,12 @@ pub struct Invocation {
 /// The argument by which a process is a worker.
 pub(crate) const WORKER_ARGUMENT: &str = "--worker";
 
-/// Now or not at all.
-const NOW: Deadline = Deadline::from_raw(0);
+/// How long descriptors may wait to be sent to a new worker, where too many of this user are unread.
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How readily the system ends a worker when memory runs out, beside all else at 0: before the supervisor and
+/// what other programs do, as browsers have it for the processes of their pages.
+const OOM_SCORE: i32 = 300;
 
 /// Variables of the service manager that are not for workers.
 const SERVICE_VARIABLES: [&str; 5] = [
@@ -49,13 +51,11 @@ const SERVICE_VARIABLES: [&str; 5] = [
     "WATCHDOG_USEC",
 ];
 
-/// A worker that is ready for a client.
+/// The process of a worker.
 #[derive(Debug)]
-pub(super) struct ReadyWorker {
+pub(super) struct WorkerProcess {
     pub(super) pid: i32,
     pub(super) pidfd: OwnedFd,
-    /// Its place on the board of who computes, given up when this is dropped.
-    pub(super) cores: Option<Slot>,
     /// By which a client is handed over.
     pub(super) handoff: Connection,
     /// For what follows the settings. Nothing comes back there.
@@ -63,72 +63,39 @@ pub(super) struct ReadyWorker {
     pub(super) crash_record: CrashRecord,
 }
 
+/// A worker that is to be started.
+#[derive(Debug)]
+pub(super) struct Order {
+    pub(super) config: WorkerConfig,
+    /// Of the settings.
+    pub(super) generation: u64,
+}
+
 /// What came of an order.
 #[derive(Debug)]
-pub(super) enum Outcome {
-    Ready(ReadyWorker),
-    /// With the process id, if there was a process.
-    Failed {
-        pid: Option<i32>,
-        reason: String,
-    },
-}
-
-/// The worker that is starting now.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Starting(Arc<Mutex<Option<Current>>>);
-
-#[derive(Debug)]
-struct Current {
-    pidfd: OwnedFd,
-    since: TimePoint,
-    /// Whether it has been killed, and its end is only to be waited for.
-    is_killed: bool,
-}
-
-impl Starting {
-    fn lock(&self) -> MutexGuard<'_, Option<Current>> {
-        // There is only ever a whole value in there.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Since when a worker has been starting, if one is that has not been killed.
-    pub(super) fn since(&self) -> Option<TimePoint> {
-        let current = self.lock();
-        let current = current.as_ref().filter(|current| !current.is_killed)?;
-        Some(current.since)
-    }
-
-    /// Kills the worker that is starting. Its death ends the wait in its turn.
-    pub(super) fn kill(&self) {
-        if let Some(current) = self.lock().as_mut() {
-            current.is_killed = true;
-            // It may have ended by itself.
-            let _ = pidfd::send_signal(&current.pidfd, Signal::SIGKILL);
-        }
-    }
+pub(super) struct Spawned {
+    /// The process, or why there is none.
+    pub(super) process: Result<WorkerProcess, String>,
+    pub(super) generation: u64,
 }
 
 /// The thread that starts workers.
+#[derive(Debug)]
 pub(super) struct Spawner {
     pub(super) invocation: Invocation,
-    pub(super) starting: Starting,
-    pub(super) orders: Receiver<WorkerConfig>,
-    pub(super) outcomes: Sender<Outcome>,
+    pub(super) orders: Receiver<Order>,
+    pub(super) spawned: Sender<Spawned>,
     /// Wakes the main thread.
     pub(super) wake: OwnedFd,
-    /// Where workers note who computes.
-    pub(super) board: Arc<Board>,
 }
 
 impl Spawner {
     /// Fills orders until there can be no more.
     pub(super) fn run(self) {
         keep_signals_from_workers();
-        while let Ok(config) = self.orders.recv() {
-            let outcome = self.start(config);
-            *self.starting.lock() = None;
-            if self.outcomes.send(outcome).is_err() {
+        while let Ok(Order { config, generation }) = self.orders.recv() {
+            let process = self.spawn(&config);
+            if self.spawned.send(Spawned { process, generation }).is_err() {
                 return;
             }
             // A full counter wakes as well.
@@ -136,47 +103,18 @@ impl Spawner {
         }
     }
 
-    fn start(&self, config: WorkerConfig) -> Outcome {
-        let worker = match self.spawn(&config) {
-            Ok(worker) => worker,
-            Err(reason) => return Outcome::Failed { pid: None, reason },
-        };
-        match wait_until_ready(&worker.handoff) {
-            Ok(()) => Outcome::Ready(worker),
-            Err(reason) => {
-                let _ = pidfd::send_signal(&worker.pidfd, Signal::SIGKILL);
-                let last_words = worker.crash_record.last_words();
-                let reason = if last_words.is_empty() { reason } else { last_words };
-                Outcome::Failed {
-                    pid: Some(worker.pid),
-                    reason,
-                }
-            }
-        }
-    }
-
     /// Starts a process and tells it what to be; whether it is ready is for it to say.
-    fn spawn(&self, config: &WorkerConfig) -> Result<ReadyWorker, String> {
+    fn spawn(&self, config: &WorkerConfig) -> Result<WorkerProcess, String> {
         let socket = |error| format!("failed to make a worker's socket: {error}");
         let (handoff, theirs) = Connection::pair().map_err(socket)?;
         let (commands, commanded) = Connection::pair().map_err(socket)?;
         commands.stop_receiving();
         let (crash_record, page) = CrashRecord::create()
             .map_err(|error| format!("failed to make a worker's crash record: {error}"))?;
-        let cores = self.board.slot();
-        let place = cores.as_ref().map_or(u32::MAX, Slot::number).to_ne_bytes();
-        let shared = [commanded.as_fd(), page.as_fd(), self.board.as_fd()];
-        // A worker without a place on the board has no use for it.
-        let shared = if cores.is_some() {
-            &shared[..]
-        } else {
-            &shared[..2]
-        };
+        let deadline = Deadline::after(MonotonicClock.now(), SEND_TIMEOUT);
         handoff
-            .send(&place, shared, NOW)
+            .send(&[0], &[commanded.as_fd(), page.as_fd()], deadline)
             .map_err(|error| format!("failed to hand a worker its crash record: {error}"))?;
-        wire::send(&handoff, VERSIONS.newest, config, &[], NOW)
-            .map_err(|error| format!("failed to configure a worker: {error}"))?;
         let mut command = Process::new("/proc/self/exe");
         command
             .arg0("nnhal-worker")
@@ -189,34 +127,43 @@ impl Spawner {
         for variable in SERVICE_VARIABLES {
             command.env_remove(variable);
         }
-        // Held until the process is written down, so that it cannot be reaped before.
-        let mut starting = self.starting.lock();
-        let child = command
+        let mut child = command
             .spawn()
             .map_err(|error| format!("failed to start a worker process: {error}"))?;
         let pid = i32::try_from(child.id()).unwrap_or(i32::MAX);
-        let open = || pidfd::open(pid).map_err(|error| format!("failed to watch a worker process: {error}"));
-        let (pidfd, other) = match (open(), open()) {
-            (Ok(one), Ok(other)) => (one, other),
-            (Err(reason), _) | (_, Err(reason)) => {
-                let mut child = child;
+        let_be_ended_first(&child);
+        // Nobody reaps it before its number is known to the main thread, so it is still that of the child.
+        let watched = pidfd::open(pid).map_err(|error| format!("failed to watch a worker process: {error}"));
+        let configured = wire::send(&handoff, VERSIONS.newest, config, &[], deadline)
+            .map_err(|error| format!("failed to configure a worker: {error}"));
+        match watched.and_then(|pidfd| configured.map(|()| pidfd)) {
+            Ok(pidfd) => Ok(WorkerProcess {
+                pid,
+                pidfd,
+                handoff,
+                commands,
+                crash_record,
+            }),
+            Err(reason) => {
                 let _ = child.kill();
-                return Err(reason);
+                let _ = child.wait();
+                Err(reason)
             }
-        };
-        *starting = Some(Current {
-            pidfd: other,
-            since: MonotonicClock.now(),
-            is_killed: false,
-        });
-        Ok(ReadyWorker {
-            pid,
-            pidfd,
-            cores,
-            handoff,
-            commands,
-            crash_record,
-        })
+        }
+    }
+}
+
+/// Has the system end a worker before others when memory runs out. It has not been told yet what to be, so it
+/// has not closed itself to others of its user.
+fn let_be_ended_first(child: &Child) {
+    let path = format!("/proc/{}/oom_score_adj", child.id());
+    let current = std::fs::read_to_string(&path).ok();
+    let current: i32 = current.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    if current >= OOM_SCORE {
+        return;
+    }
+    if let Err(error) = std::fs::write(&path, OOM_SCORE.to_string()) {
+        tracing::warn!(target: tags::DRIVER, %error, "the system may end the supervisor before a worker when memory runs out");
     }
 }
 
@@ -231,14 +178,5 @@ fn keep_signals_from_workers() {
     }
     if let Err(errno) = signals.thread_block() {
         tracing::warn!(target: tags::DRIVER, %errno, "signals to all processes of the driver will reach workers");
-    }
-}
-
-/// Waits for a worker to be ready; see the module's text for what bounds the wait.
-fn wait_until_ready(handoff: &Connection) -> Result<(), String> {
-    match Inbox::new().receive(handoff, Deadline::NONE) {
-        Ok((Report::Ready, _)) => Ok(()),
-        Ok((Report::Failed { reason }, _)) => Err(reason),
-        Err(error) => Err(format!("a worker ended before it was ready: {error}")),
     }
 }

@@ -1,6 +1,7 @@
 //! The workers that there are, and whom they serve.
 
 use std::collections::HashMap;
+use std::os::fd::AsFd;
 
 use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
@@ -12,9 +13,11 @@ use nnhal_os::socket::Connection;
 use nnhal_os::time::{Deadline, TimePoint};
 
 use super::reaper::{Place, UnreadConnection};
-use super::spawner::ReadyWorker;
+use super::spawner::WorkerProcess;
+use super::waiting::WaitingClient;
 use super::weights::Holder;
 use crate::link::{Assignment, Command};
+use crate::usage::UsageTables;
 
 /// Now or not at all.
 const NOW: Deadline = Deadline::from_raw(0);
@@ -22,7 +25,7 @@ const NOW: Deadline = Deadline::from_raw(0);
 /// A worker.
 #[derive(Debug)]
 pub(super) struct Worker {
-    process: ReadyWorker,
+    process: WorkerProcess,
     service: Option<Service>,
     /// Whether it has asked for weights, so that a thread listens to it, or none could be had.
     has_asked: bool,
@@ -47,6 +50,8 @@ pub(super) struct Service {
     /// notice when the client is gone.
     pub(super) client: Connection,
     pub(super) uid: u32,
+    /// The worker's in the table of what its user's workers use.
+    row: u32,
     /// When the client was seen to be gone.
     pub(super) hung_up: Option<TimePoint>,
     /// Whether the worker has been killed, and its end is only to be waited for.
@@ -78,7 +83,7 @@ pub(super) struct Reaped {
 /// A worker that has ended. Dropping it closes what it has left unread, which may take long, as
 /// [`UnreadConnection`] does.
 #[derive(Debug)]
-pub(super) struct EndedWorker(ReadyWorker);
+pub(super) struct EndedWorker(WorkerProcess);
 
 impl Drop for EndedWorker {
     fn drop(&mut self) {
@@ -92,10 +97,23 @@ pub(super) struct Workers {
     by_pid: HashMap<i32, Worker>,
     /// Those without a client, the one that waits longest first.
     idle: Vec<i32>,
+    /// What those of each user use.
+    usage: UsageTables,
+}
+
+/// Why a client is not served now.
+#[derive(Debug)]
+pub(super) enum Unassigned {
+    /// No worker is idle.
+    NoWorker(WaitingClient),
+    /// Nothing can be handed over for now: too many descriptors of the driver's user are unread.
+    NotNow(WaitingClient),
+    /// There is no memory to note what its worker uses.
+    NoMemory(WaitingClient, String),
 }
 
 impl Workers {
-    pub(super) fn add(&mut self, process: ReadyWorker) {
+    pub(super) fn add(&mut self, process: WorkerProcess) {
         let pid = process.pid;
         self.by_pid.insert(
             pid,
@@ -111,6 +129,14 @@ impl Workers {
 
     pub(super) fn count(&self) -> usize {
         self.by_pid.len()
+    }
+
+    pub(super) fn pids(&self) -> impl Iterator<Item = i32> {
+        self.by_pid.keys().copied()
+    }
+
+    pub(super) fn has(&self, pid: i32) -> bool {
+        self.by_pid.contains_key(&pid)
     }
 
     pub(super) fn idle_count(&self) -> usize {
@@ -162,41 +188,73 @@ impl Workers {
 
     /// Hands a client to the worker that has waited longest. Gives the client back if there is none that can
     /// take it.
-    pub(super) fn assign(&mut self, client: Connection, assignment: &Assignment) -> Result<(), Connection> {
-        while !self.idle.is_empty() {
+    pub(super) fn assign(&mut self, waiting: WaitingClient) -> Result<(), Unassigned> {
+        if self.idle.is_empty() {
+            return Err(Unassigned::NoWorker(waiting));
+        }
+        let uid = waiting.identity.uid;
+        let (row, table) = match self.usage.enter(uid) {
+            Ok(Some(entered)) => entered,
+            Ok(None) => {
+                return Err(Unassigned::NoMemory(
+                    waiting,
+                    "the user has too many clients".to_owned(),
+                ));
+            }
+            Err(error) => return Err(Unassigned::NoMemory(waiting, error.to_string())),
+        };
+        let assignment = Assignment {
+            device: waiting.device.clone(),
+            supervisor_pid: std::process::id(),
+            client: waiting.identity,
+            row,
+        };
+        // From now on what it sends is the worker's.
+        waiting.client.take_fds();
+        let mut is_late = false;
+        while !is_late && !self.idle.is_empty() {
             let pid = self.idle.remove(0);
             let Some(worker) = self.by_pid.get_mut(&pid) else {
                 continue;
             };
-            // From now on what it sends is the worker's.
-            client.take_fds();
-            let fds = [std::os::fd::AsFd::as_fd(&client)];
-            match wire::send(&worker.process.handoff, VERSIONS.newest, assignment, &fds, NOW) {
+            let fds = [waiting.client.as_fd(), table];
+            match wire::send(&worker.process.handoff, VERSIONS.newest, &assignment, &fds, NOW) {
                 Ok(()) => {
-                    let uid = assignment.client.uid;
                     worker.service = Some(Service {
-                        client,
+                        client: waiting.client,
                         uid,
+                        row,
                         hung_up: None,
                         is_killed: false,
                         place: Place::default(),
                     });
                     return Ok(());
                 }
+                Err(error) if error.is_timeout() => {
+                    self.idle.insert(0, pid);
+                    is_late = true;
+                }
                 // It is dead or dying; its death will be reaped.
                 Err(error) => {
-                    tracing::warn!(target: tags::DRIVER, uid = assignment.client.uid, pid, %error, "worker cannot take a client")
+                    tracing::warn!(target: tags::DRIVER, uid, pid, %error, "worker cannot take a client")
                 }
             }
         }
-        Err(client)
+        self.usage.leave(uid, row);
+        Err(if is_late {
+            Unassigned::NotNow(waiting)
+        } else {
+            Unassigned::NoWorker(waiting)
+        })
     }
 
     /// Forgets a worker that has ended, and tells its client how.
     pub(super) fn reap(&mut self, pid: i32, status: WaitStatus) -> Option<Reaped> {
-        let mut worker = self.by_pid.remove(&pid)?;
+        let worker = self.by_pid.remove(&pid)?;
         // Now, not with what may take long to close.
-        drop(worker.process.cores.take());
+        if let Some(service) = &worker.service {
+            self.usage.leave(service.uid, service.row);
+        }
         self.idle.retain(|&idle| idle != pid);
         // For whoever listens to its questions, or has got hold of its end.
         worker.process.handoff.shutdown();

@@ -18,8 +18,9 @@ use nnhal_hal::{BufferRole, ExtraParams, Failure, Operand, OperandType, Shape};
 
 use self::of_request::{BufferList, RegisteredLists};
 pub(crate) use self::of_request::{RequestBuffers, WeakBuffers};
-use super::table::{Table, no_such, over_quota, too_many};
+use super::table::{OBJECTS, Table, no_such, over_quota, too_many};
 use crate::settings::Limits;
+use crate::usage::{Permit, Quotas};
 
 /// A device buffer.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(crate) struct Buffer {
     content: Mutex<Option<Content>>,
     /// Whether the client gave it up. Whoever still uses it then keeps it a moment longer.
     is_freed: AtomicBool,
+    /// Its bytes, which count among those of the user's clients.
+    permit: Option<Permit>,
 }
 
 /// What an initialised buffer holds.
@@ -123,6 +126,7 @@ pub(crate) struct Buffers {
     state: Mutex<State>,
     registered: Arc<RegisteredLists>,
     limits: Limits,
+    quotas: Quotas,
 }
 
 #[derive(Debug)]
@@ -135,7 +139,7 @@ struct State {
 }
 
 impl Buffers {
-    pub(crate) fn new(limits: &Limits) -> Buffers {
+    pub(crate) fn new(limits: &Limits, quotas: Quotas) -> Buffers {
         let state = State {
             table: Table::new(limits.objects),
             by_token: HashMap::new(),
@@ -146,6 +150,7 @@ impl Buffers {
             state: Mutex::new(state),
             registered: Arc::default(),
             limits: limits.clone(),
+            quotas,
         }
     }
 
@@ -179,6 +184,7 @@ impl Buffers {
             declared,
             content: Mutex::default(),
             is_freed: AtomicBool::new(false),
+            permit: None,
         };
         self.insert(buffer)
     }
@@ -191,18 +197,20 @@ impl Buffers {
             return Err(Failure::new(
                 over_quota(size, self.limits.buffer_bytes),
                 format!(
-                    "{size} bytes more of device buffers exceed the {} bytes that one client may have",
+                    "{size} bytes more of device buffers exceed the {} bytes that one client may have (the driver's \
+                     setting limits.buffer_bytes)",
                     self.limits.buffer_bytes
                 ),
             ));
         }
+        buffer.permit = Some(self.quotas.buffer_bytes(size)?);
         let token = state.unused_token();
         buffer.token = token;
         let buffer = Arc::new(buffer);
         let handle = state
             .table
             .insert(Arc::clone(&buffer))
-            .map_err(|full| too_many("device buffers", full))?;
+            .map_err(|full| too_many("device buffers", full, OBJECTS))?;
         state.by_token.insert(token, buffer);
         state.promised = promised;
         Ok(Allocated {

@@ -70,7 +70,7 @@ impl Calls {
             return Err(Failure::new(
                 ErrorStatus::ResourceExhaustedTransient,
                 format!(
-                    "{} calls are in progress, as many as one client may have",
+                    "{} calls are in progress, as many as one client may have (the driver's setting limits.calls)",
                     open.len()
                 ),
             ));

@@ -19,13 +19,14 @@ use super::memory::{Memories, Memory};
 use super::outbox::Outbox;
 use super::pool::Pool;
 use super::prepared::Prepared;
-use super::table::{Table, no_such, too_many};
+use super::table::{OBJECTS, Table, no_such, too_many};
 use super::watchdog::Watchdog;
 use super::weights::Weights;
 use crate::cores::WorkerCores;
 use crate::link::WorkerConfig;
 use crate::scheduler::Scheduler;
 use crate::settings::Limits;
+use crate::usage::{Permit, Quotas};
 
 /// The client of a worker, and all that is its own.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub(crate) struct Client {
     pub(crate) outbox: Outbox,
     pub(crate) device: Arc<dyn Device>,
     pub(crate) limits: Limits,
+    /// What the user's clients may have together.
+    quotas: Quotas,
     pub(crate) calls: Arc<Calls>,
     pub(crate) pool: Pool,
     pub(crate) scheduler: Arc<Scheduler>,
@@ -43,8 +46,9 @@ pub(crate) struct Client {
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) weights: Arc<Weights>,
     models: Mutex<Table<Arc<Prepared>>>,
-    fenced: Mutex<Table<Arc<Fenced>>>,
-    fences: Mutex<Table<Fence>>,
+    /// Each with the descriptor that it keeps.
+    fenced: Mutex<Table<(Arc<Fenced>, Permit)>>,
+    fences: Mutex<Table<(Fence, Permit)>>,
 }
 
 impl Client {
@@ -62,22 +66,24 @@ impl Client {
         };
         let limits = config.limits.clone();
         cores.set_most(config.execution.threads);
+        let quotas = Quotas::new(Arc::clone(cores.usage()), config.user_limits.clone());
         Ok(Client {
-            outbox: Outbox::new(connection, version, wake()?),
+            outbox: Outbox::new(connection, version, wake()?, quotas.clone()),
             device,
             calls: Arc::new(Calls::new(limits.calls, wake()?)),
-            pool: Pool::new(limits.threads),
+            pool: Pool::new(limits.threads, quotas.clone()),
             scheduler: Scheduler::new(slots, cores),
             watchdog: Arc::new(Watchdog::new(config.execution.hang_limit(), wake()?)),
             idle_release: Arc::new(IdleRelease::new(config.execution.idle_release())),
-            memories: Arc::new(Memories::new(&limits)),
-            bursts: Bursts::new(limits.bursts, config.execution.burst_hosts),
-            buffers: Arc::new(Buffers::new(&limits)),
+            memories: Arc::new(Memories::new(&limits, quotas.clone())),
+            bursts: Bursts::new(limits.bursts, config.execution.burst_hosts, quotas.clone()),
+            buffers: Arc::new(Buffers::new(&limits, quotas.clone())),
             weights,
             fenced: Mutex::new(Table::new(limits.objects)),
             fences: Mutex::new(Table::new(limits.objects)),
             models: Mutex::new(Table::new(limits.objects)),
             limits,
+            quotas,
         })
     }
 
@@ -100,7 +106,9 @@ impl Client {
 
     pub(crate) fn add_model(&self, prepared: Prepared) -> Result<PreparedModelHandle, Failure> {
         let handle = self.models().insert(Arc::new(prepared));
-        Ok(handle.map_err(|full| too_many("prepared models", full))?.into())
+        Ok(handle
+            .map_err(|full| too_many("prepared models", full, OBJECTS))?
+            .into())
     }
 
     pub(crate) fn model(&self, handle: PreparedModelHandle) -> Result<Arc<Prepared>, Failure> {
@@ -117,20 +125,23 @@ impl Client {
             .ok_or_else(|| no_such("prepared model", handle.0))
     }
 
-    fn fenced_table(&self) -> MutexGuard<'_, Table<Arc<Fenced>>> {
+    fn fenced_table(&self) -> MutexGuard<'_, Table<(Arc<Fenced>, Permit)>> {
         // The table is whole between any two statements of this module.
         self.fenced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn add_fenced(&self, fenced: Arc<Fenced>) -> Result<ExecutionHandle, Failure> {
-        let handle = self.fenced_table().insert(fenced);
-        Ok(handle.map_err(|full| too_many("fenced executions", full))?.into())
+        let permit = self.quotas.descriptor()?;
+        let handle = self.fenced_table().insert((fenced, permit));
+        Ok(handle
+            .map_err(|full| too_many("fenced executions", full, OBJECTS))?
+            .into())
     }
 
     pub(crate) fn fenced(&self, handle: ExecutionHandle) -> Result<Arc<Fenced>, Failure> {
         self.fenced_table()
             .get(handle.0)
-            .cloned()
+            .map(|(fenced, _)| Arc::clone(fenced))
             .ok_or_else(|| no_such("fenced execution", handle.0))
     }
 
@@ -141,7 +152,7 @@ impl Client {
             .ok_or_else(|| no_such("fenced execution", handle.0))
     }
 
-    fn fences(&self) -> MutexGuard<'_, Table<Fence>> {
+    fn fences(&self) -> MutexGuard<'_, Table<(Fence, Permit)>> {
         // The table is whole between any two statements of this module.
         self.fences.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -149,17 +160,18 @@ impl Client {
     pub(crate) fn add_fence(&self, fds: Vec<OwnedFd>) -> Result<FenceHandle, Failure> {
         let fence = Fence::from_handle(fds.into_iter().next());
         let fence = fence.map_err(|error| Failure::invalid_argument(error.to_string()))?;
+        let permit = self.quotas.descriptor()?;
         Ok(self
             .fences()
-            .insert(fence)
-            .map_err(|full| too_many("fences", full))?
+            .insert((fence, permit))
+            .map_err(|full| too_many("fences", full, OBJECTS))?
             .into())
     }
 
     pub(crate) fn fence(&self, handle: FenceHandle) -> Result<Fence, Failure> {
         self.fences()
             .get(handle.0)
-            .cloned()
+            .map(|(fence, _)| fence.clone())
             .ok_or_else(|| no_such("fence", handle.0))
     }
 

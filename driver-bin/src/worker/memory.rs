@@ -11,8 +11,9 @@ use nnhal_device::exhaustion;
 use nnhal_hal::{ErrorStatus, Failure, Model, OperandLifeTime, Place};
 use nnhal_os::shm::{Access, Mapping, OngoingAccess, SealedBytes, SharedMemory, SharedSlice, ShmError};
 
-use super::table::{Table, no_such, over_quota, too_many};
+use super::table::{OBJECTS, Table, no_such, over_quota, too_many};
 use crate::settings::Limits;
+use crate::usage::{Permit, Quotas};
 
 /// `PROT_WRITE` of a memory's description.
 const PROTECTION_WRITE: u32 = 2;
@@ -31,6 +32,8 @@ pub(crate) struct Memory {
     /// Whether the client gave it up. Whoever still uses it then keeps it until that is done, a burst until
     /// its next batch of requests, or the first pause.
     is_freed: AtomicBool,
+    /// The descriptor and the bytes that count among those of the user's clients.
+    permits: Option<(Permit, Permit)>,
 }
 
 impl Memory {
@@ -83,6 +86,7 @@ impl Memory {
             mapping: OnceLock::new(),
             sealed: OnceLock::new(),
             is_freed: AtomicBool::new(false),
+            permits: None,
         })
     }
 
@@ -252,6 +256,7 @@ fn mapping_failure(error: &ShmError, size: u64) -> Failure {
 pub(crate) struct Memories {
     state: Mutex<State>,
     limits: Limits,
+    quotas: Quotas,
 }
 
 #[derive(Debug)]
@@ -261,13 +266,14 @@ struct State {
 }
 
 impl Memories {
-    pub(crate) fn new(limits: &Limits) -> Memories {
+    pub(crate) fn new(limits: &Limits, quotas: Quotas) -> Memories {
         Memories {
             state: Mutex::new(State {
                 table: Table::new(limits.objects),
                 bytes: 0,
             }),
             limits: limits.clone(),
+            quotas,
         }
     }
 
@@ -281,22 +287,24 @@ impl Memories {
         description: &MemoryDescription,
         fds: Vec<OwnedFd>,
     ) -> Result<MemoryHandle, Failure> {
-        let memory = Memory::new(description, fds)?;
+        let mut memory = Memory::new(description, fds)?;
         let mut state = self.lock();
         let bytes = state.bytes.saturating_add(memory.size);
         if bytes > self.limits.shared_bytes {
             return Err(Failure::new(
                 over_quota(memory.size, self.limits.shared_bytes),
                 format!(
-                    "{} bytes more of shared memory exceed the {} bytes that one client may share; it shares {}",
+                    "{} bytes more of shared memory exceed the {} bytes that one client may share; it shares {} \
+                     (the driver's setting limits.shared_bytes)",
                     memory.size, self.limits.shared_bytes, state.bytes
                 ),
             ));
         }
+        memory.permits = Some((self.quotas.descriptor()?, self.quotas.shared_bytes(memory.size)?));
         let handle = state
             .table
             .insert(Arc::new(memory))
-            .map_err(|full| too_many("memories", full))?;
+            .map_err(|full| too_many("memories", full, OBJECTS))?;
         state.bytes = bytes;
         Ok(handle.into())
     }
@@ -410,11 +418,12 @@ mod tests {
     }
 
     fn memories() -> Memories {
-        Memories::new(&Limits {
+        let limits = Limits {
             shared_bytes: 10_000,
             objects: 3,
             ..Limits::default()
-        })
+        };
+        Memories::new(&limits, Quotas::alone())
     }
 
     fn status(result: Result<MemoryHandle, Failure>) -> ErrorStatus {

@@ -57,6 +57,7 @@ use crate::device::registry::DeviceRegistry;
 use crate::jail;
 use crate::link::{Assignment, CrashRecord, DeviceConfig, Report, WorkerConfig};
 use crate::log;
+use crate::usage::Usage;
 
 /// Runs a worker from its start to its end.
 pub(crate) fn main(registry: &DeviceRegistry) -> ExitCode {
@@ -82,7 +83,6 @@ struct Idle {
     devices: HashMap<String, Arc<dyn Device>>,
     config: WorkerConfig,
     commands: Connection,
-    cores: Arc<WorkerCores>,
 }
 
 fn run(registry: &DeviceRegistry) -> Result<(), WorkerError> {
@@ -95,9 +95,11 @@ fn run(registry: &DeviceRegistry) -> Result<(), WorkerError> {
         Err(_) => return Err(WorkerError::Unexpected),
     };
     let device = idle.devices.get(&assignment.device).cloned();
-    let (Some(fd), Some(device)) = (fds.pop(), device) else {
+    let (Some(table), Some(fd), Some(device)) = (fds.pop(), fds.pop(), device) else {
         return Err(WorkerError::Unexpected);
     };
+    let usage = Usage::open(table, assignment.row).map_err(|_| WorkerError::Unexpected)?;
+    let cores = Arc::new(WorkerCores::new(Arc::new(usage)));
     let orders = Arc::new(Orders::new(idle.config.execution.clone())?);
     listen(idle.commands, Arc::clone(&orders))?;
     let weights = Weights::new(idle.handoff, &idle.config.weights);
@@ -105,7 +107,7 @@ fn run(registry: &DeviceRegistry) -> Result<(), WorkerError> {
         Connection::from_fd(fd),
         device,
         &assignment,
-        (&idle.config, idle.cores, weights),
+        (&idle.config, cores, weights),
         &orders,
     )
 }
@@ -113,7 +115,7 @@ fn run(registry: &DeviceRegistry) -> Result<(), WorkerError> {
 /// From the first instruction to being ready for a client.
 fn start(registry: &DeviceRegistry) -> Result<Idle, WorkerError> {
     let handoff = take_handoff()?;
-    let (commands, cores) = open_shared(&handoff)?;
+    let commands = open_shared(&handoff)?;
     std::panic::set_hook(Box::new(end_by_panic));
     let (config, _) = Inbox::new().receive::<WorkerConfig>(&handoff, Deadline::NONE)?;
     let ready = make_devices(&config, registry).and_then(|devices| {
@@ -129,7 +131,6 @@ fn start(registry: &DeviceRegistry) -> Result<Idle, WorkerError> {
                 devices,
                 config,
                 commands,
-                cores: Arc::new(cores),
             })
         }
         Err(error) => {
@@ -159,25 +160,17 @@ fn take_handoff() -> Result<Connection, WorkerError> {
     Ok(Connection::from_fd(handoff))
 }
 
-/// Opens what this worker shares with the supervisor: the socket for commands, its crash record, and the
-/// board of who computes if there is a place for it there.
-fn open_shared(handoff: &Connection) -> Result<(Connection, WorkerCores), WorkerError> {
-    let mut place = [0; size_of::<u32>()];
-    let received = handoff.receive(&mut place, Deadline::NONE)?;
+/// Opens what this worker shares with the supervisor: its crash record, and the socket for commands, which is
+/// returned.
+fn open_shared(handoff: &Connection) -> Result<Connection, WorkerError> {
+    let received = handoff.receive(&mut [0], Deadline::NONE)?;
     let mut fds = received.fds.into_iter();
     let (Some(commands), Some(page)) = (fds.next(), fds.next()) else {
         return Err(WorkerError::Unexpected);
     };
-    let commands = Connection::from_fd(commands);
     let crash_record = CrashRecord::open(page).map_err(|_| WorkerError::Unexpected)?;
     last_words::keep_in(crash_record);
-    let Some(board) = fds.next() else {
-        let cores = WorkerCores::alone();
-        cores.set_most(1);
-        return Ok((commands, cores));
-    };
-    let cores = WorkerCores::on_board(board, u32::from_ne_bytes(place));
-    Ok((commands, cores.map_err(|_| WorkerError::Unexpected)?))
+    Ok(Connection::from_fd(commands))
 }
 
 fn make_devices(

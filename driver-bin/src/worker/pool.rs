@@ -6,6 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use nnhal::diag::tags;
 use nnhal_hal::Priority;
 
+use crate::usage::{Permit, Quotas};
+
 type Work = Box<dyn FnOnce() + Send>;
 
 /// Stack of a thread. An execution nests as deeply as its model's subgraphs, which validation bounds.
@@ -27,6 +29,7 @@ struct Shared {
     /// Tells a free thread of work.
     work: Condvar,
     limit: usize,
+    quotas: Quotas,
 }
 
 #[derive(Default)]
@@ -34,6 +37,8 @@ struct State {
     waiting: Vec<(Priority, Work)>,
     threads: usize,
     free: usize,
+    /// Of the threads, but for the first, which every worker has.
+    permits: Vec<Permit>,
 }
 
 impl std::fmt::Debug for State {
@@ -47,12 +52,14 @@ impl std::fmt::Debug for State {
 }
 
 impl Pool {
-    pub(crate) fn new(limit: u32) -> Pool {
+    /// At most so many threads, and no more than the user's workers may have together.
+    pub(crate) fn new(limit: u32, quotas: Quotas) -> Pool {
         Pool {
             shared: Arc::new(Shared {
                 state: Mutex::default(),
                 work: Condvar::new(),
                 limit: limit.max(1) as usize,
+                quotas,
             }),
         }
     }
@@ -60,7 +67,10 @@ impl Pool {
     /// Has a thread do the work. Returns false if there is no thread and none can be made.
     pub(crate) fn submit(&self, priority: Priority, work: impl FnOnce() + Send + 'static) -> bool {
         let mut state = self.shared.lock();
-        if state.waiting.len() >= state.free && state.threads < self.shared.limit {
+        if state.waiting.len() >= state.free
+            && state.threads < self.shared.limit
+            && self.shared.may_have_one_more(&mut state)
+        {
             let shared = Arc::clone(&self.shared);
             let spawned = std::thread::Builder::new()
                 .name("executor".to_owned())
@@ -103,6 +113,23 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether there may be one more thread. Without one the work waits for a thread that there is.
+    fn may_have_one_more(&self, state: &mut State) -> bool {
+        if state.threads <= state.permits.len() {
+            return true;
+        }
+        match self.quotas.thread() {
+            Ok(permit) => {
+                state.permits.push(permit);
+                true
+            }
+            Err(failure) => {
+                tracing::debug!(target: tags::DRIVER, %failure, "no further thread");
+                false
+            }
+        }
+    }
+
     /// A thread's life. It ends with the process.
     fn work(&self) {
         let mut state = self.lock();
@@ -133,7 +160,7 @@ mod tests {
 
     #[test]
     fn work_waits_by_priority_when_no_thread_is_free() {
-        let pool = Pool::new(1);
+        let pool = Pool::new(1, Quotas::alone());
         let (release, released) = mpsc::channel::<()>();
         let (started, has_started) = mpsc::channel();
         let (said, heard) = mpsc::channel();
@@ -159,7 +186,7 @@ mod tests {
 
     #[test]
     fn threads_are_made_as_long_as_none_is_free() {
-        let pool = Pool::new(4);
+        let pool = Pool::new(4, Quotas::alone());
         let barrier = Arc::new(std::sync::Barrier::new(5));
         for _ in 0..4 {
             let barrier = Arc::clone(&barrier);
@@ -173,7 +200,7 @@ mod tests {
 
     #[test]
     fn work_that_panics_does_not_take_its_thread_along() {
-        let pool = Pool::new(1);
+        let pool = Pool::new(1, Quotas::alone());
         let (said, heard) = mpsc::channel();
         pool.submit(Priority::Medium, || panic!("on purpose"));
         pool.submit(Priority::Medium, move || said.send(()).unwrap());

@@ -126,17 +126,32 @@ fn greet(
         return Ok(None);
     };
     let pidfd: Option<OwnedFd> = pidfd::open(std::process::id().cast_signed()).ok();
-    let welcome = Welcome {
+    let mut welcome = Welcome {
         device: device.info().clone(),
         worker_pid: std::process::id(),
         supervisor_pid: assignment.supervisor_pid,
         has_pidfd: pidfd.is_some(),
     };
-    let answer =
-        handshake::accept(handshake::VERSIONS, version, &welcome).map_err(|_| WorkerError::Unexpected)?;
-    let fds: Vec<_> = pidfd.iter().map(AsFd::as_fd).collect();
-    let is_sent = connection.send(&answer, &fds, deadline).is_ok();
+    let is_sent = welcome_with(connection, (version, &welcome), pidfd.as_ref(), NOW)? || {
+        // No descriptor can be sent as long as too many of the driver's user are unread. The client notices
+        // the worker's end by its connection as well.
+        welcome.has_pidfd = false;
+        welcome_with(connection, (version, &welcome), None, deadline)?
+    };
     Ok(is_sent.then_some(version))
+}
+
+/// Whether the client has been welcomed.
+fn welcome_with(
+    connection: &Connection,
+    (version, welcome): (u32, &Welcome),
+    pidfd: Option<&OwnedFd>,
+    deadline: Deadline,
+) -> Result<bool, WorkerError> {
+    let answer =
+        handshake::accept(handshake::VERSIONS, version, welcome).map_err(|_| WorkerError::Unexpected)?;
+    let fds: Vec<_> = pidfd.iter().map(|fd| fd.as_fd()).collect();
+    Ok(connection.send(&answer, &fds, deadline).is_ok())
 }
 
 impl Session<'_> {
@@ -176,8 +191,10 @@ impl Session<'_> {
             fences.extend(pending);
         }
         let mut events = PollFlags::POLLIN;
-        if self.client.outbox.has_waiting() {
-            events |= PollFlags::POLLOUT;
+        match self.client.outbox.look_again_after() {
+            Some(pause) => deadline = deadline.earlier(Deadline::after(MonotonicClock.now(), pause)),
+            None if self.client.outbox.has_waiting() => events |= PollFlags::POLLOUT,
+            None => {}
         }
         // The kernel looks at no more than there can be descriptors, and one fence may be waited for many
         // times.
@@ -272,10 +289,17 @@ impl Session<'_> {
         let deadline = Deadline::after(MonotonicClock.now(), GOODBYE_TIMEOUT);
         while self.client.outbox.has_waiting() && !self.client.outbox.is_broken() {
             let connection = self.client.outbox.connection();
-            match poll::one(connection, PollFlags::POLLOUT, deadline) {
-                Ok(ready) if !ready.is_empty() => self.client.outbox.flush(),
-                _ => return,
+            let ready = match self.client.outbox.look_again_after() {
+                Some(pause) => {
+                    let pause = Deadline::after(MonotonicClock.now(), pause).earlier(deadline);
+                    poll::one(connection, PollFlags::empty(), pause)
+                }
+                None => poll::one(connection, PollFlags::POLLOUT, deadline),
+            };
+            if ready.is_err() || deadline.is_past(MonotonicClock.now()) {
+                return;
             }
+            self.client.outbox.flush();
         }
     }
 

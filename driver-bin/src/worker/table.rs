@@ -115,11 +115,17 @@ pub(crate) fn no_such(what: &str, handle: Handle) -> Failure {
     ))
 }
 
-/// The failure for an object that there is no room for.
-pub(crate) fn too_many(what: &str, full: Full) -> Failure {
+/// The setting that says how many objects there may be.
+pub(crate) const OBJECTS: &str = "limits.objects";
+
+/// The failure for an object that there is no room for, as the setting says.
+pub(crate) fn too_many(what: &str, full: Full, setting: &str) -> Failure {
     Failure::new(
         over_quota(1, full.limit.into()),
-        format!("one client may have {} {what} at once; release some", full.limit),
+        format!(
+            "one client may have {} {what} at once; release some (the driver's setting {setting})",
+            full.limit
+        ),
     )
 }
 

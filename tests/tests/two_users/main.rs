@@ -7,3 +7,5 @@ mod drivers;
 mod privileges;
 mod service;
 mod trust;
+mod turns;
+mod unread;

@@ -245,6 +245,7 @@ mod tests {
             declared: Shape::SCALAR,
             content: Mutex::default(),
             is_freed: AtomicBool::new(false),
+            permit: None,
         })
     }
 

@@ -192,7 +192,7 @@ mod tests {
 
     /// Memories of 1, 2, 3 and so on bytes.
     fn memories(count: u64) -> (Memories, Vec<MemoryHandle>) {
-        let memories = Memories::new(&Limits::default());
+        let memories = Memories::new(&Limits::default(), crate::usage::Quotas::alone());
         let handles = (1..=count)
             .map(|size| {
                 let description = MemoryDescription {

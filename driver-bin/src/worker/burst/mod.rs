@@ -36,6 +36,7 @@ use self::serve::Server;
 use self::sharing::Sharing;
 use super::table::{Table, no_such, too_many};
 use crate::settings::{ExecutionSettings, Polling};
+use crate::usage::Quotas;
 
 /// The bursts of a client.
 #[derive(Debug)]
@@ -44,6 +45,7 @@ pub(crate) struct Bursts {
     /// Threads of bursts that were released, until they have ended.
     ending: Mutex<Vec<JoinHandle<()>>>,
     sharing: Arc<Sharing>,
+    quotas: Quotas,
 }
 
 #[derive(Debug)]
@@ -55,11 +57,12 @@ struct Burst {
 impl Bursts {
     /// At most `limit`, of which at most so many have threads that serve others, too; 0 for half of the
     /// processors.
-    pub(crate) fn new(limit: u32, most_hosts: u32) -> Bursts {
+    pub(crate) fn new(limit: u32, most_hosts: u32, quotas: Quotas) -> Bursts {
         Bursts {
             table: Mutex::new(Table::new(limit)),
             ending: Mutex::default(),
             sharing: Arc::new(Sharing::new(most_hosts)),
+            quotas,
         }
     }
 
@@ -81,6 +84,7 @@ impl Bursts {
         wait: WaitSettings,
         wake: &OwnedFd,
     ) -> Result<BurstHandle, Failure> {
+        let permit = self.quotas.thread()?;
         let end = open_channel(fd, wait)?;
         let closer = end.closer.clone();
         let server = Box::new(Server::new(objects, end, wait)?);
@@ -90,6 +94,7 @@ impl Bursts {
             .name("burst".to_owned())
             .spawn(move || {
                 thread::run(&sharing, server);
+                drop(permit);
                 // A full counter wakes as well.
                 let _ = eventfd::add(&wake, 1);
             })
@@ -101,7 +106,7 @@ impl Bursts {
             Err(full) => {
                 // The thread ends by itself; nobody waits for it.
                 ring.close();
-                Err(too_many("bursts", full))
+                Err(too_many("bursts", full, "limits.bursts"))
             }
         }
     }

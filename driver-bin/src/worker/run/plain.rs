@@ -370,7 +370,7 @@ mod tests {
     }
 
     fn memory_of(size: u64, protection: u32) -> Arc<Memory> {
-        let memories = Memories::new(&Limits::default());
+        let memories = Memories::new(&Limits::default(), crate::usage::Quotas::alone());
         let description = MemoryDescription {
             name: "ashmem".into(),
             fds: 1,

@@ -1,0 +1,89 @@
+//! What the main thread knows.
+
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use nnhal_os::time::{Deadline, TimePoint};
+
+use super::admission::{Admission, Bounds, Reserve};
+use super::options::SupervisorOptions;
+use super::pending::PendingConnections;
+use super::reaper::Reaper;
+use super::runtime_dir::{Claim, Others, Published, RuntimeDir};
+use super::signals::Signals;
+use super::starting::StartingWorkers;
+use super::system_limits::SystemLimits;
+use super::waiting::WaitingClients;
+use super::weight_requests::Listeners;
+use super::workers::Workers;
+use crate::link::WorkerConfig;
+use crate::settings::{Settings, WorkerSettings};
+
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// The first worker is coming up; nothing is published before it is there.
+    Starting {
+        claims: Vec<(Claim, Option<OwnedFd>)>,
+    },
+    Serving {
+        published: Vec<Published>,
+    },
+    /// No new clients; workers finish what they do until then.
+    Draining {
+        until: Deadline,
+        /// Whether that is past: workers are killed.
+        is_over: bool,
+    },
+}
+
+pub(super) struct Supervisor {
+    pub(super) options: SupervisorOptions,
+    pub(super) system: SystemLimits,
+    pub(super) directory: Rc<RuntimeDir>,
+    pub(super) signals: Signals,
+    pub(super) starting: StartingWorkers,
+    /// Whether the last start failed: then none is ordered but for a client that waits.
+    pub(super) has_start_failed: bool,
+    pub(super) workers: Workers,
+    /// Those who listen to workers' questions for weights.
+    pub(super) listeners: Listeners,
+    /// The clients of workers that have ended, until what is left of them is closed.
+    pub(super) reaper: Reaper,
+    /// Those who have been let in and wait for a worker.
+    pub(super) waiting: WaitingClients,
+    /// When to hand over again, where that was not possible.
+    pub(super) hand_over_again: Option<TimePoint>,
+    /// Those who wait to be let in.
+    pub(super) pending: PendingConnections,
+    pub(super) admission: Admission,
+    pub(super) reserve: Reserve,
+    /// After an accept that could not be helped: no more until then.
+    pub(super) accept_again: Option<TimePoint>,
+    pub(super) phase: Phase,
+}
+
+impl Supervisor {
+    pub(super) fn workers_settings(&self) -> &WorkerSettings {
+        &self.options.settings.workers
+    }
+
+    /// What a worker that is started now is to be.
+    pub(super) fn worker_config(&self) -> WorkerConfig {
+        let settings = &self.options.settings;
+        WorkerConfig::new(settings, self.system.threads_of_user(&settings.user_limits))
+    }
+
+    /// How many clients may come in, by the settings as they are now.
+    pub(super) fn bounds(&self) -> Bounds {
+        Bounds::new(&self.options.settings, self.system)
+    }
+}
+
+/// Whether the sockets are open to others.
+pub(super) fn others(settings: &Settings) -> Others {
+    if settings.clients.other_users {
+        Others::LetIn
+    } else {
+        Others::KeptOut
+    }
+}
