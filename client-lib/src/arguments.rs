@@ -214,15 +214,9 @@ impl Arguments {
         (of(&self.inputs), of(&self.outputs))
     }
 
-    /// Holds values to the sizes of this layout.
-    #[cfg(feature = "runtime")]
+    /// Holds the rooms for outputs to the sizes of this layout.
     #[inline]
-    pub(crate) fn expect_sizes(&self, values: &mut (impl OwnValues + ?Sized)) -> Result<()> {
-        for (index, place) in self.inputs.iter().enumerate() {
-            if let Some(range) = &place.range {
-                expect_size("input", index, values.input(index), range)?;
-            }
-        }
+    pub(crate) fn expect_rooms(&self, values: &mut (impl OwnValues + ?Sized)) -> Result<()> {
         for (index, place) in self.outputs.iter().enumerate() {
             if let Some(range) = &place.range {
                 expect_size("output", index, values.output(index), range)?;
@@ -232,7 +226,7 @@ impl Arguments {
     }
 
     /// Copies inputs of this layout in.
-    pub(crate) fn write_all(&mut self, values: &(impl OwnValues + ?Sized)) -> Result<()> {
+    pub(crate) fn write_all(&self, values: &(impl OwnValues + ?Sized)) -> Result<()> {
         for (index, place) in self.inputs.iter().enumerate() {
             if let Some(range) = &place.range {
                 let bytes = values.input(index);
@@ -243,10 +237,9 @@ impl Arguments {
         Ok(())
     }
 
-    /// Copies inputs of this layout behind each other.
+    /// Appends inputs of this layout, one behind the other.
     #[inline]
     pub(crate) fn pack(&self, values: &(impl OwnValues + ?Sized), packed: &mut Vec<u8>) -> Result<()> {
-        packed.clear();
         for (index, place) in self.inputs.iter().enumerate() {
             if let Some(range) = &place.range {
                 let bytes = values.input(index);
@@ -405,7 +398,7 @@ mod tests {
             Input::from(&[1.0_f32, 2.0, 3.0]),
             Input::from(&[7_i32]).with_dimensions(&[1]),
         ];
-        let mut arguments = Arguments::for_values(&types(), &inputs, &outputs).unwrap();
+        let arguments = Arguments::for_values(&types(), &inputs, &outputs).unwrap();
         assert!(arguments.fits(&inputs, &outputs));
         let values = ListedValues {
             inputs: &inputs,

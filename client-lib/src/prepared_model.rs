@@ -112,7 +112,7 @@ impl PreparedModel {
         outputs: &mut [Output<'_>],
         options: &ExecuteOptions,
     ) -> Result<Completed> {
-        let mut arguments = self.take_arguments(inputs, outputs)?;
+        let arguments = self.take_arguments(inputs, outputs)?;
         let mut values = ListedValues { inputs, outputs };
         arguments.write_all(&values)?;
         let result = self.execute(arguments.request(), options);

@@ -37,24 +37,6 @@ pub struct Request {
     first_error: Option<Error>,
 }
 
-/// What tells requests apart: where their arguments are. Device buffers are told by their tokens, which are
-/// never used again on one connection.
-#[cfg(feature = "runtime")]
-#[derive(Clone, Debug)]
-pub(crate) struct RequestIdentity {
-    hal: nnhal_hal::Request,
-    memories: Vec<u64>,
-}
-
-#[cfg(feature = "runtime")]
-impl RequestIdentity {
-    /// Whether it is that of this request.
-    pub(crate) fn is_of(&self, request: &Request) -> bool {
-        let ids = request.memories.iter().map(Memory::id);
-        self.hal == request.hal && self.memories.iter().copied().eq(ids)
-    }
-}
-
 impl Request {
     /// A request without arguments.
     #[must_use]
@@ -147,15 +129,6 @@ impl Request {
     #[must_use]
     pub fn memories(&self) -> &[Memory] {
         &self.memories
-    }
-
-    /// What tells the request from others, without keeping its memories.
-    #[cfg(feature = "runtime")]
-    pub(crate) fn identity(&self) -> RequestIdentity {
-        RequestIdentity {
-            hal: self.hal.clone(),
-            memories: self.memories.iter().map(Memory::id).collect(),
-        }
     }
 
     /// The request as a worker understands it, which is told of memories that it does not know.

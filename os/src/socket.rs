@@ -30,6 +30,10 @@ use self::message::{receive_message, send_message};
 use super::poll;
 use crate::time::{Clock, Deadline, MonotonicClock};
 
+/// The least that a message takes up of a connection's memory: less than the kernel's own records of an empty
+/// one.
+pub const MESSAGE_BYTES: usize = 512;
+
 /// How long to wait before descriptors are sent again that were too many: no call tells when others are read.
 const READERS_PAUSE: Duration = Duration::from_millis(1);
 

@@ -62,6 +62,17 @@ impl<'a> Reader<'a> {
         Ok(u32::from_le_bytes(word))
     }
 
+    /// So many words that follow each other.
+    #[inline]
+    pub(super) fn words<const N: usize>(&mut self, what: &'static str) -> Result<[u32; N], PacketError> {
+        let (bytes, _) = self.take(4 * N, what)?.as_chunks::<4>();
+        let mut words = [0; N];
+        for (word, bytes) in words.iter_mut().zip(bytes) {
+            *word = u32::from_le_bytes(*bytes);
+        }
+        Ok(words)
+    }
+
     #[inline]
     pub(super) fn u64(&mut self, what: &'static str) -> Result<u64, PacketError> {
         let mut word = [0; 8];
@@ -72,6 +83,13 @@ impl<'a> Reader<'a> {
     /// A count of things that take at least `size` bytes each, which must be there.
     pub(super) fn count(&mut self, size: usize, what: &'static str) -> Result<usize, PacketError> {
         let count = self.u32(what)? as usize;
+        self.expect(count, size, what)?;
+        Ok(count)
+    }
+
+    /// So many things that take at least `size` bytes each must be there.
+    #[inline]
+    pub(super) fn expect(&self, count: usize, size: usize, what: &'static str) -> Result<(), PacketError> {
         let left = self.bytes.len() - self.at;
         let needed = count.saturating_mul(size);
         if needed > left {
@@ -81,22 +99,7 @@ impl<'a> Reader<'a> {
                 what,
             });
         }
-        Ok(count)
-    }
-
-    /// What has not been read yet.
-    pub(super) fn left(&self) -> &'a [u8] {
-        &self.bytes[self.at..]
-    }
-
-    /// Passes over these bytes if they are the next; says whether they are.
-    #[inline]
-    pub(super) fn skip(&mut self, expected: &[u8]) -> bool {
-        let is_next = self.left().starts_with(expected);
-        if is_next {
-            self.at += expected.len();
-        }
-        is_next
+        Ok(())
     }
 
     /// Values of this many bytes, after which the packet must end; all that is left if it is less.

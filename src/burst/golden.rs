@@ -69,7 +69,8 @@ fn requests() -> Vec<(String, Vec<u8>)> {
         };
         assert_eq!(kind, name);
         if has_body {
-            assert_eq!((read.inputs, read.outputs), body_arguments());
+            let arguments = (read.request.inputs, read.request.outputs);
+            assert_eq!(arguments, body_arguments());
             assert_eq!(read.pools, body().1);
         }
         (format!("request {name}"), bytes)

@@ -55,18 +55,13 @@ const POOL_BYTES: usize = 12;
 const HAS_NO_VALUE: u32 = 1;
 const ARGUMENT_BYTES: usize = 20;
 
-/// A request spelled out, in memory that is used again and again. Not to be changed between two packets: what
-/// is sent again is not decoded again.
+/// A request spelled out, in memory that is used again and again.
 #[derive(Clone, Debug, Default)]
 pub struct RequestBody {
-    /// One for each input of the model; locations refer to `pools`.
-    pub inputs: Vec<RequestArgument>,
-    /// One for each output of the model.
-    pub outputs: Vec<RequestArgument>,
+    /// The arguments, whose locations refer to `pools`. Its own pools are the receiver's to fill.
+    pub request: Request,
     /// What locations refer to.
     pub pools: Vec<Pool>,
-    /// What all of it was decoded from; nothing after an error.
-    bytes: Vec<u8>,
 }
 
 /// A decoded request; a body, if it has one, is in the [`RequestBody`] that was given for it.
@@ -78,8 +73,6 @@ pub enum RequestPacket<'a> {
         header: RequestHeader,
         /// The bytes of [`Pool::InlineInputs`], then zeros.
         inline: &'a [u8],
-        /// Whether the body is the one that was decoded before, byte for byte.
-        is_as_before: bool,
     },
     /// Keep the body under a number, replacing what was there. The answer is a result without outputs.
     Register {
@@ -229,16 +222,12 @@ pub fn decode_request<'a>(bytes: &'a [u8], body: &mut RequestBody) -> Result<Req
             inline: reader.rest(),
         }),
         GENERAL => {
-            let is_as_before = body.read_unless_known(&mut reader)?;
+            body.read(&mut reader)?;
             let inline = reader.inline(body.inline_inputs())?;
-            Ok(RequestPacket::General {
-                header,
-                inline,
-                is_as_before,
-            })
+            Ok(RequestPacket::General { header, inline })
         }
         REGISTER => {
-            body.read_unless_known(&mut reader)?;
+            body.read(&mut reader)?;
             reader.finish()?;
             Ok(RequestPacket::Register { header, layout })
         }
@@ -270,26 +259,14 @@ impl RequestBody {
         sizes.fold(0, usize::saturating_add)
     }
 
-    /// Reads a body, unless the bytes are those of the last one: then it says so, and nothing changes.
-    fn read_unless_known(&mut self, reader: &mut Reader<'_>) -> Result<bool, PacketError> {
-        if !self.bytes.is_empty() && reader.skip(&self.bytes) {
-            return Ok(true);
-        }
-        self.bytes.clear();
-        let before = reader.left();
-        self.read(reader)?;
-        let length = before.len() - reader.left().len();
-        self.bytes.extend_from_slice(&before[..length]);
-        Ok(false)
-    }
-
     fn read(&mut self, reader: &mut Reader<'_>) -> Result<(), PacketError> {
-        read_arguments(reader, &mut self.inputs, "input")?;
-        read_arguments(reader, &mut self.outputs, "output")?;
+        read_arguments(reader, &mut self.request.inputs, "input")?;
+        read_arguments(reader, &mut self.request.outputs, "output")?;
         let count = reader.count(POOL_BYTES, "pool")?;
         self.pools.clear();
         for _ in 0..count {
-            let (tag, value) = (reader.u32("pool")?, reader.u64("pool")?);
+            let [tag, low, high] = reader.words("pool")?;
+            let value = u64::from(low) | u64::from(high) << 32;
             let word = |what| u32::try_from(value).map_err(|_| PacketError::Value { what, value });
             self.pools.push(match tag {
                 POOL_MEMORY => Pool::Memory(Handle::from_bits(value).into()),
@@ -317,7 +294,7 @@ fn read_arguments(
     // Entries are kept for the memory of their dimensions.
     arguments.resize_with(count, RequestArgument::default);
     for argument in arguments {
-        let flags = reader.u32(what)?;
+        let [flags, pool_index, offset, length, rank] = reader.words(what)?;
         if flags & !HAS_NO_VALUE != 0 {
             return Err(PacketError::Value {
                 what: "argument's flags",
@@ -326,11 +303,11 @@ fn read_arguments(
         }
         argument.has_no_value = flags & HAS_NO_VALUE != 0;
         argument.location = DataLocation {
-            pool_index: reader.u32(what)?,
-            offset: reader.u32(what)?,
-            length: reader.u32(what)?,
+            pool_index,
+            offset,
+            length,
         };
-        let rank = reader.count(4, what)?;
+        reader.expect(rank as usize, 4, what)?;
         argument.dimensions.clear();
         for _ in 0..rank {
             argument.dimensions.push(reader.u32(what)?);
@@ -417,22 +394,18 @@ mod tests {
             }
             encode_general(&mut buffer, &header, &request, &pools, &inline);
             buffer.resize(buffer.len() + fill, 0);
-            for is_known in [false, true] {
-                let RequestPacket::General { header: found, inline: found_inline, is_as_before } =
-                    decode_request(&buffer, &mut body).unwrap() else { panic!("another kind") };
-                prop_assert_eq!(found, header);
-                prop_assert_eq!(found_inline, &inline[..]);
-                prop_assert_eq!(is_as_before, is_known);
-                prop_assert_eq!(&body.inputs, &request.inputs);
-                prop_assert_eq!(&body.outputs, &request.outputs);
-                prop_assert_eq!(&body.pools, &pools);
-            }
+            let RequestPacket::General { header: found, inline: found_inline } =
+                decode_request(&buffer, &mut body).unwrap() else { panic!("another kind") };
+            prop_assert_eq!(found, header);
+            prop_assert_eq!(found_inline, &inline[..]);
+            prop_assert_eq!(&body.request, &request);
+            prop_assert_eq!(&body.pools, &pools);
 
             encode_register(&mut buffer, header.sequence, layout, &request, &pools);
             buffer.resize(buffer.len() + fill, 0);
             let found = decode_request(&buffer, &mut body).unwrap();
             prop_assert_eq!(found, RequestPacket::Register { header: only(header.sequence), layout });
-            prop_assert_eq!(&body.inputs, &request.inputs);
+            prop_assert_eq!(&body.request, &request);
 
             encode_fire(&mut buffer, &header, layout, &inline);
             let found = decode_request(&buffer, &mut body).unwrap();
@@ -451,7 +424,7 @@ mod tests {
             let mut body = RequestBody::default();
             let _ = decode_request(&bytes, &mut body);
             // Nothing was believed that is not there.
-            prop_assert!(body.inputs.capacity() <= 2 * bytes.len() / ARGUMENT_BYTES + 4);
+            prop_assert!(body.request.inputs.capacity() <= 2 * bytes.len() / ARGUMENT_BYTES + 4);
         }
     }
 
@@ -486,37 +459,6 @@ mod tests {
             matches!(decoded, Ok(RequestPacket::General { inline: [1, 2], .. })),
             "{decoded:?}"
         );
-    }
-
-    #[test]
-    fn a_body_is_as_before_only_right_after_the_same_one() {
-        let mut buffer = Vec::new();
-        let mut body = RequestBody::default();
-        let mut decode = |pools: &[Pool], length: Option<usize>| {
-            encode_general(&mut buffer, &only(1), &Request::default(), pools, &[]);
-            buffer.truncate(length.unwrap_or(buffer.len()));
-            match decode_request(&buffer, &mut body) {
-                Ok(RequestPacket::General { is_as_before, .. }) => Some((is_as_before, body.pools.clone())),
-                _ => None,
-            }
-        };
-        let (one, other) = ([Pool::Buffer(1)], [Pool::Buffer(2)]);
-        // Of the first pools another request's may be a part.
-        let both = [Pool::Buffer(1), Pool::Buffer(2)];
-        for (pools, is_as_before) in [
-            (&one[..], false),
-            (&one, true),
-            (&other, false),
-            (&one, false),
-            (&both, false),
-            (&one, false),
-        ] {
-            assert_eq!(decode(pools, None), Some((is_as_before, pools.to_vec())));
-        }
-        // What ends too early is no body, and leaves none.
-        assert_eq!(decode(&one, Some(HEADER_BYTES + 16)), None);
-        assert_eq!(decode(&one, None), Some((false, one.to_vec())));
-        assert_eq!(decode(&one, None), Some((true, one.to_vec())));
     }
 
     #[test]

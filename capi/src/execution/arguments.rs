@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use nnhal_client::TensorType;
-use nnhal_client::runtime::{self, DeviceMemory, Direction, KnownArguments};
+use nnhal_client::runtime::{self, DeviceMemory, Direction, RegisteredRun};
 use nnhal_hal::{Operand, OperandType, Shape};
 
 use crate::extension;
@@ -215,8 +215,8 @@ pub(super) struct Arguments {
     pub(super) outputs: Vec<Argument>,
     /// Whether outputs share bytes with each other or with inputs.
     pub(super) is_overlapping: bool,
-    /// Their name in the burst that computed them last, if that knows them.
-    pub(super) known: Option<KnownArguments>,
+    /// The execution with them, as the burst knows it that has computed it again.
+    pub(super) registered: Option<RegisteredRun>,
 }
 
 impl Arguments {
@@ -237,7 +237,7 @@ impl Arguments {
             .collect();
         Arguments {
             is_overlapping: overlap(&read, &written),
-            known: None,
+            registered: None,
             inputs,
             outputs,
         }

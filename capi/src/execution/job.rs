@@ -1,15 +1,14 @@
-//! One run of an execution: its arguments in the runtime's terms, and what came of it.
+//! One run of an execution: its arguments in the runtime's terms.
 
+use nnhal_client::ExecuteOptions;
 use nnhal_client::runtime::{
-    Finished, KnownArguments, OutputBuffer, OwnValues, RunBurst, RunInput, RunOutput, RuntimeResult,
+    Finished, OutputBuffer, OwnValues, RegisteredRun, RunBurst, RunInput, RunOutput, RuntimeResult,
 };
-use nnhal_client::{ExecuteOptions, FencedTiming};
 use smallvec::SmallVec;
 
 use super::arguments::{Argument, Arguments, Place};
-use crate::codes::ResultCode;
+use super::results::Results;
 use crate::ffi::caught;
-use crate::result::{Failure, Outcome};
 
 /// A list that takes no memory of its own if it is short, as most models' are.
 type Few<T> = SmallVec<[T; 4]>;
@@ -22,58 +21,6 @@ pub(super) struct Job {
     pub(super) options: ExecuteOptions,
 }
 
-/// How a run ended.
-#[derive(Clone, Debug)]
-pub(super) struct Results {
-    pub(super) outcome: Outcome,
-    /// What it has reported. The shapes are empty if the outcome tells nothing of them.
-    pub(super) finished: Finished,
-    /// The times of one behind fences.
-    pub(super) fenced: Option<FencedTiming>,
-}
-
-impl Results {
-    pub(super) fn failed(failure: Failure) -> Results {
-        Results {
-            outcome: Err(failure),
-            finished: Finished::default(),
-            fenced: None,
-        }
-    }
-
-    pub(super) fn of(result: RuntimeResult<Finished>) -> Results {
-        match result {
-            Ok(finished) => Results {
-                outcome: Ok(()),
-                finished,
-                fenced: None,
-            },
-            Err(error) => {
-                let output_shapes = error.output_shapes().into();
-                let mut results = Results::failed(error.into());
-                results.finished.output_shapes = output_shapes;
-                results
-            }
-        }
-    }
-
-    /// How long it took since the start, and since its dependencies were done, which is the same without any.
-    pub(super) fn timing(&self) -> FencedTiming {
-        self.fenced.unwrap_or(FencedTiming {
-            launched: self.finished.timing,
-            fenced: self.finished.timing,
-        })
-    }
-
-    /// Whether the shapes of outputs mean something.
-    pub(super) fn has_shapes(&self) -> bool {
-        match &self.outcome {
-            Ok(()) => true,
-            Err(failure) => failure.code == ResultCode::ANEURALNETWORKS_OUTPUT_INSUFFICIENT_SIZE,
-        }
-    }
-}
-
 impl Arguments {
     /// Runs an execution with them as `run` does. It has results in any case.
     pub(super) fn run(
@@ -84,37 +31,17 @@ impl Arguments {
         caught(|| Ok(self.run_to_end(options, run))).unwrap_or_else(Results::failed)
     }
 
-    /// Runs it by a burst.
-    pub(super) fn run_by_burst(&mut self, burst: &mut RunBurst, options: &ExecuteOptions) -> Results {
-        let results = self.run(options, |inputs, outputs, options| {
-            burst.execute(inputs, outputs, options)
-        });
-        self.known = burst.known();
-        results
-    }
-
-    /// Runs it once more by a burst that knows the arguments by this name, which takes neither a look at them
-    /// nor memory. `results` are those of a run before, and then of this one, whether it ended well or not.
-    /// `false` if the burst does not know them, or it has to be run another way.
-    #[inline]
-    pub(super) fn run_again(
-        &mut self,
-        (burst, known): (&mut RunBurst, KnownArguments),
-        options: &ExecuteOptions,
-        results: &mut Results,
-    ) -> bool {
+    /// Registers it with a burst; `None` if that cannot be.
+    #[cold]
+    pub(super) fn register(&mut self, burst: &mut RunBurst) -> Option<RegisteredRun> {
         // What overlaps takes a way of its own each time.
         if self.is_overlapping {
-            return false;
+            return None;
         }
-        let again = caught(|| Ok(burst.execute_again(known, self, options, &mut results.finished)));
-        match again {
-            Ok(Some(Ok(()))) => {}
-            Ok(Some(Err(error))) => *results = Results::of(Err(error)),
-            Ok(None) => return false,
-            Err(failure) => *results = Results::failed(failure),
-        }
-        true
+        let inputs: Few<RunInput<'_>> = self.inputs.iter().map(input_of).collect();
+        let mut outputs: Few<RunOutput<'_>> = self.outputs.iter_mut().map(output_of).collect();
+        // What is wrong is told by who executes it.
+        burst.register(&inputs, &mut outputs).ok().flatten()
     }
 
     fn run_to_end(

@@ -2,23 +2,26 @@
 
 mod arguments;
 mod job;
+mod results;
 mod start;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use nnhal_client::runtime::{self, Direction, RunBurst, RunEvent};
-use nnhal_client::{Deadline, ExecuteOptions, OutputShape, Timing};
+use nnhal_client::runtime::{self, Direction, Finished, RunBurst, RunEvent, RuntimeResult};
+use nnhal_client::{Deadline, ExecuteOptions, OutputShape};
 use nnhal_hal::Operand;
 use nnhal_os::time::{Clock, MonotonicClock};
 
 pub(crate) use self::arguments::NewArgument;
 use self::arguments::{Argument, Arguments, Checks};
-use self::job::{Job, Results};
+use self::job::Job;
+pub(crate) use self::results::too_small;
+use self::results::{DurationKind, Results, fenced_results, not_ended};
 use crate::burst::Burst;
-use crate::codes::{DurationCode, ResultCode};
 use crate::compilation::Compilation;
+use crate::ffi::caught;
 use crate::result::{Failure, Outcome};
 
 /// The longest that a loop may take, in nanoseconds.
@@ -40,11 +43,11 @@ pub(crate) struct Execution {
 #[derive(Debug)]
 struct State {
     phase: Phase,
+    /// Of the last run that has ended; of no meaning before.
+    results: Results,
     inputs: Vec<Option<Argument>>,
     outputs: Vec<Option<Argument>>,
     settings: Settings,
-    /// Those of the settings.
-    options: ExecuteOptions,
     /// All of them, from the first start on; not here while a thread or a driver behind fences computes.
     arguments: Option<Arguments>,
 }
@@ -66,7 +69,7 @@ enum Phase {
     Computation,
     /// It goes on behind fences in its driver.
     Fenced(RunEvent),
-    Completed(Results),
+    Completed,
 }
 
 impl Execution {
@@ -74,10 +77,10 @@ impl Execution {
         let finished = compilation.finished()?;
         let state = State {
             phase: Phase::Preparation,
+            results: Results::failed(not_ended()),
             inputs: finished.inputs().iter().map(|_| None).collect(),
             outputs: finished.outputs().iter().map(|_| None).collect(),
             settings: Settings::default(),
-            options: ExecuteOptions::new(),
             arguments: None,
         };
         Ok(Execution {
@@ -161,10 +164,10 @@ impl Execution {
     pub(crate) fn compute(&self) -> Outcome {
         let state = self.lock()?;
         let deadline = state.deadline_from_now();
-        self.compute_as(state, deadline, |arguments, options| {
-            arguments.run(options, |inputs, outputs, options| {
+        self.compute_as(state, deadline, |arguments, options, results| {
+            *results = arguments.run(options, |inputs, outputs, options| {
                 self.finished.execute(inputs, outputs, options)
-            })
+            });
         })
     }
 
@@ -172,16 +175,19 @@ impl Execution {
         &self,
         mut state: MutexGuard<'_, State>,
         deadline: Deadline,
-        run: impl FnOnce(&mut Arguments, &ExecuteOptions) -> Results,
+        run: impl FnOnce(&mut Arguments, &ExecuteOptions, &mut Results),
     ) -> Outcome {
         let options = state.begin(None, deadline)?;
         self.is_computing.store(true, Ordering::Release);
-        let results = match &mut state.arguments {
-            Some(arguments) => run(arguments, &options),
-            None => Results::failed(lost()),
-        };
+        let State {
+            arguments, results, ..
+        } = &mut *state;
+        match arguments {
+            Some(arguments) => run(arguments, &options, results),
+            None => *results = Results::failed(lost()),
+        }
         self.is_computing.store(false, Ordering::Release);
-        state.complete(results)
+        state.complete()
     }
 
     /// Computes it by a burst and waits for the end.
@@ -198,15 +204,12 @@ impl Execution {
                 return Err(Failure::bad_state("another execution uses the burst"));
             }
         };
-        let mut state = self.lock()?;
-        // One for both ways, should the first fail.
+        let state = self.lock()?;
         let deadline = state.deadline_from_now();
-        match state.compute_again(&mut run, deadline, &self.is_computing) {
-            Some(outcome) => outcome,
-            None => self.compute_as(state, deadline, |arguments, options| {
-                arguments.run_by_burst(&mut run, options)
-            }),
-        }
+        let comes_again = state.comes_again();
+        self.compute_as(state, deadline, |arguments, options, results| {
+            arguments.run_by_burst((&mut run, comes_again), options, results);
+        })
     }
 
     /// Whether it may be freed.
@@ -217,7 +220,7 @@ impl Execution {
             Phase::Computation | Phase::Fenced(_) => Err(Failure::bad_state(
                 "the execution is computing and is not freed; wait for its event first",
             )),
-            Phase::Preparation | Phase::Completed(_) => Ok(()),
+            Phase::Preparation | Phase::Completed => Ok(()),
         }
     }
 
@@ -232,44 +235,11 @@ impl Execution {
     }
 
     pub(crate) fn duration(&self, code: i32) -> Outcome<u64> {
-        const HARDWARE: i32 = DurationCode::ANEURALNETWORKS_DURATION_ON_HARDWARE as i32;
-        const DRIVER: i32 = DurationCode::ANEURALNETWORKS_DURATION_IN_DRIVER as i32;
-        const FENCED_HARDWARE: i32 = DurationCode::ANEURALNETWORKS_FENCED_DURATION_ON_HARDWARE as i32;
-        const FENCED_DRIVER: i32 = DurationCode::ANEURALNETWORKS_FENCED_DURATION_IN_DRIVER as i32;
-        let (is_fenced, is_hardware) = match code {
-            HARDWARE => (false, true),
-            DRIVER => (false, false),
-            FENCED_HARDWARE => (true, true),
-            FENCED_DRIVER => (true, false),
-            _ => {
-                return Err(Failure::bad_data(format!(
-                    "there is no duration {code}; there are 0 to 3"
-                )));
-            }
-        };
+        let kind = DurationKind::of_code(code)?;
         let mut state = self.lock()?;
         state.harvest();
         let results = state.results().ok_or_else(not_ended)?;
-        if let Err(failure) = &results.outcome {
-            return Err(Failure::bad_state(format!(
-                "the execution has failed, which is not measured: {}",
-                failure.text
-            )));
-        }
-        if !state.settings.is_measured {
-            return Err(Failure::bad_state(
-                "the execution was not measured; see ANeuralNetworksExecution_setMeasureTiming",
-            ));
-        }
-        let timing = results.timing();
-        let timing: Timing = if is_fenced { timing.fenced } else { timing.launched };
-        let microseconds = if is_hardware {
-            timing.time_on_device_us
-        } else {
-            timing.time_in_driver_us
-        };
-        // The largest number means that there is none, in both units.
-        Ok(microseconds.saturating_mul(1000))
+        results.duration(kind, state.settings.is_measured)
     }
 
     /// The shape of an output, and whether its buffer was large enough.
@@ -277,20 +247,7 @@ impl Execution {
         let mut state = self.lock()?;
         state.harvest();
         let results = state.results().ok_or_else(not_ended)?;
-        if !results.has_shapes() {
-            return Err(Failure::bad_state(
-                "the execution has failed, after which nothing is known of its outputs",
-            ));
-        }
-        let shape = usize::try_from(index)
-            .ok()
-            .and_then(|index| results.finished.output_shapes.get(index));
-        shape.cloned().ok_or_else(|| {
-            Failure::bad_data(format!(
-                "there is no output {index}, the model has {}",
-                self.finished.outputs().len()
-            ))
-        })
+        results.output_shape(index, self.finished.outputs().len())
     }
 
     /// Starts it, to be ended by [`Execution::end`].
@@ -308,7 +265,8 @@ impl Execution {
     fn end(&self, results: Results, job: Job) -> Outcome {
         let mut state = self.wait_for_state();
         state.arguments = Some(job.arguments);
-        state.complete(results)
+        state.results = results;
+        state.complete()
     }
 
     fn preparing(&self) -> Outcome<MutexGuard<'_, State>> {
@@ -348,8 +306,8 @@ impl State {
         self.harvest();
         match &self.phase {
             Phase::Preparation => self.arguments = Some(self.collect_arguments()?),
-            Phase::Completed(_) if self.settings.is_reusable => {}
-            Phase::Completed(_) => {
+            Phase::Completed if self.settings.is_reusable => {}
+            Phase::Completed => {
                 return Err(Failure::bad_state(
                     "the execution was computed already and is not reusable; see ANeuralNetworksExecution_setReusable",
                 ));
@@ -359,8 +317,7 @@ impl State {
             }
         }
         self.phase = Phase::Computation;
-        self.options = self.settings.options();
-        let options = self.options.deadline(deadline);
+        let options = self.settings.options().deadline(deadline);
         Ok(match duration {
             Some(duration) => options.duration_after_fences(duration),
             None => options,
@@ -376,27 +333,12 @@ impl State {
         }
     }
 
-    /// Computes once more what ended well before, with arguments that the burst knows: what each execution of
-    /// a stream costs, so nothing is made anew. `None` where that is not possible, as in the first execution.
+    /// Whether a burst is worth registering it with: it has ended well and may be computed again. What has a
+    /// limit for loops goes by no ring.
     #[inline]
-    fn compute_again(
-        &mut self,
-        burst: &mut RunBurst,
-        deadline: Deadline,
-        is_computing: &AtomicBool,
-    ) -> Option<Outcome> {
-        let options = self.options.deadline(deadline);
-        let (Phase::Completed(results), Some(arguments)) = (&mut self.phase, &mut self.arguments) else {
-            return None;
-        };
-        if !self.settings.is_reusable || results.outcome.is_err() || results.fenced.is_some() {
-            return None;
-        }
-        let known = arguments.known?;
-        is_computing.store(true, Ordering::Release);
-        let is_run = arguments.run_again((burst, known), &options, results);
-        is_computing.store(false, Ordering::Release);
-        is_run.then(|| results.outcome.clone())
+    fn comes_again(&self) -> bool {
+        let has_ended_well = self.results().is_some_and(|results| results.outcome.is_ok());
+        self.settings.is_reusable && self.settings.loop_timeout.is_none() && has_ended_well
     }
 
     /// All arguments, which must have been set.
@@ -431,23 +373,19 @@ impl State {
         if let Phase::Fenced(event) = &self.phase
             && event.is_finished()
         {
-            let results = fenced_results(event);
-            self.phase = Phase::Completed(results);
+            self.results = fenced_results(event);
+            self.phase = Phase::Completed;
         }
     }
 
-    /// Keeps the results of a run.
-    fn complete(&mut self, results: Results) -> Outcome {
-        let outcome = results.outcome.clone();
-        self.phase = Phase::Completed(results);
-        outcome
+    /// Ends a run, whose results are there.
+    fn complete(&mut self) -> Outcome {
+        self.phase = Phase::Completed;
+        self.results.outcome.clone()
     }
 
     fn results(&self) -> Option<&Results> {
-        match &self.phase {
-            Phase::Completed(results) => Some(results),
-            _ => None,
-        }
+        matches!(self.phase, Phase::Completed).then_some(&self.results)
     }
 }
 
@@ -468,24 +406,45 @@ fn lost() -> Failure {
     Failure::op_failed("the arguments of the execution were lost")
 }
 
-fn not_ended() -> Failure {
-    Failure::bad_state("the execution has not ended")
-}
+impl Arguments {
+    /// Runs it by a burst. One that `comes_again` is registered and costs little more than the computing from
+    /// then on. `results` are those of a run before, and then of this one, whether it ended well or not.
+    #[inline]
+    fn run_by_burst(
+        &mut self,
+        (burst, comes_again): (&mut RunBurst, bool),
+        options: &ExecuteOptions,
+        results: &mut Results,
+    ) {
+        match caught(|| Ok(self.fire((burst, comes_again), options, &mut results.finished))) {
+            Ok(Some(Ok(()))) => (results.outcome, results.fenced) = (Ok(()), None),
+            Ok(Some(Err(error))) => *results = Results::of(Err(error)),
+            Ok(None) => {
+                *results = self.run(options, |inputs, outputs, options| {
+                    burst.execute(inputs, outputs, options)
+                });
+            }
+            Err(failure) => *results = Results::failed(failure),
+        }
+    }
 
-/// Waits for an execution behind fences.
-fn fenced_results(event: &RunEvent) -> Results {
-    let mut results = Results::of(event.wait(Deadline::NONE));
-    results.fenced = event.fenced_timing();
-    results
-}
-
-/// The code for an output that was too small.
-pub(crate) fn too_small(index: i32, shape: &OutputShape) -> Failure {
-    Failure::new(
-        ResultCode::ANEURALNETWORKS_OUTPUT_INSUFFICIENT_SIZE,
-        format!(
-            "the buffer of output {index} was too small for dimensions {:?}",
-            shape.dimensions
-        ),
-    )
+    /// Runs it as it is registered; `None` if it is not, or the burst cannot run it so.
+    #[inline]
+    fn fire(
+        &mut self,
+        (burst, comes_again): (&mut RunBurst, bool),
+        options: &ExecuteOptions,
+        finished: &mut Finished,
+    ) -> Option<RuntimeResult<()>> {
+        let registered = match self.registered.take() {
+            Some(registered) => registered,
+            None if comes_again => self.register(burst)?,
+            None => return None,
+        };
+        let result = burst.fire(&registered, self, options, finished);
+        if result.is_some() {
+            self.registered = Some(registered);
+        }
+        result
+    }
 }

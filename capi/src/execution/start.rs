@@ -8,7 +8,8 @@ use nnhal_client::runtime::Compilation;
 use nnhal_client::{Deadline, Fence};
 use nnhal_os::time::{Clock, MonotonicClock};
 
-use super::job::{Job, Results};
+use super::job::Job;
+use super::results::Results;
 use super::{Execution, Phase};
 use crate::codes::ResultCode;
 use crate::event::{Event, Run};

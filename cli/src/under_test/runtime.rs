@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nnhal::wire::ExecutionResult;
 use nnhal_client::runtime::{
-    Compilation, CompilationOptions, Finished, KnownArguments, OperationFilter, OutputBuffer, OwnValues,
+    Compilation, CompilationOptions, Finished, OperationFilter, OutputBuffer, OwnValues, RegisteredRun,
     RunBurst, RunEvent, RunInput, RunOutput, Runtime, RuntimeDevice, RuntimeError, RuntimeOptions,
     RuntimeResult,
 };
@@ -281,13 +281,15 @@ impl CompilationUnderTest {
         };
         let burst = self.burst.insert(burst);
         let mut finished = values.lend(|inputs, rooms| burst.execute(inputs, rooms, options))?;
+        let mut registered = None;
         for _ in 0..2 {
             values.clear()?;
             let first = finished.output_shapes.clone();
-            let again = match burst.known() {
-                Some(known) => values.execute_again(burst, known, options, &mut finished),
-                None => None,
-            };
+            if registered.is_none() && finished.fallback.is_none() {
+                registered = values.lend(|inputs, rooms| burst.register(inputs, rooms))?;
+            }
+            let again = registered.as_ref();
+            let again = again.and_then(|known| values.fire((burst, known), options, &mut finished));
             match again {
                 Some(result) => result?,
                 None => finished = values.lend(|inputs, rooms| burst.execute(inputs, rooms, options))?,
@@ -331,11 +333,10 @@ trait Lend {
     /// Executes with them.
     fn lend<T>(&mut self, execute: impl FnOnce(&[RunInput<'_>], &mut [RunOutput<'_>]) -> T) -> T;
 
-    /// Executes with those of this name.
-    fn execute_again(
+    /// Executes them as they are registered.
+    fn fire(
         &mut self,
-        burst: &mut RunBurst,
-        known: KnownArguments,
+        by: (&mut RunBurst, &RegisteredRun),
         options: &ExecuteOptions,
         finished: &mut Finished,
     ) -> Option<RuntimeResult<()>>;
@@ -384,14 +385,13 @@ impl Lend for Values<'_> {
         execute(&inputs, &mut rooms)
     }
 
-    fn execute_again(
+    fn fire(
         &mut self,
-        burst: &mut RunBurst,
-        known: KnownArguments,
+        (burst, registered): (&mut RunBurst, &RegisteredRun),
         options: &ExecuteOptions,
         finished: &mut Finished,
     ) -> Option<RuntimeResult<()>> {
-        burst.execute_again(known, self, options, finished)
+        burst.fire(registered, self, options, finished)
     }
 
     fn clear(&mut self) -> RuntimeResult<()> {
@@ -464,14 +464,13 @@ impl Lend for SharedValues<'_> {
         execute(&inputs, &mut rooms)
     }
 
-    fn execute_again(
+    fn fire(
         &mut self,
-        burst: &mut RunBurst,
-        known: KnownArguments,
+        (burst, registered): (&mut RunBurst, &RegisteredRun),
         options: &ExecuteOptions,
         finished: &mut Finished,
     ) -> Option<RuntimeResult<()>> {
-        burst.execute_again(known, &mut (), options, finished)
+        burst.fire(registered, &mut (), options, finished)
     }
 
     fn clear(&mut self) -> RuntimeResult<()> {

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use nnhal::burst::{RequestHeader, ResultBody, ResultHeader, decode_result, encode_fire};
+use nnhal::burst::{RequestHeader, ResultBody, ResultHeader, decode_result};
 use nnhal::diag::trace::SpanKind;
 use nnhal::fmq::{ChannelCloser, ChannelEnd, Consumer, Packet, Producer, ReceiveError, SendError};
 use nnhal::wire::{Call, ExecutionResult};
@@ -107,14 +107,6 @@ impl Exchange {
     /// Whether the ring can hold the packet in `buffer`.
     pub(super) fn can_carry(&self) -> bool {
         self.buffer.len() <= self.max_packet_bytes
-    }
-
-    /// Fills `buffer` with the firing of a registered request.
-    #[inline]
-    pub(super) fn encode_fire(&mut self, number: u16, options: &ExecuteOptions) -> RequestHeader {
-        let header = self.next_header(options);
-        encode_fire(&mut self.buffer, &header, number, &[]);
-        header
     }
 
     /// Sends what is in `buffer`, which starts with this header, and receives its result.

@@ -1,14 +1,13 @@
 //! Bursts: executions through rings in shared memory.
 //!
-//! [`Exchange`] sends a packet and receives its result, [`Numbers`] names what the worker keeps between
-//! executions, [`RunLayout`] passes the values of one model's arguments, [`Pipeline`] knows which executions
-//! are under way. A [`Burst`] puts them together.
+//! [`Exchange`] sends a packet and receives its result, a [`RegisteredRequest`] is what the worker keeps
+//! between executions and passes the values of its arguments, [`Pipeline`] knows which executions are under
+//! way. A [`Burst`] puts them together.
 
 mod exchange;
-mod known_memories;
-mod numbers;
+mod memory_names;
 mod pipeline;
-mod run_layout;
+mod registered;
 mod submit;
 #[cfg(test)]
 mod tests;
@@ -23,12 +22,11 @@ use nnhal::wire::{BurstHandle, Call, Object, Reply};
 use nnhal_hal::RequestPool;
 
 use self::exchange::{BurstEnd, Exchange};
-use self::known_memories::KnownMemories;
-use self::numbers::{Number, Numbers};
+use self::memory_names::MemoryNames;
 use self::pipeline::Pipeline;
 pub use self::pipeline::{Finished, MAX_IN_FLIGHT, Submission};
-pub(crate) use self::run_layout::LayoutName;
-use self::run_layout::RunLayout;
+pub use self::registered::RegisteredRequest;
+use self::registered::{Number, Numbers};
 use crate::arguments::Arguments;
 use crate::connection::call_deadline;
 use crate::error::{Error, Result};
@@ -44,9 +42,9 @@ const REQUEST_CELLS: u32 = 256;
 /// Cells of the ring of results: 7 KiB, for the shapes of hundreds of outputs.
 const RESULT_CELLS: u32 = 128;
 
-/// How many layouts of arguments [`Burst::run`] keeps: calls that take turns among a few sizes meet them
+/// How many registered requests [`Burst::run`] keeps: calls that take turns among a few sizes meet them
 /// again.
-const KEPT_LAYOUTS: usize = 4;
+const KEPT_OF_VALUES: usize = 4;
 
 /// How a burst waits for its results.
 #[derive(Clone, Copy, Debug, Default)]
@@ -138,30 +136,11 @@ pub struct Burst {
     exchange: Exchange,
     /// The pools of the request that is being sent.
     pools: Vec<Pool>,
-    memories: KnownMemories,
+    memories: MemoryNames,
     numbers: Arc<Numbers>,
-    /// The one that was used last is the last.
-    layouts: Vec<RunLayout>,
+    /// By which [`Burst::run`] passes values, each for others. The one that was used last is the last.
+    of_values: Vec<Arc<RegisteredRequest>>,
     pipeline: Pipeline,
-}
-
-/// A request that a burst's worker knows, so that executing it again takes one cell. Made by
-/// [`Burst::register`]. Its memories stay alive as long as it does.
-#[derive(Debug)]
-pub struct RegisteredRequest {
-    /// `None` for a request that no ring can carry.
-    number: Option<Number>,
-    /// Those of its burst.
-    numbers: Arc<Numbers>,
-    request: Request,
-}
-
-impl RegisteredRequest {
-    /// The request.
-    #[must_use]
-    pub fn request(&self) -> &Request {
-        &self.request
-    }
 }
 
 impl PreparedModel {
@@ -193,9 +172,9 @@ impl PreparedModel {
             handle,
             exchange: Exchange::new(self, end, burst_end),
             pools: Vec::new(),
-            memories: KnownMemories::default(),
+            memories: MemoryNames::default(),
             numbers: Arc::default(),
-            layouts: Vec::with_capacity(KEPT_LAYOUTS),
+            of_values: Vec::with_capacity(KEPT_OF_VALUES),
             pipeline: Pipeline::new(depth),
         })
     }
@@ -242,11 +221,11 @@ impl Burst {
         } else {
             None
         };
-        Ok(RegisteredRequest {
+        Ok(RegisteredRequest::in_place(
             number,
-            numbers: Arc::clone(&self.numbers),
-            request: request.clone(),
-        })
+            &self.numbers,
+            request.clone(),
+        ))
     }
 
     /// Executes a registered request and waits for the end.
@@ -255,16 +234,34 @@ impl Burst {
     /// As [`PreparedModel::execute`]; the request is registered with another burst.
     #[inline]
     pub fn fire(&mut self, registered: &RegisteredRequest, options: &ExecuteOptions) -> Result<Completed> {
+        self.fire_with(registered, &mut (), options)
+    }
+
+    /// The same, with the values of a request whose values are in this process's own memory; of those no loop
+    /// can have a time limit.
+    #[inline]
+    pub(crate) fn fire_with(
+        &mut self,
+        registered: &RegisteredRequest,
+        values: &mut (impl OwnValues + ?Sized),
+        options: &ExecuteOptions,
+    ) -> Result<Completed> {
         self.expect_own(registered)?;
         self.pipeline.expect_idle()?;
-        match &registered.number {
-            Some(number) if options.loop_timeout.is_none() => {
-                let header = self.exchange.encode_fire(number.value(), options);
-                let result = self.exchange.send_and_receive(&header, options)?;
-                self.exchange.complete(result.header)
-            }
-            _ => self.model().execute(&registered.request, options),
+        let number = registered.number();
+        let Some(number) = number.filter(|_| options.loop_timeout.is_none()) else {
+            return self.model().execute(registered.request(), options);
+        };
+        if registered.has_own_values() {
+            // Before anything is written: a forked child has the memory in common with its parent.
+            self.model().link().check_process()?;
         }
+        let header = self.exchange.next_header(options);
+        registered.encode(number, &header, values, &mut self.exchange.buffer)?;
+        let received = self.exchange.send_and_receive(&header, options)?;
+        let completed = self.exchange.complete(received.header)?;
+        registered.read_outputs(&self.exchange, (&received, &completed), values)?;
+        Ok(completed)
     }
 
     /// Has the worker forget a registered request.
@@ -274,15 +271,15 @@ impl Burst {
     pub fn unregister(&mut self, registered: RegisteredRequest) -> Result<()> {
         self.expect_own(&registered)?;
         self.pipeline.expect_idle()?;
-        match registered.number {
+        match registered.into_number() {
             Some(number) => self.forget(number),
             None => Ok(()),
         }
     }
 
     /// Executes with inputs and outputs in this process's own memory: [`PreparedModel::run`] by burst. Values
-    /// of the same sizes as before are passed by a layout that the worker knows: small ones inside the cells
-    /// of the rings, larger ones through shared memory that is kept.
+    /// of the same sizes as before are passed by a request that is registered: small ones inside the cells of
+    /// the rings, larger ones through shared memory that is kept.
     ///
     /// # Errors
     /// As [`PreparedModel::run`].
@@ -292,111 +289,80 @@ impl Burst {
         outputs: &mut [Output<'_>],
         options: &ExecuteOptions,
     ) -> Result<Completed> {
-        Ok(self.run_by_layout(inputs, outputs, options)?.0)
-    }
-
-    /// The same; also gives the name of the layout by which the values were passed, if there was one.
-    #[inline]
-    pub(crate) fn run_by_layout(
-        &mut self,
-        inputs: &[Input<'_>],
-        outputs: &mut [Output<'_>],
-        options: &ExecuteOptions,
-    ) -> Result<(Completed, Option<LayoutName>)> {
-        // Before anything is written: a forked child has the memory in common with its parent.
-        self.model().link().check_process()?;
         self.pipeline.expect_idle()?;
-        if options.loop_timeout.is_none() && self.choose_layout(inputs, outputs)? {
-            let values = &mut ListedValues { inputs, outputs };
-            if let Some((name, result)) = self.run_last(values, options) {
-                return Ok((result?, Some(name)));
-            }
-        }
-        Ok((self.model().run(inputs, outputs, options)?, None))
-    }
-
-    /// Executes with values for this layout; `None` if the burst does not keep it any more.
-    #[cfg(feature = "runtime")]
-    pub(crate) fn run_again(
-        &mut self,
-        layout: LayoutName,
-        values: &mut (impl OwnValues + ?Sized),
-        options: &ExecuteOptions,
-    ) -> Option<Result<Completed>> {
-        if options.loop_timeout.is_some() {
-            return None;
-        }
-        let index = self.layouts.iter().rposition(|kept| kept.name() == layout)?;
-        let is_ready = self
-            .model()
-            .link()
-            .check_process()
-            .and_then(|()| self.pipeline.expect_idle())
-            .and_then(|()| self.layouts[index].expect_sizes(values));
-        if let Err(error) = is_ready {
-            return Some(Err(error));
-        }
-        self.use_layout(index);
-        self.run_last(values, options).map(|(_, result)| result)
-    }
-
-    /// Makes a layout that these values fit the last one; `false` if no ring can carry any.
-    #[inline]
-    fn choose_layout(&mut self, inputs: &[Input<'_>], outputs: &[Output<'_>]) -> Result<bool> {
-        let kept = self
-            .layouts
-            .iter()
-            .rposition(|layout| layout.fits(inputs, outputs));
-        match kept {
-            Some(index) => self.use_layout(index),
-            None => match self.new_layout(inputs, outputs)? {
-                Some(layout) => self.layouts.push(layout),
-                None => return Ok(false),
-            },
-        }
-        Ok(true)
-    }
-
-    /// Makes a layout the last one.
-    #[inline]
-    fn use_layout(&mut self, index: usize) {
-        if index + 1 < self.layouts.len() {
-            self.layouts[index..].rotate_left(1);
-        }
-    }
-
-    /// Executes with values for the last layout, if there is one.
-    #[inline]
-    fn run_last(
-        &mut self,
-        values: &mut (impl OwnValues + ?Sized),
-        options: &ExecuteOptions,
-    ) -> Option<(LayoutName, Result<Completed>)> {
-        let layout = self.layouts.last_mut()?;
-        let name = layout.name();
-        let result = layout.run(&mut self.exchange, values, options);
+        let registered = match options.loop_timeout {
+            None => self.take_of_values(inputs, outputs)?,
+            Some(_) => None,
+        };
+        let Some(registered) = registered else {
+            return self.model().run(inputs, outputs, options);
+        };
+        let result = self.fire_with(&registered, &mut ListedValues { inputs, outputs }, options);
         // After a wait that was given up, the worker may still write to the memory: it is not used again.
         // What is wrong with an argument is found before anything is sent, or after the end.
-        if matches!(&result, Err(error) if error.failure().is_none() && !error.is_argument()) {
-            self.layouts.pop();
+        let is_given_up = matches!(&result, Err(error) if error.failure().is_none() && !error.is_argument());
+        if !is_given_up {
+            self.of_values.push(registered);
         }
-        Some((name, result))
+        result
     }
 
-    /// A layout for values of these sizes; `None` if no ring can carry it.
+    /// The registered request by which [`Burst::run`] passes such values; `None` if no ring can carry any.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn register_values(
+        &mut self,
+        inputs: &[Input<'_>],
+        outputs: &[Output<'_>],
+    ) -> Result<Option<Arc<RegisteredRequest>>> {
+        self.pipeline.expect_idle()?;
+        let registered = self.take_of_values(inputs, outputs)?;
+        self.of_values.extend(registered.clone());
+        Ok(registered)
+    }
+
+    /// Whether a request is registered with this burst.
+    #[cfg(feature = "runtime")]
+    #[inline]
+    pub(crate) fn has_registered(&self, registered: &RegisteredRequest) -> bool {
+        registered.is_of(&self.numbers)
+    }
+
+    /// Takes the registered request for such values from those that are kept, or makes it; `None` if no ring
+    /// can carry any.
+    #[inline]
+    fn take_of_values(
+        &mut self,
+        inputs: &[Input<'_>],
+        outputs: &[Output<'_>],
+    ) -> Result<Option<Arc<RegisteredRequest>>> {
+        let kept = self.of_values.iter();
+        let kept = kept.rev().position(|registered| registered.fits(inputs, outputs));
+        match kept {
+            Some(0) => Ok(self.of_values.pop()),
+            Some(behind) => Ok(Some(self.of_values.remove(self.of_values.len() - 1 - behind))),
+            None => self.new_of_values(inputs, outputs),
+        }
+    }
+
     #[cold]
-    fn new_layout(&mut self, inputs: &[Input<'_>], outputs: &[Output<'_>]) -> Result<Option<RunLayout>> {
+    fn new_of_values(
+        &mut self,
+        inputs: &[Input<'_>],
+        outputs: &[Output<'_>],
+    ) -> Result<Option<Arc<RegisteredRequest>>> {
         let arguments = Arguments::for_values(self.model().types()?, inputs, outputs)?;
-        if self.layouts.len() == KEPT_LAYOUTS {
-            let oldest = self.layouts.remove(0);
-            self.forget(oldest.into_number())?;
+        if self.of_values.len() == KEPT_OF_VALUES {
+            let oldest = Arc::into_inner(self.of_values.remove(0));
+            if let Some(number) = oldest.and_then(RegisteredRequest::into_number) {
+                self.forget(number)?;
+            }
         }
         let model = self.exchange.model();
         let memory = self.memories.handle(arguments.memory(), model.connection())?;
-        let planned = run_layout::plan(&arguments, memory);
+        let planned = registered::plan(&arguments, memory);
         self.pools.clone_from(&planned.pools);
         let number = self.register_hal(&planned.request)?;
-        Ok(number.map(|number| RunLayout::new(arguments, number, &planned)))
+        Ok(number.map(|number| Arc::new(RegisteredRequest::of_values(number, arguments, &planned))))
     }
 
     /// Fills `pools` with those of a request; `false` if no ring can carry them.
@@ -426,7 +392,7 @@ impl Burst {
         encode_register(
             &mut self.exchange.buffer,
             header.sequence,
-            number.value(),
+            number.value,
             request,
             &self.pools,
         );
@@ -440,7 +406,7 @@ impl Burst {
 
     fn forget(&mut self, number: Number) -> Result<()> {
         let (header, options) = self.exchange.next_header_of_message();
-        encode_unregister(&mut self.exchange.buffer, header.sequence, number.value());
+        encode_unregister(&mut self.exchange.buffer, header.sequence, number.value);
         let result = self.exchange.send_and_receive(&header, &options)?;
         self.exchange.complete(result.header)?;
         Ok(())
@@ -448,7 +414,7 @@ impl Burst {
 
     #[inline]
     fn expect_own(&self, registered: &RegisteredRequest) -> Result<()> {
-        if Arc::ptr_eq(&registered.numbers, &self.numbers) {
+        if registered.is_of(&self.numbers) {
             Ok(())
         } else {
             Err(Error::argument("the request is registered with another burst"))

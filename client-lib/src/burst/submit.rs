@@ -17,17 +17,15 @@ impl Burst {
     pub fn submit(&mut self, registered: &RegisteredRequest, options: &ExecuteOptions) -> Result<Submission> {
         self.expect_own(registered)?;
         self.pipeline.expect_room()?;
-        let Some(number) = registered
-            .number
-            .as_ref()
-            .filter(|_| options.loop_timeout.is_none())
-        else {
+        let number = registered.number();
+        let Some(number) = number.filter(|_| options.loop_timeout.is_none()) else {
             return Err(Error::argument(
                 "a request that is too long for the ring of a burst, or that has a time limit for loops, cannot be \
                  submitted; execute it",
             ));
         };
-        let header = self.exchange.encode_fire(number.value(), options);
+        let header = self.exchange.next_header(options);
+        registered.encode(number, &header, &mut (), &mut self.exchange.buffer)?;
         let sent = self.exchange.send()?;
         Ok(self.pipeline.add(header.sequence, sent))
     }

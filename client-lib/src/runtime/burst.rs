@@ -1,18 +1,20 @@
 //! Many executions in a row: each step by a burst of its own.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use nnhal::diag::tags;
+use nnhal_hal::OutputShape;
 use smallvec::SmallVec;
 
-use super::arguments::{RunInput, RunOutput};
+use super::arguments::{BoundArguments, RunInput, RunOutput};
 use super::compilation::Compilation;
-use super::computed::Computed;
+use super::computed::Finished;
 use super::execution::expect_time;
-use super::finished::{Finished, asked};
+use super::request_builder::Target;
 use super::result::{RuntimeError, RuntimeResult};
+use super::run::Run;
 use super::step::{Step, StepBurst};
-use crate::burst::LayoutName;
+use crate::burst::RegisteredRequest;
 use crate::execution::ExecuteOptions;
 use crate::values::{Input, Output, OwnValues};
 
@@ -30,44 +32,17 @@ pub struct RunBurst {
     compilation: Compilation,
     /// By step.
     bursts: Vec<StepBurst>,
-    /// Those of the request that the only step's burst has registered.
-    registered: Option<KnownArguments>,
-    /// Those of the last execution, if they are these.
-    known: Option<KnownArguments>,
-    /// Whether [`RunBurst::execute_again`] has failed in a way that another may go on after.
+    /// Whether [`RunBurst::fire`] has failed in a way that another may go on after.
     is_to_go_on: bool,
 }
 
-/// Names the arguments of an execution that its burst knows, so that [`RunBurst::execute_again`] computes
-/// them again without looking at them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KnownArguments(Known);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
-    /// Those of a request that is registered, all in shared memory.
-    Request(u64),
-    /// Values of such sizes, all in this process's own memory.
-    Values(LayoutName),
-}
-
-impl KnownArguments {
-    /// A name that no other arguments of this process have.
-    fn of_request() -> KnownArguments {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        KnownArguments(Known::Request(NEXT.fetch_add(1, Ordering::Relaxed)))
-    }
-}
-
-impl Computed {
-    /// What the whole reports whose only step this is.
-    fn finished(self, options: &ExecuteOptions) -> Finished {
-        Finished {
-            output_shapes: self.output_shapes,
-            timing: asked(options, self.timing),
-            fallback: None,
-        }
-    }
+/// An execution that its burst's worker knows, so that [`RunBurst::fire`] computes it without looking at its
+/// arguments. Made by [`RunBurst::register`].
+#[derive(Debug)]
+pub struct RegisteredRun {
+    request: Arc<RegisteredRequest>,
+    /// Of its outputs, as far as they are known before it is executed.
+    known_shapes: Arc<[OutputShape]>,
 }
 
 impl Compilation {
@@ -79,8 +54,6 @@ impl Compilation {
         Ok(RunBurst {
             compilation: self.clone(),
             bursts: self.plan().steps.iter().map(|_| StepBurst::default()).collect(),
-            registered: None,
-            known: None,
             is_to_go_on: false,
         })
     }
@@ -103,97 +76,95 @@ impl RunBurst {
         outputs: &mut [RunOutput<'_>],
         options: &ExecuteOptions,
     ) -> RuntimeResult<Finished> {
-        self.known = None;
         let has_failed = std::mem::take(&mut self.is_to_go_on);
-        if let ([step], [burst]) = (
-            self.compilation.plan().steps.as_slice(),
-            self.bursts.as_mut_slice(),
-        ) && !has_failed
-            && !step.device.is_cpu()
-            && is_plain(inputs, outputs)
+        if let Some((step, burst)) = only_step(&self.compilation, &mut self.bursts)
+            && !has_failed
+            && is_own(inputs, outputs)
         {
             expect_time(options)?;
-            match execute_plain(step, burst, (inputs, outputs), options) {
-                Err(error) if may_go_on(&self.compilation, &error) => {
-                    tracing::debug!(target: tags::EXECUTION, %error, "a burst's execution is done once more the other way");
-                }
-                result => {
-                    return result.map(|(computed, layout)| {
-                        self.known = layout.map(Known::Values).map(KnownArguments);
-                        computed.finished(options)
-                    });
-                }
+            match execute_own(step, burst, (inputs, outputs), options) {
+                Err(error) if may_go_on(&self.compilation, &error) => go_on_after(&error),
+                result => return result,
             }
         }
-        self.registered = None;
-        let finished = self
-            .compilation
-            .execute_by(inputs, outputs, options, Some(&mut self.bursts))?;
-        if let [burst] = self.bursts.as_slice()
-            && finished.fallback.is_none()
-            && burst.registered_shapes().is_some()
-            && is_shared(inputs, outputs)
-        {
-            self.registered = Some(KnownArguments::of_request());
-            self.known = self.registered;
+        self.compilation
+            .execute_by(inputs, outputs, options, Some(&mut self.bursts))
+    }
+
+    /// Has the worker keep an execution with these arguments, so that executing it again is short. `None`
+    /// unless one driver's device computes the whole, and all arguments are in this process's own memory,
+    /// outputs without dimensions, or all are in shared memory.
+    ///
+    /// # Errors
+    /// What is wrong with an argument, as far as it can be told without its bytes; what keeps the worker from
+    /// answering; too many are registered.
+    pub fn register(
+        &mut self,
+        inputs: &[RunInput<'_>],
+        outputs: &mut [RunOutput<'_>],
+    ) -> RuntimeResult<Option<RegisteredRun>> {
+        let Some((step, burst)) = only_step(&self.compilation, &mut self.bursts) else {
+            return Ok(None);
+        };
+        if is_own(inputs, outputs) {
+            let inputs = few(inputs.iter().map(own_input));
+            let outputs = few(outputs.iter_mut().map(own_output));
+            let result = step.burst(burst)?.register_values(&inputs, &outputs);
+            burst.end_after(&result);
+            return Ok(result?.map(|request| RegisteredRun {
+                request,
+                known_shapes: Arc::clone(&step.declared_shapes),
+            }));
         }
-        Ok(finished)
+        if !is_shared(inputs, outputs) {
+            return Ok(None);
+        }
+        let rooms: Vec<_> = outputs.iter().map(|output| output.room()).collect();
+        let make = |size| self.compilation.take_memory(size);
+        let placed = BoundArguments::new(&self.compilation, inputs, &rooms, make)?;
+        let run = Run::new(&self.compilation, &placed, &ExecuteOptions::new())?;
+        let built = run.request(step, Target::Device(&step.device))?;
+        let result = step.burst(burst)?.register(&built.request);
+        burst.end_after(&result);
+        Ok(Some(RegisteredRun {
+            request: Arc::new(result?),
+            known_shapes: step.known_shapes(&built.request),
+        }))
     }
 
-    /// The name of the arguments of the last [`RunBurst::execute`], if they can be computed again by it: it
-    /// was successful, one driver's device computes the whole, and they are all in this process's own memory,
-    /// outputs without dimensions, or all in shared memory and came twice in a row; and they fit the rings.
-    #[must_use]
-    pub fn known(&self) -> Option<KnownArguments> {
-        self.known
-    }
-
-    /// Executes once more with the arguments of this name. `values` has those in this process's own memory.
+    /// Executes what is registered. `values` has the arguments that are in this process's own memory.
     /// `finished` tells what an execution before has reported, or nothing, and then what this one has; it
-    /// stays as it was if this one reports nothing. `None` if the burst does not know the arguments any more,
-    /// or the execution is to be done once more another way: [`RunBurst::execute`] does both.
+    /// stays as it was if this one reports nothing. `None` if it is not registered here, or not any more, or
+    /// is to be done another way: [`RunBurst::execute`] does that.
     ///
     /// # Errors
     /// As [`Compilation::execute`].
-    pub fn execute_again(
+    pub fn fire(
         &mut self,
-        known: KnownArguments,
+        registered: &RegisteredRun,
         values: &mut (impl OwnValues + ?Sized),
         options: &ExecuteOptions,
         finished: &mut Finished,
     ) -> Option<RuntimeResult<()>> {
         self.is_to_go_on = false;
-        let ([step], [burst]) = (
-            self.compilation.plan().steps.as_slice(),
-            self.bursts.as_mut_slice(),
-        ) else {
+        let (step, step_burst) = only_step(&self.compilation, &mut self.bursts)?;
+        let burst = step.present_burst(step_burst)?;
+        if !burst.has_registered(&registered.request) || options.loop_timeout.is_some() {
             return None;
-        };
+        }
         if let Err(error) = expect_time(options) {
             return Some(Err(error));
         }
-        let completed = match known.0 {
-            Known::Request(_) if self.registered == Some(known) => step.fire_again(burst, options)?,
-            Known::Request(_) => return None,
-            Known::Values(layout) => step.run_again(burst, layout, values, options)?,
-        };
-        let result = match completed {
-            Ok(completed) => {
-                let registered = match known.0 {
-                    Known::Request(_) => burst.registered_shapes(),
-                    Known::Values(_) => None,
-                };
-                let shapes = registered.unwrap_or(&step.declared_shapes);
-                step.report_again(completed, shapes, options, finished)
-            }
-            Err(error) if error.is_argument() && matches!(known.0, Known::Values(_)) => {
-                return Some(Err(error.into()));
-            }
+        let result = burst.fire_with(&registered.request, values, options);
+        step_burst.end_after(&result);
+        let result = match result {
+            Ok(completed) => step.report(completed, &registered.known_shapes, options, finished),
+            Err(error) if error.is_argument() => return Some(Err(error.into())),
             Err(error) => Err(error.into()),
         };
         match result {
             Err(error) if may_go_on(&self.compilation, &error) => {
-                tracing::debug!(target: tags::EXECUTION, %error, "a burst's execution is done once more the other way");
+                go_on_after(&error);
                 self.is_to_go_on = true;
                 None
             }
@@ -202,23 +173,38 @@ impl RunBurst {
     }
 }
 
+/// The only step of a compilation, and its burst, if a driver executes the whole.
+#[inline]
+fn only_step<'a>(
+    compilation: &'a Compilation,
+    bursts: &'a mut [StepBurst],
+) -> Option<(&'a Step, &'a mut StepBurst)> {
+    match (compilation.plan().steps.as_slice(), bursts) {
+        ([step], [burst]) if !step.device.is_cpu() => Some((step, burst)),
+        _ => None,
+    }
+}
+
 /// Executes with arguments that are all in this process's own memory, and outputs whose dimensions the model
 /// alone says.
-fn execute_plain(
+fn execute_own(
     step: &Step,
     burst: &mut StepBurst,
     (inputs, outputs): (&[RunInput<'_>], &mut [RunOutput<'_>]),
     options: &ExecuteOptions,
-) -> RuntimeResult<(Computed, Option<LayoutName>)> {
-    let open = step.burst(burst)?;
-    let result = open.run_by_layout(
-        &few(inputs.iter().map(plain_input)),
-        &mut few(outputs.iter_mut().map(plain_output)),
-        options,
-    );
+) -> RuntimeResult<Finished> {
+    let inputs = few(inputs.iter().map(own_input));
+    let mut outputs = few(outputs.iter_mut().map(own_output));
+    let result = step.burst(burst)?.run(&inputs, &mut outputs, options);
     burst.end_after(&result);
-    let (completed, layout) = result?;
-    Ok((step.computed(completed, &step.declared_shapes)?, layout))
+    let mut finished = Finished::default();
+    step.report(result?, &step.declared_shapes, options, &mut finished)?;
+    Ok(finished)
+}
+
+#[cold]
+fn go_on_after(error: &RuntimeError) {
+    tracing::debug!(target: tags::EXECUTION, %error, "a burst's execution is done once more the other way");
 }
 
 /// Whether there is another way after this error: another device, or the same one opened again.
@@ -237,7 +223,7 @@ fn is_shared(inputs: &[RunInput<'_>], outputs: &[RunOutput<'_>]) -> bool {
 }
 
 /// Whether all arguments are in this process's own memory, without dimensions that a burst cannot assert.
-fn is_plain(inputs: &[RunInput<'_>], outputs: &[RunOutput<'_>]) -> bool {
+fn is_own(inputs: &[RunInput<'_>], outputs: &[RunOutput<'_>]) -> bool {
     let mut outputs = outputs.iter();
     inputs
         .iter()
@@ -246,7 +232,7 @@ fn is_plain(inputs: &[RunInput<'_>], outputs: &[RunOutput<'_>]) -> bool {
 }
 
 /// An input as a burst takes it.
-fn plain_input<'a>(input: &RunInput<'a>) -> Input<'a> {
+fn own_input<'a>(input: &RunInput<'a>) -> Input<'a> {
     match *input {
         RunInput::Bytes {
             bytes,
@@ -258,7 +244,7 @@ fn plain_input<'a>(input: &RunInput<'a>) -> Input<'a> {
 }
 
 /// An output as a burst takes it.
-fn plain_output<'a>(output: &'a mut RunOutput<'_>) -> Output<'a> {
+fn own_output<'a>(output: &'a mut RunOutput<'_>) -> Output<'a> {
     match output {
         RunOutput::Bytes { bytes, .. } => Output::from(&mut **bytes),
         RunOutput::Memory { .. } | RunOutput::Device { .. } => no_room(),

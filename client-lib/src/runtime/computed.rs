@@ -1,15 +1,33 @@
-//! What came of the execution of a step, held to the step's model.
+//! What came of an execution: of a step, held to the step's model, and of the whole.
 
 use std::sync::Arc;
 
-use nnhal_hal::{OutputShape, Shape, Timing};
+use nnhal_hal::{MeasureTiming, OutputShape, Shape, Timing};
 
-use super::finished::{Finished, asked};
 use super::result::{RuntimeError, RuntimeResult};
 use super::shapes::{first_open, known_shape};
 use super::step::Step;
 use crate::execution::{Completed, ExecuteOptions};
 use crate::request::Request;
+
+/// What a successful execution reports beside its outputs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Finished {
+    /// The dimensions of each output.
+    pub output_shapes: Arc<[OutputShape]>,
+    /// How long it took, if it was measured, in microseconds.
+    pub timing: Timing,
+    /// Why the CPU of this process took a driver's place, if it did.
+    pub fallback: Option<String>,
+}
+
+/// A driver's measurement, if it was asked for.
+pub(super) fn asked(options: &ExecuteOptions, timing: Timing) -> Timing {
+    match options.measure {
+        MeasureTiming::Yes => timing,
+        MeasureTiming::No => Timing::NONE,
+    }
+}
 
 /// A successful execution of a step.
 #[derive(Debug)]
@@ -44,9 +62,10 @@ impl Step {
         })
     }
 
-    /// The same for the only step of an execution that was done before, whose end is in `finished`.
+    /// The same for the only step of an execution, as the report of the whole. `finished` may tell what an
+    /// execution like this has reported, and then what this one has; it stays as it was after an error.
     #[inline]
-    pub(super) fn report_again(
+    pub(super) fn report(
         &self,
         completed: Completed,
         known: &Arc<[OutputShape]>,

@@ -8,9 +8,9 @@ use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use super::arguments::{BoundArguments, OutputBuffer, RunInput};
 use super::compilation::Compilation;
+use super::computed::Finished;
 use super::execution::settle;
 use super::fenced_end::{expect_ended, wait_for_fences};
-use super::finished::Finished;
 use super::result::{ResultCode, RuntimeError, RuntimeResult};
 use crate::error::ErrorKind;
 use crate::execution::ExecuteOptions;

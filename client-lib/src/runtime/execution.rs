@@ -7,7 +7,7 @@ use nnhal_os::time::{Clock, MonotonicClock};
 
 use super::arguments::{BoundArguments, Location, OutputBuffer, RunInput, RunOutput};
 use super::compilation::Compilation;
-use super::finished::Finished;
+use super::computed::Finished;
 use super::request_builder::{RequestBuilder, Target};
 use super::result::{ResultCode, RuntimeError, RuntimeResult, once_more_if_lost};
 use super::run::Run;

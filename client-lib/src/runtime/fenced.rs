@@ -6,10 +6,10 @@ use nnhal_hal::HalVersion;
 
 use super::arguments::{BoundArguments, OutputBuffer, RunInput};
 use super::compilation::Compilation;
+use super::computed::Finished;
 use super::event::{Going, RunEvent};
 use super::execution::{expect_time, settle};
 use super::fenced_end::{expect_ended, wait_for_fences};
-use super::finished::Finished;
 use super::request_builder::Target;
 use super::result::{RuntimeError, RuntimeResult};
 use super::run::Run;

@@ -8,7 +8,7 @@ use nnhal_os::time::Deadline;
 
 use super::arguments::BoundArguments;
 use super::compilation::Compilation;
-use super::finished::Finished;
+use super::computed::Finished;
 use super::result::{RuntimeError, RuntimeResult};
 use crate::execution::ExecuteOptions;
 use crate::fenced::{FencedExecution, FencedTiming};

@@ -6,8 +6,7 @@ use nnhal_hal::{OutputShape, Timing};
 
 use super::arguments::{BoundArguments, Location};
 use super::compilation::{Compilation, Temporaries};
-use super::computed::Computed;
-use super::finished::{Finished, asked};
+use super::computed::{Computed, Finished, asked};
 use super::request_builder::{RequestBuilder, Target};
 use super::result::{ResultCode, RuntimeError, RuntimeResult};
 use super::step::{Slot, Step, StepBurst};

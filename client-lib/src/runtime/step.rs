@@ -11,14 +11,13 @@ use super::cpu::CpuProgram;
 use super::device::RuntimeDevice;
 use super::result::{RuntimeError, RuntimeResult};
 use super::shapes::declared_shapes;
-use crate::burst::{Burst, BurstOptions, LayoutName, RegisteredRequest};
+use crate::burst::{Burst, BurstOptions};
 use crate::device::PrepareOptions;
 use crate::error::ErrorKind;
 use crate::execution::{Completed, ExecuteOptions};
 use crate::model::Model;
 use crate::prepared_model::PreparedModel;
-use crate::request::{Request, RequestIdentity};
-use crate::values::OwnValues;
+use crate::request::Request;
 
 /// What a step reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,18 +86,6 @@ pub(super) struct StepBurst {
 struct OpenBurst {
     generation: u64,
     burst: Burst,
-    /// What was executed last, by request.
-    last: Option<RequestIdentity>,
-    /// That, if it came twice in a row.
-    registered: Option<Registered>,
-}
-
-/// A request that a step's burst has registered.
-#[derive(Debug)]
-struct Registered {
-    request: RegisteredRequest,
-    /// Of its outputs, as far as they are known before it is executed.
-    known_shapes: Arc<[OutputShape]>,
 }
 
 impl StepBurst {
@@ -116,44 +103,6 @@ impl StepBurst {
         if result.as_ref().is_err_and(|error| !is_usable(error)) {
             self.open = None;
         }
-    }
-}
-
-impl StepBurst {
-    /// What is known of the outputs of the registered request, if the request that was executed last is.
-    #[inline]
-    pub(super) fn registered_shapes(&self) -> Option<&Arc<[OutputShape]>> {
-        let registered = self.open.as_ref()?.registered.as_ref()?;
-        Some(&registered.known_shapes)
-    }
-}
-
-impl OpenBurst {
-    /// Executes a request. One that comes again, as those of reusable executions do, is registered and takes
-    /// one cell from then on.
-    fn execute(
-        &mut self,
-        step: &Step,
-        request: &Request,
-        options: &ExecuteOptions,
-    ) -> crate::error::Result<Completed> {
-        let comes_again = self.last.as_ref().is_some_and(|last| last.is_of(request));
-        if !comes_again {
-            self.last = Some(request.identity());
-            if let Some(registered) = self.registered.take() {
-                self.burst.unregister(registered.request)?;
-            }
-            return self.burst.execute(request, options);
-        }
-        let registered = match self.registered.take() {
-            Some(registered) => registered,
-            None => Registered {
-                request: self.burst.register(request)?,
-                known_shapes: step.known_shapes(request),
-            },
-        };
-        self.burst
-            .fire(&self.registered.insert(registered).request, options)
     }
 }
 
@@ -216,7 +165,7 @@ impl Step {
         if let Some(burst) = burst
             && !self.device.is_cpu()
         {
-            let result = self.open_burst(burst)?.execute(self, request, options);
+            let result = self.burst(burst)?.execute(request, options);
             burst.end_after(&result);
             return Ok(result?);
         }
@@ -226,67 +175,32 @@ impl Step {
         }
     }
 
-    /// Executes the request that the burst has registered once more, if it has one. Takes no lock and looks
-    /// at nothing.
+    /// The burst of a step that a driver executes, if it has been made and executes what the step is prepared
+    /// as. Takes no lock.
     #[inline]
-    pub(super) fn fire_again(
-        &self,
-        burst: &mut StepBurst,
-        options: &ExecuteOptions,
-    ) -> Option<crate::error::Result<Completed>> {
+    pub(super) fn present_burst<'b>(&self, burst: &'b mut StepBurst) -> Option<&'b mut Burst> {
         let generation = self.generation.load(Ordering::Acquire);
-        let open = burst.open.as_mut().filter(|open| open.generation == generation)?;
-        let result = open.burst.fire(&open.registered.as_ref()?.request, options);
-        burst.end_after(&result);
-        Some(result)
+        let open = burst.open.as_mut();
+        open.filter(|open| open.generation == generation)
+            .map(|open| &mut open.burst)
     }
 
-    /// Executes once more with values of a layout, if the burst keeps it. Takes no lock.
-    #[inline]
-    pub(super) fn run_again(
-        &self,
-        burst: &mut StepBurst,
-        layout: LayoutName,
-        values: &mut (impl OwnValues + ?Sized),
-        options: &ExecuteOptions,
-    ) -> Option<crate::error::Result<Completed>> {
-        let generation = self.generation.load(Ordering::Acquire);
-        let open = burst.open.as_mut().filter(|open| open.generation == generation)?;
-        let result = open.burst.run_again(layout, values, options)?;
-        burst.end_after(&result);
-        Some(result)
-    }
-
-    /// The burst of a step that a driver executes. Takes no lock while the step is not prepared again.
+    /// The burst of a step that a driver executes, made if there is none. Takes no lock while the step is not
+    /// prepared again.
     ///
     /// # Errors
     /// The step is executed in this process; what making a burst fails with.
     #[inline]
     pub(super) fn burst<'b>(&self, burst: &'b mut StepBurst) -> RuntimeResult<&'b mut Burst> {
-        Ok(&mut self.open_burst(burst)?.burst)
-    }
-
-    #[inline]
-    fn open_burst<'b>(&self, burst: &'b mut StepBurst) -> RuntimeResult<&'b mut OpenBurst> {
         let generation = self.generation.load(Ordering::Acquire);
-        if burst
-            .open
-            .as_ref()
-            .is_none_or(|open| open.generation != generation)
-        {
-            burst.open = None;
-            let made = OpenBurst {
+        let open = match burst.open.take() {
+            Some(open) if open.generation == generation => open,
+            _ => OpenBurst {
                 generation,
                 burst: self.new_burst()?,
-                last: None,
-                registered: None,
-            };
-            return Ok(burst.open.insert(made));
-        }
-        burst
-            .open
-            .as_mut()
-            .ok_or_else(|| RuntimeError::failed("the burst of a step is gone"))
+            },
+        };
+        Ok(&mut burst.open.insert(open).burst)
     }
 
     fn new_burst(&self) -> RuntimeResult<Burst> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use nnhal::diag::trace::SpanKind;
 use nnhal::wire::ExecutionResult;
-use nnhal_hal::Failure;
 use nnhal_hal::validate::ValidRequest;
+use nnhal_hal::{Failure, OutputShape, Timing};
 use nnhal_os::time::Stopwatch;
 
 use super::buffer::{Buffers, RequestBuffers};
@@ -13,11 +13,17 @@ use super::calls::OpenCall;
 use super::limits::RunLimits;
 use super::memory::Memory;
 use super::prepared::Prepared;
-use super::run::{Run, execution_result};
+use super::run::{Context, PacketPools, Pools, Run};
 use crate::trace;
 
 /// The memories of a request, by pool; none for pools that are device buffers.
 pub(crate) type RequestPools = Vec<Option<Arc<Memory>>>;
+
+impl Pools for Vec<Option<Arc<Memory>>> {
+    fn memory(&self, pool: u32) -> Option<&Memory> {
+        self.get(pool as usize)?.as_deref()
+    }
+}
 
 /// A request that has been checked.
 #[derive(Debug)]
@@ -84,18 +90,36 @@ impl Job {
         let _executes = trace::span(SpanKind::Execute, 0, 0);
         let mut context = self.prepared.take_context()?;
         call.works_as(context.ticket().observer())?;
-        let outcome = context.run(&Run {
+        let run = Run {
             request: &self.request,
             pools: &self.pools,
-            inline: None,
             buffers: &self.buffers,
             limits,
             measure_since,
             tells_shapes: true,
             keeps_slot: false,
-        });
+        };
+        let outcome = context.run(&run, &mut PacketPools::default());
         let result = execution_result(&context, outcome);
         self.prepared.give_back(context);
         Ok(result)
+    }
+}
+
+/// The result of a run as a message has it.
+fn execution_result(context: &Context, outcome: Result<Timing, Box<Failure>>) -> ExecutionResult {
+    let output_shapes = context
+        .outputs()
+        .iter()
+        .map(|output| OutputShape {
+            dimensions: output.shape.dims().to_vec(),
+            is_sufficient: output.is_sufficient,
+        })
+        .collect();
+    let timing = outcome.as_ref().copied().unwrap_or(Timing::NONE);
+    ExecutionResult {
+        outcome: outcome.map(drop).map_err(|failure| *failure),
+        output_shapes,
+        timing,
     }
 }

@@ -121,10 +121,10 @@ impl Memory {
     }
 
     /// Copies the bytes from `offset` on.
-    // Always inlined, as the two below: who is handed an outcome through memory waits for it. Whatever is not
-    // as mostly is left to the slow way.
+    // Failures are boxed, as those of the two below: an outcome that fits a register is there at once.
+    // Whatever is not as mostly is left to the slow way.
     #[inline(always)]
-    pub(crate) fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Failure> {
+    pub(crate) fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Box<Failure>> {
         if let Some(memory) = self.at_hand(offset, bytes.len())
             && memory.read_at(self.base + offset, bytes).is_ok()
         {
@@ -135,7 +135,7 @@ impl Memory {
 
     /// Copies `bytes` to `offset`, for the client to read next.
     #[inline(always)]
-    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Box<Failure>> {
         if let Some(memory) = self.at_hand(offset, bytes.len())
             && memory.write_for_peer(self.base + offset, bytes).is_ok()
         {
@@ -146,7 +146,7 @@ impl Memory {
 
     /// Maps the memory, and has a place that is to be written soon taken from other processors' caches.
     #[inline(always)]
-    pub(crate) fn expect_write(&self, offset: u64, length: u64) -> Result<(), Failure> {
+    pub(crate) fn expect_write(&self, offset: u64, length: u64) -> Result<(), Box<Failure>> {
         let memory = self.mapping()?.as_slice();
         memory.prefetch_to_write(self.base.saturating_add(offset), length);
         Ok(())
@@ -167,17 +167,17 @@ impl Memory {
     }
 
     #[cold]
-    fn read_slowly(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Failure> {
+    fn read_slowly(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Box<Failure>> {
         let _access = self.begin(Access::ReadOnly)?;
         let copied = self.slice()?.read_at(offset, bytes);
-        copied.map_err(|error| Failure::general(error.to_string()))
+        copied.map_err(|error| Box::new(Failure::general(error.to_string())))
     }
 
     #[cold]
-    fn write_slowly(&self, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
+    fn write_slowly(&self, offset: u64, bytes: &[u8]) -> Result<(), Box<Failure>> {
         let _access = self.begin(Access::ReadWrite)?;
         let copied = self.slice()?.write_for_peer(offset, bytes);
-        copied.map_err(|error| Failure::general(error.to_string()))
+        copied.map_err(|error| Box::new(Failure::general(error.to_string())))
     }
 
     #[inline]

@@ -31,6 +31,7 @@ mod prepare;
 mod prepared;
 mod run;
 mod session;
+mod slot;
 mod table;
 mod watchdog;
 mod weights;

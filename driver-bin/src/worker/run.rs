@@ -1,25 +1,25 @@
 //! One execution of a request, the same for every form: copy in, run, copy out.
 
-mod plain;
+mod failures;
+#[cfg(test)]
+mod tests;
 
-pub(crate) use plain::{PlainRequest, PlainRun};
-
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nnhal::burst::copy_values;
 use nnhal::diag::trace::SpanKind;
-use nnhal::wire::ExecutionResult;
 use nnhal_device::{Control, Execution};
 use nnhal_hal::validate::{ArgumentPlan, Direction, ValidRequest};
-use nnhal_hal::{ErrorStatus, Failure, OutputShape, Place, Shape, Timing};
-use nnhal_os::time::{Clock, Deadline, MonotonicClock, Stopwatch};
+use nnhal_hal::{ErrorStatus, Failure, Shape, Timing};
+use nnhal_os::time::{Clock, MonotonicClock, Stopwatch};
 
+use self::failures::{contradicts, insufficient, no_memory, not_computed, of_argument, read_only, too_short};
 use super::buffer::{Buffer, Content, RequestBuffers};
 use super::estimate::Estimate;
 use super::limits::RunLimits;
 use super::memory::Memory;
+use super::slot::Slot;
 use super::watchdog::Watchdog;
 use crate::scheduler::Ticket;
 use crate::trace;
@@ -28,17 +28,7 @@ use crate::trace;
 #[derive(Debug)]
 pub(crate) struct Context {
     execution: Box<dyn Execution>,
-    ticket: Ticket,
-    /// Whether the ticket has a slot: while work runs, and after it if that kept the slot for the next.
-    holds_slot: bool,
-    /// Whether it was taken a moment ago and nothing has run in it.
-    is_slot_fresh: bool,
-    /// Whether something was to run in it since [`Context::rest_in_slot`].
-    uses_slot: bool,
-    /// Whether the last run read an input in place that a plain request would copy.
-    read_in_place: bool,
-    /// How many more times it is given back at once, since others have waited for one.
-    returns_slot: u32,
+    pub(crate) slot: Slot,
     watchdog: Arc<Watchdog>,
     estimate: Arc<Estimate>,
     /// What the last run found of its outputs, as far as it was to tell.
@@ -52,11 +42,6 @@ const LARGE_INPUT: usize = 64 * 1024;
 /// Copying less takes less than to look whether it could be read where it is.
 const LEAST_IN_PLACE: u64 = 4096;
 
-/// How often a slot is given back at once after others were seen waiting for one. Those wait a microsecond
-/// longer, which is how long it is kept without work, and are then woken, some 10 us in all. Spread over so
-/// many requests that is less than the 8 ns that each of them saves.
-const RETURNS_WHEN_WANTED: u32 = 4096;
-
 /// What a run found of one output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FoundOutput {
@@ -69,8 +54,6 @@ pub(crate) struct FoundOutput {
 pub(crate) struct Run<'a, P> {
     pub(crate) request: &'a ValidRequest,
     pub(crate) pools: &'a P,
-    /// Pools that are part of a packet.
-    pub(crate) inline: Option<&'a InlineBytes>,
     /// Those of its arguments that are device buffers.
     pub(crate) buffers: &'a RequestBuffers,
     pub(crate) limits: RunLimits,
@@ -78,8 +61,8 @@ pub(crate) struct Run<'a, P> {
     pub(crate) measure_since: Option<Stopwatch>,
     /// Whether somebody wants to know the outputs' shapes even if all went well.
     pub(crate) tells_shapes: bool,
-    /// Whether the context keeps its slot until the next run or [`Context::leave_slot`], which must come
-    /// before long.
+    /// Whether the context keeps its slot until the next run or [`Slot::leave`], which must come before
+    /// long.
     pub(crate) keeps_slot: bool,
 }
 
@@ -89,44 +72,42 @@ pub(crate) trait Pools: std::fmt::Debug {
     fn memory(&self, pool: u32) -> Option<&Memory>;
 }
 
-impl Pools for Vec<Option<Arc<Memory>>> {
-    fn memory(&self, pool: u32) -> Option<&Memory> {
-        self.get(pool as usize)?.as_deref()
-    }
-}
-
-/// The bytes of arguments that travel inside a burst's packets.
+/// The pools of a request that are the packets of a burst, with their bytes.
 #[derive(Debug, Default)]
-pub(crate) struct InlineBytes {
-    /// Which pool of the request stands for `inputs`.
-    pub(crate) input_pool: Option<u32>,
-    pub(crate) inputs: Vec<u8>,
-    /// Which pool of the request stands for `outputs`.
-    pub(crate) output_pool: Option<u32>,
-    pub(crate) outputs: RefCell<Vec<u8>>,
+pub(crate) struct PacketPools<'a> {
+    pub(crate) inputs: Option<(u32, &'a [u8])>,
+    pub(crate) outputs: Option<(u32, &'a mut [u8])>,
 }
 
-impl InlineBytes {
+impl PacketPools<'_> {
     /// The bytes of an input in this pool, if it is the packet.
+    #[inline(always)]
     fn input(&self, pool: u32, offset: u64, length: usize) -> Option<&[u8]> {
+        let (_, bytes) = self.inputs.as_ref().filter(|(inputs, _)| *inputs == pool)?;
         let start = usize::try_from(offset).ok()?;
-        (self.input_pool == Some(pool))
-            .then(|| self.inputs.get(start..start.checked_add(length)?))
-            .flatten()
+        bytes.get(start..start.checked_add(length)?)
     }
 
     /// Keeps the bytes of an output in this pool, if it is the packet; says whether it was.
-    fn put_output(&self, pool: u32, offset: u64, bytes: &[u8]) -> bool {
-        if self.output_pool != Some(pool) {
+    #[inline(always)]
+    fn put_output(&mut self, pool: u32, offset: u64, bytes: &[u8]) -> bool {
+        let Some((_, room)) = self.outputs.as_mut().filter(|(outputs, _)| *outputs == pool) else {
             return false;
-        }
-        let mut outputs = self.outputs.borrow_mut();
+        };
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let end = start.saturating_add(bytes.len());
-        outputs
-            .get_mut(start..end)
+        room.get_mut(start..end)
             .map(|room| copy_values(bytes, room))
             .is_some()
+    }
+
+    fn has_inputs(&self, pool: u32) -> bool {
+        self.inputs.as_ref().is_some_and(|(inputs, _)| *inputs == pool)
+    }
+
+    #[inline(always)]
+    fn has_outputs(&self, pool: u32) -> bool {
+        self.outputs.as_ref().is_some_and(|(outputs, _)| *outputs == pool)
     }
 }
 
@@ -140,12 +121,7 @@ impl Context {
         watchdog.watch(ticket.observer());
         Context {
             execution,
-            ticket,
-            holds_slot: false,
-            is_slot_fresh: false,
-            uses_slot: false,
-            read_in_place: false,
-            returns_slot: 0,
+            slot: Slot::new(ticket),
             watchdog: Arc::clone(watchdog),
             estimate: Arc::clone(estimate),
             outputs: Vec::new(),
@@ -153,7 +129,7 @@ impl Context {
     }
 
     pub(crate) fn ticket(&self) -> &Ticket {
-        &self.ticket
+        self.slot.ticket()
     }
 
     /// What the last run found of its outputs; none unless it succeeded and was to tell, or an output was too
@@ -176,11 +152,16 @@ impl Context {
     /// memories that are mapped.
     ///
     /// Device buffers that were to be written hold nothing after a failure.
-    pub(crate) fn run(&mut self, run: &Run<'_, impl Pools>) -> Result<Timing, Failure> {
+    #[inline]
+    pub(crate) fn run(
+        &mut self,
+        run: &Run<'_, impl Pools>,
+        packets: &mut PacketPools<'_>,
+    ) -> Result<Timing, Box<Failure>> {
         self.outputs.clear();
-        let on_device = match self.run_when_free(run) {
+        let on_device = match self.run_when_free(run, packets) {
             Ok(on_device) => on_device,
-            Err(failure) => return Err(self.forget_outputs(run, failure)),
+            Err(failure) => return Err(self.forget_outputs(run.buffers, failure)),
         };
         Ok(run.measure_since.map_or(Timing::NONE, |since| Timing {
             time_on_device_us: on_device.map_or(u64::MAX, micros),
@@ -188,105 +169,49 @@ impl Context {
         }))
     }
 
-    /// Writes the outputs of a run whose device has computed them, by [`Context::run_plain`].
-    pub(crate) fn finish(&mut self, run: &Run<'_, impl Pools>) -> Result<Timing, Failure> {
-        self.outputs.clear();
-        match self.copy_out(run) {
-            Ok(()) => Ok(Timing::NONE),
-            Err(failure) => Err(self.forget_outputs(run, failure)),
-        }
-    }
-
     /// After this failure outputs have no value, and only of those that are too large the shapes are told.
     #[cold]
-    fn forget_outputs(&mut self, run: &Run<'_, impl Pools>, failure: Failure) -> Failure {
-        run.buffers.invalidate_outputs();
+    fn forget_outputs(&mut self, buffers: &RequestBuffers, failure: Box<Failure>) -> Box<Failure> {
+        buffers.invalidate_outputs();
         if failure.status != ErrorStatus::OutputInsufficientSize {
             self.outputs.clear();
         }
         failure
     }
 
-    fn run_when_free(&mut self, run: &Run<'_, impl Pools>) -> Result<Option<Duration>, Failure> {
-        self.expect_outputs(run)?;
+    #[inline]
+    fn run_when_free(
+        &mut self,
+        run: &Run<'_, impl Pools>,
+        packets: &mut PacketPools<'_>,
+    ) -> Result<Option<Duration>, Box<Failure>> {
+        self.expect_outputs(run, packets)?;
         if !run.limits.deadline.is_none() {
             self.estimate.check(MonotonicClock.now(), &run.limits)?;
         }
-        self.take_slot(run.limits.deadline)?;
+        self.slot.take(run.limits.deadline)?;
         self.watchdog.work_starts();
-        let outcome = self.run_in_slot(run);
+        let outcome = self.run_in_slot(run, packets);
         if !run.keeps_slot {
-            self.leave_slot();
+            self.slot.leave();
         }
         outcome
     }
 
-    /// Takes a slot, or goes on with the one that the last run has kept if nobody waits for it.
-    #[inline]
-    fn take_slot(&mut self, deadline: Deadline) -> Result<(), Failure> {
-        self.uses_slot = true;
-        if self.holds_slot && (std::mem::take(&mut self.is_slot_fresh) || self.ticket.stay()) {
-            return Ok(());
-        }
-        self.enter_slot(deadline)
-    }
-
-    #[inline(never)]
-    fn enter_slot(&mut self, deadline: Deadline) -> Result<(), Failure> {
-        self.leave_slot();
-        let waits = trace::span(SpanKind::QueueWait, 0, 0);
-        self.ticket.enter(deadline)?;
-        drop(waits);
-        self.holds_slot = true;
-        Ok(())
-    }
-
-    /// Gives back the slot that the last run has kept, if it has.
-    pub(crate) fn leave_slot(&mut self) {
-        self.is_slot_fresh = false;
-        if self.holds_slot {
-            self.holds_slot = false;
-            if self.ticket.leave() {
-                self.returns_slot = RETURNS_WHEN_WANTED;
-            }
-        }
-    }
-
-    /// Leaves the slot that the last run has kept, if it has, to another context whose work the same thread
-    /// does next.
-    #[inline]
-    pub(crate) fn pass_slot(&mut self, to: &mut Context) {
-        if self.holds_slot && !to.holds_slot {
-            (self.holds_slot, self.is_slot_fresh) = (false, false);
-            self.ticket.pass_slot(&to.ticket);
-            to.holds_slot = true;
-        }
-    }
-
-    /// To be called where the next run may come at once, and [`Context::leave_slot`] is called if it does
-    /// not: goes on holding the slot, as taking it is a locked instruction on that run's way. Not where
-    /// others have waited for one lately, nor where nothing has run since the last time, and so nobody has
-    /// looked for others: requests that fail early may come again and again.
-    #[inline]
-    pub(crate) fn rest_in_slot(&mut self) {
-        let is_used = std::mem::take(&mut self.uses_slot) && !self.is_slot_fresh;
-        if self.returns_slot > 0 {
-            self.returns_slot -= 1;
-        } else if is_used {
-            return;
-        }
-        self.leave_slot();
-    }
-
     /// Returns the time on the device, if the run is measured.
-    fn run_in_slot(&mut self, run: &Run<'_, impl Pools>) -> Result<Option<Duration>, Failure> {
+    #[inline]
+    fn run_in_slot(
+        &mut self,
+        run: &Run<'_, impl Pools>,
+        packets: &mut PacketPools<'_>,
+    ) -> Result<Option<Duration>, Box<Failure>> {
         let copies = trace::span(SpanKind::CopyIn, 0, 0);
-        if let Err(failure) = self.copy_in(run) {
+        if let Err(failure) = self.copy_in(run, packets) {
             self.execution.unbind_inputs();
             return Err(failure);
         }
         drop(copies);
-        let control = Control::new(&self.ticket, run.limits.deadline, run.limits.loop_timeout)
+        let control = Control::new(self.slot.ticket(), run.limits.deadline, run.limits.loop_timeout)
             .measured(run.measure_since.is_some());
         // Nobody asks for the time of the others.
         let is_timed = run.measure_since.is_some() || !run.limits.deadline.is_none();
@@ -294,7 +219,7 @@ impl Context {
         let runs = trace::span(SpanKind::Run, 0, 0);
         let busy = match self.execution.run(&control) {
             Ok(busy) => busy,
-            Err(failure) => return Err(self.estimate.judge(failure, &run.limits)),
+            Err(failure) => return Err(self.estimate.judge(failure, &run.limits).into()),
         };
         drop(runs);
         let on_device = started.map(|started| {
@@ -303,12 +228,17 @@ impl Context {
             busy.map_or(elapsed, |busy| busy.min(elapsed))
         });
         let _copies = trace::span(SpanKind::CopyOut, 0, 0);
-        self.copy_out(run)?;
+        self.copy_out(run, packets)?;
         Ok(on_device)
     }
 
     /// Tells the device what is known of the outputs, and has their places fetched before they are computed.
-    fn expect_outputs(&mut self, run: &Run<'_, impl Pools>) -> Result<(), Failure> {
+    #[inline]
+    fn expect_outputs(
+        &mut self,
+        run: &Run<'_, impl Pools>,
+        packets: &PacketPools<'_>,
+    ) -> Result<(), Box<Failure>> {
         for (index, plan) in run.request.outputs().iter().enumerate() {
             match plan {
                 ArgumentPlan::Omitted => {}
@@ -319,7 +249,7 @@ impl Context {
                     length,
                 } => {
                     self.execution.expect_output(index, shape);
-                    if run.inline.is_some_and(|inline| inline.output_pool == Some(*pool)) {
+                    if packets.has_outputs(*pool) {
                         continue;
                     }
                     let memory = memory_of(run, *pool)?;
@@ -334,8 +264,8 @@ impl Context {
         Ok(())
     }
 
-    fn copy_in(&mut self, run: &Run<'_, impl Pools>) -> Result<(), Failure> {
-        self.read_in_place = false;
+    #[inline]
+    fn copy_in(&mut self, run: &Run<'_, impl Pools>, packets: &PacketPools<'_>) -> Result<(), Box<Failure>> {
         for (index, plan) in run.request.inputs().iter().enumerate() {
             match plan {
                 ArgumentPlan::Omitted => self.execution.omit_input(index)?,
@@ -346,9 +276,9 @@ impl Context {
                     length: given,
                 } => {
                     if *given >= LEAST_IN_PLACE
+                        && !packets.has_inputs(*pool)
                         && self.reads_in_place(run, (index, shape), (*pool, *offset, *given))
                     {
-                        self.read_in_place = true;
                         continue;
                     }
                     let bytes = match self.execution.input_again(index, shape) {
@@ -357,7 +287,7 @@ impl Context {
                     };
                     let length = bytes.len();
                     check_given(index, *given, length)?;
-                    if let Some(inline) = run.inline.and_then(|inline| inline.input(*pool, *offset, length)) {
+                    if let Some(inline) = packets.input(*pool, *offset, length) {
                         copy_values(inline, bytes);
                         continue;
                     }
@@ -365,10 +295,7 @@ impl Context {
                     let copied = if length < LARGE_INPUT || !memory.is_at_hand(*offset, length) {
                         memory.read(*offset, bytes)
                     } else {
-                        let fill = |from, bytes: &mut [u8]| memory.read(offset + from, bytes);
-                        let control =
-                            Control::new(&self.ticket, run.limits.deadline, run.limits.loop_timeout);
-                        self.execution.fill_input(index, shape, &control, &fill)
+                        self.fill_large(run, (index, shape), (memory, *offset))
                     };
                     copied.map_err(|failure| of_argument(Direction::Input, index, *pool, failure))?;
                 }
@@ -376,6 +303,19 @@ impl Context {
             }
         }
         Ok(())
+    }
+
+    /// Has the device fill a large input.
+    #[inline(never)]
+    fn fill_large(
+        &mut self,
+        run: &Run<'_, impl Pools>,
+        (index, shape): (usize, &Shape),
+        (memory, offset): (&Memory, u64),
+    ) -> Result<(), Box<Failure>> {
+        let fill = |from, bytes: &mut [u8]| memory.read(offset + from, bytes).map_err(|failure| *failure);
+        let control = Control::new(self.slot.ticket(), run.limits.deadline, run.limits.loop_timeout);
+        Ok(self.execution.fill_input(index, shape, &control, &fill)?)
     }
 
     /// Has a large input read where it is, if that is memory that nobody can change any more; says whether it
@@ -387,23 +327,32 @@ impl Context {
         (index, shape): (usize, &Shape),
         (pool, offset, length): (u32, u64, u64),
     ) -> bool {
-        let is_inline = run.inline.is_some_and(|inline| inline.input_pool == Some(pool));
-        let memory = run.pools.memory(pool).filter(|_| !is_inline);
-        memory
+        run.pools
+            .memory(pool)
             .and_then(|memory| memory.sealed(offset, length))
             .is_some_and(|(memory, part)| self.execution.bind_sealed(index, shape, memory, part))
     }
 
     /// Has an input read from its device buffer.
     #[inline(never)]
-    fn bind_input(&mut self, run: &Run<'_, impl Pools>, index: usize, shape: &Shape) -> Result<(), Failure> {
+    fn bind_input(
+        &mut self,
+        run: &Run<'_, impl Pools>,
+        index: usize,
+        shape: &Shape,
+    ) -> Result<(), Box<Failure>> {
         let content = content_of(run, index, shape)?;
-        self.execution.bind_input(index, content.shape, &content.memory)
+        Ok(self.execution.bind_input(index, content.shape, &content.memory)?)
     }
 
     /// Writes each output where the request wants it. After an error those before the one that it is about
     /// may be written; device buffers get what is theirs when all others are.
-    fn copy_out(&mut self, run: &Run<'_, impl Pools>) -> Result<(), Failure> {
+    #[inline]
+    fn copy_out(
+        &mut self,
+        run: &Run<'_, impl Pools>,
+        packets: &mut PacketPools<'_>,
+    ) -> Result<(), Box<Failure>> {
         let (mut too_large, mut has_tokens) = (None, false);
         for (index, plan) in run.request.outputs().iter().enumerate() {
             let (shape, bytes) = self.execution.output(index).ok_or_else(|| not_computed(index))?;
@@ -419,10 +368,11 @@ impl Context {
                     if too_large.is_some() {
                         continue;
                     }
-                    if bytes.len() as u64 <= *length {
-                        write_output(run, index, (*pool, *offset), bytes)?;
-                    } else {
+                    if bytes.len() as u64 > *length {
                         too_large = Some(index);
+                    } else if !packets.put_output(*pool, *offset, bytes) {
+                        let copied = memory_of(run, *pool)?.write(*offset, bytes);
+                        copied.map_err(|failure| of_argument(Direction::Output, index, *pool, failure))?;
                     }
                 }
                 ArgumentPlan::Token { shape: expected, .. } => {
@@ -441,7 +391,11 @@ impl Context {
     /// Does what is left when all outputs are known: tells their shapes, and makes those of a run that was
     /// found good the contents of their device buffers.
     #[inline(never)]
-    fn end_outputs(&mut self, run: &Run<'_, impl Pools>, too_large: Option<usize>) -> Result<(), Failure> {
+    fn end_outputs(
+        &mut self,
+        run: &Run<'_, impl Pools>,
+        too_large: Option<usize>,
+    ) -> Result<(), Box<Failure>> {
         let plans = run.request.outputs();
         for (index, plan) in plans.iter().enumerate() {
             let (shape, bytes) = self.execution.output(index).ok_or_else(|| not_computed(index))?;
@@ -481,126 +435,28 @@ impl Context {
     }
 }
 
-impl Drop for Context {
-    fn drop(&mut self) {
-        self.leave_slot();
-    }
-}
-
-/// The result of a run as a message has it.
-pub(crate) fn execution_result(context: &Context, outcome: Result<Timing, Failure>) -> ExecutionResult {
-    let output_shapes = context
-        .outputs()
-        .iter()
-        .map(|output| OutputShape {
-            dimensions: output.shape.dims().to_vec(),
-            is_sufficient: output.is_sufficient,
-        })
-        .collect();
-    let timing = outcome.as_ref().copied().unwrap_or(Timing::NONE);
-    ExecutionResult {
-        outcome: outcome.map(drop),
-        output_shapes,
-        timing,
-    }
-}
-
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-fn memory_of<'a>(run: &Run<'a, impl Pools>, pool: u32) -> Result<&'a Memory, Failure> {
+#[inline(always)]
+fn memory_of<'a>(run: &Run<'a, impl Pools>, pool: u32) -> Result<&'a Memory, Box<Failure>> {
     run.pools.memory(pool).ok_or_else(|| no_memory(pool))
 }
 
-#[cold]
-fn no_memory(pool: u32) -> Failure {
-    Failure::invalid_argument(format!("pool {pool} of the request is no memory"))
-}
-
-#[cold]
-fn not_computed(output: usize) -> Failure {
-    Failure::general(format!("the device did not compute output {output}"))
-}
-
-#[cold]
-fn read_only(index: usize, pool: u32) -> Failure {
-    Failure::invalid_argument(format!(
-        "output {index} is in pool {pool}, which is shared for reading only"
-    ))
-    .at(Place {
-        pool: Some(pool),
-        ..Place::default()
-    })
-}
-
-/// Writes the bytes of an output where the request wants them.
-fn write_output(
-    run: &Run<'_, impl Pools>,
-    index: usize,
-    (pool, offset): (u32, u64),
-    bytes: &[u8],
-) -> Result<(), Failure> {
-    if run
-        .inline
-        .is_some_and(|inline| inline.put_output(pool, offset, bytes))
-    {
-        return Ok(());
-    }
-    let copied = memory_of(run, pool)?.write(offset, bytes);
-    copied.map_err(|failure| of_argument(Direction::Output, index, pool, failure))
-}
-
 /// Validation knows the sizes of standard types and of the device's own; of others only the device does.
-fn check_given(index: usize, given: u64, needed: usize) -> Result<(), Failure> {
+fn check_given(index: usize, given: u64, needed: usize) -> Result<(), Box<Failure>> {
     if needed as u64 <= given {
         return Ok(());
     }
     Err(too_short(index, given, needed))
 }
 
-#[cold]
-fn too_short(index: usize, given: u64, needed: usize) -> Failure {
-    Failure::invalid_argument(format!(
-        "input {index} has {given} bytes, the device needs {needed}"
-    ))
-}
-
-fn check_agrees(index: usize, expected: &Shape, found: &Shape) -> Result<(), Failure> {
+fn check_agrees(index: usize, expected: &Shape, found: &Shape) -> Result<(), Box<Failure>> {
     if expected == found || expected.allows(found) {
         return Ok(());
     }
     Err(contradicts(index, expected, found))
-}
-
-#[cold]
-fn contradicts(index: usize, expected: &Shape, found: &Shape) -> Failure {
-    Failure::general(format!(
-        "output {index} has dimensions {found:?} when computed, model and request say {expected:?}"
-    ))
-}
-
-#[cold]
-fn insufficient(index: usize, plan: Option<&ArgumentPlan>, output: Option<(&Shape, &[u8])>) -> Failure {
-    let room = match plan {
-        Some(ArgumentPlan::Memory { length, .. }) => *length,
-        _ => 0,
-    };
-    let (shape, needed) = output.map_or((Shape::SCALAR, 0), |(shape, bytes)| (*shape, bytes.len()));
-    Failure::new(
-        ErrorStatus::OutputInsufficientSize,
-        format!("output {index} has room for {room} bytes; with dimensions {shape:?} it takes {needed}"),
-    )
-}
-
-/// A failure to copy, with what was copied.
-#[cold]
-fn of_argument(direction: Direction, index: usize, pool: u32, failure: Failure) -> Failure {
-    let detail = format!("{direction} {index}: {}", failure.detail);
-    Failure { detail, ..failure }.at(Place {
-        pool: Some(pool),
-        ..Place::default()
-    })
 }
 
 /// What the device buffer of an input holds, if it fits the request.
@@ -627,25 +483,12 @@ fn output_buffer<'a>(run: &Run<'a, impl Pools>, index: usize) -> Result<&'a Buff
     buffer.ok_or_else(|| Failure::invalid_argument(format!("output {index} has no device buffer")))
 }
 
-fn check_fits(index: usize, buffer: &Buffer, shape: &Shape) -> Result<(), Failure> {
+fn check_fits(index: usize, buffer: &Buffer, shape: &Shape) -> Result<(), Box<Failure>> {
     if buffer.takes(shape) {
         return Ok(());
     }
     Err(Failure::general(format!(
         "output {index} has dimensions {shape:?} when computed, for which its device buffer was not allocated"
-    )))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn input_shorter_than_what_the_device_asks_for_is_refused() {
-        check_given(0, 8, 8).unwrap();
-        check_given(0, 9, 8).unwrap();
-        let failure = check_given(3, 7, 8).unwrap_err();
-        assert_eq!(failure.status, ErrorStatus::InvalidArgument);
-        assert_eq!(failure.detail, "input 3 has 7 bytes, the device needs 8");
-    }
+    ))
+    .into())
 }

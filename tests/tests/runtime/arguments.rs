@@ -150,12 +150,19 @@ fn dimensions_given_with_the_output_are_those_that_a_burst_reports() {
             }
             let is_shared = matches!(input, RunInput::Memory { .. });
             let is_by_driver = name != Some("nnapi-reference");
-            assert_eq!(burst.known().is_some(), is_shared && is_by_driver, "{name:?}");
-            let Some(known) = burst.known() else { continue };
+            let room = RunOutput::Memory {
+                memory: &memory,
+                offset: 16,
+                length: 12,
+                dimensions: &[3],
+            };
+            let registered = burst.register(&[input], &mut [room]).unwrap();
+            assert_eq!(registered.is_some(), is_shared && is_by_driver, "{name:?}");
+            let Some(registered) = registered else { continue };
             for mut finished in [Finished::default(), finished] {
                 memory.write(16, &[0.0_f32; 3]).unwrap();
                 burst
-                    .execute_again(known, &mut (), &options, &mut finished)
+                    .fire(&registered, &mut (), &options, &mut finished)
                     .unwrap()
                     .unwrap();
                 assert_eq!(finished.output_shapes[0].dimensions, [3], "{name:?}");
@@ -182,19 +189,19 @@ impl OwnValues for Values {
 }
 
 #[test]
-fn burst_knows_arguments_by_name_whatever_it_executes_between() {
+fn registered_executions_are_fired_whatever_is_executed_between() {
     let (_daemon, runtime) = start();
     let compilation = runtime.compile(&chain(1, false), &on(&runtime, &[FAST])).unwrap();
     let mut burst = compilation.burst().unwrap();
     let options = ExecuteOptions::new();
     let memory = Memory::new(32).unwrap();
     let (memory, dimensions) = (&memory, &[][..]);
-    let shared = [RunInput::Memory {
+    let shared = |offset| RunInput::Memory {
         memory,
-        offset: 0,
+        offset,
         length: 16,
         dimensions,
-    }];
+    };
     let room = || RunOutput::Memory {
         memory,
         offset: 16,
@@ -203,76 +210,60 @@ fn burst_knows_arguments_by_name_whatever_it_executes_between() {
     };
     let own = bytes(&[5.0; 4]);
     let mut finished = Finished::default();
-    assert_eq!(burst.known(), None);
-    // The second time it is registered.
-    for _ in 0..2 {
-        burst.execute(&shared, &mut [room()], &options).unwrap();
-    }
-    let known = burst.known().unwrap();
+    let in_memory = burst.register(&[shared(0)], &mut [room()]).unwrap().unwrap();
+    // It does not matter what else is.
+    let _other = burst.register(&[shared(16)], &mut [room()]).unwrap().unwrap();
     for round in 0..3_u8 {
         let value = f32::from(round);
         memory.write(0, &[value; 4]).unwrap();
         burst
-            .execute_again(known, &mut (), &options, &mut finished)
+            .fire(&in_memory, &mut (), &options, &mut finished)
             .unwrap()
             .unwrap();
         assert_eq!(memory.read::<f32>(16, 4).unwrap(), [value + sum(1); 4]);
         let mut output = [0; 16];
+        let inputs = [RunInput::bytes(&own)];
         burst
-            .execute(
-                &[RunInput::bytes(&own)],
-                &mut [RunOutput::bytes(&mut output)],
-                &options,
-            )
+            .execute(&inputs, &mut [RunOutput::bytes(&mut output)], &options)
             .unwrap();
         assert_eq!(floats(&output), [5.0 + sum(1); 4]);
-        let of_values = burst.known().unwrap();
-        assert_ne!(of_values, known, "these are not the arguments that it knew");
+        let of_values = burst.register(&inputs, &mut [RunOutput::bytes(&mut output)]);
+        let of_values = of_values.unwrap().unwrap();
         let mut values = Values {
             input: bytes(&[value; 4]),
             output: vec![0; 16],
         };
         burst
-            .execute_again(of_values, &mut values, &options, &mut finished)
+            .fire(&of_values, &mut values, &options, &mut finished)
             .unwrap()
             .unwrap();
         assert_eq!(floats(&values.output), [value + sum(1); 4]);
-        // Executions that take another way have no name, so that none has that of another.
+        // What has a limit for loops goes by no ring.
         let looping = options.loop_timeout(Duration::from_secs(1));
-        let (first, second) = (bytes(&[1.0; 4]), bytes(&[2.0; 4]));
-        for (values, options, is_known) in [(&first, &options, true), (&second, &looping, false)] {
-            let mut output = [0; 16];
-            let inputs = [RunInput::bytes(values)];
-            burst
-                .execute(&inputs, &mut [RunOutput::bytes(&mut output)], options)
-                .unwrap();
-            assert_eq!(burst.known().is_some(), is_known);
+        for registered in [&in_memory, &of_values] {
+            assert!(
+                burst
+                    .fire(registered, &mut values, &looping, &mut finished)
+                    .is_none()
+            );
         }
-        values.input.truncate(12);
-        let error = burst
-            .execute_again(of_values, &mut values, &options, &mut finished)
+        burst
+            .execute(&inputs, &mut [RunOutput::bytes(&mut output)], &looping)
             .unwrap();
-        let error = error.unwrap_err().to_string();
+        assert_eq!(floats(&output), [5.0 + sum(1); 4]);
+        values.input.truncate(12);
+        let error = burst.fire(&of_values, &mut values, &options, &mut finished);
+        let error = error.unwrap().unwrap_err().to_string();
         assert!(
             error.contains("input 0 has 12 bytes") && error.contains("have 16 there"),
             "{error}"
         );
     }
-    // Other arguments in memories take the place of those that it knew.
-    let other = [RunInput::Memory {
-        memory,
-        offset: 16,
-        length: 16,
-        dimensions,
-    }];
-    for _ in 0..2 {
-        burst.execute(&other, &mut [room()], &options).ok();
-    }
-    assert!(
-        burst
-            .execute_again(known, &mut (), &options, &mut finished)
-            .is_none()
-    );
+    // Another burst knows nothing of them.
+    let mut other = compilation.burst().unwrap();
+    assert!(other.fire(&in_memory, &mut (), &options, &mut finished).is_none());
+    other.execute(&[shared(0)], &mut [room()], &options).unwrap();
+    assert!(other.fire(&in_memory, &mut (), &options, &mut finished).is_none());
 }
 
 #[test]

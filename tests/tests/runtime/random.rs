@@ -128,15 +128,20 @@ impl OwnValues for Values<'_> {
     }
 }
 
-/// Executes a model on one device by burst, and then twice by the name that its arguments have there. `None`
-/// if they have none.
+/// Executes a model on one device by burst, and then twice as its arguments are registered there. `None` if
+/// they cannot be.
 fn run_known(compilation: &Compilation, generated: &Generated) -> Option<Outcome> {
     let options = ExecuteOptions::new();
     let mut burst = compilation.burst().unwrap();
+    let mut registered = None;
     let _ = run_now(generated, |inputs, outputs| {
-        burst.execute(inputs, outputs, &options)
+        let result = burst.execute(inputs, outputs, &options);
+        if result.is_ok() {
+            registered = burst.register(inputs, outputs).unwrap();
+        }
+        result
     });
-    let known = burst.known()?;
+    let registered = registered?;
     // It tells of nothing, and then of the run before.
     let mut finished = Finished::default();
     let mut again = || {
@@ -148,8 +153,8 @@ fn run_known(compilation: &Compilation, generated: &Generated) -> Option<Outcome
                 .collect(),
         };
         let result = burst
-            .execute_again(known, &mut values, &options, &mut finished)
-            .expect("the burst knows them");
+            .fire(&registered, &mut values, &options, &mut finished)
+            .expect("it is registered");
         outcome(result.map(|()| finished.clone()), values.outputs)
     };
     let outcome = again();

@@ -407,7 +407,7 @@ fn memories_of_an_execution_come_back_one_by_one() {
 }
 
 #[test]
-fn burst_that_knows_its_arguments_notices_others_and_deaths() {
+fn burst_with_registered_executions_notices_others_and_deaths() {
     let (daemon, runtime) = start();
     let options = on(&runtime, &[FAST]).recovery(ONCE);
     let compilation = runtime.compile(&chain(2, false), &options).unwrap();
@@ -425,7 +425,7 @@ fn burst_that_knows_its_arguments_notices_others_and_deaths() {
             length,
             dimensions,
         };
-        let output = RunOutput::Memory {
+        let output = || RunOutput::Memory {
             memory,
             offset: 64,
             length,
@@ -433,16 +433,20 @@ fn burst_that_knows_its_arguments_notices_others_and_deaths() {
         };
         let options = ExecuteOptions::new();
         // As programs do that compute the same execution again and again.
-        let again = last
-            .filter(|&(_, at, of)| at == offset && of == memory.size())
-            .and_then(|(known, ..)| burst.execute_again(known, &mut (), &options, &mut finished));
+        let again = match &last {
+            Some((registered, at, of)) if (*at, *of) == (offset, memory.size()) => {
+                burst.fire(registered, &mut (), &options, &mut finished)
+            }
+            _ => None,
+        };
         match again {
             Some(result) => result.unwrap(),
             None => {
-                burst.execute(&[input], &mut [output], &options).unwrap();
+                burst.execute(&[input], &mut [output()], &options).unwrap();
+                let registered = burst.register(&[input], &mut [output()]).unwrap();
+                last = Some((registered.unwrap(), offset, memory.size()));
             }
         }
-        last = burst.known().map(|known| (known, offset, memory.size()));
         assert_eq!(memory.read::<f32>(64, 4).unwrap(), [value + sum(2); 4]);
     };
     for _ in 0..2 {
@@ -453,7 +457,7 @@ fn burst_that_knows_its_arguments_notices_others_and_deaths() {
         }
         kill_workers(&daemon);
     }
-    // It is known when the worker dies, and known again soon.
+    // It is registered when the worker dies, and registered again soon.
     for _ in 0..3 {
         (0..4).for_each(|_| execute(&memories[0], 0));
         kill_workers(&daemon);

@@ -187,12 +187,6 @@ impl WeakBuffers {
         self.list.upgrade().filter(|list| list.are_alive())
     }
 
-    /// Whether the client has freed none of them.
-    #[inline]
-    pub(crate) fn are_alive(&self) -> bool {
-        self.is_empty() || self.upgrade().is_some()
-    }
-
     /// Puts the buffers, which must all be there still, into `buffers`.
     #[inline]
     pub(crate) fn upgrade_into(&self, buffers: &mut RequestBuffers) -> Result<(), Failure> {
@@ -257,6 +251,10 @@ mod tests {
         RequestBuffers::new(list, registered)
     }
 
+    fn are_alive(known: &WeakBuffers) -> bool {
+        known.upgrade_into(&mut RequestBuffers::default()).is_ok()
+    }
+
     fn free(buffer: &Arc<Buffer>, registered: &RegisteredLists) {
         buffer.is_freed.store(true, Ordering::Release);
         registered.forget(buffer);
@@ -269,12 +267,12 @@ mod tests {
         let known = request([&first, &second], &registered).downgrade();
         let mut running = RequestBuffers::default();
         known.upgrade_into(&mut running).unwrap();
-        assert!(known.are_alive());
+        assert!(are_alive(&known));
         assert_eq!(running.input(0).map(|buffer| buffer.token), Some(7));
         assert_eq!(running.output(1).map(|buffer| buffer.token), Some(8));
         assert!(running.output(0).is_none());
         free(&second, &registered);
-        assert!(!known.are_alive());
+        assert!(!are_alive(&known));
         assert!(Arc::strong_count(&first) > 1, "the request is still running");
         let failure = known.upgrade_into(&mut running).unwrap_err();
         assert!(failure.detail.contains("device buffer 8 was freed"), "{failure}");
@@ -288,7 +286,7 @@ mod tests {
         drop(request([&first, &second], &registered).downgrade());
         let known = request([&second, &third], &registered).downgrade();
         assert_eq!(Arc::strong_count(&first), 1);
-        assert!(known.are_alive() && registered.lock().len() == 1);
+        assert!(are_alive(&known) && registered.lock().len() == 1);
     }
 
     #[test]
@@ -299,7 +297,7 @@ mod tests {
         free(&first, &registered);
         let known = checked.downgrade();
         drop(checked);
-        assert!(!known.are_alive());
+        assert!(!are_alive(&known));
         assert_eq!(Arc::strong_count(&first), 1);
     }
 
@@ -308,7 +306,7 @@ mod tests {
         let none = RequestBuffers::new(BufferList::default(), &Arc::default());
         let known = none.downgrade();
         let mut running = RequestBuffers::default();
-        assert!(known.are_alive() && known.upgrade_into(&mut running).is_ok());
+        assert!(are_alive(&known) && known.upgrade_into(&mut running).is_ok());
         assert!(running.input(0).is_none() && running.output(0).is_none());
     }
 }

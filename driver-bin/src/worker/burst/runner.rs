@@ -8,14 +8,13 @@ use nnhal::burst::{RequestBody, RequestHeader, encode_failure, encode_success};
 use nnhal_hal::{ErrorStatus, Failure, MeasureTiming, OutputShape, Timing};
 use nnhal_os::time::{Stopwatch, TimePoint};
 
-use super::layout::Layout;
-use super::memories::{HeldMemories, KnownMemories};
-use crate::trace;
+use super::compiled::CompiledRequest;
+use super::memories::NamedMemories;
 use crate::worker::buffer::{Buffers, RequestBuffers};
 use crate::worker::limits::RunLimits;
 use crate::worker::memory::Memories;
 use crate::worker::prepared::Prepared;
-use crate::worker::run::{Context, PlainRun, Run};
+use crate::worker::run::{Context, Run};
 
 /// What runs requests.
 #[derive(Debug)]
@@ -28,8 +27,11 @@ pub(super) struct Runner {
     holds_memory: bool,
     /// Since when it was not used, if that was noticed.
     unused_since: Option<TimePoint>,
-    pub(super) held: HeldMemories,
+    pub(super) named: NamedMemories,
+    /// The device buffers of the request that is run.
     buffers: RequestBuffers,
+    /// The outputs that travel in the result.
+    outputs: Vec<u8>,
     /// Whether all executions do the same work and wait for nobody.
     pub(super) is_steady: bool,
     /// Whether requests of other bursts may have been carried out since one arrived.
@@ -51,122 +53,87 @@ impl Runner {
             device_buffers,
             holds_memory: true,
             unused_since: None,
-            held: HeldMemories::default(),
+            named: NamedMemories::default(),
             buffers: RequestBuffers::default(),
+            outputs: Vec::new(),
         })
     }
 
-    /// Checks a decoded request into a layout.
-    pub(super) fn fill(
+    /// Compiles a decoded request, ready to be run: its memories and device buffers are held.
+    pub(super) fn compile(
         &mut self,
-        layout: &mut Layout,
+        compiled: &mut CompiledRequest,
         body: &mut RequestBody,
-        known: &mut KnownMemories,
-    ) -> Result<(), Failure> {
-        layout.fill(body, self.prepared.model(), known, &self.memories)?;
+    ) -> Result<(), Box<Failure>> {
+        self.buffers.clear();
+        let model = self.prepared.model();
+        compiled.fill(body, model, (&mut self.named, &self.memories))?;
         // What a device still writes is waited for.
-        self.is_steady &= !layout.has_dma_buf;
-        layout.buffers = self
-            .device_buffers
-            .of_request(self.prepared.model(), &layout.request)?
-            .downgrade();
+        self.is_steady &= !compiled.has_dma_buf;
+        self.buffers = self.device_buffers.of_request(model, &compiled.request)?;
         Ok(())
     }
 
-    /// Whether all that a layout names is there still.
-    #[inline(never)]
-    pub(super) fn can_run(&mut self, layout: &Layout) -> bool {
-        self.held.hold(&layout.memories).is_ok() && layout.buffers.are_alive()
+    /// Has a request that was just compiled keep what it needs to be run later.
+    pub(super) fn keep(&mut self, compiled: &mut CompiledRequest) {
+        compiled.buffers = self.buffers.downgrade();
+        self.buffers.clear();
     }
 
-    /// Runs a request and leaves its result in `reply`.
+    /// Makes a request that was compiled before ready to be run: all that it names must be there still.
+    #[inline]
+    pub(super) fn hold(&mut self, compiled: &mut CompiledRequest) -> Result<(), Box<Failure>> {
+        self.buffers.clear();
+        self.named.hold(&mut compiled.memories, &self.memories)?;
+        Ok(compiled.buffers.upgrade_into(&mut self.buffers)?)
+    }
+
+    /// Runs a compiled request, if it is `ready`, and leaves its result in `reply`. `inline` are the bytes of
+    /// inputs that came with it.
     #[inline]
     pub(super) fn run(
         &mut self,
-        layout: &mut Layout,
-        header: &RequestHeader,
-        inline: &[u8],
+        ready: Result<(), Box<Failure>>,
+        compiled: &CompiledRequest,
+        (header, inline): (&RequestHeader, &[u8]),
         reply: &mut Vec<u8>,
     ) {
         (self.holds_memory, self.unused_since) = (true, None);
-        match self.run_plain(layout, header, inline) {
-            Ok(PlainRun::Done) => {
-                let outputs = layout.inline.outputs.get_mut();
-                encode_success(reply, header.sequence, Timing::NONE, None, outputs);
+        let outcome = ready.and_then(|()| self.run_ready(compiled, (header, inline)));
+        match outcome {
+            Ok(timing) if compiled.has_fixed_shapes => {
+                encode_success(reply, header.sequence, timing, None, &self.outputs);
             }
-            Ok(come) => self.run_any(layout, (header, inline), come == PlainRun::Computed, reply),
-            Err(failure) => self.fail(header.sequence, &failure, reply),
-        }
-    }
-
-    /// Runs a request as a plain one, as far as it is.
-    #[inline(always)]
-    fn run_plain(
-        &mut self,
-        layout: &mut Layout,
-        header: &RequestHeader,
-        inline: &[u8],
-    ) -> Result<PlainRun, Box<Failure>> {
-        let is_quiet =
-            header.measure == MeasureTiming::No && header.deadline_ns.is_none() && trace::tracer().is_none();
-        let is_whole = inline.len() >= layout.inline.inputs.len();
-        if !is_quiet || !is_whole || !layout.plain.is_plain() {
-            return Ok(PlainRun::NotBegun);
-        }
-        self.context.run_plain(
-            &layout.plain,
-            &self.held.still(&layout.memories),
-            (inline, layout.inline.outputs.get_mut()),
-        )
-    }
-
-    /// Runs any request, or writes the outputs of one that is computed.
-    #[inline(never)]
-    fn run_any(
-        &mut self,
-        layout: &mut Layout,
-        (header, inline): (&RequestHeader, &[u8]),
-        is_computed: bool,
-        reply: &mut Vec<u8>,
-    ) {
-        let outcome = self.execute(layout, (header, inline), is_computed);
-        if outcome.is_err() {
-            layout.buffers.invalidate_outputs();
+            Ok(timing) => self.tell_shapes(header.sequence, timing, reply),
+            Err(failure) => {
+                self.buffers.invalidate_outputs();
+                compiled.buffers.invalidate_outputs();
+                self.fail(header.sequence, &failure, reply);
+            }
         }
         self.buffers.clear();
-        match outcome {
-            Ok(timing) => self.succeed(layout, header.sequence, timing, reply),
-            Err(failure) => self.fail(header.sequence, &failure, reply),
-        }
     }
 
     #[inline]
-    fn execute(
+    fn run_ready(
         &mut self,
-        layout: &mut Layout,
+        compiled: &CompiledRequest,
         (header, inline): (&RequestHeader, &[u8]),
-        is_computed: bool,
-    ) -> Result<Timing, Failure> {
+    ) -> Result<Timing, Box<Failure>> {
         let measure_since = (header.measure == MeasureTiming::Yes).then(Stopwatch::start);
         let limits = RunLimits::from_hal(header.deadline_ns.map(NonZeroU64::get), None);
-        layout.inline.receive(inline)?;
         self.check_not_past(&limits)?;
-        self.held.hold(&layout.memories)?;
-        layout.buffers.upgrade_into(&mut self.buffers)?;
+        let mut packets = compiled.packet_pools(inline, &mut self.outputs)?;
         let run = Run {
-            request: &layout.request,
-            pools: &self.held.of(&layout.memories),
-            inline: Some(&layout.inline),
+            request: &compiled.request,
+            pools: &self.named.of(&compiled.memories),
             buffers: &self.buffers,
             limits,
             measure_since,
-            tells_shapes: !layout.has_fixed_shapes,
+            tells_shapes: !compiled.has_fixed_shapes,
             keeps_slot: true,
         };
-        if is_computed {
-            return self.context.finish(&run);
-        }
-        self.context.run(&run)
+        self.context.run(&run, &mut packets)
     }
 
     /// What is said of a request that was too late when it was taken up: it may be the fault of other bursts.
@@ -182,13 +149,13 @@ impl Runner {
 
     /// Gives back what is kept between requests that follow each other at once.
     pub(super) fn rest(&mut self) {
-        self.context.leave_slot();
-        self.held.release();
+        self.context.slot.leave();
+        self.named.release();
     }
 
     /// Leaves its slot to another for the time being, if it has kept one.
     pub(super) fn pass_slot(&mut self, to: &mut Runner) {
-        self.context.pass_slot(&mut to.context);
+        self.context.slot.pass(&mut to.context.slot);
     }
 
     /// Gives back the memory of the execution if it was not used for that long, and the model is not to keep
@@ -207,18 +174,16 @@ impl Runner {
         false
     }
 
-    fn succeed(&self, layout: &Layout, sequence: u32, timing: Timing, reply: &mut Vec<u8>) {
-        let outputs = layout.inline.outputs.borrow();
-        if layout.has_fixed_shapes {
-            return encode_success(reply, sequence, timing, None, &outputs);
-        }
+    #[inline(never)]
+    fn tell_shapes(&self, sequence: u32, timing: Timing, reply: &mut Vec<u8>) {
         let found = self.context.outputs();
         let mut shapes = found
             .iter()
             .map(|output| (output.shape.dims(), output.is_sufficient));
-        encode_success(reply, sequence, timing, Some(&mut shapes), &outputs);
+        encode_success(reply, sequence, timing, Some(&mut shapes), &self.outputs);
     }
 
+    #[cold]
     fn fail(&self, sequence: u32, failure: &Failure, reply: &mut Vec<u8>) {
         if failure.status != ErrorStatus::OutputInsufficientSize {
             return fail(reply, sequence, failure);

@@ -11,8 +11,7 @@ use nnhal::fmq::{ChannelEnd, Consumer, Packet, ReceiveError, SendError, WaitSett
 use nnhal_hal::{ErrorStatus, Failure, Priority, Timing};
 
 use super::batch::{Batch, SeriesPolicy};
-use super::layout::Layout;
-use super::memories::KnownMemories;
+use super::compiled::CompiledRequest;
 use super::runner::{Runner, fail};
 use super::short_tasks::ShortTaskEstimator;
 use crate::trace;
@@ -45,12 +44,10 @@ pub(super) struct Server {
     pub(super) packet: Packet,
     reply: Vec<u8>,
     body: RequestBody,
-    /// Of the general request that is run.
-    general: Layout,
-    /// Whether that is of what was decoded last.
-    general_is_last: bool,
-    registered: Vec<Option<Box<Layout>>>,
-    known: KnownMemories,
+    /// For general requests, each of which is compiled into its memory.
+    general: CompiledRequest,
+    /// By number.
+    registered: Vec<Option<Box<CompiledRequest>>>,
     pub(super) runner: Runner,
     batch: SeriesPolicy,
     short_tasks: ShortTaskEstimator,
@@ -92,10 +89,8 @@ impl Server {
             packet,
             reply,
             body: RequestBody::default(),
-            general: Layout::default(),
-            general_is_last: false,
+            general: CompiledRequest::default(),
             registered: Vec::new(),
-            known: KnownMemories::default(),
             runner: Runner::new(prepared, memories, buffers)?,
             batch: SeriesPolicy::default(),
             short_tasks: ShortTaskEstimator::default(),
@@ -189,9 +184,9 @@ impl Server {
     /// that does not come at once.
     fn serve_series(&mut self) -> Result<(), SendError> {
         let mut batch = self.batch.start();
-        self.runner.held.forget_freed();
+        self.runner.named.forget_freed();
         let outcome = self.serve_queued(&mut batch);
-        self.runner.context.rest_in_slot();
+        self.runner.context.slot.rest();
         self.batch.end(&batch);
         outcome
     }
@@ -251,7 +246,6 @@ impl Server {
             Ok(request) => request,
             Err(error) => {
                 self.runner.rest();
-                self.general_is_last = false;
                 let sequence = sequence_of(self.packet.bytes());
                 let status = ErrorStatus::GeneralFailure;
                 return encode_failure(&mut self.reply, sequence, status, &[], &error.to_string());
@@ -263,29 +257,18 @@ impl Server {
                 layout,
                 inline,
             } => match self.registered.get_mut(usize::from(layout)) {
-                Some(Some(layout)) => self.runner.run(layout, &header, inline, &mut self.reply),
+                Some(Some(compiled)) => {
+                    let ready = self.runner.hold(compiled);
+                    let reply = &mut self.reply;
+                    self.runner.run(ready, compiled, (&header, inline), reply);
+                }
                 _ => fail(&mut self.reply, header.sequence, &not_registered(layout)),
             },
-            RequestPacket::General {
-                header,
-                inline,
-                is_as_before,
-            } => {
-                let is_filled = is_as_before && self.general_is_last && self.runner.can_run(&self.general);
-                if is_filled {
-                    self.general.comes_again();
-                } else {
-                    self.runner.rest();
-                    let filled = self
-                        .runner
-                        .fill(&mut self.general, &mut self.body, &mut self.known);
-                    self.general_is_last = filled.is_ok();
-                    if let Err(failure) = filled {
-                        return fail(&mut self.reply, header.sequence, &failure);
-                    }
-                }
-                self.runner
-                    .run(&mut self.general, &header, inline, &mut self.reply);
+            RequestPacket::General { header, inline } => {
+                let compiled = &mut self.general;
+                let ready = self.runner.compile(compiled, &mut self.body);
+                let reply = &mut self.reply;
+                self.runner.run(ready, compiled, (&header, inline), reply);
             }
             RequestPacket::Register { header, layout } => {
                 // Only what is short keeps others from the slot.
@@ -306,22 +289,22 @@ impl Server {
     }
 
     fn register(&mut self, number: u16) -> Result<(), Failure> {
-        self.general_is_last = false;
         if number >= MAX_REGISTERED {
             return Err(Failure::invalid_argument(format!(
                 "{number} is no number for a registered request; 0 to {} are",
                 MAX_REGISTERED - 1
             )));
         }
-        let mut layout = Box::new(Layout::default());
-        self.runner.fill(&mut layout, &mut self.body, &mut self.known)?;
-        layout.comes_again();
+        let mut compiled = Box::<CompiledRequest>::default();
+        let outcome = self.runner.compile(&mut compiled, &mut self.body);
+        outcome.map_err(|failure| *failure)?;
+        self.runner.keep(&mut compiled);
         let at = usize::from(number);
         if self.registered.len() <= at {
             self.registered.resize_with(at + 1, || None);
         }
         if let Some(slot) = self.registered.get_mut(at) {
-            *slot = Some(layout);
+            *slot = Some(compiled);
         }
         Ok(())
     }

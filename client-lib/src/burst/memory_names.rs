@@ -14,17 +14,17 @@ const REMEMBERED: usize = 64;
 /// Names under which a connection's worker knows memories, so that naming them again takes no lock. A memory
 /// that is gone is never asked for again, since no other has its id.
 #[derive(Debug, Default)]
-pub(super) struct KnownMemories {
-    known: Vec<(u64, MemoryHandle)>,
+pub(super) struct MemoryNames {
+    names: Vec<(u64, MemoryHandle)>,
 }
 
-impl KnownMemories {
+impl MemoryNames {
     /// The memory's name on this connection, always the same one; the worker is told of the memory if it does
     /// not know it.
     #[inline]
     pub(super) fn handle(&mut self, memory: &Memory, connection: &Arc<Connection>) -> Result<MemoryHandle> {
         let id = memory.id();
-        match self.known.iter().find(|(known, _)| *known == id) {
+        match self.names.iter().find(|(known, _)| *known == id) {
             Some((_, handle)) => Ok(*handle),
             None => self.look_up(memory, connection),
         }
@@ -33,10 +33,10 @@ impl KnownMemories {
     #[cold]
     fn look_up(&mut self, memory: &Memory, connection: &Arc<Connection>) -> Result<MemoryHandle> {
         let handle = memory.handle_on(connection, call_deadline())?;
-        if self.known.len() == REMEMBERED {
-            self.known.clear();
+        if self.names.len() == REMEMBERED {
+            self.names.clear();
         }
-        self.known.push((memory.id(), handle));
+        self.names.push((memory.id(), handle));
         Ok(handle)
     }
 }

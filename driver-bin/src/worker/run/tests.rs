@@ -1,0 +1,309 @@
+//! Runs of devices that are made for the tests.
+
+use std::sync::Mutex;
+
+use nnhal::wire::MemoryDescription;
+use nnhal_device::Fill;
+use nnhal_hal::validate::ValidModel;
+use nnhal_hal::{
+    DataLocation, Model, NoPools, Operand, OperandLifeTime, OperandType, Operation, OperationType, Priority,
+    Request, RequestArgument, RequestPool, Subgraph,
+};
+use nnhal_os::eventfd;
+use nnhal_os::shm::SharedMemory;
+
+use super::*;
+use crate::scheduler::Scheduler;
+use crate::settings::Limits;
+use crate::worker::memory::Memories;
+
+type Pool = Option<Arc<Memory>>;
+
+/// Where an argument is: in which pool, from where on, how many bytes.
+type At = (u32, u32, u32);
+
+/// The pool that is the packets.
+const PACKET: u32 = 0;
+
+/// Adds one to each byte of its input, of which it gives the three from the middle on.
+#[derive(Debug)]
+struct PlusOne {
+    input: Vec<u8>,
+    output: [u8; 3],
+    result: Shape,
+    is_broken: bool,
+    seen: Arc<Mutex<Seen>>,
+}
+
+/// What the device was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Seen {
+    runs: u32,
+    fills: u32,
+}
+
+impl Execution for PlusOne {
+    fn input(&mut self, _: usize, _: &Shape) -> Result<&mut [u8], Failure> {
+        Ok(&mut self.input)
+    }
+
+    fn fill_input(&mut self, _: usize, _: &Shape, _: &Control<'_>, fill: &Fill<'_>) -> Result<(), Failure> {
+        self.seen.lock().unwrap().fills += 1;
+        let (first, second) = self.input.split_at_mut(1000);
+        fill(1000, second)?;
+        fill(0, first)
+    }
+
+    fn omit_input(&mut self, _: usize) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn run(&mut self, control: &Control<'_>) -> Result<Option<Duration>, Failure> {
+        control.checkpoint()?;
+        self.seen.lock().unwrap().runs += 1;
+        let middle = self.input.len() / 2 - 1;
+        for (at, byte) in self.output.iter_mut().enumerate() {
+            *byte = self.input[middle + at] + 1;
+        }
+        if self.is_broken {
+            return Err(Failure::general("broken"));
+        }
+        Ok(None)
+    }
+
+    fn output(&self, index: usize) -> Option<(&Shape, &[u8])> {
+        (index == 0).then_some((&self.result, &self.output))
+    }
+
+    fn release_memory(&mut self) {}
+}
+
+/// A context of an execution with an input of so many bytes.
+struct Bench {
+    model: ValidModel,
+    context: Context,
+    seen: Arc<Mutex<Seen>>,
+}
+
+/// That with an execution that is otherwise as `change` says.
+fn bench(bytes: u32, change: impl FnOnce(&mut PlusOne)) -> Bench {
+    let tensor = |extent, lifetime| {
+        Operand::new(OperandType::TENSOR_QUANT8_ASYMM, &[extent])
+            .with_quantization(1.0, 0)
+            .with_lifetime(lifetime)
+    };
+    let mut input = tensor(bytes, OperandLifeTime::SubgraphInput);
+    input.number_of_consumers = 1;
+    let model = Model {
+        main: Subgraph {
+            // What the device gives has its own dimensions.
+            operands: vec![input, tensor(0, OperandLifeTime::SubgraphOutput)],
+            operations: vec![Operation {
+                operation_type: OperationType::RELU,
+                inputs: vec![0],
+                outputs: vec![1],
+            }],
+            input_indexes: vec![0],
+            output_indexes: vec![1],
+        },
+        ..Model::default()
+    };
+    let seen = Arc::default();
+    let mut execution = PlusOne {
+        input: vec![0; bytes as usize],
+        output: [0; 3],
+        result: Shape::new(&[3]).unwrap(),
+        is_broken: false,
+        seen: Arc::clone(&seen),
+    };
+    change(&mut execution);
+    let ticket = Ticket::new(&Scheduler::alone(1), Priority::Medium);
+    let watchdog = Watchdog::new(None, eventfd::create().unwrap());
+    Bench {
+        model: ValidModel::new(Arc::new(model), &NoPools, &[]).unwrap(),
+        context: Context::new(
+            Box::new(execution),
+            ticket,
+            &Arc::new(watchdog),
+            &Arc::new(Estimate::unsteady()),
+        ),
+        seen,
+    }
+}
+
+impl Bench {
+    /// Runs with an input and an output there; pool 0 is the packets.
+    fn run(
+        &mut self,
+        [input, output]: [At; 2],
+        pools: &Vec<Pool>,
+        (packet, reply): (&[u8], &mut [u8]),
+    ) -> Result<Timing, Box<Failure>> {
+        let argument = |(pool_index, offset, length), dimensions| RequestArgument {
+            has_no_value: false,
+            location: DataLocation {
+                pool_index,
+                offset,
+                length,
+            },
+            dimensions,
+        };
+        // The worker may find less room than the client says that there is.
+        let pool = RequestPool::Memory { size: u64::MAX };
+        let request = Request {
+            inputs: vec![argument(input, Vec::new())],
+            outputs: vec![argument(output, vec![3])],
+            pools: vec![pool; pools.len()],
+        };
+        let request = ValidRequest::new(&self.model, &request).unwrap();
+        let run = Run {
+            request: &request,
+            pools,
+            buffers: &RequestBuffers::default(),
+            limits: RunLimits::from_hal(None, None),
+            measure_since: None,
+            tells_shapes: false,
+            keeps_slot: true,
+        };
+        let mut packets = PacketPools {
+            inputs: Some((PACKET, packet)),
+            outputs: Some((PACKET, reply)),
+        };
+        self.context.run(&run, &mut packets)
+    }
+
+    fn seen(&self) -> Seen {
+        *self.seen.lock().unwrap()
+    }
+}
+
+/// A memory that can be read, and written if `protection` says so.
+fn memory(size: u64, protection: u32) -> Arc<Memory> {
+    let memories = Memories::new(&Limits::default(), crate::usage::Quotas::alone());
+    let description = MemoryDescription {
+        name: "ashmem".into(),
+        fds: 1,
+        size,
+        offset: 0,
+        protection,
+    };
+    let fd = SharedMemory::create(size).unwrap().into();
+    let handle = memories.register(&description, vec![fd]).unwrap();
+    memories.get(handle).unwrap()
+}
+
+#[test]
+fn input_shorter_than_what_the_device_asks_for_is_refused() {
+    check_given(0, 8, 8).unwrap();
+    check_given(0, 9, 8).unwrap();
+    let failure = check_given(3, 7, 8).unwrap_err();
+    assert_eq!(failure.status, ErrorStatus::InvalidArgument);
+    assert_eq!(failure.detail, "input 3 has 7 bytes, the device needs 8");
+}
+
+#[test]
+fn arguments_are_in_packets_or_in_memory() {
+    let pools = vec![None, Some(memory(8, 3))];
+    let shared = pools[1].as_ref().unwrap();
+    let mut bench = bench(3, |_| {});
+    shared.write(1, &[7, 8, 9]).unwrap();
+    let mut reply = [0; 5];
+    bench
+        .run([(1, 1, 3), (PACKET, 2, 3)], &pools, (&[], &mut reply))
+        .unwrap();
+    assert_eq!(reply, [0, 0, 8, 9, 10]);
+    // Locations may be larger than what is in them.
+    let packet = [0, 1, 2, 3];
+    bench
+        .run([(PACKET, 1, 4), (1, 4, 4)], &pools, (&packet, &mut []))
+        .unwrap();
+    let mut found = [0; 8];
+    shared.read(0, &mut found).unwrap();
+    assert_eq!(found, [0, 7, 8, 9, 2, 3, 4, 0]);
+    assert_eq!(bench.seen().runs, 2);
+}
+
+#[test]
+fn arguments_that_are_not_there_are_told_of_before_anything_is_computed() {
+    let pools = vec![None, Some(memory(8, 3)), Some(memory(8, 1)), None];
+    let packet = (PACKET, 0, 3);
+    let cases = [
+        ((3, 0, 3), packet, "pool 3 of the request is no memory"),
+        ((1, 6, 3), packet, "input 0"),
+        ((PACKET, 1, 3), packet, "pool 0 of the request is no memory"),
+        (packet, (3, 0, 3), "pool 3 of the request is no memory"),
+        (packet, (2, 0, 3), "shared for reading only"),
+    ];
+    let mut bench = bench(3, |_| {});
+    for (input, output, expected) in cases {
+        let outcome = bench.run([input, output], &pools, (&[1, 2, 3], &mut [0; 3]));
+        let failure = outcome.unwrap_err();
+        assert!(failure.detail.contains(expected), "{expected}: {failure}");
+    }
+    assert_eq!(bench.seen().runs, 0);
+}
+
+#[test]
+fn results_that_cannot_be_written_are_told_of() {
+    let pools = vec![None, Some(memory(8, 3))];
+    let packet = (PACKET, 0, 3);
+    let mut reply = [0; 2];
+    let mut same = bench(3, |_| {});
+    for (output, status) in [
+        ((PACKET, 0, 2), ErrorStatus::OutputInsufficientSize),
+        ((PACKET, 0, 3), ErrorStatus::InvalidArgument),
+        ((1, 6, 3), ErrorStatus::GeneralFailure),
+    ] {
+        let outcome = same.run([packet, output], &pools, (&[1, 2, 3], &mut reply));
+        assert_eq!(outcome.unwrap_err().status, status, "{output:?}");
+        let tells_shapes = status == ErrorStatus::OutputInsufficientSize;
+        assert_eq!(!same.context.outputs().is_empty(), tells_shapes);
+    }
+    let mut other_shape = bench(3, |execution| execution.result = Shape::new(&[2]).unwrap());
+    let outcome = other_shape.run([packet, packet], &pools, (&[1, 2, 3], &mut [0; 3]));
+    assert!(outcome.unwrap_err().detail.contains("has dimensions"));
+    assert_eq!((same.seen().runs, other_shape.seen().runs, reply), (3, 1, [0; 2]));
+}
+
+#[test]
+fn devices_fill_large_inputs_that_are_in_memory() {
+    let length = LARGE_INPUT as u32;
+    let middle = length / 2 - 1;
+    let mut bench = bench(length, |_| {});
+    let pools = vec![None, Some(memory(u64::from(length) + 8, 3))];
+    let mut run = |input: At, packet: &[u8]| {
+        let mut reply = [0; 3];
+        let outcome = bench.run([input, (PACKET, 0, 3)], &pools, (packet, &mut reply));
+        outcome
+            .map(|_| (reply, bench.seen().fills))
+            .map_err(|failure| failure.detail)
+    };
+    // Not mapped yet.
+    assert_eq!(run((1, 8, length), &[]), Ok(([1; 3], 0)));
+    let shared = pools[1].as_ref().unwrap();
+    shared.write(u64::from(8 + middle), &[7, 8, 9]).unwrap();
+    assert_eq!(run((1, 8, length), &[]), Ok(([8, 9, 10], 1)));
+    // The memory is too short.
+    assert!(run((1, 9, length), &[]).is_err());
+    let packet: Vec<u8> = (0..length).map(|at| (at % 100) as u8).collect();
+    let expected = [middle, middle + 1, middle + 2].map(|at| (at % 100) as u8 + 1);
+    assert_eq!(run((PACKET, 0, length), &packet), Ok((expected, 1)));
+}
+
+#[test]
+fn failures_are_the_devices_and_the_schedulers() {
+    let arguments = [(PACKET, 0, 3); 2];
+    let mut broken = bench(3, |execution| execution.is_broken = true);
+    let outcome = broken.run(arguments, &vec![None], (&[1, 2, 3], &mut [0; 3]));
+    let failure = outcome.unwrap_err();
+    assert_eq!(
+        (failure.status, &*failure.detail),
+        (ErrorStatus::GeneralFailure, "broken")
+    );
+    let mut cancelled = bench(3, |_| {});
+    cancelled.context.ticket().observer().cancel();
+    let outcome = cancelled.run(arguments, &vec![None], (&[1, 2, 3], &mut [0; 3]));
+    let failure = outcome.unwrap_err();
+    assert!(failure.detail.contains("cancelled"), "{}", failure.detail);
+    assert_eq!(cancelled.seen().runs, 0);
+}
