@@ -7,10 +7,10 @@
 
 use bytemuck::Pod;
 
-use super::elementwise::cost;
 use super::partition;
 use super::simd::{Instructions, Work, dispatch};
 use super::tile::COLUMNS;
+use super::values::cost;
 use crate::kernels::broadcast::Walk;
 use crate::threads::Team;
 

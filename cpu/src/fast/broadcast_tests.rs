@@ -1,6 +1,6 @@
 use nnhal_hal::{Operand, OperandType, OperationType, Shape};
 
-use crate::fast::elementwise::Binary;
+use crate::fast::binary::Binary;
 use crate::kernels::testing::OneOperation;
 use crate::{KernelSet, RunOptions};
 

@@ -3,9 +3,9 @@
 use nnhal_hal::ops::OperationContext;
 use nnhal_hal::{OperandType, OperationType};
 
-use super::elementwise::cost;
 use super::partition;
 use super::simd::{Columns, Instructions, WIDE, Work, dispatch};
+use super::values::cost;
 use super::{PlannedStep, REFERENCE};
 use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};

@@ -5,8 +5,8 @@ use nnhal_hal::ops::padding::{Extents, Window};
 use nnhal_os::cores::OwnCores;
 
 use super::{Patches, QuantizedOutput, cost, framing, run_bytes, sign_bit};
-use crate::fast::matmul_bytes::{FOUR, PackedBytes, ZeroPoints};
 use crate::fast::matmul_quantized;
+use crate::fast::packed_bytes::{FOUR, PackedBytes, ZeroPoints};
 use crate::fast::packing::Packing;
 use crate::fast::testing::place;
 use crate::kernels::element::Quant8;

@@ -5,7 +5,7 @@
 use nnhal_hal::ops::{OperandInfo, OperationContext};
 use nnhal_hal::{OperandType, OperationType, Shape};
 
-use super::elementwise::{Binary, known_range, repeats_along_last_axis};
+use super::binary::{Binary, known_range, repeats_along_last_axis};
 use super::unary::Unary;
 use crate::executor::Declared;
 use crate::kernels::activation_range::Activation;

@@ -12,14 +12,13 @@ use nnhal_os::buffer::{AlignedSlice, OutOfMemory};
 
 use super::convolution::widen;
 use super::depthwise::cost;
-use super::matmul::rows_per_block;
 use super::packing::{Packing, PackingError};
 use super::partition;
 use super::patches::Patches;
 use super::requantize::{OfPanels, QuantizedOutput, Requantization, in_order};
 use super::simd::strided::Strided;
 use super::simd::{COLUMN_ORDER, Columns, Instructions, LANES, Work, dispatch};
-use super::tile::{COLUMNS, for_each_constant};
+use super::tile::{COLUMNS, for_each_constant, rows_per_block};
 use crate::kernels::element::Quant8;
 use crate::kernels::fixed_point::Multiplier;
 use crate::scratch::Scratch;

@@ -8,8 +8,8 @@
 
 use nnhal_os::buffer::OutOfMemory;
 
+use super::binary::Binary;
 use super::chain::{Extent, Function, Link};
-use super::elementwise::Binary;
 use super::fused::{Fused, MOST_ELEMENTS, Results};
 use super::integer_layer::IntegerLayer;
 use super::matmul_integers::Finish;

@@ -3,71 +3,23 @@
 
 use std::ops::Range;
 
+use nnhal_hal::OperandType;
 use nnhal_hal::ops::OperationContext;
-use nnhal_hal::{OperandType, OperationType, Shape};
 
+use super::binary::{Binary, known_range};
 use super::broadcast::{self, Operand, Pairwise};
 use super::partition;
+use super::quantized_operands::is_of_8_bits;
 use super::quantized_pairs::{self, QuantizedPairs};
 use super::simd::{Instructions, LANES, Work, dispatch};
 use super::tile::COLUMNS;
+use super::values::{clamp, cost};
 use super::{PlannedStep, REFERENCE};
 use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::broadcast::Walk;
-use crate::threads::{Cost, Team};
-
-/// What is computed of two elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Binary {
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Maximum,
-    Minimum,
-    Prelu,
-}
-
-impl Binary {
-    /// The function of an operation, if it has one.
-    pub(super) fn of(operation: OperationType) -> Option<Binary> {
-        Some(match operation {
-            OperationType::ADD => Binary::Add,
-            OperationType::SUB => Binary::Sub,
-            OperationType::MUL => Binary::Mul,
-            OperationType::DIV => Binary::Div,
-            OperationType::MAXIMUM => Binary::Maximum,
-            OperationType::MINIMUM => Binary::Minimum,
-            OperationType::PRELU => Binary::Prelu,
-            _ => return None,
-        })
-    }
-
-    pub(super) fn has_activation(self) -> bool {
-        matches!(self, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div)
-    }
-
-    /// The result of two values before it is clamped. Always inlined, so that a loop in which `self` is known
-    /// has no choice in it.
-    #[inline(always)]
-    pub(super) fn combine(self, left: f32, right: f32) -> f32 {
-        match self {
-            Binary::Add => left + right,
-            Binary::Sub => left - right,
-            Binary::Mul => left * right,
-            Binary::Div => left / right,
-            // As the reference, also of a NaN: the largest is then the right one, the smallest the left one.
-            Binary::Maximum if left > right => left,
-            Binary::Maximum => right,
-            Binary::Minimum if left > right => right,
-            Binary::Minimum => left,
-            Binary::Prelu if left >= 0.0 => left,
-            Binary::Prelu => right * left,
-        }
-    }
-}
+use crate::threads::Team;
 
 /// An element-wise operation on two operands.
 #[derive(Debug)]
@@ -85,7 +37,7 @@ impl PlannedStep for BinaryStep {
     fn name(&self, input: OperandType) -> &'static str {
         match input {
             OperandType::TENSOR_FLOAT32 => "f32 element-wise",
-            ty if quantized_pairs::is_of_8_bits(ty) => quantized_pairs::name(self.binary),
+            ty if is_of_8_bits(ty) => quantized_pairs::name(self.binary),
             _ => REFERENCE,
         }
     }
@@ -224,36 +176,6 @@ impl BinaryStep {
     }
 }
 
-/// What an operation on floats clamps its results to, if that is known beforehand.
-pub(super) fn known_range(binary: Binary, declared: &Declared<'_>) -> Option<(f32, f32)> {
-    if !binary.has_activation() {
-        return Some(Activation::None.range());
-    }
-    Some(known_activation(declared)?.range())
-}
-
-/// The activation of an operation that has one, if it is known beforehand.
-pub(super) fn known_activation(declared: &Declared<'_>) -> Option<Activation> {
-    let code = declared.input(2)?.bytes?.try_into().ok()?;
-    Activation::from_code(2, i32::from_ne_bytes(code)).ok()
-}
-
-/// What an operation takes that does little more than to read and write so many bytes.
-pub(super) fn cost(bytes: usize) -> Cost {
-    Cost {
-        multiply_adds: 0,
-        bytes: bytes as u64,
-    }
-}
-
-/// Whether the right operand is one row that serves every row of the output, and the left one has them all.
-pub(super) fn repeats_along_last_axis(output: &Shape, left: &Shape, right: &Shape) -> bool {
-    let (Some(row), Some(columns)) = (right.dims().last(), output.dims().last()) else {
-        return false;
-    };
-    row == columns && *row > 1 && left == output && right.elements().is_ok_and(|count| count == *row as usize)
-}
-
 /// What is computed of two floats, and what results are clamped to.
 struct Floats {
     binary: Binary,
@@ -364,19 +286,12 @@ impl Combine<'_> {
     }
 }
 
-/// `value` clamped to a range; a NaN stays one.
-#[inline(always)]
-pub(super) fn clamp(value: f32, low: f32, high: f32) -> f32 {
-    // One after the other, so that each is one instruction of a vector.
-    let value = if value < low { low } else { value };
-    if value > high { high } else { value }
-}
-
 #[cfg(test)]
 mod tests {
     use nnhal_hal::{OperandType, OperationType, Shape};
 
-    use super::{Binary, repeats_along_last_axis};
+    use super::super::binary::repeats_along_last_axis;
+    use super::Binary;
     use crate::kernels::testing::OneOperation;
     use crate::{KernelSet, RunOptions};
 

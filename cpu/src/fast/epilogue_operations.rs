@@ -1,7 +1,7 @@
 //! Operations behind a convolution of floats that its epilogue computes.
 
+use super::binary::Binary;
 use super::chain::{Extent, Function, Link, PaddedRow, joined};
-use super::elementwise::Binary;
 use super::epilogue::{Added, Both, Epilogue, Scaled};
 use super::simd::WIDE;
 use crate::executor::Declared;

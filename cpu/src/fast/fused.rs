@@ -6,10 +6,11 @@ use std::ops::Range;
 
 use super::broadcast::Operand;
 use super::chain::{Extent, Function, Link, PaddedRow, joined};
-use super::elementwise::{Combine, clamp, cost};
+use super::elementwise::Combine;
 use super::partition;
 use super::simd::{Instructions, Work, dispatch};
 use super::unary::{Apply, Unary};
+use super::values::{clamp, cost};
 use crate::executor::Declared;
 use crate::threads::Team;
 

@@ -5,10 +5,10 @@
 use nnhal_hal::ops::OperationContext;
 use nnhal_hal::ops::lstm::STEP_CELL;
 use nnhal_hal::ops::lstm_cell::Gate;
-use nnhal_hal::{Operand, OperandLifeTime, OperandType, OperationType};
+use nnhal_hal::{Operand, OperandLifeTime, OperationType};
 
+use super::cell::{PackedCell, constant, extents, is_omitted};
 use super::exponential::{logistic, tanh};
-use super::recurrent::{PackedCell, is_omitted};
 use super::simd::{Instructions, Work, dispatch};
 use crate::executor::Declared;
 use crate::kernel::{KernelContext, KernelError};
@@ -175,21 +175,6 @@ impl Peephole {
             output: weights(Gate::Output)?,
         }))
     }
-}
-
-/// The values of an input that is a constant of floats.
-pub(super) fn constant<'a>(declared: &Declared<'a>, input: usize) -> Option<&'a [f32]> {
-    let at = *declared.operation.inputs.get(input)? as usize;
-    let is_float = declared.operands.get(at)?.operand_type == OperandType::TENSOR_FLOAT32;
-    let constant = declared.constants.get(at)?.as_ref().filter(|_| is_float)?;
-    bytemuck::try_cast_slice(constant.bytes.bytes()).ok()
-}
-
-/// Rows and columns of an input that is a constant matrix.
-pub(super) fn extents(declared: &Declared<'_>, input: usize) -> Option<[usize; 2]> {
-    let at = *declared.operation.inputs.get(input)? as usize;
-    let shape = declared.constants.get(at)?.as_ref()?.shape;
-    (shape.rank() == 2).then(|| [shape.dim(0) as usize, shape.dim(1) as usize])
 }
 
 /// Makes the cell's new value and what it gives out, before projection, of the sums of the gates.

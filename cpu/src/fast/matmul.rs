@@ -14,14 +14,6 @@ use super::simd::{Instructions, LANES, Simd, WIDE, dispatch};
 use super::tile::{COLUMNS, ROWS, add_f32, add_f32_and_half, for_each_constant, start_f32, store_f32};
 use crate::threads::Block;
 
-/// Bytes of rows that are worked on before the next block: about half of a second-level cache.
-const BLOCK_BYTES: usize = 192 * 1024;
-
-/// How many rows of this many bytes make a block.
-pub(super) fn rows_per_block(row_bytes: usize) -> usize {
-    (BLOCK_BYTES / row_bytes.max(1)).clamp(ROWS, 1 << 12) / ROWS * ROWS
-}
-
 /// A constant matrix of 32-bit floats with a bias for each column.
 #[derive(Debug)]
 pub(super) struct PackedF32 {

@@ -1,46 +1,20 @@
-//! Exact products of many rows of bytes with what [`super::matmul_bytes`] packs, by tiles: its panels are
+//! Exact products of many rows of bytes with what [`super::packed_bytes`] packs, by tiles: its panels are
 //! tiles already, one behind the other, for each 64 values along the common dimension one.
 //!
 //! The last tile of a panel may be fewer values: then it reaches into what is behind the panel, which is
 //! multiplied with the zeros that rows are filled up with.
 
-use super::matmul_bytes::PackedBytes;
+use super::packed_bytes::{PackedBytes, filled};
 use super::quantized_tile::store_tile;
 use super::requantize::QuantizedOutput;
-use super::simd::amx_tiles::{ByteSums, DEEP_BYTES, SIDE};
+use super::simd::amx_tiles::{ByteSums, SIDE};
 use super::simd::strided::Rows;
 use super::simd::{Amx, ByteForm, Columns, Instructions, Shaped, Work};
 use crate::threads::Block;
 
-/// Least rows, least values along the common dimension, and least weights: with fewer, sums are stored and
-/// loaded again for too few products each, or rows copied for too few columns. Measured on a Granite Rapids.
-const LEAST_ROWS: usize = 16;
-const LEAST_DEPTH: usize = 128;
-const LEAST_WEIGHTS: usize = 48 * LEAST_DEPTH;
-
 /// How many blocks of two tiles by two are summed before they are stored: tiles wait for each other only with
 /// the last of them, and 16 KiB of sums stay in a first-level cache.
 const AT_ONCE: usize = 4;
-
-/// Whether tiles are worth it for so many columns of so many values.
-pub(super) fn suit((columns, depth): (usize, usize)) -> bool {
-    depth >= LEAST_DEPTH && columns * depth >= LEAST_WEIGHTS
-}
-
-/// Whether they are for so many rows.
-pub(super) fn pay(rows: usize) -> bool {
-    rows >= LEAST_ROWS
-}
-
-/// Bytes of a row of so many values with the zeros that fill it up.
-pub(super) fn filled(depth: usize) -> usize {
-    depth.next_multiple_of(DEEP_BYTES)
-}
-
-/// Bytes that must be behind the last panel of so many values along the common dimension.
-pub(super) fn behind(depth: usize) -> usize {
-    (filled(depth) - depth) * SIDE
-}
 
 /// Multiplies rows with the columns that `output` has.
 pub(super) struct Multiply<'a> {
@@ -231,8 +205,8 @@ impl Parts<'_> {
 mod tests {
     use nnhal_hal::{Operand, OperandType, OperationType};
 
-    use super::super::matmul_bytes::{PackedBytes, ZeroPoints};
     use super::super::matmul_quantized::Extents;
+    use super::super::packed_bytes::{PackedBytes, ZeroPoints};
     use super::super::packing::Packing;
     use super::super::simd::tiles;
     use crate::kernels::fixed_point::Multiplier;

@@ -1,6 +1,9 @@
 //! Products of bytes beside their definition, by whichever instructions there are.
 
-use super::{COLUMNS, Extents, PackedBytes, Packing, QuantizedOutput, ZeroPoints};
+use super::{COLUMNS, PackedBytes, QuantizedOutput};
+use crate::fast::matmul_quantized::Extents;
+use crate::fast::packed_bytes::ZeroPoints;
+use crate::fast::packing::Packing;
 use crate::fast::requantize::Requantization;
 use crate::fast::simd::rescales_by_floats;
 use crate::fast::testing::{each_block, least_sum_of};

@@ -12,9 +12,11 @@
 //! are the same bits.
 
 mod arg;
+mod binary;
 mod borders;
 mod broadcast;
 mod byte_table;
+mod cell;
 mod chain;
 mod convolution;
 mod depthwise;
@@ -44,6 +46,7 @@ mod matrix_vector;
 #[cfg(test)]
 mod network;
 mod offset;
+mod packed_bytes;
 mod packing;
 mod partition;
 mod patches;
@@ -52,6 +55,7 @@ mod pooling;
 mod product;
 mod quantization;
 mod quantized_extremum;
+mod quantized_operands;
 mod quantized_pairs;
 mod quantized_product;
 mod quantized_softmax;
@@ -62,6 +66,7 @@ mod recurrent;
 mod requantize;
 mod rescale;
 mod resize;
+mod resize_rows;
 mod resize_sixteenths;
 mod rnn_step;
 mod rounding;
@@ -79,6 +84,7 @@ mod testing;
 mod thread_tests;
 mod tile;
 mod unary;
+mod values;
 
 pub(crate) use dynamically_quantized::{DynamicallyQuantized, Following};
 pub(crate) use extremum::LargestMagnitude;

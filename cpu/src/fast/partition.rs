@@ -1,7 +1,6 @@
 //! How outputs are parted among threads.
 
-use super::matmul::rows_per_block;
-use super::tile::{COLUMNS, PANELS, ROWS};
+use super::tile::{COLUMNS, PANELS, ROWS, rows_per_block};
 use crate::threads::Grid;
 
 /// Most blocks for each thread, so that one that comes late or is held up leaves the others something to do.

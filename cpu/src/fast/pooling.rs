@@ -8,11 +8,11 @@ use nnhal_hal::ops::windows::WindowGeometry;
 use nnhal_hal::ops::{OperationContext, ShapeIssue};
 use nnhal_hal::{OperandType, OperationType};
 
-use super::elementwise::clamp;
 use super::partition;
 use super::serves::Serves;
 use super::simd::{Instructions, LANES, WIDE, Work, dispatch};
 use super::strips::seen;
+use super::values::clamp;
 use super::{PlannedStep, REFERENCE};
 use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};

@@ -4,11 +4,11 @@
 use nnhal_hal::ops::OperationContext;
 use nnhal_hal::{OperandType as T, OperationType};
 
-use super::elementwise::cost;
 use super::partition;
 use super::rounding::low_bits;
 use super::simd::{Instructions, Work, dispatch};
 use super::tile::COLUMNS;
+use super::values::cost;
 use super::{PlannedStep, REFERENCE};
 use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};

@@ -2,7 +2,7 @@
 //! the output's steps.
 
 use super::broadcast::{Operand, Pairwise};
-use super::quantized_pairs::{Cost, Parts, Quantization, Quantizations};
+use super::quantized_operands::{Cost, Parts, Quantization, Quantizations};
 use super::simd::Instructions;
 use crate::kernels::fixed_point::requantize;
 

@@ -7,7 +7,7 @@
 //! is 0 and only one product is left.
 
 use super::broadcast::{Operand, Pairwise};
-use super::quantized_pairs::{Cost, Parts, Quantizations};
+use super::quantized_operands::{Cost, Parts, Quantizations};
 use super::requantize::{QuantizedOutput, Requantization, in_order};
 use super::simd::{ByteForm, Columns, Instructions};
 use super::tile::{COLUMNS, for_each_constant};

@@ -9,7 +9,7 @@
 
 use super::broadcast::{Operand, Pairwise};
 use super::float_sum::{AT_ONCE, FloatSum};
-use super::quantized_pairs::{Cost, Parts, Quantizations};
+use super::quantized_operands::{Cost, Parts, Quantizations};
 use super::requantize::{QuantizedOutput, Requantization, rescale_once};
 use super::simd::{ByteForm, Columns, Instructions, RescaleOnce, Work, dispatch};
 use super::tile::{COLUMNS, for_each_constant};

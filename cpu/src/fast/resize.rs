@@ -12,11 +12,12 @@ use nnhal_hal::ops::resize::{ResizeGeometry, geometry};
 use nnhal_hal::{OperandType, OperationType};
 
 use super::partition;
-use super::quantized_pairs::is_of_8_bits;
+use super::quantized_operands::is_of_8_bits;
+use super::resize_rows::{Column, OVERHANG, Rows};
 use super::resize_sixteenths::{InSixteenths, are_sixteenths};
 use super::rounding::low_bits;
 use super::serves::Serves;
-use super::simd::{Instructions, LANES, WIDE, Work, dispatch};
+use super::simd::{Instructions, LANES, Work, dispatch};
 use super::{PlannedStep, REFERENCE};
 use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
@@ -132,19 +133,6 @@ impl<T: Quant8> Sample for T {
     }
 }
 
-/// Where a column of the output lies: the elements at which the pixels left and right of it start, and its
-/// distance from the left one.
-#[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
-#[repr(C)]
-pub(super) struct Column {
-    pub(super) left: u32,
-    pub(super) right: u32,
-    pub(super) fraction: f32,
-}
-
-/// Values after the last pixel of a line, so that vectors of channels may end beyond it.
-pub(super) const OVERHANG: usize = 2 * WIDE;
-
 /// Resizes with what fills rows.
 fn resize<T: Sample>(
     context: &mut KernelContext<'_>,
@@ -193,70 +181,6 @@ fn resize<T: Sample>(
         });
     });
     Ok(())
-}
-
-/// Some rows of the output.
-pub(super) struct Rows<'a, T> {
-    pub(super) geometry: &'a ResizeGeometry,
-    pub(super) columns: &'a [Column],
-    pub(super) from: &'a [T],
-    /// Which row the first is, all images together.
-    pub(super) first: usize,
-    pub(super) to: &'a mut [T],
-    /// Room for two lines of the input, and more.
-    pub(super) lines: &'a mut [f32],
-}
-
-/// The lines of the input between which a row of the output lies.
-pub(super) struct Surroundings<'a, T> {
-    pub(super) upper: &'a [T],
-    pub(super) lower: &'a [T],
-    /// The row's distance from the upper one.
-    pub(super) fraction: f32,
-}
-
-impl<'a, T> Rows<'a, T> {
-    /// Values of a line of the input.
-    #[inline(always)]
-    pub(super) fn line(&self) -> usize {
-        self.geometry.input.width as usize * self.channels()
-    }
-
-    #[inline(always)]
-    pub(super) fn channels(&self) -> usize {
-        self.geometry.output.channels as usize
-    }
-
-    /// Values of a row.
-    #[inline(always)]
-    pub(super) fn width(&self) -> usize {
-        self.columns.len() * self.channels()
-    }
-
-    /// What a row lies between.
-    #[inline(always)]
-    pub(super) fn around(&self, row: usize) -> Surroundings<'a, T> {
-        let height = (self.geometry.output.height as usize).max(1);
-        let between = Axis::rows(self.geometry).between(row % height);
-        let image = row / height * self.geometry.input.height as usize;
-        let line = self.line();
-        Surroundings {
-            upper: &self.from[(image + between.lower) * line..][..line],
-            lower: &self.from[(image + between.upper) * line..][..line],
-            fraction: between.fraction,
-        }
-    }
-}
-
-/// Puts values to a place, as many as there is room for: all but the last pixels leave what is too much to
-/// the next pixel to overwrite.
-#[inline(always)]
-pub(super) fn put<T: Copy, const N: usize>(values: &[T; N], to: &mut [T], start: usize) {
-    let rest = &mut to[start..];
-    match rest.first_chunk_mut() {
-        Some(all) => *all = *values,
-        None => rest.copy_from_slice(&values[..rest.len()]),
-    }
 }
 
 impl<T: Sample> Work for Rows<'_, T> {

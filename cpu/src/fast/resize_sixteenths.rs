@@ -6,7 +6,7 @@
 
 use nnhal_hal::ops::resize::ResizeGeometry;
 
-use super::resize::{OVERHANG, Rows, put};
+use super::resize_rows::{OVERHANG, Rows, put};
 use super::simd::{Instructions, WIDE, Work};
 use crate::kernels::element::Quant8;
 use crate::kernels::resize::Axis;

@@ -5,9 +5,8 @@ use nnhal_hal::OperationType;
 use nnhal_hal::ops::OperationContext;
 use nnhal_hal::ops::rnn::ONE_CELL;
 
+use super::cell::{PackedCell, constant, extents};
 use super::exponential::SIDE_BY_SIDE;
-use super::lstm_step::{constant, extents};
-use super::recurrent::PackedCell;
 use crate::executor::Declared;
 use crate::kernel::{KernelContext, KernelError};
 use crate::kernels::cell_activation::CellActivation;

@@ -4,7 +4,7 @@ use nnhal_hal::ops::{OperationContext, ShapeIssue, shapes};
 use nnhal_hal::{OperandType, OperationType};
 
 use super::exponential::exp;
-use super::quantized_pairs::is_of_8_bits;
+use super::quantized_operands::is_of_8_bits;
 use super::quantized_softmax::{QuantizedLanes, QuantizedSoftmax};
 use super::serves::Serves;
 use super::simd::{Instructions, LANES, Work, dispatch};

@@ -6,14 +6,15 @@ use nnhal_hal::{Operand, OperandType, OperationType};
 use nnhal_os::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
 
 use super::arg::ArgStep;
+use super::binary::Binary;
 use super::byte_table::TableStep;
-use super::elementwise::{Binary, BinaryStep};
+use super::elementwise::BinaryStep;
 use super::epilogue::{Clamp, Epilogue};
 use super::extremum::ExtremumStep;
 use super::float_matrix::FloatMatrix;
 use super::integer_layer::{IntegerLayer, Integers};
-use super::matmul_bytes::{FOUR, PackedBytes, ZeroPoints};
 use super::matmul_quantized::{Extents, PackedI16};
+use super::packed_bytes::{FOUR, PackedBytes, ZeroPoints};
 use super::packing::{Packing, PackingError};
 use super::patches::{Around, Patches};
 use super::pooling::PoolingStep;

@@ -27,6 +27,14 @@ const MOST_POINTERS: usize = 8;
 /// Panels of a tile with a single row, which with one panel would wait for each sum.
 pub(super) const PANELS: usize = 4;
 
+/// Bytes of rows that are worked on before the next block: about half of a second-level cache.
+const BLOCK_BYTES: usize = 192 * 1024;
+
+/// How many rows of this many bytes make a block.
+pub(super) fn rows_per_block(row_bytes: usize) -> usize {
+    (BLOCK_BYTES / row_bytes.max(1)).clamp(ROWS, 1 << 12) / ROWS * ROWS
+}
+
 /// The sums of a tile of panels, `[row][panel]`.
 pub(super) type Sums<V, const R: usize, const P: usize> = [[V; P]; R];
 

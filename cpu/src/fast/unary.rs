@@ -3,11 +3,11 @@
 use nnhal_hal::ops::OperationContext;
 use nnhal_hal::{OperandType, OperationType};
 
-use super::elementwise::clamp;
 use super::exponential::{exp_minus_one, exp_of_any, logistic, tanh};
 use super::partition;
 use super::simd::{Instructions, Work, dispatch};
 use super::tile::COLUMNS;
+use super::values::clamp;
 use super::{PlannedStep, REFERENCE};
 use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
