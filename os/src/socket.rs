@@ -365,14 +365,15 @@ impl From<Connection> for OwnedFd {
 
 /// Waits for somebody to read descriptors, until the deadline at most.
 fn pause_for_readers(deadline: Deadline) -> Result<(), SocketError> {
-    let left = deadline.remaining(MonotonicClock.now());
-    if left.is_some_and(|left| left.is_zero()) {
-        return Err(SocketError::TimedOut {
-            action: "send descriptors while too many are unread",
-        });
+    const ACTION: &str = "send descriptors while too many are unread";
+    let now = MonotonicClock.now();
+    if deadline.is_past(now) {
+        return Err(SocketError::TimedOut { action: ACTION });
     }
-    std::thread::sleep(left.map_or(READERS_PAUSE, |left| left.min(READERS_PAUSE)));
-    Ok(())
+    let pause = Deadline::after(now, READERS_PAUSE).earlier(deadline);
+    poll::wait(&mut [], pause)
+        .map(drop)
+        .map_err(|error| SocketError::io(ACTION, error.errno))
 }
 
 /// `SO_PASSRIGHTS` of Linux 6.16, which the C library does not name yet.
