@@ -1,5 +1,5 @@
-//! The loops of a matrix product around its tiles, whatever is multiplied: which rows and which panels each tile
-//! has. What is multiplied, and how, is a [`MicroKernel`].
+//! The loops of a matrix product around its tiles, whatever is multiplied: which rows and which panels each
+//! tile has. What is multiplied, and how, is a [`MicroKernel`].
 
 use super::lines::{Lines, Walk};
 use super::simd::{Instructions, Work};
@@ -17,8 +17,8 @@ pub(super) trait MicroKernel: Sized {
     /// The same for those of half a panel.
     type Half;
 
-    /// Whether it is for wide vectors of one register. Elsewhere tiles have one row and one panel then: others
-    /// would be much code that only tests run.
+    /// Whether it is for wide vectors of one register. Elsewhere tiles have one row and one panel then:
+    /// others would be much code that only tests run.
     const IS_FOR_WIDE: bool = false;
     /// Most rows of a tile where registers are few, of at most six.
     const MOST_ROWS: usize;
@@ -273,8 +273,8 @@ macro_rules! tall_tiles {
 
 pub(super) use tall_tiles;
 
-/// Has the sums of a tile take the products of each part of its rows; of the weights, one vector is for so many
-/// values.
+/// Has the sums of a tile take the products of each part of its rows; of the weights, one vector is for so
+/// many values.
 macro_rules! for_each_part {
     (($part:ident, $weights:ident / $values:literal) of $lines:expr, $run:expr => $add:expr) => {{
         let $crate::fast::lines::Parts { rows, taps, length } = $lines.parts;

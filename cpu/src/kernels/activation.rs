@@ -11,6 +11,7 @@ use super::activation_range::Activation;
 use super::broadcast::unary;
 use super::element::{Float, Quant8};
 use super::fixed_point::{Multiplier, rounding_divide_by_power_of_two};
+use super::quantized_function::{results, unary_quantized};
 use super::{fixed_point_functions, hard_swish};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
@@ -25,18 +26,6 @@ pub(super) const KERNELS: &[(OperationType, Kernel)] = &[
 
 fn unexpected(ty: OperandType) -> KernelError {
     OpError::input(0, format!("is {ty}, which this operation does not take")).into()
-}
-
-/// Applies `compute` to every element of input 0 of an 8-bit quantised type; a table serves larger tensors.
-pub(super) fn unary_quantized<T: Quant8>(
-    context: &mut KernelContext<'_>,
-    compute: impl Fn(i32) -> i32,
-) -> Result<(), KernelError> {
-    if context.inputs.tensor(0)?.bytes.len() < 256 {
-        return unary::<T, T>(context, |value| T::saturate(compute(value.to_i32())));
-    }
-    let table = results::<T>(compute);
-    unary::<T, T>(context, |value| table[(value.to_i32() - T::LEAST) as usize])
 }
 
 fn clamp(context: &mut KernelContext<'_>, activation: Activation) -> Result<(), KernelError> {
@@ -189,11 +178,3 @@ pub(crate) fn quantized_results<T: Quant8>(
     })
 }
 
-/// A function of each value of a type, from the least one on, clamped to the type.
-fn results<T: Quant8>(compute: impl Fn(i32) -> i32) -> [T; 256] {
-    let mut results = [T::zeroed(); 256];
-    for (result, value) in results.iter_mut().zip(T::LEAST..=T::MOST) {
-        *result = T::saturate(compute(value));
-    }
-    results
-}

@@ -7,11 +7,11 @@ use half::f16;
 use nnhal_hal::ops::OpError;
 use nnhal_hal::{OperandType, OperationType};
 
-use super::activation::unary_quantized;
 use super::broadcast::unary;
 use super::element::Quant8;
 use super::fixed_point::{Multiplier, rounding_divide_by_power_of_two};
 use super::fixed_point_functions::{multiply_16, saturating_shift_left_16};
+use super::quantized_function::unary_quantized;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 
 pub(super) const KERNELS: &[(OperationType, Kernel)] = &[(OperationType::HARD_SWISH, hard_swish)];

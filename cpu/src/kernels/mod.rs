@@ -45,6 +45,7 @@ mod prelu;
 mod products;
 mod quantization;
 mod quantized_16bit_lstm;
+mod quantized_function;
 mod quantized_layer_norm;
 mod quantized_lstm;
 mod random;
