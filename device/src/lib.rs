@@ -23,8 +23,10 @@
 //!   never sees a pointer to memory that another process can write.
 //! - **Each client has a process of its own**, and in it each device an object of its own. A device that
 //!   crashes or hangs ends that client's worker and nothing else. Global state, files and threads are per
-//!   worker; workers run under a jail that is entered before the first client is known, after the devices
-//!   have been created.
+//!   worker.
+//! - **Workers run under a jail** that is entered before the first client is known, after the devices have
+//!   been created. From then on nothing is opened or executed, and system calls are few. A device that needs
+//!   more says so with its entry in the driver's registry ([`Needs`]).
 //! - **Threads.** A device is called from several threads at once. One `Execution` is used by one thread at a
 //!   time, not always the same. A device that computes an execution with threads of its own asks
 //!   [`Control::cores`] for processors, uses one thread for models of preference `LOW_POWER`, and ends the
@@ -57,6 +59,7 @@ mod control;
 mod device;
 mod execution;
 mod memory;
+mod needs;
 pub mod older;
 mod options;
 
@@ -65,6 +68,7 @@ pub use control::{Control, Interruption, Undisturbed, Work};
 pub use device::{Device, PrepareOptions};
 pub use execution::{Execution, Fill, PreparedModel};
 pub use memory::{DeviceMemory, exhaustion};
+pub use needs::{Need, Needs};
 pub use options::DeviceOptions;
 
 pub use nnhal_hal as hal;

@@ -12,12 +12,19 @@
 //! than there are processors for. Both change how fast they are and nothing else, as threads that it started
 //! would.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use nnhal_os::cores::Cores;
 
 use crate::usage::{Resource, Usage};
+
+/// On how many processors this process may compute, as it was when this was first asked for. That reads
+/// files, which a worker in its jail cannot.
+pub(crate) fn processors() -> usize {
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
 
 /// The processors of a worker.
 #[derive(Debug)]
@@ -32,7 +39,7 @@ pub(crate) struct WorkerCores {
 impl WorkerCores {
     /// Those that this process may use, shared with the other workers of its client's user.
     pub(crate) fn new(usage: Arc<Usage>) -> WorkerCores {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let processors = processors();
         WorkerCores {
             processors,
             most: AtomicUsize::new(processors),

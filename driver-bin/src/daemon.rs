@@ -14,6 +14,7 @@ use nnhal::wire::directory;
 use tracing_subscriber::filter::Targets;
 
 use crate::device::registry::DeviceRegistry;
+use crate::jail;
 use crate::log;
 use crate::settings::{Settings, SettingsError};
 use crate::supervisor::{self, Invocation, SettingsSource, SupervisorOptions, WORKER_ARGUMENT};
@@ -53,6 +54,9 @@ struct Arguments {
     /// List the devices that this binary knows, and end.
     #[arg(long)]
     list_devices: bool,
+    /// List the system calls that the processes of this driver may make, and why, and end.
+    #[arg(long)]
+    list_system_calls: bool,
 }
 
 impl Daemon {
@@ -108,9 +112,18 @@ impl Daemon {
     }
 
     fn run_supervisor(self, arguments: Arguments) -> ExitCode {
-        if arguments.list_devices {
-            let names: Vec<_> = self.registry.names().collect();
-            return match writeln!(std::io::stdout(), "{}", names.join("\n")) {
+        let list = if arguments.list_devices {
+            Some(
+                self.registry
+                    .names()
+                    .map(|name| format!("{name}\n"))
+                    .collect::<String>(),
+            )
+        } else {
+            arguments.list_system_calls.then(jail::listed)
+        };
+        if let Some(list) = list {
+            return match std::io::stdout().write_all(list.as_bytes()) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => self.fail(error),
             };

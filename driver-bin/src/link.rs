@@ -13,8 +13,9 @@ use std::os::fd::OwnedFd;
 use nnhal_device::DeviceOptions;
 use nnhal_os::shm::{Access, Mapping, SharedMemory, ShmError};
 
+use crate::jail::{Identity, InForce};
 use crate::settings::{
-    ExecutionSettings, Limits, Polling, Settings, UserLimits, WeightSettings, WorkerSettings,
+    ExecutionSettings, JailSettings, Limits, Polling, Settings, UserLimits, WeightSettings, WorkerSettings,
 };
 
 /// A worker's share of the settings: what to be.
@@ -27,11 +28,14 @@ pub(crate) struct WorkerConfig {
     pub(crate) user_limits: UserLimits,
     pub(crate) execution: ExecutionSettings,
     pub(crate) weights: WeightSettings,
+    pub(crate) jail: JailSettings,
+    /// Whose it becomes, if not its supervisor's user's.
+    pub(crate) identity: Option<Identity>,
 }
 
 impl WorkerConfig {
     /// What the settings say. One user may have so many threads.
-    pub(crate) fn new(settings: &Settings, threads_of_user: u32) -> WorkerConfig {
+    pub(crate) fn new(settings: &Settings, threads_of_user: u32, identity: Option<Identity>) -> WorkerConfig {
         let devices = settings
             .devices
             .iter()
@@ -46,6 +50,8 @@ impl WorkerConfig {
             },
             execution: settings.execution.clone(),
             weights: settings.weights.clone(),
+            jail: settings.jail.clone(),
+            identity,
         }
     }
 }
@@ -88,7 +94,7 @@ impl DeviceConfig {
 #[derive(Debug)]
 pub(crate) enum Report {
     /// Its devices are made, its jail is entered.
-    Ready,
+    Ready { jail: InForce },
     /// It cannot serve anyone; it ends.
     Failed { reason: String },
 }
@@ -125,7 +131,7 @@ pub(crate) struct ClientIdentity {
 
 // Both ends are of one binary, so nothing here is frozen.
 nnhal::wire_numbers! {
-    Report { 0 => Ready, 1 => Failed { reason: String } }
+    Report { 0 => Ready { jail: InForce }, 1 => Failed { reason: String } }
     Command { 0 => Reconfigure(settings: ExecutionSettings), 1 => Drain }
     Polling { 0 => Adaptive, 1 => Fixed }
 }
@@ -138,6 +144,8 @@ nnhal::wire_record! {
         user_limits: UserLimits,
         execution: ExecutionSettings,
         weights: WeightSettings,
+        jail: JailSettings,
+        identity: Option<Identity>,
     }
     DeviceConfig { name: String, options: Vec<DeviceOption> }
     DeviceOption { key: String, value: String }
@@ -182,6 +190,9 @@ nnhal::wire_record! {
         max_per_user: u32,
         max_bytes_per_user: u64,
     }
+    JailSettings { system_calls: bool, files: bool, namespaces: bool, user: String }
+    Identity { uid: u32, gid: u32 }
+    InForce { parts: Vec<String>, not_permitted: Vec<String>, lacking: Vec<String> }
     Assignment { device: String, supervisor_pid: u32, client: ClientIdentity, row: u32 }
     ClientIdentity { uid: u32, gid: u32, pid: i32 }
 }
@@ -273,7 +284,7 @@ mod tests {
     fn config_carries_device_options_as_text() {
         let settings: Settings =
             toml::from_str("devices = [\"nnhal-empty\"]\n[device.nnhal-empty]\nafter = 3").unwrap();
-        let config = WorkerConfig::new(&settings, 1);
+        let config = WorkerConfig::new(&settings, 1, None);
         assert_eq!(config.devices[0].options().get("after"), Some("3"));
     }
 }

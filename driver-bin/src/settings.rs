@@ -34,6 +34,8 @@ pub struct Settings {
     pub execution: ExecutionSettings,
     /// Packed weights that workers share.
     pub weights: WeightSettings,
+    /// What keeps workers and the supervisor from doing harm.
+    pub jail: JailSettings,
     /// Options of devices, by name. Applies to workers that start afterwards.
     pub device: BTreeMap<String, BTreeMap<String, OptionValue>>,
 }
@@ -281,6 +283,33 @@ impl Default for WeightSettings {
             max: 1024,
             max_per_user: 64,
             max_bytes_per_user: 4 << 30,
+        }
+    }
+}
+
+/// What the driver's processes give up. Each part that is on holds as far as the kernel has it. Applies to
+/// workers that start afterwards, and to a supervisor at its start only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct JailSettings {
+    /// Whether system calls are restricted to lists (seccomp).
+    pub system_calls: bool,
+    /// Whether files, and other processes, are out of reach (Landlock).
+    pub files: bool,
+    /// Whether a worker has namespaces of its own.
+    pub namespaces: bool,
+    /// The user that a driver which runs as root gives its workers to, by name or number; empty for `nnhal`,
+    /// or 65534 if there is no such user. Read at the start only.
+    pub user: String,
+}
+
+impl Default for JailSettings {
+    fn default() -> Self {
+        JailSettings {
+            system_calls: true,
+            files: true,
+            namespaces: true,
+            user: String::new(),
         }
     }
 }

@@ -212,6 +212,12 @@ impl std::fmt::Display for CauseOfDeath {
             CauseOfDeath::Exited { code } => write!(f, "exited with code {code}"),
             CauseOfDeath::Killed { signal, core_dumped } => {
                 match nix::sys::signal::Signal::try_from(signal) {
+                    Ok(name @ nix::sys::signal::Signal::SIGSYS) => {
+                        write!(
+                            f,
+                            "was killed by {name}, for a system call that its jail does not allow"
+                        )?;
+                    }
                     Ok(name) => write!(f, "was killed by {name}")?,
                     Err(_) => write!(f, "was killed by signal {signal}")?,
                 }

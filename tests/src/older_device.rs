@@ -9,7 +9,7 @@ use nnhal_device::older::v1_2::Executed;
 use nnhal_device::older::{
     self, ExecutionCallback, PreparedModelCallback, RequestMemories, v1_0, v1_1, v1_2,
 };
-use nnhal_device::{Device, DeviceOptions};
+use nnhal_device::{Device, DeviceOptions, Needs};
 use nnhal_driver::{DeviceEntry, DeviceRegistry};
 use nnhal_hal::validate::ValidModel;
 use nnhal_hal::versions::v1_0::{self as hal_1_0, ErrorStatus};
@@ -33,6 +33,7 @@ pub fn registry() -> DeviceRegistry {
         name,
         create,
         by_default: true,
+        needs: Needs::NONE,
     };
     DeviceRegistry::new()
         .with(entry(OF_1_0, create_1_0))

@@ -177,4 +177,3 @@ pub(crate) fn quantized_results<T: Quant8>(
         _ => return None,
     })
 }
-

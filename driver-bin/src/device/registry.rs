@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use nnhal_device::{Device, DeviceOptions};
+use nnhal_device::{Device, DeviceOptions, Needs};
 use nnhal_hal::{DeviceInfo, Failure};
 
 use super::{cpu, empty};
@@ -20,6 +20,8 @@ pub struct DeviceEntry {
     pub create: CreateDevice,
     /// Whether a driver whose settings name no devices serves it.
     pub by_default: bool,
+    /// What it needs of the system while it serves a client.
+    pub needs: Needs,
 }
 
 impl fmt::Debug for DeviceEntry {
@@ -27,6 +29,7 @@ impl fmt::Debug for DeviceEntry {
         f.debug_struct("DeviceEntry")
             .field("name", &self.name)
             .field("by_default", &self.by_default)
+            .field("needs", &self.needs)
             .finish_non_exhaustive()
     }
 }
@@ -53,16 +56,19 @@ impl DeviceRegistry {
                 name: cpu::REFERENCE,
                 create: cpu::create_reference,
                 by_default: true,
+                needs: Needs::NONE,
             })
             .with(DeviceEntry {
                 name: cpu::FAST,
                 create: cpu::create_fast,
                 by_default: true,
+                needs: Needs::NONE,
             })
             .with(DeviceEntry {
                 name: empty::NAME,
                 create: empty::create,
                 by_default: false,
+                needs: Needs::NONE,
             })
     }
 
@@ -127,6 +133,7 @@ mod tests {
             name: cpu::REFERENCE,
             create: cpu::create_reference,
             by_default: true,
+            needs: Needs::NONE,
         };
         let _ = DeviceRegistry::of_nnhal().with(entry);
     }

@@ -16,6 +16,7 @@
 
 mod acceptor;
 mod admission;
+mod jailing;
 mod main_loop;
 mod options;
 mod pending;
@@ -40,6 +41,7 @@ use std::rc::Rc;
 use nix::sys::resource::Resource;
 use nnhal_os::{peer, rlimit};
 
+pub use crate::jail::UserError;
 pub use options::{SettingsSource, SupervisorError, SupervisorOptions};
 pub use runtime_dir::RuntimeDirError;
 pub use spawner::Invocation;
@@ -58,6 +60,7 @@ use self::system_limits::SystemLimits;
 use self::waiting::WaitingClients;
 use self::weight_requests::Listeners;
 use self::workers::Workers;
+use crate::jail::{self, InForce};
 
 /// Runs a driver until it is told to end.
 ///
@@ -89,7 +92,8 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
     if claims.is_empty() {
         return Err(SupervisorError::Worker("there is no device to serve".to_owned()));
     }
-    let starting = StartingWorkers::begin(options.invocation.clone())
+    let identity = jail::of_workers(&settings.jail.user)?;
+    let starting = StartingWorkers::begin(&options)
         .map_err(SupervisorError::system("start the thread that starts workers"))?;
     let listeners = Listeners::new(options.settings.weights.clone(), peer::unnumbered_uid());
     let mut supervisor = Supervisor {
@@ -108,8 +112,11 @@ pub fn run(options: SupervisorOptions) -> Result<(), SupervisorError> {
         pending: PendingConnections::default(),
         reserve: Reserve::new(),
         accept_again: None,
+        identity,
+        jail: InForce::default(),
         phase: Phase::Starting { claims },
     };
+    supervisor.enter_jail()?;
     // Without orders the spawner ends; whatever it waits for then must not hold up the end.
     supervisor.serve()
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::runtime_dir::RuntimeDirError;
 use super::spawner::Invocation;
 use crate::device::registry::DeviceRegistry;
+use crate::jail::UserError;
 use crate::settings::{Settings, SettingsError};
 
 /// How a driver is run.
@@ -44,6 +45,12 @@ pub enum SupervisorError {
     /// Its sockets cannot be published.
     #[error(transparent)]
     RuntimeDir(#[from] RuntimeDirError),
+    /// It has no user for its workers.
+    #[error(transparent)]
+    User(#[from] UserError),
+    /// It cannot give up what it should.
+    #[error("failed to give up privileges: {0}")]
+    Jail(String),
     /// The first worker did not come up.
     #[error("no worker could be started: {0}")]
     Worker(String),

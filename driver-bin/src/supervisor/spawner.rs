@@ -20,7 +20,9 @@ use nnhal_os::socket::Connection;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_os::{eventfd, pidfd};
 
+use crate::jail::{self, DeviceNeeds};
 use crate::link::{CrashRecord, WorkerConfig};
+use crate::settings::JailSettings;
 
 /// How to start a worker: what comes before the worker's own arguments, for binaries that are more than a
 /// driver.
@@ -87,14 +89,19 @@ pub(super) struct Spawner {
     pub(super) spawned: Sender<Spawned>,
     /// Wakes the main thread.
     pub(super) wake: OwnedFd,
+    /// What this thread, and all that it starts, gives up.
+    pub(super) jail: JailSettings,
+    /// What devices need all the same.
+    pub(super) needs: DeviceNeeds,
 }
 
 impl Spawner {
     /// Fills orders until there can be no more.
     pub(super) fn run(self) {
         keep_signals_from_workers();
+        let entered = jail::enter_as_spawner(&self.jail, &self.needs).map_err(|error| error.to_string());
         while let Ok(Order { config, generation }) = self.orders.recv() {
-            let process = self.spawn(&config);
+            let process = entered.clone().and_then(|()| self.spawn(&config));
             if self.spawned.send(Spawned { process, generation }).is_err() {
                 return;
             }

@@ -72,7 +72,8 @@ impl Supervisor {
     fn take_outcome(&mut self, outcome: Outcome) -> Result<(), SupervisorError> {
         self.has_start_failed = matches!(outcome, Outcome::Failed { .. });
         match outcome {
-            Outcome::Ready(worker) => {
+            Outcome::Ready(worker, in_force) => {
+                self.tell_of_jail(in_force);
                 self.workers.add(worker);
                 if matches!(self.phase, Phase::Draining { .. }) {
                     self.workers.dismiss_idle();

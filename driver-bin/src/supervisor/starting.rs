@@ -16,7 +16,9 @@ use nnhal_os::socket::Connection;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
 use nnhal_os::{eventfd, pidfd};
 
-use super::spawner::{Invocation, Order, Spawned, Spawner, WorkerProcess};
+use super::options::SupervisorOptions;
+use super::spawner::{Order, Spawned, Spawner, WorkerProcess};
+use crate::jail::{DeviceNeeds, InForce};
 use crate::link::{Report, WorkerConfig};
 
 /// Now or not at all.
@@ -25,7 +27,7 @@ const NOW: Deadline = Deadline::from_raw(0);
 /// What came of an order.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    Ready(WorkerProcess),
+    Ready(WorkerProcess, InForce),
     Failed { reason: String },
 }
 
@@ -72,15 +74,17 @@ pub(super) struct StartingWorkers {
 
 impl StartingWorkers {
     /// Starts the thread that starts them.
-    pub(super) fn begin(invocation: Invocation) -> std::io::Result<StartingWorkers> {
+    pub(super) fn begin(options: &SupervisorOptions) -> std::io::Result<StartingWorkers> {
         let wake = eventfd::create().map_err(|error| error.errno)?;
         let (orders, ordered) = mpsc::channel();
         let (told, spawned) = mpsc::channel();
         let spawner = Spawner {
-            invocation,
+            invocation: options.invocation.clone(),
             orders: ordered,
             spawned: told,
             wake: wake.try_clone()?,
+            jail: options.settings.jail.clone(),
+            needs: DeviceNeeds::of(&options.settings.devices, &options.registry),
         };
         std::thread::Builder::new()
             .name("spawner".to_owned())
@@ -170,10 +174,10 @@ impl StartingWorkers {
             return None;
         }
         match self.inbox.receive(&start.process.handoff, NOW) {
-            Ok((Report::Ready, _)) => self
+            Ok((Report::Ready { jail }, _)) => self
                 .by_pid
                 .remove(&pid)
-                .map(|start| Outcome::Ready(start.process)),
+                .map(|start| Outcome::Ready(start.process, jail)),
             Ok((Report::Failed { reason }, _)) => {
                 start.kill(Fate::Forgotten);
                 Some(Outcome::Failed { reason })

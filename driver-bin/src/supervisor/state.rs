@@ -16,6 +16,7 @@ use super::system_limits::SystemLimits;
 use super::waiting::WaitingClients;
 use super::weight_requests::Listeners;
 use super::workers::Workers;
+use crate::jail::{Identity, InForce};
 use crate::link::WorkerConfig;
 use crate::settings::{Settings, WorkerSettings};
 
@@ -59,6 +60,10 @@ pub(super) struct Supervisor {
     pub(super) reserve: Reserve,
     /// After an accept that could not be helped: no more until then.
     pub(super) accept_again: Option<TimePoint>,
+    /// Whose workers are, if not its own user's.
+    pub(super) identity: Option<Identity>,
+    /// What is in force in the worker that was started last.
+    pub(super) jail: InForce,
     pub(super) phase: Phase,
 }
 
@@ -70,7 +75,11 @@ impl Supervisor {
     /// What a worker that is started now is to be.
     pub(super) fn worker_config(&self) -> WorkerConfig {
         let settings = &self.options.settings;
-        WorkerConfig::new(settings, self.system.threads_of_user(&settings.user_limits))
+        WorkerConfig::new(
+            settings,
+            self.system.threads_of_user(&settings.user_limits),
+            self.identity,
+        )
     }
 
     /// How many clients may come in, by the settings as they are now.

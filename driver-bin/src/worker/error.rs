@@ -21,7 +21,7 @@ pub(super) enum WorkerError {
     #[error("device {name} cannot be made: {failure}")]
     Device { name: String, failure: Failure },
     #[error("failed to give up privileges: {0}")]
-    Jail(nnhal_os::SysError),
+    Jail(#[from] crate::jail::JailError),
     #[error(transparent)]
     System(#[from] nnhal_os::SysError),
 }

@@ -47,15 +47,16 @@ use nnhal::wire::handshake::VERSIONS;
 use nnhal::wire::{self, Inbox};
 use nnhal_device::{CACHE_FILES, Device};
 use nnhal_hal::Failure;
+use nnhal_os::pidfd;
 use nnhal_os::socket::Connection;
 use nnhal_os::time::Deadline;
 
 use self::error::WorkerError;
 use self::orders::Orders;
 use self::weights::Weights;
-use crate::cores::WorkerCores;
+use crate::cores::{self, WorkerCores};
 use crate::device::registry::DeviceRegistry;
-use crate::jail;
+use crate::jail::{DeviceNeeds, WorkerJail};
 use crate::link::{Assignment, CrashRecord, DeviceConfig, Report, WorkerConfig};
 use crate::log;
 use crate::usage::Usage;
@@ -84,6 +85,7 @@ struct Idle {
     devices: HashMap<String, Arc<dyn Device>>,
     config: WorkerConfig,
     commands: Connection,
+    jail: WorkerJail,
 }
 
 fn run(registry: &DeviceRegistry) -> Result<(), WorkerError> {
@@ -104,11 +106,14 @@ fn run(registry: &DeviceRegistry) -> Result<(), WorkerError> {
     let orders = Arc::new(Orders::new(idle.config.execution.clone())?);
     listen(idle.commands, Arc::clone(&orders))?;
     let weights = Weights::new(idle.handoff, &idle.config.weights);
+    let pidfd = pidfd::open(std::process::id().cast_signed()).ok();
+    idle.jail.meet_client(&assignment.device)?;
     session::serve(
         Connection::from_fd(fd),
         device,
         &assignment,
         (&idle.config, cores, weights),
+        pidfd,
         &orders,
     )
 }
@@ -119,19 +124,18 @@ fn start(registry: &DeviceRegistry) -> Result<Idle, WorkerError> {
     let commands = open_shared(&handoff)?;
     std::panic::set_hook(Box::new(end_by_panic));
     let (config, _) = Inbox::new().receive::<WorkerConfig>(&handoff, Deadline::NONE)?;
-    let ready = make_devices(&config, registry).and_then(|devices| {
-        jail::enter(&config.limits)
-            .map_err(WorkerError::Jail)
-            .map(|()| devices)
-    });
-    match ready {
-        Ok(devices) => {
-            wire::send(&handoff, VERSIONS.newest, &Report::Ready, &[], Deadline::NONE)?;
+    match make_devices_and_jail(&config, registry) {
+        Ok((devices, jail)) => {
+            let report = Report::Ready {
+                jail: jail.in_force().clone(),
+            };
+            wire::send(&handoff, VERSIONS.newest, &report, &[], Deadline::NONE)?;
             Ok(Idle {
                 handoff,
                 devices,
                 config,
                 commands,
+                jail,
             })
         }
         Err(error) => {
@@ -172,6 +176,20 @@ fn open_shared(handoff: &Connection) -> Result<Connection, WorkerError> {
     let crash_record = CrashRecord::open(page).map_err(|_| WorkerError::Unexpected)?;
     last_words::keep_in(crash_record);
     Ok(Connection::from_fd(commands))
+}
+
+/// Makes the devices, and gives up what nobody needs before and after.
+fn make_devices_and_jail(
+    config: &WorkerConfig,
+    registry: &DeviceRegistry,
+) -> Result<(HashMap<String, Arc<dyn Device>>, WorkerJail), WorkerError> {
+    // Its number is read from files, which there will be none of.
+    cores::processors();
+    let needs = DeviceNeeds::of(config.devices.iter().map(|device| &device.name), registry);
+    let mut jail = WorkerJail::begin(&config.jail, config.identity, needs)?;
+    let devices = make_devices(config, registry)?;
+    jail.enter(&config.limits)?;
+    Ok((devices, jail))
 }
 
 fn make_devices(

@@ -15,7 +15,7 @@ use nnhal_device::Device;
 use nnhal_hal::{BufferDesc, BufferRole, ErrorStatus, Failure};
 use nnhal_os::socket::Connection;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock, TimePoint};
-use nnhal_os::{eventfd, pidfd, poll};
+use nnhal_os::{eventfd, poll};
 
 use super::burst;
 use super::calls::OpenCall;
@@ -57,16 +57,17 @@ enum End {
     Goodbye(String),
 }
 
-/// Serves a client until it or this worker ends.
+/// Serves a client until it or this worker ends, which the client notices by the worker's `pidfd`.
 pub(super) fn serve(
     connection: Connection,
     device: Arc<dyn Device>,
     assignment: &Assignment,
     (config, cores, weights): (&WorkerConfig, Arc<WorkerCores>, Weights),
+    pidfd: Option<OwnedFd>,
     orders: &Orders,
 ) -> Result<(), WorkerError> {
     let mut inbox = Inbox::new();
-    let Some(version) = greet(&connection, &mut inbox, &device, assignment, config)? else {
+    let Some(version) = greet(&connection, &mut inbox, &device, assignment, config, pidfd)? else {
         return Ok(());
     };
     inbox.set_version(version);
@@ -102,6 +103,7 @@ fn greet(
     device: &Arc<dyn Device>,
     assignment: &Assignment,
     config: &WorkerConfig,
+    pidfd: Option<OwnedFd>,
 ) -> Result<Option<u32>, WorkerError> {
     let limit = Duration::from_millis(config.workers.hello_timeout_ms);
     let deadline = Deadline::after(MonotonicClock.now(), limit);
@@ -125,7 +127,6 @@ fn greet(
         let _ = connection.send(&answer, &[], NOW);
         return Ok(None);
     };
-    let pidfd: Option<OwnedFd> = pidfd::open(std::process::id().cast_signed()).ok();
     let mut welcome = Welcome {
         device: device.info().clone(),
         worker_pid: std::process::id(),

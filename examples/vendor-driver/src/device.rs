@@ -1,5 +1,6 @@
 //! The devices: what they say of themselves, what they support, and preparing models.
 
+use std::fs::File;
 use std::sync::Arc;
 
 use nnhal_device::hal::validate::ValidModel;
@@ -7,7 +8,7 @@ use nnhal_device::hal::{
     Capabilities, ConstantPools, DeviceInfo, DeviceType, Failure, HalVersion, NumberOfCacheFiles,
     OperandPerformance, OperandType, Operation, OperationSupport, PerformanceInfo,
 };
-use nnhal_device::{Device, DeviceOptions, PrepareOptions, PreparedModel};
+use nnhal_device::{Device, DeviceOptions, Need, Needs, PrepareOptions, PreparedModel};
 
 use crate::execution::{Prepared, Program, Step};
 use crate::unit::{Kernel, Refusal, Unit, View, declared};
@@ -20,6 +21,19 @@ pub const FIBONACCI: &str = "example-fibonacci";
 pub const ARITHMETIC: &str = "example-arithmetic";
 /// The device that stands in front of the other two.
 pub const EVERYTHING: &str = "example-everything";
+
+/// The node of the hardware behind [`ARITHMETIC`]: every machine has this one, and it takes any program.
+const NODE: &str = "/dev/null";
+
+/// What [`ARITHMETIC`] needs while it serves a client. The jail of its workers lets it open this node, and
+/// nothing else.
+pub(crate) const NEEDS: Needs = Needs {
+    files: &[Need {
+        what: NODE,
+        reason: "a channel to the hardware for each prepared model",
+    }],
+    ..Needs::NONE
+};
 
 /// Makes [`FIBONACCI`].
 pub(crate) fn create_fibonacci(options: &DeviceOptions) -> Result<Arc<dyn Device>, Failure> {
@@ -57,6 +71,7 @@ fn create(
     Ok(Arc::new(VendorDevice {
         info: info(name, device_type, has_extension),
         units,
+        node: (name == ARITHMETIC).then_some(NODE),
     }))
 }
 
@@ -94,9 +109,22 @@ fn info(name: &str, device_type: DeviceType, has_extension: bool) -> DeviceInfo 
 struct VendorDevice {
     info: DeviceInfo,
     units: &'static [Unit],
+    /// Where the hardware is reached, if there is any.
+    node: Option<&'static str>,
 }
 
 impl VendorDevice {
+    /// Opens a channel to the hardware, for one prepared model.
+    fn channel(&self) -> Result<Option<File>, Failure> {
+        let open = |node| {
+            let opened = File::options().write(true).open(node);
+            opened.map_err(|error| {
+                Failure::general(format!("the hardware at {node} cannot be reached: {error}"))
+            })
+        };
+        self.node.map(open).transpose()
+    }
+
     /// The kernel of the first unit that can run the operation, or why none can.
     fn compile(&self, view: &View<'_>, operation: &Operation) -> Result<Box<dyn Kernel>, String> {
         let mut reason = None;
@@ -135,6 +163,7 @@ impl Device for VendorDevice {
     ) -> Result<Arc<dyn PreparedModel>, Failure> {
         let view = View { model: &model, pools };
         let main = &model.model().main;
+        let channel = self.channel()?;
         let mut steps = Vec::with_capacity(main.operations.len());
         for operation in &main.operations {
             options.control.checkpoint()?;
@@ -158,6 +187,7 @@ impl Device for VendorDevice {
             steps,
             constants,
             model: Arc::clone(&model),
+            _channel: channel,
         }))))
     }
 }

@@ -1,5 +1,6 @@
 //! Prepared models and their executions: operations one after the other, each by its kernel.
 
+use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ pub(crate) struct Program {
     pub(crate) steps: Vec<Step>,
     /// By operand; empty but for constants.
     pub(crate) constants: Vec<Value>,
+    /// The channel to the hardware, open as long as the program is there.
+    pub(crate) _channel: Option<File>,
 }
 
 /// A program as the driver holds it.

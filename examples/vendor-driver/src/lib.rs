@@ -22,6 +22,7 @@ mod value;
 
 pub use device::{ARITHMETIC, EVERYTHING, FIBONACCI};
 
+use nnhal_device::Needs;
 use nnhal_driver::{Daemon, DeviceEntry, DeviceRegistry};
 
 /// The driver: its devices, in a daemon of the driver library.
@@ -31,10 +32,15 @@ pub fn daemon() -> Daemon {
         name,
         create,
         by_default: true,
+        needs: Needs::NONE,
+    };
+    let arithmetic = DeviceEntry {
+        needs: device::NEEDS,
+        ..entry(ARITHMETIC, device::create_arithmetic)
     };
     let registry = DeviceRegistry::new()
         .with(entry(FIBONACCI, device::create_fibonacci))
-        .with(entry(ARITHMETIC, device::create_arithmetic))
+        .with(arithmetic)
         .with(entry(EVERYTHING, device::create_everything));
     Daemon::new(registry).named("vendor-driver", env!("CARGO_PKG_VERSION"))
 }

@@ -41,7 +41,7 @@ struct Host {
 impl Sharing {
     /// With at most so many hosts of each kind; 0 for half of the processors.
     pub(super) fn new(most_hosts: u32) -> Sharing {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let processors = crate::cores::processors();
         let most_hosts = match most_hosts {
             0 => (processors / 2).max(1),
             most => most as usize,
