@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod daemon;
+pub mod escape;
 mod models;
 pub mod older_device;
 mod process;
