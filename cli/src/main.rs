@@ -13,6 +13,7 @@ mod feed;
 mod form;
 mod in_process;
 mod input_file;
+mod jail;
 mod kept_states;
 mod latency;
 mod npy;

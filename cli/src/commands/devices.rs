@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 
+use nnhal_client::Devices;
 use nnhal_hal::{DeviceInfo, DeviceType, NumberOfCacheFiles, OperandType, PerformanceInfo};
 use serde::Serialize;
 
 use crate::arguments::DevicesArguments;
 use crate::driver;
 use crate::error::Error;
+use crate::jail::Jail;
 
 /// What is told of a device.
 #[derive(Debug, Serialize)]
@@ -24,10 +26,12 @@ struct Report<'a> {
     while_performance: PerformanceInfo,
     extensions: Vec<&'a str>,
     cache_files: NumberOfCacheFiles,
+    /// Of the worker, if it can be seen from here.
+    jail: Option<Jail>,
 }
 
 impl<'a> Report<'a> {
-    fn new(info: &'a DeviceInfo) -> Report<'a> {
+    fn new(info: &'a DeviceInfo, jail: Option<Jail>) -> Report<'a> {
         let performance = info.capabilities.operand_performance.iter();
         Report {
             name: &info.name,
@@ -45,6 +49,7 @@ impl<'a> Report<'a> {
                 .map(|extension| extension.name.as_str())
                 .collect(),
             cache_files: info.cache_files,
+            jail,
         }
     }
 }
@@ -54,7 +59,10 @@ pub(crate) fn run(arguments: &DevicesArguments) -> Result<(), Error> {
     let devices = driver::devices()?;
     let infos = devices.list()?;
     if arguments.json {
-        let reports: Vec<Report<'_>> = infos.iter().map(|info| Report::new(info)).collect();
+        let reports: Vec<Report<'_>> = infos
+            .iter()
+            .map(|info| Report::new(info, jail_of(&devices, &info.name)))
+            .collect();
         return super::print_json(&reports);
     }
     let mut out = std::io::stdout().lock();
@@ -76,8 +84,17 @@ pub(crate) fn run(arguments: &DevicesArguments) -> Result<(), Error> {
             info.hal_version,
             info.version
         )?;
+        if let Some(jail) = jail_of(&devices, &info.name) {
+            writeln!(out, "    jail: {jail}")?;
+        }
     }
     Ok(())
+}
+
+/// The jail of a worker that serves this device.
+fn jail_of(devices: &Devices, name: &str) -> Option<Jail> {
+    let device = devices.device(name).ok()?;
+    Jail::of(device.worker().pid)
 }
 
 fn type_name(device_type: DeviceType) -> &'static str {
