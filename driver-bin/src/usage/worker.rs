@@ -243,6 +243,7 @@ mod tests {
             threads: 2 * THREADS_OF_WORKER + 3,
             descriptors: 2,
             shared_bytes: 8 << 10,
+            buffer_bytes: 8 << 10,
             ..UserLimits::default()
         };
         let [one, other] = [7, 7].map(|uid| Quotas::new(worker(&mut tables, uid).1, limits.clone()));
@@ -267,6 +268,9 @@ mod tests {
             let refused = other.shared_bytes(bytes).unwrap_err();
             assert_eq!(refused.status, ErrorStatus::ResourceExhaustedPersistent);
         }
+        let _buffers = one.buffer_bytes(8 << 10).unwrap();
+        let refused = other.buffer_bytes(1).unwrap_err();
+        assert!(refused.detail.contains("user_limits.buffer_bytes"), "{refused}");
         let _descriptors = (one.descriptor().unwrap(), other.descriptor().unwrap());
         assert!(
             one.descriptor()

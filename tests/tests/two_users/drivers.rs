@@ -7,12 +7,13 @@ use std::process::{Child, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use nnhal::wire::directory;
 use nnhal_client::runtime::{CompilationOptions, Runtime};
 use nnhal_client::{
     Clock, Deadline, Device, DeviceChange, Devices, DevicesOptions, ExecuteOptions, Input, Model,
     ModelBuilder, MonotonicClock, OperationType, Output, PrepareOptions, TensorType,
 };
-use nnhal_os::socket::Listener;
+use nnhal_os::socket::{Listener, probe};
 use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon, wait_until};
 
 use crate::common::{
@@ -287,6 +288,11 @@ fn has_its_own() {
         warnings.iter().all(|warning| warning.contains(SYSTEM_DIR)),
         "{warnings:#?}"
     );
+    drop((devices, own));
+    // A worker that was being started has the killed driver's sockets until it is a program of its own.
+    wait_until("nobody listens there", || {
+        probe(&directory::socket_path(Path::new(HOME_DIR), REFERENCE)).is_err()
+    });
 }
 
 fn has_a_private_one(warned: &str) {
