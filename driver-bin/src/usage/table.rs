@@ -1,6 +1,7 @@
 //! The supervisor's side.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 
@@ -38,8 +39,8 @@ impl UsageTables {
     /// A row for one more worker of this user, and the table that it is in. `None` if the user has as many
     /// workers as rows.
     pub(crate) fn enter(&mut self, uid: u32) -> Result<Option<(u32, BorrowedFd<'_>)>, ShmError> {
-        if !self.by_user.contains_key(&uid) {
-            self.by_user.insert(uid, UsageTable::create()?);
+        if let Entry::Vacant(vacant) = self.by_user.entry(uid) {
+            vacant.insert(UsageTable::create()?);
             self.divide_processors();
         }
         let Some(table) = self.by_user.get_mut(&uid) else {
