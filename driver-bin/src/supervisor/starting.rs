@@ -1,8 +1,8 @@
 //! Workers that are on their way: ordered, started, not ready yet.
 //!
-//! A thread of its own starts processes ([`super::spawner`]); here the main thread waits until they are ready,
-//! for several at once. A worker that takes too long is killed, and so is one that has begun with settings
-//! that hold no more.
+//! A thread of its own starts processes ([`super::spawner`]); here the main thread waits until they are
+//! ready, for several at once. A worker that takes too long is killed, and so is one that has begun with
+//! settings that hold no more.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,15 +1,15 @@
 //! What the workers of one user use together, counted in memory that they share.
 //!
 //! The supervisor makes a table in shared memory for each user who has clients. A worker is given it with its
-//! client, and has a row there: one number for each [`Resource`]. Only workers of that user have the table, so
-//! no user's worker can write to, or read, what another user's do.
+//! client, and has a row there: one number for each [`Resource`]. Only workers of that user have the table,
+//! so no user's worker can write to, or read, what another user's do.
 //!
-//! A worker adds what it takes to its own number, then adds its column up. If the sum is more than the user may
-//! have, it gives back and goes without. So of two workers that want the last one at the same time at most one
-//! gets it. The supervisor clears the row when the worker has ended, however it did.
+//! A worker adds what it takes to its own number, then adds its column up. If the sum is more than the user
+//! may have, it gives back and goes without. So of two workers that want the last one at the same time at
+//! most one gets it. The supervisor clears the row when the worker has ended, however it did.
 //!
-//! A worker that has been taken over can write what it likes there. It can keep others of its user from having
-//! anything, and have more than its user may, as far as the limits of its own process go.
+//! A worker that has been taken over can write what it likes there. It can keep others of its user from
+//! having anything, and have more than its user may, as far as the limits of its own process go.
 
 mod table;
 mod worker;

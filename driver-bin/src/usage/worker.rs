@@ -206,8 +206,8 @@ impl Quotas {
     }
 }
 
-/// The failure for what the user's clients have no room for. Another try is of no use if it alone is more than
-/// they may have.
+/// The failure for what the user's clients have no room for. Another try is of no use if it alone is more
+/// than they may have.
 fn failure(resource: Resource, amount: u64, most: u64, used: u64) -> Failure {
     let status = if amount > most {
         ErrorStatus::ResourceExhaustedPersistent
