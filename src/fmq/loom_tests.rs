@@ -212,7 +212,7 @@ fn suppressing_consumer_that_slept_for_long_at_once_would_miss_one() {
 }
 
 #[test]
-fn consumer_that_naps_misses_no_packet() {
+fn consumer_with_a_timed_sleep_misses_no_packet() {
     expect_suppressing_consumer_to_miss_no_packet(&LIMITS, Consumer::expect_timed_sleep);
 }
 
@@ -241,7 +241,7 @@ fn suppressing_consumer_misses_no_end() {
 }
 
 #[test]
-fn consumer_that_naps_misses_no_end() {
+fn consumer_with_a_timed_sleep_misses_no_end() {
     expect_suppressing_consumer_to_see_the_end(Consumer::expect_timed_sleep);
 }
 
@@ -329,7 +329,7 @@ fn end_of_a_neighbour_ends_the_sleep() {
 }
 
 /// A waker ends the wait of a consumer, be there other rings or none.
-fn expect_bell_to_end_the_sleep(neighbours: usize) {
+fn expect_waker_to_end_the_sleep(neighbours: usize) {
     model(move || {
         let (_quiet, mut consumer, _closer) = ring(1);
         let (others, consumers): (Vec<_>, Vec<_>) = (0..neighbours)
@@ -349,17 +349,17 @@ fn expect_bell_to_end_the_sleep(neighbours: usize) {
 }
 
 #[test]
-fn bell_ends_the_sleep() {
-    expect_bell_to_end_the_sleep(0);
+fn waker_ends_the_sleep() {
+    expect_waker_to_end_the_sleep(0);
 }
 
 #[test]
-fn bell_ends_the_sleep_on_several_rings() {
-    expect_bell_to_end_the_sleep(1);
+fn waker_ends_the_sleep_on_several_rings() {
+    expect_waker_to_end_the_sleep(1);
 }
 
 #[test]
-fn packet_on_the_ring_itself_is_received_in_company() {
+fn packet_on_the_ring_itself_is_received_beside_others() {
     model(|| {
         let (mut producer, mut consumer, _closer) = ring(1);
         let (_quiet, neighbour, _closer) = ring(1);

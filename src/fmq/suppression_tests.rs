@@ -30,7 +30,7 @@ fn stream(client: &mut ChannelEnd, server: &mut ChannelEnd, packets: u64) {
 }
 
 #[test]
-fn consumer_is_alert_after_many_packets_until_it_sleeps() {
+fn consumer_suppresses_notification_after_many_packets_until_it_sleeps() {
     let (mut client, mut server) = pair_with(WaitSettings::Sleep);
     let word = |client: &ChannelEnd| client.producer.sleeper_word();
     stream(&mut client, &mut server, SUPPRESS_AFTER - 1);
@@ -51,7 +51,7 @@ fn consumer_is_alert_after_many_packets_until_it_sleeps() {
 }
 
 #[test]
-fn sleeps_of_an_alert_consumer_are_short_until_two_have_lasted() {
+fn sleeps_of_a_suppressing_consumer_are_short_until_two_have_lasted() {
     let (client, _server) = pair_with(WaitSettings::Sleep);
     let doorbell = client.producer.doorbell();
     let start = MonotonicClock.now();
@@ -92,7 +92,7 @@ fn short_sleep_does_not_end_the_wait_before_its_deadline() {
 }
 
 #[test]
-fn packet_at_the_last_look_before_a_sleep_leaves_the_consumer_able_to_become_alert() {
+fn packet_at_the_last_look_before_a_sleep_leaves_the_consumer_able_to_suppress_notification() {
     let (mut client, mut server) = pair_with(WaitSettings::Sleep);
     stream(&mut client, &mut server, SUPPRESS_AFTER);
     let mut packet = server.consumer.new_packet();
@@ -455,6 +455,6 @@ fn second_short_sleep_saves_what_the_first_was_too_short_for() {
 }
 
 #[test]
-fn long_sleep_of_an_alert_consumer_would_lose_one() {
+fn long_sleep_of_a_suppressing_consumer_would_lose_one() {
     assert!(Model::loses_a_wake_up(&[]));
 }

@@ -235,7 +235,7 @@ fn peer_that_rings_without_end_does_not_outlast_the_deadline_or_the_close() {
 }
 
 #[test]
-fn wait_that_begins_with_a_nap_keeps_its_deadline_and_hears_packets_and_the_end() {
+fn wait_that_begins_with_a_timed_sleep_keeps_its_deadline_and_hears_packets_and_the_end() {
     let expecting = || {
         let size = ChannelSize {
             outgoing: 8,

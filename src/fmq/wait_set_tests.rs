@@ -85,7 +85,7 @@ fn every_packet_on_any_ring_ends_the_wait() {
 }
 
 #[test]
-fn wait_in_company_keeps_its_deadline() {
+fn wait_with_a_wait_set_keeps_its_deadline() {
     let (_clients, mut first, mut neighbours) = street(WaitSettings::Sleep);
     let mut packet = first.consumer.new_packet();
     let soon = Deadline::after(MonotonicClock.now(), Duration::from_millis(2));
@@ -102,7 +102,7 @@ fn wait_in_company_keeps_its_deadline() {
 }
 
 #[test]
-fn bell_ends_waits_until_it_is_silenced() {
+fn waker_ends_waits_until_it_is_cleared() {
     let (_clients, mut first, mut neighbours) = street(WaitSettings::Sleep);
     let waker = Arc::clone(&neighbours.waker);
     let thread = std::thread::spawn(move || waker.wake());

@@ -22,7 +22,7 @@ const ROUNDS: usize = 40;
 const TRIES: usize = 20;
 
 /// A daemon whose workers have one thread that serves several bursts.
-fn start_with_one_host() -> TestDaemon {
+fn start_with_one_shared_poller() -> TestDaemon {
     TestDaemon::start(
         EXE,
         &DaemonOptions::with_settings("[execution]\nburst_hosts = 1\n"),
@@ -73,13 +73,13 @@ fn expect_busy_threads(device: &Device, expected: usize, mut work: impl FnMut())
 }
 
 #[test]
-fn one_thread_serves_all_bursts_of_brief_executions() {
-    let daemon = start_with_one_host();
+fn one_thread_serves_all_bursts_of_short_tasks() {
+    let daemon = start_with_one_shared_poller();
     let device = open(&daemon, REFERENCE);
     let mut bursts = bursts(&prepare(&device, 1), 12);
     execute_each(&mut bursts, ROUNDS);
     expect_busy_threads(&device, 1, || execute_each(&mut bursts, ROUNDS));
-    // Whichever goes, the host among them, the others are served on.
+    // Whichever goes, that of the shared poller among them, the others are served on.
     while bursts.len() > 1 {
         bursts.remove(0);
         execute_each(&mut bursts, 2);
@@ -123,14 +123,14 @@ fn prepare_long(device: &Device) -> (PreparedModel, Request) {
 
 #[test]
 fn bursts_of_long_executions_keep_their_threads() {
-    let daemon = start_with_one_host();
+    let daemon = start_with_one_shared_poller();
     let device = open(&daemon, REFERENCE);
-    let mut brief = bursts(&prepare(&device, 1), 4);
+    let mut short = bursts(&prepare(&device, 1), 4);
     let (prepared, request) = prepare_long(&device);
     let mut long = prepared.burst(&BurstOptions::new()).unwrap();
     let request = long.register(&request).unwrap();
     let mut execute = || {
-        execute_each(&mut brief, ROUNDS);
+        execute_each(&mut short, ROUNDS);
         for _ in 0..10 {
             long.fire(&request, &options()).unwrap();
         }
@@ -141,7 +141,7 @@ fn bursts_of_long_executions_keep_their_threads() {
 
 #[test]
 fn bursts_of_other_priority_are_served_by_others() {
-    let daemon = start_with_one_host();
+    let daemon = start_with_one_shared_poller();
     let device = open(&daemon, REFERENCE);
     let of = |priority| {
         let options = PrepareOptions::new().priority(priority);
@@ -215,14 +215,14 @@ impl Fleet {
 
 #[test]
 fn many_requests_in_flight_on_many_bursts_each_have_their_values() {
-    let daemon = start_with_one_host();
+    let daemon = start_with_one_shared_poller();
     let mut fleet = Fleet::new(&prepare(&open(&daemon, REFERENCE), 1), 30);
     (0..300).for_each(|round| fleet.run(round));
 }
 
 #[test]
-fn threads_of_a_client_share_the_host_while_bursts_come_and_go() {
-    let daemon = start_with_one_host();
+fn threads_of_a_client_share_the_poller_while_bursts_come_and_go() {
+    let daemon = start_with_one_shared_poller();
     let device = open(&daemon, REFERENCE);
     let prepared = prepare(&device, 1);
     std::thread::scope(|scope| {
@@ -249,7 +249,7 @@ impl Drop for Ending<'_> {
 }
 
 /// Requests that are in flight on a burst that always has some: one that is carried out, and one behind it.
-/// No more, so that its series are brief in a driver that is not optimised, too.
+/// No more, so that its tasks are short in a driver that is not optimised, too.
 const WAITING: usize = 2;
 
 /// Keeps requests in flight on a burst until it is told to end.
@@ -268,7 +268,7 @@ fn saturate(fleet: &mut Fleet, is_over: &AtomicBool) {
 
 #[test]
 fn bursts_that_always_have_requests_let_others_have_their_turn_that_pause() {
-    let daemon = start_with_one_host();
+    let daemon = start_with_one_shared_poller();
     let prepared = prepare(&open(&daemon, REFERENCE), 1);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -291,7 +291,7 @@ fn bursts_that_always_have_requests_let_others_have_their_turn_that_pause() {
 
 #[test]
 fn bursts_end_though_others_always_have_requests() {
-    let daemon = start_with_one_host();
+    let daemon = start_with_one_shared_poller();
     let device = open(&daemon, REFERENCE);
     let prepared = prepare(&device, 1);
     let is_over = AtomicBool::new(false);
@@ -315,7 +315,7 @@ fn bursts_end_though_others_always_have_requests() {
 
 #[test]
 fn death_of_the_worker_ends_all_bursts() {
-    let daemon = start_with_one_host();
+    let daemon = start_with_one_shared_poller();
     let device = open(&daemon, REFERENCE);
     let mut bursts = bursts(&prepare(&device, 1), 6);
     execute_each(&mut bursts, ROUNDS);

@@ -1,23 +1,21 @@
 //! Bursts: requests that come over a ring and are run by a thread of the burst's own, or by that of another.
 //!
 //! Contract: one thread at a time owns both ends of the ring and one execution of the prepared model
-//! ([`sharing`]). While requests keep coming it neither allocates, locks nor makes a system call: a registered
+//! ([`polling`]). While requests keep coming it neither allocates, locks nor makes a system call: a registered
 //! request is compiled once, a general one each time, and both are run by the same code; memories and device
 //! buffers are kept as weak references, which are held only while requests follow each other at once, so that
 //! what the client frees goes before the next batch of them or in the first pause; everything else is used
 //! again. What arrives is decoded by [`nnhal::burst`], which trusts nothing; a packet that means nothing is
 //! answered, and the burst goes on. A ring that the client corrupted ends the burst.
 
-mod batch;
 mod compiled;
-mod guest;
-mod guests;
+mod lent;
 mod memories;
-mod move_to_front;
+mod places;
+mod poller;
+mod polling;
 mod runner;
 mod serve;
-mod sharing;
-mod short_tasks;
 mod thread;
 
 use std::os::fd::OwnedFd;
@@ -31,9 +29,9 @@ use nnhal_hal::{ErrorStatus, ExecutionPreference, Failure};
 use nnhal_os::shm::SharedMemory;
 use nnhal_os::{eventfd, fds};
 
+use self::places::Places;
 pub(crate) use self::serve::Objects;
 use self::serve::Server;
-use self::sharing::Sharing;
 use super::table::{Table, no_such, too_many};
 use crate::settings::{ExecutionSettings, Polling};
 use crate::usage::Quotas;
@@ -44,7 +42,7 @@ pub(crate) struct Bursts {
     table: Mutex<Table<Burst>>,
     /// Threads of bursts that were released, until they have ended.
     ending: Mutex<Vec<JoinHandle<()>>>,
-    sharing: Arc<Sharing>,
+    places: Arc<Places>,
     quotas: Quotas,
 }
 
@@ -57,11 +55,11 @@ struct Burst {
 impl Bursts {
     /// At most `limit`, of which at most so many have threads that serve others, too; 0 for half of the
     /// processors.
-    pub(crate) fn new(limit: u32, most_hosts: u32, quotas: Quotas) -> Bursts {
+    pub(crate) fn new(limit: u32, most_pollers: u32, quotas: Quotas) -> Bursts {
         Bursts {
             table: Mutex::new(Table::new(limit)),
             ending: Mutex::default(),
-            sharing: Arc::new(Sharing::new(most_hosts)),
+            places: Arc::new(Places::new(most_pollers)),
             quotas,
         }
     }
@@ -88,12 +86,12 @@ impl Bursts {
         let end = open_channel(fd, wait)?;
         let closer = end.closer.clone();
         let server = Box::new(Server::new(objects, end, wait)?);
-        let sharing = Arc::clone(&self.sharing);
+        let places = Arc::clone(&self.places);
         let wake = fds::duplicate_of(wake).map_err(no_resources)?;
         let thread = std::thread::Builder::new()
             .name("burst".to_owned())
             .spawn(move || {
-                thread::run(&sharing, server);
+                thread::run(&places, server);
                 drop(permit);
                 // A full counter wakes as well.
                 let _ = eventfd::add(&wake, 1);

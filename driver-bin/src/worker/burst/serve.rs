@@ -9,11 +9,11 @@ use nnhal::diag::tags;
 use nnhal::diag::trace::SpanKind;
 use nnhal::fmq::{ChannelEnd, Consumer, Packet, ReceiveError, SendError, WaitSettings};
 use nnhal_hal::{ErrorStatus, Failure, Priority, Timing};
+use nnhal_os::time::Stopwatch;
 
-use super::batch::{Batch, SeriesPolicy};
 use super::compiled::CompiledRequest;
+use super::polling::{Batch, ShortTasks};
 use super::runner::{Runner, fail};
-use super::short_tasks::ShortTaskEstimator;
 use crate::trace;
 use crate::worker::buffer::Buffers;
 use crate::worker::idle::IdleRelease;
@@ -49,8 +49,7 @@ pub(super) struct Server {
     /// By number.
     registered: Vec<Option<Box<CompiledRequest>>>,
     pub(super) runner: Runner,
-    batch: SeriesPolicy,
-    short_tasks: ShortTaskEstimator,
+    tasks: ShortTasks,
     pub(super) state: State,
     /// Whether the client was asleep when a result of the last batch came.
     client_slept: bool,
@@ -62,10 +61,8 @@ pub(super) struct Server {
 pub(super) enum State {
     /// It waits for the next request.
     Served,
-    /// Whether executions are brief has changed.
+    /// Whether tasks are short has changed.
     Changed,
-    /// No request came at once, and another thread may wait for the next.
-    Waits,
     Ended,
 }
 
@@ -92,8 +89,7 @@ impl Server {
             general: CompiledRequest::default(),
             registered: Vec::new(),
             runner: Runner::new(prepared, memories, buffers)?,
-            batch: SeriesPolicy::default(),
-            short_tasks: ShortTaskEstimator::default(),
+            tasks: ShortTasks::default(),
             state: State::Served,
             client_slept: false,
             idle_release,
@@ -112,19 +108,10 @@ impl Server {
         self.kind
     }
 
-    /// Whether others hardly wait behind its executions, as far as is known.
+    /// Whether others hardly wait behind its tasks, as far as is known.
     #[inline]
-    pub(super) fn is_brief(&self) -> bool {
-        self.short_tasks.is_brief() && self.runner.is_steady
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        self.state == State::Ended
-    }
-
-    /// Whether it was left because no request came at once.
-    pub(super) fn may_be_lent(&self) -> bool {
-        self.state == State::Waits
+    pub(super) fn is_short(&self) -> bool {
+        self.tasks.are_short() && self.runner.is_steady
     }
 
     /// Whether its ring has ended and holds no more packets.
@@ -140,7 +127,7 @@ impl Server {
         &mut self.end.consumer
     }
 
-    /// Serves what has come for this burst, which is the guest of another thread; whether it may stay that.
+    /// Serves what has come for this burst, which is lent to another thread; whether it may stay that.
     pub(super) fn serve_ready(&mut self) -> bool {
         self.state = State::Served;
         match self.end.consumer.try_receive(&mut self.packet) {
@@ -162,15 +149,11 @@ impl Server {
 
     /// Carries out what was received, and what is behind it.
     pub(super) fn serve_received(&mut self) {
-        let was_brief = self.is_brief();
-        let looked_at = self.short_tasks.begin();
-        if let Err(error) = self.serve_series() {
+        let was_short = self.is_short();
+        if let Err(error) = self.serve_batch() {
             return self.end_for(&error, error == SendError::Closed);
         }
-        if let Some(since) = looked_at {
-            self.short_tasks.end(since.elapsed());
-        }
-        if self.is_brief() != was_brief {
+        if self.is_short() != was_short {
             self.state = State::Changed;
         }
     }
@@ -182,16 +165,19 @@ impl Server {
     /// client that was found asleep lately it is done all the same, since it will fall asleep behind each
     /// result. The slot, unless others want it, and the memories are kept longer, for the next batch, until
     /// that does not come at once.
-    fn serve_series(&mut self) -> Result<(), SendError> {
-        let mut batch = self.batch.start();
+    fn serve_batch(&mut self) -> Result<(), SendError> {
+        let mut batch = self.tasks.begin();
+        let mut since = batch.is_timed().then(Stopwatch::start);
         self.runner.named.forget_freed();
-        let outcome = self.serve_queued(&mut batch);
+        let outcome = self.serve_queued(&mut batch, &mut since);
         self.runner.context.slot.rest();
-        self.batch.end(&batch);
+        if let Some(since) = since {
+            self.tasks.end(&batch, since.elapsed());
+        }
         outcome
     }
 
-    fn serve_queued(&mut self, batch: &mut Batch) -> Result<(), SendError> {
+    fn serve_queued(&mut self, batch: &mut Batch, since: &mut Option<Stopwatch>) -> Result<(), SendError> {
         let client_slept = std::mem::take(&mut self.client_slept);
         loop {
             let serves = trace::span(SpanKind::BurstRequest, 0, 0);
@@ -208,7 +194,9 @@ impl Server {
                 self.end.producer.notify_sleeper()
             };
             self.end.producer.prefetch();
-            batch.go_on();
+            if batch.go_on() {
+                *since = Some(Stopwatch::start());
+            }
         }
         self.client_slept |= self.end.producer.notify();
         Ok(())

@@ -1,4 +1,4 @@
-//! The thread of a burst: serves it, alone or as the host of others, or lends it to a host.
+//! The thread of a burst: carries out what its role is.
 
 use std::time::Duration;
 
@@ -6,18 +6,19 @@ use nnhal::diag::tags;
 use nnhal::fmq::{Came, ReceiveError};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
-use super::guests::Guests;
+use super::places::Places;
+use super::poller::Poller;
+use super::polling::{Event, Role};
 use super::runner::Runner;
 use super::serve::{Server, State};
-use super::sharing::Sharing;
 
 /// When a thread leaves the waiting to another if no request comes at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Leave<'a> {
     Never,
     AtOnce,
-    /// Once a place may have become free after so many openings.
-    AfterOpening(&'a Sharing, u32),
+    /// Once room may have become free after so many openings.
+    AfterOpening(&'a Places, u32),
 }
 
 impl Leave<'_> {
@@ -26,98 +27,121 @@ impl Leave<'_> {
         match self {
             Leave::Never => false,
             Leave::AtOnce => true,
-            Leave::AfterOpening(sharing, openings) => sharing.openings() != openings,
+            Leave::AfterOpening(places, openings) => places.openings() != openings,
         }
     }
 }
 
 /// Serves a burst until it ends: by this thread, or by another.
-pub(super) fn run(sharing: &Sharing, mut server: Box<Server>) {
+pub(super) fn run(places: &Places, mut server: Box<Server>) {
     server.reserve_memory();
-    let mut leave = Leave::AtOnce;
-    while !server.has_ended() {
-        let openings = sharing.openings();
-        serve_here(sharing, &mut server, leave);
-        leave = Leave::AtOnce;
-        if server.may_be_lent() {
-            server = match sharing.lend(server) {
-                Ok(home) => home.wait(),
-                Err(server) => {
-                    leave = Leave::AfterOpening(sharing, openings);
-                    server
+    let mut poller = Poller::alone();
+    let mut role = Role::FIRST;
+    let (mut openings, mut openings_before) = (0, 0);
+    while role != Role::Over {
+        let event = match role {
+            Role::Seeking { .. } => {
+                (openings_before, openings) = (openings, places.openings());
+                match places.take(&server) {
+                    Some(waker) => {
+                        poller = Poller::shared(places, waker);
+                        Event::Granted
+                    }
+                    None => Event::Refused,
                 }
-            };
-        }
+            }
+            Role::Parting { was_refused: false } => serve(&mut server, &mut poller, Leave::AtOnce),
+            // What has become free since before it was refused may be for it.
+            Role::Parting { was_refused: true } => {
+                let leave = Leave::AfterOpening(places, openings_before);
+                serve(&mut server, &mut poller, leave)
+            }
+            Role::Lending => match places.lend(server) {
+                Ok(returns) => {
+                    role = role.next(Event::Granted);
+                    server = returns.wait();
+                    served(&server)
+                }
+                Err(own) => {
+                    server = own;
+                    Event::Refused
+                }
+            },
+            Role::Alone | Role::Polling | Role::Lent | Role::Over => {
+                let event = serve(&mut server, &mut poller, Leave::Never);
+                poller = Poller::alone();
+                event
+            }
+        };
+        role = role.next(event);
     }
 }
 
-/// Serves a burst by this thread, as a host if it may be one, until that is to be done otherwise.
-fn serve_here(sharing: &Sharing, server: &mut Server, leave: Leave<'_>) {
-    if !server.is_brief() {
-        serve(server, &mut Guests::none(), Leave::Never);
-    } else if let Some(waker) = sharing.new_host(server) {
-        serve(server, &mut Guests::of_host(sharing, waker), Leave::Never);
-    } else {
-        serve(server, &mut Guests::none(), leave);
+/// What follows from how a burst was left.
+fn served(server: &Server) -> Event {
+    Event::Served {
+        has_ended: server.state == State::Ended,
+        is_short: server.is_short(),
     }
 }
 
-/// Serves requests of a burst and of the guests of its thread until it ends, until whether it
-/// [`Server::is_brief`] changes, or until it waits and the thread is to leave that to another.
-fn serve(server: &mut Server, guests: &mut Guests<'_>, leave: Leave<'_>) {
+/// Serves requests of a burst and of those lent to its thread until it ends, until whether it
+/// [`Server::is_short`] changes, or until it waits and the thread is to leave that to another.
+fn serve(server: &mut Server, poller: &mut Poller<'_>, leave: Leave<'_>) -> Event {
     server.state = State::Served;
     while server.state == State::Served {
-        match receive(server, guests, leave) {
+        match receive(server, poller, leave) {
             Ok(Came::Here) => {
-                server.runner.shares_thread = !guests.is_empty();
+                server.runner.shares_thread = !poller.is_empty();
                 server.serve_received();
-                guests.serve_between(&mut server.runner);
+                poller.serve_between(&mut server.runner);
             }
             Ok(Came::Elsewhere) => {
-                guests.serve(&mut server.runner);
-                if guests.has_gone_round() && server.has_no_more() {
+                poller.serve(&mut server.runner);
+                if poller.has_gone_round() && server.has_no_more() {
                     server.state = State::Ended;
                 }
             }
-            Err(ReceiveError::TimedOut) if leave.is_due() => server.state = State::Waits,
+            Err(ReceiveError::TimedOut) if leave.is_due() => return Event::Paused,
             // It was time to see who has not used its memory.
             Err(ReceiveError::TimedOut) => {}
-            Err(ReceiveError::System(error)) if !guests.is_empty() => {
+            Err(ReceiveError::System(error)) if !poller.is_empty() => {
                 tracing::warn!(target: tags::DRIVER, %error, "bursts keep their threads");
-                guests.give_sharing_up();
+                poller.give_sharing_up();
                 server.state = State::Changed;
             }
             Err(error) => server.end_for(&error, error == ReceiveError::Closed),
         }
     }
+    served(server)
 }
 
-/// Waits for the next packet, or for what comes for guests, and has all let go of slots and memories if
+/// Waits for the next packet, or for what comes for lent bursts, and has all let go of slots and memories if
 /// neither comes at once. Bursts that have waited for long give back the memory of their executions, unless
 /// their models are to keep it.
 #[inline]
-fn receive(server: &mut Server, guests: &mut Guests<'_>, leave: Leave<'_>) -> Result<Came, ReceiveError> {
+fn receive(server: &mut Server, poller: &mut Poller<'_>, leave: Leave<'_>) -> Result<Came, ReceiveError> {
     let (runner, idle_release) = (&mut server.runner, &server.idle_release);
     server
         .end
         .consumer
-        .receive_in(guests, &mut server.packet, |guests| {
+        .receive_in(poller, &mut server.packet, |poller| {
             runner.rest();
-            guests.rest();
+            poller.rest();
             if leave.is_due() {
                 return None;
             }
             Some(match idle_release.get() {
-                Some(patience) => give_memory_up(runner, guests, patience),
+                Some(patience) => give_memory_up(runner, poller, patience),
                 None => Deadline::NONE,
             })
         })
 }
 
 /// Has those that did not use their memory for that long give it back; returns when to look again.
-fn give_memory_up(runner: &mut Runner, guests: &mut Guests<'_>, patience: Duration) -> Deadline {
+fn give_memory_up(runner: &mut Runner, poller: &mut Poller<'_>, patience: Duration) -> Deadline {
     let now = MonotonicClock.now();
-    let until = guests.release_unused_memory(now, patience);
+    let until = poller.release_unused_memory(now, patience);
     if runner.release_unused_memory(now, patience) {
         Deadline::after(now, patience).earlier(until)
     } else {

@@ -10,16 +10,6 @@ pub(super) struct MoveToFront<T> {
     next_other: usize,
 }
 
-/// What a look at an element has shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
-    /// It is to be taken out.
-    Gone,
-    Busy,
-    /// It may be as busy as it was.
-    Same,
-}
-
 impl<T> MoveToFront<T> {
     pub(super) fn new() -> MoveToFront<T> {
         MoveToFront {
@@ -91,21 +81,17 @@ impl<T> MoveToFront<T> {
         self.busy
     }
 
-    /// Looks at each; returns those that are gone.
-    pub(super) fn go_round(&mut self, mut look: impl FnMut(&mut T) -> Look) -> Vec<T> {
+    /// Looks at each; takes out those that are gone, and returns them.
+    pub(super) fn take_out(&mut self, mut is_gone: impl FnMut(&mut T) -> bool) -> Vec<T> {
         let mut gone = Vec::new();
         // Upwards, so that what comes to a place has been looked at or is looked at there.
         let mut at = 0;
         while let Some(element) = self.elements.get_mut(at) {
-            match look(element) {
-                Look::Gone => {
-                    gone.push(self.remove(at));
-                    continue;
-                }
-                Look::Busy => drop(self.make_busy(at)),
-                Look::Same => {}
+            if is_gone(element) {
+                gone.push(self.remove(at));
+            } else {
+                at += 1;
             }
-            at += 1;
         }
         gone
     }
@@ -125,7 +111,14 @@ impl<T> MoveToFront<T> {
         Some((at, self.elements.get_mut(at)?))
     }
 
+    /// Whether not all are busy.
+    #[inline]
+    pub(super) fn has_others(&self) -> bool {
+        self.busy < self.elements.len()
+    }
+
     /// One of the others after the other, and where it is.
+    #[inline]
     pub(super) fn next_other(&mut self) -> Option<(usize, &mut T)> {
         let others = self.busy..self.elements.len();
         let at = if others.contains(&self.next_other) {
@@ -223,41 +216,35 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_round_leaves_nobody_out(
-            elements in proptest::collection::vec((any::<bool>(), 0..3_u8), 0..40),
+        fn those_that_are_gone_are_taken_out_and_nobody_is_left_out(
+            elements in proptest::collection::vec(any::<(bool, bool)>(), 0..40),
         ) {
             let mut list = MoveToFront::new();
-            // By number: whether it was busy, and what the look shows.
+            // By number: whether it is busy, and whether it is gone.
             for number in 0..elements.len() {
                 list.push_busy(number);
             }
-            for (number, (was_busy, _)) in elements.iter().enumerate() {
+            for (number, (is_busy, _)) in elements.iter().enumerate() {
                 let at = list.iter().position(|element| *element == number).unwrap();
-                if !was_busy {
+                if !is_busy {
                     list.make_idle(at);
                 }
             }
-            let shown = |number: usize| [Look::Gone, Look::Busy, Look::Same][usize::from(elements[number].1)];
             let mut seen = BTreeSet::new();
             let gone: BTreeSet<usize> = list
-                .go_round(|number| {
+                .take_out(|number| {
                     seen.insert(*number);
-                    shown(*number)
+                    elements[*number].1
                 })
                 .into_iter()
                 .collect();
             prop_assert_eq!(seen.len(), elements.len());
-            let of = |wanted: &dyn Fn(usize) -> bool| -> BTreeSet<usize> {
-                (0..elements.len()).filter(|number| wanted(*number)).collect()
+            let of = |wanted: &dyn Fn((bool, bool)) -> bool| -> BTreeSet<usize> {
+                (0..elements.len()).filter(|number| wanted(elements[*number])).collect()
             };
-            prop_assert_eq!(gone, of(&|number| shown(number) == Look::Gone));
+            prop_assert_eq!(gone, of(&|(_, is_gone)| is_gone));
             let busy: BTreeSet<usize> = list.busy_mut().map(|number| *number).collect();
-            let is_busy = |number: usize| match shown(number) {
-                Look::Gone => false,
-                Look::Busy => true,
-                Look::Same => elements[number].0,
-            };
-            prop_assert_eq!(busy, of(&is_busy));
+            prop_assert_eq!(busy, of(&|(is_busy, is_gone)| is_busy && !is_gone));
         }
     }
 

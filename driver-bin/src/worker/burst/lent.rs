@@ -1,4 +1,4 @@
-//! A burst whose thread has lent it to another.
+//! A burst whose thread has lent it to a shared poller.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -6,29 +6,26 @@ use nnhal::fmq::Consumer;
 
 use super::serve::Server;
 
-/// A burst that is lent to a host. It goes home when this is dropped, whatever happens to the host.
+/// A burst that is lent. Its thread has it back when this is dropped, whatever happens to the shared poller.
 #[derive(Debug)]
-pub(super) struct Guest {
+pub(super) struct LentBurst {
     server: Option<Box<Server>>,
-    home: Arc<Home>,
-    /// Looks since something has come for it.
-    pub(super) looks_in_vain: u32,
+    returns: Arc<ReturnSlot>,
 }
 
 /// Where a burst's thread waits for the burst.
 #[derive(Debug, Default)]
-pub(super) struct Home {
+pub(super) struct ReturnSlot {
     returned: Mutex<Option<Box<Server>>>,
     has_returned: Condvar,
 }
 
-impl Guest {
-    pub(super) fn new(mut server: Box<Server>, home: Arc<Home>) -> Guest {
+impl LentBurst {
+    pub(super) fn new(mut server: Box<Server>, returns: Arc<ReturnSlot>) -> LentBurst {
         server.runner.shares_thread = true;
-        Guest {
+        LentBurst {
             server: Some(server),
-            home,
-            looks_in_vain: 0,
+            returns,
         }
     }
 
@@ -36,7 +33,7 @@ impl Guest {
         self.server.as_ref().map(|server| server.consumer())
     }
 
-    /// The burst's server; there is one until it goes home.
+    /// The burst's server; there is one until it goes back.
     #[inline]
     pub(super) fn server(&mut self) -> Option<&mut Server> {
         self.server.as_deref_mut()
@@ -45,38 +42,41 @@ impl Guest {
     /// Whether a packet has come. Of the end it says nothing.
     #[inline]
     pub(super) fn has_packet(&mut self) -> bool {
-        let has_packet = self
-            .server()
-            .is_some_and(|server| server.consumer_mut().has_packet());
-        self.looks_in_vain = if has_packet { 0 } else { self.looks_in_vain + 1 };
-        has_packet
+        self.server()
+            .is_some_and(|server| server.consumer_mut().has_packet())
     }
 
     /// Whether a packet or the end has come.
     pub(super) fn is_ready(&mut self) -> bool {
-        self.looks_in_vain = 0;
         self.server()
             .is_some_and(|server| server.consumer_mut().is_ready())
     }
-}
 
-impl Drop for Guest {
-    fn drop(&mut self) {
-        if let Some(mut server) = self.server.take() {
+    /// Has it give back what it keeps between requests that follow each other at once.
+    pub(super) fn rest(&mut self) {
+        if let Some(server) = self.server() {
             server.rest();
-            server.runner.shares_thread = false;
-            *self.home.lock() = Some(server);
-            self.home.has_returned.notify_one();
         }
     }
 }
 
-impl Home {
+impl Drop for LentBurst {
+    fn drop(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            server.rest();
+            server.runner.shares_thread = false;
+            *self.returns.lock() = Some(server);
+            self.returns.has_returned.notify_one();
+        }
+    }
+}
+
+impl ReturnSlot {
     fn lock(&self) -> MutexGuard<'_, Option<Box<Server>>> {
         self.returned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the burst is home.
+    /// Waits until the burst is back.
     pub(super) fn wait(&self) -> Box<Server> {
         let mut returned = self.lock();
         loop {
