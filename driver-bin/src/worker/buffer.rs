@@ -5,8 +5,6 @@
 //! with. So no lock is held while anything runs, and what one model computed is another's input without a
 //! copy.
 
-mod of_request;
-
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,10 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nnhal::wire::{Allocated, BufferHandle};
 use nnhal_device::DeviceMemory;
 use nnhal_hal::validate::{ArgumentPlan, Direction, ValidModel, ValidRequest};
-use nnhal_hal::{BufferRole, ExtraParams, Failure, Operand, OperandType, Shape};
+use nnhal_hal::{BufferRole, ErrorStatus, ExtraParams, Failure, Operand, OperandType, Shape};
 
-use self::of_request::{BufferList, RegisteredLists};
-pub(crate) use self::of_request::{RequestBuffers, WeakBuffers};
 use super::table::{OBJECTS, Table, no_such, over_quota, too_many};
 use crate::settings::Limits;
 use crate::usage::{Permit, Quotas};
@@ -62,6 +58,16 @@ impl Role {
 }
 
 impl Buffer {
+    pub(crate) fn token(&self) -> u32 {
+        self.token
+    }
+
+    /// Whether the client has given it up.
+    #[inline]
+    pub(crate) fn is_freed(&self) -> bool {
+        self.is_freed.load(Ordering::Acquire)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Option<Content>> {
         // Only whole values are put in there.
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
@@ -124,7 +130,6 @@ impl Buffer {
 #[derive(Debug)]
 pub(crate) struct Buffers {
     state: Mutex<State>,
-    registered: Arc<RegisteredLists>,
     limits: Limits,
     quotas: Quotas,
 }
@@ -148,7 +153,6 @@ impl Buffers {
         };
         Buffers {
             state: Mutex::new(state),
-            registered: Arc::default(),
             limits: limits.clone(),
             quotas,
         }
@@ -204,7 +208,12 @@ impl Buffers {
             ));
         }
         buffer.permit = Some(self.quotas.buffer_bytes(size)?);
-        let token = state.unused_token();
+        let token = state.next_token;
+        // None is used twice: requests that are kept name buffers by their tokens.
+        let next = token.checked_add(1).ok_or_else(|| {
+            let detail = "no token is left for a device buffer; connect anew";
+            Failure::new(ErrorStatus::ResourceExhaustedPersistent, detail)
+        })?;
         buffer.token = token;
         let buffer = Arc::new(buffer);
         let handle = state
@@ -212,6 +221,7 @@ impl Buffers {
             .insert(Arc::clone(&buffer))
             .map_err(|full| too_many("device buffers", full, OBJECTS))?;
         state.by_token.insert(token, buffer);
+        state.next_token = next;
         state.promised = promised;
         Ok(Allocated {
             buffer: handle.into(),
@@ -230,8 +240,6 @@ impl Buffers {
         state.promised = state
             .promised
             .saturating_sub(buffer.declared_size().unwrap_or(0) as u64);
-        drop(state);
-        self.registered.forget(&buffer);
         Ok(())
     }
 
@@ -243,62 +251,66 @@ impl Buffers {
             .ok_or_else(|| no_such("device buffer", handle.0))
     }
 
-    /// The buffers of a request, checked for the parts they have in it.
-    pub(crate) fn of_request(
-        &self,
-        model: &Arc<ValidModel>,
-        request: &ValidRequest,
-    ) -> Result<RequestBuffers, Failure> {
-        let mut list = BufferList::default();
-        let inputs = request
-            .inputs()
-            .iter()
-            .map(|plan| (Direction::Input, plan))
-            .enumerate();
-        let outputs = request
-            .outputs()
-            .iter()
-            .map(|plan| (Direction::Output, plan))
-            .enumerate();
-        for (index, (direction, plan)) in inputs.chain(outputs) {
-            let ArgumentPlan::Token { shape, token } = *plan else {
-                continue;
-            };
-            let invalid =
-                |message: String| Failure::invalid_argument(format!("{direction} {index}: {message}"));
-            let buffer = self
-                .lock()
-                .by_token
-                .get(&token)
-                .cloned()
-                .ok_or_else(|| invalid(format!("there is no device buffer with token {token}")))?;
-            if !buffer.has_role(model, index, direction) {
-                return Err(invalid(format!(
-                    "device buffer {token} was not allocated for this use"
-                )));
-            }
-            if !buffer.agrees_with(&shape) {
-                return Err(invalid(format!(
-                    "has dimensions {shape:?}, device buffer {token} has {:?}",
-                    buffer.declared
-                )));
-            }
-            list.add(index, direction, buffer).map_err(invalid)?;
-        }
-        Ok(RequestBuffers::new(list, &self.registered))
+    /// The buffer of this token.
+    pub(crate) fn of_token(&self, token: u32) -> Option<Arc<Buffer>> {
+        self.lock().by_token.get(&token).cloned()
     }
 }
 
-impl State {
-    fn unused_token(&mut self) -> u32 {
-        loop {
-            let token = self.next_token;
-            self.next_token = self.next_token.checked_add(1).unwrap_or(1);
-            if !self.by_token.contains_key(&token) {
-                return token;
-            }
+/// The tokens of a request, each with the argument that is in the buffer.
+pub(crate) fn tokens(request: &ValidRequest) -> impl Iterator<Item = (Direction, usize, Shape, u32)> {
+    let inputs = request.inputs().iter().enumerate();
+    let inputs = inputs.map(|argument| (Direction::Input, argument));
+    let outputs = request.outputs().iter().enumerate();
+    let outputs = outputs.map(|argument| (Direction::Output, argument));
+    inputs
+        .chain(outputs)
+        .filter_map(|(direction, (index, plan))| match *plan {
+            ArgumentPlan::Token { shape, token } => Some((direction, index, shape, token)),
+            ArgumentPlan::Omitted | ArgumentPlan::Memory { .. } => None,
+        })
+}
+
+/// Checks the parts that device buffers have in a request; `find` has those of its tokens. Buffers of outputs
+/// are written by one execution, in one place.
+pub(crate) fn check_parts<'b>(
+    model: &Arc<ValidModel>,
+    request: &ValidRequest,
+    find: impl Fn(u32) -> Option<&'b Buffer>,
+) -> Result<(), Failure> {
+    for (direction, index, shape, token) in tokens(request) {
+        let invalid = |message: String| {
+            Err(Failure::invalid_argument(format!(
+                "{direction} {index}: {message}"
+            )))
+        };
+        let Some(buffer) = find(token) else {
+            return invalid(format!("there is no device buffer with token {token}"));
+        };
+        if !buffer.has_role(model, index, direction) {
+            return invalid(format!("device buffer {token} was not allocated for this use"));
+        }
+        if !buffer.agrees_with(&shape) {
+            return invalid(format!(
+                "has dimensions {shape:?}, device buffer {token} has {:?}",
+                buffer.declared
+            ));
+        }
+        if direction == Direction::Input {
+            continue;
+        }
+        let is_same =
+            |plan: &ArgumentPlan| matches!(plan, ArgumentPlan::Token { token: other, .. } if *other == token);
+        if request.inputs().iter().any(is_same) {
+            return invalid(format!("device buffer {token} is an input of the same request"));
+        }
+        if request.outputs().iter().take(index).any(is_same) {
+            return invalid(format!(
+                "device buffer {token} is another output of the same request"
+            ));
         }
     }
+    Ok(())
 }
 
 fn check_roles(

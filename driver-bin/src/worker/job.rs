@@ -8,20 +8,33 @@ use nnhal_hal::validate::ValidRequest;
 use nnhal_hal::{Failure, OutputShape, Timing};
 use nnhal_os::time::Stopwatch;
 
-use super::buffer::{Buffers, RequestBuffers};
+use super::buffer::{Buffer, Buffers, check_parts, tokens};
 use super::calls::OpenCall;
 use super::limits::RunLimits;
 use super::memory::Memory;
 use super::prepared::Prepared;
-use super::run::{Context, PacketPools, Pools, Run};
+use super::request_pools::{PacketPools, Pools, invalidate_outputs};
+use super::run::{Context, Run};
 use crate::trace;
 
 /// The memories of a request, by pool; none for pools that are device buffers.
 pub(crate) type RequestPools = Vec<Option<Arc<Memory>>>;
 
-impl Pools for Vec<Option<Arc<Memory>>> {
+/// What a request names.
+#[derive(Debug)]
+struct Named {
+    memories: RequestPools,
+    buffers: Vec<Arc<Buffer>>,
+}
+
+impl Pools for Named {
     fn memory(&self, pool: u32) -> Option<&Memory> {
-        self.get(pool as usize)?.as_deref()
+        self.memories.get(pool as usize)?.as_deref()
+    }
+
+    fn buffer(&self, token: u32) -> Option<&Buffer> {
+        let mut buffers = self.buffers.iter().map(Arc::as_ref);
+        buffers.find(|buffer| buffer.token() == token)
     }
 }
 
@@ -30,8 +43,7 @@ impl Pools for Vec<Option<Arc<Memory>>> {
 pub(crate) struct Job {
     prepared: Arc<Prepared>,
     request: ValidRequest,
-    pools: RequestPools,
-    buffers: RequestBuffers,
+    named: Named,
 }
 
 impl Job {
@@ -42,11 +54,16 @@ impl Job {
         pools: RequestPools,
         buffers: &Buffers,
     ) -> Result<Job, Failure> {
+        let found = tokens(&request).filter_map(|(.., token)| buffers.of_token(token));
+        let named = Named {
+            buffers: found.collect(),
+            memories: pools,
+        };
+        check_parts(prepared.model(), &request, |token| named.buffer(token))?;
         Ok(Job {
-            buffers: buffers.of_request(prepared.model(), &request)?,
             prepared,
             request,
-            pools,
+            named,
         })
     }
 
@@ -62,7 +79,7 @@ impl Job {
 
     /// What follows for its device buffers if the job is not run.
     pub(crate) fn give_up(&self) {
-        self.buffers.invalidate_outputs();
+        invalidate_outputs(&self.request, &self.named);
     }
 
     /// Runs the request. `measure_since` is when the driver has seen it, if it is to be measured.
@@ -92,8 +109,7 @@ impl Job {
         call.works_as(context.ticket().observer())?;
         let run = Run {
             request: &self.request,
-            pools: &self.pools,
-            buffers: &self.buffers,
+            pools: &self.named,
             limits,
             measure_since,
             tells_shapes: true,

@@ -29,6 +29,7 @@ mod outbox;
 mod pool;
 mod prepare;
 mod prepared;
+mod request_pools;
 mod run;
 mod session;
 mod slot;

@@ -15,10 +15,11 @@ use nnhal_hal::{ErrorStatus, Failure, Shape, Timing};
 use nnhal_os::time::{Clock, MonotonicClock, Stopwatch};
 
 use self::failures::{contradicts, insufficient, no_memory, not_computed, of_argument, read_only, too_short};
-use super::buffer::{Buffer, Content, RequestBuffers};
+use super::buffer::Content;
 use super::estimate::Estimate;
 use super::limits::RunLimits;
 use super::memory::Memory;
+use super::request_pools::{PacketPools, Pools, check_fits, content_of, invalidate_outputs, output_buffer};
 use super::slot::Slot;
 use super::watchdog::Watchdog;
 use crate::scheduler::Ticket;
@@ -54,8 +55,6 @@ pub(crate) struct FoundOutput {
 pub(crate) struct Run<'a, P> {
     pub(crate) request: &'a ValidRequest,
     pub(crate) pools: &'a P,
-    /// Those of its arguments that are device buffers.
-    pub(crate) buffers: &'a RequestBuffers,
     pub(crate) limits: RunLimits,
     /// Since when the driver has known of the request, if the run is to be measured.
     pub(crate) measure_since: Option<Stopwatch>,
@@ -64,51 +63,6 @@ pub(crate) struct Run<'a, P> {
     /// Whether the context keeps its slot until the next run or [`Slot::leave`], which must come before
     /// long.
     pub(crate) keeps_slot: bool,
-}
-
-/// The memories of a request.
-pub(crate) trait Pools: std::fmt::Debug {
-    /// The memory of this pool; none for pools that are device buffers, and for bytes in packets.
-    fn memory(&self, pool: u32) -> Option<&Memory>;
-}
-
-/// The pools of a request that are the packets of a burst, with their bytes.
-#[derive(Debug, Default)]
-pub(crate) struct PacketPools<'a> {
-    pub(crate) inputs: Option<(u32, &'a [u8])>,
-    pub(crate) outputs: Option<(u32, &'a mut [u8])>,
-}
-
-impl PacketPools<'_> {
-    /// The bytes of an input in this pool, if it is the packet.
-    #[inline(always)]
-    fn input(&self, pool: u32, offset: u64, length: usize) -> Option<&[u8]> {
-        let (_, bytes) = self.inputs.as_ref().filter(|(inputs, _)| *inputs == pool)?;
-        let start = usize::try_from(offset).ok()?;
-        bytes.get(start..start.checked_add(length)?)
-    }
-
-    /// Keeps the bytes of an output in this pool, if it is the packet; says whether it was.
-    #[inline(always)]
-    fn put_output(&mut self, pool: u32, offset: u64, bytes: &[u8]) -> bool {
-        let Some((_, room)) = self.outputs.as_mut().filter(|(outputs, _)| *outputs == pool) else {
-            return false;
-        };
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let end = start.saturating_add(bytes.len());
-        room.get_mut(start..end)
-            .map(|room| copy_values(bytes, room))
-            .is_some()
-    }
-
-    fn has_inputs(&self, pool: u32) -> bool {
-        self.inputs.as_ref().is_some_and(|(inputs, _)| *inputs == pool)
-    }
-
-    #[inline(always)]
-    fn has_outputs(&self, pool: u32) -> bool {
-        self.outputs.as_ref().is_some_and(|(outputs, _)| *outputs == pool)
-    }
 }
 
 impl Context {
@@ -161,7 +115,7 @@ impl Context {
         self.outputs.clear();
         let on_device = match self.run_when_free(run, packets) {
             Ok(on_device) => on_device,
-            Err(failure) => return Err(self.forget_outputs(run.buffers, failure)),
+            Err(failure) => return Err(self.forget_outputs(run, failure)),
         };
         Ok(run.measure_since.map_or(Timing::NONE, |since| Timing {
             time_on_device_us: on_device.map_or(u64::MAX, micros),
@@ -171,8 +125,8 @@ impl Context {
 
     /// After this failure outputs have no value, and only of those that are too large the shapes are told.
     #[cold]
-    fn forget_outputs(&mut self, buffers: &RequestBuffers, failure: Box<Failure>) -> Box<Failure> {
-        buffers.invalidate_outputs();
+    fn forget_outputs(&mut self, run: &Run<'_, impl Pools>, failure: Box<Failure>) -> Box<Failure> {
+        invalidate_outputs(run.request, run.pools);
         if failure.status != ErrorStatus::OutputInsufficientSize {
             self.outputs.clear();
         }
@@ -299,7 +253,7 @@ impl Context {
                     };
                     copied.map_err(|failure| of_argument(Direction::Input, index, *pool, failure))?;
                 }
-                ArgumentPlan::Token { shape, .. } => self.bind_input(run, index, shape)?,
+                ArgumentPlan::Token { shape, token } => self.bind_input(run, (index, *token), shape)?,
             }
         }
         Ok(())
@@ -338,10 +292,10 @@ impl Context {
     fn bind_input(
         &mut self,
         run: &Run<'_, impl Pools>,
-        index: usize,
+        (index, token): (usize, u32),
         shape: &Shape,
     ) -> Result<(), Box<Failure>> {
-        let content = content_of(run, index, shape)?;
+        let content = content_of(run.pools, (index, token), shape)?;
         Ok(self.execution.bind_input(index, content.shape, &content.memory)?)
     }
 
@@ -375,9 +329,12 @@ impl Context {
                         copied.map_err(|failure| of_argument(Direction::Output, index, *pool, failure))?;
                     }
                 }
-                ArgumentPlan::Token { shape: expected, .. } => {
+                ArgumentPlan::Token {
+                    shape: expected,
+                    token,
+                } => {
                     check_agrees(index, expected, shape)?;
-                    check_fits(index, output_buffer(run, index)?, shape)?;
+                    check_fits(index, output_buffer(run.pools, (index, *token))?, shape)?;
                     has_tokens = true;
                 }
             }
@@ -417,16 +374,21 @@ impl Context {
         }
         for (index, plan) in plans.iter().enumerate() {
             let found = self.outputs.get(index).map(|output| output.shape);
-            if let (ArgumentPlan::Token { .. }, Some(shape)) = (plan, found) {
-                self.move_out(run, index, shape)?;
+            if let (ArgumentPlan::Token { token, .. }, Some(shape)) = (plan, found) {
+                self.move_out(run, (index, *token), shape)?;
             }
         }
         Ok(())
     }
 
     /// Makes an output the content of its device buffer, and has the device use again what was there before.
-    fn move_out(&mut self, run: &Run<'_, impl Pools>, index: usize, shape: Shape) -> Result<(), Failure> {
-        let buffer = output_buffer(run, index)?;
+    fn move_out(
+        &mut self,
+        run: &Run<'_, impl Pools>,
+        (index, token): (usize, u32),
+        shape: Shape,
+    ) -> Result<(), Failure> {
+        let buffer = output_buffer(run.pools, (index, token))?;
         let memory = self.execution.take_output(index)?;
         if let Some(old) = buffer.set_content(Some(Content { shape, memory })) {
             self.execution.recycle(old.memory);
@@ -457,38 +419,4 @@ fn check_agrees(index: usize, expected: &Shape, found: &Shape) -> Result<(), Box
         return Ok(());
     }
     Err(contradicts(index, expected, found))
-}
-
-/// What the device buffer of an input holds, if it fits the request.
-fn content_of(run: &Run<'_, impl Pools>, index: usize, expected: &Shape) -> Result<Content, Failure> {
-    let buffer = run.buffers.input(index);
-    let buffer =
-        buffer.ok_or_else(|| Failure::invalid_argument(format!("input {index} has no device buffer")))?;
-    let content = buffer.content().ok_or_else(|| {
-        Failure::general(format!(
-            "the device buffer of input {index} holds nothing yet, or no more"
-        ))
-    })?;
-    if *expected == content.shape || expected.combine(&content.shape) == Some(content.shape) {
-        return Ok(content);
-    }
-    Err(Failure::invalid_argument(format!(
-        "input {index} has dimensions {expected:?}, its device buffer holds {:?}",
-        content.shape
-    )))
-}
-
-fn output_buffer<'a>(run: &Run<'a, impl Pools>, index: usize) -> Result<&'a Buffer, Failure> {
-    let buffer = run.buffers.output(index);
-    buffer.ok_or_else(|| Failure::invalid_argument(format!("output {index} has no device buffer")))
-}
-
-fn check_fits(index: usize, buffer: &Buffer, shape: &Shape) -> Result<(), Box<Failure>> {
-    if buffer.takes(shape) {
-        return Ok(());
-    }
-    Err(Failure::general(format!(
-        "output {index} has dimensions {shape:?} when computed, for which its device buffer was not allocated"
-    ))
-    .into())
 }

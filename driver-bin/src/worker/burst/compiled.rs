@@ -2,13 +2,13 @@
 //! one, and what a general one becomes before it is run.
 
 use nnhal::burst::{Pool, RequestBody};
+use nnhal::wire::MemoryHandle;
 use nnhal_hal::validate::{ArgumentPlan, ValidModel, ValidRequest};
 use nnhal_hal::{Failure, Place, RequestPool, Shape};
 
-use super::memories::{MemoryName, NamedMemories};
-use crate::worker::buffer::WeakBuffers;
-use crate::worker::memory::Memories;
-use crate::worker::run::PacketPools;
+use super::named::{Named, Names};
+use crate::worker::memory::{Memories, Memory};
+use crate::worker::request_pools::PacketPools;
 
 /// Most bytes of inputs, and of outputs, that may travel inside a burst's packets.
 const MAX_INLINE_BYTES: u32 = 64 * 1024;
@@ -17,10 +17,7 @@ const MAX_INLINE_BYTES: u32 = 64 * 1024;
 #[derive(Debug, Default)]
 pub(super) struct CompiledRequest {
     pub(super) request: ValidRequest,
-    /// By pool.
-    pub(super) memories: Vec<Option<MemoryName>>,
-    /// Those of its arguments that are device buffers, if it is registered.
-    pub(super) buffers: WeakBuffers,
+    pub(super) names: Names,
     /// Whether the client knows all output shapes beforehand.
     pub(super) has_fixed_shapes: bool,
     /// Whether an argument is in memory that other devices share.
@@ -37,16 +34,18 @@ struct InlinePool {
 }
 
 impl CompiledRequest {
-    /// Checks a decoded request into this one, which is of no use after an error. Its memories are held then.
+    /// Checks a decoded request into this one, which is of no use after an error. Its memories are held then;
+    /// its device buffers are for the caller to look up.
     pub(super) fn fill(
         &mut self,
         body: &mut RequestBody,
         model: &ValidModel,
-        (named, memories): (&mut NamedMemories, &Memories),
+        (named, memories): (&mut Named<MemoryHandle, Memory>, &Memories),
     ) -> Result<(), Failure> {
         self.has_dma_buf = false;
         (self.inline_inputs, self.inline_outputs) = (None, None);
-        self.memories.clear();
+        self.names.memories.clear();
+        self.names.buffers.clear();
         body.request.pools.clear();
         named.begin();
         for (index, pool) in body.pools.iter().enumerate() {
@@ -79,12 +78,12 @@ impl CompiledRequest {
         &mut self,
         index: usize,
         pool: Pool,
-        (named, memories): (&mut NamedMemories, &Memories),
+        (named, memories): (&mut Named<MemoryHandle, Memory>, &Memories),
     ) -> Result<RequestPool, Failure> {
         let mut name = None;
         let pool = match pool {
             Pool::Memory(handle) => {
-                let found = named.name(handle, memories)?;
+                let found = named.name(handle, |handle| memories.get(handle))?;
                 let memory = named.get(found);
                 self.has_dma_buf |= memory.is_some_and(|memory| memory.is_dma_buf());
                 name = Some(found);
@@ -96,7 +95,7 @@ impl CompiledRequest {
             Pool::InlineInputs(size) => inline(&mut self.inline_inputs, "inputs", (index, size))?,
             Pool::InlineOutputs(size) => inline(&mut self.inline_outputs, "outputs", (index, size))?,
         };
-        self.memories.push(name);
+        self.names.memories.push(name);
         Ok(pool)
     }
 

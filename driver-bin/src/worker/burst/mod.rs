@@ -1,16 +1,16 @@
 //! Bursts: requests that come over a ring and are run by a thread of the burst's own, or by that of another.
 //!
 //! Contract: one thread at a time owns both ends of the ring and one execution of the prepared model
-//! ([`polling`]). While requests keep coming it neither allocates, locks nor makes a system call: a registered
-//! request is compiled once, a general one each time, and both are run by the same code; memories and device
-//! buffers are kept as weak references, which are held only while requests follow each other at once, so that
-//! what the client frees goes before the next batch of them or in the first pause; everything else is used
-//! again. What arrives is decoded by [`nnhal::burst`], which trusts nothing; a packet that means nothing is
-//! answered, and the burst goes on. A ring that the client corrupted ends the burst.
+//! ([`polling`]). While requests keep coming it neither allocates, locks nor makes a system call: a
+//! registered request is compiled once, a general one each time, and both are run by the same code. Memories
+//! and device buffers are kept as weak references, which are held only while requests follow each other at
+//! once, so that what the client frees goes before the next batch of them or in the first pause. Everything
+//! else is used again. What arrives is decoded by [`nnhal::burst`], which trusts nothing; a packet that
+//! means nothing is answered, and the burst goes on. A ring that the client corrupted ends the burst.
 
 mod compiled;
 mod lent;
-mod memories;
+mod named;
 mod places;
 mod poller;
 mod polling;

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nnhal::burst::{RequestBody, RequestHeader, encode_failure, encode_success};
-use nnhal_hal::{ErrorStatus, Failure, MeasureTiming, OutputShape, Timing};
+use nnhal::wire::MemoryHandle;
+use nnhal_hal::{ErrorStatus, Failure, MeasureTiming, OutputShape, Place, Timing};
 use nnhal_os::time::{Stopwatch, TimePoint};
 
 use super::compiled::CompiledRequest;
-use super::memories::NamedMemories;
-use crate::worker::buffer::{Buffers, RequestBuffers};
+use super::named::{Named, NamedObjects};
+use crate::worker::buffer::{Buffer, Buffers, check_parts, tokens};
 use crate::worker::limits::RunLimits;
-use crate::worker::memory::Memories;
+use crate::worker::memory::{Memories, Memory};
 use crate::worker::prepared::Prepared;
+use crate::worker::request_pools::{Pools, invalidate_outputs};
 use crate::worker::run::{Context, Run};
 
 /// What runs requests.
@@ -27,9 +29,9 @@ pub(super) struct Runner {
     holds_memory: bool,
     /// Since when it was not used, if that was noticed.
     unused_since: Option<TimePoint>,
-    pub(super) named: NamedMemories,
-    /// The device buffers of the request that is run.
-    buffers: RequestBuffers,
+    named_memories: Named<MemoryHandle, Memory>,
+    /// Device buffers, by their tokens.
+    named_buffers: Named<u32, Buffer>,
     /// The outputs that travel in the result.
     outputs: Vec<u8>,
     /// Whether all executions do the same work and wait for nobody.
@@ -53,8 +55,8 @@ impl Runner {
             device_buffers,
             holds_memory: true,
             unused_since: None,
-            named: NamedMemories::default(),
-            buffers: RequestBuffers::default(),
+            named_memories: Named::default(),
+            named_buffers: Named::default(),
             outputs: Vec::new(),
         })
     }
@@ -65,27 +67,78 @@ impl Runner {
         compiled: &mut CompiledRequest,
         body: &mut RequestBody,
     ) -> Result<(), Box<Failure>> {
-        self.buffers.clear();
         let model = self.prepared.model();
-        compiled.fill(body, model, (&mut self.named, &self.memories))?;
+        compiled.fill(body, model, (&mut self.named_memories, &self.memories))?;
         // What a device still writes is waited for.
         self.is_steady &= !compiled.has_dma_buf;
-        self.buffers = self.device_buffers.of_request(model, &compiled.request)?;
-        Ok(())
-    }
-
-    /// Has a request that was just compiled keep what it needs to be run later.
-    pub(super) fn keep(&mut self, compiled: &mut CompiledRequest) {
-        compiled.buffers = self.buffers.downgrade();
-        self.buffers.clear();
+        self.named_buffers.begin();
+        for (.., token) in tokens(&compiled.request) {
+            let look_up = |token| self.device_buffers.of_token(token).ok_or(());
+            // What is missing is told of below, with its argument.
+            let name = self.named_buffers.name(token, look_up).ok();
+            compiled.names.buffers.extend(name);
+        }
+        let objects = self.objects(compiled);
+        Ok(check_parts(model, &compiled.request, |token| {
+            objects.buffer(token)
+        })?)
     }
 
     /// Makes a request that was compiled before ready to be run: all that it names must be there still.
     #[inline]
     pub(super) fn hold(&mut self, compiled: &mut CompiledRequest) -> Result<(), Box<Failure>> {
-        self.buffers.clear();
-        self.named.hold(&mut compiled.memories, &self.memories)?;
-        Ok(compiled.buffers.upgrade_into(&mut self.buffers)?)
+        let memories = self
+            .named_memories
+            .hold(compiled.names.memories.iter_mut().flatten(), |handle| {
+                self.memories.get(handle)
+            });
+        let buffers = self
+            .named_buffers
+            .hold(compiled.names.buffers.iter_mut(), |token| {
+                self.device_buffers.of_token(token).ok_or(())
+            });
+        if memories.is_err() || buffers.is_err() {
+            return Err(self.freed(compiled, memories.err(), buffers.err()));
+        }
+        Ok(())
+    }
+
+    /// Says what of a request's objects is there no more.
+    #[cold]
+    fn freed(
+        &self,
+        compiled: &CompiledRequest,
+        memory: Option<MemoryHandle>,
+        buffer: Option<u32>,
+    ) -> Box<Failure> {
+        invalidate_outputs(&compiled.request, &self.objects(compiled));
+        let Some(handle) = memory else {
+            return Failure::invalid_argument(format!(
+                "device buffer {} was freed; register the request anew",
+                buffer.unwrap_or(0)
+            ))
+            .into();
+        };
+        let mut names = compiled.names.memories.iter();
+        let pool = names.position(|name| name.is_some_and(|name| name.id == handle));
+        Failure::invalid_argument(format!(
+            "memory {} of generation {} was freed; register the request anew",
+            handle.0.index, handle.0.generation
+        ))
+        .at(Place {
+            pool: pool.and_then(|pool| u32::try_from(pool).ok()),
+            ..Place::default()
+        })
+        .into()
+    }
+
+    #[inline(always)]
+    fn objects<'a>(&'a self, compiled: &'a CompiledRequest) -> NamedObjects<'a> {
+        NamedObjects {
+            names: &compiled.names,
+            memories: &self.named_memories,
+            buffers: &self.named_buffers,
+        }
     }
 
     /// Runs a compiled request, if it is `ready`, and leaves its result in `reply`. `inline` are the bytes of
@@ -99,19 +152,19 @@ impl Runner {
         reply: &mut Vec<u8>,
     ) {
         (self.holds_memory, self.unused_since) = (true, None);
-        let outcome = ready.and_then(|()| self.run_ready(compiled, (header, inline)));
-        match outcome {
+        if let Err(failure) = ready {
+            return self.fail(header.sequence, &failure, reply);
+        }
+        match self.run_ready(compiled, (header, inline)) {
             Ok(timing) if compiled.has_fixed_shapes => {
                 encode_success(reply, header.sequence, timing, None, &self.outputs);
             }
             Ok(timing) => self.tell_shapes(header.sequence, timing, reply),
             Err(failure) => {
-                self.buffers.invalidate_outputs();
-                compiled.buffers.invalidate_outputs();
+                invalidate_outputs(&compiled.request, &self.objects(compiled));
                 self.fail(header.sequence, &failure, reply);
             }
         }
-        self.buffers.clear();
     }
 
     #[inline]
@@ -124,10 +177,14 @@ impl Runner {
         let limits = RunLimits::from_hal(header.deadline_ns.map(NonZeroU64::get), None);
         self.check_not_past(&limits)?;
         let mut packets = compiled.packet_pools(inline, &mut self.outputs)?;
+        let pools = &NamedObjects {
+            names: &compiled.names,
+            memories: &self.named_memories,
+            buffers: &self.named_buffers,
+        };
         let run = Run {
             request: &compiled.request,
-            pools: &self.named.of(&compiled.memories),
-            buffers: &self.buffers,
+            pools,
             limits,
             measure_since,
             tells_shapes: !compiled.has_fixed_shapes,
@@ -147,10 +204,18 @@ impl Runner {
         }
     }
 
+    /// Lets go of what the client has freed.
+    #[inline]
+    pub(super) fn forget_freed(&mut self) {
+        self.named_memories.forget_freed();
+        self.named_buffers.forget_freed();
+    }
+
     /// Gives back what is kept between requests that follow each other at once.
     pub(super) fn rest(&mut self) {
         self.context.slot.leave();
-        self.named.release();
+        self.named_memories.release();
+        self.named_buffers.release();
     }
 
     /// Leaves its slot to another for the time being, if it has kept one.

@@ -168,7 +168,7 @@ impl Server {
     fn serve_batch(&mut self) -> Result<(), SendError> {
         let mut batch = self.tasks.begin();
         let mut since = batch.is_timed().then(Stopwatch::start);
-        self.runner.named.forget_freed();
+        self.runner.forget_freed();
         let outcome = self.serve_queued(&mut batch, &mut since);
         self.runner.context.slot.rest();
         if let Some(since) = since {
@@ -286,7 +286,6 @@ impl Server {
         let mut compiled = Box::<CompiledRequest>::default();
         let outcome = self.runner.compile(&mut compiled, &mut self.body);
         outcome.map_err(|failure| *failure)?;
-        self.runner.keep(&mut compiled);
         let at = usize::from(number);
         if self.registered.len() <= at {
             self.registered.resize_with(at + 1, || None);

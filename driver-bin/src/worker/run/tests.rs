@@ -15,9 +15,20 @@ use nnhal_os::shm::SharedMemory;
 use super::*;
 use crate::scheduler::Scheduler;
 use crate::settings::Limits;
+use crate::worker::buffer::Buffer;
 use crate::worker::memory::Memories;
 
 type Pool = Option<Arc<Memory>>;
+
+impl Pools for Vec<Pool> {
+    fn memory(&self, pool: u32) -> Option<&Memory> {
+        self.get(pool as usize)?.as_deref()
+    }
+
+    fn buffer(&self, _: u32) -> Option<&Buffer> {
+        None
+    }
+}
 
 /// Where an argument is: in which pool, from where on, how many bytes.
 type At = (u32, u32, u32);
@@ -159,7 +170,6 @@ impl Bench {
         let run = Run {
             request: &request,
             pools,
-            buffers: &RequestBuffers::default(),
             limits: RunLimits::from_hal(None, None),
             measure_since: None,
             tells_shapes: false,
