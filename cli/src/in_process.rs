@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use nnhal_client::{Memory, Model};
-use nnhal_cpu::executor::Observer;
+use nnhal_cpu::Observer;
 use nnhal_cpu::{Execution, ExecutionError, Helpers, KernelSet, Program, ProgramError, RunOptions, Threads};
 use nnhal_hal::validate::{ModelError, ValidModel};
 use nnhal_hal::{Shape, ShapeError};

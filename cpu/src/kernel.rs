@@ -10,7 +10,7 @@ use nnhal_hal::ops::{OpError, OperandInfo, OperationContext, ShapeIssue};
 use nnhal_hal::{Operand, OperandType, Operation, OperationType, Shape};
 use nnhal_os::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
 
-use crate::executor::{Interrupt, Interrupted};
+use crate::interrupt::{Interrupt, Interrupted};
 use crate::scratch::Scratch;
 use crate::threads::Team;
 
@@ -268,7 +268,13 @@ impl<'a> Inputs<'a> {
     /// The bytes of the input with this number, if it is there.
     #[inline(always)]
     pub(crate) fn bytes(&self, index: usize) -> Option<&'a [u8]> {
-        let at = *self.operation.inputs.get(index)? as usize;
+        self.operand(*self.operation.inputs.get(index)?)
+    }
+
+    /// The bytes of an operand of the graph, if it is there.
+    #[inline(always)]
+    pub(crate) fn operand(&self, at: u32) -> Option<&'a [u8]> {
+        let at = at as usize;
         if let Some(constant) = self.constants.get(at)? {
             return Some(constant.bytes.bytes());
         }

@@ -1,5 +1,5 @@
 //! `nnhal explain`: which device runs which operation of a model, and why not another; and which kernel of
-//! `nnhal-cpu`.
+//! `nnhal-cpu`, with about how long it takes one thread.
 
 use std::io::Write;
 
@@ -69,6 +69,9 @@ fn write_kernel(
     )?;
     if by_two != name {
         write!(out, "; by two threads: {by_two}")?;
+    }
+    if let Some(time) = program.expected_time(graph, at, 1) {
+        write!(out, "; about {:.1} us", time.as_secs_f64() * 1e6)?;
     }
     writeln!(out)?;
     for (role, operand) in graphs(operation) {

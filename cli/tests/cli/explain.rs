@@ -13,7 +13,7 @@ fn every_operation_has_its_device_and_every_device_its_reason() {
     assert!(text.contains("nnapi-reference: supported at cost 1"), "{text}");
     assert!(text.contains("step 0 on nnhal-cpu: operations 0-"), "{text}");
     assert!(
-        text.contains("kernels of nnhal-cpu:\n  operation 0 CONV_2D: f32 matrix product\n"),
+        text.contains("kernels of nnhal-cpu:\n  operation 0 CONV_2D: f32 matrix product; about "),
         "{text}"
     );
 

@@ -9,8 +9,8 @@ use nnhal_hal::{OperandType, OperationType};
 use super::serves::Serves;
 use super::simd::{Instructions, WIDE, Work, dispatch};
 use super::{PlannedStep, REFERENCE, partition};
-use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
+use crate::plan::Declared;
 use crate::threads::Cost;
 
 /// Values that are compared at once.

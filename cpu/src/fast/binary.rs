@@ -3,8 +3,8 @@
 use nnhal_hal::ops::OperationContext;
 use nnhal_hal::{OperationType, Shape};
 
-use crate::executor::Declared;
 use crate::kernels::activation_range::Activation;
+use crate::plan::Declared;
 
 /// What is computed of two elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,11 +5,8 @@
 use nnhal_hal::ops::padding::Window;
 
 use super::strips::seen;
+use crate::plan::cost::MORE_AT_BORDERS;
 use crate::threads::MAX_HELPERS;
-
-/// The thread that has most to do computes at most one part in so many more than an equal share. Networks
-/// whose layers take a few microseconds each were as fast with 8 and slower with 16.
-const ONE_IN: u64 = 6;
 
 /// A layer whose rows are computed.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +31,7 @@ pub(super) fn most_threads(layers: &[LayerRows]) -> usize {
     let all: u64 = layers.iter().map(|layer| layer.work).sum();
     let is_little_more = |threads: &usize| {
         let share = all / *threads as u64;
-        slowest(layers, *threads) <= share.saturating_add(share / ONE_IN)
+        slowest(layers, *threads) <= share.saturating_add(share / MORE_AT_BORDERS)
     };
     let rows = layers.last().map_or(0, |layer| layer.output);
     let more = (2..=rows.min(MAX_HELPERS + 1)).take_while(is_little_more);

@@ -10,9 +10,8 @@ use bytemuck::Pod;
 use super::partition;
 use super::simd::{Instructions, Work, dispatch};
 use super::tile::COLUMNS;
-use super::values::cost;
 use crate::kernels::broadcast::Walk;
-use crate::threads::Team;
+use crate::threads::{Cost, Team};
 
 /// From this many elements on, a row is computed by itself.
 const LONG: usize = 128;
@@ -46,7 +45,7 @@ pub(super) fn run<T: Pod + Send + Sync>(
     if output.is_empty() {
         return;
     }
-    let threads = team.threads_for(cost(bytes * output.len()));
+    let threads = team.threads_for(Cost::of_bytes(bytes * output.len()));
     let unit = if has_short_rows(walk) {
         walk.axis(0).extent
     } else {

@@ -5,12 +5,12 @@ use nnhal_hal::{OperandType, OperationType};
 
 use super::partition;
 use super::simd::{Columns, Instructions, WIDE, Work, dispatch};
-use super::values::cost;
 use super::{PlannedStep, REFERENCE};
-use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation::quantized_results;
 use crate::kernels::element::Quant8;
+use crate::plan::Declared;
+use crate::threads::Cost;
 
 /// Something for each byte.
 pub(super) type OfBytes = [u8; 1 << u8::BITS];
@@ -72,7 +72,7 @@ impl PlannedStep for TableStep {
         }
         let (input, output) = (input.bytes, context.outputs.tensor(0)?.bytes);
         // A byte takes about as long as four that are only moved.
-        let threads = context.team.threads_for(cost(4 * output.len()));
+        let threads = context.team.threads_for(Cost::of_bytes(4 * output.len()));
         let grid = partition::elements(threads, output.len(), AT_ONCE);
         let none: &mut [u8] = &mut [];
         context

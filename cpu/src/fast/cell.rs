@@ -6,9 +6,9 @@ use nnhal_os::buffer::AlignedSlice;
 use super::exponential::SIDE_BY_SIDE;
 use super::matrix_vector::{EVERYTHING, PackedMatrix, ROWS_OF_GROUP};
 use super::partition;
-use crate::executor::Declared;
 use crate::kernels::cell_activation::Functions;
 use crate::kernels::recurrent::PreparedCell;
+use crate::plan::Declared;
 use crate::threads::{Cost, Team};
 
 /// The weights of a recurrent cell, packed.

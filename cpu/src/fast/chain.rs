@@ -6,9 +6,10 @@ use nnhal_hal::ops::{OperandInfo, OperationContext};
 use nnhal_hal::{OperandType, OperationType, Shape};
 
 use super::binary::{Binary, known_range, repeats_along_last_axis};
+use super::padded_row::PaddedRow;
 use super::unary::Unary;
-use crate::executor::Declared;
 use crate::kernels::activation_range::Activation;
+use crate::plan::Declared;
 
 /// What is computed of the elements.
 #[derive(Clone, Copy, Debug)]
@@ -25,17 +26,6 @@ pub(super) enum Function {
     Round,
     /// Rows with zeros around them.
     Pad(PaddedRow),
-}
-
-/// A row with zeros around it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PaddedRow {
-    /// Zeros before it.
-    pub(super) before: usize,
-    /// Its elements.
-    pub(super) length: usize,
-    /// All elements.
-    pub(super) padded: usize,
 }
 
 /// How an operand serves the elements of the result.

@@ -6,35 +6,24 @@
 //! in each execution. Where they are not, it is computed operation by operation. Sums of bytes are exact;
 //! those of floats are as long as none is beyond 2^24, and then the results are the same bits.
 
+use std::sync::Arc;
+
 use nnhal_os::buffer::OutOfMemory;
 
+use super::FusedStep;
 use super::binary::Binary;
+use super::candidate::Candidate;
 use super::chain::{Extent, Function, Link};
 use super::fused::{Fused, MOST_ELEMENTS, Results};
-use super::integer_layer::IntegerLayer;
+use super::layer::Layer;
 use super::matmul_integers::Finish;
 use super::rounding::low_bits;
 use super::simd::{Instructions, Work, dispatch};
-use crate::executor::Declared;
+use crate::kernel::{KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
+use crate::plan::cost::MOST_BETWEEN;
 use crate::scratch::Scratch;
 use crate::threads::Team;
-
-/// Most operations between two that are computed together which have nothing to do with them, as those that
-/// work out what the result is scaled with.
-const MOST_BETWEEN: usize = 4;
-
-/// An operation that may be computed together with others.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Following<'d> {
-    pub(crate) declared: Declared<'d>,
-    /// How many elements it gives, if that is known.
-    pub(crate) elements: Option<usize>,
-    pub(crate) layer: Option<&'d IntegerLayer>,
-    /// Whether it can be computed before others that it has nothing to do with; `None` if it was computed
-    /// beforehand.
-    pub(crate) is_plain: Option<bool>,
-}
 
 /// Operations that are computed together.
 #[derive(Debug)]
@@ -43,99 +32,59 @@ pub(crate) struct DynamicallyQuantized {
     head: Fused,
     /// How many of these there are.
     inputs: usize,
-    /// The numbers of operations among these that are computed before the others.
-    before: Vec<usize>,
-    /// The number of the layer.
-    layer: usize,
+    layer: Arc<Layer>,
     /// What its result is multiplied with.
     scale: Option<u32>,
     /// What is then added.
     addend: Option<u32>,
     /// What results are then clamped to.
     range: (f32, f32),
-    output: u32,
-    operations: usize,
 }
 
 impl DynamicallyQuantized {
-    /// The operations that `head` computes, the first of `all`, with those behind them. `ends_within(operand,
-    /// count)` says whether no other than the first `count` read an operand. Gives `head` back if no such
-    /// layer follows.
+    /// The operations that `head` computes, the first of `all`, which make integers, with some of those
+    /// behind them; and which these are. `ends_within(operand, count)` says whether no other than the first
+    /// `count` read an operand.
     pub(crate) fn new(
         head: Fused,
-        all: &[Following<'_>],
+        all: &[Candidate<'_>],
         ends_within: impl Fn(u32, usize) -> bool,
-    ) -> Result<DynamicallyQuantized, Fused> {
-        // Values that are no integers are found out by computing them for nothing.
-        if !head.rounds() {
-            return Err(head);
-        }
+    ) -> Option<(DynamicallyQuantized, Vec<usize>)> {
         let mut search = Search {
             all,
             ends_within,
-            before: Vec::new(),
-            next: head.operations(),
+            found: (0..head.operations()).collect(),
         };
-        let Some((number, layer)) = search.layer(head.output()) else {
-            return Err(head);
-        };
-        let mut dynamically_quantized = DynamicallyQuantized {
-            inputs: layer.inputs(),
-            head,
-            before: Vec::new(),
-            layer: number,
-            scale: None,
-            addend: None,
-            range: Activation::None.range(),
-            output: all[number].declared.operation.outputs[0],
-            operations: 0,
-        };
-        let [rows, columns] = layer.outputs();
+        let (number, layer) = search.layer(head.output())?;
+        let integers = layer.integer_layer()?;
+        let [rows, columns] = integers.outputs();
         let sizes = (rows * columns, columns);
-        if let Some((scale, output, _)) = search.binary(Binary::Mul, dynamically_quantized.output, sizes) {
-            (dynamically_quantized.scale, dynamically_quantized.output) = (Some(scale), output);
-        }
-        if let Some((addend, output, range)) = search.binary(Binary::Add, dynamically_quantized.output, sizes)
-        {
-            (
-                dynamically_quantized.addend,
-                dynamically_quantized.output,
-                dynamically_quantized.range,
-            ) = (Some(addend), output, range);
-        }
-        (dynamically_quantized.before, dynamically_quantized.operations) = (search.before, search.next);
-        Ok(dynamically_quantized)
+        let sums = all[number].output()?;
+        let scale = search.binary(Binary::Mul, sums, sizes);
+        let scaled = scale.map_or(sums, |(_, output, _)| output);
+        let addend = search.binary(Binary::Add, scaled, sizes);
+        let dynamically_quantized = DynamicallyQuantized {
+            head,
+            inputs: integers.inputs(),
+            layer: Arc::clone(layer),
+            scale: scale.map(|(scale, ..)| scale),
+            addend: addend.map(|(addend, ..)| addend),
+            range: addend.map_or(Activation::None.range(), |(.., range)| range),
+        };
+        Some((dynamically_quantized, search.found))
     }
 
-    /// How many operations these are.
-    pub(crate) fn operations(&self) -> usize {
-        self.operations
-    }
-
-    /// The operand that they compute.
-    pub(crate) fn output(&self) -> u32 {
-        self.output
-    }
-
-    /// Which of them are computed before the others, in this order.
-    pub(crate) fn before(&self) -> &[usize] {
-        &self.before
-    }
-
-    /// Which of them is the layer.
-    pub(crate) fn layer(&self) -> usize {
-        self.layer
-    }
-
-    /// Computes the result out of the operands from outside, with what the layer is; says whether it did,
-    /// which it does if everything is there and the values are integers that fit bytes.
-    pub(crate) fn run<'v>(
+    /// Computes the result out of the operands from outside; says whether it did, which it does if everything
+    /// is there and the values are integers that fit bytes.
+    fn compute<'v>(
         &self,
-        layer: &IntegerLayer,
         bytes: impl Fn(u32) -> Option<&'v [u8]>,
         output: &mut [u8],
         (scratch, team): (&mut Scratch, &Team<'_>),
     ) -> Result<bool, OutOfMemory> {
+        let Some(layer) = self.layer.integer_layer() else {
+            return Ok(false);
+        };
         let [rows, columns] = layer.outputs();
         let row = |operand: Option<u32>| match operand {
             None => Some(None),
@@ -194,6 +143,21 @@ impl DynamicallyQuantized {
     }
 }
 
+impl FusedStep for DynamicallyQuantized {
+    fn name(&self) -> &'static str {
+        "integers of floats as bytes, with the next"
+    }
+
+    fn run(&self, context: &mut KernelContext<'_>) -> Result<bool, KernelError> {
+        let inputs = &context.inputs;
+        let Some(output) = context.outputs.bytes(0) else {
+            return Ok(false);
+        };
+        let memory = (&mut *context.scratch, context.team);
+        Ok(self.compute(|at| inputs.operand(at), output, memory)?)
+    }
+}
+
 /// Writes a row, or one value for all columns, and leaves what is behind it.
 fn repeat(row: &[f32], to: &mut [f32]) {
     match row {
@@ -204,59 +168,36 @@ fn repeat(row: &[f32], to: &mut [f32]) {
 
 /// Finds what follows.
 struct Search<'s, 'd, F> {
-    all: &'s [Following<'d>],
+    all: &'s [Candidate<'d>],
     ends_within: F,
-    /// The operations found that have nothing to do with these.
-    before: Vec<usize>,
-    /// The first operation that does not belong to these.
-    next: usize,
+    /// The operations that belong to these, in ascending order.
+    found: Vec<usize>,
 }
 
-impl<'d, F: Fn(u32, usize) -> bool> Search<'_, 'd, F> {
-    /// The next operation that reads `operand`, if all before it can be computed before, and no other reads
-    /// it.
-    fn reader(&mut self, operand: u32) -> Option<(usize, Following<'d>)> {
-        let mut between = Vec::new();
-        let behind = self.all.iter().enumerate().skip(self.next);
-        for (number, following) in behind.take(MOST_BETWEEN + 1) {
-            if following.declared.operation.inputs.contains(&operand) {
-                let is_only_one = (self.ends_within)(operand, number + 1);
-                return is_only_one.then(|| {
-                    self.before.extend(between);
-                    self.next = number + 1;
-                    (number, *following)
-                });
-            }
-            match following.is_plain {
-                Some(true) => between.push(number),
-                Some(false) => return None,
-                None => {}
-            }
-        }
-        None
-    }
-
-    /// Tries to find something; forgets what was found on the way to nothing.
-    fn attempt<T>(&mut self, find: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
-        let (before, next) = (self.before.len(), self.next);
-        let found = find(self);
-        if found.is_none() {
-            self.before.truncate(before);
-            self.next = next;
-        }
-        found
+impl<'s, 'd, F: Fn(u32, usize) -> bool> Search<'s, 'd, F> {
+    /// The next operation that reads `operand`, and no other does. There may be some before it that have
+    /// nothing to do with these.
+    fn reader(&self, operand: u32) -> Option<(usize, &'s Candidate<'d>)> {
+        let next = self.found.last().map_or(0, |last| last + 1);
+        let mut behind = self.all.iter().enumerate().skip(next).take(MOST_BETWEEN + 1);
+        let reader = behind.find(|(_, other)| other.declared.operation.inputs.contains(&operand));
+        reader.filter(|(number, _)| (self.ends_within)(operand, number + 1))
     }
 
     /// The layer that takes `operand` for its input.
-    fn layer(&mut self, operand: u32) -> Option<(usize, &'d IntegerLayer)> {
+    fn layer(&mut self, operand: u32) -> Option<(usize, &'s Arc<Layer>)> {
         let (number, following) = self.reader(operand)?;
         let [input, rest @ ..] = &following.declared.operation.inputs[..] else {
             return None;
         };
         let is_input = *input == operand && !rest.contains(&operand);
-        let layer = following.layer.filter(|_| is_input)?;
-        let [rows, columns] = layer.outputs();
-        (following.elements == rows.checked_mul(columns)).then_some((number, layer))
+        let layer = following.layer.as_ref().filter(|_| is_input)?;
+        let [rows, columns] = layer.integer_layer()?.outputs();
+        if following.elements != rows.checked_mul(columns) {
+            return None;
+        }
+        self.found.push(number);
+        Some((number, layer))
     }
 
     /// The operation that combines `operand`, of so many elements in rows of so many columns, with a row or
@@ -267,29 +208,30 @@ impl<'d, F: Fn(u32, usize) -> bool> Search<'_, 'd, F> {
         operand: u32,
         (elements, columns): (usize, usize),
     ) -> Option<(u32, u32, (f32, f32))> {
-        self.attempt(|search| {
-            let (_, following) = search.reader(operand)?;
-            if following.elements != Some(elements) {
-                return None;
-            }
-            let link = Link::of(&following.declared, elements)?;
-            let Function::Binary(found, range) = link.function else {
-                return None;
-            };
-            let [(left, _), (right, _)] = link.inputs[..] else {
-                return None;
-            };
-            let (other, extent) = link.inputs[usize::from(left == operand)];
-            let is_row = match extent {
-                Extent::One => true,
-                Extent::Row(length) => length == columns,
-                Extent::Each => elements == columns,
-                Extent::Shorter(_) => false,
-            };
-            // Only the last one clamps its results.
-            let is_last = binary == Binary::Add || range == Activation::None.range();
-            let is_it = found == binary && left != right && is_row && is_last;
-            is_it.then_some((other, link.output, range))
+        let (number, following) = self.reader(operand)?;
+        if following.elements != Some(elements) {
+            return None;
+        }
+        let link = Link::of(&following.declared, elements)?;
+        let Function::Binary(found, range) = link.function else {
+            return None;
+        };
+        let [(left, _), (right, _)] = link.inputs[..] else {
+            return None;
+        };
+        let (other, extent) = link.inputs[usize::from(left == operand)];
+        let is_row = match extent {
+            Extent::One => true,
+            Extent::Row(length) => length == columns,
+            Extent::Each => elements == columns,
+            Extent::Shorter(_) => false,
+        };
+        // Only the last one clamps its results.
+        let is_last = binary == Binary::Add || range == Activation::None.range();
+        let is_it = found == binary && left != right && is_row && is_last;
+        is_it.then(|| {
+            self.found.push(number);
+            (other, link.output, range)
         })
     }
 }

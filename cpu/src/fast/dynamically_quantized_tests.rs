@@ -8,8 +8,8 @@ use nnhal_hal::{NoPools, Operand, OperandType as T, OperationType as O, Shape, S
 use nnhal_os::buffer::AlignedBuffer;
 use nnhal_os::cores::OwnCores;
 
-use crate::executor::NeverInterrupted;
 use crate::fast::simd::multiplies_bytes;
+use crate::interrupt::NeverInterrupted;
 use crate::test_graph::TestGraph;
 use crate::{Execution, Helpers, KernelSet, Program, RunOptions, Threads};
 

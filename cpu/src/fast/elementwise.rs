@@ -3,9 +3,6 @@
 
 use std::ops::Range;
 
-use nnhal_hal::OperandType;
-use nnhal_hal::ops::OperationContext;
-
 use super::binary::{Binary, known_range};
 use super::broadcast::{self, Operand, Pairwise};
 use super::partition;
@@ -13,13 +10,15 @@ use super::quantized_operands::is_of_8_bits;
 use super::quantized_pairs::{self, QuantizedPairs};
 use super::simd::{Instructions, LANES, Work, dispatch};
 use super::tile::COLUMNS;
-use super::values::{clamp, cost};
+use super::values::clamp;
 use super::{PlannedStep, REFERENCE};
-use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::broadcast::Walk;
-use crate::threads::Team;
+use crate::plan::Declared;
+use crate::threads::{Cost, Team};
+use nnhal_hal::OperandType;
+use nnhal_hal::ops::OperationContext;
 
 /// An element-wise operation on two operands.
 #[derive(Debug)]
@@ -151,7 +150,7 @@ impl BinaryStep {
         output: &mut [f32],
         range: (f32, f32),
     ) {
-        let threads = team.threads_for(cost(3 * size_of_val(output)));
+        let threads = team.threads_for(Cost::of_bytes(3 * size_of_val(output)));
         if threads == 1 {
             let binary = self.binary;
             return dispatch(Combine {

@@ -3,9 +3,9 @@
 //! of their own would load them and store them once more. Kernels have code of their own for each kind:
 //! choices among these for each vector take as long as what is chosen.
 
-use super::chain::PaddedRow;
+use super::padded_row::PaddedRow;
 use super::simd::Simd;
-use super::strided::Strided;
+use super::simd::strided::Strided;
 
 /// What becomes of sums.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,12 @@
 //! Operations behind a convolution of floats that its epilogue computes.
 
 use super::binary::Binary;
-use super::chain::{Extent, Function, Link, PaddedRow, joined};
+use super::chain::{Extent, Function, Link, joined};
 use super::epilogue::{Added, Both, Epilogue, Scaled};
+use super::padded_row::PaddedRow;
 use super::simd::WIDE;
-use crate::executor::Declared;
 use crate::kernels::activation_range::Activation;
+use crate::plan::Declared;
 
 /// Most operations behind a layer that are looked at with it: PAD, ADD, what clamps its sums, and PRELU.
 const MOST: usize = 4;

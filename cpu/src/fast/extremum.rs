@@ -6,10 +6,10 @@ use nnhal_hal::{OperandType, OperationType};
 
 use super::simd::{Instructions, Simd, WIDE, Work, dispatch};
 use super::tile::for_each_constant;
-use super::{PlannedStep, REFERENCE};
-use crate::executor::Declared;
+use super::{FusedStep, PlannedStep, REFERENCE};
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::broadcast::for_each_run;
+use crate::plan::Declared;
 
 /// Vectors of extremes that are kept side by side, so that one need not wait for the one before.
 const VECTORS: usize = 4;
@@ -166,8 +166,6 @@ fn ends<S: Instructions>(simd: S, elements: &[f32]) -> [f32; 2] {
 #[derive(Debug)]
 pub(crate) struct LargestMagnitude {
     input: u32,
-    output: u32,
-    elements: usize,
 }
 
 impl LargestMagnitude {
@@ -193,34 +191,28 @@ impl LargestMagnitude {
             && (elements > 0 && results == 1);
         is_it.then_some(LargestMagnitude {
             input: *magnitudes.operation.inputs.first()?,
-            output: *largest.operation.outputs.first()?,
-            elements,
         })
     }
+}
 
-    /// The operand that they compute.
-    pub(crate) fn output(&self) -> u32 {
-        self.output
+impl FusedStep for LargestMagnitude {
+    fn name(&self) -> &'static str {
+        "f32 largest magnitude, with the next"
     }
 
-    /// The operand that they compute it of.
-    pub(crate) fn input(&self) -> u32 {
-        self.input
-    }
-
-    /// Computes both; says whether the operands are as declared.
-    pub(crate) fn run(&self, input: &[u8], output: &mut [u8]) -> bool {
+    fn run(&self, context: &mut KernelContext<'_>) -> Result<bool, KernelError> {
+        let (Some(input), Some(output)) = (context.inputs.operand(self.input), context.outputs.bytes(0))
+        else {
+            return Ok(false);
+        };
         let (Ok(input), Ok([result])) = (
             bytemuck::try_cast_slice::<_, f32>(input),
             bytemuck::try_cast_slice_mut::<_, f32>(output),
         ) else {
-            return false;
+            return Ok(false);
         };
-        if input.len() != self.elements {
-            return false;
-        }
         *result = dispatch(Magnitudes(input));
-        true
+        Ok(true)
     }
 }
 

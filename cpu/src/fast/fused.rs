@@ -5,14 +5,17 @@
 use std::ops::Range;
 
 use super::broadcast::Operand;
-use super::chain::{Extent, Function, Link, PaddedRow, joined};
+use super::chain::{Extent, Function, Link, joined};
 use super::elementwise::Combine;
-use super::partition;
+use super::padded_row::PaddedRow;
 use super::simd::{Instructions, Work, dispatch};
 use super::unary::{Apply, Unary};
-use super::values::{clamp, cost};
-use crate::executor::Declared;
-use crate::threads::Team;
+use super::values::clamp;
+use super::{FusedStep, partition};
+use crate::kernel::{KernelContext, KernelError};
+use crate::plan::Declared;
+use crate::plan::cost::MOST_FUSED;
+use crate::threads::{Cost, Team};
 
 /// Most elements that pass through at a time.
 pub(super) const MOST_ELEMENTS: usize = 512;
@@ -25,9 +28,6 @@ const SOURCES: usize = 8;
 
 /// Most operands among those whose elements are a row.
 const ROWS: usize = 2;
-
-/// Most operations that are computed together.
-const MOST_OPERATIONS: usize = 32;
 
 /// Where an operand is.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +98,7 @@ impl Fused {
         (elements, least): (usize, usize),
         ends_within: impl Fn(u32, usize) -> bool,
     ) -> Option<Fused> {
-        let links = operations.take(MOST_OPERATIONS);
+        let links = operations.take(MOST_FUSED);
         let links = links.map_while(|operation| Link::of(&operation, elements));
         let links: Vec<Link> = links.collect();
         (least..=links.len()).rev().find_map(|count| {
@@ -194,7 +194,7 @@ impl Fused {
     }
 
     /// Whether one of the operations makes integers.
-    pub(super) fn rounds(&self) -> bool {
+    pub(crate) fn rounds(&self) -> bool {
         let mut functions = self.instructions.iter().map(|instruction| instruction.function);
         functions.any(|function| {
             matches!(
@@ -210,17 +210,12 @@ impl Fused {
     }
 
     /// The operand that they compute.
-    pub(crate) fn output(&self) -> u32 {
+    pub(super) fn output(&self) -> u32 {
         self.output
     }
 
-    /// Whether the operands from outside are there, given the bytes of those that are.
-    pub(crate) fn applies_to<'v>(&self, bytes: impl Fn(u32) -> Option<&'v [u8]>) -> bool {
-        self.sources(bytes, None).is_some()
-    }
-
     /// Computes the result out of the operands from outside; says whether they were there.
-    pub(crate) fn run<'v>(
+    fn compute<'v>(
         &self,
         bytes: impl Fn(u32) -> Option<&'v [u8]>,
         output: &mut [u8],
@@ -235,7 +230,7 @@ impl Fused {
             .iter()
             .map(|source| source.length * size_of::<f32>())
             .sum();
-        let threads = team.threads_for(cost(read + size_of_val(output)));
+        let threads = team.threads_for(Cost::of_bytes(read + size_of_val(output)));
         let grid = partition::elements(threads, output.len(), self.block);
         let none: &mut [u8] = &mut [];
         team.for_each_block(threads, &grid, (output, none), |mut block, _| {
@@ -291,6 +286,18 @@ impl Fused {
             elements,
             results,
         });
+    }
+}
+
+impl FusedStep for Fused {
+    fn name(&self) -> &'static str {
+        "f32 element-wise, with the next"
+    }
+
+    fn run(&self, context: &mut KernelContext<'_>) -> Result<bool, KernelError> {
+        let inputs = &context.inputs;
+        let output = context.outputs.bytes(0);
+        Ok(output.is_some_and(|output| self.compute(|at| inputs.operand(at), output, context.team)))
     }
 }
 

@@ -1,72 +1,77 @@
 //! A convolution of floats with the operations behind it that its epilogue computes.
 
-use super::convolution;
-use super::epilogue::Epilogue;
+use std::sync::Arc;
+
+use super::candidate::Candidate;
 use super::epilogue_operations::EpilogueOperations;
-use super::steps::{FloatLayer, FloatWeights};
-use super::strip_chain::Candidate;
-use crate::kernel::KernelError;
+use super::float_layer::FloatWeights;
+use super::layer::Layer;
+use super::{FusedStep, convolution};
+use crate::kernel::{KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
-use crate::scratch::Scratch;
-use crate::threads::Team;
 
 /// Such a convolution, by the operands of its graph.
 #[derive(Debug)]
 pub(crate) struct LayerWithEpilogue {
     input: u32,
+    layer: Arc<Layer>,
     epilogue_operations: EpilogueOperations,
     name: &'static str,
 }
 
 impl LayerWithEpilogue {
-    /// The first of some operations, a convolution, with as many behind it as its epilogue computes.
-    /// `ends_within(operand, count)` says whether no other than the first `count` read an operand.
+    /// The first of some operations, a convolution, with as many behind it as its epilogue computes; with how
+    /// many all are. `ends_within(operand, count)` says whether no other than the first `count` read an
+    /// operand.
     pub(crate) fn longest(
         operations: &[Candidate<'_>],
         ends_within: impl Fn(u32, usize) -> bool,
-    ) -> Option<LayerWithEpilogue> {
+    ) -> Option<(LayerWithEpilogue, usize)> {
         let (first, _) = operations.split_first()?;
-        let FloatWeights::Matrix(weights) = first.layer?.weights else {
+        let FloatWeights::Matrix(weights) = first.float_layer()?.weights else {
             return None;
         };
-        Some(LayerWithEpilogue {
+        let epilogue_operations = epilogue_operations(operations, ends_within)?;
+        let count = 1 + epilogue_operations.operations();
+        let layer = LayerWithEpilogue {
             input: *first.declared.operation.inputs.first()?,
-            epilogue_operations: epilogue_operations(operations, ends_within)?,
+            layer: Arc::clone(first.layer.as_ref()?),
+            epilogue_operations,
             name: weights.name_with_epilogue(),
-        })
+        };
+        Some((layer, count))
     }
+}
 
-    /// How many operations these are.
-    pub(crate) fn operations(&self) -> usize {
-        1 + self.epilogue_operations.operations()
-    }
-
-    /// The operand that they compute.
-    pub(crate) fn output(&self) -> u32 {
-        self.epilogue_operations.output()
-    }
-
-    /// What computes them, for people to read.
-    pub(crate) fn name(&self) -> &'static str {
+impl FusedStep for LayerWithEpilogue {
+    fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Whether everything that they read is there, given the layer and the bytes of the operands that are.
-    pub(crate) fn ready<'v>(
-        &self,
-        layer: Option<FloatLayer<'v>>,
-        bytes: impl Fn(u32) -> Option<&'v [u8]>,
-    ) -> Option<ReadyLayer<'v>> {
-        let layer = layer?;
-        let input: &[f32] = bytemuck::try_cast_slice(bytes(self.input)?).ok()?;
-        let patches = layer.patches;
-        let whole = patches.image_size(&patches.input) * patches.input.batch as usize;
-        let epilogue = self.epilogue_operations.ready(bytes)?;
-        (input.len() == whole).then_some(ReadyLayer {
-            layer,
-            input,
+    fn run(&self, context: &mut KernelContext<'_>) -> Result<bool, KernelError> {
+        let inputs = &context.inputs;
+        let epilogue = self.epilogue_operations.ready(|at| inputs.operand(at));
+        let (Some(layer), Some(input), Some(epilogue), Some(output)) = (
+            self.layer.float_layer(),
+            inputs.operand(self.input),
             epilogue,
-        })
+            context.outputs.bytes(0),
+        ) else {
+            return Ok(false);
+        };
+        let (FloatWeights::Matrix(weights), Ok(input), Ok(output)) = (
+            layer.weights,
+            bytemuck::try_cast_slice(input),
+            bytemuck::try_cast_slice_mut(output),
+        ) else {
+            return Ok(false);
+        };
+        if input.len() != layer.inputs() {
+            return Ok(false);
+        }
+        let memory = (&mut *context.scratch, context.team);
+        convolution::run_f32(weights, layer.patches, input, (output, epilogue), memory)?;
+        Ok(true)
     }
 }
 
@@ -78,12 +83,9 @@ pub(super) fn epilogue_operations(
 ) -> Option<EpilogueOperations> {
     let (first, after) = operations.split_first()?;
     let elements = first.elements?;
-    let layer = first.layer?;
-    let FloatWeights::Matrix(weights) = layer.weights else {
-        return None;
-    };
+    let layer = first.float_layer()?;
     let columns = layer.patches.output.channels as usize;
-    if layer.range != Activation::None.range() || !columns.is_multiple_of(weights.columns_at_once()) {
+    if layer.range != Activation::None.range() || !columns.is_multiple_of(layer.columns_at_once()?) {
         return None;
     }
     let alike = after
@@ -93,36 +95,6 @@ pub(super) fn epilogue_operations(
     EpilogueOperations::longest(alike, first.output()?, (elements, columns), |operand, count| {
         ends_within(operand, count + 1)
     })
-}
-
-/// The same with everything that it reads.
-pub(crate) struct ReadyLayer<'v> {
-    layer: FloatLayer<'v>,
-    input: &'v [f32],
-    epilogue: Epilogue<'v>,
-}
-
-impl ReadyLayer<'_> {
-    /// Computes the result; says whether it did, which it does unless the memory is not that of floats.
-    pub(crate) fn run(
-        &self,
-        output: &mut [u8],
-        memory: (&mut Scratch, &Team<'_>),
-    ) -> Result<bool, KernelError> {
-        let (FloatWeights::Matrix(weights), Ok(output)) =
-            (self.layer.weights, bytemuck::try_cast_slice_mut(output))
-        else {
-            return Ok(false);
-        };
-        convolution::run_f32(
-            weights,
-            self.layer.patches,
-            self.input,
-            (output, self.epilogue),
-            memory,
-        )?;
-        Ok(true)
-    }
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use nnhal_hal::{Operand, OperandLifeTime, OperationType};
 use super::cell::{PackedCell, constant, extents, is_omitted};
 use super::exponential::{logistic, tanh};
 use super::simd::{Instructions, Work, dispatch};
-use crate::executor::Declared;
 use crate::kernel::{KernelContext, KernelError};
 use crate::kernels::recurrent::PreparedCell;
+use crate::plan::Declared;
 
 /// The activation code of tanh.
 const TANH: i32 = 4;

@@ -16,8 +16,10 @@ mod binary;
 mod borders;
 mod broadcast;
 mod byte_table;
+mod candidate;
 mod cell;
 mod chain;
+mod constant_layer;
 mod convolution;
 mod depthwise;
 mod depthwise_bytes;
@@ -29,10 +31,12 @@ mod epilogue_operations;
 mod exponential;
 mod extremum;
 mod few_weights;
+mod float_layer;
 mod float_matrix;
 mod float_sum;
 mod fused;
 mod integer_layer;
+mod layer;
 mod layer_with_epilogue;
 mod lines;
 mod lstm_step;
@@ -48,9 +52,12 @@ mod network;
 mod offset;
 mod packed_bytes;
 mod packing;
+mod padded_layer;
+mod padded_row;
 mod partition;
 mod patches;
 mod peak;
+mod planned_step;
 mod pooling;
 mod product;
 mod quantization;
@@ -77,6 +84,7 @@ mod softmax;
 mod steps;
 mod stored_weights;
 mod strip_chain;
+mod strip_chain_layout;
 mod strips;
 #[cfg(test)]
 mod testing;
@@ -86,76 +94,21 @@ mod tile;
 mod unary;
 mod values;
 
-pub(crate) use dynamically_quantized::{DynamicallyQuantized, Following};
+pub(crate) use candidate::Candidate;
+pub(crate) use dynamically_quantized::DynamicallyQuantized;
 pub(crate) use extremum::LargestMagnitude;
 pub(crate) use fused::Fused;
-pub(crate) use integer_layer::IntegerLayer;
+pub(crate) use layer::Layer;
 pub(crate) use layer_with_epilogue::LayerWithEpilogue;
 pub(crate) use offset::Offset;
 pub(crate) use packing::{LAYOUT, Packing, PackingError};
+pub(crate) use padded_layer::PaddedLayer;
 pub(crate) use partition::copied;
-pub(crate) use patches::{Around, Patches};
+pub(crate) use patches::Around;
 pub use peak::Peak;
+pub(crate) use planned_step::{FusedStep, PlannedStep, REFERENCE};
 pub use reading::reading_time;
 pub(crate) use simd::instruction_set;
 pub use simd::permit_tiles;
-pub(crate) use steps::{FloatLayer, has_filter, packs, plan};
-pub(crate) use strip_chain::{Candidate, FusionThreshold, StripChain};
-
-use nnhal_hal::OperandType;
-use nnhal_hal::ops::OpError;
-use nnhal_os::buffer::AlignedSlice;
-use simd::strided;
-
-use crate::kernel::{KernelContext, KernelError};
-use crate::kernels::activation_range::Activation;
-
-/// The name of what computes operations that have no step.
-pub(crate) const REFERENCE: &str = "reference";
-
-/// An operation made ready with its constants.
-pub(crate) trait PlannedStep: std::fmt::Debug + Send + Sync {
-    /// Computes the operation; outputs are sized already.
-    fn run(&self, context: &mut KernelContext<'_>) -> Result<(), KernelError>;
-
-    /// What computes operations whose first input is of this type, for people to read: [`REFERENCE`] where it
-    /// leaves them to the reference kernel, and both where it depends on the execution.
-    fn name(&self, input: OperandType) -> &'static str;
-
-    /// The weights that it packed, in the order in which it did.
-    fn packed(&self) -> Vec<&AlignedSlice> {
-        Vec::new()
-    }
-
-    /// The same layer for an input of integers, if its weights are such.
-    fn integer_layer(&self) -> Option<&IntegerLayer> {
-        None
-    }
-
-    /// What it is, if it is a convolution of floats of which everything is known.
-    fn float_layer(&self) -> Option<FloatLayer<'_>> {
-        None
-    }
-
-    /// Has it clamp its results to the range of an activation from now on; whether it does, which needs that
-    /// it clamps nothing yet.
-    fn clamp(&mut self, _: Activation) -> bool {
-        false
-    }
-
-    /// The windows over the image, if it can put what is around it there itself.
-    fn behind_padding(&self, _: &Around) -> Option<Patches> {
-        None
-    }
-
-    /// Computes the operation from what is to be padded, in place of its first input, with what
-    /// [`PlannedStep::behind_padding`] gave.
-    fn run_padded(&self, _: &mut KernelContext<'_>, _: &Patches) -> Result<(), KernelError> {
-        Err(OpError::input(0, "is not padded by this operation").into())
-    }
-
-    /// Whether it reads its second input, a constant, in no execution.
-    fn replaces_filter(&self) -> bool {
-        false
-    }
-}
+pub(crate) use steps::{has_filter, packs, plan};
+pub(crate) use strip_chain::StripChain;

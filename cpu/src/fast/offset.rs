@@ -3,30 +3,29 @@
 
 use nnhal_hal::{OperandType as T, OperationType};
 
+use super::FusedStep;
 use super::quantization::{Steps, convert, real};
-use crate::executor::Declared;
+use crate::kernel::{KernelContext, KernelError};
 use crate::kernels::element::Quant8;
+use crate::plan::Declared;
 use crate::threads::Team;
 
 /// Two operations that add a number.
 #[derive(Debug)]
 pub(crate) struct Offset {
     input: u32,
-    output: u32,
     /// The types of both.
     types: [T; 2],
-    elements: usize,
     /// What is added; results beyond the type's range are its ends.
     by: i32,
 }
 
 impl Offset {
-    /// These two operations, if that is what they do, each known to give so many elements;
+    /// These two operations, if that is what they do, each known to give as many elements as the other;
     /// `ends_within(operand)` says whether no others read an operand.
     pub(crate) fn of(
         first: &Declared<'_>,
         second: &Declared<'_>,
-        elements: usize,
         ends_within: impl Fn(u32) -> bool,
     ) -> Option<Offset> {
         let types = [first, second].map(|declared| declared.operation.operation_type);
@@ -54,36 +53,9 @@ impl Offset {
         };
         adds.then_some(Offset {
             input,
-            output,
             types: [from.operand_type, to.operand_type],
-            elements,
             by,
         })
-    }
-
-    /// The operand that they compute.
-    pub(crate) fn output(&self) -> u32 {
-        self.output
-    }
-
-    /// The operand that they compute it of.
-    pub(crate) fn input(&self) -> u32 {
-        self.input
-    }
-
-    /// Whether the input has as many elements as each result.
-    pub(crate) fn applies_to(&self, input: &[u8]) -> bool {
-        input.len() == self.elements
-    }
-
-    /// Computes both.
-    pub(crate) fn run(&self, both: (&[u8], &mut [u8]), team: &Team<'_>) {
-        match self.types {
-            [T::TENSOR_QUANT8_ASYMM, T::TENSOR_QUANT8_ASYMM] => self.add::<u8, u8>(both, team),
-            [T::TENSOR_QUANT8_ASYMM, _] => self.add::<u8, i8>(both, team),
-            [_, T::TENSOR_QUANT8_ASYMM] => self.add::<i8, u8>(both, team),
-            _ => self.add::<i8, i8>(both, team),
-        }
     }
 
     fn add<A: Quant8, B: Quant8>(&self, (input, output): (&[u8], &mut [u8]), team: &Team<'_>) {
@@ -95,6 +67,27 @@ impl Offset {
         convert((input, output), team, move |value: A| {
             B::saturate(value.to_i32() + by)
         });
+    }
+}
+
+impl FusedStep for Offset {
+    fn name(&self) -> &'static str {
+        "8-bit offset, with the next"
+    }
+
+    fn run(&self, context: &mut KernelContext<'_>) -> Result<bool, KernelError> {
+        let (Some(input), Some(output)) = (context.inputs.operand(self.input), context.outputs.bytes(0))
+        else {
+            return Ok(false);
+        };
+        let (both, team) = ((input, output), context.team);
+        match self.types {
+            [T::TENSOR_QUANT8_ASYMM, T::TENSOR_QUANT8_ASYMM] => self.add::<u8, u8>(both, team),
+            [T::TENSOR_QUANT8_ASYMM, _] => self.add::<u8, i8>(both, team),
+            [_, T::TENSOR_QUANT8_ASYMM] => self.add::<i8, u8>(both, team),
+            _ => self.add::<i8, i8>(both, team),
+        }
+        Ok(true)
     }
 }
 

@@ -1,26 +1,8 @@
 //! How outputs are parted among threads.
 
 use super::tile::{COLUMNS, PANELS, ROWS, rows_per_block};
+use crate::plan::cost::{BLOCKS_PER_THREAD, LEAST_TILES, LEAST_TILES_NEAR, MATRIX_PER_ROWS, NEAR_BYTES};
 use crate::threads::Grid;
-
-/// Most blocks for each thread, so that one that comes late or is held up leaves the others something to do.
-/// Not more: then threads that are on time compute the same part of each operation, and what one wrote
-/// another seldom reads, for which its processor would have to fetch it from that one's cache.
-const BLOCKS_PER_THREAD: usize = 2;
-
-/// Fewest rows of a block of a matrix product with all columns, in tiles: the matrix passes the processor
-/// once for each block, and with fewer rows it could not come fast enough, be it out of a second-level cache
-/// or from further away.
-const LEAST_TILES: usize = 8;
-const LEAST_TILES_NEAR: usize = 2;
-
-/// How large a matrix is at most that stays in a second-level cache, beside what it is multiplied with.
-const NEAR_BYTES: usize = 256 * 1024;
-
-/// How many times as large as all rows a matrix is at most that each thread had better read whole than all of
-/// the rows: some of them were just written by another thread, and come out of its processor's cache more
-/// slowly than the matrix from where it is.
-const MATRIX_PER_ROWS: usize = 8;
 
 /// Blocks of more rows have whole tall tiles, but those of three panels.
 const MANY_ROWS: usize = 16 * ROWS;

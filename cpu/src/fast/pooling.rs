@@ -14,10 +14,10 @@ use super::simd::{Instructions, LANES, WIDE, Work, dispatch};
 use super::strips::seen;
 use super::values::clamp;
 use super::{PlannedStep, REFERENCE};
-use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::element::Quant8;
+use crate::plan::Declared;
 use crate::threads::{Cost, Grid};
 
 /// A pooling operation.

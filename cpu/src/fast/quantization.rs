@@ -8,12 +8,11 @@ use super::partition;
 use super::rounding::low_bits;
 use super::simd::{Instructions, Work, dispatch};
 use super::tile::COLUMNS;
-use super::values::cost;
 use super::{PlannedStep, REFERENCE};
-use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::element::Quant8;
-use crate::threads::Team;
+use crate::plan::Declared;
+use crate::threads::{Cost, Team};
 
 /// A change between 32-bit floats and 8-bit values.
 #[derive(Debug)]
@@ -127,7 +126,7 @@ pub(super) fn convert<A: Copy + Sync, B: Send>(
     convert: impl Fn(A) -> B + Copy + Sync,
 ) {
     // Dividing takes a few times as long as moving.
-    let threads = team.threads_for(cost(2 * (size_of_val(input) + size_of_val(output))));
+    let threads = team.threads_for(Cost::of_bytes(2 * (size_of_val(input) + size_of_val(output))));
     let grid = partition::elements(threads, output.len(), COLUMNS);
     let none: &mut [u8] = &mut [];
     team.for_each_block(threads, &grid, (output, none), |mut block, _| {

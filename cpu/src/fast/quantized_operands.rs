@@ -4,8 +4,8 @@ use nnhal_hal::OperandType;
 use nnhal_hal::ops::{OperandInfo, OperationContext};
 
 use super::broadcast::Operand;
-use crate::executor::Declared;
 use crate::kernels::element::is_signed_8_bit;
+use crate::plan::Declared;
 
 /// A scale and a zero point.
 pub(super) type Quantization = (f32, i32);

@@ -11,11 +11,11 @@ use super::quantized_extremum::QuantizedExtremum;
 use super::quantized_operands::{Cost, Quantizations, is_of_8_bits};
 use super::quantized_product::QuantizedProduct;
 use super::quantized_sum::QuantizedSum;
-use crate::executor::Declared;
 use crate::kernel::{KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
 use crate::kernels::broadcast::Walk;
 use crate::kernels::element::is_signed_8_bit;
+use crate::plan::Declared;
 use crate::threads::Team;
 
 /// What computes an operation on bytes, for people to read.

@@ -15,10 +15,10 @@ use super::matrix_vector::PackedMatrix;
 use super::packing::{Packing, PackingError};
 use super::rnn_step::RnnStep;
 use super::stored_weights::{Precision, Stored};
-use crate::executor::Declared;
 use crate::kernel::{KernelContext, KernelError};
 use crate::kernels;
 use crate::kernels::recurrent::{PreparedCell, PreparedCells};
+use crate::plan::Declared;
 
 /// The constant matrices of a gate each, to be stacked: all of the same extents.
 #[derive(Debug)]

@@ -19,10 +19,10 @@ use super::rounding::low_bits;
 use super::serves::Serves;
 use super::simd::{Instructions, LANES, Work, dispatch};
 use super::{PlannedStep, REFERENCE};
-use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::element::Quant8;
 use crate::kernels::resize::Axis;
+use crate::plan::Declared;
 use crate::threads::Cost;
 
 /// Where the input is wider than the output by more than this, most of what is made for each row would not be

@@ -7,9 +7,9 @@ use nnhal_hal::ops::rnn::ONE_CELL;
 
 use super::cell::{PackedCell, constant, extents};
 use super::exponential::SIDE_BY_SIDE;
-use crate::executor::Declared;
 use crate::kernel::{KernelContext, KernelError};
 use crate::kernels::cell_activation::CellActivation;
+use crate::plan::Declared;
 
 /// The number of the activation among the inputs.
 const ACTIVATION: usize = 5;

@@ -116,9 +116,9 @@ mod tests {
 
     use nnhal_hal::{NoPools, Operand, OperandType as T, OperationType, SubgraphIndex};
 
-    use crate::executor::{Execution, Program};
     use crate::kernels::testing::OneOperation;
     use crate::test_graph::TestGraph;
+    use crate::{Execution, Program};
     use crate::{KernelSet, RunOptions};
 
     fn ramp(count: u32) -> Vec<f32> {

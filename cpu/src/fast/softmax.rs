@@ -9,9 +9,9 @@ use super::quantized_softmax::{QuantizedLanes, QuantizedSoftmax};
 use super::serves::Serves;
 use super::simd::{Instructions, LANES, Work, dispatch};
 use super::{PlannedStep, REFERENCE, partition};
-use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::element::is_signed_8_bit;
+use crate::plan::Declared;
 use crate::threads::Cost;
 
 /// SOFTMAX with exponentials that are computed side by side, whose error beside the reference is within 1e-6,

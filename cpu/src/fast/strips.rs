@@ -39,6 +39,14 @@ pub(super) fn seen(window: &Window, height: usize, rows: &Range<usize>) -> Range
     start..end.max(start)
 }
 
+/// At most how many rows of the input so many neighbouring rows of the output see.
+pub(super) fn most_seen(window: &Window, height: usize, rows: usize) -> usize {
+    let seen = (rows.saturating_sub(1) as u64)
+        .saturating_mul(u64::from(window.stride))
+        .saturating_add(window.effective().unsigned_abs());
+    usize::try_from(seen).unwrap_or(usize::MAX).min(height)
+}
+
 /// The neighbouring outputs of one image that a strip is for, line by line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outputs {

@@ -9,9 +9,9 @@ use super::simd::{Instructions, Work, dispatch};
 use super::tile::COLUMNS;
 use super::values::clamp;
 use super::{PlannedStep, REFERENCE};
-use crate::executor::Declared;
 use crate::kernel::{Kernel, KernelContext, KernelError};
 use crate::kernels::activation_range::Activation;
+use crate::plan::Declared;
 use crate::threads::Cost;
 
 /// What is computed of one element. The bounds of errors of those that are not exact stand in

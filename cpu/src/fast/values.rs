@@ -1,14 +1,4 @@
-//! What element-wise loops have in common: what values are clamped to, and what moving them takes.
-
-use crate::threads::Cost;
-
-/// What an operation takes that does little more than to read and write so many bytes.
-pub(super) fn cost(bytes: usize) -> Cost {
-    Cost {
-        multiply_adds: 0,
-        bytes: bytes as u64,
-    }
-}
+//! What element-wise loops clamp values by.
 
 /// `value` clamped to a range; a NaN stays one.
 #[inline(always)]

@@ -225,7 +225,7 @@ mod tests {
     use nnhal_hal::{Operand, OperandType, Shape};
 
     use super::{Corners, narrow, select};
-    use crate::executor::{Interrupt, Interrupted, NeverInterrupted};
+    use crate::interrupt::{Interrupt, Interrupted, NeverInterrupted};
     use crate::kernel::{KernelError, Pace, TensorMut};
 
     struct Cancelled;

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use super::MAX_HELPERS;
 use super::hand_over::{Occupation, Seat, chosen};
 
 /// The name of helper threads, as the system shows it.
@@ -12,6 +11,9 @@ const HELPER_NAME: &str = "helper";
 
 /// Stack of a helper. Kernels keep tiles on it and call nothing that is deep.
 const STACK: usize = 256 * 1024;
+
+/// Most helpers of a process.
+pub const MAX_HELPERS: usize = 63;
 
 /// Threads that help those that run executions. They are made when they are first needed, and end with this
 /// value or by [`Helpers::end_idle`].

@@ -6,21 +6,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Threads, WORTH_HELPERS, WORTH_TRYING};
-
-/// Executions whose operations that can be parted take longer are always worth helpers. In microseconds.
-const DOUBTFUL: u64 = 4 * WORTH_HELPERS;
-
-/// How many executions in a row try the other way.
-const TRIED: u32 = 8;
-
-/// How many after a change are not compared: caches have to follow it, and helpers to get up.
-const SETTLING: u32 = 2;
-
-/// After how many executions the other way is tried again: at first, and twice as many each time that it is
-/// no better, so that in the end two in a thousand executions are in a worse way.
-const LEAST_PERIOD: u32 = 256;
-const MOST_PERIOD: u32 = 4096;
+use super::Threads;
+use crate::plan::cost::{
+    LEAST_PERIOD, MOST_PERIOD, SETTLING, TRIED, WORTH_HELPERS, WORTH_HELPERS_ALWAYS, WORTH_TRYING,
+};
 
 /// How the executions of a program compute: with helpers, or alone where that has been faster.
 #[derive(Debug)]
@@ -59,7 +48,7 @@ impl ParallelismTuner {
     /// `expected` is about how many microseconds one thread takes for operations that can be parted.
     #[inline]
     pub(crate) fn begin<'a>(&mut self, threads: Threads<'a>, expected: u64) -> (Threads<'a>, Timed) {
-        if !(WORTH_TRYING..DOUBTFUL).contains(&expected) || threads.most() == 1 {
+        if !(WORTH_TRYING..WORTH_HELPERS_ALWAYS).contains(&expected) || threads.most() == 1 {
             return (threads, Timed(None));
         }
         // Waking a helper takes as long as a good part of a short execution: those begin alone.
@@ -77,7 +66,7 @@ impl ParallelismTuner {
     /// Whether the next execution will have helpers if it can, which is `expected` to take so long.
     pub(crate) fn wants_helpers(&self, expected: u64) -> bool {
         let is_tried = expected >= WORTH_HELPERS || expected >= WORTH_TRYING && self.has_begun;
-        expected >= DOUBTFUL || is_tried && !self.is_next_alone()
+        expected >= WORTH_HELPERS_ALWAYS || is_tried && !self.is_next_alone()
     }
 
     fn is_next_alone(&self) -> bool {
@@ -125,8 +114,8 @@ mod tests {
 
     use nnhal_os::cores::OwnCores;
 
-    use super::super::{Helpers, Threads, WORTH_HELPERS, WORTH_TRYING};
-    use super::{DOUBTFUL, MOST_PERIOD, ParallelismTuner, Timed};
+    use super::super::{Helpers, Threads};
+    use super::{MOST_PERIOD, ParallelismTuner, Timed, WORTH_HELPERS, WORTH_HELPERS_ALWAYS, WORTH_TRYING};
 
     /// How many of so many executions are alone, which take so long if they are and if they are not.
     fn alone_of(tuner: &mut ParallelismTuner, count: u32, alone: u64, helped: u64) -> u32 {
@@ -142,11 +131,11 @@ mod tests {
     #[test]
     fn helpers_are_wanted_where_the_next_execution_has_them() {
         let mut tuner = ParallelismTuner::default();
-        assert!(tuner.wants_helpers(DOUBTFUL) && tuner.wants_helpers(WORTH_HELPERS));
+        assert!(tuner.wants_helpers(WORTH_HELPERS_ALWAYS) && tuner.wants_helpers(WORTH_HELPERS));
         assert!(!tuner.wants_helpers(WORTH_HELPERS - 1));
         alone_of(&mut tuner, 2 * MOST_PERIOD, 50, 100);
         assert!(tuner.is_alone && !tuner.wants_helpers(WORTH_HELPERS));
-        assert!(tuner.wants_helpers(DOUBTFUL));
+        assert!(tuner.wants_helpers(WORTH_HELPERS_ALWAYS));
     }
 
     #[test]
@@ -207,7 +196,7 @@ mod tests {
         };
         assert_eq!(begin(threads, WORTH_TRYING - 1), (2, false));
         assert_eq!(begin(threads, WORTH_HELPERS), (1, true));
-        assert_eq!(begin(threads, DOUBTFUL), (2, false));
+        assert_eq!(begin(threads, WORTH_HELPERS_ALWAYS), (2, false));
         assert_eq!(begin(Threads::ALONE, WORTH_HELPERS), (1, false));
     }
 

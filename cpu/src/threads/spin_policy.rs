@@ -1,9 +1,6 @@
 //! How long a helper looks for work before it sleeps.
 
-use super::SPIN;
-
-/// How often a helper looks for work between two looks at the clock.
-const LOOKS_BETWEEN_CLOCKS: u32 = 16;
+use crate::plan::cost::{LINGERS_IN_VAIN, LINGERS_ONCE_IN, LOOKS_BETWEEN_CLOCKS, SPIN};
 
 /// For how long a helper looks for work.
 pub(super) struct SpinPolicy {
@@ -38,17 +35,13 @@ impl SpinPolicy {
 /// Where the next execution is a while away this costs what looking does, and nothing where it always is.
 #[derive(Debug, Default)]
 pub(super) struct Lingering {
-    /// How often in a row it was in vain, up to [`IN_VAIN`].
+    /// How often in a row it was in vain, up to [`LINGERS_IN_VAIN`].
     in_vain: u32,
     /// Executions since, in which the helper went to sleep at once.
     passed: u32,
     /// Whether the helper lingers, and then whether it will.
     decided: Option<bool>,
 }
-
-/// After lingering so often in vain, a helper lingers only once in [`PROBE`] times.
-const IN_VAIN: u32 = 3;
-const PROBE: u32 = 32;
 
 impl Lingering {
     /// The helper has nothing to do, and no leader: whether to look for work yet.
@@ -57,7 +50,7 @@ impl Lingering {
             return decided;
         }
         self.passed += 1;
-        let decided = self.in_vain < IN_VAIN || self.passed >= PROBE;
+        let decided = self.in_vain < LINGERS_IN_VAIN || self.passed >= LINGERS_ONCE_IN;
         self.decided = Some(decided);
         decided
     }
@@ -72,14 +65,14 @@ impl Lingering {
     /// The helper goes to sleep.
     pub(super) fn end(&mut self) {
         if self.decided.take() == Some(true) {
-            (self.in_vain, self.passed) = (IN_VAIN.min(self.in_vain + 1), 0);
+            (self.in_vain, self.passed) = (LINGERS_IN_VAIN.min(self.in_vain + 1), 0);
         }
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{IN_VAIN, Lingering, PROBE};
+    use super::{LINGERS_IN_VAIN, LINGERS_ONCE_IN, Lingering};
 
     #[test]
     fn helper_lingers_until_that_was_in_vain_some_times_and_now_and_then() {
@@ -90,14 +83,16 @@ mod tests {
             lingering.end();
             lingered
         };
-        let lingered = (0..IN_VAIN + 10 * PROBE).filter(|_| goes_to_sleep()).count();
-        assert_eq!(lingered as u32, IN_VAIN + 10);
+        let lingered = (0..LINGERS_IN_VAIN + 10 * LINGERS_ONCE_IN)
+            .filter(|_| goes_to_sleep())
+            .count();
+        assert_eq!(lingered as u32, LINGERS_IN_VAIN + 10);
     }
 
     #[test]
     fn helper_that_finds_work_lingers_again() {
         let mut lingering = Lingering::default();
-        for _ in 0..IN_VAIN {
+        for _ in 0..LINGERS_IN_VAIN {
             assert!(lingering.is_worth_it());
             lingering.end();
         }
@@ -106,7 +101,7 @@ mod tests {
             passed += 1;
             lingering.was_worth_it();
         }
-        assert_eq!(passed, PROBE - 1);
+        assert_eq!(passed, LINGERS_ONCE_IN - 1);
         lingering.was_worth_it();
         assert!(lingering.is_worth_it());
         // Work of the same execution says nothing.

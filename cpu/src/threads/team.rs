@@ -6,7 +6,8 @@ use nnhal_os::cores::Cores;
 
 use super::blocks::{Block, Blocks, End, Grid};
 use super::hand_over::share;
-use super::{Cost, Helpers, Threads, WORTH_HELPERS, WORTH_PARTITIONING, WORTH_TRYING};
+use super::{Helpers, Threads};
+use crate::plan::cost::{Cost, WORTH_HELPERS, WORTH_PARTITIONING, WORTH_TRYING};
 
 /// The thread that runs an execution, with the helpers that it has claimed so far. They are let go when this
 /// is dropped.
@@ -208,8 +209,9 @@ mod tests {
 
     use nnhal_os::cores::{Cores as _, OwnCores};
 
-    use super::super::{MULTIPLY_ADDS_PER_US, Threads, WORTH_HELPERS, WORTH_PARTITIONING, WORTH_TRYING};
+    use super::super::Threads;
     use super::{Cost, Grid, Helpers, Team};
+    use crate::plan::cost::{MULTIPLY_ADDS_PER_US, WORTH_HELPERS, WORTH_PARTITIONING, WORTH_TRYING};
 
     const LARGE: Cost = Cost {
         multiply_adds: 1 << 30,
@@ -299,7 +301,7 @@ mod tests {
                     std::thread::yield_now();
                 }
             });
-            std::thread::park_timeout(2 * super::super::SPIN);
+            std::thread::park_timeout(2 * crate::plan::cost::SPIN);
         }
     }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nnhal_cpu::executor::ProgramError;
+use nnhal_cpu::ProgramError;
 use nnhal_cpu::{
     ExecutionError, Helpers, Interrupt, Interrupted, KernelSet, ObservedOperation, Observer, Program,
     RunOptions, Threads, compiled_form,

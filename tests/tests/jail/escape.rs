@@ -13,7 +13,11 @@ const WITHOUT_RETURN: [i64; 3] = [libc::SYS_exit, libc::SYS_exit_group, libc::SY
 
 /// Calls that no filter sees, as the kernel makes them itself where it probes a program: `uretprobe` and `uprobe`.
 /// It ends whoever makes them elsewhere by SIGILL.
-const OF_THE_KERNEL: &[i32] = if cfg!(target_arch = "x86_64") { &[335, 336] } else { &[] };
+const OF_THE_KERNEL: &[i32] = if cfg!(target_arch = "x86_64") {
+    &[335, 336]
+} else {
+    &[]
+};
 
 /// The most calls that a worker may make.
 const MOST: usize = 45;

@@ -150,7 +150,10 @@ fn root_that_may_not_mount_has_the_rest() {
     assert!(told.starts_with("45 system calls, as user "), "{told}");
     let (has, lacks) = told.split_once("; not permitted here: ").unwrap();
     assert!(!has.contains("root") && !has.contains("namespace"), "{told}");
-    assert!(lacks.contains("mount namespace: ") && lacks.contains("network namespace: "), "{told}");
+    assert!(
+        lacks.contains("mount namespace: ") && lacks.contains("network namespace: "),
+        "{told}"
+    );
 }
 
 #[test]

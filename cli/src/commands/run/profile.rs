@@ -195,16 +195,18 @@ fn print(report: &Report) -> Result<(), Error> {
     )?;
     writeln!(
         out,
-        "{:>5}  {:>10}  {:>6}  {:>8}  {:>6}  {:>9}  {:<34}  operation",
-        "", "us", "share", "G/s", "peak", "KiB", "kernel"
+        "{:>5}  {:>10}  {:>8}  {:>6}  {:>8}  {:>6}  {:>9}  {:<34}  operation",
+        "", "us", "expected", "share", "G/s", "peak", "KiB", "kernel"
     )?;
     let percent = |share: f64| format!("{:.1}%", share * 100.0);
     for row in &report.operations {
         writeln!(
             out,
-            "{:>5}  {:>10.1}  {:>6}  {:>8}  {:>6}  {:>9}  {:<34}  {}",
+            "{:>5}  {:>10.1}  {:>8}  {:>6}  {:>8}  {:>6}  {:>9}  {:<34}  {}",
             row.index,
             row.time_us,
+            row.expected_us
+                .map_or_else(|| "-".to_owned(), |time| format!("{time:.1}")),
             percent(row.share),
             row.giga_per_second
                 .map_or_else(|| "-".to_owned(), |speed| format!("{speed:.1}")),

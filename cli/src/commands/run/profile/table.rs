@@ -22,6 +22,8 @@ pub(super) struct Row {
     pub(super) kernel: Option<&'static str>,
     /// Median over the calls.
     pub(super) time_us: f64,
+    /// As the plan expects it of one thread: [`nnhal_cpu::Program::expected_time`].
+    pub(super) expected_us: Option<f64>,
     /// Of the time of all operations.
     pub(super) share: f64,
     /// Thousands of millions of operations on numbers in a second, a product and its sum being two, of all
@@ -58,7 +60,7 @@ impl Table<'_> {
             Some(program) => program.computed_with(SubgraphIndex::Main, other, by),
             None => Some(other),
         };
-        let together = (index..main.operations.len()).take_while(|other| with(*other) == Some(index));
+        let together = (index..main.operations.len()).filter(|other| with(*other) == Some(index));
         let giga_per_second = together
             .filter_map(|other| products(main, &main.operations[other]))
             .reduce(u64::saturating_add)
@@ -74,6 +76,10 @@ impl Table<'_> {
             operation: operation.operation_type.to_string(),
             kernel,
             time_us,
+            expected_us: self
+                .program
+                .and_then(|program| program.expected_time(SubgraphIndex::Main, index, by))
+                .map(|time| time.as_secs_f64() * 1e6),
             share: time_us / self.total_us.max(f64::MIN_POSITIVE),
             giga_per_second,
             share_of_peak: giga_per_second.zip(most).map(|(speed, most)| speed / most),

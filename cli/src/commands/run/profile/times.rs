@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use nnhal_client::{Span, SpanKind, WorkerSpans};
 use nnhal_cpu::Program;
-use nnhal_cpu::executor::{ObservedOperation, Observer};
+use nnhal_cpu::{ObservedOperation, Observer};
 use nnhal_hal::{OperationType, SubgraphIndex};
 
 /// The operations of the main graph in one call: which, and how many nanoseconds each took.

@@ -1,7 +1,7 @@
 //! What is known of an operation before it is executed.
 
 use nnhal_hal::ops::{OperandInfo, OperationContext};
-use nnhal_hal::{Operand, OperandLifeTime, Operation, OperationType, Shape};
+use nnhal_hal::{Operand, OperandLifeTime, OperandType, Operation, OperationType, Shape};
 
 use crate::kernel::Constant;
 
@@ -67,4 +67,18 @@ fn info(operand: &Operand) -> Option<OperandInfo<'_>> {
         shape_known: is_scalar || (rank_known && shape.is_fully_specified()),
         bytes: None,
     })
+}
+
+/// Whether the values of two operands mean the same, zero included.
+pub(super) fn holds_the_same(one: &Operand, other: &Operand) -> bool {
+    let is_taken = matches!(
+        one.operand_type,
+        OperandType::TENSOR_FLOAT32
+            | OperandType::TENSOR_QUANT8_ASYMM
+            | OperandType::TENSOR_QUANT8_ASYMM_SIGNED
+    );
+    is_taken
+        && one.operand_type == other.operand_type
+        && one.scale == other.scale
+        && one.zero_point == other.zero_point
 }

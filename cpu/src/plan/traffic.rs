@@ -1,13 +1,14 @@
-//! How many bytes an execution reads and writes for an operation.
+//! How many bytes an execution reads and writes for an operation, and how long that is expected to take.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
+use std::time::Duration;
 
 use nnhal_hal::{OperandLifeTime, Shape, Subgraph, SubgraphIndex};
 
-use super::fixed_outputs::FixedOutputs;
-use super::fusion::FusedGroup;
-use super::program::{Graph, Program, Work, operations_from};
+use super::cost::Cost;
+use super::lower::Plan;
+use super::node::{Node, Work};
+use super::program::Program;
 
 impl Program {
     /// How many bytes an execution by so many threads reads and writes for an operation and those that are
@@ -19,58 +20,44 @@ impl Program {
     /// known in executions only; and for IF and WHILE.
     #[must_use]
     pub fn bytes_moved(&self, graph: SubgraphIndex, operation: usize, threads: usize) -> Option<u64> {
-        let number = match graph {
-            SubgraphIndex::Main => 0,
-            SubgraphIndex::Referenced(index) => index + 1,
-        };
         let (_, subgraph) = self.model().model().subgraphs().find(|(at, _)| *at == graph)?;
-        let step = self.graphs.get(number)?.steps.get(operation)?;
-        let traffic = Traffic {
-            subgraph,
-            graph: self.graphs.get(number)?,
-        };
-        if step.is_folded() || step.renames {
+        let plan = self.plan(graph)?;
+        subgraph.operations.get(operation)?;
+        let Some(node) = self.node(graph, operation, threads) else {
             return Some(0);
+        };
+        match node.work {
+            Work::InPlace => Some(0),
+            Work::If(_) | Work::While(_) => None,
+            _ if node.number() != operation => None,
+            _ => Traffic { subgraph, plan }.of(node),
         }
-        if self.computed_with(graph, operation, threads)? != operation
-            || matches!(step.work, Work::If | Work::While)
-        {
-            return None;
-        }
-        let alone = step.group_for(threads).map_or(&[][..], FusedGroup::before);
-        traffic.of(operation..operation + operations_from(Some(step), threads), alone)
+    }
+
+    /// About how long one thread takes for an operation and those that are computed with it where so many
+    /// compute, by the figures that decide what is computed as one. `None` where [`Program::bytes_moved`] has
+    /// none.
+    #[must_use]
+    pub fn expected_time(&self, graph: SubgraphIndex, operation: usize, threads: usize) -> Option<Duration> {
+        let bytes = self.bytes_moved(graph, operation, threads)?;
+        let leaves = self.node(graph, operation, threads)?.leaves().into_iter();
+        let layers: Cost = leaves.filter_map(|leaf| leaf.layer()?.cost()).sum();
+        Some(Duration::from_nanos(Cost { bytes, ..layers }.nanos()))
     }
 }
 
 /// A graph whose operands are counted.
 struct Traffic<'a> {
     subgraph: &'a Subgraph,
-    graph: &'a Graph,
+    plan: &'a Plan,
 }
 
 impl Traffic<'_> {
-    /// Of operations that are computed together, but for those `alone`, which are counted from the first on
-    /// and go through memory.
-    fn of(&self, operations: Range<usize>, alone: &[usize]) -> Option<u64> {
-        let first = operations.start;
-        let mut kept = BTreeSet::new();
-        let mut written = BTreeSet::new();
-        let last = operations.end - 1;
-        for at in operations.clone() {
-            let outputs = self.subgraph.operations.get(at)?.outputs.iter().copied();
-            if at == last || alone.contains(&(at - first)) {
-                written.extend(outputs);
-            } else {
-                kept.extend(outputs);
-            }
-        }
-        let operations = self.subgraph.operations.get(operations)?.iter();
-        let read: BTreeSet<u32> = operations
-            .flat_map(|operation| operation.inputs.iter().copied())
-            .collect();
-        let read = read.difference(&kept);
-        let sizes = read.chain(&written).map(|operand| self.bytes(*operand));
-        sizes.sum()
+    /// Of what a node reads and writes.
+    fn of(&self, node: &Node) -> Option<u64> {
+        let operands = node.operation.inputs.iter().chain(&node.operation.outputs);
+        let operands: BTreeSet<u32> = operands.copied().collect();
+        operands.into_iter().map(|operand| self.bytes(operand)).sum()
     }
 
     /// How many bytes an operand takes, if that is the same in every execution.
@@ -80,7 +67,7 @@ impl Traffic<'_> {
             return Some(0);
         }
         let element = operand.operand_type.element_size() as u64;
-        let shape = match self.graph.constants.get(at as usize)? {
+        let shape = match self.plan.constants.get(at as usize)? {
             Some(constant) => constant.shape,
             None => Shape::new(&operand.dimensions).ok()?,
         };
@@ -93,14 +80,12 @@ impl Traffic<'_> {
 
     /// The same of what an operation computes, by its rule.
     fn computed_bytes(&self, at: u32) -> Option<u64> {
-        let operations = self.subgraph.operations.iter().zip(&self.graph.steps);
-        let mut sizes = operations.flat_map(|(operation, step)| {
-            let sizes = step.fixed.iter().flat_map(FixedOutputs::sizes);
-            operation.outputs.iter().zip(sizes)
-        });
-        sizes
-            .find(|(output, _)| **output == at)
-            .map(|(_, bytes)| bytes as u64)
+        let mut nodes = self.plan.nodes.iter().flat_map(Node::leaves);
+        let node = nodes.find(|node| node.operation.outputs.contains(&at))?;
+        let sizes = node.fixed.as_ref()?.sizes();
+        let mut outputs = node.operation.outputs.iter().zip(sizes);
+        let (_, bytes) = outputs.find(|(output, _)| **output == at)?;
+        Some(bytes as u64)
     }
 }
 

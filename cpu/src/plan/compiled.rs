@@ -11,9 +11,13 @@ use nnhal_hal::ConstantPools;
 use nnhal_hal::validate::ValidModel;
 use nnhal_os::buffer::AlignedSlice;
 
-use super::Interrupt;
-use super::program::{KernelSet, Program, ProgramError, Step};
+use super::error::ProgramError;
+use super::kernel_set::KernelSet;
+use super::lower::Plan;
+use super::node::Node;
+use super::program::Program;
 use crate::fast::{self, Packing};
+use crate::interrupt::Interrupt;
 
 /// What is kept of a program.
 #[derive(Debug)]
@@ -55,10 +59,9 @@ impl Program {
     /// What to keep of this program; `None` if it packed nothing.
     #[must_use]
     pub fn compiled(&self) -> Option<CompiledProgram<'_>> {
-        let steps = self.graphs.iter().flat_map(|graph| &graph.steps);
-        let parts: Vec<&[u8]> = steps.flat_map(Step::packed).map(AlignedSlice::bytes).collect();
+        let parts: Vec<&[u8]> = self.plans.iter().flat_map(packed).collect();
         let replaced = self
-            .graphs
+            .plans
             .iter()
             .enumerate()
             .flat_map(|(graph, made)| made.replaced.iter().map(move |&operand| (graph, operand)));
@@ -91,6 +94,17 @@ impl Program {
     }
 }
 
+/// What a plan has packed, operation by operation.
+fn packed(plan: &Plan) -> Vec<&[u8]> {
+    let mut packing: Vec<&Node> = plan.nodes.iter().flat_map(Node::leaves).collect();
+    packing.sort_by_key(|node| node.number());
+    let steps = packing.into_iter().filter_map(Node::step);
+    steps
+        .flat_map(|step| step.packed())
+        .map(AlignedSlice::bytes)
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use nnhal_hal::{
@@ -100,7 +114,7 @@ mod tests {
     use nnhal_os::buffer::{ALIGNMENT, AlignedBuffer};
 
     use super::*;
-    use crate::executor::{Execution, NeverInterrupted, RunOptions};
+    use crate::{Execution, NeverInterrupted, RunOptions};
 
     const CHANNELS: u32 = 32;
     const FILTERS: u32 = 20;

@@ -10,11 +10,12 @@ use nnhal_hal::ops::OpError;
 use nnhal_hal::{Operand, Operation, Shape, Subgraph, SubgraphIndex};
 
 use super::ExecutionError;
-use super::run::{Frame, Runner, copy_value};
+use super::frame::{Frame, copy_value};
+use super::nodes::Runner;
 use crate::kernel::{Inputs, KernelError, Value, Values, allowed_size};
 
 impl Runner<'_> {
-    // Not inlined, for the reason that `together` gives.
+    // Not inlined, for the reason that `nodes` gives.
     #[inline(never)]
     pub(super) fn run_if(
         &mut self,
@@ -146,11 +147,11 @@ impl Runner<'_> {
     where
         Self: 'b,
     {
-        let (subgraph, graph) = self.subgraph(at);
+        let (subgraph, plan) = self.subgraph(at);
         Inputs {
             operation,
             operands: &subgraph.operands,
-            constants: &graph.constants,
+            constants: &plan.constants,
             values: Values::all(values),
         }
     }

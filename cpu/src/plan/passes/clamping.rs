@@ -1,30 +1,52 @@
 //! RELU, RELU1 and RELU6 behind a layer without an activation: the layer clamps its results itself, as if the
-//! activation were its own. What is left of the operation gives the memory to its output, or copies it where
-//! that is the model's: clamping what is clamped changes nothing.
+//! activation were its own, and computes what the operation does.
 
-use nnhal_hal::{Operand, OperandLifeTime, OperationType, Subgraph};
+use nnhal_hal::{Operand, OperandLifeTime, OperationType};
 
-use super::padded::holds_the_same;
-use super::program::Step;
 use crate::kernels::activation_range::Activation;
+use crate::plan::declared::holds_the_same;
+use crate::plan::graph::{Graph, Replacement, Rewrite};
+use crate::plan::node::{Computed, Node};
 
-/// Has layers clamp their results as those operations would that alone read them, and notes it with these.
-pub(super) fn clamp(graph: &Subgraph, steps: &mut [Step]) {
-    let mut makers = vec![None; graph.operands.len()];
-    for (number, operation) in graph.operations.iter().enumerate() {
-        if let Some(activation) = activation(operation.operation_type)
-            && let (&[input], &[output]) = (&operation.inputs[..], &operation.outputs[..])
-            && is_for_one(&graph.operands[input as usize], &graph.operands[output as usize])
-            && let Some(maker) = makers[input as usize]
-        {
-            let maker: &mut Step = &mut steps[maker];
-            let is_clamped = maker.planned_mut().is_some_and(|layer| layer.clamp(activation));
-            steps[number].is_clamped_before = is_clamped;
+pub(super) struct Clamping;
+
+impl Rewrite for Clamping {
+    fn rewrite(&self, graph: &mut Graph<'_>, at: usize) -> Option<Replacement> {
+        let (_, layer) = graph.from(at).next()?;
+        layer.step()?;
+        let &[sums] = &layer.operation.outputs[..] else {
+            return None;
+        };
+        let operand = graph.operands.get(sums as usize)?;
+        if operand.lifetime != OperandLifeTime::TemporaryVariable || operand.number_of_consumers != 1 {
+            return None;
         }
-        for &output in &operation.outputs {
-            makers[output as usize] = Some(number);
+        let (place, clamp) = graph.last_reader(sums)?;
+        let activation = activation(clamp.operation.operation_type)?;
+        let result = graph.operands.get(*clamp.operation.outputs.first()? as usize)?;
+        if !(clamp.is_plain() && are_alike((operand, layer), (result, clamp))) {
+            return None;
         }
+        let does_clamp = graph.node_mut(at)?.clamp(activation);
+        does_clamp.then(|| Replacement {
+            places: vec![at, place],
+            node: Box::new(join),
+        })
     }
+}
+
+/// The layer, with the result of what clamps that of its own.
+fn join(mut both: Vec<Node>) -> Node {
+    let clamp = both.remove(1);
+    let mut layer = both.remove(0);
+    layer.operation.outputs = clamp.operation.outputs;
+    layer
+        .computes
+        .extend(clamp.computes.iter().map(|computed| Computed {
+            number: computed.number,
+            name: "as activation of the one before",
+        }));
+    layer
 }
 
 fn activation(operation: OperationType) -> Option<Activation> {
@@ -36,11 +58,14 @@ fn activation(operation: OperationType) -> Option<Activation> {
     }
 }
 
-/// Whether an operand is read by one operation only, whose result means the same.
-fn is_for_one(operand: &Operand, result: &Operand) -> bool {
-    operand.lifetime == OperandLifeTime::TemporaryVariable
-        && operand.number_of_consumers == 1
-        && holds_the_same(operand, result)
+/// Whether results mean the same, and have the same shapes.
+fn are_alike((operand, layer): (&Operand, &Node), (result, clamp): (&Operand, &Node)) -> bool {
+    let shape = |node: &Node| node.fixed.as_ref().and_then(|fixed| fixed.shape());
+    let is_one_shape = match (shape(layer), shape(clamp)) {
+        (Some(one), Some(other)) => one == other,
+        _ => operand.dimensions == result.dimensions,
+    };
+    is_one_shape && holds_the_same(operand, result)
 }
 
 #[cfg(test)]

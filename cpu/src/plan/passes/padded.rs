@@ -1,63 +1,32 @@
 //! PAD before a convolution, as padding of the convolution: what is padded is no tensor.
 
+use nnhal_hal::OperationType;
 use nnhal_hal::ops::OperationContext;
-use nnhal_hal::{Operand, OperandType, Operation, OperationType};
 
-use super::declared::Declared;
-use super::fixed_outputs::FixedOutputs;
-use super::program::Step;
-use crate::fast::{Around, Patches};
+use crate::fast::{Around, PaddedLayer};
+use crate::plan::declared::{Declared, holds_the_same};
+use crate::plan::graph::{Graph, Replacement, Rewrite};
+use crate::plan::node::Node;
 
-/// A convolution that pads its input itself.
-#[derive(Debug)]
-pub(super) struct PaddedConvolution {
-    /// With the input of PAD in place of its own.
-    operation: Operation,
-    patches: Patches,
-    outputs: FixedOutputs,
-}
+pub(super) struct Padded;
 
-impl PaddedConvolution {
-    /// Two operations that follow each other, if they are PAD and a convolution, which `step` computes.
-    /// `ends_within(operand, count)` says whether no other than the first `count` read an operand.
-    pub(super) fn of(
-        pad: &Declared<'_>,
-        (convolution, step): (&Operation, &Step),
-        ends_within: impl Fn(u32, usize) -> bool,
-    ) -> Option<PaddedConvolution> {
-        let (around, input) = around(pad)?;
+impl Rewrite for Padded {
+    fn rewrite(&self, graph: &mut Graph<'_>, at: usize) -> Option<Replacement> {
+        let [(_, pad), (place, convolution)] = graph.pair(at)?;
+        let (around, input) = around(&graph.declared(pad))?;
         let padded = *pad.operation.outputs.first()?;
-        let reads = &convolution.inputs;
-        let is_only_input = reads.iter().filter(|operand| **operand == padded).count() == 1;
-        let follows = reads.first() == Some(&padded) && is_only_input && ends_within(padded, 2);
-        if !follows {
+        let mut operation = convolution.operation.clone();
+        let reads = operation.inputs.iter().filter(|operand| **operand == padded);
+        let is_only_input = reads.count() == 1 && operation.inputs.first() == Some(&padded);
+        if !(is_only_input && graph.ends_at(padded, place)) {
             return None;
         }
-        let patches = step.planned()?.behind_padding(&around)?;
-        let mut operation = convolution.clone();
+        let step = PaddedLayer::of(convolution.layer()?, &around)?;
         operation.inputs[0] = input;
-        Some(PaddedConvolution {
-            outputs: step.fixed.as_ref()?.reading(padded, input),
-            operation,
-            patches,
+        Some(Replacement {
+            places: vec![at, place],
+            node: Box::new(|parts| Node::fused_as(operation, Box::new(step), parts)),
         })
-    }
-
-    /// The operand that it computes.
-    pub(super) fn output(&self) -> u32 {
-        self.operation.outputs[0]
-    }
-
-    pub(super) fn operation(&self) -> &Operation {
-        &self.operation
-    }
-
-    pub(super) fn patches(&self) -> &Patches {
-        &self.patches
-    }
-
-    pub(super) fn outputs(&self) -> &FixedOutputs {
-        &self.outputs
     }
 }
 
@@ -67,9 +36,8 @@ fn around(pad: &Declared<'_>) -> Option<(Around, u32)> {
     if pad.operation.operation_type != OperationType::PAD {
         return None;
     }
-    let operand = |at: Option<&u32>| pad.operands.get(*at? as usize);
-    let input = *pad.operation.inputs.first()?;
-    let (from, to) = (operand(Some(&input))?, operand(pad.operation.outputs.first())?);
+    let (&input, &output) = (pad.operation.inputs.first()?, pad.operation.outputs.first()?);
+    let [from, to] = [input, output].map(|at| &pad.operands[at as usize]);
     let shape = pad.input(0).filter(|input| input.shape_known)?.shape;
     let &[_, height, width, _] = shape.dims() else {
         return None;
@@ -88,20 +56,6 @@ fn around(pad: &Declared<'_>) -> Option<(Around, u32)> {
         },
         input,
     ))
-}
-
-/// Whether the values of two operands mean the same, zero included.
-pub(super) fn holds_the_same(one: &Operand, other: &Operand) -> bool {
-    let is_taken = matches!(
-        one.operand_type,
-        OperandType::TENSOR_FLOAT32
-            | OperandType::TENSOR_QUANT8_ASYMM
-            | OperandType::TENSOR_QUANT8_ASYMM_SIGNED
-    );
-    is_taken
-        && one.operand_type == other.operand_type
-        && one.scale == other.scale
-        && one.zero_point == other.zero_point
 }
 
 #[cfg(test)]

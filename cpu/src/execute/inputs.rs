@@ -13,10 +13,8 @@ use super::ExecutionError;
 use super::run::Execution;
 use crate::fast::copied;
 use crate::kernel::bind;
+use crate::plan::cost::WORTH_PARTING_BYTES;
 use crate::threads::{Cost, Helpers, Team, Threads};
-
-/// Inputs of fewer bytes take one thread no longer than a few microseconds. The driver asks from as many on.
-const WORTH_PARTING_BYTES: usize = 64 * 1024;
 
 impl Execution {
     /// Wakes as many of these helpers as the last run had, if the next one is to have them, too. To be called
@@ -92,11 +90,7 @@ impl Execution {
             return fill(0, bytes);
         };
         let team = Team::new(threads, partable);
-        let cost = Cost {
-            multiply_adds: 0,
-            bytes: bytes.len() as u64,
-        };
-        let threads = team.threads_for(cost);
+        let threads = team.threads_for(Cost::of_bytes(bytes.len()));
         let grid = copied(threads, bytes.len());
         let failure = OnceLock::new();
         let none: &mut [u8] = &mut [];

@@ -1,36 +1,16 @@
-//! Runs a validated model operation by operation.
+//! Runs a plan, node by node.
 //!
-//! A [`Program`] is made once from a model: constants copied into aligned memory, kernels looked up, the last
-//! reader of every temporary found. An [`Execution`] holds the memory of one run at a time and is used again
-//! and again: once its buffers have grown to what the model needs, running allocates nothing. Buffers of
-//! temporaries go back to a pool after their last reader; those of declared sizes can be taken before the
-//! first run (`reserve`).
-//!
-//! With the fast kernels the graph is rewritten on the way: operations on constants alone are computed once
-//! (`folding`), PAD becomes a convolution's padding (`padded`), operations that follow each other are
-//! computed together (`fusion`), those between that have nothing to do with these before them, and tensors
-//! that only get another shape stay where they are.
+//! An [`Execution`] holds the memory of one run at a time and is used again and again: once its buffers have
+//! grown to what the model needs, running allocates nothing. Buffers of temporaries go back to a pool after
+//! their last reader; those of declared sizes can be taken before the first run (`reserve`).
 
-mod clamping;
-mod compiled;
-mod constants;
 mod control_flow;
-mod declared;
-mod fixed_outputs;
-mod folding;
-mod fused_groups;
-mod fusion;
+mod frame;
 mod inputs;
-mod padded;
-mod program;
+mod nodes;
 mod reserve;
 mod run;
-mod traffic;
 
-pub(crate) use declared::Declared;
-
-pub use compiled::{CompiledProgram, compiled_form};
-pub use program::{KernelSet, Program, ProgramError};
 pub use run::Execution;
 
 use std::time::Duration;
@@ -39,53 +19,13 @@ use nnhal_hal::{ErrorStatus, OperationType, SubgraphIndex};
 use nnhal_os::buffer::OutOfMemory;
 use nnhal_os::time::TimePoint;
 
+use crate::interrupt::{Interrupt, Interrupted, NeverInterrupted};
 use crate::kernel::KernelError;
 use crate::threads::Threads;
 
-/// Asked before every step of a preparation and every operation of an execution whether to go on, and now and
-/// then inside operations whose cost grows faster than their operands. An implementation may also block here:
-/// an execution suspended for another of higher priority keeps its state.
-pub trait Interrupt {
-    /// Whether to stop now.
-    fn check(&self) -> Result<(), Interrupted>;
-}
-
-/// Why an execution was stopped from outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Interrupted {
-    /// Its deadline passed.
-    #[error("the deadline passed during the execution")]
-    DeadlineMissed,
-    /// Nobody waits for the result any more.
-    #[error("the execution was cancelled")]
-    Cancelled,
-}
-
-impl Interrupted {
-    /// The HAL status for it.
-    #[must_use]
-    pub fn status(self) -> ErrorStatus {
-        match self {
-            // The same work may be in time when less is going on.
-            Interrupted::DeadlineMissed => ErrorStatus::MissedDeadlineTransient,
-            Interrupted::Cancelled => ErrorStatus::GeneralFailure,
-        }
-    }
-}
-
-/// An [`Interrupt`] that never asks to stop.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NeverInterrupted;
-
-impl Interrupt for NeverInterrupted {
-    fn check(&self) -> Result<(), Interrupted> {
-        Ok(())
-    }
-}
-
-/// Told of each operation when it has ended. What it is told of IF and WHILE includes the operations inside,
-/// of which it is told before. Of operations that are computed together the first takes all the time and the
-/// others none.
+/// Told of each operation when it has ended, but for those that were computed beforehand. What it is told of
+/// IF and WHILE includes the operations inside, of which it is told before. Of operations that are computed
+/// together the first takes all the time and the others none.
 pub trait Observer {
     /// An operation has been computed.
     fn operation_ended(&self, observed: &ObservedOperation);

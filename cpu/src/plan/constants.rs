@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 use nnhal_hal::{ConstantPools, Model, Operation, Shape, Subgraph};
 use nnhal_os::buffer::AlignedBuffer;
 
-use super::Interrupt;
-use super::program::{KernelSet, ProgramError};
+use super::error::ProgramError;
+use super::kernel_set::KernelSet;
 use crate::fast::{self, Packing, PlannedStep};
+use crate::interrupt::Interrupt;
 use crate::kernel::Constant;
 
 /// Smaller filters are copied at once: they are no burden, and they may be parameters that shape rules look

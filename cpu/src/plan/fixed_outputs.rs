@@ -8,8 +8,8 @@ use super::declared::Declared;
 use crate::kernel::{Value, Values};
 
 /// The outputs of an operation whose shapes follow from declared shapes and constants alone.
-#[derive(Debug)]
-pub(super) struct FixedOutputs {
+#[derive(Clone, Debug)]
+pub(crate) struct FixedOutputs {
     /// By output: its shape, and how many bytes it takes.
     outputs: Vec<(Shape, usize)>,
     /// Operands that must have a value for this to hold: a request may leave inputs of the model out.
@@ -18,7 +18,7 @@ pub(super) struct FixedOutputs {
 
 impl FixedOutputs {
     /// Those of `operation`, if its rule gives them without knowing more than the model.
-    pub(super) fn of(declared: &Declared<'_>, shape: ShapeRule) -> Option<FixedOutputs> {
+    pub(crate) fn of(declared: &Declared<'_>, shape: ShapeRule) -> Option<FixedOutputs> {
         let ShapeRule::Infer(rule) = shape else {
             return None;
         };
@@ -57,7 +57,7 @@ impl FixedOutputs {
     }
 
     /// The shape of the output, if there is one only.
-    pub(super) fn shape(&self) -> Option<Shape> {
+    pub(crate) fn shape(&self) -> Option<Shape> {
         match &self.outputs[..] {
             [(shape, _)] => Some(*shape),
             _ => None,
@@ -65,27 +65,32 @@ impl FixedOutputs {
     }
 
     /// How many elements the output has, if there is one only.
-    pub(super) fn elements(&self) -> Option<usize> {
+    pub(crate) fn elements(&self) -> Option<usize> {
         self.shape()?.elements().ok()
     }
 
     /// How many bytes each output takes.
-    pub(super) fn sizes(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = usize> {
         self.outputs.iter().map(|(_, bytes)| *bytes)
     }
 
-    /// The same where one operand is needed in place of another.
-    pub(super) fn reading(&self, other: u32, operand: u32) -> FixedOutputs {
-        let replaced = |at: &u32| if *at == other { operand } else { *at };
+    /// Those of the last of some nodes, with all that these need from outside.
+    pub(crate) fn of_all(all: &[&FixedOutputs], outputs: &[u32]) -> FixedOutputs {
+        let mut needed = Vec::new();
+        for &operand in all.iter().flat_map(|fixed| &fixed.needed) {
+            if !outputs.contains(&operand) && !needed.contains(&operand) {
+                needed.push(operand);
+            }
+        }
         FixedOutputs {
-            outputs: self.outputs.clone(),
-            needed: self.needed.iter().map(replaced).collect(),
+            outputs: all.last().map(|last| last.outputs.clone()).unwrap_or_default(),
+            needed,
         }
     }
 
     /// Whether this execution is as declared.
     #[inline]
-    pub(super) fn apply_to(&self, values: Values<'_>) -> bool {
+    pub(crate) fn apply_to(&self, values: Values<'_>) -> bool {
         self.needed
             .iter()
             .all(|at| values.get(*at as usize).is_some_and(|value| value.present))
@@ -93,7 +98,7 @@ impl FixedOutputs {
 
     /// Gives the outputs their shapes and memory; `reuse` finds memory for a buffer that is too small.
     #[inline]
-    pub(super) fn give(
+    pub(crate) fn give(
         &self,
         outputs: &mut [Value],
         mut reuse: impl FnMut(&mut Value, usize),

@@ -1,27 +1,12 @@
 //! Memory for an execution before its first run.
-//!
-//! Values of declared sizes are gone through in the order of the operations as a run goes through them: each
-//! takes memory that values before it have left, and leaves it after its last reader. What that comes to is
-//! taken at once, in pages that are there, so that the first run finds what the later ones find.
 
 use std::sync::Arc;
 
-use nnhal_hal::{Operation, Subgraph};
 use nnhal_os::buffer::AlignedBuffer;
 
-use super::program::{Graph, Step};
-use super::run::{Execution, smallest_that_holds};
+use super::run::Execution;
 use crate::kernel::Value;
-
-/// More is not taken before a run shows that it is needed.
-const MOST_BYTES: usize = 256 << 20;
-
-/// Graphs with more results are left to their runs, which can be interrupted.
-const MOST_RESULTS: usize = 4096;
-
-/// How often the values are gone through: memory that was too small for a later value has been exchanged for
-/// larger, so that the next time an earlier one may find other memory.
-const ROUNDS: usize = 2;
+use crate::plan::memory::Sizes;
 
 impl Execution {
     /// Takes the memory that operations of the main graph need for their results, as far as the model
@@ -31,29 +16,16 @@ impl Execution {
         let program = Arc::clone(self.program());
         let (frame, memory) = self.parts();
         let is_new = |value: &Value| !value.present && value.buffer.capacity() == 0;
-        let operations = &program.model.model().main.operations;
-        let results: usize = operations.iter().map(|operation| operation.outputs.len()).sum();
-        if results > MOST_RESULTS || !frame.values.iter().all(is_new) {
+        if !frame.values.iter().all(is_new) {
             return;
         }
-        let mut rehearsal = Rehearsal {
-            main: &program.model.model().main,
-            graph: &program.graphs[0],
-            values: vec![0; frame.values.len()],
-            free: Vec::new(),
+        let Some(sizes) = Sizes::of(&program.plans[0].nodes, frame.values.len()) else {
+            return;
         };
-        (0..ROUNDS).for_each(|_| rehearsal.go_through());
-        let sizes = || rehearsal.values.iter().chain(&rehearsal.free);
-        if sizes()
-            .try_fold(0_usize, |sum, bytes| sum.checked_add(*bytes))
-            .is_none_or(|sum| sum > MOST_BYTES)
-        {
-            return;
-        }
-        for (value, bytes) in frame.values.iter_mut().zip(&rehearsal.values) {
+        for (value, bytes) in frame.values.iter_mut().zip(&sizes.values) {
             value.buffer = touched(*bytes);
         }
-        for bytes in &rehearsal.free {
+        for bytes in &sizes.free {
             memory.give_back(touched(*bytes));
         }
     }
@@ -68,81 +40,15 @@ fn touched(bytes: usize) -> AlignedBuffer {
     buffer
 }
 
-/// A run that computes nothing and only counts bytes.
-struct Rehearsal<'a> {
-    main: &'a Subgraph,
-    graph: &'a Graph,
-    /// How many each value has.
-    values: Vec<usize>,
-    /// How many the buffers of the pool have.
-    free: Vec<usize>,
-}
-
-impl Rehearsal<'_> {
-    fn go_through(&mut self) {
-        let mut index = 0;
-        while let Some(step) = self.graph.steps.get(index) {
-            let count = step.group.as_ref().map_or(1, |group| group.operations());
-            let before = step.group.iter().flat_map(|group| group.before());
-            for number in before.copied().chain([count - 1]) {
-                let at = index + number;
-                if let (Some(operation), Some(step)) =
-                    (self.main.operations.get(at), self.graph.steps.get(at))
-                {
-                    self.give_outputs(operation, step);
-                }
-            }
-            for step in self.graph.steps.iter().skip(index).take(count) {
-                for &operand in &step.releases {
-                    let left = std::mem::take(&mut self.values[operand as usize]);
-                    self.give_back(left);
-                }
-            }
-            index += count;
-        }
-    }
-
-    fn give_back(&mut self, bytes: usize) {
-        if bytes > 0 {
-            self.free.push(bytes);
-        }
-    }
-
-    fn give_outputs(&mut self, operation: &Operation, step: &Step) {
-        if let (true, [input, ..], [output]) = (step.renames, &operation.inputs[..], &operation.outputs[..]) {
-            let renamed = std::mem::take(&mut self.values[*input as usize]);
-            let before = std::mem::replace(&mut self.values[*output as usize], renamed);
-            return self.give_back(before);
-        }
-        let Some(fixed) = step.fixed.as_ref().filter(|_| !step.is_folded()) else {
-            return;
-        };
-        for (&at, bytes) in operation.outputs.iter().zip(fixed.sizes()) {
-            self.give(at as usize, bytes);
-        }
-    }
-
-    fn give(&mut self, value: usize, bytes: usize) {
-        if self.values[value] >= bytes {
-            return;
-        }
-        if let Some(at) = smallest_that_holds(bytes, self.free.iter().copied()) {
-            let taken = self.free.swap_remove(at);
-            let given_up = std::mem::replace(&mut self.values[value], taken);
-            self.give_back(given_up);
-        }
-        self.values[value] = self.values[value].max(bytes);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use nnhal_hal::{NoPools, Operand, OperandType, OperationType, Shape};
 
-    use crate::executor::{Execution, KernelSet, Program, RunOptions};
+    use crate::plan::memory::MOST_RESERVED_BYTES;
     use crate::test_graph::TestGraph;
+    use crate::{Execution, KernelSet, Program, RunOptions};
 
     const COUNT: u32 = 1 << 20;
 
@@ -234,7 +140,7 @@ mod tests {
     #[test]
     fn unknown_sizes_very_large_ones_and_used_executions_are_left_to_the_runs() {
         let mut unknown = negations(0);
-        let mut large = negations((super::MOST_BYTES / 12) as u32 + 1);
+        let mut large = negations((MOST_RESERVED_BYTES / 12) as u32 + 1);
         for execution in [&mut unknown, &mut large] {
             execution.reserve();
             assert_eq!(execution.bytes(), 0);

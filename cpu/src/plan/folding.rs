@@ -5,8 +5,8 @@ use nnhal_hal::ops::{self, ShapeRule};
 use nnhal_hal::{Operand, OperandLifeTime, Operation, OperationType, Shape};
 
 use super::declared::Declared;
-use super::{Interrupt, Interrupted};
 use crate::fast;
+use crate::interrupt::{Interrupt, Interrupted};
 use crate::kernel::{
     Constant, Inputs, KernelContext, KernelError, Outputs, Value, Values, allocate, allowed_size,
 };
@@ -202,7 +202,7 @@ mod tests {
             // What nothing reads any more is gone: the halves, what they are cast to, and weights that are
             // packed.
             let bytes = |at: usize| {
-                let constant = program.graphs[0].constants[at].as_ref().unwrap();
+                let constant = program.plans[0].constants[at].as_ref().unwrap();
                 constant.bytes.bytes().len()
             };
             let whole = 4 * (EXTENT * EXTENT) as usize;
@@ -416,7 +416,7 @@ mod tests {
             nnhal_os::buffer::AlignedBuffer::copy_of(&compiled)
                 .unwrap()
                 .into(),
-            &crate::executor::NeverInterrupted,
+            &crate::NeverInterrupted,
         );
         let mut execution = Execution::new(Arc::new(restored.unwrap()));
         let input = execution

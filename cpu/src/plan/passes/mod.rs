@@ -1,0 +1,41 @@
+//! The rewrites of a graph, one a file. Each knows nodes and none of the others. The list says in which order
+//! they are tried.
+
+mod candidates;
+mod clamping;
+mod dynamically_quantized;
+mod elements;
+mod epilogue;
+mod in_place;
+mod magnitude;
+mod offset;
+mod padded;
+mod strip_chain;
+
+use super::cost::ChainThreshold;
+use super::graph::{Graph, Rewrite};
+use crate::interrupt::{Interrupt, Interrupted};
+
+/// Applies all rewrites.
+///
+/// # Errors
+/// `interrupt`, which is asked before each node.
+pub(super) fn rewrite(graph: &mut Graph<'_>, interrupt: &dyn Interrupt) -> Result<(), Interrupted> {
+    // What layers clamp themselves is no operation for the others.
+    graph.rewrite(&[&clamping::Clamping], interrupt)?;
+    // Those that need most of what is behind come first, but for chains, which take layers that are left.
+    let fusions: [&dyn Rewrite; 7] = [
+        &padded::Padded,
+        &offset::OffsetOfBytes,
+        &magnitude::Magnitude,
+        &strip_chain::Rows(ChainThreshold::ALWAYS),
+        &epilogue::Epilogue,
+        &dynamically_quantized::Integers,
+        &elements::Elements,
+    ];
+    graph.rewrite(&fusions, interrupt)?;
+    // Of what is fused by now, as several threads had better compute more of it together.
+    graph.rewrite(&[&strip_chain::Rows(ChainThreshold::BY_SEVERAL)], interrupt)?;
+    // In the end, when it is known what is read last.
+    graph.rewrite(&[&in_place::InPlace], interrupt)
+}
