@@ -4,10 +4,11 @@
 //! [`Role`] says, `poller.rs` looks and serves as a [`PollOrder`] says. So a simulator can drive it
 //! (`polling/simulator.rs`), with each rule left out in turn: `polling/rules.rs` says what each is good for.
 //!
-//! Each burst has a thread of its own. Where one thread of the client drives many bursts, all of these threads
-//! would want a processor now and then, and most would be asleep when their requests come. So the thread of a
-//! burst of short tasks becomes a shared poller: it waits for the requests of bursts that others lend it, too,
-//! and carries them out. There are few places for shared pollers; other such threads lend their bursts.
+//! Each burst has a thread of its own. Where one thread of the client drives many bursts, all of these
+//! threads would want a processor now and then, and most would be asleep when their requests come. So the
+//! thread of a burst of short tasks becomes a shared poller: it waits for the requests of bursts that others
+//! lend it, too, and carries them out. There are few places for shared pollers; other such threads lend their
+//! bursts.
 //!
 //! | role | what the thread does | what may happen | then it is |
 //! |---|---|---|---|
@@ -24,8 +25,8 @@
 //!
 //! The burst ends in every role that serves it, and in `Lent`. Then the thread is `Over`.
 //!
-//! A shared poller carries out a batch of requests of one burst at a time ([`short_tasks`]). Between two polls
-//! of its own ring it looks at some others ([`PollOrder`]).
+//! A shared poller carries out a batch of requests of one burst at a time ([`short_tasks`]). Between two
+//! polls of its own ring it looks at some others ([`PollOrder`]).
 
 mod move_to_front;
 mod rules;
@@ -101,8 +102,8 @@ const BATCHES_IN_ROUND: u32 = 64;
 
 /// The rings that a shared poller looks at beside its own, and in which order.
 ///
-/// A poll should take hardly longer than one of a ring alone, or requests are seen later. So it looks at those
-/// on which something has come of late, and at one of the others.
+/// A poll should take hardly longer than one of a ring alone, or requests are seen later. So it looks at
+/// those on which something has come of late, and at one of the others.
 #[derive(Debug)]
 pub(super) struct PollOrder<T> {
     rings: MoveToFront<Ring<T>>,
@@ -179,9 +180,9 @@ impl<T> PollOrder<T> {
         }
     }
 
-    /// One poll: looks at one of the rings that are not in use and at some of those that are. Whether something
-    /// has come. One that is not in use any more is told to `rest`. Ends are for [`PollOrder::poll_all`] and
-    /// [`PollOrder::take_gone`] to find.
+    /// One poll: looks at one of the rings that are not in use and at some of those that are. Whether
+    /// something has come. One that is not in use any more is told to `rest`. Ends are for
+    /// [`PollOrder::poll_all`] and [`PollOrder::take_gone`] to find.
     #[inline]
     pub(super) fn poll(
         &mut self,

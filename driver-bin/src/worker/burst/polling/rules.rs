@@ -4,8 +4,8 @@
 /// `simulator.rs` that is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// Rings on which nothing has come of late are looked at more rarely. Gains 30 % where one lent ring of 64
-    /// is used.
+    /// Rings on which nothing has come of late are looked at more rarely. Gains 30 % where one lent ring of
+    /// 64 is used.
     MoveToFront,
     /// A poll looks at three of the rings that are in use at most. Gains 8 % where 16 are used by turns.
     FewLooks,

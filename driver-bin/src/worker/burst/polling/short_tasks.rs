@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use super::rules::{Rule, Rules};
 
-/// Short requests take no more nanoseconds than this, which is about what waking a thread takes: others wait for one as
-/// long as for a thread of their own. A batch takes no longer either, as far as is known: memory that the
-/// client frees is there until it ends at least, and a client that has fallen asleep at an unlucky moment
-/// waits for its next result.
+/// Short requests take no more nanoseconds than this, which is about what waking a thread takes: others wait
+/// for one as long as for a thread of their own. A batch takes no longer either, as far as is known: memory
+/// that the client frees is there until it ends at least, and a client that has fallen asleep at an unlucky
+/// moment waits for its next result.
 const SHORT: u64 = 20_000;
 
 /// The most requests of a batch.
 const LONGEST_BATCH: u32 = 16;
 
-/// Of a burst of short tasks one single request of so many is timed, as reading the clock takes a good part of
-/// what the shortest do. A batch of several is always timed, from its second request on.
+/// Of a burst of short tasks one single request of so many is timed, as reading the clock takes a good part
+/// of what the shortest do. A batch of several is always timed, from its second request on.
 const TIMED_EVERY: u32 = 64;
 
 /// Learns how long the requests of a burst take.
@@ -134,7 +134,8 @@ mod tests {
     const BRIEF: Duration = Duration::from_micros(2);
     const LONG: Duration = Duration::from_millis(1);
 
-    /// A batch of as many requests as may be, each of which takes so long; how many, and whether it was timed.
+    /// A batch of as many requests as may be, each of which takes so long; how many, and whether it was
+    /// timed.
     fn run(tasks: &mut ShortTasks, each: Duration, queued: u32) -> (u32, bool) {
         let mut batch = tasks.begin();
         while batch.length < queued && batch.may_go_on() {

@@ -1,11 +1,11 @@
 //! A simulator of a shared poller by the polling policy, and of clients that send to its rings.
 //!
-//! Each client sends a request to one of the rings, or several behind each other, and the next when it has the
-//! answer. The simulator looks and serves as the policy says; how long a look, a request and the end of a
-//! batch take is measured roughly, and the same for all.
+//! Each client sends a request to one of the rings, or several behind each other, and the next when it has
+//! the answer. The simulator looks and serves as the policy says. What a look, a request and the end of a
+//! batch take is a rough figure, and the same for all.
 //!
-//! `cargo test -p nnhal-driver --lib polling::simulator -- --ignored --nocapture` prints for each scenario how
-//! long a request takes, and for each rule how long without it.
+//! `cargo test -p nnhal-driver --lib polling::simulator -- --ignored --nocapture` prints for each scenario
+//! how long a request takes, and for each rule how long without it.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -14,8 +14,8 @@ use std::time::Duration;
 use super::rules::{Rule, Rules};
 use super::*;
 
-/// Nanoseconds of a poll of the own ring, of a look at another, of the end of a batch (a fence, and the slot),
-/// of reading the clock twice.
+/// Nanoseconds of a poll of the own ring, of a look at another, of the end of a batch (a fence, and the
+/// slot), and of reading the clock twice.
 const OWN_POLL: u64 = 3;
 const LOOK: u64 = 4;
 const BATCH_END: u64 = 100;
