@@ -96,10 +96,7 @@ impl World {
     fn serve_batch(&mut self, ring: usize) {
         let mut batch = self.tasks[ring].begin();
         let mut since = self.now;
-        loop {
-            let Some((sent, client)) = self.queues[ring].pop_front() else {
-                break;
-            };
+        while let Some((sent, client)) = self.queues[ring].pop_front() {
             self.now += self.clients[client].service;
             self.answered[client] += 1;
             if self.answered[client] > LEARNING {

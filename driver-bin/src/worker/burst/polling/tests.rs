@@ -54,8 +54,13 @@ fn thread_whose_burst_has_ended_is_over() {
 /// Polls so often, where these rings have packets; those that were seen.
 fn poll(order: &mut PollOrder<usize>, polls: usize, ready: &[usize]) -> Vec<usize> {
     let see = |ring: &mut usize| ready.contains(ring);
-    let seen = (0..polls).filter_map(|_| order.poll(see, |_| {}).then(|| *order.take_ready().unwrap().1));
-    seen.collect()
+    let mut seen = Vec::new();
+    for _ in 0..polls {
+        if order.poll(see, |_| {}) {
+            seen.push(*order.take_ready().unwrap().1);
+        }
+    }
+    seen
 }
 
 #[test]
