@@ -90,10 +90,7 @@ pub(crate) fn content_of(
     )))
 }
 
-pub(crate) fn output_buffer<'a>(
-    pools: &'a impl Pools,
-    (index, token): (usize, u32),
-) -> Result<&'a Buffer, Failure> {
+pub(crate) fn output_buffer(pools: &impl Pools, (index, token): (usize, u32)) -> Result<&Buffer, Failure> {
     let buffer = pools.buffer(token);
     buffer.ok_or_else(|| Failure::invalid_argument(format!("output {index} has no device buffer")))
 }

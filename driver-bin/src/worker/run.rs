@@ -251,7 +251,7 @@ impl Context {
                     } else {
                         self.fill_large(run, (index, shape), (memory, *offset))
                     };
-                    copied.map_err(|failure| of_argument(Direction::Input, index, *pool, failure))?;
+                    copied.map_err(|failure| of_argument(Direction::Input, index, *pool, *failure))?;
                 }
                 ArgumentPlan::Token { shape, token } => self.bind_input(run, (index, *token), shape)?,
             }
@@ -326,7 +326,7 @@ impl Context {
                         too_large = Some(index);
                     } else if !packets.put_output(*pool, *offset, bytes) {
                         let copied = memory_of(run, *pool)?.write(*offset, bytes);
-                        copied.map_err(|failure| of_argument(Direction::Output, index, *pool, failure))?;
+                        copied.map_err(|failure| of_argument(Direction::Output, index, *pool, *failure))?;
                     }
                 }
                 ArgumentPlan::Token {

@@ -61,14 +61,9 @@ pub(super) fn insufficient(
 
 /// A failure to copy, with what was copied.
 #[cold]
-pub(super) fn of_argument(
-    direction: Direction,
-    index: usize,
-    pool: u32,
-    failure: Box<Failure>,
-) -> Box<Failure> {
+pub(super) fn of_argument(direction: Direction, index: usize, pool: u32, failure: Failure) -> Box<Failure> {
     let detail = format!("{direction} {index}: {}", failure.detail);
-    Failure { detail, ..*failure }
+    Failure { detail, ..failure }
         .at(Place {
             pool: Some(pool),
             ..Place::default()
