@@ -11,12 +11,12 @@ use std::sync::Arc;
 use nnhal_os::buffer::OutOfMemory;
 
 use super::FusedStep;
-use super::binary::Binary;
 use super::candidate::Candidate;
 use super::chain::{Extent, Function, Link};
+use super::elementwise::binary::Binary;
 use super::fused::{Fused, MOST_ELEMENTS, Results};
 use super::layer::Layer;
-use super::matmul_integers::Finish;
+use super::matmul::integers::Finish;
 use super::rounding::low_bits;
 use super::simd::{Instructions, Work, dispatch};
 use crate::kernel::{KernelContext, KernelError};

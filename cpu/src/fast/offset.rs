@@ -4,7 +4,7 @@
 use nnhal_hal::{OperandType as T, OperationType};
 
 use super::FusedStep;
-use super::quantization::{Steps, convert, real};
+use super::elementwise::quantization::{Steps, convert, real};
 use crate::kernel::{KernelContext, KernelError};
 use crate::kernels::element::Quant8;
 use crate::plan::Declared;

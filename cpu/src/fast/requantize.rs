@@ -7,11 +7,11 @@
 //! floors of floors are floors, both together are `floor((a * b + 2^30 + (2^(s-1) - n) * 2^31) / 2^(31+s))`:
 //! one sum of 64 bits and one shift. A negative `a` can have an `h` of 0, for which either `n` gives 0.
 
+use super::matmul::tile::COLUMNS;
 use super::rescale::SumRange;
 use super::simd::{
     ByteForm, COLUMN_ORDER, Columns, FloatScale, LANES, Rescale, RescaleOnce, Simd, rescales_by_floats,
 };
-use super::tile::COLUMNS;
 use crate::kernels::fixed_point::Multiplier;
 
 /// How quantised results are stored.

@@ -2,7 +2,7 @@
 
 use nnhal_hal::ops::padding::Window;
 
-use super::tile::COLUMNS;
+use super::matmul::tile::COLUMNS;
 use crate::kernels::fixed_point::Multiplier;
 use crate::threads::{Block, Grid, Team, Threads};
 

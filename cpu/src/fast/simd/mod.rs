@@ -9,7 +9,7 @@
 //! Sixteen 8-bit results come out of sixteen 32-bit sums that stand in the order `[0, 1, 2, 3, 8, 9, 10,
 //! 11]`, then the others: the order in which interleaving two rows of 16-bit values leaves their products in
 //! two vectors of eight. Instruction sets with vectors of sixteen keep to it, so that what is packed for
-//! these is the same for all; products of bytes are for some only, and in [`super::depthwise_bytes`] columns
+//! these is the same for all; products of bytes are for some only, and in [`super::depthwise::bytes`] columns
 //! stand in natural order.
 //!
 //! This folder is the only place that knows architectures. What AMX has is there on all of them; where it is

@@ -1,0 +1,240 @@
+//! Convolutions and fully connected layers of floats whose weights are 8-bit integers, for an input of
+//! integers: both are multiplied as bytes.
+
+use nnhal_os::buffer::AlignedSlice;
+
+use super::patches::{Patches, Sink};
+use super::products::cost;
+use crate::fast::matmul::integers::{FOUR, Finish, PackedIntegers};
+use crate::fast::matmul::lines::Lines;
+use crate::fast::packing::{Packing, PackingError};
+use crate::fast::partition;
+use crate::fast::simd::{Instructions, Work, dispatch};
+use crate::fast::strips::{Frame, Outputs};
+use crate::threads::{Grid, Team};
+
+/// How many times as fast as those of floats products of bytes are taken to be.
+const TIMES_AS_FAST: u64 = 2;
+
+/// Whether the weights of a layer are 8-bit integers, and the layer if so.
+#[derive(Debug)]
+pub(in crate::fast) struct Integers {
+    flag: AlignedSlice,
+    layer: Option<IntegerLayer>,
+}
+
+impl Integers {
+    /// Of a layer with so many columns of `depth` weights each, floats that need not be aligned: the whole of
+    /// one column behind the other's.
+    pub(in crate::fast) fn new(
+        (columns, depth): (usize, usize),
+        patches: Patches,
+        weights: &[u8],
+        packing: &mut Packing,
+    ) -> Result<Integers, PackingError> {
+        let weight = |bytes: &[u8; 4]| f32::from_ne_bytes(*bytes);
+        let weights = || weights.as_chunks().0;
+        let is_integer = |bytes: &[u8; 4]| f32::from(weight(bytes) as i8) == weight(bytes);
+        let takes = PackedIntegers::takes(depth) && patches.depth() == depth && patches.count() > 0;
+        let (are_integers, flag) = packing.flag(|| takes && weights().iter().all(is_integer))?;
+        let layer = if takes && are_integers {
+            let weight = |column: usize, at: usize| weight(&weights()[column * depth + at]) as i8;
+            let weights = PackedIntegers::new((columns, depth), packing, weight)?;
+            Some(IntegerLayer { weights, patches })
+        } else {
+            None
+        };
+        Ok(Integers { flag, layer })
+    }
+
+    /// What was packed.
+    pub(in crate::fast) fn packed(&self) -> impl Iterator<Item = &AlignedSlice> {
+        let weights = self.layer.iter().map(|layer| layer.weights.packed());
+        std::iter::once(&self.flag).chain(weights)
+    }
+
+    /// The layer.
+    pub(in crate::fast) fn layer(&self) -> Option<&IntegerLayer> {
+        self.layer.as_ref()
+    }
+}
+
+/// A layer without bias and activation whose weights are 8-bit integers.
+#[derive(Debug)]
+pub(crate) struct IntegerLayer {
+    weights: PackedIntegers,
+    patches: Patches,
+}
+
+/// How a layer is parted among threads, and where its rows lie.
+#[derive(Debug)]
+pub(in crate::fast) struct Parted<'a> {
+    threads: usize,
+    grid: Grid,
+    /// None where rows are copied one behind the other, or are the input's own pixels.
+    frame: Option<Frame<'a>>,
+    /// Bytes of memory for each thread's copies.
+    copies: usize,
+}
+
+impl Parted<'_> {
+    /// Bytes of memory for all copies.
+    pub(in crate::fast) fn copies(&self) -> usize {
+        self.threads * self.copies
+    }
+}
+
+impl IntegerLayer {
+    /// How many values the input has.
+    pub(in crate::fast) fn inputs(&self) -> usize {
+        self.patches.image_size(&self.patches.input) * self.patches.input.batch as usize
+    }
+
+    /// How many values the output has for each column, and how many columns there are.
+    pub(in crate::fast) fn outputs(&self) -> [usize; 2] {
+        [self.patches.count(), self.weights.sizes().0]
+    }
+
+    /// The weights.
+    pub(in crate::fast) fn weights(&self) -> &PackedIntegers {
+        &self.weights
+    }
+
+    /// Bytes from a copied row to the next.
+    fn row(&self) -> usize {
+        self.weights.sizes().1.next_multiple_of(FOUR)
+    }
+
+    /// Whether rows are pixels that are multiplied where they are.
+    fn are_in_place(&self) -> bool {
+        self.patches.are_pixels() && self.weights.sizes().1.is_multiple_of(FOUR)
+    }
+
+    /// How `team` parts it.
+    pub(in crate::fast) fn parted(&self, team: &Team<'_>) -> Parted<'_> {
+        let (patches, matrix) = (&self.patches, self.weights.packed().bytes().len());
+        let threads = team.threads_for(cost(patches, matrix, TIMES_AS_FAST));
+        let columns = self.weights.sizes().0;
+        // The windows of each image alone, but for pixels, which are rows of one large image.
+        let rows = if patches.are_pixels() {
+            patches.count()
+        } else {
+            patches.count() / patches.output.batch.max(1) as usize
+        };
+        let grid = partition::product(threads, (rows, self.row()), (columns, matrix));
+        let part = patches.input.channels as usize
+            * if patches.horizontal.dilation == 1 {
+                patches.horizontal.filter as usize
+            } else {
+                1
+            };
+        let frame = Frame::of(patches, grid.rows_per_block)
+            .filter(|_| part.is_multiple_of(FOUR) && !patches.are_pixels());
+        let copies = match &frame {
+            Some(frame) if frame.is_image() => 0,
+            Some(frame) => frame.len(grid.rows_per_block).unwrap_or(usize::MAX),
+            None if self.are_in_place() => 0,
+            None => grid.rows_per_block.saturating_mul(self.row()),
+        };
+        Parted {
+            threads: threads.min(grid.blocks().max(1)),
+            grid,
+            frame,
+            copies,
+        }
+    }
+
+    /// Multiplies bytes with the weights; `zero` is what stands for 0. `copies` is memory of
+    /// [`Parted::copies`].
+    pub(in crate::fast) fn run(
+        &self,
+        parted: &Parted<'_>,
+        (input, zero): (&[u8], u8),
+        (output, finish): (&mut [f32], Finish<'_>),
+        (copies, team): (&mut [u8], &Team<'_>),
+    ) {
+        let (patches, row) = (&self.patches, self.row());
+        let images = if patches.are_pixels() {
+            patches.input.batch as usize
+        } else {
+            1
+        };
+        let image = |extents| (patches.image_size(extents) * images).max(1);
+        let inputs = input.chunks_exact(image(&patches.input));
+        let outputs = output.chunks_exact_mut(image(&patches.output));
+        for (input, output) in inputs.zip(outputs) {
+            let memory = &mut copies[..parted.copies()];
+            team.for_each_block(parted.threads, &parted.grid, (output, memory), |block, copies| {
+                let outputs = Outputs {
+                    first: block.first_row(),
+                    count: block.rows(),
+                };
+                let lines = match &parted.frame {
+                    Some(frame) if frame.is_image() => {
+                        frame.windows(frame.of_image(input, outputs), outputs, FOUR)
+                    }
+                    Some(frame) => {
+                        frame.fill(input, outputs, (&mut *copies, zero), |from, to| {
+                            to.copy_from_slice(from)
+                        });
+                        frame.windows(copies, outputs, FOUR)
+                    }
+                    None if self.are_in_place() => {
+                        Lines::of_rows(&input[outputs.first * row..], outputs.count, (row, row))
+                    }
+                    None => {
+                        dispatch(Gather {
+                            patches,
+                            input,
+                            zero,
+                            outputs,
+                            row,
+                            copies: &mut *copies,
+                        });
+                        Lines::of_rows(copies, outputs.count, (row, row))
+                    }
+                };
+                self.weights.multiply(lines, finish, block);
+            });
+        }
+    }
+}
+
+/// Copies patches of bytes, each to the start of a row.
+struct Gather<'a> {
+    patches: &'a Patches,
+    input: &'a [u8],
+    /// What padding holds.
+    zero: u8,
+    outputs: Outputs,
+    row: usize,
+    copies: &'a mut [u8],
+}
+
+impl Work for Gather<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Instructions>(mut self, _: S) {
+        let (patches, input) = (self.patches, self.input);
+        let Outputs { first, count } = self.outputs;
+        patches.gather(input, first, count, &mut self);
+    }
+}
+
+impl Sink<u8> for Gather<'_> {
+    #[inline(always)]
+    fn pixels(&mut self, number: usize, offset: usize, pixels: &[u8]) {
+        let start = number * self.row + offset;
+        let to = &mut self.copies[start..start + pixels.len()];
+        for (to, pixel) in to.iter_mut().zip(pixels) {
+            *to = *pixel;
+        }
+    }
+
+    #[inline(always)]
+    fn padding(&mut self, number: usize, offset: usize, length: usize) {
+        let start = number * self.row + offset;
+        self.copies[start..start + length].fill(self.zero);
+    }
+}

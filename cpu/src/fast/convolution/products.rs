@@ -1,0 +1,536 @@
+//! CONV_2D and FULLY_CONNECTED with constant weights, as products of patches with a packed filter matrix.
+//!
+//! Patches are read in place: in the image if no window reaches beyond it, else in strips of it with the
+//! padding. Only those of filters that are far apart in the image, or far larger, are copied one behind the
+//! other; and, of 8-bit values, those that tiles multiply, and those of filters with gaps in a row if their
+//! channels do not make whole fours, or whole pairs where products are taken by pairs.
+
+use nnhal_hal::OperandType;
+use nnhal_os::buffer::OutOfMemory;
+
+use super::patches::{Patches, Sink};
+use crate::fast::epilogue::Epilogue;
+use crate::fast::matmul::float_matrix::FloatMatrix;
+use crate::fast::matmul::lines::Lines;
+use crate::fast::matmul::packed_bytes::{FOUR, PackedBytes, RowLayout};
+use crate::fast::matmul::pairs::PackedI16;
+use crate::fast::partition;
+use crate::fast::requantize::QuantizedOutput;
+use crate::fast::simd::{Instructions, LANES, Work, dispatch, multiplies_bytes};
+use crate::fast::strips::{Frame, Outputs};
+use crate::kernels::element::Quant8;
+use crate::scratch::Scratch;
+use crate::threads::{Cost, Grid, Team};
+
+/// Bytes of which some times as many stay in a first-level cache.
+const NEAREST_BYTES: usize = 16 * 1024;
+
+/// A convolution of 32-bit floats; `epilogue` is that of its first row.
+pub(in crate::fast) fn run_f32(
+    weights: &FloatMatrix,
+    patches: &Patches,
+    input: &[f32],
+    (output, epilogue): (&mut [f32], Epilogue<'_>),
+    (scratch, team): (&mut Scratch, &Team<'_>),
+) -> Result<(), OutOfMemory> {
+    let depth = weights.depth();
+    let matrix = size_of_val(weights.packed().bytes());
+    let threads = team.threads_for(cost(patches, matrix, weights.times_as_fast()));
+    if patches.are_pixels() {
+        let grid = grid(
+            threads,
+            (patches.count(), depth * size_of::<f32>()),
+            (patches, matrix),
+        );
+        let threads = threads.min(grid.blocks().max(1));
+        let memory = scratch.shares::<f32>(threads, weights.scratch(grid.rows_per_block))?;
+        team.for_each_block(threads, &grid, (output, memory), |block, memory| {
+            let first = block.first_row();
+            let lines = Lines::of_rows(&input[first * depth..], block.rows(), (depth, depth));
+            weights.multiply(lines, memory, block, epilogue.at_row(first));
+        });
+        return Ok(());
+    }
+    let (grid, frame) = framing::<f32>(patches, matrix, threads);
+    let threads = threads.min(grid.blocks().max(1));
+    let length = match &frame {
+        Some(frame) if frame.is_image() => 0,
+        Some(frame) => frame.len(grid.rows_per_block).unwrap_or(usize::MAX),
+        None => grid.rows_per_block * depth,
+    };
+    let own = weights.scratch(grid.rows_per_block);
+    let length = length.checked_add(own).ok_or(OutOfMemory { bytes: usize::MAX })?;
+    let memory = scratch.shares::<f32>(threads, length)?;
+    for (image, (input, output)) in patches.images(input, output).enumerate() {
+        team.for_each_block(threads, &grid, (output, &mut *memory), |block, memory| {
+            let (own, copies) = memory.split_at_mut(own);
+            let outputs = Outputs {
+                first: block.first_row(),
+                count: block.rows(),
+            };
+            let lines = match &frame {
+                Some(frame) => lines_f32(frame, input, outputs, copies),
+                None => {
+                    let mut gathered = Copies {
+                        depth,
+                        gathered: &mut *copies,
+                    };
+                    patches.gather(input, outputs.first, outputs.count, &mut gathered);
+                    Lines::of_rows(copies, outputs.count, (depth, depth))
+                }
+            };
+            weights.multiply(
+                lines,
+                own,
+                block,
+                epilogue.at_row(image * grid.rows + outputs.first),
+            );
+        });
+    }
+    Ok(())
+}
+
+/// The windows of some outputs of an image, read in place or in a strip with the padding that is made in
+/// `copies`.
+pub(in crate::fast) fn lines_f32<'l>(
+    frame: &Frame<'_>,
+    input: &'l [f32],
+    outputs: Outputs,
+    copies: &'l mut [f32],
+) -> Lines<'l, f32> {
+    if frame.is_image() {
+        return frame.windows(frame.of_image(input, outputs), outputs, 1);
+    }
+    frame.fill(input, outputs, (&mut *copies, 0.0), |from, to| {
+        to.copy_from_slice(from)
+    });
+    frame.windows(copies, outputs, 1)
+}
+
+/// How the outputs of an image are parted, and how windows lie in strips for each part, if they shall.
+fn framing<T>(patches: &Patches, matrix: usize, threads: usize) -> (Grid, Option<Frame<'_>>) {
+    let each = patches.output.height as usize * patches.output.width as usize;
+    let step = u64::from(patches.vertical.stride) * u64::from(patches.horizontal.stride);
+    let step = step.min(patches.depth() as u64) as usize;
+    let in_strips = step.saturating_mul(patches.input.channels as usize * size_of::<T>());
+    let mut strips = grid(threads, (each, in_strips), (patches, matrix));
+    if let Some(frame) = Frame::of(patches, strips.rows_per_block) {
+        if frame.is_image() || matrix > NEAREST_BYTES {
+            return (strips, Some(frame));
+        }
+        // Of a small matrix another pass costs little, and copies are read where they were just written.
+        let line = (patches.output.width as usize).max(1);
+        // But of no fewer lines than windows have, which are copied for the block behind them, too.
+        let lines = (NEAREST_BYTES / (in_strips * line).max(1)).max(patches.vertical.filter as usize);
+        strips.rows_per_block = strips.rows_per_block.min(lines.saturating_mul(line));
+        let frame = Frame::of(patches, strips.rows_per_block);
+        return (strips, frame);
+    }
+    let row = patches.depth() * size_of::<T>();
+    (grid(threads, (each, row), (patches, matrix)), None)
+}
+
+fn grid(threads: usize, rows: (usize, usize), (patches, matrix): (&Patches, usize)) -> Grid {
+    partition::product(threads, rows, (patches.output.channels as usize, matrix))
+}
+
+/// What the products of all patches with a matrix of so many bytes take, which are so many times as fast as
+/// those of floats.
+pub(in crate::fast) fn cost(patches: &Patches, matrix: usize, times: u64) -> Cost {
+    let outputs = patches.count() as u64 * u64::from(patches.output.channels);
+    Cost {
+        multiply_adds: outputs.saturating_mul(patches.depth() as u64) / (times * vector_speed()),
+        bytes: matrix as u64,
+    }
+}
+
+/// How many times as fast as with AVX2 floats are multiplied.
+pub(in crate::fast) fn vector_speed() -> u64 {
+    if multiplies_bytes() { 2 } else { 1 }
+}
+
+/// Patches of floats, one behind the other.
+struct Copies<'a> {
+    depth: usize,
+    gathered: &'a mut [f32],
+}
+
+impl Sink<f32> for Copies<'_> {
+    #[inline(always)]
+    fn pixels(&mut self, number: usize, offset: usize, pixels: &[f32]) {
+        let at = number * self.depth + offset;
+        let to = &mut self.gathered[at..at + pixels.len()];
+        if pixels.len() > 2 * LANES {
+            to.copy_from_slice(pixels);
+            return;
+        }
+        // Shorter than the call that copies.
+        for (to, pixel) in to.iter_mut().zip(pixels) {
+            *to = *pixel;
+        }
+    }
+
+    #[inline(always)]
+    fn padding(&mut self, number: usize, offset: usize, length: usize) {
+        let at = number * self.depth + offset;
+        self.gathered[at..at + length].fill(0.0);
+    }
+}
+
+/// A convolution of 8-bit values; `input_zero` is subtracted on the way to 16 bits, so that padding is 0.
+pub(in crate::fast) fn run_q8<T: Quant8>(
+    weights: &PackedI16,
+    patches: &Patches,
+    (input, input_zero): (&[T], i32),
+    (output, stored): (&mut [T], QuantizedOutput),
+    (scratch, team): (&mut Scratch, &Team<'_>),
+) -> Result<(), OutOfMemory> {
+    let row = weights.pairs() * 2;
+    let matrix = size_of_val(weights.packed().bytes());
+    let threads = team.threads_for(cost(patches, matrix, 1));
+    let output: &mut [u8] = bytemuck::cast_slice_mut(output);
+    let zero = input_zero as i16;
+    let (pixels, total) = (patches.are_pixels(), patches.count());
+    let (grid, frame) = if pixels {
+        let row_bytes = row * size_of::<i16>();
+        (grid(threads, (total, row_bytes), (patches, matrix)), None)
+    } else {
+        let (grid, frame) = framing::<i16>(patches, matrix, threads);
+        // Parts begin with pairs of their own where the filter's rows do.
+        let fits =
+            |_: &Frame<'_>| patches.horizontal.dilation == 1 || patches.input.channels.is_multiple_of(2);
+        (grid, frame.filter(fits))
+    };
+    let threads = threads.min(grid.blocks().max(1));
+    let length = match &frame {
+        Some(frame) => frame.len(grid.rows_per_block).unwrap_or(usize::MAX),
+        None => grid.rows_per_block * row,
+    };
+    let widened = scratch.shares::<i16>(threads, length)?;
+    // Single pixels are rows of one large image.
+    let images = if pixels { total.max(1) } else { 1 };
+    let input_size = patches.image_size(&patches.input) * images;
+    let output_size = patches.image_size(&patches.output) * images;
+    let each = input.chunks(input_size.max(1));
+    for (input, output) in each.zip(output.chunks_mut(output_size.max(1))) {
+        team.for_each_block(threads, &grid, (output, &mut *widened), |block, widened| {
+            let outputs = Outputs {
+                first: block.first_row(),
+                count: block.rows(),
+            };
+            let lines = match &frame {
+                Some(frame) => {
+                    dispatch(WidenStrip {
+                        frame,
+                        input,
+                        zero,
+                        outputs,
+                        widened: &mut *widened,
+                    });
+                    frame.windows(widened, outputs, 2)
+                }
+                None => {
+                    dispatch(Widen {
+                        patches,
+                        input,
+                        zero,
+                        outputs,
+                        row,
+                        widened: &mut *widened,
+                    });
+                    Lines::of_rows(widened, outputs.count, (row, row))
+                }
+            };
+            weights.multiply(lines, block, (stored, T::LEAST < 0));
+        });
+    }
+    Ok(())
+}
+
+/// The same with weights for rows of unsigned bytes, which are read in place where they are unsigned single
+/// pixels, or windows that do not need what is around the image.
+pub(in crate::fast) fn run_bytes<T: Quant8>(
+    weights: &PackedBytes,
+    patches: &Patches,
+    (input, input_zero): (&[T], i32),
+    (output, stored): (&mut [T], QuantizedOutput),
+    (scratch, team): (&mut Scratch, &Team<'_>),
+) -> Result<(), OutOfMemory> {
+    let (depth, is_signed) = (weights.depth(), T::LEAST < 0);
+    let matrix = size_of_val(weights.packed().bytes());
+    let threads = team.threads_for(cost(patches, matrix, weights.times_as_fast()));
+    let zero = input_zero as u8 ^ sign_bit::<T>();
+    if !patches.are_pixels() && weights.reads_windows() {
+        let (grid, frame) = framing::<u8>(patches, matrix, threads);
+        // Parts begin with fours of their own where the filter's rows do.
+        let fits =
+            |_: &Frame<'_>| patches.horizontal.dilation == 1 || patches.input.channels.is_multiple_of(4);
+        if let Some(frame) = frame.filter(fits) {
+            let memory = (scratch, team, threads);
+            return run_windows(weights, (&frame, &grid), (input, zero), (output, stored), memory);
+        }
+    }
+    let grid = grid(threads, (patches.count(), depth), (patches, matrix));
+    let threads = threads.min(grid.blocks().max(1));
+    let layout = weights.layout(grid.rows_per_block, patches.are_pixels() && !is_signed);
+    // In whole numbers of the terms that are behind them.
+    let copies = if layout.in_place {
+        0
+    } else {
+        (grid.rows_per_block * layout.apart).div_ceil(size_of::<i32>())
+    };
+    let length = copies + grid.rows_per_block;
+    let memory = scratch.shares::<i32>(threads, length)?;
+    let output: &mut [u8] = bytemuck::cast_slice_mut(output);
+    team.for_each_block(threads, &grid, (output, memory), |block, memory| {
+        let (first, count) = (block.first_row(), block.rows());
+        let (copied, terms) = memory[..length].split_at_mut(copies);
+        let rows: &[u8] = if layout.in_place {
+            &bytemuck::cast_slice(input)[first * depth..]
+        } else {
+            let copied: &mut [u8] = &mut bytemuck::cast_slice_mut(copied)[..count * layout.apart];
+            dispatch(Unsigned {
+                weights,
+                patches,
+                input,
+                zero,
+                outputs: Outputs { first, count },
+                copied: &mut *copied,
+                layout,
+            });
+            copied
+        };
+        weights.multiply((rows, layout), terms, block, (stored, is_signed));
+    });
+    Ok(())
+}
+
+/// The same of windows in strips of the image; `zero` is what padding holds, as unsigned.
+fn run_windows<T: Quant8>(
+    weights: &PackedBytes,
+    (frame, grid): (&Frame<'_>, &Grid),
+    (input, zero): (&[T], u8),
+    (output, stored): (&mut [T], QuantizedOutput),
+    (scratch, team, threads): (&mut Scratch, &Team<'_>, usize),
+) -> Result<(), OutOfMemory> {
+    let (patches, is_signed) = (frame.patches(), T::LEAST < 0);
+    let threads = threads.min(grid.blocks().max(1));
+    let part = patches.horizontal.filter as usize * patches.input.channels as usize;
+    let is_read_in_place = frame.is_image() && !is_signed && part.is_multiple_of(FOUR);
+    let length = if is_read_in_place {
+        0
+    } else {
+        // With what is read with the last part to fill it up, of which the strip has one already.
+        frame
+            .len(grid.rows_per_block)
+            .unwrap_or(usize::MAX)
+            .saturating_add(FOUR - 2)
+    };
+    let strips = scratch.shares::<u8>(threads, length)?;
+    let output: &mut [u8] = bytemuck::cast_slice_mut(output);
+    for (input, output) in patches.images(input, output) {
+        team.for_each_block(threads, grid, (output, &mut *strips), |block, strip| {
+            let outputs = Outputs {
+                first: block.first_row(),
+                count: block.rows(),
+            };
+            let strip = if is_read_in_place {
+                frame.of_image(bytemuck::cast_slice(input), outputs)
+            } else {
+                dispatch(UnsignedStrip {
+                    frame,
+                    input,
+                    zero,
+                    outputs,
+                    strip: &mut *strip,
+                });
+                strip
+            };
+            let lines = frame.windows(strip, outputs, FOUR);
+            weights.multiply_windows(lines, block, (stored, is_signed));
+        });
+    }
+    Ok(())
+}
+
+/// Makes a strip of 8-bit values as unsigned ones.
+struct UnsignedStrip<'a, T> {
+    frame: &'a Frame<'a>,
+    input: &'a [T],
+    /// What padding holds.
+    zero: u8,
+    outputs: Outputs,
+    strip: &'a mut [u8],
+}
+
+impl<T: Quant8> Work for UnsignedStrip<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Instructions>(self, _: S) {
+        self.frame
+            .fill(self.input, self.outputs, (self.strip, self.zero), |from, to| {
+                for (to, from) in to.iter_mut().zip(bytemuck::cast_slice::<T, u8>(from)) {
+                    *to = from ^ sign_bit::<T>();
+                }
+            });
+    }
+}
+
+/// What makes 8-bit values of this type unsigned, in the same order: nothing, or their uppermost bit.
+pub(in crate::fast) fn sign_bit<T: Quant8>() -> u8 {
+    if T::LEAST < 0 { 0x80 } else { 0 }
+}
+
+/// Gathers patches of 8-bit values as unsigned ones, each with zeros behind it up to the next; each row of a
+/// filter begins with four.
+struct Unsigned<'a, T> {
+    weights: &'a PackedBytes,
+    patches: &'a Patches,
+    input: &'a [T],
+    /// What padding holds.
+    zero: u8,
+    outputs: Outputs,
+    copied: &'a mut [u8],
+    layout: RowLayout,
+}
+
+impl<T: Quant8> Work for Unsigned<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Instructions>(mut self, _: S) {
+        let depth = self.weights.depth();
+        let Outputs { first, count } = self.outputs;
+        if self.patches.are_pixels() {
+            let pixels = &self.input[first * depth..][..count * depth];
+            let to = (self.copied, self.layout);
+            return self
+                .weights
+                .copy_rows(bytemuck::cast_slice(pixels), sign_bit::<T>(), to);
+        }
+        if depth < self.layout.apart {
+            for patch in self.copied.chunks_exact_mut(self.layout.apart) {
+                patch[depth..].fill(0);
+            }
+        }
+        let (patches, input) = (self.patches, self.input);
+        patches.gather(input, first, count, &mut self);
+    }
+}
+
+impl<T: Quant8> Sink<T> for Unsigned<'_, T> {
+    #[inline(always)]
+    fn pixels(&mut self, number: usize, offset: usize, pixels: &[T]) {
+        let start = number * self.layout.apart + self.weights.place(offset);
+        let to = &mut self.copied[start..start + pixels.len()];
+        for (to, pixel) in to.iter_mut().zip(bytemuck::cast_slice::<T, u8>(pixels)) {
+            *to = pixel ^ sign_bit::<T>();
+        }
+    }
+
+    #[inline(always)]
+    fn padding(&mut self, number: usize, offset: usize, length: usize) {
+        let start = number * self.layout.apart + self.weights.place(offset);
+        self.copied[start..start + length].fill(self.zero);
+    }
+}
+
+/// Makes a strip of 8-bit values as 16-bit values less the zero point.
+struct WidenStrip<'a, T> {
+    frame: &'a Frame<'a>,
+    input: &'a [T],
+    zero: i16,
+    outputs: Outputs,
+    widened: &'a mut [i16],
+}
+
+impl<T: Quant8> Work for WidenStrip<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Instructions>(self, _: S) {
+        let zero = self.zero;
+        self.frame
+            .fill(self.input, self.outputs, (self.widened, 0), |from, to| {
+                widen(from, zero, to)
+            });
+    }
+}
+
+/// Gathers patches of 8-bit values as 16-bit values less the zero point; each row of a filter begins with a
+/// pair.
+struct Widen<'a, T> {
+    patches: &'a Patches,
+    input: &'a [T],
+    zero: i16,
+    outputs: Outputs,
+    row: usize,
+    widened: &'a mut [i16],
+}
+
+impl<T: Quant8> Work for Widen<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Instructions>(mut self, _: S) {
+        let depth = self.patches.depth();
+        let Outputs { first, count } = self.outputs;
+        if self.patches.are_pixels() && depth == self.row {
+            let pixels = &self.input[first * depth..][..count * depth];
+            return widen(pixels, self.zero, &mut self.widened[..count * depth]);
+        }
+        if depth < self.row {
+            self.widened[..count * self.row].fill(0);
+        }
+        let (patches, input) = (self.patches, self.input);
+        patches.gather(input, first, count, &mut self);
+    }
+}
+
+impl<T> Widen<'_, T> {
+    /// Where an offset in a patch is.
+    #[inline(always)]
+    fn place(&self, number: usize, offset: usize, length: usize) -> std::ops::Range<usize> {
+        let across = self.patches.horizontal.filter as usize * self.patches.input.channels as usize;
+        let start = number * self.row + offset / across * across.next_multiple_of(2) + offset % across;
+        start..start + length
+    }
+}
+
+impl<T: Quant8> Sink<T> for Widen<'_, T> {
+    #[inline(always)]
+    fn pixels(&mut self, number: usize, offset: usize, pixels: &[T]) {
+        let place = self.place(number, offset, pixels.len());
+        widen(pixels, self.zero, &mut self.widened[place]);
+    }
+
+    #[inline(always)]
+    fn padding(&mut self, number: usize, offset: usize, length: usize) {
+        let place = self.place(number, offset, length);
+        self.widened[place].fill(0);
+    }
+}
+
+#[inline(always)]
+pub(in crate::fast) fn widen<T: Quant8>(from: &[T], zero: i16, to: &mut [i16]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = from.to_i32() as i16 - zero;
+    }
+}
+
+/// Whether 8-bit weights of this type are signed.
+pub(in crate::fast) fn weight(ty: OperandType, byte: u8) -> i16 {
+    if ty == OperandType::TENSOR_QUANT8_ASYMM {
+        i16::from(byte)
+    } else {
+        i16::from(byte as i8)
+    }
+}
+
+#[cfg(test)]
+#[path = "byte_windows_tests.rs"]
+mod byte_windows_tests;
+#[cfg(test)]
+#[path = "products_tests.rs"]
+mod tests;

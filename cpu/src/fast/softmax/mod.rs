@@ -1,0 +1,6 @@
+//! SOFTMAX.
+
+pub(super) mod quantized;
+pub(super) mod step;
+
+pub(super) use step::SoftmaxStep;

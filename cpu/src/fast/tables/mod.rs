@@ -1,0 +1,3 @@
+//! Operations on bytes that a table has the results of.
+
+pub(super) mod byte_table;
