@@ -5,11 +5,11 @@
 //! ([`LayerWithEpilogue`]), and layers of floats that hold integers with what rounds their input and scales
 //! their result ([`DynamicallyQuantized`]).
 //!
-//! A step holds its weights packed for the inner loops of [`matmul::tile`] and everything else that can be worked out
-//! ahead; running it allocates nothing once scratch memory has grown. What has no step is left to the
-//! reference kernels, operation by operation, within the same program. Loops are written once over the
-//! vectors of [`simd`]. Results: float sums are taken in another order than the reference's; 8-bit results
-//! are the same bits.
+//! A step holds its weights packed for the inner loops of [`matmul::tile`] and everything else that can
+//! be worked out ahead; running it allocates nothing once scratch memory has grown. What has no step is
+//! left to the reference kernels, operation by operation, within the same program. Loops are written once
+//! over the vectors of [`simd`]. Results: float sums are taken in another order than the reference's;
+//! 8-bit results are the same bits.
 
 mod borders;
 mod candidate;
@@ -75,7 +75,7 @@ pub use simd::permit_tiles;
 pub(crate) use steps::{has_filter, packs, plan};
 pub(crate) use strip_chain::StripChain;
 
-// By the names that what plans knows them by.
+// What plans with them knows them by these names.
 use convolution::{integer_layer, patches};
 use depthwise::{bytes as depthwise_bytes, pairs as depthwise_quantized};
 use elementwise::{binary, broadcast, quantization, unary, values};

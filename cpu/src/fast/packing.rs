@@ -2,10 +2,10 @@
 
 use nnhal_os::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
 
-/// Version of the layouts that weights are packed in. Whoever changes what the kernels of [`super::matmul`],
-/// [`super::recurrent`] or [`super::depthwise`] pack, which layers [`super::steps`] packs at all, which of the
-/// weights are constants that are computed beforehand, or the order of the parts, counts it up: programs that
-/// were kept in the old form are then not taken for the new one.
+/// Version of the layouts that weights are packed in. Whoever changes what the kernels of
+/// [`super::matmul`], [`super::recurrent`] or [`super::depthwise`] pack, which layers [`super::steps`]
+/// packs at all, which of the weights are constants that are computed beforehand, or the order of the
+/// parts, counts it up: programs that were kept in the old form are then not taken for the new one.
 pub(crate) const LAYOUT: u32 = 14;
 
 /// What stands for a property that weights have; zeros, or anything else, for one that they have not.

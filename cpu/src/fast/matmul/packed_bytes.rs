@@ -16,8 +16,9 @@ use crate::kernels::fixed_point::Multiplier;
 /// Values that are multiplied at once.
 pub(in crate::fast) const FOUR: usize = 4;
 
-/// Least rows, least values along the common dimension, and least weights for tiles: with fewer, sums are stored and
-/// loaded again for too few products each, or rows copied for too few columns. Measured on a Granite Rapids.
+/// Least rows, least values along the common dimension, and least weights for tiles: with fewer, sums are
+/// stored and loaded again for too few products each, or rows copied for too few columns. Measured on a
+/// Granite Rapids.
 const LEAST_ROWS: usize = 16;
 const LEAST_DEPTH: usize = 128;
 const LEAST_WEIGHTS: usize = 48 * LEAST_DEPTH;

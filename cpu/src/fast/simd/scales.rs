@@ -14,8 +14,8 @@ pub(in crate::fast) struct Rescale {
 }
 
 /// What turns sixteen 32-bit sums into output steps with one shift of at least one bit; see
-/// [`super::super::requantize`]. Its vectors are loaded for a few sums each, and one that lay across two lines
-/// of the cache would be loaded twice.
+/// [`super::super::requantize`]. Its vectors are loaded for a few sums each, and one that lay across two
+/// lines of the cache would be loaded twice.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(in crate::fast) struct RescaleOnce {
