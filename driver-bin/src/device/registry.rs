@@ -8,7 +8,7 @@ use nnhal_hal::{DeviceInfo, Failure};
 
 use super::{cpu, empty};
 
-/// Makes a device. Called once in each worker, before the worker enters its jail.
+/// Makes a device. Called once in each worker, while files can still be opened.
 pub type CreateDevice = fn(&DeviceOptions) -> Result<Arc<dyn Device>, Failure>;
 
 /// A device that a driver binary can serve.

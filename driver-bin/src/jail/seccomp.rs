@@ -42,6 +42,16 @@ pub(crate) const REFUSED: &[(i64, i32, &str)] = &[
         "a large block of the heap that grows; the C library then copies it",
     ),
     (
+        libc::SYS_membarrier,
+        libc::ENOSYS,
+        "some C libraries ask for it, and do without",
+    ),
+    (
+        libc::SYS_mseal,
+        libc::ENOSYS,
+        "newer C libraries ask for it, and do without",
+    ),
+    (
         libc::SYS_set_robust_list,
         libc::ENOSYS,
         "the start of a thread, for locks that nobody has here",
@@ -172,4 +182,37 @@ fn compile(
 ) -> Result<BpfProgram, JailError> {
     let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
     Ok(SeccompFilter::new(rules, otherwise, matched, architecture)?.try_into()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lists::{SERVING, SPAWNER, SUPERVISOR, WORKER};
+    use super::*;
+
+    #[test]
+    fn no_call_is_allowed_to_a_worker_with_a_client_and_refused() {
+        for (number, _, reason) in REFUSED {
+            assert!(
+                SERVING.iter().all(|rule| rule.number != *number),
+                "{number}: {reason}"
+            );
+        }
+    }
+
+    #[test]
+    fn all_lists_compile() {
+        for lists in [&[SERVING][..], WORKER, SPAWNER, SUPERVISOR] {
+            Filters::allowing(lists, &Further::default()).unwrap();
+        }
+    }
+
+    #[test]
+    fn conditions_of_two_lists_for_one_call_are_joined() {
+        let number = libc::SYS_prctl;
+        let count = |lists: &[&[Rule]]| allowed(lists).unwrap().get(&number).map(Vec::len);
+        assert!(count(WORKER) > count(&[SERVING]));
+        // Without conditions all arguments are allowed.
+        let free = allowed(WORKER).unwrap();
+        assert!(free.get(&libc::SYS_mmap).is_some_and(Vec::is_empty));
+    }
 }

@@ -80,10 +80,13 @@ pub(crate) fn main(registry: &DeviceRegistry) -> ExitCode {
     code
 }
 
+/// The devices of a worker.
+type DevicesByName = HashMap<String, Arc<dyn Device>>;
+
 /// A worker before it has a client.
 struct Idle {
     handoff: Connection,
-    devices: HashMap<String, Arc<dyn Device>>,
+    devices: DevicesByName,
     config: WorkerConfig,
     commands: Connection,
     jail: WorkerJail,
@@ -183,7 +186,7 @@ fn open_shared(handoff: &Connection) -> Result<Connection, WorkerError> {
 fn make_devices_and_jail(
     config: &WorkerConfig,
     registry: &DeviceRegistry,
-) -> Result<(HashMap<String, Arc<dyn Device>>, WorkerJail), WorkerError> {
+) -> Result<(DevicesByName, WorkerJail), WorkerError> {
     // Its number is read from files, which there will be none of.
     cores::processors();
     let needs = DeviceNeeds::of(config.devices.iter().map(|device| &device.name), registry);
@@ -193,10 +196,7 @@ fn make_devices_and_jail(
     Ok((devices, jail))
 }
 
-fn make_devices(
-    config: &WorkerConfig,
-    registry: &DeviceRegistry,
-) -> Result<HashMap<String, Arc<dyn Device>>, WorkerError> {
+fn make_devices(config: &WorkerConfig, registry: &DeviceRegistry) -> Result<DevicesByName, WorkerError> {
     let make = |device: &DeviceConfig| {
         let name = &device.name;
         let failed = |failure| WorkerError::Device {

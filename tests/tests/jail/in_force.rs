@@ -203,3 +203,22 @@ fn user_without_privileges_has_a_user_namespace() {
         "{told}"
     );
 }
+
+#[test]
+fn user_who_may_make_no_user_namespace_has_the_rest() {
+    // The namespace that the driver runs in is the only one that may be made here.
+    let command = "unshare --user --map-root-user sh -c 'echo 1 > /proc/sys/user/max_user_namespaces && \
+                   exec unshare --user --map-user=1000 --map-group=1000 \"$@\"' sh";
+    if !is_possible(command) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = TestDaemon::start(&started_by(command, directory.path()), &options(""));
+    let told = told(&daemon);
+    let (has, lacks) = told.split_once("; not permitted here: ").unwrap();
+    assert!(has.starts_with("45 system calls, files"), "{told}");
+    assert!(
+        !has.contains("namespace") && lacks.starts_with("user namespace: "),
+        "{told}"
+    );
+}

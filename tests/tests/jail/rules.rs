@@ -14,6 +14,9 @@ use nnhal_tests::{DaemonOptions, TestDaemon};
 
 const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 
+/// How often a driver is traced at most.
+const TRIES: usize = 8;
+
 /// Values that the layer takes and gives.
 const SIZE: usize = 512;
 
@@ -128,6 +131,20 @@ fn keep_busy(runtime_dir: &Path) {
     }
 }
 
+/// What is listed and was not seen.
+fn not_in(seen: &Seen) -> Vec<(String, String)> {
+    let unused = |(whose, calls): (String, BTreeSet<String>)| {
+        let seen = if whose == "serving" {
+            &seen.serving
+        } else {
+            &seen.others
+        };
+        let unused: Vec<_> = calls.difference(seen).cloned().collect();
+        unused.into_iter().map(move |call| (whose.clone(), call))
+    };
+    listed().into_iter().flat_map(unused).collect()
+}
+
 #[test]
 fn lists_of_system_calls_have_nothing_that_nobody_uses() {
     if !Command::new("strace")
@@ -147,20 +164,24 @@ fn lists_of_system_calls_have_nothing_that_nobody_uses() {
     );
     std::fs::write(&traced, script).unwrap();
     std::fs::set_permissions(&traced, Permissions::from_mode(0o700)).unwrap();
-    let mut daemon = TestDaemon::start(traced.to_str().unwrap(), &DaemonOptions::default());
-    keep_busy(&daemon.runtime_dir());
-    daemon.close_owner();
-    daemon.wait();
-    let seen = read(&std::fs::read_to_string(&trace).unwrap());
-    for (whose, calls) in listed() {
-        let seen = if whose == "serving" {
-            &seen.serving
-        } else {
-            &seen.others
-        };
-        let unused: Vec<_> = calls.difference(seen).collect();
-        assert!(unused.is_empty(), "{whose}: {unused:?}");
+    let mut seen = Seen::default();
+    let mut unused = Vec::new();
+    // What a driver does only if it is in time, which it may not be while it is traced, is seen sooner or
+    // later.
+    for _ in 0..TRIES {
+        let mut daemon = TestDaemon::start(traced.to_str().unwrap(), &DaemonOptions::default());
+        keep_busy(&daemon.runtime_dir());
+        daemon.close_owner();
+        daemon.wait();
+        let again = read(&std::fs::read_to_string(&trace).unwrap());
+        seen.serving.extend(again.serving);
+        seen.others.extend(again.others);
+        unused = not_in(&seen);
+        if unused.is_empty() {
+            break;
+        }
     }
+    assert!(unused.is_empty(), "{unused:?}");
     println!(
         "a worker with clients made {} different calls: {:?}",
         seen.serving.len(),
