@@ -34,7 +34,7 @@ impl Jail {
             has_no_new_privileges: values("NoNewPrivs").next() == Some("1"),
             has_capabilities: values("CapEff")
                 .next()
-                .is_some_and(|set| set.trim_start_matches('0') != ""),
+                .is_some_and(|set| !set.trim_start_matches('0').is_empty()),
             user: values("Uid").next().and_then(|uid| uid.parse().ok()),
         }
     }
