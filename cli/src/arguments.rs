@@ -164,15 +164,16 @@ pub(crate) struct RunArguments {
     ///
     /// A row is an operation of the main graph; the first of some that are computed together has what all of
     /// them took, the others have no time. The columns: `us` the median time of a call in microseconds,
-    /// `share` of the sum of all times, `G/s` thousands of millions of operations on numbers in a second (a
-    /// product and its sum are two; layers, convolutions and cells have them), `peak` their share of what
-    /// this processor was just measured to reach with as many threads, for floats or 8-bit values, by vectors
-    /// or by tiles as the kernel does, `KiB` what is read from and written to memory: each operand once,
-    /// constants in the size that the model has them in; not what operations that are computed together hand
-    /// on to each other, nor what was computed when the model was prepared. `-` stands where there is none,
-    /// where dimensions are known in executions only, for peaks of a driver whose threads are not known
-    /// (`--threads` says how many), and for kernels of other vendors' devices. Below them stand the sum and
-    /// what a whole call took by the path while operations were recorded.
+    /// `expected` what the plan expects of one thread, `share` of the sum of all times, `G/s` thousands of
+    /// millions of operations on numbers in a second (a product and its sum are two; layers, convolutions and
+    /// cells have them), `peak` their share of what this processor was just measured to reach with as many
+    /// threads, for floats or 8-bit values, by vectors or by tiles as the kernel does, `KiB` what is read
+    /// from and written to memory: each operand once, constants in the size that the model has them in; not
+    /// what operations that are computed together hand on to each other, nor what was computed when the model
+    /// was prepared. `-` stands where there is none, where dimensions are known in executions only, for peaks
+    /// of a driver whose threads are not known (`--threads` says how many), and for kernels of other vendors'
+    /// devices. Below them stand the sum and what a whole call took by the path while operations were
+    /// recorded.
     #[arg(long, conflicts_with_all = ["expect", "labels", "full"])]
     pub(crate) profile: bool,
     /// Let floats be computed with the range and precision of 16 bits, as `relaxComputationFloat32toFloat16`

@@ -1,10 +1,8 @@
 //! Convolutions of floats of which everything is known, as what computes several operations takes them.
 
-use super::convolution;
-use super::depthwise::{self, PackedDepthwise};
+use super::depthwise::PackedDepthwise;
 use super::float_matrix::FloatMatrix;
 use super::patches::Patches;
-use crate::threads::Cost;
 
 /// A layer of 32-bit floats of which everything is known.
 #[derive(Clone, Copy, Debug)]
@@ -31,20 +29,11 @@ impl FloatLayer<'_> {
         }
     }
 
-    /// How many images [`FloatLayer::cost`] is of.
+    /// How many images [`super::Layer::cost`] is of.
     pub(super) fn images(&self) -> u64 {
         match self.weights {
             FloatWeights::Matrix(_) => u64::from(self.patches.input.batch).max(1),
             FloatWeights::Depthwise(_) => 1,
-        }
-    }
-
-    pub(super) fn cost(&self) -> Cost {
-        match self.weights {
-            FloatWeights::Matrix(weights) => {
-                convolution::cost(self.patches, self.matrix_bytes(), weights.times_as_fast())
-            }
-            FloatWeights::Depthwise(_) => depthwise::cost(self.patches),
         }
     }
 

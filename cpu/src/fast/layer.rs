@@ -171,7 +171,7 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
-    /// A layer of constant weights, which are packed, and the same for an input of integers if it may have such.
+    /// A layer with packed weights, and those for an input of integers if it may have such.
     pub(super) fn new(
         kind: Kind,
         (declared, fallback): (&Declared<'_>, Kernel),

@@ -70,16 +70,17 @@ impl StripChain {
         {
             return None;
         }
+        let costs = || self.links.iter().filter_map(|link| link.layer.cost());
         if self.worth.threads > 1 {
-            let rows = layers.iter().map(|layer| LayerRows {
+            let rows = layers.iter().zip(costs()).map(|(layer, cost)| LayerRows {
                 vertical: layer.patches.vertical,
                 input: layer.patches.input.height as usize,
                 output: layer.patches.output.height as usize,
-                work: layer.cost().nanos() / layer.images(),
+                work: cost.nanos() / layer.images(),
             });
             self.most_threads = borders::most_threads(&rows.collect::<Vec<_>>());
         }
-        self.cost = layers.iter().map(FloatLayer::cost).sum();
+        self.cost = costs().sum();
         (self.most_threads >= self.worth.threads).then_some(())?;
         self.choose_step(layers)
     }

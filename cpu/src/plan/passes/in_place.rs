@@ -34,21 +34,18 @@ impl Rewrite for InPlace {
     }
 }
 
-fn in_place(mut one: Vec<Node>) -> Node {
-    let node = one.remove(0);
+/// The node with the same operation in its parts.
+fn in_place(parts: Vec<Node>) -> Node {
+    let name = "another shape in the same memory";
     Node {
-        operation: node.operation.clone(),
-        computes: node
-            .computes
-            .iter()
-            .map(|computed| Computed {
-                name: "another shape in the same memory",
-                ..*computed
-            })
-            .collect(),
+        operation: parts[0].operation.clone(),
+        computes: vec![Computed {
+            number: parts[0].number(),
+            name,
+        }],
         work: Work::InPlace,
-        fixed: node.fixed.clone(),
+        fixed: parts[0].fixed.clone(),
         releases: Vec::new(),
-        parts: vec![node],
+        parts,
     }
 }
