@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use nnhal::wire::handshake::{HandshakeError, Refusal};
-use nnhal::wire::{CauseOfDeath, ChannelError};
+use nnhal::wire::{CauseOfDeath, MessageError};
 use nnhal_hal::{ErrorStatus, Failure, OutputShape};
 use nnhal_os::SysError;
 use nnhal_os::shm::ShmError;
@@ -416,10 +416,10 @@ impl Error {
     }
 
     /// For `map_err` on a message that could not be sent for a reason other than the end of the connection.
-    pub(crate) fn channel(call: &'static str, process: Process) -> impl FnOnce(ChannelError) -> Error {
+    pub(crate) fn channel(call: &'static str, process: Process) -> impl FnOnce(MessageError) -> Error {
         move |error| match error {
             error if error.is_timeout() => ErrorKind::TimedOut { call, process }.into(),
-            ChannelError::Codec(error) => Error::argument(format!("{call} cannot be sent: {error}")),
+            MessageError::Codec(error) => Error::argument(format!("{call} cannot be sent: {error}")),
             error => Error::argument(format!("{call} could not be sent: {error}")),
         }
     }

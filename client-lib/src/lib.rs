@@ -71,7 +71,7 @@ mod watch;
 
 pub use arguments::Arguments;
 pub use buffer::Buffer;
-pub use burst::{Burst, BurstOptions, Finished, MAX_IN_FLIGHT, RegisteredRequest, Submission};
+pub use burst::{Burst, BurstOptions, Completion, MAX_IN_FLIGHT, RegisteredRequest, Submission};
 pub use compilation_cache::CompilationCache;
 pub use device::{CacheFiles, Device, PrepareOptions};
 pub use devices::Devices;

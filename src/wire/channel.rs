@@ -36,7 +36,7 @@ const SEALS: SealFlag = SealFlag::F_SEAL_WRITE
 
 /// Why a message could not be sent or received. After any of them but a time-out the connection is of no use.
 #[derive(Debug, thiserror::Error)]
-pub enum ChannelError {
+pub enum MessageError {
     /// The socket failed.
     #[error(transparent)]
     Socket(#[from] SocketError),
@@ -56,17 +56,17 @@ pub enum ChannelError {
     },
 }
 
-impl ChannelError {
+impl MessageError {
     /// Whether the peer has closed the connection, or died.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        matches!(self, ChannelError::Socket(SocketError::Closed))
+        matches!(self, MessageError::Socket(SocketError::Closed))
     }
 
     /// Whether the deadline passed.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        matches!(self, ChannelError::Socket(SocketError::TimedOut { .. }))
+        matches!(self, MessageError::Socket(SocketError::TimedOut { .. }))
     }
 }
 
@@ -75,21 +75,21 @@ impl ChannelError {
 ///
 /// # Errors
 ///
-/// See [`ChannelError`]; after an error nothing was sent.
+/// See [`MessageError`]; after an error nothing was sent.
 pub fn send<T: Wire>(
     connection: &Connection,
     version: u32,
     message: &T,
     fds: &[BorrowedFd<'_>],
     deadline: Deadline,
-) -> Result<(), ChannelError> {
+) -> Result<(), MessageError> {
     let mut packet = vec![INLINE];
     codec::encode_in(version, message, &mut packet)?;
     if packet.len() <= MAX_PACKET {
         return Ok(connection.send(&packet, fds, deadline)?);
     }
     let body = &packet[1..];
-    let attachment = seal(body).map_err(|source| ChannelError::Attachment {
+    let attachment = seal(body).map_err(|source| MessageError::Attachment {
         action: "store",
         source,
     })?;
@@ -126,12 +126,12 @@ impl Inbox {
     ///
     /// # Errors
     ///
-    /// See [`ChannelError`]. Descriptors that came with a message that is refused are closed.
+    /// See [`MessageError`]. Descriptors that came with a message that is refused are closed.
     pub fn receive<T: Wire>(
         &mut self,
         connection: &Connection,
         deadline: Deadline,
-    ) -> Result<(T, Vec<OwnedFd>), ChannelError> {
+    ) -> Result<(T, Vec<OwnedFd>), MessageError> {
         let received = connection.receive(&mut self.buffer, deadline)?;
         let packet = self.buffer.get(..received.length).unwrap_or_default();
         let mut fds = received.fds;
@@ -141,16 +141,16 @@ impl Inbox {
                 let length = length
                     .try_into()
                     .map(u64::from_le_bytes)
-                    .map_err(|_| ChannelError::Protocol("the length of a long message is not 8 bytes"))?;
+                    .map_err(|_| MessageError::Protocol("the length of a long message is not 8 bytes"))?;
                 let attachment = fds
                     .pop()
-                    .ok_or(ChannelError::Protocol("a long message came without its memfd"))?;
+                    .ok_or(MessageError::Protocol("a long message came without its memfd"))?;
                 Ok((
                     codec::decode_in(self.version, &read_sealed(attachment, length)?)?,
                     fds,
                 ))
             }
-            _ => Err(ChannelError::Protocol("a packet is of no known kind")),
+            _ => Err(MessageError::Protocol("a packet is of no known kind")),
         }
     }
 
@@ -197,20 +197,20 @@ fn seal(body: &[u8]) -> std::io::Result<OwnedFd> {
 }
 
 /// Copies a sealed message out of its memfd. Seals also prove that it is memory: reading it cannot block.
-fn read_sealed(fd: OwnedFd, length: u64) -> Result<Vec<u8>, ChannelError> {
+fn read_sealed(fd: OwnedFd, length: u64) -> Result<Vec<u8>, MessageError> {
     if length > MAX_MESSAGE as u64 {
         return Err(CodecError::TooLong { length }.into());
     }
     if !memfd::seals(&fd).is_ok_and(|seals| seals.contains(SEALS)) {
-        return Err(ChannelError::Protocol("a long message is not in a sealed memfd"));
+        return Err(MessageError::Protocol("a long message is not in a sealed memfd"));
     }
     let file = File::from(fd);
-    let attachment = |source| ChannelError::Attachment {
+    let attachment = |source| MessageError::Attachment {
         action: "read",
         source,
     };
     if file.metadata().map_err(attachment)?.len() != length {
-        return Err(ChannelError::Protocol(
+        return Err(MessageError::Protocol(
             "a long message is not of the length that was announced",
         ));
     }
@@ -259,7 +259,7 @@ mod tests {
         left.send(&attached(body.len() as u64), &[file.as_fd()], NOW)
             .unwrap();
         let error = Inbox::new().receive::<String>(&right, soon()).unwrap_err();
-        assert!(matches!(error, ChannelError::Protocol(_)), "{error}");
+        assert!(matches!(error, MessageError::Protocol(_)), "{error}");
     }
 
     #[test]
@@ -292,7 +292,7 @@ mod tests {
         for packet in [&[2_u8, 0, 0][..], &[ATTACHED], &[ATTACHED, 1, 2], &attached(4)] {
             left.send(packet, &[], NOW).unwrap();
             let error = Inbox::new().receive::<String>(&right, soon()).unwrap_err();
-            assert!(matches!(error, ChannelError::Protocol(_)), "{error}");
+            assert!(matches!(error, MessageError::Protocol(_)), "{error}");
         }
     }
 

@@ -60,7 +60,7 @@ pub use call::{
     CacheFiles, Call, Envelope, Execute, ExecuteFenced, ExecutionForm, FenceArgument, FencedLimits,
     MemoryDescription, Object, PrepareModel, PrepareModelFromCache, RequestWithMemories,
 };
-pub use channel::{ChannelError, Inbox, MAX_PACKET, read_inline, send};
+pub use channel::{Inbox, MAX_PACKET, MessageError, read_inline, send};
 pub use handle::{
     BufferHandle, BurstHandle, ExecutionHandle, FenceHandle, Handle, MemoryHandle, PreparedModelHandle,
 };

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use nnhal::wire::handshake::{self, HandshakeError, VERSIONS, Versions};
 use nnhal::wire::{
-    self, Call, ChannelError, Envelope, Event, Inbox, MemoryDescription, MemoryHandle, Message, PrepareModel,
+    self, Call, Envelope, Event, Inbox, MemoryDescription, MemoryHandle, Message, MessageError, PrepareModel,
     PreparedModelHandle, Reply, Welcome, directory,
 };
 use nnhal_hal::Failure;
@@ -92,7 +92,7 @@ impl RawClient {
     /// # Errors
     ///
     /// The connection's.
-    pub fn send(&mut self, call: Call, fds: &[BorrowedFd<'_>]) -> Result<u64, ChannelError> {
+    pub fn send(&mut self, call: Call, fds: &[BorrowedFd<'_>]) -> Result<u64, MessageError> {
         let id = self.next_id;
         self.next_id += 1;
         wire::send(
@@ -110,7 +110,7 @@ impl RawClient {
     /// # Errors
     ///
     /// The connection's.
-    pub fn receive(&mut self) -> Result<(Message, Vec<OwnedFd>), ChannelError> {
+    pub fn receive(&mut self) -> Result<(Message, Vec<OwnedFd>), MessageError> {
         self.inbox.receive(&self.connection, patience())
     }
 

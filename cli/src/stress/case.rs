@@ -1,15 +1,11 @@
-//! One case: what its seed draws, carried out in this process.
-
-use std::process::ExitCode;
+//! What a case works with: a device, and random numbers that its seed gives.
 
 use nnhal_client::Devices;
 use nnhal_conformance::generator::choices::{Choices, Random};
 use nnhal_conformance::generator::{Generated, Recipe};
 use nnhal_conformance::implementation::Form;
 
-use super::outcome::Outcome;
-use super::scenarios::SCENARIOS;
-use crate::arguments::{MemoryKind, StressArguments};
+use crate::arguments::MemoryKind;
 use crate::driver;
 use crate::error::Error;
 use crate::in_process::Kernels;
@@ -21,31 +17,6 @@ pub(super) const FORMS: [Form; 4] = [Form::Synchronous, Form::Burst, Form::Async
 /// Why a case is no success.
 pub(super) type Checked = Result<(), String>;
 
-/// Runs the case of the seed on the device that the arguments name, and tells by the exit code how it ended.
-pub(crate) fn run_one(arguments: &StressArguments) -> Result<ExitCode, Error> {
-    use std::io::Write as _;
-    let Some(device) = arguments.device.first() else {
-        return Err(Error::Result("a case needs a device".into()));
-    };
-    let mut case = Case::open(device, arguments.seed)?;
-    let (name, scenario) = *case.pick(&SCENARIOS);
-    let outcome = match scenario(&mut case) {
-        Ok(()) => Outcome::Success,
-        Err(text) => {
-            let mut said = std::io::stderr().lock();
-            writeln!(said, "{name}: {text}")?;
-            match case.death() {
-                Some(death) => {
-                    writeln!(said, "{death}")?;
-                    Outcome::Crash
-                }
-                None => Outcome::Failure,
-            }
-        }
-    };
-    Ok(ExitCode::from(outcome.code()))
-}
-
 /// What a scenario works with.
 pub(super) struct Case {
     pub(super) devices: Devices,
@@ -56,7 +27,7 @@ pub(super) struct Case {
 }
 
 impl Case {
-    fn open(device: &str, seed: u64) -> Result<Case, Error> {
+    pub(super) fn open(device: &str, seed: u64) -> Result<Case, Error> {
         let devices = driver::devices()?;
         let mut random = Random::new(seed);
         let memory = match random.below(2) {
@@ -93,7 +64,7 @@ impl Case {
     }
 
     /// How the worker died, if it is dead. The call asks it for something, since only calls notice.
-    fn death(&self) -> Option<nnhal_client::Error> {
+    pub(super) fn death(&self) -> Option<nnhal_client::Error> {
         let device = self.under_test.device_in_use();
         let asked = device.status().err();
         device

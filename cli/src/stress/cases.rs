@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &StressArguments) -> Result<(), Error> {
     } else {
         arguments.device.clone()
     };
-    // They are opened before anything runs, so that an unknown name fails at once. A private driver ends with the
+    // Opened before anything runs, so that an unknown name fails at once. A private driver ends with the
     // handles.
     let opened = names
         .iter()

@@ -4,8 +4,9 @@
 
 mod case;
 mod cases;
+mod one;
 mod outcome;
 mod scenarios;
 
-pub(crate) use case::run_one;
 pub(crate) use cases::run;
+pub(crate) use one::run_one;

@@ -33,7 +33,7 @@ impl Outcome {
         }
     }
 
-    /// What a case's process says by its end. A signal, a panic and every code that no case gives are a crash.
+    /// What a case's process says by its end. A signal, a panic and a code that no case gives are a crash.
     pub(crate) fn of_process(status: ExitStatus) -> Outcome {
         let code = status.code().and_then(|code| u8::try_from(code).ok());
         Outcome::ALL

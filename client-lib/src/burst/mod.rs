@@ -24,7 +24,7 @@ use nnhal_hal::RequestPool;
 use self::exchange::{BurstEnd, Exchange};
 use self::memory_names::MemoryNames;
 use self::pipeline::Pipeline;
-pub use self::pipeline::{Finished, MAX_IN_FLIGHT, Submission};
+pub use self::pipeline::{Completion, MAX_IN_FLIGHT, Submission};
 pub use self::registered::RegisteredRequest;
 use self::registered::{Number, Numbers};
 use crate::arguments::Arguments;

@@ -22,7 +22,7 @@ impl Submission {
 
 /// An execution that has ended.
 #[derive(Debug)]
-pub struct Finished {
+pub struct Completion {
     /// Which one.
     pub submission: Submission,
     /// How it ended.

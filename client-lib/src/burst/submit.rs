@@ -1,6 +1,6 @@
 //! Starting executions of a burst without waiting for their ends, and taking those.
 
-use super::pipeline::{Finished, Submission};
+use super::pipeline::{Completion, Submission};
 use super::{Burst, RegisteredRequest};
 use crate::error::{Error, Result};
 use crate::execution::ExecuteOptions;
@@ -36,9 +36,9 @@ impl Burst {
     ///
     /// # Errors
     /// The wait was over, and the execution is still under way; or the burst has ended. What became of the
-    /// execution itself is in [`Finished::result`].
+    /// execution itself is in [`Completion::result`].
     #[inline]
-    pub fn next_finished(&mut self, options: &ExecuteOptions) -> Result<Option<Finished>> {
+    pub fn next_finished(&mut self, options: &ExecuteOptions) -> Result<Option<Completion>> {
         let Some(entry) = self.pipeline.oldest() else {
             return Ok(None);
         };
@@ -48,7 +48,7 @@ impl Burst {
             .exchange
             .receive(entry.sequence, entry.sent, options.wait_deadline())?;
         self.pipeline.remove_oldest();
-        Ok(Some(Finished {
+        Ok(Some(Completion {
             submission: entry.submission,
             result: self.exchange.complete(received.header),
         }))
@@ -60,7 +60,7 @@ impl Burst {
     /// # Errors
     /// As [`Burst::next_finished`].
     #[inline]
-    pub fn try_next_finished(&mut self) -> Result<Option<Finished>> {
+    pub fn try_next_finished(&mut self) -> Result<Option<Completion>> {
         if self.pipeline.is_empty() {
             return Ok(None);
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use nix::poll::{PollFd, PollFlags};
-use nnhal::wire::{ChannelError, Message};
+use nnhal::wire::{Message, MessageError};
 use nnhal_os::poll;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
@@ -122,7 +122,7 @@ impl Link {
                 Ok((message, fds)) => self.dispatch(message, fds).map_err(Trouble::Protocol)?,
                 Err(error) if error.is_timeout() => return Ok(false),
                 Err(error) if error.is_closed() => return Err(Trouble::Gone),
-                Err(ChannelError::Socket(error)) if error.errno().is_some() => return Err(Trouble::Gone),
+                Err(MessageError::Socket(error)) if error.errno().is_some() => return Err(Trouble::Gone),
                 Err(error) => return Err(Trouble::Protocol(error.to_string())),
             }
             if is_enough(&self.lock()) {

@@ -73,8 +73,12 @@ pub(crate) const SERVING: &[Rule] = &[
     rule!(
         SYS_ioctl,
         Rarely,
-        [&[Is(1, SYNC_IOC_FILE_INFO)], &[Is(1, DMA_BUF_IOCTL_SYNC)]],
-        "what a fence of the kernel has come to; access to a dma-buf"
+        [
+            &[Is(1, SYNC_IOC_FILE_INFO)],
+            &[Is(1, DMA_BUF_IOCTL_SYNC)],
+            &[Is(1, libc::TIOCOUTQ as u32)],
+        ],
+        "what a fence of the kernel has come to; access to a dma-buf; what a client has not read"
     ),
     // Memory, the client's and its own.
     rule!(

@@ -1,6 +1,6 @@
 //! Why a worker ends before its time.
 
-use nnhal::wire::ChannelError;
+use nnhal::wire::MessageError;
 use nnhal_hal::Failure;
 use nnhal_os::socket::SocketError;
 
@@ -13,7 +13,7 @@ pub(super) enum WorkerError {
         source: std::io::Error,
     },
     #[error("the supervisor is gone: {0}")]
-    Supervisor(#[from] ChannelError),
+    Supervisor(#[from] MessageError),
     #[error(transparent)]
     Handoff(#[from] SocketError),
     #[error("the supervisor said something unexpected")]

@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nnhal::diag::tags;
-use nnhal::wire::{self, ChannelError, Event, Message, Reply};
+use nnhal::wire::{self, Event, Message, MessageError, Reply};
 use nnhal_hal::Failure;
 use nnhal_os::eventfd;
 use nnhal_os::socket::{Connection, MESSAGE_BYTES};
@@ -205,7 +205,7 @@ impl Outbox {
         queue.sent_with_fd.min(unread / MESSAGE_BYTES)
     }
 
-    fn break_off_with(&self, error: &ChannelError) {
+    fn break_off_with(&self, error: &MessageError) {
         if error.is_closed() {
             self.is_broken.store(true, Ordering::Release);
         } else {

@@ -9,7 +9,7 @@ use nnhal::diag::tags;
 use nnhal::wire::codec::CodecError;
 use nnhal::wire::handshake;
 use nnhal::wire::{
-    Allocated, BurstHandle, Call, ChannelError, Envelope, Inbox, Object, PreparedModelHandle, Reply, Welcome,
+    Allocated, BurstHandle, Call, Envelope, Inbox, MessageError, Object, PreparedModelHandle, Reply, Welcome,
 };
 use nnhal_device::Device;
 use nnhal_hal::{BufferDesc, BufferRole, ErrorStatus, Failure};
@@ -313,7 +313,7 @@ impl Session<'_> {
             let (envelope, fds) = match received {
                 Ok(received) => received,
                 Err(error) if error.is_timeout() => return None,
-                Err(ChannelError::Codec(error @ CodecError::UnknownCall { id, .. })) => {
+                Err(MessageError::Codec(error @ CodecError::UnknownCall { id, .. })) => {
                     // Of a client that is newer than what it agreed to: the others can still be answered.
                     self.answer(id, Err(Failure::general(error.to_string())));
                     continue;
@@ -486,7 +486,7 @@ impl Session<'_> {
     }
 }
 
-fn end_of(error: &ChannelError) -> End {
+fn end_of(error: &MessageError) -> End {
     if error.is_closed() {
         End::Closed
     } else {

@@ -4,7 +4,7 @@
 use crate::{HalVersion, OperandType as T, OperationType, Shape};
 
 use super::boxes::{BOX_LENGTH, check_box_quantization, check_known, exact};
-use super::context::{OpError, OperationContext, Place, ShapeIssue};
+use super::context::{OpError, OperationContext, OperationPart, ShapeIssue};
 use super::operation_entry::{OperationEntry, ShapeRule};
 use super::shapes::set;
 use super::signature::{Form, Param, Rank, Ty, Variant};
@@ -69,8 +69,8 @@ fn infer(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), Sh
 }
 
 fn check(context: &dyn OperationContext) -> Result<(), OpError> {
-    check_box_quantization(context, Place::Input(0))?;
-    check_box_quantization(context, Place::Input(3))?;
-    check_box_quantization(context, Place::Output(0))?;
+    check_box_quantization(context, OperationPart::Input(0))?;
+    check_box_quantization(context, OperationPart::Input(3))?;
+    check_box_quantization(context, OperationPart::Output(0))?;
     check_known(context, geometry)
 }

@@ -5,7 +5,7 @@ use crate::{HalVersion, OperandType as T, OperationType};
 use super::boxes::{
     BOX_LENGTH, check_box_quantization, check_known, exact, not_negative_float, positive_float,
 };
-use super::context::{OpError, OperationContext, Place, ShapeIssue};
+use super::context::{OpError, OperationContext, OperationPart, ShapeIssue};
 use super::operation_entry::{OperationEntry, ShapeRule};
 use super::signature::{Form, Param, Rank, Ty, Variant};
 
@@ -130,8 +130,8 @@ pub fn limits(context: &dyn OperationContext) -> Result<Limits, ShapeIssue> {
 }
 
 fn check(context: &dyn OperationContext) -> Result<(), OpError> {
-    check_box_quantization(context, Place::Input(1))?;
-    check_box_quantization(context, Place::Output(1))?;
+    check_box_quantization(context, OperationPart::Input(1))?;
+    check_box_quantization(context, OperationPart::Output(1))?;
     context.check_same_quantization(0, 0)?;
     check_known(context, limits)
 }

@@ -3,7 +3,7 @@
 //! A box is four numbers in one row: left, top, right, bottom. Quantised boxes are `TENSOR_QUANT16_ASYMM` in
 //! eighths of a pixel from 0.
 
-use super::context::{OpError, OperationContext, Place, ShapeIssue, unless_unknown};
+use super::context::{OpError, OperationContext, OperationPart, ShapeIssue, unless_unknown};
 
 /// Numbers that make a box.
 pub const BOX_LENGTH: u32 = 4;
@@ -12,11 +12,14 @@ pub const BOX_LENGTH: u32 = 4;
 pub const BOX_SCALE: f32 = 0.125;
 
 /// A quantised tensor of boxes, or of image sizes, must count in eighths of a pixel from 0.
-pub(super) fn check_box_quantization(context: &dyn OperationContext, place: Place) -> Result<(), OpError> {
+pub(super) fn check_box_quantization(
+    context: &dyn OperationContext,
+    place: OperationPart,
+) -> Result<(), OpError> {
     let operand = match place {
-        Place::Input(index) => context.required(index)?.operand,
-        Place::Output(index) => context.required_output(index)?.operand,
-        Place::Operation => return Ok(()),
+        OperationPart::Input(index) => context.required(index)?.operand,
+        OperationPart::Output(index) => context.required_output(index)?.operand,
+        OperationPart::Operation => return Ok(()),
     };
     if operand.operand_type.is_quant16() && (operand.scale, operand.zero_point) != (BOX_SCALE, 0) {
         return Err(OpError {

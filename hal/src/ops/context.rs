@@ -4,7 +4,7 @@ use crate::{ExtraParams, Operand, OperandType, OperationType, Shape};
 
 /// Which part of an operation an error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum OperationPart {
     /// The input with this number.
     Input(usize),
     /// The output with this number.
@@ -13,12 +13,12 @@ pub enum Place {
     Operation,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for OperationPart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Place::Input(index) => write!(f, "input {index}"),
-            Place::Output(index) => write!(f, "output {index}"),
-            Place::Operation => f.write_str("the operation"),
+            OperationPart::Input(index) => write!(f, "input {index}"),
+            OperationPart::Output(index) => write!(f, "output {index}"),
+            OperationPart::Operation => f.write_str("the operation"),
         }
     }
 }
@@ -29,7 +29,7 @@ impl std::fmt::Display for Place {
 #[error("{place}: {message}")]
 pub struct OpError {
     /// Where.
-    pub place: Place,
+    pub place: OperationPart,
     /// What was wrong, and what would be right.
     pub message: String,
 }
@@ -38,7 +38,7 @@ impl OpError {
     /// An error about the input with this number.
     pub fn input(index: usize, message: impl Into<String>) -> OpError {
         OpError {
-            place: Place::Input(index),
+            place: OperationPart::Input(index),
             message: message.into(),
         }
     }
@@ -46,7 +46,7 @@ impl OpError {
     /// An error about the output with this number.
     pub fn output(index: usize, message: impl Into<String>) -> OpError {
         OpError {
-            place: Place::Output(index),
+            place: OperationPart::Output(index),
             message: message.into(),
         }
     }
@@ -54,7 +54,7 @@ impl OpError {
     /// An error about the operation as a whole.
     pub fn operation(message: impl Into<String>) -> OpError {
         OpError {
-            place: Place::Operation,
+            place: OperationPart::Operation,
             message: message.into(),
         }
     }

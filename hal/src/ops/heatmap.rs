@@ -3,7 +3,7 @@
 use crate::{HalVersion, OperandType as T, OperationType, Shape};
 
 use super::boxes::{BOX_LENGTH, check_box_quantization, check_known, exact};
-use super::context::{OpError, OperationContext, Place, ShapeIssue};
+use super::context::{OpError, OperationContext, OperationPart, ShapeIssue};
 use super::operation_entry::{OperationEntry, ShapeRule};
 use super::padding::Extents;
 use super::shapes::{set, shape_of};
@@ -57,7 +57,7 @@ fn infer(context: &dyn OperationContext, outputs: &mut [Shape]) -> Result<(), Sh
 }
 
 fn check(context: &dyn OperationContext) -> Result<(), OpError> {
-    check_box_quantization(context, Place::Input(1))?;
-    check_box_quantization(context, Place::Output(1))?;
+    check_box_quantization(context, OperationPart::Input(1))?;
+    check_box_quantization(context, OperationPart::Output(1))?;
     check_known(context, geometry)
 }

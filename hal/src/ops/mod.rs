@@ -69,7 +69,7 @@ mod topk;
 mod unary;
 pub mod version;
 
-pub use context::{OpError, OperandInfo, OperationContext, Place, ShapeIssue};
+pub use context::{OpError, OperandInfo, OperationContext, OperationPart, ShapeIssue};
 pub use matching::SignatureMatch;
 pub use operation_entry::{OperationEntry, ShapeRule, keeps_quantization, no_further_rule};
 pub use signature::{DefaultValue, Form, Param, Presence, Rank, Rule, Ty, Variant};

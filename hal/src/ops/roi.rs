@@ -3,7 +3,7 @@
 use crate::{HalVersion, OperandType as T, OperationType, Shape};
 
 use super::boxes::{BOX_LENGTH, check_box_quantization, check_known, exact, positive_float};
-use super::context::{OpError, OperationContext, Place, ShapeIssue};
+use super::context::{OpError, OperationContext, OperationPart, ShapeIssue};
 use super::operation_entry::{OperationEntry, ShapeRule, keeps_quantization};
 use super::padding::Extents;
 use super::shapes::{set, shape_of};
@@ -52,7 +52,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
         outputs: IMAGE_RESULT,
         outputs_repeat: false,
         check: |context| {
-            check_box_quantization(context, Place::Input(1))?;
+            check_box_quantization(context, OperationPart::Input(1))?;
             check_known(context, align_geometry)
         },
         shape: ShapeRule::Infer(|context, outputs| {
@@ -76,7 +76,7 @@ pub(super) const ENTRIES: &[OperationEntry] = &[
         outputs: IMAGE_RESULT,
         outputs_repeat: false,
         check: |context| {
-            check_box_quantization(context, Place::Input(1))?;
+            check_box_quantization(context, OperationPart::Input(1))?;
             keeps_quantization(context)?;
             check_known(context, pooling_geometry)
         },
