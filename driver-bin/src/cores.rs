@@ -12,19 +12,13 @@
 //! than there are processors for. Both change how fast they are and nothing else, as threads that it started
 //! would.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use nnhal_os::cores::Cores;
 
+use crate::processors::processors;
 use crate::usage::{Resource, Usage};
-
-/// On how many processors this process may compute, as it was when this was first asked for. That reads
-/// files, which a worker in its jail cannot.
-pub(crate) fn processors() -> usize {
-    static COUNT: OnceLock<usize> = OnceLock::new();
-    *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
-}
 
 /// The processors of a worker.
 #[derive(Debug)]

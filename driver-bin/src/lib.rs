@@ -25,6 +25,7 @@ pub mod device;
 mod jail;
 mod link;
 mod log;
+mod processors;
 mod scheduler;
 pub mod settings;
 pub mod supervisor;

@@ -1,5 +1,7 @@
 //! Where and how a thread runs: processors it may use, real-time scheduling for measurements.
 
+use std::sync::OnceLock;
+
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 
@@ -14,15 +16,18 @@ pub fn allowed_cpus() -> Result<Vec<usize>, SysError> {
 }
 
 /// How many processors the machine has online, whichever of them this thread may use; 1 if that cannot be
-/// found out.
+/// found out. As it was when this was first asked for: it reads files, which a process in a jail cannot.
 pub fn online_cpus() -> usize {
-    let count = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN);
-    count
-        .ok()
-        .flatten()
-        .and_then(|count| usize::try_from(count).ok())
-        .unwrap_or(1)
-        .max(1)
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(|| {
+        let count = nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN);
+        count
+            .ok()
+            .flatten()
+            .and_then(|count| usize::try_from(count).ok())
+            .unwrap_or(1)
+            .max(1)
+    })
 }
 
 /// How often the system has taken the processor from the calling thread and given it to another, a yield of

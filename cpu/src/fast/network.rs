@@ -137,6 +137,11 @@ impl Network {
         self.operation(O::RELU6, &[input], dims)
     }
 
+    pub(super) fn logistic(&mut self, input: u32) -> u32 {
+        let dims = self.dims(input);
+        self.operation(O::LOGISTIC, &[input], dims)
+    }
+
     pub(super) fn prelu(&mut self, input: u32) -> u32 {
         let dims = self.dims(input);
         let slopes = self.floats(&dims[3..]);

@@ -170,7 +170,18 @@ fn several_threads_are_not_worth_it_for_the_smallest_images() {
 }
 
 #[test]
-fn what_a_layer_has_cut_is_not_cut_again_by_several() {
+fn several_threads_compute_all_of_what_is_longer_than_they_look_ahead() {
+    // Seven layers with nine operations each: the look ahead ends within those of the last one.
+    let mut network = Network::new([1, 32, 32, 24], 1);
+    let last = (0..7).fold(0, |input, _| {
+        let layer = network.pixels(input, 24);
+        (0..9).fold(layer, |value, _| network.logistic(value))
+    });
+    network.names_by(2, &[last]);
+}
+
+#[test]
+fn clamped_layers_are_part_of_chains_by_several() {
     let mut network = Network::new([1, 32, 32, 24], 1);
     let first = network.layer(0, (3, 1, 32), 0);
     let clamp = network.clamp(first);

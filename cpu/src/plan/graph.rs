@@ -19,6 +19,8 @@ pub(super) trait Rewrite {
 pub(super) struct Replacement {
     /// Their places, in ascending order.
     pub(super) places: Vec<usize>,
+    /// The one of these where the new node stands.
+    pub(super) at: usize,
     pub(super) node: Make,
 }
 
@@ -26,7 +28,13 @@ impl Replacement {
     /// What computes nodes in these places as one.
     pub(super) fn fused(places: Vec<usize>, step: impl FusedStep + 'static) -> Replacement {
         let node = Box::new(|parts| Node::fused(Box::new(step), parts));
-        Replacement { places, node }
+        Replacement::behind(places, node)
+    }
+
+    /// A node that stands where the last of these was: behind all that any of them reads.
+    pub(super) fn behind(places: Vec<usize>, node: Make) -> Replacement {
+        let at = places.last().copied().unwrap_or_default();
+        Replacement { places, at, node }
     }
 }
 
@@ -112,8 +120,8 @@ impl<'m> Graph<'m> {
         end.is_some_and(|end| end <= place + 1)
     }
 
-    /// Looks at each node once and replaces it by what the first of `rewrites` makes of it. What replaces
-    /// several nodes stands where the last of them was. Asks `interrupt` before each.
+    /// Looks at each node once and replaces it by what the first of `rewrites` makes of it. Asks `interrupt`
+    /// before each.
     pub(super) fn rewrite(
         &mut self,
         rewrites: &[&dyn Rewrite],
@@ -132,13 +140,11 @@ impl<'m> Graph<'m> {
         Ok(())
     }
 
-    fn replace(&mut self, Replacement { places, node }: Replacement) {
+    fn replace(&mut self, Replacement { places, at, node }: Replacement) {
         let taken = places.iter().filter_map(|place| self.nodes[*place].take());
         let node = node(taken.collect());
-        if let Some(&last) = places.last() {
-            self.note_reader(&node, last);
-            self.nodes[last] = Some(node);
-        }
+        self.note_reader(&node, at);
+        self.nodes[at] = Some(node);
     }
 
     /// The nodes, in their order.

@@ -12,28 +12,11 @@ use nnhal::wire::CacheFiles;
 use nnhal_hal::NumberOfCacheFiles;
 use nnhal_os::buffer::AlignedBuffer;
 
+use super::error::{CacheError, Checkpoint, HandleError};
 use super::keyed_digest::{KeyedDigest, KeyedHasher};
-use super::{CacheError, Checkpoint};
 
 /// How many bytes are read and hashed at once: some of a second-level cache.
 const BLOCK_BYTES: usize = 128 * 1024;
-
-/// What is wrong with the handles of a call.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum HandleError {
-    #[error("{found} {kind} cache handles were given, the device needs {needed}")]
-    Count {
-        kind: &'static str,
-        found: usize,
-        needed: u32,
-    },
-    #[error("handle {index} of the {kind} cache has {found} descriptors instead of one")]
-    Descriptors {
-        kind: &'static str,
-        index: usize,
-        found: u8,
-    },
-}
 
 /// One descriptor for each file.
 #[derive(Debug)]

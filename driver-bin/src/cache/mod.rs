@@ -13,38 +13,12 @@
 //! Saving never fails a preparation: files that cannot be written leave nothing to be found.
 
 mod entry;
+mod error;
 mod files;
 mod kept_pools;
 mod keyed_digest;
 
 pub(crate) use entry::{Kept, Key, load, save};
-pub(crate) use files::{CacheHandles, HandleError};
+pub(crate) use error::{CacheError, Checkpoint};
+pub(crate) use files::CacheHandles;
 pub(crate) use kept_pools::KeptPools;
-
-use nnhal_device::Interruption;
-
-/// Asked now and then while an entry is loaded: whether to go on.
-pub(crate) type Checkpoint<'a> = &'a dyn Fn() -> Result<(), Interruption>;
-
-/// Why a cache entry was not saved, or not found.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CacheError {
-    #[error(transparent)]
-    Handle(#[from] HandleError),
-    #[error("failed to {action} the {file} file: {source}")]
-    Io {
-        action: &'static str,
-        file: &'static str,
-        source: std::io::Error,
-    },
-    #[error("the {file} file is none of this cache: {reason}")]
-    Foreign { file: &'static str, reason: String },
-    #[error("the {file} file has changed since it was saved, or was never whole")]
-    Changed { file: &'static str },
-    #[error("the files hold a model prepared {what}")]
-    Stale { what: String },
-    #[error("{0}")]
-    TooLarge(String),
-    #[error(transparent)]
-    Interrupted(#[from] Interruption),
-}

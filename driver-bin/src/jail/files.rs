@@ -64,8 +64,10 @@ pub(super) fn supervise(runtime_dir: &Path, settings: Option<&Path>) -> Result<R
             .parent()
             .map(|above| (above.to_owned(), AccessFs::RemoveDir.into())),
     );
-    // The file may be replaced by another one.
-    allowed.extend(settings.and_then(Path::parent).map(|directory| {
+    // The file may be replaced by another one, and may be a link.
+    let real = settings.and_then(|settings| settings.canonicalize().ok());
+    let files = settings.into_iter().chain(real.as_deref());
+    allowed.extend(files.filter_map(Path::parent).map(|directory| {
         let is_here = directory.as_os_str().is_empty();
         let directory = if is_here { Path::new(".") } else { directory };
         (directory.to_owned(), AccessFs::ReadFile.into())

@@ -18,13 +18,14 @@ use super::state::{Phase, Supervisor};
 use super::waiting::WaitingClient;
 use super::weight_requests::ListenError;
 use super::workers::Unassigned;
+use crate::processors::processors;
 
 /// After how long to hand over again what could not be handed over.
 const HAND_OVER_PAUSE: Duration = Duration::from_millis(5);
 
 /// How many workers start at once: what one takes is mostly computed.
 fn most_at_once() -> usize {
-    std::thread::available_parallelism().map_or(2, |count| count.get().clamp(2, 16))
+    processors().clamp(2, 16)
 }
 
 impl Supervisor {

@@ -2,7 +2,8 @@
 //!
 //! The supervisor makes a table in shared memory for each user who has clients. A worker is given it with its
 //! client, and has a row there: one number for each [`Resource`]. Only workers of that user have the table,
-//! so no user's worker can write to, or read, what another user's do.
+//! so no user's worker can write to, or read, what another user's do. Users without a number of their own, as
+//! in a user namespace, count as one.
 //!
 //! A worker adds what it takes to its own number, then adds its column up. If the sum is more than the user
 //! may have, it gives back and goes without. So of two workers that want the last one at the same time at

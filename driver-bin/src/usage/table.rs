@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use nnhal_os::shm::{Access, Mapping, SharedMemory, ShmError};
 
 use super::{MOST_ROWS, PROCESSORS, ROWS_IN_USE, ROWS_TAKEN, Resource, SIZE, offset_of, word};
+use crate::processors::processors;
 
 /// How many workers one user can have, whatever the settings say.
 pub(crate) fn most_rows() -> u32 {
@@ -23,8 +24,7 @@ pub(crate) struct UsageTables {
 
 impl Default for UsageTables {
     fn default() -> UsageTables {
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        UsageTables::with_processors(u32::try_from(processors).unwrap_or(u32::MAX))
+        UsageTables::with_processors(u32::try_from(processors()).unwrap_or(u32::MAX))
     }
 }
 
@@ -94,6 +94,8 @@ impl UsageTable {
 
     /// The first row that is free.
     fn take_row(&mut self) -> Option<u32> {
+        // What another worker has written in the row is not for the next one to have.
+        self.put_right();
         let free = self.is_taken.iter().position(|taken| !taken);
         let free = free.unwrap_or(self.is_taken.len());
         let row = u32::try_from(free).ok().filter(|row| *row < MOST_ROWS)?;

@@ -22,7 +22,7 @@ use super::prepared::Prepared;
 use super::table::{OBJECTS, Table, no_such, too_many};
 use super::watchdog::Watchdog;
 use super::weights::Weights;
-use crate::cores::{self, WorkerCores};
+use crate::cores::WorkerCores;
 use crate::link::WorkerConfig;
 use crate::scheduler::Scheduler;
 use crate::settings::Limits;
@@ -61,7 +61,7 @@ impl Client {
     ) -> Result<Client, SysError> {
         let wake = || nnhal_os::fds::duplicate_of(wake);
         let slots = match config.execution.slots {
-            0 => cores::processors() as u32,
+            0 => crate::processors::processors() as u32,
             slots => slots,
         };
         let limits = config.limits.clone();

@@ -48,19 +48,19 @@ use nnhal::wire::handshake::VERSIONS;
 use nnhal::wire::{self, Inbox};
 use nnhal_device::{CACHE_FILES, Device};
 use nnhal_hal::Failure;
-use nnhal_os::pidfd;
 use nnhal_os::socket::Connection;
 use nnhal_os::time::Deadline;
+use nnhal_os::{pidfd, sched};
 
 use self::error::WorkerError;
 use self::orders::Orders;
 use self::weights::Weights;
-use crate::cores::{self, WorkerCores};
+use crate::cores::WorkerCores;
 use crate::device::registry::DeviceRegistry;
 use crate::jail::{DeviceNeeds, WorkerJail};
 use crate::link::{Assignment, CrashRecord, DeviceConfig, Report, WorkerConfig};
-use crate::log;
 use crate::usage::Usage;
+use crate::{log, processors};
 
 /// Runs a worker from its start to its end.
 pub(crate) fn main(registry: &DeviceRegistry) -> ExitCode {
@@ -81,7 +81,7 @@ pub(crate) fn main(registry: &DeviceRegistry) -> ExitCode {
 }
 
 /// The devices of a worker.
-type DevicesByName = HashMap<String, Arc<dyn Device>>;
+type DevicesByName = MadeDevices;
 
 /// A worker before it has a client.
 struct Idle {
@@ -182,13 +182,17 @@ fn open_shared(handoff: &Connection) -> Result<Connection, WorkerError> {
     Ok(Connection::from_fd(commands))
 }
 
+/// Devices by their names.
+type MadeDevices = HashMap<String, Arc<dyn Device>>;
+
 /// Makes the devices, and gives up what nobody needs before and after.
 fn make_devices_and_jail(
     config: &WorkerConfig,
     registry: &DeviceRegistry,
 ) -> Result<(DevicesByName, WorkerJail), WorkerError> {
-    // Its number is read from files, which there will be none of.
-    cores::processors();
+    // How many processors there are is read from files, which there will be none of.
+    processors::processors();
+    sched::online_cpus();
     let needs = DeviceNeeds::of(config.devices.iter().map(|device| &device.name), registry);
     let mut jail = WorkerJail::begin(&config.jail, config.identity, needs)?;
     let devices = make_devices(config, registry)?;

@@ -30,6 +30,8 @@ impl Rewrite for Clamping {
         let does_clamp = graph.node_mut(at)?.clamp(activation);
         does_clamp.then(|| Replacement {
             places: vec![at, place],
+            // Where the layer was: only what clamps reads its results, and all that it reads is there.
+            at,
             node: Box::new(join),
         })
     }

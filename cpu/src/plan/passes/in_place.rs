@@ -27,10 +27,7 @@ impl Rewrite for InPlace {
             && is_temporary
             && is_computed
             && graph.ends_at(input, at);
-        is_so.then(|| Replacement {
-            places: vec![at],
-            node: Box::new(in_place),
-        })
+        is_so.then(|| Replacement::behind(vec![at], Box::new(in_place)))
     }
 }
 

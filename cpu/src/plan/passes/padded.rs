@@ -23,10 +23,8 @@ impl Rewrite for Padded {
         }
         let step = PaddedLayer::of(convolution.layer()?, &around)?;
         operation.inputs[0] = input;
-        Some(Replacement {
-            places: vec![at, place],
-            node: Box::new(|parts| Node::fused_as(operation, Box::new(step), parts)),
-        })
+        let node = Box::new(|parts| Node::fused_as(operation, Box::new(step), parts));
+        Some(Replacement::behind(vec![at, place], node))
     }
 }
 

@@ -38,7 +38,7 @@ struct Place {
 impl Places {
     /// With at most so many shared pollers of each kind; 0 for half of the processors.
     pub(super) fn new(most: u32) -> Places {
-        let processors = crate::cores::processors();
+        let processors = crate::processors::processors();
         let most = match most {
             0 => (processors / 2).max(1),
             most => most as usize,
