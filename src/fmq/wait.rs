@@ -18,18 +18,21 @@
 //!
 //! - A packet, an error or the end of the ring ends the wait in every state. The policy learns from it.
 //! - How long `Polling` goes on is the window ([`window`]).
-//! - When the processor is offered to others says [`yield_policy`].
+//! - When the processor is offered to others says [`yield_policy`]. Who polls for a fixed time offers it to
+//!   nobody, and needs a [`permit`].
 //! - When a sleep is timed, and for how long, says [`timed_sleep`].
 //! - [`Event::Stopped`] ends all polling: the deadline has passed, or the ring has ended.
 
 use std::time::Duration;
 
 use super::calibrate::{Pause, PollRates};
+use permit::Permit;
 use rules::{Rule, Rules};
 use timed_sleep::TimedSleepPolicy;
 use window::Window;
 use yield_policy::YieldPolicy;
 
+mod permit;
 mod rules;
 mod timed_sleep;
 mod window;
@@ -185,6 +188,8 @@ pub(super) struct Wait {
     yield_at: Option<u64>,
     /// Nanoseconds of the wait up to the end of its timed sleep.
     before: u64,
+    /// To poll for a fixed time.
+    permit: Option<Permit>,
 }
 
 /// Learns from past waits what to do in the next.
@@ -317,6 +322,7 @@ impl WaitPolicy {
             excused: 0,
             yield_at: None,
             before: 0,
+            permit: None,
         }
     }
 
@@ -355,6 +361,12 @@ impl WaitPolicy {
     /// Polls on, as long as the window lasts.
     fn go_on(&mut self, wait: &mut Wait) -> Step {
         let is_last = matches!(wait.state, State::LastPolls | State::LastYield);
+        if wait.window_left > 0 && !self.adaptive && wait.permit.is_none() {
+            wait.permit = Permit::take(self.rates.cpus);
+            if wait.permit.is_none() {
+                wait.window_left = 0;
+            }
+        }
         if wait.window_left == 0 {
             return if is_last {
                 self.sleep(wait)
@@ -385,6 +397,7 @@ impl WaitPolicy {
 
     /// The window is over: sleeps until a little before the packet is due, or until it comes.
     fn fall_asleep(&mut self, wait: &mut Wait) -> Step {
+        wait.permit = None;
         if wait.paused_polls > 0 {
             self.yields.was_in_vain();
         }

@@ -8,7 +8,7 @@
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command as Process, Stdio};
+use std::process::{Command as Process, Stdio};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
@@ -39,10 +39,6 @@ pub(crate) const WORKER_ARGUMENT: &str = "--worker";
 
 /// How long descriptors may wait to be sent to a new worker, where too many of this user are unread.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// How readily the system ends a worker when memory runs out, beside all else at 0: before the supervisor and
-/// what other programs do, as browsers have it for the processes of their pages.
-const OOM_SCORE: i32 = 300;
 
 /// Variables of the service manager that are not for workers.
 const SERVICE_VARIABLES: [&str; 5] = [
@@ -138,7 +134,6 @@ impl Spawner {
             .spawn()
             .map_err(|error| format!("failed to start a worker process: {error}"))?;
         let pid = i32::try_from(child.id()).unwrap_or(i32::MAX);
-        let_be_ended_first(&child);
         // Nobody reaps it before its number is known to the main thread, so it is still that of the child.
         let watched = pidfd::open(pid).map_err(|error| format!("failed to watch a worker process: {error}"));
         let configured = wire::send(&handoff, VERSIONS.newest, config, &[], deadline)
@@ -157,20 +152,6 @@ impl Spawner {
                 Err(reason)
             }
         }
-    }
-}
-
-/// Has the system end a worker before others when memory runs out. It has not been told yet what to be, so it
-/// has not closed itself to others of its user.
-fn let_be_ended_first(child: &Child) {
-    let path = format!("/proc/{}/oom_score_adj", child.id());
-    let current = std::fs::read_to_string(&path).ok();
-    let current: i32 = current.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
-    if current >= OOM_SCORE {
-        return;
-    }
-    if let Err(error) = std::fs::write(&path, OOM_SCORE.to_string()) {
-        tracing::warn!(target: tags::DRIVER, %error, "the system may end the supervisor before a worker when memory runs out");
     }
 }
 

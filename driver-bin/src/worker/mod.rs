@@ -24,6 +24,7 @@ mod job;
 mod last_words;
 mod limits;
 mod memory;
+mod oom_score;
 mod orders;
 mod outbox;
 mod pool;
@@ -124,6 +125,7 @@ fn run(registry: &DeviceRegistry) -> Result<(), WorkerError> {
 
 /// From the first instruction to being ready for a client.
 fn start(registry: &DeviceRegistry) -> Result<Idle, WorkerError> {
+    oom_score::raise();
     let handoff = take_handoff()?;
     let commands = open_shared(&handoff)?;
     std::panic::set_hook(Box::new(end_by_panic));
