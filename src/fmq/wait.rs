@@ -18,8 +18,8 @@
 //!
 //! - A packet, an error or the end of the ring ends the wait in every state. The policy learns from it.
 //! - How long `Polling` goes on is the window ([`window`]).
-//! - When the processor is offered to others says [`yield_policy`]. Who polls for a fixed time offers it to
-//!   nobody, and needs a [`permit`].
+//! - When the processor is offered to others says [`yield_policy`]. Who polls with pauses needs a
+//!   [`permit`].
 //! - When a sleep is timed, and for how long, says [`timed_sleep`].
 //! - [`Event::Stopped`] ends all polling: the deadline has passed, or the ring has ended.
 
@@ -188,7 +188,7 @@ pub(super) struct Wait {
     yield_at: Option<u64>,
     /// Nanoseconds of the wait up to the end of its timed sleep.
     before: u64,
-    /// To poll for a fixed time.
+    /// To poll with pauses.
     permit: Option<Permit>,
 }
 
@@ -361,7 +361,7 @@ impl WaitPolicy {
     /// Polls on, as long as the window lasts.
     fn go_on(&mut self, wait: &mut Wait) -> Step {
         let is_last = matches!(wait.state, State::LastPolls | State::LastYield);
-        if wait.window_left > 0 && !self.adaptive && wait.permit.is_none() {
+        if wait.window_left > 0 && wait.permit.is_none() {
             wait.permit = Permit::take(self.rates.cpus);
             if wait.permit.is_none() {
                 wait.window_left = 0;

@@ -8,8 +8,8 @@ const SCORE: i32 = 300;
 
 const FILE: &str = "/proc/self/oom_score_adj";
 
-/// Has the system end this worker before others. To be called before the jail, which has no files. A supervisor
-/// cannot do it: its own processes are closed to it while they are being executed, as it is not dumpable.
+/// Has the system end this worker before others. To be called before the jail, which has no files. A
+/// supervisor cannot do it: as it is not dumpable, its processes are closed to it while they are executed.
 pub(super) fn raise() {
     let current = std::fs::read_to_string(FILE).ok();
     let current: i32 = current.and_then(|text| text.trim().parse().ok()).unwrap_or(0);

@@ -1,16 +1,17 @@
-//! How many threads of this process may poll for a fixed time at once.
+//! How many threads of this process may poll with pauses at once: as many as there are processors. Who gets
+//! no permit sleeps at once.
 //!
-//! Such a thread offers its processor to nobody. More of them than processors would keep each other, and their
-//! peers, waiting for as long as the system lets each run: 3 ms for every packet, with five bursts of one client
-//! on two processors. So there are as many permits as processors, and who gets none sleeps at once. Adaptive
-//! waits need none, as they let others go first.
+//! Threads that poll offer their processors to others, but not if their window is fixed, and not for a while
+//! after others have kept them for long. Then more of them than processors keep each other and their peers
+//! waiting for as long as the system lets each run. Five bursts of one client on two processors took
+//! milliseconds for each request without this.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How many permits are taken.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
-/// The right of a thread to poll for a fixed time, until it is dropped.
+/// The right of a thread to poll with pauses, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Permit(&'static AtomicU32);
 

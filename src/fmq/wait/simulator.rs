@@ -161,7 +161,9 @@ impl World {
 
     fn add(&mut self, works: Vec<u64>, peer: usize, is_client: bool) {
         let max_window = Duration::from_micros(if is_client { 100 } else { 50 });
-        let rates = PollRates::of(FIRST_POLL, PAUSED_POLL, self.system.processors as u32);
+        // Sides are processes of their own, whose permits to poll do not concern the others.
+        let processors = if self.system.processors > 1 { u32::MAX } else { 1 };
+        let rates = PollRates::of(FIRST_POLL, PAUSED_POLL, processors);
         let settings = WaitSettings::Adaptive { max_window };
         let mut policy = WaitPolicy::with_rules(settings, rates, self.rules);
         let wait = policy.begin();

@@ -3,8 +3,9 @@ use super::*;
 const MAX: Duration = Duration::from_micros(50);
 const ADAPTIVE: WaitSettings = WaitSettings::Adaptive { max_window: MAX };
 
+/// With more processors than tests, which run side by side and poll in one process.
 fn rates() -> PollRates {
-    PollRates::of(1, 40, 2)
+    PollRates::of(1, 40, u32::MAX)
 }
 
 fn policy() -> WaitPolicy {

@@ -48,7 +48,7 @@ fn windows(waits: &[u64], longest: u64) -> Vec<u64> {
     let settings = WaitSettings::Adaptive {
         max_window: Duration::from_nanos(longest),
     };
-    let mut policy = WaitPolicy::new(settings, PollRates::of(1, 40, 2));
+    let mut policy = WaitPolicy::new(settings, PollRates::of(1, 40, u32::MAX));
     let windows = waits.iter().map(|&nanos| {
         policy.begin();
         let window = policy.window().as_nanos() as u64;
