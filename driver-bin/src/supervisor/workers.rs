@@ -106,7 +106,7 @@ pub(super) struct Workers {
 pub(super) enum Unassigned {
     /// No worker is idle.
     NoWorker(WaitingClient),
-    /// Nothing can be handed over for now: too many descriptors of the driver's user are unread.
+    /// Nothing can be handed over until descriptors are read that the driver's user has under way.
     NotNow(WaitingClient),
     /// There is no memory to note what its worker uses.
     NoMemory(WaitingClient, String),
