@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
 
     /// What is left, all of it.
     #[inline]
-    pub(super) fn rest(self) -> &'a [u8] {
+    pub(super) fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 

@@ -62,6 +62,8 @@ pub struct RequestBody {
     pub request: Request,
     /// What locations refer to.
     pub pools: Vec<Pool>,
+    /// The bytes that it was read from; none unless they were all right.
+    encoded: Vec<u8>,
 }
 
 /// A decoded request; a body, if it has one, is in the [`RequestBody`] that was given for it.
@@ -73,6 +75,8 @@ pub enum RequestPacket<'a> {
         header: RequestHeader,
         /// The bytes of [`Pool::InlineInputs`], then zeros.
         inline: &'a [u8],
+        /// Whether the body is what was decoded into its memory before.
+        is_repeated: bool,
     },
     /// Keep the body under a number, replacing what was there. The answer is a result without outputs.
     Register {
@@ -222,9 +226,17 @@ pub fn decode_request<'a>(bytes: &'a [u8], body: &mut RequestBody) -> Result<Req
             inline: reader.rest(),
         }),
         GENERAL => {
-            body.read(&mut reader)?;
-            let inline = reader.inline(body.inline_inputs())?;
-            Ok(RequestPacket::General { header, inline })
+            let is_repeated = body.is_next(&reader);
+            if is_repeated {
+                reader.take(body.encoded.len(), "body")?;
+            } else {
+                body.read(&mut reader)?;
+            }
+            Ok(RequestPacket::General {
+                header,
+                inline: reader.inline(body.inline_inputs())?,
+                is_repeated,
+            })
         }
         REGISTER => {
             body.read(&mut reader)?;
@@ -259,7 +271,23 @@ impl RequestBody {
         sizes.fold(0, usize::saturating_add)
     }
 
+    /// Whether what comes next is this very body. A body says itself where it ends, so as many bytes are
+    /// enough to look at.
+    #[inline]
+    fn is_next(&self, reader: &Reader<'_>) -> bool {
+        !self.encoded.is_empty() && reader.rest().starts_with(&self.encoded)
+    }
+
     fn read(&mut self, reader: &mut Reader<'_>) -> Result<(), PacketError> {
+        self.encoded.clear();
+        let before = reader.rest();
+        self.read_parts(reader)?;
+        let length = before.len() - reader.rest().len();
+        self.encoded.extend(before.iter().take(length));
+        Ok(())
+    }
+
+    fn read_parts(&mut self, reader: &mut Reader<'_>) -> Result<(), PacketError> {
         read_arguments(reader, &mut self.request.inputs, "input")?;
         read_arguments(reader, &mut self.request.outputs, "output")?;
         let count = reader.count(POOL_BYTES, "pool")?;
@@ -394,10 +422,12 @@ mod tests {
             }
             encode_general(&mut buffer, &header, &request, &pools, &inline);
             buffer.resize(buffer.len() + fill, 0);
-            let RequestPacket::General { header: found, inline: found_inline } =
-                decode_request(&buffer, &mut body).unwrap() else { panic!("another kind") };
-            prop_assert_eq!(found, header);
-            prop_assert_eq!(found_inline, &inline[..]);
+            for repeated in [false, true] {
+                let RequestPacket::General { header: found, inline: found_inline, is_repeated } =
+                    decode_request(&buffer, &mut body).unwrap() else { panic!("another kind") };
+                prop_assert_eq!((found, is_repeated), (header, repeated));
+                prop_assert_eq!(found_inline, &inline[..]);
+            }
             prop_assert_eq!(&body.request, &request);
             prop_assert_eq!(&body.pools, &pools);
 

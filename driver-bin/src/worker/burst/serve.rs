@@ -44,8 +44,11 @@ pub(super) struct Server {
     pub(super) packet: Packet,
     reply: Vec<u8>,
     body: RequestBody,
-    /// For general requests, each of which is compiled into its memory.
+    /// The last general request. One with the same body is not compiled again: that would add a third to a
+    /// round trip of `burst_general`.
     general: CompiledRequest,
+    /// Whether that is of what `body` holds.
+    is_general_of_body: bool,
     /// By number.
     registered: Vec<Option<Box<CompiledRequest>>>,
     pub(super) runner: Runner,
@@ -87,6 +90,7 @@ impl Server {
             reply,
             body: RequestBody::default(),
             general: CompiledRequest::default(),
+            is_general_of_body: false,
             registered: Vec::new(),
             runner: Runner::new(prepared, memories, buffers)?,
             tasks: ShortTasks::default(),
@@ -234,6 +238,8 @@ impl Server {
             Ok(request) => request,
             Err(error) => {
                 self.runner.rest();
+                // The body may be another one.
+                self.is_general_of_body = false;
                 let sequence = sequence_of(self.packet.bytes());
                 let status = ErrorStatus::GeneralFailure;
                 return encode_failure(&mut self.reply, sequence, status, &[], &error.to_string());
@@ -252,9 +258,19 @@ impl Server {
                 }
                 _ => fail(&mut self.reply, header.sequence, &not_registered(layout)),
             },
-            RequestPacket::General { header, inline } => {
+            RequestPacket::General {
+                header,
+                inline,
+                is_repeated,
+            } => {
                 let compiled = &mut self.general;
-                let ready = self.runner.compile(compiled, &mut self.body);
+                let is_ready = is_repeated && self.is_general_of_body && self.runner.hold(compiled).is_ok();
+                let ready = if is_ready {
+                    Ok(())
+                } else {
+                    self.runner.compile(compiled, &mut self.body)
+                };
+                self.is_general_of_body = ready.is_ok();
                 let reply = &mut self.reply;
                 self.runner.run(ready, compiled, (&header, inline), reply);
             }
@@ -283,6 +299,7 @@ impl Server {
                 MAX_REGISTERED - 1
             )));
         }
+        self.is_general_of_body = false;
         let mut compiled = Box::<CompiledRequest>::default();
         let outcome = self.runner.compile(&mut compiled, &mut self.body);
         outcome.map_err(|failure| *failure)?;
