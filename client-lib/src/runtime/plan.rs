@@ -19,7 +19,7 @@ use super::explanation::StepExplanation;
 use super::layout::Layout;
 use super::partition::Part;
 use super::result::{RuntimeError, RuntimeResult};
-use super::step::{How, Outline, Prepared, Slot, Step};
+use super::step::{How, Prepared, Slot, Step, StepDescription};
 use super::step_model::StepModel;
 use super::value_store::{Backing, Description, ValueStore};
 use crate::model::Model;
@@ -66,7 +66,7 @@ impl Plan {
     /// The whole model as one step.
     pub(super) fn whole(source: &Source<'_>, device: &RuntimeDevice) -> RuntimeResult<Plan> {
         let main = &source.model.hal().main;
-        let outline = Outline {
+        let description = StepDescription {
             device: device.clone(),
             model: source.model.clone(),
             operations: (0..main.operations.len()).collect(),
@@ -76,7 +76,7 @@ impl Plan {
         let how = source.how(device, &[]);
         let _prepares = trace::span(SpanKind::CompileStep, 0);
         Ok(Plan {
-            steps: vec![Step::new(outline, how, source.deadline)?],
+            steps: vec![Step::new(description, how, source.deadline)?],
             temporaries: Vec::new(),
             temporary_bytes: 0,
         })
@@ -91,13 +91,13 @@ impl Plan {
             return Plan::whole(source, &source.devices[only.device]);
         }
         let mut between = Between::new(source, parts);
-        let mut outlines = Vec::with_capacity(parts.len());
+        let mut descriptions = Vec::with_capacity(parts.len());
         for (index, part) in parts.iter().enumerate() {
             let is_exported = |operand: u32| between.is_exported(operand, index);
             let step = StepModel::extract(source.model, &part.operations, &is_exported)?;
             let inputs = between.slots(&step.inputs)?;
             let outputs = between.slots(&step.outputs)?;
-            outlines.push(Outline {
+            descriptions.push(StepDescription {
                 device: source.devices[part.device].clone(),
                 model: step.model,
                 operations: part.operations.clone(),
@@ -105,10 +105,10 @@ impl Plan {
                 outputs,
             });
         }
-        let steps = outlines.into_iter().enumerate().map(|(index, outline)| {
+        let steps = descriptions.into_iter().enumerate().map(|(index, description)| {
             let _prepares = trace::span(SpanKind::CompileStep, index as u64);
-            let how = source.how(&outline.device, &outline.operations);
-            Step::new(outline, how, source.deadline)
+            let how = source.how(&description.device, &description.operations);
+            Step::new(description, how, source.deadline)
         });
         let mut plan = Plan {
             steps: steps.collect::<RuntimeResult<_>>()?,

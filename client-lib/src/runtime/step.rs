@@ -67,7 +67,7 @@ pub(super) enum Prepared {
 
 /// What a step is, before it is prepared.
 #[derive(Debug)]
-pub(super) struct Outline {
+pub(super) struct StepDescription {
     pub(super) device: RuntimeDevice,
     pub(super) model: Model,
     pub(super) operations: Vec<usize>,
@@ -108,14 +108,14 @@ impl StepBurst {
 
 impl Step {
     /// Prepares the step on its device.
-    pub(super) fn new(outline: Outline, how: How, deadline: Deadline) -> RuntimeResult<Step> {
-        let Outline {
+    pub(super) fn new(description: StepDescription, how: How, deadline: Deadline) -> RuntimeResult<Step> {
+        let StepDescription {
             device,
             model,
             operations,
             inputs,
             outputs,
-        } = outline;
+        } = description;
         let prepared = prepare(&device, &model, &how, deadline)
             .map_err(|error| error.about(&format!("preparing a step on {}", device.name())))?;
         Ok(Step {
