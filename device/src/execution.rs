@@ -1,15 +1,13 @@
 //! Models that are ready to run, and the memory of their runs.
 
 use std::fmt::Debug;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nnhal_hal::{Failure, Shape};
-use nnhal_os::shm::SealedBytes;
 
 use super::memory::host_memory;
-use super::{Compiled, Control, DeviceMemory};
+use super::{Compiled, Control, DeviceMemory, InputSource};
 
 /// A model made ready to run.
 pub trait PreparedModel: Send + Sync + Debug {
@@ -27,47 +25,25 @@ pub trait PreparedModel: Send + Sync + Debug {
     }
 }
 
-/// Copies bytes of an input from an offset on; see [`Execution::fill_input`].
-pub type Fill<'f> = dyn Fn(u64, &mut [u8]) -> Result<(), Failure> + Sync + 'f;
-
 /// The memory of one run at a time, used again and again: set every input, run, read the outputs.
 pub trait Execution: Send + Debug {
-    /// Gives input `index` its dimensions and returns its memory, exactly as many bytes as the input has, to
-    /// be filled before [`Execution::run`]. The content is undefined until then.
+    /// Gives input `index` its dimensions, and takes its value from `source`: exactly as many bytes as an
+    /// input of these dimensions has. A device copies them, or reads them in place during
+    /// [`Execution::run`] where the source permits it. One that copies large inputs by several threads, for
+    /// which it asks `control` for processors, has what another process has just written in the caches of
+    /// those that need it.
     ///
     /// # Errors
     ///
-    /// `RESOURCE_EXHAUSTED_*` without memory; `INVALID_ARGUMENT` if the device cannot take these dimensions.
-    fn input(&mut self, index: usize, shape: &Shape) -> Result<&mut [u8], Failure>;
-
-    /// The same for an input that has this very shape from the last run, if that can be told at once. Small
-    /// models are computed about as fast as this is asked; where there is nothing to gain it need not be
-    /// known.
-    fn input_again(&mut self, index: usize, shape: &Shape) -> Option<&mut [u8]> {
-        let _ = (index, shape);
-        None
-    }
-
-    /// Fills the memory that [`Execution::input`] or [`Execution::input_again`] has just given for an input
-    /// of this shape: each byte once, by `fill`, which copies as many bytes as it is given room for, from an
-    /// offset in bytes on. Called in place of the driver's own copying for inputs of 64 KiB and more. A
-    /// device that computes with several threads, for which it asks `control` for processors, may have each
-    /// fill some of it: what another process has just written comes slowly, and is then in the cache of who
-    /// needs it.
-    ///
-    /// # Errors
-    ///
-    /// As [`Execution::input`] and `fill`.
-    fn fill_input(
+    /// Those of [`InputSource::read`]; `RESOURCE_EXHAUSTED_*` without memory; `INVALID_ARGUMENT` if the
+    /// device cannot take these dimensions.
+    fn set_input(
         &mut self,
         index: usize,
         shape: &Shape,
+        source: &dyn InputSource,
         control: &Control<'_>,
-        fill: &Fill<'_>,
-    ) -> Result<(), Failure> {
-        let _ = control;
-        fill(0, self.input(index, shape)?)
-    }
+    ) -> Result<(), Failure>;
 
     /// Leaves the optional input `index` out.
     ///
@@ -84,28 +60,15 @@ pub trait Execution: Send + Debug {
     ///
     /// # Errors
     ///
-    /// As [`Execution::input`].
+    /// As [`Execution::set_input`].
     fn bind_input(
         &mut self,
         index: usize,
         shape: Shape,
         memory: &Arc<dyn DeviceMemory>,
+        control: &Control<'_>,
     ) -> Result<(), Failure> {
-        memory.read(0, self.input(index, &shape)?)
-    }
-
-    /// Gives input `index` its dimensions and reads its value in place, from a part of memory that no process
-    /// can change any more. Returns whether it does: a device need not, nor from where it cannot read it, nor
-    /// with more or fewer bytes than the input has; nothing is changed then.
-    fn bind_sealed(
-        &mut self,
-        index: usize,
-        shape: &Shape,
-        memory: &Arc<SealedBytes>,
-        part: Range<usize>,
-    ) -> bool {
-        let _ = (index, shape, memory, part);
-        false
+        self.set_input(index, &shape, memory, control)
     }
 
     /// Lets go of all memory that inputs are read from in place, as a run does when it ends: there will be

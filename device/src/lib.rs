@@ -18,9 +18,9 @@
 //!   sizes as [`hal::DeviceInfo::extensions`] says. What validation cannot know, because it depends on values
 //!   (an axis, an index into a table) or on an extension (the signatures of its operations, the parameters of
 //!   its types), is the device's to check, without panicking.
-//! - **What a device touches is private.** Inputs are copied from the client's memory into memory that the
-//!   execution provides ([`Execution::input`]), once, by the driver; outputs are copied from there. A device
-//!   never sees a pointer to memory that another process can write.
+//! - **What a device computes with is private.** A device copies each input once from where it is
+//!   ([`InputSource`]) to where it needs it, which need not be memory of the host. The driver copies outputs
+//!   from the device. A device never sees a pointer to memory that another process can write.
 //! - **Each client has a process of its own**, and in it each device an object of its own. A device that
 //!   crashes or hangs ends that client's worker and nothing else. Global state, files and threads are per
 //!   worker.
@@ -30,8 +30,7 @@
 //! - **Threads.** A device is called from several threads at once. One `Execution` is used by one thread at a
 //!   time, not always the same. A device that computes an execution with threads of its own asks
 //!   [`Control::cores`] for processors, uses one thread for models of preference `LOW_POWER`, and ends the
-//!   threads in [`Execution::release_memory`]. So does one whose threads fill large inputs
-//!   ([`Execution::fill_input`]).
+//!   threads in [`Execution::release_memory`].
 //! - **Long work asks [`Control::checkpoint`]** between operations. It returns an error when the work shall
 //!   end (deadline, cancellation, end of the session), and blocks while work of higher priority goes first.
 //!   Work that does not ask for longer than the watchdog's limit is taken for hung, and the worker is ended.
@@ -58,6 +57,7 @@ mod compiled;
 mod control;
 mod device;
 mod execution;
+mod input;
 mod memory;
 mod needs;
 pub mod older;
@@ -66,7 +66,8 @@ mod options;
 pub use compiled::{CACHE_FILES, Compiled};
 pub use control::{Control, Interruption, Undisturbed, Work};
 pub use device::{Device, PrepareOptions};
-pub use execution::{Execution, Fill, PreparedModel};
+pub use execution::{Execution, PreparedModel};
+pub use input::InputSource;
 pub use memory::{DeviceMemory, exhaustion};
 pub use needs::{Need, Needs};
 pub use options::DeviceOptions;

@@ -2,10 +2,13 @@
 
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 use nnhal_hal::{ErrorStatus, Failure};
 use nnhal_os::buffer::AlignedBuffer;
 use nnhal_os::rlimit;
+
+use super::InputSource;
 
 /// What a device buffer holds: bytes where the device wants them, never changed once they are there.
 pub trait DeviceMemory: Any + Send + Sync + fmt::Debug {
@@ -40,6 +43,13 @@ impl DeviceMemory for AlignedBuffer {
         })?;
         out.copy_from_slice(range);
         Ok(())
+    }
+}
+
+/// For devices that read no device buffer in place.
+impl InputSource for Arc<dyn DeviceMemory> {
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Failure> {
+        DeviceMemory::read(&**self, usize::try_from(offset).unwrap_or(usize::MAX), bytes)
     }
 }
 

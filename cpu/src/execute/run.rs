@@ -82,7 +82,7 @@ impl Execution {
     pub fn input(&mut self, index: usize, shape: &Shape) -> Result<&mut [u8], ExecutionError> {
         let at = self.input_operand(index)?;
         // The shape of the last execution was allowed then.
-        if self.input_again(index, shape).is_none() {
+        if self.input_of_shape(index, shape).is_none() {
             self.allocate_input((index, at), *shape)?;
         }
         Ok(self.frame.values[at].buffer.bytes_mut())
@@ -91,7 +91,7 @@ impl Execution {
     /// The memory of input `index`, if it has this shape from the last run.
     #[must_use]
     #[inline]
-    pub fn input_again(&mut self, index: usize, shape: &Shape) -> Option<&mut [u8]> {
+    pub fn input_of_shape(&mut self, index: usize, shape: &Shape) -> Option<&mut [u8]> {
         let at = *self.inputs.get(index)? as usize;
         let value = self.frame.values.get_mut(at)?;
         let is_ready = value.present && value.shared.is_none() && value.shape == *shape;

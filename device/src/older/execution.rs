@@ -14,7 +14,7 @@ use super::RequestMemories;
 use super::execution_callback::{self, Executed, Told};
 use super::failure::{refused, silence};
 use super::preparation_callback::Prepared;
-use crate::{Control, Execution, PreparedModel, exhaustion};
+use crate::{Control, Execution, InputSource, PreparedModel, exhaustion};
 
 /// Room for an output whose dimensions nobody knows, in bytes; the device says if it needs more.
 const FIRST_ROOM: usize = 1024;
@@ -322,7 +322,13 @@ impl Inner {
 }
 
 impl Execution for OlderExecution {
-    fn input(&mut self, index: usize, shape: &Shape) -> Result<&mut [u8], Failure> {
+    fn set_input(
+        &mut self,
+        index: usize,
+        shape: &Shape,
+        source: &dyn InputSource,
+        _: &Control<'_>,
+    ) -> Result<(), Failure> {
         let ty = self
             .inputs
             .get(index)
@@ -337,7 +343,7 @@ impl Execution for OlderExecution {
         input.is_omitted = false;
         input.shape = *shape;
         resize(&mut input.bytes, size)?;
-        Ok(&mut input.bytes)
+        source.read(0, &mut input.bytes)
     }
 
     fn omit_input(&mut self, index: usize) -> Result<(), Failure> {

@@ -15,7 +15,7 @@ use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use super::v1_2::Executed;
 use super::*;
-use crate::{Control, Device, PrepareOptions, PreparedModel, Undisturbed};
+use crate::{Control, Device, Execution, PrepareOptions, PreparedModel, Undisturbed};
 
 type OldStatus = hal_1_0::ErrorStatus;
 
@@ -345,6 +345,13 @@ fn prepare(
     })
 }
 
+fn set_zeros(execution: &mut dyn Execution, index: usize, shape: &Shape) -> Result<(), Failure> {
+    let source: &[u8] = &[0; 2400];
+    controlled(Deadline::NONE, |control| {
+        execution.set_input(index, shape, &source, control)
+    })
+}
+
 /// Executes RELU with an output of these dimensions: those that were found, and the time on the device.
 fn execute(
     told: &Told,
@@ -353,7 +360,7 @@ fn execute(
 ) -> Result<(Shape, usize, Option<Duration>), Failure> {
     let prepared = prepare(&of_1_2(told), model(output, false), Deadline::NONE)?;
     let mut execution = prepared.new_execution()?;
-    execution.input(0, &Shape::new(&[600]).unwrap())?.fill(0);
+    set_zeros(&mut *execution, 0, &Shape::new(&[600]).unwrap())?;
     execution.expect_output(0, &Shape::new(output).unwrap());
     let on_device = controlled(deadline, |control| execution.run(control))?;
     let (shape, bytes) = execution.output(0).unwrap();
@@ -533,7 +540,7 @@ fn outputs_of_unknown_dimensions_get_the_room_that_a_device_of_1_2_asks_for() {
 fn output_of_unknown_dimensions_is_refused_for_a_device_of_1_0() {
     let prepared = prepare(&of_1_0(&Told::default()), model(&[0], false), Deadline::NONE).unwrap();
     let mut execution = prepared.new_execution().unwrap();
-    execution.input(0, &Shape::new(&[600]).unwrap()).unwrap();
+    set_zeros(&mut *execution, 0, &Shape::new(&[600]).unwrap()).unwrap();
     let failure = controlled(Deadline::NONE, |control| execution.run(control)).unwrap_err();
     assert_eq!(failure.status, ErrorStatus::InvalidArgument);
     assert!(
@@ -599,12 +606,12 @@ fn execution_goes_on_after_one_that_was_left_to_the_device() {
     let prepared = prepare(&of_1_2(&told), model(&[600], false), Deadline::NONE).unwrap();
     let mut execution = prepared.new_execution().unwrap();
     for (deadline, expected) in [(soon(), None), (late(), Some(2400))] {
-        execution.input(0, &Shape::new(&[600]).unwrap()).unwrap().fill(0);
+        set_zeros(&mut *execution, 0, &Shape::new(&[600]).unwrap()).unwrap();
         let outcome = controlled(deadline, |control| execution.run(control));
         assert_eq!(outcome.is_ok(), expected.is_some());
         let output = execution.output(0).map(|(_, bytes)| bytes.len());
         assert_eq!(output.filter(|_| outcome.is_ok()), expected);
     }
     execution.release_memory();
-    assert!(execution.input(7, &Shape::SCALAR).is_err() && execution.omit_input(7).is_err());
+    assert!(set_zeros(&mut *execution, 7, &Shape::SCALAR).is_err() && execution.omit_input(7).is_err());
 }

@@ -2,7 +2,6 @@
 //! fast ones where there are any.
 
 use std::any::Any;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +11,8 @@ use nnhal_cpu::{
     RunOptions, Threads, compiled_form,
 };
 use nnhal_device::{
-    CACHE_FILES, Compiled, Control, Device, DeviceMemory, DeviceOptions, Execution, Fill, Interruption,
-    PrepareOptions, PreparedModel, exhaustion,
+    CACHE_FILES, Compiled, Control, Device, DeviceMemory, DeviceOptions, Execution, InputSource,
+    Interruption, PrepareOptions, PreparedModel, exhaustion,
 };
 use nnhal_hal::validate::ValidModel;
 use nnhal_hal::{
@@ -21,7 +20,6 @@ use nnhal_hal::{
     OperationSupport, Place, Shape, Subgraph, SubgraphIndex,
 };
 use nnhal_os::buffer::{AlignedBuffer, AlignedSlice, OutOfMemory};
-use nnhal_os::shm::SealedBytes;
 
 use super::cpu_performance;
 
@@ -273,6 +271,9 @@ impl PreparedModel for CpuModel {
     }
 }
 
+/// Copying fewer bytes takes less than to look whether they could be read where they are.
+const LEAST_IN_PLACE: usize = 4096;
+
 /// Most buffers that one execution keeps for its next outputs.
 const MAX_SPARE: usize = 8;
 
@@ -285,35 +286,56 @@ struct CpuExecution {
     most_threads: usize,
 }
 
-impl Execution for CpuExecution {
-    fn input(&mut self, index: usize, shape: &Shape) -> Result<&mut [u8], Failure> {
-        if index == 0 {
-            self.execution.rouse(&self.helpers);
-        }
-        self.execution
-            .input(index, shape)
-            .map_err(|error| execution_failure(&error))
-    }
-
-    #[inline]
-    fn input_again(&mut self, index: usize, shape: &Shape) -> Option<&mut [u8]> {
-        if index == 0 {
-            self.execution.rouse(&self.helpers);
-        }
-        self.execution.input_again(index, shape)
-    }
-
-    fn fill_input(
+impl CpuExecution {
+    #[inline(never)]
+    fn set_new_or_large_input(
         &mut self,
         index: usize,
         shape: &Shape,
+        source: &dyn InputSource,
         control: &Control<'_>,
-        fill: &Fill<'_>,
     ) -> Result<(), Failure> {
-        self.input(index, shape)?;
+        if self.reads_in_place(index, shape, source) {
+            return Ok(());
+        }
+        self.execution
+            .input(index, shape)
+            .map_err(|error| execution_failure(&error))?;
         let threads = Threads::new(&self.helpers, control.cores(), self.most_threads);
         self.execution
-            .fill_input(index, threads, |from, bytes| fill(from as u64, bytes))
+            .fill_input(index, threads, |from, bytes| source.read(from as u64, bytes))
+    }
+
+    /// Has a large input read where it is, if nobody can change it any more; says whether it is.
+    fn reads_in_place(&mut self, index: usize, shape: &Shape, source: &dyn InputSource) -> bool {
+        let size = self.execution.input_size(index, shape);
+        let Some(size) = size.filter(|size| *size >= LEAST_IN_PLACE) else {
+            return false;
+        };
+        source
+            .sealed()
+            .filter(|(_, part)| part.len() == size)
+            .and_then(|(memory, part)| AlignedSlice::sealed(Arc::clone(memory), part))
+            .is_some_and(|memory| self.execution.bind_input(index, *shape, memory).is_ok())
+    }
+}
+
+impl Execution for CpuExecution {
+    #[inline]
+    fn set_input(
+        &mut self,
+        index: usize,
+        shape: &Shape,
+        source: &dyn InputSource,
+        control: &Control<'_>,
+    ) -> Result<(), Failure> {
+        if index == 0 {
+            self.execution.rouse(&self.helpers);
+        }
+        match self.execution.input_of_shape(index, shape) {
+            Some(bytes) if bytes.len() < LEAST_IN_PLACE => source.read(0, bytes),
+            _ => self.set_new_or_large_input(index, shape, source, control),
+        }
     }
 
     fn omit_input(&mut self, index: usize) -> Result<(), Failure> {
@@ -327,25 +349,14 @@ impl Execution for CpuExecution {
         index: usize,
         shape: Shape,
         memory: &Arc<dyn DeviceMemory>,
+        control: &Control<'_>,
     ) -> Result<(), Failure> {
-        let Some(memory) = aligned(Arc::clone(memory)) else {
-            return memory.read(0, self.input(index, &shape)?);
+        let Some(aligned) = aligned(Arc::clone(memory)) else {
+            return self.set_input(index, &shape, memory, control);
         };
         self.execution
-            .bind_input(index, shape, memory.into())
+            .bind_input(index, shape, aligned.into())
             .map_err(|error| execution_failure(&error))
-    }
-
-    fn bind_sealed(
-        &mut self,
-        index: usize,
-        shape: &Shape,
-        memory: &Arc<SealedBytes>,
-        part: Range<usize>,
-    ) -> bool {
-        self.execution.input_size(index, shape) == Some(part.len())
-            && AlignedSlice::sealed(Arc::clone(memory), part)
-                .is_some_and(|memory| self.execution.bind_input(index, *shape, memory).is_ok())
     }
 
     fn unbind_inputs(&mut self) {
@@ -436,8 +447,10 @@ impl Interrupt for Checkpoints<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use nnhal_hal::{Model, NoPools, Operand, OperandLifeTime, OperationType};
-    use nnhal_os::shm::SharedMemory;
+    use nnhal_os::shm::{SealedBytes, SharedMemory};
 
     use super::*;
 
@@ -472,29 +485,40 @@ mod tests {
         }
     }
 
+    /// A part of a memory that nobody can change.
+    #[derive(Debug)]
+    struct Sealed(Arc<SealedBytes>, Range<usize>);
+
+    impl InputSource for Sealed {
+        fn read(&self, _: u64, _: &mut [u8]) -> Result<(), Failure> {
+            Err(Failure::general("not to be copied"))
+        }
+
+        fn sealed(&self) -> Option<(&Arc<SealedBytes>, Range<usize>)> {
+            Some((&self.0, self.1.clone()))
+        }
+    }
+
     #[test]
     fn sealed_memory_is_held_while_it_is_read_in_place_and_only_where_it_can_be() {
         let memory = SharedMemory::create_sealed(&[0; 2 * BYTES]).unwrap();
         let memory = Arc::new(SealedBytes::map_parts(&memory).unwrap());
         let shape = Shape::new(&[BYTES as u32 / 4]).unwrap();
         let mut execution = execution();
+        let mut reads_in_place = |index, part: Range<usize>| {
+            execution.reads_in_place(index, &shape, &Sealed(Arc::clone(&memory), part))
+        };
         for part in [
             4..4 + BYTES,
             0..BYTES - 4,
             0..BYTES + 64,
             BYTES + 64..2 * BYTES + 64,
         ] {
-            assert!(
-                !execution.bind_sealed(0, &shape, &memory, part.clone()),
-                "{part:?}"
-            );
+            assert!(!reads_in_place(0, part.clone()), "{part:?}");
         }
-        assert!(
-            !execution.bind_sealed(1, &shape, &memory, 0..BYTES),
-            "there is one input"
-        );
+        assert!(!reads_in_place(1, 0..BYTES), "there is one input");
         assert_eq!(Arc::strong_count(&memory), 1);
-        assert!(execution.bind_sealed(0, &shape, &memory, 64..64 + BYTES));
+        assert!(reads_in_place(0, 64..64 + BYTES));
         assert_eq!(Arc::strong_count(&memory), 2, "nothing was copied");
         execution.unbind_inputs();
         assert_eq!(Arc::strong_count(&memory), 1);

@@ -22,7 +22,7 @@ use nnhal_hal::{
     OperandPerformance, OperandType, OperationSupport, PerformanceInfo, Shape,
 };
 
-use nnhal_device::{Control, Device, DeviceOptions, Execution, PrepareOptions, PreparedModel};
+use nnhal_device::{Control, Device, DeviceOptions, Execution, InputSource, PrepareOptions, PreparedModel};
 
 /// The device's name.
 pub const NAME: &str = "nnhal-empty";
@@ -255,7 +255,13 @@ struct EmptyExecution {
 }
 
 impl Execution for EmptyExecution {
-    fn input(&mut self, index: usize, shape: &Shape) -> Result<&mut [u8], Failure> {
+    fn set_input(
+        &mut self,
+        index: usize,
+        shape: &Shape,
+        source: &dyn InputSource,
+        _: &Control<'_>,
+    ) -> Result<(), Failure> {
         let main = &self.model.model.model().main;
         let operand = main
             .input_indexes
@@ -269,7 +275,7 @@ impl Execution for EmptyExecution {
             .map_err(|error| Failure::invalid_argument(error.to_string()))?;
         input.0 = *shape;
         input.1.resize(size, 0);
-        Ok(&mut input.1)
+        source.read(0, &mut input.1)
     }
 
     fn omit_input(&mut self, index: usize) -> Result<(), Failure> {

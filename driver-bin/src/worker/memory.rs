@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use nnhal::wire::{MemoryDescription, MemoryHandle};
 use nnhal_device::exhaustion;
@@ -160,10 +160,12 @@ impl Memory {
         (end <= self.size && !mapping.is_shared_with_devices()).then(|| mapping.as_slice())
     }
 
-    /// Whether so many bytes from `offset` on can be read part by part: they are there, mapped, and need no
-    /// word to devices that share them.
-    pub(crate) fn is_at_hand(&self, offset: u64, length: usize) -> bool {
-        self.at_hand(offset, length).is_some()
+    /// Where in a dma-buf so many bytes from `offset` on are, if the memory is one.
+    pub(crate) fn dma_buf(&self, offset: u64, length: u64) -> Option<(BorrowedFd<'_>, Range<u64>)> {
+        let start = self.base.checked_add(offset)?;
+        let end = offset.checked_add(length).filter(|end| *end <= self.size)?;
+        let part = start..self.base.checked_add(end)?;
+        self.is_dma_buf().then(|| (self.shared.as_fd(), part))
     }
 
     #[cold]

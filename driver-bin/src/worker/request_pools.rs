@@ -36,12 +36,14 @@ pub(crate) struct PacketPools<'a> {
 }
 
 impl PacketPools<'_> {
-    /// The bytes of an input in this pool, if it is the packet.
+    /// The bytes of an input in this pool, if it is the packet: as many as there are, `length` at most.
     #[inline(always)]
-    pub(crate) fn input(&self, pool: u32, offset: u64, length: usize) -> Option<&[u8]> {
+    pub(crate) fn input(&self, pool: u32, offset: u64, length: u64) -> Option<&[u8]> {
         let (_, bytes) = self.inputs.as_ref().filter(|(inputs, _)| *inputs == pool)?;
-        let start = usize::try_from(offset).ok()?;
-        bytes.get(start..start.checked_add(length)?)
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let bytes = bytes.get(start..).unwrap_or_default();
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        Some(bytes.get(..length).unwrap_or(bytes))
     }
 
     /// Keeps the bytes of an output in this pool, if it is the packet; says whether it was.
@@ -55,10 +57,6 @@ impl PacketPools<'_> {
         room.get_mut(start..end)
             .map(|room| copy_values(bytes, room))
             .is_some()
-    }
-
-    pub(crate) fn has_inputs(&self, pool: u32) -> bool {
-        self.inputs.as_ref().is_some_and(|(inputs, _)| *inputs == pool)
     }
 
     #[inline(always)]

@@ -1,20 +1,21 @@
 //! One execution of a request, the same for every form: copy in, run, copy out.
 
 mod failures;
+mod input;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use nnhal::burst::copy_values;
 use nnhal::diag::trace::SpanKind;
 use nnhal_device::{Control, Execution};
 use nnhal_hal::validate::{ArgumentPlan, Direction, ValidRequest};
 use nnhal_hal::{ErrorStatus, Failure, Shape, Timing};
 use nnhal_os::time::{Clock, MonotonicClock, Stopwatch};
 
-use self::failures::{contradicts, insufficient, no_memory, not_computed, of_argument, read_only, too_short};
+use self::failures::{contradicts, insufficient, no_memory, not_computed, of_argument, read_only};
+use self::input::{InMemory, InPacket};
 use super::buffer::Content;
 use super::estimate::Estimate;
 use super::limits::RunLimits;
@@ -35,13 +36,6 @@ pub(crate) struct Context {
     /// What the last run found of its outputs, as far as it was to tell.
     outputs: Vec<FoundOutput>,
 }
-
-/// From how many bytes on devices are asked to fill an input themselves: copying fewer takes a few
-/// microseconds.
-const LARGE_INPUT: usize = 64 * 1024;
-
-/// Copying less takes less than to look whether it could be read where it is.
-const LEAST_IN_PLACE: u64 = 4096;
 
 /// What a run found of one output.
 #[derive(Clone, Copy, Debug)]
@@ -160,7 +154,7 @@ impl Context {
         packets: &mut PacketPools<'_>,
     ) -> Result<Option<Duration>, Box<Failure>> {
         let copies = trace::span(SpanKind::CopyIn, 0, 0);
-        if let Err(failure) = self.copy_in(run, packets) {
+        if let Err(failure) = self.set_inputs(run, packets) {
             self.execution.unbind_inputs();
             return Err(failure);
         }
@@ -218,8 +212,14 @@ impl Context {
         Ok(())
     }
 
+    /// Gives the device its inputs.
     #[inline]
-    fn copy_in(&mut self, run: &Run<'_, impl Pools>, packets: &PacketPools<'_>) -> Result<(), Box<Failure>> {
+    fn set_inputs(
+        &mut self,
+        run: &Run<'_, impl Pools>,
+        packets: &PacketPools<'_>,
+    ) -> Result<(), Box<Failure>> {
+        let control = Control::new(self.slot.ticket(), run.limits.deadline, run.limits.loop_timeout);
         for (index, plan) in run.request.inputs().iter().enumerate() {
             match plan {
                 ArgumentPlan::Omitted => self.execution.omit_input(index)?,
@@ -227,76 +227,33 @@ impl Context {
                     shape,
                     pool,
                     offset,
-                    length: given,
+                    length,
                 } => {
-                    if *given >= LEAST_IN_PLACE
-                        && !packets.has_inputs(*pool)
-                        && self.reads_in_place(run, (index, shape), (*pool, *offset, *given))
-                    {
-                        continue;
+                    let at = (index, *pool);
+                    match packets.input(*pool, *offset, *length) {
+                        Some(bytes) => {
+                            let source = InPacket { at, bytes };
+                            self.execution.set_input(index, shape, &source, &control)?;
+                        }
+                        None => {
+                            let source = InMemory {
+                                at,
+                                memory: memory_of(run, *pool)?,
+                                offset: *offset,
+                                length: *length,
+                            };
+                            self.execution.set_input(index, shape, &source, &control)?;
+                        }
                     }
-                    let bytes = match self.execution.input_again(index, shape) {
-                        Some(bytes) => bytes,
-                        None => self.execution.input(index, shape)?,
-                    };
-                    let length = bytes.len();
-                    check_given(index, *given, length)?;
-                    if let Some(inline) = packets.input(*pool, *offset, length) {
-                        copy_values(inline, bytes);
-                        continue;
-                    }
-                    let memory = memory_of(run, *pool)?;
-                    let copied = if length < LARGE_INPUT || !memory.is_at_hand(*offset, length) {
-                        memory.read(*offset, bytes)
-                    } else {
-                        self.fill_large(run, (index, shape), (memory, *offset))
-                    };
-                    copied.map_err(|failure| of_argument(Direction::Input, index, *pool, *failure))?;
                 }
-                ArgumentPlan::Token { shape, token } => self.bind_input(run, (index, *token), shape)?,
+                ArgumentPlan::Token { shape, token } => {
+                    let content = content_of(run.pools, (index, *token), shape)?;
+                    self.execution
+                        .bind_input(index, content.shape, &content.memory, &control)?;
+                }
             }
         }
         Ok(())
-    }
-
-    /// Has the device fill a large input.
-    #[inline(never)]
-    fn fill_large(
-        &mut self,
-        run: &Run<'_, impl Pools>,
-        (index, shape): (usize, &Shape),
-        (memory, offset): (&Memory, u64),
-    ) -> Result<(), Box<Failure>> {
-        let fill = |from, bytes: &mut [u8]| memory.read(offset + from, bytes).map_err(|failure| *failure);
-        let control = Control::new(self.slot.ticket(), run.limits.deadline, run.limits.loop_timeout);
-        Ok(self.execution.fill_input(index, shape, &control, &fill)?)
-    }
-
-    /// Has a large input read where it is, if that is memory that nobody can change any more; says whether it
-    /// is.
-    #[inline(never)]
-    fn reads_in_place(
-        &mut self,
-        run: &Run<'_, impl Pools>,
-        (index, shape): (usize, &Shape),
-        (pool, offset, length): (u32, u64, u64),
-    ) -> bool {
-        run.pools
-            .memory(pool)
-            .and_then(|memory| memory.sealed(offset, length))
-            .is_some_and(|(memory, part)| self.execution.bind_sealed(index, shape, memory, part))
-    }
-
-    /// Has an input read from its device buffer.
-    #[inline(never)]
-    fn bind_input(
-        &mut self,
-        run: &Run<'_, impl Pools>,
-        (index, token): (usize, u32),
-        shape: &Shape,
-    ) -> Result<(), Box<Failure>> {
-        let content = content_of(run.pools, (index, token), shape)?;
-        Ok(self.execution.bind_input(index, content.shape, &content.memory)?)
     }
 
     /// Writes each output where the request wants it. After an error those before the one that it is about
@@ -404,14 +361,6 @@ fn micros(duration: Duration) -> u64 {
 #[inline(always)]
 fn memory_of<'a>(run: &Run<'a, impl Pools>, pool: u32) -> Result<&'a Memory, Box<Failure>> {
     run.pools.memory(pool).ok_or_else(|| no_memory(pool))
-}
-
-/// Validation knows the sizes of standard types and of the device's own; of others only the device does.
-fn check_given(index: usize, given: u64, needed: usize) -> Result<(), Box<Failure>> {
-    if needed as u64 <= given {
-        return Ok(());
-    }
-    Err(too_short(index, given, needed))
 }
 
 fn check_agrees(index: usize, expected: &Shape, found: &Shape) -> Result<(), Box<Failure>> {

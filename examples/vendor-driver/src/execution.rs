@@ -7,7 +7,7 @@ use std::time::Duration;
 use nnhal_device::hal::validate::ValidModel;
 use nnhal_device::hal::{Failure, Place, Shape};
 use nnhal_device::os::time::{Clock, MonotonicClock};
-use nnhal_device::{Control, Execution, PreparedModel};
+use nnhal_device::{Control, Execution, InputSource, PreparedModel};
 
 use crate::unit::Kernel;
 use crate::value::Value;
@@ -59,7 +59,13 @@ impl Run {
 }
 
 impl Execution for Run {
-    fn input(&mut self, index: usize, shape: &Shape) -> Result<&mut [u8], Failure> {
+    fn set_input(
+        &mut self,
+        index: usize,
+        shape: &Shape,
+        source: &dyn InputSource,
+        _: &Control<'_>,
+    ) -> Result<(), Failure> {
         let no_such_input = || Failure::invalid_argument(format!("there is no input {index}"));
         let operand = self.operand_of_input(index).ok_or_else(no_such_input)?;
         let model = &self.program.model;
@@ -69,7 +75,7 @@ impl Execution for Run {
                 "input {index} is {ty} with dimensions {shape:?}, whose size is not known"
             ))
         })?;
-        self.values[operand].resize(*shape, size)
+        source.read(0, self.values[operand].resize(*shape, size)?)
     }
 
     fn omit_input(&mut self, index: usize) -> Result<(), Failure> {

@@ -26,7 +26,7 @@ pub(super) fn read_only(index: usize, pool: u32) -> Box<Failure> {
 }
 
 #[cold]
-pub(super) fn too_short(index: usize, given: u64, needed: usize) -> Box<Failure> {
+pub(super) fn too_short(index: usize, given: u64, needed: u64) -> Box<Failure> {
     Failure::invalid_argument(format!(
         "input {index} has {given} bytes, the device needs {needed}"
     ))

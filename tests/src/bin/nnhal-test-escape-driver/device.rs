@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nnhal_device::{Control, Device, Execution, PrepareOptions, PreparedModel};
+use nnhal_device::{Control, Device, Execution, InputSource, PrepareOptions, PreparedModel};
 use nnhal_hal::validate::ValidModel;
 use nnhal_hal::{
     Capabilities, ConstantPools, DeviceInfo, DeviceType, Failure, HalVersion, NumberOfCacheFiles,
@@ -84,9 +84,15 @@ struct Run {
 }
 
 impl Execution for Run {
-    fn input(&mut self, _: usize, shape: &Shape) -> Result<&mut [u8], Failure> {
+    fn set_input(
+        &mut self,
+        _: usize,
+        shape: &Shape,
+        source: &dyn InputSource,
+        _: &Control<'_>,
+    ) -> Result<(), Failure> {
         self.shape = *shape;
-        Ok(&mut self.order)
+        source.read(0, &mut self.order)
     }
 
     fn omit_input(&mut self, _: usize) -> Result<(), Failure> {
