@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nnhal::wire::{Allocated, Call, Object, Reply};
 
-use crate::connection::{Connection, call_deadline};
+use crate::connection::Connection;
 use crate::error::Result;
 use crate::memory::Memory;
 
@@ -56,7 +56,7 @@ impl Buffer {
     /// # Errors
     /// `INVALID_ARGUMENT` if the sizes differ, `GENERAL_FAILURE` if the buffer has no value.
     pub fn copy_to(&self, memory: &Memory) -> Result<()> {
-        let memory = memory.handle_on(&self.inner.connection, call_deadline())?;
+        let memory = memory.handle_on(&self.inner.connection)?;
         self.inner.call(Call::CopyTo {
             buffer: self.inner.allocated.buffer,
             memory,
@@ -70,7 +70,7 @@ impl Buffer {
     /// `INVALID_ARGUMENT` if the sizes differ or the dimensions do not fit the buffer's own. The buffer then
     /// has no value.
     pub fn copy_from(&self, memory: &Memory, dimensions: &[u32]) -> Result<()> {
-        let memory = memory.handle_on(&self.inner.connection, call_deadline())?;
+        let memory = memory.handle_on(&self.inner.connection)?;
         let dimensions = dimensions.to_vec();
         self.inner.call(Call::CopyFrom {
             buffer: self.inner.allocated.buffer,
@@ -84,7 +84,7 @@ impl Inner {
     fn call(&self, call: Call) -> Result<()> {
         let link = self.connection.link();
         let name = call.name();
-        match link.call(call, &[], call_deadline())? {
+        match link.call(call, &[])? {
             (Reply::Done, _) => Ok(()),
             (other, _) => Err(link.misplaced(name, &other)),
         }

@@ -13,7 +13,7 @@ use nnhal_hal::{
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use crate::buffer::Buffer;
-use crate::connection::{Connection, call_deadline};
+use crate::connection::Connection;
 use crate::drivers::Drivers;
 use crate::error::{Error, Process, Result};
 use crate::model::Model;
@@ -99,7 +99,7 @@ impl Device {
     /// It records already, for this program or for the file that `NNHAL_TRACE` names; its driver is older
     /// than traces.
     pub fn record_spans(&self) -> Result<WorkerSpans> {
-        self.connection.record_spans(call_deadline())
+        self.connection.record_spans()
     }
 
     /// HAL `getStatus`.
@@ -108,7 +108,7 @@ impl Device {
     /// Only what keeps the driver from answering.
     pub fn status(&self) -> Result<DeviceStatus> {
         let link = self.connection.link();
-        match link.call(Call::GetStatus, &[], call_deadline())? {
+        match link.call(Call::GetStatus, &[])? {
             (Reply::Status(status), _) => Ok(status),
             (other, _) => Err(link.misplaced("GetStatus", &other)),
         }
@@ -129,7 +129,7 @@ impl Device {
             pools,
         };
         let name = call.name();
-        let supported = match link.call(call, &[], call_deadline())? {
+        let supported = match link.call(call, &[])? {
             (Reply::SupportedOperations(supported), _) => supported,
             (other, _) => return Err(link.misplaced(name, &other)),
         };
@@ -253,18 +253,17 @@ impl Device {
         };
         let link = self.connection.link();
         let name = call.name();
-        match link.call(call, &[], call_deadline())? {
+        match link.call(call, &[])? {
             (Reply::Allocated(allocated), _) => Ok(Buffer::new(&self.connection, allocated)),
             (other, _) => Err(link.misplaced(name, &other)),
         }
     }
 
     fn pools(&self, model: &Model) -> Result<Vec<wire::MemoryHandle>> {
-        let deadline = call_deadline();
         model
             .pools()
             .iter()
-            .map(|memory| memory.handle_on(&self.connection, deadline))
+            .map(|memory| memory.handle_on(&self.connection))
             .collect()
     }
 }

@@ -17,9 +17,6 @@ use crate::drivers::{Closed, Drivers};
 use crate::error::{Error, ErrorKind, Result};
 use crate::private_driver::PrivateDriver;
 
-/// How long connecting may take: a driver that is busy starting a worker takes milliseconds.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// How long a worker may take to end after its client has closed the connection.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -234,10 +231,10 @@ impl Devices {
     }
 
     fn connect(&self, path: &Path, driver: Option<Arc<PrivateDriver>>) -> Result<Device> {
-        let timeout = self.drivers.options().connect_timeout.unwrap_or(CONNECT_TIMEOUT);
-        let deadline = Deadline::after(MonotonicClock.now(), timeout);
+        let timeouts = self.drivers.timeouts();
+        let deadline = timeouts.connect_deadline(self.drivers.options().connect_timeout);
         Ok(Device::new(
-            Connection::open(path, deadline, driver, self.drivers.trust())?,
+            Connection::open(path, deadline, driver, self.drivers.trust(), timeouts)?,
             self.drivers.clone(),
         ))
     }

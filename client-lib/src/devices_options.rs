@@ -20,6 +20,8 @@ pub struct DevicesOptions {
     pub(crate) is_private: bool,
     pub(crate) driver: DriverChoice,
     pub(crate) connect_timeout: Option<Duration>,
+    pub(crate) call_timeout: Option<Duration>,
+    pub(crate) work_timeout: Option<Duration>,
     pub(crate) application: Application,
     pub(crate) driver_users: Vec<u32>,
 }
@@ -93,6 +95,24 @@ impl DevicesOptions {
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> DevicesOptions {
         self.connect_timeout = Some(timeout);
+        self
+    }
+
+    /// How long a driver may take to answer what needs no computing. Without this call it is what the
+    /// environment variable [`CALL_TIMEOUT_VARIABLE`](crate::CALL_TIMEOUT_VARIABLE) says, else 60 seconds.
+    #[must_use]
+    pub fn call_timeout(mut self, timeout: Duration) -> DevicesOptions {
+        self.call_timeout = Some(timeout);
+        self
+    }
+
+    /// How long an execution or a preparation may take that is given no limit of its own
+    /// ([`ExecuteOptions::wait_at_most`](crate::ExecuteOptions::wait_at_most)); zero: as long as the worker
+    /// lives, whatever it does. Without this call it is what the environment variable
+    /// [`WORK_TIMEOUT_VARIABLE`](crate::WORK_TIMEOUT_VARIABLE) says, else an hour.
+    #[must_use]
+    pub fn work_timeout(mut self, timeout: Duration) -> DevicesOptions {
+        self.work_timeout = Some(timeout);
         self
     }
 

@@ -12,6 +12,7 @@ use nnhal_os::socket;
 use crate::devices_options::DevicesOptions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::private_driver::{DriverChoice, PrivateDriver};
+use crate::timeouts::Timeouts;
 use crate::trust::Trust;
 
 /// The drivers that can be used, and the private ones that were started. Drivers may come and go at any time:
@@ -23,6 +24,7 @@ pub(crate) struct Drivers {
     /// Whether the program has named the directory: then only a driver there will do.
     is_named: bool,
     trust: Trust,
+    timeouts: Timeouts,
     /// The private drivers that were started for these handles.
     private: Arc<Mutex<Vec<Arc<PrivateDriver>>>>,
     /// What was warned of that stays as it is: every call looks anew, but says so once.
@@ -61,6 +63,7 @@ impl Drivers {
     fn new(options: DevicesOptions, directories: Vec<PathBuf>, is_named: bool) -> Drivers {
         Drivers {
             trust: Trust::new(&options.driver_users),
+            timeouts: Timeouts::of(&options),
             options,
             directories,
             is_named,
@@ -77,6 +80,11 @@ impl Drivers {
     /// Whose drivers may serve this process.
     pub(crate) fn trust(&self) -> &Trust {
         &self.trust
+    }
+
+    /// The limits of waits that have none of their own.
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        self.timeouts
     }
 
     /// The directories that are searched, in this order.

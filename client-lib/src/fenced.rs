@@ -11,7 +11,7 @@ use nnhal_hal::Timing;
 use nnhal_os::socket::MAX_FDS;
 use nnhal_os::time::Deadline;
 
-use crate::connection::{Connection, EndListener, Link, call_deadline};
+use crate::connection::{Connection, EndListener, Link};
 use crate::error::{Error, ErrorKind, Result};
 use crate::execution::{ExecuteOptions, nanoseconds};
 use crate::prepared_model::PreparedModel;
@@ -78,7 +78,7 @@ impl PreparedModel {
         } = fences;
         let call = Call::ExecuteFenced(ExecuteFenced {
             prepared_model: self.handle_on(connection)?,
-            request: request.on_wire(connection, call_deadline())?,
+            request: request.on_wire(connection)?,
             wait_for,
             measure: options.measure,
             limits: FencedLimits {
@@ -88,7 +88,7 @@ impl PreparedModel {
             },
         });
         let (name, link) = (call.name(), connection.link());
-        let (started, mut fds) = match link.call(call, &fds, call_deadline())? {
+        let (started, mut fds) = match link.call(call, &fds)? {
             (Reply::Fenced(started), fds) => (started, fds),
             (other, _) => return Err(link.misplaced(name, &other)),
         };
@@ -115,20 +115,23 @@ struct Fences<'a> {
     /// The fences that travel with the call, as many as one message takes.
     fds: Vec<BorrowedFd<'a>>,
     /// The others.
-    registered: Vec<RegisteredFence<'a>>,
+    registered: RegisteredFences<'a>,
 }
 
-/// A fence that the worker was told before the call, until it has been made.
-struct RegisteredFence<'a> {
+/// Fences that the worker was told before the call, until it has been made.
+struct RegisteredFences<'a> {
     link: &'a Link,
-    handle: FenceHandle,
+    handles: Vec<FenceHandle>,
 }
 
-impl Drop for RegisteredFence<'_> {
+impl Drop for RegisteredFences<'_> {
     fn drop(&mut self) {
         // Many may go at once: each release waits for its answer, so that none is lost in a full socket.
-        let object = Object::Fence(self.handle);
-        let _ = self.link.call(Call::Release { object }, &[], call_deadline());
+        let deadline = self.link.timeouts().call_deadline();
+        for handle in self.handles.drain(..) {
+            let object = Object::Fence(handle);
+            let _ = self.link.call_by(Call::Release { object }, &[], deadline);
+        }
     }
 }
 
@@ -138,7 +141,10 @@ impl<'a> Fences<'a> {
             connection,
             arguments: Vec::new(),
             fds: Vec::new(),
-            registered: Vec::new(),
+            registered: RegisteredFences {
+                link: connection.link(),
+                handles: Vec::new(),
+            },
         }
     }
 
@@ -163,11 +169,11 @@ impl<'a> Fences<'a> {
         }
         let link: &'a Link = self.connection.link();
         let name = Call::RegisterFence.name();
-        let handle = match link.call(Call::RegisterFence, &[fence.as_fd()], call_deadline())? {
+        let handle = match link.call(Call::RegisterFence, &[fence.as_fd()])? {
             (Reply::Fence(handle), _) => handle,
             (other, _) => return Err(link.misplaced(name, &other)),
         };
-        self.registered.push(RegisteredFence { link, handle });
+        self.registered.handles.push(handle);
         self.arguments.push(FenceArgument::Registered(handle));
         Ok(())
     }
@@ -191,7 +197,7 @@ impl FencedExecution {
         link.check_process()?;
         if let Some(fence) = &self.inner.fence {
             let state = fence
-                .wait(deadline)
+                .wait(link.timeouts().work_deadline(deadline))
                 .map_err(|error| link.misplaced(CALL, &error))?;
             if state == FenceState::Pending {
                 return Err(ErrorKind::TimedOut {
@@ -204,12 +210,19 @@ impl FencedExecution {
         self.info()
     }
 
+    /// By when its driver answers what needs no computing.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn call_deadline(&self) -> Deadline {
+        self.inner.connection.link().timeouts().call_deadline()
+    }
+
     /// Waits until its driver has done with it, whatever the outcome, and tells whether it has by `deadline`.
     #[cfg(feature = "runtime")]
     pub(crate) fn wait_for_end(&self, deadline: Deadline) -> bool {
+        let timeouts = self.inner.connection.link().timeouts();
         self.inner.fence.as_ref().is_none_or(|fence| {
             matches!(
-                fence.wait(deadline),
+                fence.wait(timeouts.work_deadline(deadline)),
                 Ok(FenceState::Signalled | FenceState::Failed)
             )
         })
@@ -225,7 +238,7 @@ impl FencedExecution {
             execution: self.inner.handle,
         };
         let name = call.name();
-        let info: wire::ExecutionInfo = match link.call(call, &[], call_deadline())? {
+        let info: wire::ExecutionInfo = match link.call(call, &[])? {
             (Reply::ExecutionInfo(info), _) => info,
             (other, _) => return Err(link.misplaced(name, &other)),
         };
@@ -248,10 +261,8 @@ impl FencedExecution {
 
 impl EndListener for Inner {
     /// Nobody else will signal it, and others wait for it.
-    fn connection_ended(&self) {
-        if let Some(fence) = &self.fence {
-            fence.fail_without_source();
-        }
+    fn connection_ended(&self) -> Option<Fence> {
+        self.fence.clone()
     }
 }
 

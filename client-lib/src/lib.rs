@@ -64,6 +64,7 @@ pub mod runtime;
 mod tensor;
 #[cfg(feature = "tflite")]
 pub mod tflite;
+mod timeouts;
 mod trace;
 mod trust;
 mod values;
@@ -90,6 +91,7 @@ pub use request::Request;
 pub use tensor::{Element, TensorType};
 #[cfg(feature = "tflite")]
 pub use tflite::TfliteModel;
+pub use timeouts::{CALL_TIMEOUT_VARIABLE, WORK_TIMEOUT_VARIABLE};
 pub use trace::{TRACE_VARIABLE, WorkerSpans, flush_trace};
 pub use trust::{DRIVER_USERS_VARIABLE, Distrust};
 pub use values::{Input, Output};

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use highway::{HighwayHash, HighwayHasher, Key};
 use nnhal::wire::{Call, MemoryDescription, MemoryHandle, Object, Reply};
 use nnhal_os::shm::{Access, Mapping, OngoingAccess, SharedMemory, SharedSlice, ShmError};
-use nnhal_os::time::Deadline;
 
 use crate::connection::Connection;
 use crate::error::{Error, ErrorKind, Result};
@@ -329,7 +328,7 @@ impl Memory {
     }
 
     /// The name under which the connection's worker knows the memory; it is told if it does not.
-    pub(crate) fn handle_on(&self, connection: &Arc<Connection>, deadline: Deadline) -> Result<MemoryHandle> {
+    pub(crate) fn handle_on(&self, connection: &Arc<Connection>) -> Result<MemoryHandle> {
         if let Some(handle) = self.inner.known_handle(connection) {
             return Ok(handle);
         }
@@ -343,7 +342,7 @@ impl Memory {
         let call = Call::RegisterMemory(description);
         let name = call.name();
         let link = connection.link();
-        let handle = match link.call(call, &[self.inner.fd.as_fd()], deadline)? {
+        let handle = match link.call(call, &[self.inner.fd.as_fd()])? {
             (Reply::Memory(handle), _) => handle,
             (other, _) => return Err(link.misplaced(name, &other)),
         };

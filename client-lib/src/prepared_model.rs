@@ -7,7 +7,7 @@ use nnhal::wire::{Call, Execute, ExecutionForm, Object, PreparedModelHandle, Rep
 use nnhal_hal::ExecutionPreference;
 
 use crate::arguments::Arguments;
-use crate::connection::{Connection, Link, call_deadline, wrong_connection};
+use crate::connection::{Connection, Link, wrong_connection};
 use crate::error::{Error, Result};
 use crate::execution::{Completed, ExecuteOptions, completed};
 use crate::model::ArgumentTypes;
@@ -78,7 +78,7 @@ impl PreparedModel {
         let deadline = options.wait_deadline();
         let call = Call::Execute(self.call(request, options, ExecutionForm::Synchronous)?);
         let (name, link) = (call.name(), self.link());
-        match link.call(call, &[], deadline)? {
+        match link.call_by(call, &[], deadline)? {
             (Reply::Executed(result), _) => completed(link, name, result),
             (other, _) => Err(link.misplaced(name, &other)),
         }
@@ -178,7 +178,7 @@ impl PreparedModel {
     ) -> Result<Execute> {
         Ok(Execute {
             prepared_model: self.inner.handle,
-            request: request.on_wire(&self.inner.connection, call_deadline())?,
+            request: request.on_wire(&self.inner.connection)?,
             form,
             measure: options.measure,
             deadline_ns: options.deadline.to_hal(),

@@ -7,7 +7,7 @@
 //! private driver removes the directory.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -283,7 +283,7 @@ impl Drop for PrivateDriver {
 /// Waits for the driver's word; then has what it says on standard error forwarded.
 fn wait_until_ready(
     stdout: ChildStdout,
-    mut stderr: ChildStderr,
+    stderr: ChildStderr,
     deadline: Deadline,
 ) -> std::result::Result<JoinHandle<()>, String> {
     let is_readable = poll::one(&stdout, PollFlags::POLLIN, deadline).map_err(|error| error.to_string())?;
@@ -293,27 +293,15 @@ fn wait_until_ready(
             START_TIMEOUT.as_secs()
         ));
     }
-    let mut line = String::new();
-    // It says one line or ends; either comes at once when something can be read.
-    let read = BufReader::new(stdout.take(64)).read_line(&mut line);
-    if read.is_ok() && line.trim_end() == "ready" {
+    let line = read_until(&stdout, (64, deadline), |said| said.ends_with(b"\n"));
+    if line.trim_ascii_end() == b"ready" {
         let forward = move || forward_log(stderr);
         let thread = std::thread::Builder::new()
             .name("nnhal-driver-log".into())
             .spawn(forward);
         return thread.map_err(|error| format!("failed to start a thread for its log: {error}"));
     }
-    let mut said = Vec::new();
-    // What it has said so far is there; a process of its own that it leaves behind must not hold this up.
-    while said.len() < MAX_MESSAGE
-        && poll::one(stderr.as_fd(), PollFlags::POLLIN, deadline).is_ok_and(|ready| !ready.is_empty())
-    {
-        let mut block = [0; 512];
-        match stderr.read(&mut block) {
-            Ok(0) | Err(_) => break,
-            Ok(count) => said.extend_from_slice(&block[..count]),
-        }
-    }
+    let said = read_until(&stderr, (MAX_MESSAGE, deadline), |_| false);
     let said = String::from_utf8_lossy(&said);
     // An error is one line.
     let lines: Vec<&str> = said
@@ -326,6 +314,27 @@ fn wait_until_ready(
     } else {
         Err(format!("it said: {}", lines.join("; ")))
     }
+}
+
+/// What a process says, up to its end, so many bytes, or what is enough. A process of its own that it leaves
+/// behind, or that says half of a line, must not hold this up.
+fn read_until(
+    stream: impl AsFd,
+    (most, deadline): (usize, Deadline),
+    is_enough: impl Fn(&[u8]) -> bool,
+) -> Vec<u8> {
+    let mut said = Vec::new();
+    while said.len() < most
+        && !is_enough(&said)
+        && poll::one(&stream, PollFlags::POLLIN, deadline).is_ok_and(|ready| !ready.is_empty())
+    {
+        let mut block = [0; 512];
+        match nix::unistd::read(&stream, &mut block) {
+            Ok(0) | Err(_) => break,
+            Ok(count) => said.extend_from_slice(&block[..count]),
+        }
+    }
+    said
 }
 
 fn forward_log(stderr: ChildStderr) {
@@ -357,6 +366,15 @@ mod tests {
             text.contains("it said: no such device; there is a-b (exit status: 3)"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn process_that_says_half_of_a_line_is_not_waited_for() {
+        let (mut process, here) = std::os::unix::net::UnixStream::pair().unwrap();
+        process.write_all(b"rea").unwrap();
+        let soon = Deadline::after(MonotonicClock.now(), std::time::Duration::from_millis(1));
+        let said = read_until(&here, (64, soon), |said| said.ends_with(b"\n"));
+        assert_eq!(said, b"rea");
     }
 
     #[test]

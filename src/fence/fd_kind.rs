@@ -3,10 +3,10 @@
 use std::os::fd::BorrowedFd;
 
 use nix::poll::PollFlags;
-use nix::sys::stat::{SFlag, fstat};
+use nix::sys::stat::SFlag;
 
 use super::error::FenceError;
-use nnhal_os::{SysError, eventfd, poll, sync_file};
+use nnhal_os::{eventfd, file_type, poll, sync_file};
 
 /// How the state of a descriptor shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,22 +22,24 @@ pub(super) enum FdKind {
 impl FdKind {
     /// Finds out the kind of `fd`, changing nothing about it.
     pub(super) fn of(fd: BorrowedFd<'_>) -> Result<Self, FenceError> {
-        let mode = fstat(fd).map_err(SysError::of("fstat"))?.st_mode;
-        let file_type = SFlag::from_bits_truncate(mode & SFlag::S_IFMT.bits());
+        let file_type = file_type::of(fd)?;
+        // Before it is polled: whoever serves a file, such as a daemon of FUSE, may take for ever to answer.
+        let kind = match file_type {
+            SFlag::S_IFREG => Some("a file"),
+            SFlag::S_IFDIR => Some("a directory"),
+            SFlag::S_IFBLK => Some("a block device"),
+            _ => None,
+        };
+        if let Some(kind) = kind {
+            return Err(FenceError::NotPollable { kind });
+        }
         let normal = PollFlags::POLLRDNORM | PollFlags::POLLWRNORM;
         let ready = poll::ready_now(fd, PollFlags::POLLIN | PollFlags::POLLOUT | normal)?;
         // The kernel reports a descriptor that has no notion of readiness as ready for everything, always.
         let always_ready = ready.contains(PollFlags::POLLIN | PollFlags::POLLOUT | normal);
         match file_type {
-            SFlag::S_IFDIR => return Err(FenceError::NotPollable { kind: "a directory" }),
-            SFlag::S_IFBLK => {
-                return Err(FenceError::NotPollable {
-                    kind: "a block device",
-                });
-            }
-            SFlag::S_IFREG if always_ready => return Err(FenceError::NotPollable { kind: "a file" }),
             SFlag::S_IFCHR if always_ready => return Err(FenceError::NotPollable { kind: "a device" }),
-            SFlag::S_IFIFO | SFlag::S_IFSOCK | SFlag::S_IFCHR | SFlag::S_IFREG => return Ok(Self::Other),
+            SFlag::S_IFIFO | SFlag::S_IFSOCK | SFlag::S_IFCHR => return Ok(Self::Other),
             _ if always_ready => {
                 return Err(FenceError::NotPollable {
                     kind: "a kernel object without events",

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use nnhal::burst::{RequestHeader, ResultBody, ResultHeader, decode_result};
 use nnhal::diag::trace::SpanKind;
+use nnhal::fence::Fence;
 use nnhal::fmq::{ChannelCloser, ChannelEnd, Consumer, Packet, Producer, ReceiveError, SendError};
 use nnhal::wire::{Call, ExecutionResult};
 use nnhal_hal::{ErrorStatus, Failure};
 use nnhal_os::time::Deadline;
 
-use crate::connection::{CALL_TIMEOUT, EndListener, call_deadline};
+use crate::connection::EndListener;
 use crate::error::{Error, ErrorKind, Result};
 use crate::execution::{Completed, ExecuteOptions, completed};
 use crate::prepared_model::PreparedModel;
@@ -26,8 +27,9 @@ pub(super) struct BurstEnd {
 }
 
 impl EndListener for BurstEnd {
-    fn connection_ended(&self) {
+    fn connection_ended(&self) -> Option<Fence> {
         self.closer.close();
+        None
     }
 }
 
@@ -44,6 +46,8 @@ pub(super) struct Exchange {
     packet: Packet,
     body: ResultBody,
     sequence: u32,
+    /// Of the result that was received last.
+    answered: u32,
     max_packet_bytes: usize,
 }
 
@@ -76,6 +80,7 @@ impl Exchange {
             buffer: Vec::new(),
             body: ResultBody::default(),
             sequence: 0,
+            answered: 0,
         }
     }
 
@@ -99,9 +104,9 @@ impl Exchange {
     }
 
     /// The header of a packet that executes nothing, and how to wait for its answer.
-    pub(super) fn next_header_of_message(&mut self) -> (RequestHeader, ExecuteOptions) {
-        let options = ExecuteOptions::new().wait_at_most(CALL_TIMEOUT);
-        (self.next_header(&options), options)
+    pub(super) fn next_header_of_message(&mut self) -> (RequestHeader, Deadline) {
+        let deadline = self.model.link().timeouts().call_deadline();
+        (self.next_header(&ExecuteOptions::new()), deadline)
     }
 
     /// Whether the ring can hold the packet in `buffer`.
@@ -115,10 +120,9 @@ impl Exchange {
     pub(super) fn send_and_receive(
         &mut self,
         header: &RequestHeader,
-        options: &ExecuteOptions,
+        deadline: Deadline,
     ) -> Result<Received> {
         let _executes = trace::span(SpanKind::BurstRequest, 0);
-        let deadline = options.wait_deadline();
         let sent = self.send()?;
         self.receive(header.sequence, sent, deadline)
     }
@@ -138,9 +142,13 @@ impl Exchange {
     // Always inlined, as who is handed the result through memory waits for it.
     #[inline(always)]
     pub(super) fn receive(&mut self, sequence: u32, sent: u64, deadline: Deadline) -> Result<Received> {
+        let mut until = None;
         loop {
+            let timeouts = self.model.link().timeouts();
+            // Asked only of results that do not come at once: it is a look at the clock.
+            let until = || *until.get_or_insert_with(|| timeouts.work_deadline(deadline));
             let received = match &mut self.rings {
-                Some(rings) => rings.consumer.receive(&mut self.packet, deadline),
+                Some(rings) => rings.consumer.receive_by(&mut self.packet, until),
                 None => Err(ReceiveError::Closed),
             };
             if let Err(error) = received {
@@ -153,11 +161,16 @@ impl Exchange {
             let is_own = header.sequence == sequence;
             let is_not_understood = header.sequence == 0 && header.status != ErrorStatus::None;
             if is_own || is_not_understood {
+                self.answered = sequence;
                 self.free_cells(sent);
                 return Ok(Received { header, rest });
             }
-            // The result of an earlier execution, for which nobody waits any more, is passed over.
-            let is_earlier = header.sequence != 0 && sequence.wrapping_sub(header.sequence) < u32::MAX / 2;
+            // The result of an earlier execution, for which nobody waits any more, is passed over. Each comes
+            // once and in its turn, so that they have an end.
+            let is_between =
+                header.sequence.wrapping_sub(self.answered) < sequence.wrapping_sub(self.answered);
+            let is_earlier = header.sequence != 0 && header.sequence != self.answered && is_between;
+            self.answered = header.sequence;
             if !is_earlier {
                 return Err(self.broken(&format!("the result of execution {}", header.sequence)));
             }
@@ -246,7 +259,7 @@ impl Exchange {
     /// alone, which a call tells apart.
     fn ended(&self) -> Error {
         let link = self.model.link();
-        let answer = link.call(Call::GetStatus, &[], call_deadline());
+        let answer = link.call(Call::GetStatus, &[]);
         match (link.ended_with(), answer) {
             (Some(_), _) => link.ended_error(CALL),
             (None, Err(error)) => error.about(CALL),

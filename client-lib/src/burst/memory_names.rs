@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nnhal::wire::MemoryHandle;
 
-use crate::connection::{Connection, call_deadline};
+use crate::connection::Connection;
 use crate::error::Result;
 use crate::memory::Memory;
 
@@ -32,7 +32,7 @@ impl MemoryNames {
 
     #[cold]
     fn look_up(&mut self, memory: &Memory, connection: &Arc<Connection>) -> Result<MemoryHandle> {
-        let handle = memory.handle_on(connection, call_deadline())?;
+        let handle = memory.handle_on(connection)?;
         if self.names.len() == REMEMBERED {
             self.names.clear();
         }

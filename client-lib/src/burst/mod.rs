@@ -28,7 +28,6 @@ pub use self::pipeline::{Completion, MAX_IN_FLIGHT, Submission};
 pub use self::registered::RegisteredRequest;
 use self::registered::{Number, Numbers};
 use crate::arguments::Arguments;
-use crate::connection::call_deadline;
 use crate::error::{Error, Result};
 use crate::execution::{Completed, ExecuteOptions, nanoseconds};
 use crate::prepared_model::PreparedModel;
@@ -159,7 +158,7 @@ impl PreparedModel {
             polling_window_ns: options.polling_window.map(nanoseconds),
         };
         let (name, link) = (call.name(), connection.link());
-        let handle = match link.call(call, &[memory.as_fd()], call_deadline())? {
+        let handle = match link.call(call, &[memory.as_fd()])? {
             (Reply::Burst(handle), _) => handle,
             (other, _) => return Err(link.misplaced(name, &other)),
         };
@@ -203,7 +202,7 @@ impl Burst {
         if !self.exchange.can_carry() {
             return self.model().execute(request, options);
         }
-        let result = self.exchange.send_and_receive(&header, options)?;
+        let result = self.exchange.send_and_receive(&header, options.wait_deadline())?;
         self.exchange.complete(result.header)
     }
 
@@ -258,7 +257,7 @@ impl Burst {
         }
         let header = self.exchange.next_header(options);
         registered.encode(number, &header, values, &mut self.exchange.buffer)?;
-        let received = self.exchange.send_and_receive(&header, options)?;
+        let received = self.exchange.send_and_receive(&header, options.wait_deadline())?;
         let completed = self.exchange.complete(received.header)?;
         registered.read_outputs(&self.exchange, (&received, &completed), values)?;
         Ok(completed)
@@ -388,7 +387,7 @@ impl Burst {
     /// Has the worker keep a request, whose pools are in `pools`; `None` if it is too long for the ring.
     fn register_hal(&mut self, request: &nnhal_hal::Request) -> Result<Option<Number>> {
         let number = Numbers::take(&self.numbers)?;
-        let (header, options) = self.exchange.next_header_of_message();
+        let (header, deadline) = self.exchange.next_header_of_message();
         encode_register(
             &mut self.exchange.buffer,
             header.sequence,
@@ -399,15 +398,15 @@ impl Burst {
         if !self.exchange.can_carry() {
             return Ok(None);
         }
-        let result = self.exchange.send_and_receive(&header, &options)?;
+        let result = self.exchange.send_and_receive(&header, deadline)?;
         self.exchange.complete(result.header)?;
         Ok(Some(number))
     }
 
     fn forget(&mut self, number: Number) -> Result<()> {
-        let (header, options) = self.exchange.next_header_of_message();
+        let (header, deadline) = self.exchange.next_header_of_message();
         encode_unregister(&mut self.exchange.buffer, header.sequence, number.value);
-        let result = self.exchange.send_and_receive(&header, &options)?;
+        let result = self.exchange.send_and_receive(&header, deadline)?;
         self.exchange.complete(result.header)?;
         Ok(())
     }

@@ -10,7 +10,7 @@ use nnhal_os::shm::SharedMemory;
 use nnhal_os::time::Deadline;
 
 use super::*;
-use crate::connection::tests::{Worker, connect};
+use crate::connection::tests::{Worker, connect, connect_with, impatient};
 use crate::error::ErrorKind;
 use crate::memory::Memory;
 use crate::model::ArgumentTypes;
@@ -176,9 +176,30 @@ fn result_of_an_execution_that_was_given_up_is_passed_over() {
 }
 
 #[test]
+fn execution_without_a_limit_ends_by_the_one_that_the_program_sets() {
+    let (give_up, given_up) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let (connection, _) = connect_with(scope, impatient(), move |worker| {
+            let mut server = Server::open(worker);
+            server.expect_registration();
+            let _ = given_up.recv();
+        });
+        let mut burst = prepared(&connection).burst(&BurstOptions::new()).unwrap();
+        let error = run(&mut burst, 1.0, &ExecuteOptions::new()).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::TimedOut { .. }), "{error}");
+        drop(give_up);
+    });
+}
+
+#[test]
 fn nonsense_from_the_worker_ends_the_burst() {
     type Answer = fn(&mut Server, u32);
-    let answers: [(Answer, &str); 4] = [
+    let answers: [(Answer, &str); 5] = [
+        (
+            // Of an execution that was answered.
+            |server, sequence| server.succeed(sequence - 1, &[0; 4]),
+            "the result of execution 1",
+        ),
         (
             |server, sequence| server.succeed(sequence + 1, &[0; 4]),
             "the result of execution 3",

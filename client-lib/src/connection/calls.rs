@@ -57,6 +57,8 @@ pub(super) struct Entry {
     is_attended: bool,
     /// Whether answers are of no interest any more.
     is_abandoned: bool,
+    /// Whether they never were.
+    is_told: bool,
     sleeper: Option<Arc<Condvar>>,
     waker: Option<Waker>,
     callback: Option<Callback>,
@@ -137,6 +139,7 @@ impl Calls {
         let entry = Entry {
             is_attended: interest != Interest::None,
             is_abandoned: interest == Interest::None,
+            is_told: interest == Interest::None,
             ..Entry::default()
         };
         self.unattended += usize::from(entry.is_unattended());
@@ -267,7 +270,12 @@ impl Calls {
             .entries
             .get(&id)
             .is_some_and(|entry| entry.is_abandoned && entry.is_complete());
+        // What is only told, such as a release, makes no object. An answer that names one all the same is not
+        // answered by a release, whose answer could name another.
         if is_over && let Some(entry) = self.remove(id) {
+            if entry.is_told {
+                return effects;
+            }
             effects
                 .orphans
                 .extend(entry.reply.and_then(|reply| reply_object(&reply.ok()?.0)));

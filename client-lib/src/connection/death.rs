@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use nnhal::diag::tags;
+use nnhal::fence::Fence;
 use nnhal::wire::{CauseOfDeath, Inbox, Message};
 use nnhal_os::pidfd;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
@@ -85,24 +86,22 @@ impl Link {
         // The watcher alone ends a connection, once.
         let _ = self.ending.set(ending);
         let (effects, listeners) = self.lock().end(|| self.ended_error("the call"));
-        for listener in listeners {
-            listener.connection_ended();
-        }
+        fail(
+            listeners
+                .iter()
+                .filter_map(|listener| listener.connection_ended()),
+        );
         self.carry_out(effects);
         self.ended.notify_all();
     }
 
     /// Finds out how the worker ended: from what it said, from its supervisor, or from the kernel.
     fn find_out(&self) -> Death {
-        let mut farewell = Farewell::default();
         // Who reads gives the inbox up as soon as it sees the end, which is now.
         let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-        self.read_farewell(&mut inbox, &mut farewell);
+        self.read_farewell(&mut inbox);
         drop(inbox);
-        let mut calls = self.lock();
-        let goodbye = farewell.goodbye.or(calls.farewell.goodbye.take());
-        let worker_exit = farewell.worker_exit.or(calls.farewell.worker_exit.take());
-        drop(calls);
+        let Farewell { goodbye, worker_exit } = std::mem::take(&mut self.lock().farewell);
         let (cause, last_words) = match worker_exit {
             Some((cause, last_words)) => (Some(cause), last_words),
             None => (self.exit_status().map(cause_of), String::new()),
@@ -120,23 +119,14 @@ impl Link {
     }
 
     /// Reads what is left on the socket, up to the worker exit. Answers that came in time still count.
-    fn read_farewell(&self, inbox: &mut Inbox, farewell: &mut Farewell) {
+    fn read_farewell(&self, inbox: &mut Inbox) {
         if self.lock().farewell.worker_exit.is_some() {
             return;
         }
         let deadline = Deadline::after(MonotonicClock.now(), OBITUARY_TIMEOUT);
         while let Ok((message, fds)) = inbox.receive::<Message>(&self.socket, deadline) {
-            match message {
-                Message::WorkerExit(worker_exit) => {
-                    farewell.worker_exit = Some((worker_exit.cause, worker_exit.last_words));
-                    return;
-                }
-                Message::Goodbye { reason } => farewell.goodbye = Some(reason),
-                message @ (Message::Reply { .. } | Message::Event { .. }) => {
-                    if self.dispatch(message, fds).is_err() {
-                        return;
-                    }
-                }
+            if self.dispatch(message, fds).is_err() {
+                return;
             }
         }
     }
@@ -149,6 +139,22 @@ impl Link {
             return None;
         }
         pidfd::exit_status(pidfd)
+    }
+}
+
+/// Fails fences that nobody will signal any more, so that nobody waits for them.
+///
+/// Their driver has them too, and can have who writes to one wait for ever (`nnhal::fence`). So a thread does it
+/// for which nobody waits, and which keeps nothing but the fences.
+pub(super) fn fail(fences: impl Iterator<Item = Fence>) {
+    let fences: Vec<Fence> = fences.collect();
+    if fences.is_empty() {
+        return;
+    }
+    let thread = std::thread::Builder::new().name("nnhal-end".into());
+    let failing = thread.spawn(move || fences.iter().for_each(Fence::fail_without_source));
+    if let Err(error) = failing {
+        tracing::error!(target: tags::DRIVER, %error, "fences of a driver that has ended stay open");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use nnhal::fence::Fence;
 use nnhal::wire::CauseOfDeath;
 
 use crate::error::Death;
@@ -33,6 +34,7 @@ pub(super) struct Farewell {
 
 /// What is told when the connection ends.
 pub(crate) trait EndListener: Send + Sync + std::fmt::Debug {
-    /// The connection has ended; [`Ending`] says why.
-    fn connection_ended(&self);
+    /// The connection has ended; [`Ending`] says why. Returns the fence that nobody will signal any more, if
+    /// there is one.
+    fn connection_ended(&self) -> Option<Fence>;
 }

@@ -21,13 +21,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use nnhal::diag::tags;
 use nnhal::wire::{self, Call, Envelope, Inbox, Object};
 use nnhal_hal::{DeviceInfo, Failure, OutputShape};
 use nnhal_os::fork::ForkStamp;
-use nnhal_os::time::{Clock, Deadline, MonotonicClock};
+use nnhal_os::time::Deadline;
 use nnhal_os::{eventfd, socket};
 
 pub(crate) use calls::Answer;
@@ -37,15 +36,8 @@ use ending::Ending;
 
 use crate::error::{Error, ErrorKind, Process, Result};
 use crate::private_driver::PrivateDriver;
+use crate::timeouts::Timeouts;
 use crate::trace::{self, WorkerTrace};
-
-/// How long a driver may take to answer what needs no computing.
-pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// The deadline of a call that needs no computing.
-pub(crate) fn call_deadline() -> Deadline {
-    Deadline::after(MonotonicClock.now(), CALL_TIMEOUT)
-}
 
 /// The client's end of a connection. Dropping the last handle ends the connection and with it the worker.
 #[derive(Debug)]
@@ -73,6 +65,7 @@ pub(crate) struct Link {
     name: Arc<str>,
     worker: Process,
     supervisor: Process,
+    timeouts: Timeouts,
     stamp: ForkStamp,
     next_id: AtomicU64,
     calls: Mutex<Calls>,
@@ -156,15 +149,29 @@ impl Link {
         }
     }
 
+    /// The limits of waits that have none of their own.
+    #[inline]
+    pub(crate) fn timeouts(&self) -> &Timeouts {
+        &self.timeouts
+    }
+
+    /// Makes a call that needs no computing and waits for its reply.
+    ///
+    /// # Errors
+    /// As [`Link::call_by`].
+    pub(crate) fn call(&self, call: Call, fds: &[BorrowedFd<'_>]) -> Result<Answer> {
+        self.call_by(call, fds, self.timeouts.call_deadline())
+    }
+
     /// Makes a call and waits for its reply.
     ///
     /// # Errors
     /// The driver's refusal; the end of the worker; the deadline.
-    pub(crate) fn call(&self, call: Call, fds: &[BorrowedFd<'_>], deadline: Deadline) -> Result<Answer> {
+    pub(crate) fn call_by(&self, call: Call, fds: &[BorrowedFd<'_>], deadline: Deadline) -> Result<Answer> {
         let name = call.name();
         let _calls = trace::span(trace::kind_of(&call), 0);
-        self.catch_up(deadline);
-        let id = self.begin(call, fds, Interest::Reply, deadline)?;
+        let deadline = self.timeouts.work_deadline(deadline);
+        let id = self.begin_in_turn(call, fds, Interest::Reply, deadline)?;
         let result = self.wait(id, name, Interest::Reply, deadline);
         if result.is_err() {
             self.abandon(id);
@@ -220,6 +227,20 @@ impl Link {
         }
     }
 
+    /// Sends a call behind what was to be said before. A worker that does not read is not waited for as
+    /// long as one that works.
+    fn begin_in_turn(
+        &self,
+        call: Call,
+        fds: &[BorrowedFd<'_>],
+        interest: Interest,
+        deadline: Deadline,
+    ) -> Result<u64> {
+        let deadline = deadline.earlier(self.timeouts.call_deadline());
+        self.catch_up(deadline);
+        self.begin(call, fds, interest, deadline)
+    }
+
     /// Sends a call and enters it among those to be answered.
     fn begin(
         &self,
@@ -239,7 +260,8 @@ impl Link {
             Ok(()) => Ok(id),
             Err(error) => {
                 self.lock().remove(id);
-                if error.is_closed() {
+                // Who wants no answer does not wait for the reason either: it may be the watcher itself.
+                if error.is_closed() && interest != Interest::None {
                     Err(self.wait_for_end(name))
                 } else {
                     Err(Error::channel(name, self.worker)(error))
@@ -284,7 +306,7 @@ impl Link {
         let has_ended = calls.has_ended;
         drop(calls);
         if has_ended && let Some(listener) = listener.upgrade() {
-            listener.connection_ended();
+            death::fail(listener.connection_ended().into_iter());
         }
     }
 

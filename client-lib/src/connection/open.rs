@@ -19,6 +19,7 @@ use super::calls::{Callbacks, Calls};
 use super::{Connection, Link, watcher};
 use crate::error::{Death, Error, ErrorKind, Process, Result, Role};
 use crate::private_driver::PrivateDriver;
+use crate::timeouts::Timeouts;
 use crate::trace::{self, WorkerSpans, WorkerTrace};
 use crate::trust::Trust;
 
@@ -42,6 +43,7 @@ impl Connection {
         deadline: Deadline,
         driver: Option<Arc<PrivateDriver>>,
         trust: &Trust,
+        timeouts: Timeouts,
     ) -> Result<Arc<Connection>> {
         let _connects = trace::span(SpanKind::Connect, 0);
         let stamp = ForkStamp::take();
@@ -78,6 +80,7 @@ impl Connection {
                 role: Role::Supervisor,
                 pid: welcome.supervisor_pid,
             },
+            timeouts,
             stamp,
             next_id: AtomicU64::new(1),
             calls: Mutex::new(Calls::default()),
@@ -109,7 +112,7 @@ impl Connection {
     /// # Errors
     /// It records them for the trace of this process, or for this program already; its driver is older than
     /// traces.
-    pub(crate) fn record_spans(&self, deadline: Deadline) -> Result<WorkerSpans> {
+    pub(crate) fn record_spans(&self) -> Result<WorkerSpans> {
         if self.trace.is_some() {
             return Err(Error::argument(format!(
                 "{} names a file for the worker's spans; without it they can be read here",
@@ -117,7 +120,7 @@ impl Connection {
             )));
         }
         let (memory, spans) = WorkerSpans::new()?;
-        have_recorded(&self.link, &memory, deadline)?;
+        have_recorded(&self.link, &memory, self.link.timeouts.call_deadline())?;
         Ok(spans)
     }
 }
@@ -144,7 +147,7 @@ fn have_recorded(link: &Link, memory: &SharedMemory, deadline: Deadline) -> Resu
         )));
     }
     let call = Call::StartTrace { size: memory.size() };
-    link.call(call, &[memory.as_fd()], deadline).map(drop)
+    link.call_by(call, &[memory.as_fd()], deadline).map(drop)
 }
 
 fn greet(

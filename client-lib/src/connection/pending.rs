@@ -26,8 +26,8 @@ impl Link {
     ) -> Result<PendingCall> {
         let name = call.name();
         let traced = trace::wait(trace::kind_of(&call));
-        self.catch_up(deadline);
-        let id = self.begin(call, fds, Interest::Event, deadline)?;
+        let deadline = self.timeouts.work_deadline(deadline);
+        let id = self.begin_in_turn(call, fds, Interest::Event, deadline)?;
         // From here on dropping it gives the call up.
         let pending = PendingCall::new(Arc::clone(self), id, name, traced);
         self.wait(id, name, Interest::Reply, deadline)?;
@@ -69,6 +69,7 @@ impl PendingCall {
     /// Waits for the end. After [`ErrorKind::TimedOut`] it can be waited for again.
     pub(crate) fn wait(&mut self, deadline: Deadline) -> Result<Event> {
         self.expect_uncollected()?;
+        let deadline = self.link.timeouts.work_deadline(deadline);
         let waited = self.link.wait(self.id, self.name, Interest::Event, deadline);
         match waited {
             Ok(()) => self.collect(),

@@ -75,29 +75,34 @@ impl Link {
 
     /// Hands one message to whoever waits for it.
     ///
+    /// A worker can say only so much: each message answers a call of this side, but for one goodbye and one
+    /// last message. So whoever reads what is there comes to an end.
+    ///
     /// # Errors
-    /// What the worker did wrong.
-    pub(super) fn dispatch(&self, message: Message, fds: Vec<OwnedFd>) -> std::result::Result<(), String> {
+    /// What the worker did wrong; its end, if that is what the message tells.
+    pub(super) fn dispatch(&self, message: Message, fds: Vec<OwnedFd>) -> std::result::Result<(), Trouble> {
         let expected = message.fd_count();
         if fds.len() != expected {
-            return Err(format!(
+            return Err(Trouble::Protocol(format!(
                 "it sent {} descriptors where {expected} were due",
                 fds.len()
-            ));
+            )));
         }
+        let mut calls = self.lock();
         let effects = match message {
-            Message::Reply { id, result } => self.lock().reply(id, result.map(|reply| (reply, fds)))?,
-            Message::Event { id, event } => self.lock().event(id, event)?,
-            Message::Goodbye { reason } => {
-                self.lock().farewell.goodbye = Some(reason);
-                return Ok(());
-            }
+            Message::Reply { id, result } => calls.reply(id, result.map(|reply| (reply, fds))),
+            Message::Event { id, event } => calls.event(id, event),
+            Message::Goodbye { reason } => match calls.farewell.goodbye.replace(reason) {
+                None => Ok(Effects::default()),
+                Some(_) => Err("it said goodbye twice".to_owned()),
+            },
             Message::WorkerExit(worker_exit) => {
-                self.lock().farewell.worker_exit = Some((worker_exit.cause, worker_exit.last_words));
-                return Ok(());
+                calls.farewell.worker_exit = Some((worker_exit.cause, worker_exit.last_words));
+                return Err(Trouble::Gone);
             }
         };
-        self.carry_out(effects);
+        drop(calls);
+        self.carry_out(effects.map_err(Trouble::Protocol)?);
         Ok(())
     }
 
@@ -119,7 +124,7 @@ impl Link {
         let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             match inbox.receive::<Message>(&self.socket, NOW) {
-                Ok((message, fds)) => self.dispatch(message, fds).map_err(Trouble::Protocol)?,
+                Ok((message, fds)) => self.dispatch(message, fds)?,
                 Err(error) if error.is_timeout() => return Ok(false),
                 Err(error) if error.is_closed() => return Err(Trouble::Gone),
                 Err(MessageError::Socket(error)) if error.errno().is_some() => return Err(Trouble::Gone),

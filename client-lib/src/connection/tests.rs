@@ -20,6 +20,7 @@ use nnhal_os::time::{Clock, MonotonicClock};
 use super::pending::PendingCall;
 use super::*;
 use crate::error::{Remedy, Role};
+use crate::timeouts::Timeouts;
 use crate::trust::Trust;
 
 fn soon() -> Deadline {
@@ -103,6 +104,21 @@ pub(crate) fn connect<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce(Worker) -> T + Send + 'scope,
 ) -> (Arc<Connection>, ScopedJoinHandle<'scope, T>) {
+    connect_with(scope, Timeouts::default(), work)
+}
+
+/// Limits of a client that does not wait for long.
+pub(crate) fn impatient() -> Timeouts {
+    let options = crate::DevicesOptions::new().work_timeout(Duration::from_millis(1));
+    Timeouts::of(&options.call_timeout(Duration::from_secs(20)))
+}
+
+/// The same, with limits of its own.
+pub(crate) fn connect_with<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    timeouts: Timeouts,
+    work: impl FnOnce(Worker) -> T + Send + 'scope,
+) -> (Arc<Connection>, ScopedJoinHandle<'scope, T>) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("test-device.sock");
     let listener = Listener::bind(&path).unwrap();
@@ -115,7 +131,7 @@ pub(crate) fn connect<'scope, T: Send + 'scope>(
         work(Worker { socket, inbox })
     });
     (
-        Connection::open(&path, soon(), None, &Trust::default()).unwrap(),
+        Connection::open(&path, soon(), None, &Trust::default(), timeouts).unwrap(),
         worker,
     )
 }
@@ -139,7 +155,7 @@ fn launch(connection: &Connection) -> Result<PendingCall> {
 }
 
 fn status(connection: &Connection) -> Result<DeviceStatus> {
-    match connection.link().call(Call::GetStatus, &[], soon())? {
+    match connection.link().call_by(Call::GetStatus, &[], soon())? {
         (Reply::Status(status), _) => Ok(status),
         (other, _) => Err(connection.link().misplaced("GetStatus", &other)),
     }
@@ -196,8 +212,71 @@ fn releases_that_the_socket_has_no_room_for_are_made_up_for() {
         }
         assert!(!connection.link().unreleased().is_empty());
         given_up.send(()).unwrap();
-        connection.link().call(Call::GetStatus, &[], soon()).unwrap();
+        connection.link().call_by(Call::GetStatus, &[], soon()).unwrap();
         assert_eq!(worker.join().unwrap(), OBJECTS);
+    });
+}
+
+#[test]
+fn work_without_a_limit_ends_by_the_one_that_the_program_sets() {
+    let (give_up, given_up) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let (connection, _) = connect_with(scope, impatient(), move |mut worker| {
+            let id = worker.receive().id;
+            worker.reply(id, Reply::Launched);
+            // It answers what it is asked, and works for ever.
+            let id = worker.receive().id;
+            worker.reply(id, Reply::Status(DeviceStatus::Available));
+            let _ = given_up.recv();
+        });
+        let mut pending = launch(&connection).unwrap();
+        assert_eq!(status(&connection).unwrap(), DeviceStatus::Available);
+        let errors = [
+            pending.wait(Deadline::NONE).unwrap_err(),
+            connection
+                .link()
+                .call_by(launchable(), &[], Deadline::NONE)
+                .unwrap_err(),
+        ];
+        for error in errors {
+            assert!(matches!(error.kind(), ErrorKind::TimedOut { .. }), "{error}");
+        }
+        drop(give_up);
+    });
+}
+
+#[test]
+fn worker_that_says_more_than_it_is_asked_ends_the_connection() {
+    let goodbye = || Message::Goodbye {
+        reason: "no more room".into(),
+    };
+    std::thread::scope(|scope| {
+        let (connection, worker) = connect(scope, move |mut worker| {
+            worker.receive();
+            // Until nobody listens: who reads what is there does not read for ever.
+            while wire::send(&worker.socket, 1, &goodbye(), &[], soon()).is_ok() {}
+        });
+        let error = status(&connection).unwrap_err();
+        assert!(error.to_string().contains("goodbye twice"), "{error}");
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn objects_in_answers_to_releases_are_not_released() {
+    std::thread::scope(|scope| {
+        let (connection, worker) = connect(scope, |mut worker| {
+            let id = worker.receive().id;
+            worker.reply(id, Reply::Memory(Handle::from_bits(2).into()));
+            let envelope = worker.receive();
+            worker.reply(envelope.id, Reply::Status(DeviceStatus::Available));
+            envelope.call
+        });
+        connection
+            .link()
+            .release(Object::Memory(Handle::from_bits(1).into()));
+        status(&connection).unwrap();
+        assert!(matches!(worker.join().unwrap(), Call::GetStatus));
     });
 }
 
@@ -359,7 +438,8 @@ fn dead_process_is_noticed_while_others_hold_its_socket_and_its_status_read() {
     let path = directory.path().join("test-device.sock");
     let listener = Listener::bind(&path).unwrap();
     std::thread::scope(|scope| {
-        let opened = scope.spawn(|| Connection::open(&path, soon(), None, &Trust::default()).unwrap());
+        let opened = scope
+            .spawn(|| Connection::open(&path, soon(), None, &Trust::default(), Timeouts::default()).unwrap());
         let socket = accept(&listener);
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pidfd = nnhal_os::pidfd::open(child.id() as i32).unwrap();
@@ -463,7 +543,7 @@ fn answer_after_the_deadline_is_dropped_and_what_it_named_released() {
         let file: OwnedFd = tempfile::tempfile().unwrap().into();
         let error = connection
             .link()
-            .call(call, &[file.as_fd()], at_once())
+            .call_by(call, &[file.as_fd()], at_once())
             .unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::TimedOut { .. }), "{error}");
         go.send(()).unwrap();
@@ -535,7 +615,9 @@ fn worker_that_dies_before_it_answers_is_told_by_its_supervisor() {
     let path = directory.path().join("test-device.sock");
     let listener = Listener::bind(&path).unwrap();
     let error = std::thread::scope(|scope| {
-        let opened = scope.spawn(|| Connection::open(&path, soon(), None, &Trust::default()).unwrap_err());
+        let opened = scope.spawn(|| {
+            Connection::open(&path, soon(), None, &Trust::default(), Timeouts::default()).unwrap_err()
+        });
         let socket = accept(&listener);
         Inbox::new().receive_bytes(&socket, soon()).unwrap();
         let worker_exit = Message::WorkerExit(WorkerExit {
@@ -562,8 +644,9 @@ fn handshake_that_comes_to_nothing_says_why() {
         let path = directory.path().join("test-device.sock");
         let listener = Listener::bind(&path).unwrap();
         std::thread::scope(|scope| {
-            let opened =
-                scope.spawn(|| Connection::open(&path, soon(), None, &Trust::default()).unwrap_err());
+            let opened = scope.spawn(|| {
+                Connection::open(&path, soon(), None, &Trust::default(), Timeouts::default()).unwrap_err()
+            });
             let socket = accept(&listener);
             Inbox::new().receive_bytes(&socket, soon()).unwrap();
             if let Some(answer) = answer {
@@ -597,7 +680,7 @@ fn handshake_that_comes_to_nothing_says_why() {
 fn spans_of_a_driver_that_is_older_than_traces_are_refused_without_asking_it() {
     std::thread::scope(|scope| {
         let (connection, worker) = connect(scope, |mut worker| worker.receive().call);
-        let error = connection.record_spans(soon()).unwrap_err();
+        let error = connection.record_spans().unwrap_err();
         assert!(error.to_string().contains("older than traces"), "{error}");
         // The first call that reaches the worker is the next one.
         connection.link().tell(Call::GetStatus);

@@ -3,6 +3,7 @@
 
 use nnhal::fence::Fence;
 use nnhal_hal::HalVersion;
+use nnhal_os::time::Deadline;
 
 use super::arguments::{BoundArguments, OutputBuffer, RunInput};
 use super::compilation::Compilation;
@@ -14,7 +15,6 @@ use super::request_builder::Target;
 use super::result::{RuntimeError, RuntimeResult};
 use super::run::Run;
 use super::step::{Prepared, Step};
-use crate::connection::call_deadline;
 use crate::execution::ExecuteOptions;
 use crate::fenced::{FencedExecution, FencedTiming, WaitFor};
 
@@ -197,15 +197,11 @@ fn end_of_launched(
     } else {
         Ok(())
     };
-    let patience = options.wait_deadline();
-    expect_ended(
-        launched,
-        if patience.is_none() {
-            call_deadline()
-        } else {
-            patience
-        },
-    )?;
+    let patience = match (options.wait_deadline(), launched.first()) {
+        (Deadline::NONE, Some(first)) => first.call_deadline(),
+        (own, _) => own,
+    };
+    expect_ended(launched, patience)?;
     fences
 }
 
