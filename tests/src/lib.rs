@@ -7,6 +7,7 @@
 
 mod daemon;
 pub mod escape;
+pub mod hostile_driver;
 mod models;
 pub mod older_device;
 mod process;
