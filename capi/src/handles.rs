@@ -7,9 +7,11 @@
 //! lives until that call ends.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::ArcSwapOption;
+use nnhal_os::fork::PerProcess;
 
 use crate::burst::Burst;
 use crate::compilation::Compilation;
@@ -97,21 +99,14 @@ struct Slot {
     object: ArcSwapOption<Object>,
 }
 
-/// Which slots can be taken.
-#[derive(Debug)]
-struct Vacant {
-    /// Slots that were never used: from this index on.
-    fresh: usize,
-    /// Slots whose objects were freed, the first that was freed first.
-    freed: VecDeque<usize>,
-}
-
 static TABLE: [OnceLock<Box<[Slot]>>; TABLES] = [const { OnceLock::new() }; TABLES];
 
-static VACANT: Mutex<Vacant> = Mutex::new(Vacant {
-    fresh: 0,
-    freed: VecDeque::new(),
-});
+/// Slots that were never used: from this index on.
+static FRESH: AtomicUsize = AtomicUsize::new(0);
+
+/// Slots whose objects were freed, the first that was freed first. A child of `fork()` leaves those of its
+/// parent, where a thread may just have been changing the list.
+static FREED: PerProcess<Mutex<VecDeque<usize>>> = PerProcess::new(|| Mutex::new(VecDeque::new()));
 
 /// The table of a slot, the number of slots before it, and how many slots it has.
 fn table_of(index: usize) -> (usize, usize, usize) {
@@ -150,23 +145,24 @@ fn slot_at(address: usize) -> Option<(&'static Slot, usize)> {
     None
 }
 
-fn vacant() -> MutexGuard<'static, Vacant> {
-    VACANT.lock().unwrap_or_else(PoisonError::into_inner)
+fn freed() -> MutexGuard<'static, VecDeque<usize>> {
+    FREED.get().lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Holds the lock of the tables, as a thread does that is about to make an object.
+#[cfg(test)]
+pub(crate) fn hold() -> impl Drop {
+    freed()
 }
 
 /// Gives an object a pointer.
 pub(crate) fn publish<K: Kind>(object: impl Into<Arc<K>>) -> Outcome<Handle<K::Pointee>> {
-    let index = {
-        let mut vacant = vacant();
-        let rested = vacant.freed.len() > RESTING;
-        rested
-            .then(|| vacant.freed.pop_front())
-            .flatten()
-            .unwrap_or_else(|| {
-                vacant.fresh += 1;
-                vacant.fresh - 1
-            })
+    let rested = {
+        let mut freed = freed();
+        let has_rested = freed.len() > RESTING;
+        has_rested.then(|| freed.pop_front()).flatten()
     };
+    let index = rested.unwrap_or_else(|| FRESH.fetch_add(1, Ordering::Relaxed));
     let slot = slot(index).ok_or_else(|| {
         Failure::new(
             crate::codes::ResultCode::ANEURALNETWORKS_OUT_OF_MEMORY,
@@ -241,7 +237,7 @@ pub(crate) fn take<K: Kind>(
     };
     let taken = slot.object.swap(None);
     if taken.is_some() {
-        vacant().freed.push_back(index);
+        freed().push_back(index);
     }
     Ok(taken.as_deref().and_then(K::of).cloned())
 }

@@ -1,9 +1,11 @@
 //! What this process has once: the runtime, which is set up with the first call that needs it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nnhal_client::runtime::{Recovery, Runtime, RuntimeOptions};
 use nnhal_os::environment;
+use nnhal_os::fork::PerProcess;
 
 use crate::device::Device;
 use crate::ffi::flush_trace_at_exit;
@@ -15,7 +17,6 @@ const RECOVERY_VARIABLE: &str = "NNHAL_RECOVERY";
 /// The runtime and its devices.
 #[derive(Debug)]
 struct Process {
-    id: u32,
     runtime: Runtime,
     /// In the order of the runtime's devices. They stay for good.
     devices: Vec<Arc<Device>>,
@@ -25,7 +26,6 @@ impl Process {
     fn of(runtime: Runtime) -> Process {
         let devices = runtime.devices().iter();
         Process {
-            id: std::process::id(),
             devices: devices
                 .map(|device| Arc::new(Device::new(device.clone())))
                 .collect(),
@@ -61,26 +61,25 @@ pub(crate) fn repeated(attempts: u32) -> Recovery {
     }
 }
 
-static PROCESS: Mutex<Option<Process>> = Mutex::new(None);
+/// A child of `fork()` gets a runtime of its own, since it cannot use its parent's, whose connections are the
+/// parent's to close.
+static PROCESS: PerProcess<Mutex<Option<Process>>> = PerProcess::new(|| Mutex::new(None));
 
-/// Uses what this process has. A child of `fork()` gets a runtime of its own, since it cannot use its
-/// parent's.
+/// Whether the C library has been told what to do at the exit: a child of `fork` keeps that.
+static IS_EXIT_SEEN_TO: AtomicBool = AtomicBool::new(false);
+
+/// Uses what this process has.
 fn with<T>(body: impl FnOnce(&Process) -> T) -> Outcome<T> {
-    let mut process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
-    let id = std::process::id();
-    if let Some(current) = process.as_ref().filter(|current| current.id == id) {
-        return Ok(body(current));
+    let mut process = PROCESS.get().lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(process) = &*process {
+        return Ok(body(process));
     }
     let options = RuntimeOptions::new().recovery(recovery()?);
     let fresh = Process::of(Runtime::with(options)?);
-    // Once: a child of `fork` keeps what its parent has told the C library.
-    if process.is_none() {
+    if !IS_EXIT_SEEN_TO.swap(true, Ordering::Relaxed) {
         flush_trace_at_exit();
     }
-    let result = body(&fresh);
-    // The parent's connections are the parent's to close.
-    std::mem::forget(process.replace(fresh));
-    Ok(result)
+    Ok(body(process.insert(fresh)))
 }
 
 /// The runtime.
@@ -96,4 +95,33 @@ pub(crate) fn device_count() -> Outcome<usize> {
 /// The device with this index.
 pub(crate) fn device(index: usize) -> Outcome<Option<Arc<Device>>> {
     with(|process| process.devices.get(index).cloned())
+}
+
+#[cfg(test)]
+mod tests {
+    use nnhal_os::fork;
+
+    use super::*;
+
+    #[test]
+    fn lock_that_is_held_when_the_process_is_copied_keeps_the_copy_from_nothing() {
+        let held = (PROCESS.get().lock(), crate::handles::hold());
+        let ended = fork::run_in_copy(|| {
+            let is_free = PROCESS.get().try_lock().is_ok();
+            // A pointer is given out and ended.
+            let memory = crate::memory_desc::MemoryDesc::default();
+            let handle = crate::handles::publish::<crate::memory_desc::MemoryDesc>(memory);
+            u8::from(
+                is_free
+                    && handle.is_ok_and(|handle| {
+                        crate::handles::free::<crate::memory_desc::MemoryDesc>(&handle).is_ok()
+                    }),
+            )
+        });
+        drop(held);
+        assert!(
+            matches!(ended, Ok(status) if format!("{status:?}").contains(", 1)")),
+            "{ended:?}"
+        );
+    }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use nix::poll::PollFlags;
 use nnhal::diag::tags;
-use nnhal_os::fork::ForkStamp;
+use nnhal_os::fork::{ForkStamp, PerProcess};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 use nnhal_os::{environment, pidfd, poll};
 
@@ -137,7 +137,7 @@ pub(crate) struct PrivateDriver {
 }
 
 /// The private drivers of this process; opening devices twice does not start two.
-static RUNNING: Mutex<Vec<Weak<PrivateDriver>>> = Mutex::new(Vec::new());
+static RUNNING: PerProcess<Mutex<Vec<Weak<PrivateDriver>>>> = PerProcess::new(Mutex::default);
 
 impl PrivateDriver {
     /// The driver that serves `device`, or whatever it serves by default; started if it does not run.
@@ -147,7 +147,7 @@ impl PrivateDriver {
             reason,
         })?;
         // Held while the driver starts: who wants the same one has to wait for it anyway.
-        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = RUNNING.get().lock().unwrap_or_else(PoisonError::into_inner);
         running.retain(|driver| driver.strong_count() > 0);
         let known = running.iter().filter_map(Weak::upgrade).find(|driver| {
             driver.command == command && driver.device.as_deref() == device && driver.is_usable()

@@ -1,7 +1,7 @@
 //! How long this process waits for its drivers where nobody says how long.
 //!
-//! A driver that is hostile, or broken, may answer anything but what is waited for, for ever: that it is alive
-//! says nothing of its work. So every wait has a limit. Work has one that no honest work meets.
+//! A driver that is hostile, or broken, may answer anything but what is waited for, for ever: that it is
+//! alive says nothing of its work. So every wait has a limit. Work has one that no honest work meets.
 
 use std::time::Duration;
 
@@ -58,8 +58,8 @@ impl Timeouts {
         }
     }
 
-    /// The deadline of connecting: as long as the program says, else ten seconds, or as long as a call if that
-    /// is less.
+    /// The deadline of connecting: as long as the program says, else ten seconds, or as long as a call if
+    /// that is less.
     pub(crate) fn connect_deadline(&self, own: Option<Duration>) -> Deadline {
         let timeout = own.unwrap_or(CONNECT_TIMEOUT.min(self.call));
         Deadline::after(MonotonicClock.now(), timeout)

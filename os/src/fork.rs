@@ -5,8 +5,9 @@
 //! made, and asking costs one load: the kernel wipes the page that holds the stamp when it copies the
 //! process.
 
+use std::fmt;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use memmap2::MmapMut;
 use nix::errno::Errno;
@@ -32,6 +33,53 @@ impl ForkStamp {
             Some(Some(word)) => word.load(Ordering::Relaxed) == self.0,
             _ => current() == self.0,
         }
+    }
+}
+
+/// A value that each process has for itself. A child of `fork()` begins with a fresh one, whatever has become
+/// of its parent's, such as a lock that another thread held at that moment, and that nobody in the child
+/// gives back. Values are never dropped.
+pub struct PerProcess<T: 'static> {
+    make: fn() -> T,
+    /// Of this process, or of one that it is a copy of.
+    latest: AtomicPtr<(ForkStamp, T)>,
+}
+
+impl<T: Send + Sync + 'static> PerProcess<T> {
+    /// With values that `make` makes.
+    pub const fn new(make: fn() -> T) -> PerProcess<T> {
+        PerProcess {
+            make,
+            latest: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    /// The value of the calling process.
+    pub fn get(&self) -> &'static T {
+        let mut latest = self.latest.load(Ordering::Acquire);
+        loop {
+            // SAFETY: what is stored here is null or was leaked below, once it was whole, and is never freed.
+            if let Some((stamp, value)) = unsafe { latest.as_ref() }
+                && stamp.is_current()
+            {
+                return value;
+            }
+            let fresh: &'static mut _ = Box::leak(Box::new((ForkStamp::take(), (self.make)())));
+            // Who comes second leaves a value that nobody uses, which happens a few times in a process.
+            match self
+                .latest
+                .compare_exchange(latest, fresh, Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => latest = self.latest.load(Ordering::Acquire),
+                Err(other) => latest = other,
+            }
+        }
+    }
+}
+
+impl<T> fmt::Debug for PerProcess<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerProcess").finish_non_exhaustive()
     }
 }
 
@@ -123,6 +171,14 @@ mod tests {
         assert!(matches!(ended, Ok(WaitStatus::Exited(_, 1))), "{ended:?}");
         let ended = run_in_copy(|| std::panic::resume_unwind(Box::new(())));
         assert!(matches!(ended, Ok(WaitStatus::Exited(_, code)) if code == i32::from(PANICKED)));
+        // A lock that is held when the process is copied is held by nobody in the copy.
+        static LOCK: PerProcess<std::sync::Mutex<u8>> = PerProcess::new(|| std::sync::Mutex::new(7));
+        let mut held = LOCK.get().lock().unwrap();
+        *held = 8;
+        let ended = run_in_copy(|| LOCK.get().try_lock().map_or(0, |value| *value));
+        assert!(matches!(ended, Ok(WaitStatus::Exited(_, 7))), "{ended:?}");
+        drop(held);
+        assert_eq!(*LOCK.get().lock().unwrap(), 8);
         // What a fork does to the page, without a fork in a process full of test threads.
         if let Some(Some(word)) = PAGE.get() {
             word.store(0, Ordering::Relaxed);

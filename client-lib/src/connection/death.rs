@@ -7,13 +7,12 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use nnhal::diag::tags;
-use nnhal::fence::Fence;
 use nnhal::wire::{CauseOfDeath, Inbox, Message};
 use nnhal_os::pidfd;
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use super::Link;
-use super::ending::{Ending, Farewell, Trouble};
+use super::ending::{self, Ending, Farewell, Trouble};
 use crate::error::{Death, Error, ErrorKind};
 
 /// How long the supervisor may take to tell how its worker ended. It is told by a signal at the same moment
@@ -86,7 +85,7 @@ impl Link {
         // The watcher alone ends a connection, once.
         let _ = self.ending.set(ending);
         let (effects, listeners) = self.lock().end(|| self.ended_error("the call"));
-        fail(
+        ending::fail(
             listeners
                 .iter()
                 .filter_map(|listener| listener.connection_ended()),
@@ -139,22 +138,6 @@ impl Link {
             return None;
         }
         pidfd::exit_status(pidfd)
-    }
-}
-
-/// Fails fences that nobody will signal any more, so that nobody waits for them.
-///
-/// Their driver has them too, and can have who writes to one wait for ever (`nnhal::fence`). So a thread does it
-/// for which nobody waits, and which keeps nothing but the fences.
-pub(super) fn fail(fences: impl Iterator<Item = Fence>) {
-    let fences: Vec<Fence> = fences.collect();
-    if fences.is_empty() {
-        return;
-    }
-    let thread = std::thread::Builder::new().name("nnhal-end".into());
-    let failing = thread.spawn(move || fences.iter().for_each(Fence::fail_without_source));
-    if let Err(error) = failing {
-        tracing::error!(target: tags::DRIVER, %error, "fences of a driver that has ended stay open");
     }
 }
 

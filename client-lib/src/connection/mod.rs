@@ -306,7 +306,7 @@ impl Link {
         let has_ended = calls.has_ended;
         drop(calls);
         if has_ended && let Some(listener) = listener.upgrade() {
-            death::fail(listener.connection_ended().into_iter());
+            ending::fail(listener.connection_ended().into_iter());
         }
     }
 
