@@ -266,6 +266,12 @@ fn memory_that_does_for_no_trace_is_refused_and_the_next_one_taken() {
             "{size} of {bytes}: {failure}"
         );
     }
+    // What can be cut short is no memory of a trace: writing to it would end the worker.
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(64).unwrap();
+    let unsealed = SharedMemory::from_fd(file.into(), 64, 64).unwrap();
+    let failure = start(&unsealed, 64).unwrap_err();
+    assert!(failure.detail.contains("sealed against shrinking"), "{failure}");
     assert_eq!(start(&memory(64), 64), Ok(Reply::Done));
     let failure = start(&memory(64), 64).unwrap_err();
     assert_eq!(failure.status, ErrorStatus::GeneralFailure);

@@ -291,17 +291,7 @@ impl Memories {
     ) -> Result<MemoryHandle, Failure> {
         let mut memory = Memory::new(description, fds)?;
         let mut state = self.lock();
-        let bytes = state.bytes.saturating_add(memory.size);
-        if bytes > self.limits.shared_bytes {
-            return Err(Failure::new(
-                over_quota(memory.size, self.limits.shared_bytes),
-                format!(
-                    "{} bytes more of shared memory exceed the {} bytes that one client may share; it shares {} \
-                     (the driver's setting limits.shared_bytes)",
-                    memory.size, self.limits.shared_bytes, state.bytes
-                ),
-            ));
-        }
+        let bytes = self.bytes_with(&state, memory.size)?;
         memory.permits = Some((self.quotas.descriptor()?, self.quotas.shared_bytes(memory.size)?));
         let handle = state
             .table
@@ -309,6 +299,31 @@ impl Memories {
             .map_err(|full| too_many("memories", full, OBJECTS))?;
         state.bytes = bytes;
         Ok(handle.into())
+    }
+
+    /// Counts a memory that has no handle, and that is there for as long as this worker lives.
+    pub(crate) fn count_for_good(&self, size: u64) -> Result<Permit, Failure> {
+        let mut state = self.lock();
+        let bytes = self.bytes_with(&state, size)?;
+        let permit = self.quotas.shared_bytes(size)?;
+        state.bytes = bytes;
+        Ok(permit)
+    }
+
+    /// How many bytes the client shares with so many more.
+    fn bytes_with(&self, state: &State, more: u64) -> Result<u64, Failure> {
+        let bytes = state.bytes.saturating_add(more);
+        if bytes <= self.limits.shared_bytes {
+            return Ok(bytes);
+        }
+        Err(Failure::new(
+            over_quota(more, self.limits.shared_bytes),
+            format!(
+                "{more} bytes more of shared memory exceed the {} bytes that one client may share; it shares {} (the \
+                 driver's setting limits.shared_bytes)",
+                self.limits.shared_bytes, state.bytes
+            ),
+        ))
     }
 
     pub(crate) fn remove(&self, handle: MemoryHandle) -> Result<(), Failure> {

@@ -367,7 +367,8 @@ impl Session<'_> {
             }
             Call::RegisterFence => self.answer(id, self.client.add_fence(fds).map(Reply::Fence)),
             Call::StartTrace { size } => {
-                let started = trace::start(fds.into_iter().next(), size);
+                let count = || self.client.memories.count_for_good(size);
+                let started = trace::start(fds.into_iter().next(), size, count);
                 self.answer(id, started.map(|()| Reply::Done));
             }
             Call::Allocate {
