@@ -24,6 +24,8 @@ pub(super) struct Case {
     /// What the results of this device are compared with.
     pub(super) subject: Subject,
     pub(super) under_test: DeviceUnderTest,
+    /// How the worker of another connection of the case died.
+    pub(super) death_of_another: Option<nnhal_client::Error>,
 }
 
 impl Case {
@@ -44,6 +46,7 @@ impl Case {
             random,
             subject,
             under_test,
+            death_of_another: None,
         })
     }
 
@@ -63,13 +66,20 @@ impl Case {
         }
     }
 
-    /// How the worker died, if it is dead. The call asks it for something, since only calls notice.
-    pub(super) fn death(&self) -> Option<nnhal_client::Error> {
-        let device = self.under_test.device_in_use();
-        let asked = device.status().err();
-        device
-            .ended()
-            .or(asked)
-            .filter(nnhal_client::Error::is_dead_object)
+    /// How a worker of the case died, if one is dead.
+    pub(super) fn death(&mut self) -> Option<nnhal_client::Error> {
+        let other = self.death_of_another.take();
+        other.or_else(|| death_of(&self.under_test))
     }
+}
+
+/// How the worker of a connection died, if it is dead. The call asks it for something, since only calls
+/// notice.
+pub(super) fn death_of(under_test: &DeviceUnderTest) -> Option<nnhal_client::Error> {
+    let device = under_test.device_in_use();
+    let asked = device.status().err();
+    device
+        .ended()
+        .or(asked)
+        .filter(nnhal_client::Error::is_dead_object)
 }

@@ -1,20 +1,19 @@
 //! What a case may do.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use nnhal_client::{BurstOptions, Device, ExecuteOptions, Memory, Model, PrepareOptions, Request};
 use nnhal_conformance::generator::choices::Choices;
 use nnhal_conformance::generator::property::{self, Verdict};
 use nnhal_conformance::generator::{Generated, mutation};
 use nnhal_conformance::implementation::Form;
 use nnhal_hal::{ErrorStatus, OperationSupport};
+use nnhal_os::pidfd;
 
-use super::case::{Case, Checked, FORMS};
+use super::case::{Case, Checked, FORMS, death_of};
 use crate::arguments::MemoryKind;
 use crate::form;
 use crate::random_models;
@@ -68,13 +67,20 @@ fn broken_graphs(case: &mut Case) -> Checked {
 fn clients(case: &mut Case) -> Checked {
     let work: Vec<Vec<Generated>> = (0..4).map(|_| (0..5).map(|_| case.model()).collect()).collect();
     let (devices, subject) = (&case.devices, &case.subject);
+    let death = Mutex::new(None);
     let client = |models: &[Generated]| {
         let mut own = DeviceUnderTest::open(devices, &subject.name, &FORMS, MemoryKind::Shared)
             .map_err(|error| error.to_string())?;
-        computes(subject, &mut own, models)
+        let checked = computes(subject, &mut own, models);
+        if checked.is_err()
+            && let Some(died) = death_of(&own)
+        {
+            *death.lock().unwrap_or_else(PoisonError::into_inner) = Some(died);
+        }
+        checked
     };
     let client = &client;
-    std::thread::scope(|scope| {
+    let checked = std::thread::scope(|scope| {
         let clients: Vec<_> = work
             .iter()
             .map(|models| scope.spawn(move || client(models)))
@@ -82,7 +88,9 @@ fn clients(case: &mut Case) -> Checked {
         clients
             .into_iter()
             .try_for_each(|client| client.join().unwrap_or_else(|_| Err("a client panicked".into())))
-    })
+    });
+    case.death_of_another = death.into_inner().unwrap_or_else(PoisonError::into_inner);
+    checked
 }
 
 fn computes(subject: &Subject, under_test: &mut DeviceUnderTest, models: &[Generated]) -> Checked {
@@ -171,7 +179,8 @@ fn execute(
 fn kills(case: &mut Case) -> Checked {
     let generated = case.model();
     let before = case.random.below(50);
-    let worker = case.under_test.device_in_use().worker().pid;
+    let device = case.under_test.device_in_use();
+    let (worker, supervisor) = (device.worker().pid, device.supervisor().pid);
     let stop = AtomicBool::new(false);
     let (done, counted) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -179,17 +188,31 @@ fn kills(case: &mut Case) -> Checked {
             scope.spawn(|| computes_until_death(&mut case.under_test, &generated, worker, &stop, done));
         // The channel ends with the client.
         let _ = counted.iter().take(before as usize).count();
-        let killed = match i32::try_from(worker) {
-            Ok(pid) if pid > 0 => kill(Pid::from_raw(pid), Signal::SIGKILL),
-            _ => Err(Errno::ESRCH),
-        };
         // A driver of another user keeps its workers.
-        stop.store(killed.is_err(), Ordering::Relaxed);
+        stop.store(!kill_worker(worker, supervisor), Ordering::Relaxed);
         client
             .join()
             .unwrap_or_else(|_| Err("the client panicked".into()))
     })?;
     gives_the_right_result(case)
+}
+
+/// Kills the worker with this number, if the process is one of that supervisor's; tells whether it did. The
+/// numbers are the driver's word, and may be those of processes that have nothing to do with it.
+fn kill_worker(worker: u32, supervisor: u32) -> bool {
+    let process = i32::try_from(worker).ok().filter(|pid| *pid > 0);
+    let Some(process) = process.and_then(|pid| pidfd::open(pid).ok()) else {
+        return false;
+    };
+    // Asked of the number while the process behind it is held: if it has ended, the signal goes nowhere.
+    parent_of(worker) == Some(supervisor) && pidfd::send_signal(&process, Signal::SIGKILL).unwrap_or(false)
+}
+
+/// The number of a process's parent.
+fn parent_of(process: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    line.trim().parse().ok()
 }
 
 /// Computes until the worker with this number is dead, or until it is told to stop.
@@ -244,4 +267,22 @@ fn supports(device: &Device, model: &Model) -> bool {
             .iter()
             .all(|support| *support == OperationSupport::Supported)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn only_a_child_of_the_supervisor_is_killed() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let own = std::process::id();
+        assert!(!kill_worker(child.id(), own + 1));
+        assert!(!kill_worker(0, own) && !kill_worker(u32::MAX, own));
+        assert!(child.try_wait().unwrap().is_none());
+        assert!(kill_worker(child.id(), own));
+        assert!(!child.wait().unwrap().success());
+    }
 }
