@@ -1,11 +1,9 @@
 //! What the driver says: what any driver would, with a lie now and then.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use nnhal::fence::{Fence, FenceSource};
 use nnhal::wire::{
@@ -15,11 +13,15 @@ use nnhal::wire::{
 use nnhal_conformance::generator::choices::Random;
 use nnhal_hal::{
     Capabilities, DeviceInfo, DeviceStatus, DeviceType, ErrorStatus, Failure, HalVersion, NumberOfCacheFiles,
-    OperationSupport, OutputShape, PerformanceInfo, Timing,
+    OperationSupport, PerformanceInfo, Timing,
 };
-use nnhal_os::{eventfd, memfd};
 
-use super::{DEVICE, Shared, odd_number, once_in, rings};
+use super::lies::{odd_fd, odd_number, once_in, shapes};
+use super::rings;
+use super::shared::Shared;
+
+/// The device's name, and so the file's name of its socket.
+pub const DEVICE: &str = "hostile-device";
 
 /// A message with its descriptors.
 pub(super) type Outgoing = (Message, Vec<OwnedFd>);
@@ -75,30 +77,6 @@ pub(super) fn welcome(random: &mut Random) -> Welcome {
     }
 }
 
-/// A descriptor of some kind that is not expected.
-pub(super) fn odd_fd(random: &mut Random) -> OwnedFd {
-    let fd = match random.below(9) {
-        0 => std::io::pipe().map(|(read, _)| read.into()),
-        1 => std::io::pipe().map(|(_, write)| write.into()),
-        2 => File::open("/dev/null").map(Into::into),
-        3 => File::open("/").map(Into::into),
-        4 => tempfile::tempfile().map(Into::into),
-        5 => std::os::unix::net::UnixStream::pair().map(|(left, _)| left.into()),
-        6 => {
-            let fd = memfd::create(c"nnhal-hostile").expect("a memfd");
-            let _ = memfd::set_size(&fd, u64::from(random.below(9000)));
-            Ok(fd)
-        }
-        7 => {
-            let fd = eventfd::create().expect("an eventfd");
-            let _ = eventfd::add(&fd, 2);
-            Ok(fd)
-        }
-        _ => Ok(memfd::create(c"nnhal-hostile").expect("a memfd")),
-    };
-    fd.expect("a descriptor")
-}
-
 impl Answers {
     pub(super) fn new(random: Random, shared: Arc<Shared>) -> Answers {
         Answers {
@@ -113,7 +91,7 @@ impl Answers {
     fn lies(&mut self) -> bool {
         let lies = once_in(&mut self.random, LIES);
         if lies {
-            self.shared.spoilt.fetch_add(1, Ordering::Relaxed);
+            self.shared.count();
         }
         lies
     }
@@ -349,7 +327,7 @@ impl Answers {
     }
 
     fn farewell(&mut self) -> Message {
-        self.shared.spoilt.fetch_add(1, Ordering::Relaxed);
+        self.shared.count();
         if once_in(&mut self.random, 2) {
             return Message::Goodbye {
                 reason: "so be it".to_owned(),
@@ -365,22 +343,3 @@ impl Answers {
         })
     }
 }
-
-/// Shapes of outputs: how many, of what rank and how large is a lie now and then.
-pub(super) fn shapes(random: &mut Random, outputs: usize) -> Vec<OutputShape> {
-    let count = match random.below(8) {
-        0 => random.below(9) as usize,
-        _ => outputs,
-    };
-    let shape = |random: &mut Random| OutputShape {
-        dimensions: match random.below(4) {
-            0 => (0..random.below(9)).map(|_| odd_number(random) as u32).collect(),
-            _ => vec![4],
-        },
-        is_sufficient: !once_in(random, 6),
-    };
-    (0..count).map(|_| shape(random)).collect()
-}
-
-/// What the driver knows of a burst's registered requests: how many bytes of outputs travel inside of results.
-pub(super) type InlineOutputs = HashMap<u16, usize>;

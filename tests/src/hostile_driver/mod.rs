@@ -7,13 +7,15 @@
 //! (`rings.rs`).
 
 mod answers;
+mod lies;
 mod mutation;
 mod rings;
+mod shared;
 pub mod single;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -25,34 +27,15 @@ use nnhal_os::socket::{Connection, Listener};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
 use self::answers::Answers;
+pub use self::answers::DEVICE;
 use self::mutation::Sender;
-
-/// The device's name, and so the file's name of its socket.
-pub const DEVICE: &str = "hostile-device";
-
-/// How long it waits for anything: far longer than its clients do.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-fn soon() -> Deadline {
-    Deadline::after(MonotonicClock.now(), PATIENCE)
-}
+use self::shared::{Shared, soon};
 
 /// A driver that lies, until dropped.
 #[derive(Debug)]
 pub struct HostileDriver {
     shared: Arc<Shared>,
     listening: Option<JoinHandle<()>>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    /// Of the next connection.
-    seed: AtomicU64,
-    /// How many connections are welcomed truly before the first that may not be.
-    true_welcomes: AtomicU64,
-    /// Messages that were spoilt, and states of rings that no driver makes.
-    spoilt: AtomicU64,
-    is_over: AtomicBool,
 }
 
 impl HostileDriver {
@@ -65,10 +48,9 @@ impl HostileDriver {
         let path = directory.join(format!("{DEVICE}.sock"));
         let listener = Listener::bind(&path).expect("a socket");
         let shared = Arc::new(Shared {
-            seed: AtomicU64::new(seed),
-            true_welcomes: AtomicU64::new(true_welcomes),
-            spoilt: AtomicU64::new(0),
-            is_over: AtomicBool::new(false),
+            seed: seed.into(),
+            true_welcomes: true_welcomes.into(),
+            ..Shared::default()
         });
         let own = Arc::clone(&shared);
         let listening = std::thread::spawn(move || listen(&listener, &own));
@@ -145,24 +127,5 @@ fn serve(connection: Connection, mut random: Random, is_true: bool, shared: &Arc
                 return;
             }
         }
-    }
-}
-
-/// True once in so many times.
-fn once_in(random: &mut Random, times: u32) -> bool {
-    random.below(times) == 0
-}
-
-/// A number that programs trip over, or any other.
-fn odd_number(random: &mut Random) -> u64 {
-    match random.below(10) {
-        0 => 0,
-        1 => u64::MAX,
-        2 => 1 << 63,
-        3 => u64::from(u32::MAX),
-        4 => 1 << 32,
-        5 => u64::from(random.below(70_000)),
-        6..8 => u64::from(random.below(4)),
-        _ => random.bits(),
     }
 }

@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use nix::fcntl::SealFlag;
 use nnhal::wire::{MAX_PACKET, Message, Welcome, codec, handshake};
@@ -10,8 +9,8 @@ use nnhal_conformance::generator::choices::Random;
 use nnhal_os::memfd;
 use nnhal_os::socket::Connection;
 
-use super::answers::odd_fd;
-use super::{Shared, odd_number, once_in, soon};
+use super::lies::{odd_fd, odd_number, once_in, spoil};
+use super::shared::{Shared, soon};
 
 /// How a packet says that its message is inside of it, or in a memfd.
 const INLINE: u8 = 0;
@@ -45,17 +44,13 @@ impl Sender {
         &self.connection
     }
 
-    fn count(&self) {
-        self.shared.spoilt.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Says who it is. Tells whether it goes on.
     pub(super) fn welcome(&mut self, welcome: &Welcome, is_true: bool) -> bool {
         let answer = handshake::accept(handshake::VERSIONS, self.version, welcome);
         let mut packet = answer.expect("a welcome");
         let mut fds = Vec::new();
         if !is_true && once_in(&mut self.random, 8) {
-            self.count();
+            self.shared.count();
             match self.random.below(4) {
                 0 => return false,
                 1 => fds.push(odd_fd(&mut self.random)),
@@ -73,7 +68,7 @@ impl Sender {
         }
         let times = if is_of_little_use { SPOILT * 8 } else { SPOILT };
         if once_in(&mut self.random, times) {
-            self.count();
+            self.shared.count();
             return self.send_spoilt(packet, fds);
         }
         let is_sent = self.put(&packet, fds);
@@ -147,28 +142,5 @@ impl Sender {
     fn put(&self, packet: &[u8], fds: &[OwnedFd]) -> bool {
         let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
         self.connection.send(packet, &fds, soon()).is_ok()
-    }
-}
-
-/// Changes bytes.
-pub(super) fn spoil(random: &mut Random, bytes: &mut Vec<u8>) {
-    let length = bytes.len() as u32;
-    if length == 0 {
-        return;
-    }
-    match random.below(5) {
-        0 => bytes.truncate(random.below(length) as usize),
-        1 => bytes.extend((0..=random.below(40)).map(|_| random.bits() as u8)),
-        2 | 3 => {
-            for _ in 0..=random.below(4) {
-                bytes[random.below(length) as usize] ^= 1 << random.below(8);
-            }
-        }
-        _ => {
-            let number = odd_number(random).to_le_bytes();
-            let size = [4, 8][random.below(2) as usize].min(bytes.len());
-            let at = random.below(length - size as u32 + 1) as usize;
-            bytes[at..at + size].copy_from_slice(&number[..size]);
-        }
     }
 }

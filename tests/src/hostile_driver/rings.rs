@@ -1,8 +1,8 @@
 //! Rings of a burst: results that lie, and words that no driver writes.
 
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use nnhal::burst::{
@@ -14,9 +14,8 @@ use nnhal_hal::{ErrorStatus, Timing};
 use nnhal_os::shm::{Access, Mapping, SharedMemory};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
-use super::answers::{InlineOutputs, shapes};
-use super::mutation::spoil;
-use super::{Shared, odd_number, once_in};
+use super::lies::{odd_number, once_in, shapes, spoil};
+use super::shared::Shared;
 
 /// How long a burst without requests is served.
 const IDLE_TICKS: u32 = 40;
@@ -43,7 +42,7 @@ pub(super) fn serve(fd: OwnedFd, random: Random, shared: &Arc<Shared>) {
                 whole,
                 random,
                 shared,
-                inline_outputs: InlineOutputs::new(),
+                inline_outputs: HashMap::new(),
                 reply: Vec::new(),
             };
             rings.run();
@@ -56,7 +55,8 @@ struct Rings {
     whole: Mapping,
     random: Random,
     shared: Arc<Shared>,
-    inline_outputs: InlineOutputs,
+    /// How many bytes of outputs travel inside of the results of registered requests.
+    inline_outputs: HashMap<u16, usize>,
     reply: Vec<u8>,
 }
 
@@ -105,7 +105,7 @@ impl Rings {
         let (mut sequence, mut outputs) = (sequence, outputs);
         let is_spoilt = once_in(&mut self.random, 3);
         if is_spoilt {
-            self.shared.spoilt.fetch_add(1, Ordering::Relaxed);
+            self.shared.count();
             match self.random.below(8) {
                 0 => sequence = odd_number(&mut self.random) as u32,
                 1 => sequence = sequence.wrapping_sub(1 + self.random.below(3)),
@@ -159,7 +159,7 @@ impl Rings {
 
 /// Writes where only the client or nobody may.
 pub(super) fn scribble(random: &mut Random, whole: &Mapping, shared: &Shared) {
-    shared.spoilt.fetch_add(1, Ordering::Relaxed);
+    shared.count();
     let size = whole.size();
     let ring = WORDS[random.below(2) as usize];
     let number = odd_number(random);

@@ -1,7 +1,6 @@
 //! The same without sockets: one spoilt message for the decoder, one spoilt ring for its other end.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use nnhal::burst::{ResultBody, decode_result, encode_success};
 use nnhal::fmq::{ChannelEnd, ChannelSize, WaitSettings};
@@ -11,24 +10,15 @@ use nnhal_hal::Timing;
 use nnhal_os::shm::{Access, Mapping};
 use nnhal_os::time::{Clock, Deadline, MonotonicClock};
 
-use super::answers::{Answers, shapes, welcome};
-use super::mutation::spoil;
+use super::answers::{Answers, welcome};
+use super::lies::{once_in, shapes, spoil};
 use super::rings::scribble;
-use super::{Shared, once_in, soon};
-
-fn shared() -> Arc<Shared> {
-    Arc::new(Shared {
-        seed: AtomicU64::new(0),
-        true_welcomes: AtomicU64::new(0),
-        spoilt: AtomicU64::new(0),
-        is_over: AtomicBool::new(false),
-    })
-}
+use super::shared::{Shared, soon};
 
 /// Reads spoilt messages and results, `count` of them.
 pub fn read_messages(seed: u64, count: u64) {
     let mut random = Random::new(seed);
-    let mut answers = Answers::new(Random::new(seed), shared());
+    let mut answers = Answers::new(Random::new(seed), Arc::default());
     let mut body = ResultBody::default();
     for _ in 0..count {
         let mut bytes = match random.below(4) {
@@ -66,7 +56,7 @@ pub fn read_messages(seed: u64, count: u64) {
 /// If they cannot be made, or a wait outlasts its deadline.
 pub fn use_rings(seed: u64, count: u64) {
     let mut random = Random::new(seed);
-    let shared = shared();
+    let shared = Shared::default();
     let size = ChannelSize {
         outgoing: 64,
         incoming: 64,

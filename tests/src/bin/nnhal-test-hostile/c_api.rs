@@ -7,7 +7,7 @@ use nnhal_conformance::generator::choices::Random;
 use nnhal_hal::{DataLocation, Request, RequestArgument, RequestPool};
 use nnhal_tests::hostile_driver::{DEVICE, HostileDriver};
 
-use crate::Cases;
+use crate::cases::Cases;
 use crate::rust_api::double_model;
 
 /// Executions of one case.

@@ -1,4 +1,5 @@
-//! A client in Rust: calls of all kinds in a random order. What they return does not matter, only that they do.
+//! A client in Rust: calls of all kinds in a random order. What they return does not matter, only that they
+//! do.
 
 use std::path::Path;
 use std::pin::pin;
@@ -14,7 +15,7 @@ use nnhal_client::{
 use nnhal_conformance::generator::choices::Random;
 use nnhal_tests::hostile_driver::DEVICE;
 
-use crate::LIMIT;
+use crate::cases::LIMIT;
 
 /// Calls of one case.
 const STEPS: u32 = 16;
