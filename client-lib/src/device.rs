@@ -313,7 +313,8 @@ impl PrepareOptions {
         self
     }
 
-    /// The longest to wait for the answer; without it, until there is one or the worker ends.
+    /// The longest to wait for the answer; without it, for as long as
+    /// [`DevicesOptions::work_timeout`](crate::DevicesOptions::work_timeout) says, or until the worker ends.
     #[must_use]
     pub fn wait_at_most(mut self, duration: Duration) -> PrepareOptions {
         self.wait = Some(duration);

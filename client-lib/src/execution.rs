@@ -60,7 +60,8 @@ impl ExecuteOptions {
         self
     }
 
-    /// The longest that this process waits for the answer; without it, until there is one or the worker ends.
+    /// The longest that this process waits for the answer; without it, for as long as
+    /// [`DevicesOptions::work_timeout`](crate::DevicesOptions::work_timeout) says, or until the worker ends.
     /// When it is over, the driver is asked to end the execution early; its outputs may be written all the
     /// same.
     #[must_use]

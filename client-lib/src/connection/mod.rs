@@ -169,13 +169,16 @@ impl Link {
     /// The driver's refusal; the end of the worker; the deadline.
     pub(crate) fn call_by(&self, call: Call, fds: &[BorrowedFd<'_>], deadline: Deadline) -> Result<Answer> {
         let name = call.name();
+        let is_execution = matches!(call, Call::Execute(_));
         let _calls = trace::span(trace::kind_of(&call), 0);
         let deadline = self.timeouts.work_deadline(deadline);
         let id = self.begin_in_turn(call, fds, Interest::Reply, deadline)?;
-        let result = self.wait(id, name, Interest::Reply, deadline);
-        if result.is_err() {
+        if let Err(error) = self.wait(id, name, Interest::Reply, deadline) {
+            if is_execution && matches!(error.kind(), ErrorKind::TimedOut { .. }) {
+                self.tell(Call::Cancel { id });
+            }
             self.abandon(id);
-            return Err(result.err().unwrap_or_else(|| self.ended_error(name)));
+            return Err(error);
         }
         let entry = self.lock().remove(id).ok_or_else(|| self.ended_error(name))?;
         match entry.into_reply() {

@@ -246,6 +246,34 @@ fn work_without_a_limit_ends_by_the_one_that_the_program_sets() {
 }
 
 #[test]
+fn execution_that_is_not_waited_for_any_more_is_cancelled() {
+    let (give_up, given_up) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let (connection, worker) = connect_with(scope, impatient(), move |mut worker| {
+            let calls = (worker.receive(), worker.receive().call);
+            let _ = given_up.recv();
+            calls
+        });
+        let execute = Call::Execute(wire::Execute {
+            prepared_model: Handle::from_bits(1).into(),
+            request: wire::RequestWithMemories::default(),
+            form: wire::ExecutionForm::Synchronous,
+            measure: nnhal_hal::MeasureTiming::No,
+            deadline_ns: None,
+            loop_timeout_ns: None,
+        });
+        let error = connection
+            .link()
+            .call_by(execute, &[], Deadline::NONE)
+            .unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::TimedOut { .. }), "{error}");
+        drop(give_up);
+        let (executed, next) = worker.join().unwrap();
+        assert_eq!(next, Call::Cancel { id: executed.id });
+    });
+}
+
+#[test]
 fn worker_that_says_more_than_it_is_asked_ends_the_connection() {
     let goodbye = || Message::Goodbye {
         reason: "no more room".into(),
