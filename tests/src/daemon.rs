@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -230,6 +231,8 @@ fn command(exe: &str, options: &DaemonOptions, directory: &Path, runtime_dir: Op
     std::fs::write(&settings, &options.settings).expect("a settings file");
     let mut command = Command::new(exe);
     command
+        // All of its processes are found by their group, and no terminal's signals reach them.
+        .process_group(0)
         .arg("--private")
         .arg("--config")
         .arg(settings)

@@ -17,8 +17,8 @@ pub mod vts_cases;
 pub use daemon::{DaemonOptions, TestDaemon};
 pub use models::{add_model, request_in_one_memory, shared_floats};
 pub use process::{
-    Activity, activities_of, anonymous_bytes, children_of, fds_of, is_alive, private_bytes, thread_heaps,
-    wait_until,
+    Activity, activities_of, anonymous_bytes, children_of, fds_of, group_of, is_alive, private_bytes,
+    shared_mappings, thread_heaps, wait_until,
 };
 pub use raw_client::RawClient;
 

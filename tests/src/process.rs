@@ -42,6 +42,28 @@ pub fn fds_of(pid: u32) -> usize {
     std::fs::read_dir(proc(pid, "fd")).map_or(0, Iterator::count)
 }
 
+/// The processes of a group that have not ended: a daemon's, whoever their parents are by now.
+#[must_use]
+pub fn group_of(leader: u32) -> Vec<u32> {
+    let group = leader.to_string();
+    let is_of_group = |fields: Vec<String>| {
+        let is_over = matches!(fields.first().map(String::as_str), Some("Z" | "X"));
+        !is_over && fields.get(2) == Some(&group)
+    };
+    let entries = std::fs::read_dir("/proc").expect("/proc is mounted");
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|&pid| stat(pid).is_some_and(is_of_group))
+        .collect()
+}
+
+/// How many mappings of shared memories a process has.
+#[must_use]
+pub fn shared_mappings(pid: u32) -> usize {
+    let maps = std::fs::read_to_string(proc(pid, "maps")).unwrap_or_default();
+    maps.lines().filter(|line| line.contains("memfd:")).count()
+}
+
 /// Memory of a process that it shares with no other, in bytes.
 #[must_use]
 pub fn private_bytes(pid: u32) -> u64 {

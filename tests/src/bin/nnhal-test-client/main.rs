@@ -1,0 +1,70 @@
+//! A client that makes every call of the protocol, step by step, for the suites that harm processes.
+//!
+//! `nnhal-test-client RUNTIME_DIR DEVICE CACHE_DIR [--told]`. It says on standard output `at STEP` before each step and
+//! `done STEP MICROSECONDS` or `failed STEP MICROSECONDS TEXT` after it, `worker PID` when it has one, and at its end
+//! `kept FDS MAPS`: how many descriptors and shared mappings it has more than at its beginning. With `--told` it waits
+//! before each step for a line on standard input. A wrong result is a panic.
+
+#![forbid(unsafe_code)]
+
+mod session;
+
+use std::io::{BufRead as _, Write as _};
+use std::path::PathBuf;
+
+use nnhal_os::time::{Clock, MonotonicClock};
+use nnhal_tests::{fds_of, shared_mappings};
+
+use crate::session::{STEPS, Session};
+
+fn main() {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let [runtime_dir, device, cache, how @ ..] = &arguments[..] else {
+        panic!("nnhal-test-client RUNTIME_DIR DEVICE CACHE_DIR [--told]");
+    };
+    let is_told = how.first().is_some_and(|how| how == "--told");
+    let device = device.to_str().expect("a device's name");
+    let mut session = Session::new(PathBuf::from(runtime_dir), device, PathBuf::from(cache));
+    let this = std::process::id();
+    let before = (fds_of(this), shared_mappings(this));
+    for (name, step) in STEPS {
+        say(&format!("at {name}"));
+        if is_told && !is_allowed() {
+            return;
+        }
+        let since = MonotonicClock.now();
+        let outcome = step(&mut session);
+        let micros = MonotonicClock.now().saturating_since(since).as_micros();
+        match outcome {
+            Ok(()) => say(&format!("done {name} {micros}")),
+            Err(text) => say(&format!("failed {name} {micros} {}", text.replace('\n', " "))),
+        }
+        if let Some(pid) = session.worker() {
+            say(&format!("worker {pid}"));
+        }
+    }
+    drop(session);
+    let after = (fds_of(this), shared_mappings(this));
+    say(&format!(
+        "kept {} {}",
+        after.0.saturating_sub(before.0),
+        after.1.saturating_sub(before.1)
+    ));
+}
+
+/// Nobody listens any more if this fails: then there is nothing to go on for.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+        std::process::exit(3);
+    }
+}
+
+/// Whether the next step may begin.
+fn is_allowed() -> bool {
+    let mut line = String::new();
+    std::io::stdin()
+        .lock()
+        .read_line(&mut line)
+        .is_ok_and(|bytes| bytes > 0)
+}

@@ -1,0 +1,221 @@
+//! What the suites have in common: sizes and seeds, a daemon that is looked after, another client of it.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use nnhal_client::{
+    Burst, BurstOptions, Device, Devices, ExecuteOptions, Input, ModelBuilder, OperationType, Output,
+    PrepareOptions, TensorType,
+};
+use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon, fds_of, group_of, shared_mappings, wait_until};
+
+pub(crate) const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
+
+/// The device that all executions are on.
+pub(crate) const DEVICE: &str = "nnhal-cpu";
+
+/// What the variable says, or this.
+pub(crate) fn sized<T: FromStr>(variable: &str, short: T) -> T {
+    match std::env::var(variable) {
+        Ok(text) => text
+            .parse()
+            .unwrap_or_else(|_| panic!("{variable}={text} is no number")),
+        Err(_) => short,
+    }
+}
+
+/// The seed of what a suite draws.
+pub(crate) fn seed() -> u64 {
+    sized("NNHAL_TEST_SEED", 1)
+}
+
+/// Sends a signal to a process that may be gone.
+pub(crate) fn send(pid: u32, signal: Signal) {
+    let _ = kill(Pid::from_raw(pid.cast_signed()), signal);
+}
+
+/// The directories of a suite. All that its processes write goes there.
+pub(crate) struct Place {
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Place {
+        let place = Place {
+            directory: tempfile::tempdir().unwrap(),
+        };
+        std::fs::create_dir(place.temporary()).unwrap();
+        place
+    }
+
+    /// Where the sockets are.
+    pub(crate) fn runtime_dir(&self) -> PathBuf {
+        self.directory.path().join("run")
+    }
+
+    /// The clients' compilation cache.
+    pub(crate) fn cache(&self) -> PathBuf {
+        self.directory.path().join("cache")
+    }
+
+    /// What the processes take for the directory of temporary files.
+    pub(crate) fn temporary(&self) -> PathBuf {
+        self.directory.path().join("tmp")
+    }
+
+    pub(crate) fn options(&self) -> DaemonOptions {
+        DaemonOptions {
+            environment: vec![("TMPDIR".to_owned(), OsString::from(self.temporary()))],
+            ..DaemonOptions::default()
+        }
+    }
+
+    /// Fails if anything is left that no process needs any more.
+    pub(crate) fn expect_no_files(&self) {
+        for path in [self.runtime_dir(), self.temporary()] {
+            let left = names_in(&path);
+            assert!(left.is_empty(), "{} has {left:?}", path.display());
+        }
+        // Entries stay, what somebody was making when he died does not.
+        let abandoned: Vec<_> = names_in(&self.cache())
+            .into_iter()
+            .filter(|name| name.starts_with(TEMPORARY))
+            .collect();
+        assert!(abandoned.is_empty(), "the cache has {abandoned:?}");
+        let shared: Vec<_> = names_in(Path::new("/dev/shm"))
+            .into_iter()
+            .filter(|name| name.contains("nnhal"))
+            .collect();
+        assert!(shared.is_empty(), "/dev/shm has {shared:?}");
+    }
+}
+
+/// How names in a cache begin that are no entries yet.
+const TEMPORARY: &str = ".making-";
+
+/// The names in a directory; none if there is none.
+pub(crate) fn names_in(path: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(path).into_iter().flatten();
+    entries
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect()
+}
+
+/// A client in this process, which nothing is to happen to.
+pub(crate) struct Bystander {
+    pub(crate) device: Device,
+    burst: Burst,
+    rounds: f32,
+}
+
+impl Bystander {
+    pub(crate) fn open(runtime_dir: &Path) -> Bystander {
+        let device = Devices::open_in(runtime_dir).unwrap().device(DEVICE).unwrap();
+        let mut model = ModelBuilder::new();
+        let x = model.input(TensorType::float32(&[1]));
+        let y = model.constant(TensorType::float32(&[1]), &[1.0_f32]);
+        let no_activation = model.scalar(0_i32);
+        let sum = model.output(TensorType::float32(&[1]));
+        model.operation(OperationType::ADD, &[x, y, no_activation], &[sum]);
+        let model = model.finish().unwrap();
+        let prepared = device.prepare(&model, &PrepareOptions::new()).unwrap();
+        let burst = prepared.burst(&BurstOptions::new()).unwrap();
+        Bystander {
+            device,
+            burst,
+            rounds: 0.0,
+        }
+    }
+
+    /// Computes, and fails if the result is wrong or late.
+    pub(crate) fn computes(&mut self) {
+        self.rounds += 1.0;
+        let mut sum = [0.0_f32];
+        let options = ExecuteOptions::new().wait_at_most(PATIENCE);
+        let run = self.burst.run(
+            &[Input::from(&[self.rounds])],
+            &mut [Output::from(&mut sum)],
+            &options,
+        );
+        run.unwrap_or_else(|error| panic!("a bystander was harmed: {error}"));
+        assert_eq!(sum, [self.rounds + 1.0], "a bystander has a wrong result");
+    }
+}
+
+/// What a daemon has when nobody asks it for anything: it, a bystander's worker, a spare one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AtRest {
+    processes: usize,
+    fds: usize,
+    mappings: usize,
+}
+
+impl AtRest {
+    fn of(daemon: &TestDaemon) -> AtRest {
+        AtRest {
+            processes: group_of(daemon.pid()).len(),
+            fds: fds_of(daemon.pid()),
+            mappings: shared_mappings(daemon.pid()),
+        }
+    }
+}
+
+/// So often in turn a daemon that is at rest is seen to be unchanged.
+const UNCHANGED: u32 = 100;
+
+/// A daemon with a bystander.
+pub(crate) struct Stage {
+    pub(crate) daemon: TestDaemon,
+    pub(crate) bystander: Bystander,
+    at_rest: AtRest,
+}
+
+impl Stage {
+    pub(crate) fn new(place: &Place) -> Stage {
+        let daemon = TestDaemon::start_in(&place.runtime_dir(), EXE, &place.options());
+        let bystander = Bystander::open(&place.runtime_dir());
+        // What is made for the first client stays.
+        Bystander::open(&place.runtime_dir()).computes();
+        let mut at_rest = AtRest::of(&daemon);
+        let mut unchanged = 0;
+        wait_until("the daemon is at rest", || {
+            let before = std::mem::replace(&mut at_rest, AtRest::of(&daemon));
+            unchanged = if at_rest == before { unchanged + 1 } else { 0 };
+            at_rest.processes == 3 && unchanged >= UNCHANGED
+        });
+        Stage {
+            daemon,
+            bystander,
+            at_rest,
+        }
+    }
+
+    /// The workers that do not serve the bystander.
+    pub(crate) fn others(&self) -> Vec<u32> {
+        let its = self.bystander.device.worker().pid;
+        self.daemon
+            .workers()
+            .into_iter()
+            .filter(|&pid| pid != its)
+            .collect()
+    }
+
+    /// A new client is served, the old one too, and nothing is left of those that were here meanwhile.
+    pub(crate) fn expect_as_before(&mut self, what: &str) {
+        Bystander::open(&self.daemon.runtime_dir()).computes();
+        self.bystander.computes();
+        let mut found = AtRest::of(&self.daemon);
+        let is_as_before = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            wait_until("all is as before", || {
+                found = AtRest::of(&self.daemon);
+                found == self.at_rest
+            });
+        }));
+        if is_as_before.is_err() {
+            panic!("{what}: {:?} has become {found:?}", self.at_rest);
+        }
+    }
+}
