@@ -63,7 +63,8 @@ impl ExecuteOptions {
     /// The longest that this process waits for the answer; without it, for as long as
     /// [`DevicesOptions::work_timeout`](crate::DevicesOptions::work_timeout) says, or until the worker ends.
     /// When it is over, the driver is asked to end the execution early; its outputs may be written all the
-    /// same.
+    /// same. A burst that tells its worker of a memory for the first time waits for that up to a minute
+    /// besides.
     #[must_use]
     pub fn wait_at_most(mut self, duration: Duration) -> ExecuteOptions {
         self.wait = Some(duration);

@@ -66,6 +66,9 @@ impl PreparedModel {
         options: &ExecuteOptions,
     ) -> Result<FencedExecution> {
         let connection = self.connection();
+        let deadline = options
+            .wait_deadline()
+            .earlier(connection.link().timeouts().call_deadline());
         let mut fences = Fences::new(connection);
         for wait_for in wait_for {
             fences.add(*wait_for)?;
@@ -78,7 +81,7 @@ impl PreparedModel {
         } = fences;
         let call = Call::ExecuteFenced(ExecuteFenced {
             prepared_model: self.handle_on(connection)?,
-            request: request.on_wire(connection)?,
+            request: request.on_wire(connection, deadline)?,
             wait_for,
             measure: options.measure,
             limits: FencedLimits {
@@ -88,7 +91,7 @@ impl PreparedModel {
             },
         });
         let (name, link) = (call.name(), connection.link());
-        let (started, mut fds) = match link.call(call, &fds)? {
+        let (started, mut fds) = match link.call_by(call, &fds, deadline)? {
             (Reply::Fenced(started), fds) => (started, fds),
             (other, _) => return Err(link.misplaced(name, &other)),
         };

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use highway::{HighwayHash, HighwayHasher, Key};
 use nnhal::wire::{Call, MemoryDescription, MemoryHandle, Object, Reply};
 use nnhal_os::shm::{Access, Mapping, OngoingAccess, SharedMemory, SharedSlice, ShmError};
+use nnhal_os::time::Deadline;
 
 use crate::connection::Connection;
 use crate::error::{Error, ErrorKind, Result};
@@ -329,6 +330,11 @@ impl Memory {
 
     /// The name under which the connection's worker knows the memory; it is told if it does not.
     pub(crate) fn handle_on(&self, connection: &Arc<Connection>) -> Result<MemoryHandle> {
+        self.handle_by(connection, connection.link().timeouts().call_deadline())
+    }
+
+    /// The same, with how long to wait for the worker.
+    pub(crate) fn handle_by(&self, connection: &Arc<Connection>, deadline: Deadline) -> Result<MemoryHandle> {
         if let Some(handle) = self.inner.known_handle(connection) {
             return Ok(handle);
         }
@@ -342,7 +348,7 @@ impl Memory {
         let call = Call::RegisterMemory(description);
         let name = call.name();
         let link = connection.link();
-        let handle = match link.call(call, &[self.inner.fd.as_fd()])? {
+        let handle = match link.call_by(call, &[self.inner.fd.as_fd()], deadline)? {
             (Reply::Memory(handle), _) => handle,
             (other, _) => return Err(link.misplaced(name, &other)),
         };

@@ -23,7 +23,7 @@ impl PreparedModel {
     /// What is wrong with the request; other errors are the outcome of the execution.
     pub fn start(&self, request: &Request, options: &ExecuteOptions) -> Result<PendingExecution> {
         let deadline = options.wait_deadline();
-        let call = Call::Execute(self.call(request, options, ExecutionForm::Asynchronous)?);
+        let call = Call::Execute(self.call(request, options, ExecutionForm::Asynchronous, deadline)?);
         // Holds the memories until the execution has ended, even if nobody waits for that.
         let keep = Some(Box::new(request.clone()) as Box<_>);
         Ok(PendingExecution::new(

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nnhal::fmq::WaitSettings;
 use nnhal::wire::{Call, Execute, ExecutionForm, Object, PreparedModelHandle, Reply};
 use nnhal_hal::ExecutionPreference;
+use nnhal_os::time::Deadline;
 
 use crate::arguments::Arguments;
 use crate::connection::{Connection, Link, wrong_connection};
@@ -76,7 +77,7 @@ impl PreparedModel {
     /// `OUTPUT_INSUFFICIENT_SIZE` comes with the shapes that are needed: [`Error::output_shapes`].
     pub fn execute(&self, request: &Request, options: &ExecuteOptions) -> Result<Completed> {
         let deadline = options.wait_deadline();
-        let call = Call::Execute(self.call(request, options, ExecutionForm::Synchronous)?);
+        let call = Call::Execute(self.call(request, options, ExecutionForm::Synchronous, deadline)?);
         let (name, link) = (call.name(), self.link());
         match link.call_by(call, &[], deadline)? {
             (Reply::Executed(result), _) => completed(link, name, result),
@@ -169,16 +170,18 @@ impl PreparedModel {
         })
     }
 
-    /// The call that executes a request.
+    /// The call that executes a request. The worker is told by then of memories that it does not know yet.
     pub(crate) fn call(
         &self,
         request: &Request,
         options: &ExecuteOptions,
         form: ExecutionForm,
+        deadline: Deadline,
     ) -> Result<Execute> {
+        let deadline = deadline.earlier(self.link().timeouts().call_deadline());
         Ok(Execute {
             prepared_model: self.inner.handle,
-            request: request.on_wire(&self.inner.connection)?,
+            request: request.on_wire(&self.inner.connection, deadline)?,
             form,
             measure: options.measure,
             deadline_ns: options.deadline.to_hal(),

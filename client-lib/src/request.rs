@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use nnhal::wire::{MemoryHandle, RequestWithMemories};
 use nnhal_hal::{DataLocation, RequestArgument, RequestPool};
+use nnhal_os::time::Deadline;
 
 use crate::buffer::Buffer;
 use crate::connection::{Connection, wrong_connection};
@@ -131,10 +132,14 @@ impl Request {
     }
 
     /// The request as a worker understands it, which is told of memories that it does not know.
-    pub(crate) fn on_wire(&self, connection: &Arc<Connection>) -> Result<RequestWithMemories> {
+    pub(crate) fn on_wire(
+        &self,
+        connection: &Arc<Connection>,
+        deadline: Deadline,
+    ) -> Result<RequestWithMemories> {
         self.expect_buffers_of(connection)?;
         Ok(RequestWithMemories {
-            memories: self.handles(connection)?,
+            memories: self.handles(connection, deadline)?,
             request: self.checked()?.clone(),
         })
     }
@@ -149,10 +154,14 @@ impl Request {
     }
 
     /// The names of the memories on a connection.
-    pub(crate) fn handles(&self, connection: &Arc<Connection>) -> Result<Vec<MemoryHandle>> {
+    pub(crate) fn handles(
+        &self,
+        connection: &Arc<Connection>,
+        deadline: Deadline,
+    ) -> Result<Vec<MemoryHandle>> {
         self.memories
             .iter()
-            .map(|memory| memory.handle_on(connection))
+            .map(|memory| memory.handle_by(connection, deadline))
             .collect()
     }
 
