@@ -72,16 +72,41 @@ impl TestDaemon {
     }
 
     fn started(exe: &str, options: &DaemonOptions, runtime_dir: Option<&Path>) -> TestDaemon {
+        TestDaemon::try_started(exe, options, runtime_dir)
+            .unwrap_or_else(|(status, text)| panic!("the daemon did not start ({status}): {text}"))
+    }
+
+    /// As [`TestDaemon::start_in`], for a daemon that may refuse.
+    ///
+    /// # Errors
+    ///
+    /// The exit status and what it said.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be run at all, or neither starts nor ends in time.
+    pub fn try_start_in(
+        runtime_dir: &Path,
+        exe: &str,
+        options: &DaemonOptions,
+    ) -> Result<TestDaemon, (ExitStatus, String)> {
+        TestDaemon::try_started(exe, options, Some(runtime_dir))
+    }
+
+    fn try_started(
+        exe: &str,
+        options: &DaemonOptions,
+        runtime_dir: Option<&Path>,
+    ) -> Result<TestDaemon, (ExitStatus, String)> {
         let mut daemon = TestDaemon::spawn(exe, options, runtime_dir);
         let mut line = String::new();
         let stdout = daemon.child.stdout.take().expect("a pipe");
         let read = BufReader::new(stdout).read_line(&mut line);
-        if read.is_err() || line != "ready\n" {
-            let status = daemon.child.wait();
-            daemon.join_reader();
-            panic!("the daemon did not start ({status:?}): {}", daemon.log());
+        if read.is_ok() && line == "ready\n" {
+            return Ok(daemon);
         }
-        daemon
+        let status = daemon.wait();
+        Err((status, daemon.log()))
     }
 
     /// Starts the daemon and waits for its end, for daemons that are expected to refuse. Returns the exit

@@ -82,6 +82,18 @@ impl Client {
         Client::start(Command::new(CLIENT), place, &[])
     }
 
+    /// As [`Client::start_free`], with each way to execute taken once, by another program, which is given the
+    /// client and its arguments.
+    pub(crate) fn start_under(mut program: Command, place: &Place) -> Client {
+        program.arg(CLIENT);
+        Client::start(program, place, &["--brief"])
+    }
+
+    /// As [`Client::start_free`], with each way to execute taken once.
+    pub(crate) fn start_brief(place: &Place) -> Client {
+        Client::start(Command::new(CLIENT), place, &["--brief"])
+    }
+
     fn start(mut command: Command, place: &Place, arguments: &[&str]) -> Client {
         let mut child = command
             .arg(place.runtime_dir())

@@ -3,14 +3,16 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use nnhal_client::{
-    Burst, BurstOptions, Device, Devices, ExecuteOptions, Input, ModelBuilder, OperationType, Output,
-    PrepareOptions, TensorType,
+    Burst, BurstOptions, Device, Devices, ExecuteOptions, Input, Model, ModelBuilder, OperationType, Output,
+    PrepareOptions, PreparedModel, TensorType,
 };
-use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon, fds_of, group_of, shared_mappings, wait_until};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
+use nnhal_tests::{DaemonOptions, PATIENCE, TestDaemon, fds_of, group_of, shared_mappings};
 
 pub(crate) const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
 
@@ -66,6 +68,11 @@ impl Place {
         self.directory.path().join("tmp")
     }
 
+    /// What strace writes.
+    pub(crate) fn trace(&self) -> PathBuf {
+        self.directory.path().join("trace")
+    }
+
     pub(crate) fn options(&self) -> DaemonOptions {
         DaemonOptions {
             environment: vec![("TMPDIR".to_owned(), OsString::from(self.temporary()))],
@@ -104,6 +111,17 @@ pub(crate) fn names_in(path: &Path) -> Vec<String> {
         .collect()
 }
 
+/// `output = input + 1`.
+pub(crate) fn add_one() -> Model {
+    let mut model = ModelBuilder::new();
+    let x = model.input(TensorType::float32(&[1]));
+    let y = model.constant(TensorType::float32(&[1]), &[1.0_f32]);
+    let no_activation = model.scalar(0_i32);
+    let sum = model.output(TensorType::float32(&[1]));
+    model.operation(OperationType::ADD, &[x, y, no_activation], &[sum]);
+    model.finish().unwrap()
+}
+
 /// A client in this process, which nothing is to happen to.
 pub(crate) struct Bystander {
     pub(crate) device: Device,
@@ -113,14 +131,11 @@ pub(crate) struct Bystander {
 
 impl Bystander {
     pub(crate) fn open(runtime_dir: &Path) -> Bystander {
-        let device = Devices::open_in(runtime_dir).unwrap().device(DEVICE).unwrap();
-        let mut model = ModelBuilder::new();
-        let x = model.input(TensorType::float32(&[1]));
-        let y = model.constant(TensorType::float32(&[1]), &[1.0_f32]);
-        let no_activation = model.scalar(0_i32);
-        let sum = model.output(TensorType::float32(&[1]));
-        model.operation(OperationType::ADD, &[x, y, no_activation], &[sum]);
-        let model = model.finish().unwrap();
+        Bystander::on(Devices::open_in(runtime_dir).unwrap().device(DEVICE).unwrap())
+    }
+
+    pub(crate) fn on(device: Device) -> Bystander {
+        let model = add_one();
         let prepared = device.prepare(&model, &PrepareOptions::new()).unwrap();
         let burst = prepared.burst(&BurstOptions::new()).unwrap();
         Bystander {
@@ -128,6 +143,11 @@ impl Bystander {
             burst,
             rounds: 0.0,
         }
+    }
+
+    /// What it executes.
+    pub(crate) fn prepared(&self) -> PreparedModel {
+        self.burst.model().clone()
     }
 
     /// Computes, and fails if the result is wrong or late.
@@ -164,7 +184,7 @@ impl AtRest {
 }
 
 /// So often in turn a daemon that is at rest is seen to be unchanged.
-const UNCHANGED: u32 = 100;
+const UNCHANGED: u32 = 50;
 
 /// A daemon with a bystander.
 pub(crate) struct Stage {
@@ -175,16 +195,20 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new(place: &Place) -> Stage {
-        let daemon = TestDaemon::start_in(&place.runtime_dir(), EXE, &place.options());
+        Stage::start(place, &place.options())
+    }
+
+    pub(crate) fn start(place: &Place, options: &DaemonOptions) -> Stage {
+        let daemon = TestDaemon::start_in(&place.runtime_dir(), EXE, options);
         let bystander = Bystander::open(&place.runtime_dir());
         // What is made for the first client stays.
         Bystander::open(&place.runtime_dir()).computes();
         let mut at_rest = AtRest::of(&daemon);
         let mut unchanged = 0;
-        wait_until("the daemon is at rest", || {
+        expect_soon("the daemon is at rest", || {
             let before = std::mem::replace(&mut at_rest, AtRest::of(&daemon));
             unchanged = if at_rest == before { unchanged + 1 } else { 0 };
-            at_rest.processes == 3 && unchanged >= UNCHANGED
+            (at_rest.processes == 3 && unchanged >= UNCHANGED, at_rest)
         });
         Stage {
             daemon,
@@ -207,15 +231,27 @@ impl Stage {
     pub(crate) fn expect_as_before(&mut self, what: &str) {
         Bystander::open(&self.daemon.runtime_dir()).computes();
         self.bystander.computes();
-        let mut found = AtRest::of(&self.daemon);
-        let is_as_before = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            wait_until("all is as before", || {
-                found = AtRest::of(&self.daemon);
-                found == self.at_rest
-            });
-        }));
-        if is_as_before.is_err() {
-            panic!("{what}: {:?} has become {found:?}", self.at_rest);
+        expect_soon(
+            &format!("{what}: what the daemon has is {:?} again", self.at_rest),
+            || {
+                let found = AtRest::of(&self.daemon);
+                (found == self.at_rest, found)
+            },
+        );
+    }
+}
+
+/// Waits until the state is as it should be.
+fn expect_soon(what: &str, mut look: impl FnMut() -> (bool, AtRest)) {
+    let deadline = Deadline::after(MonotonicClock.now(), PATIENCE);
+    loop {
+        match look() {
+            (true, _) => return,
+            (false, found) if deadline.is_past(MonotonicClock.now()) => {
+                panic!("waited in vain until {what}, it is {found:?}")
+            }
+            // Nothing announces it.
+            (false, _) => std::thread::park_timeout(Duration::from_millis(1)),
         }
     }
 }

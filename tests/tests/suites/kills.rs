@@ -1,9 +1,9 @@
 //! `kill -9` of each process at each step of the protocol: threats T22 and T23.
 //!
-//! In each round one process is killed while a client is at one of its steps: the client, its worker, the workers that
-//! wait for clients or are being started, or the supervisor, whose threads start workers. Another client computes
-//! on. Afterwards all calls are answered, a new client is served, and processes, descriptors, shared mappings and files
-//! are those of before.
+//! In each round one process is killed while a client is at one of its steps: the client, its worker, the
+//! workers that wait for clients or are being started, or the supervisor, whose threads start workers.
+//! Another client computes on. Afterwards all calls are answered, a new client is served, and processes,
+//! descriptors, shared mappings and files are those of before.
 
 use std::time::Duration;
 
@@ -77,8 +77,8 @@ impl Plan {
         }
     }
 
-    /// Whether the client may see that somebody is dead or the driver ends: its own worker, or before it has one
-    /// whoever was to give it one.
+    /// Whether the client may see that somebody is dead or the driver ends: its own worker, or before it has
+    /// one whoever was to give it one.
     fn may_fail(&self, step: &str) -> bool {
         let is_served = |step| !matches!(step, "connect" | "hello" | "open");
         match self.victim {
@@ -226,6 +226,9 @@ fn kill_of_any_process_at_any_step_leaves_nothing_behind_and_all_calls_answered(
     let mut tally = Tally::default();
     let mut drivers = 0;
     for number in 0..rounds {
+        if number % 100 == 99 {
+            println!("{number} kills, {} calls", tally.calls);
+        }
         let plan = Plan::draw(number, &mut random);
         let mut on = stage.take().unwrap_or_else(|| {
             drivers += 1;

@@ -16,7 +16,7 @@ use nnhal_os::socket::Connection;
 const SIZE: usize = 264;
 
 /// How often a step executes, so that a kill meets one in its middle.
-const TIMES: usize = 10;
+pub(crate) const TIMES: usize = 10;
 
 /// What the cache may hold: a few models.
 const CACHE_BYTES: u64 = 2 << 20;
@@ -57,6 +57,8 @@ pub(crate) struct Session {
     runtime_dir: PathBuf,
     device_name: String,
     cache_dir: PathBuf,
+    /// How often a step executes.
+    times: usize,
     model: Model,
     /// A connection that is made by hand.
     connection: Option<Connection>,
@@ -101,11 +103,12 @@ const BIAS: f32 = 0.5;
 const OUTPUTS: u64 = 4 * SIZE as u64;
 
 impl Session {
-    pub(crate) fn new(runtime_dir: PathBuf, device_name: &str, cache_dir: PathBuf) -> Session {
+    pub(crate) fn new(runtime_dir: PathBuf, device_name: &str, cache_dir: PathBuf, times: usize) -> Session {
         Session {
             runtime_dir,
             device_name: device_name.to_owned(),
             cache_dir,
+            times,
             model: layer(BIAS),
             connection: None,
             registered: None,
@@ -248,7 +251,7 @@ impl Session {
         let Some(burst) = &mut self.burst else {
             return Ok(());
         };
-        for time in 0..TIMES {
+        for time in 0..self.times {
             let input = time as f32;
             let mut output = [0.0_f32; SIZE];
             let inputs = [input; SIZE];
@@ -274,7 +277,7 @@ impl Session {
         else {
             return Ok(());
         };
-        for time in 0..TIMES {
+        for time in 0..self.times {
             let input = time as f32;
             memory.write(0, &[input; SIZE]).map_err(text)?;
             burst.fire(registered, &options()).map_err(text)?;
@@ -288,7 +291,7 @@ impl Session {
         let Some(prepared) = &self.prepared else {
             return Ok(());
         };
-        for time in 0..TIMES {
+        for time in 0..self.times {
             let input = time as f32;
             let memory = filled(input)?;
             way(prepared, &request(&memory))?;

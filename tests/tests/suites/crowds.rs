@@ -1,0 +1,146 @@
+//! More of everything than there should be: clients, and descriptors that nobody asked for. Threats T10 and
+//! T11.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use nix::sys::resource::Resource;
+use nnhal::wire::{Call, directory};
+use nnhal_client::{Clock, Deadline, DevicesOptions, MonotonicClock};
+use nnhal_os::{rlimit, socket::Connection};
+use nnhal_tests::{PATIENCE, RawClient, fds_of, private_bytes};
+
+use crate::common::{Bystander, DEVICE, Place, Stage, sized};
+
+/// Clients at once in the short form.
+const CLIENTS: usize = 40;
+
+/// Threads that connect.
+const CONNECTING: usize = 8;
+
+/// Descriptors in a message, the most that the kernel takes.
+const IN_A_MESSAGE: usize = 253;
+
+/// Descriptors of the short form's flood.
+const DESCRIPTORS: usize = 1_500;
+
+fn patience() -> Deadline {
+    Deadline::after(MonotonicClock.now(), PATIENCE)
+}
+
+/// Connects so many clients at once. Returns those that are served and what the others were told.
+fn connect(place: &Place, clients: usize) -> (Vec<Bystander>, Vec<String>) {
+    let (served, refused) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..CONNECTING {
+            scope.spawn(|| {
+                while next.fetch_add(1, Ordering::Relaxed) < clients {
+                    let devices = DevicesOptions::new()
+                        .runtime_dir(place.runtime_dir())
+                        .connect_timeout(PATIENCE)
+                        .open()
+                        .unwrap();
+                    match devices.device(DEVICE) {
+                        Ok(device) => served.lock().unwrap().push(Bystander::on(device)),
+                        Err(error) => refused.lock().unwrap().push(error.to_string()),
+                    }
+                }
+            });
+        }
+    });
+    (served.into_inner().unwrap(), refused.into_inner().unwrap())
+}
+
+#[test]
+fn crowd_of_clients_is_served_or_told_and_goes_without_a_trace() {
+    let clients = sized("NNHAL_TEST_CLIENTS", CLIENTS);
+    rlimit::raise_to_hard(Resource::RLIMIT_NOFILE).unwrap();
+    let place = Place::new();
+    let quota = clients + 8;
+    let mut options = place.options();
+    options.settings = format!("[clients]\nmax = {quota}\nmax_per_user = {quota}\nreserved = 0\n");
+    let mut stage = Stage::start(&place, &options);
+    let pid = stage.daemon.pid();
+    let before = (private_bytes(pid), fds_of(pid));
+    let (mut served, refused) = connect(&place, clients);
+    // All of them at once have what they compute.
+    served.iter_mut().for_each(Bystander::computes);
+    stage.bystander.computes();
+    let each = |now: u64, before: u64| now.saturating_sub(before) / served.len().max(1) as u64;
+    println!(
+        "{clients} clients at once: {} served, {} told why not; of the supervisor {} bytes and {} descriptors for \
+         each, of a worker {} bytes",
+        served.len(),
+        refused.len(),
+        each(private_bytes(pid), before.0),
+        each(fds_of(pid) as u64, before.1 as u64),
+        served
+            .first()
+            .map_or(0, |client| private_bytes(client.device.worker().pid)),
+    );
+    for text in &refused {
+        assert!(text.contains("the driver"), "{text}");
+    }
+    assert!(
+        refused.is_empty() || clients > CLIENTS,
+        "{} clients find no place: {:?}",
+        refused.len(),
+        refused.first()
+    );
+    drop(served);
+    stage.expect_as_before("a crowd that is gone");
+}
+
+#[test]
+fn crowd_beyond_its_quota_is_told_and_those_within_go_on() {
+    const QUOTA: usize = 6;
+    let clients = sized("NNHAL_TEST_CLIENTS", CLIENTS);
+    let place = Place::new();
+    let mut options = place.options();
+    options.settings = format!("[clients]\nmax_per_user = {QUOTA}\n");
+    let mut stage = Stage::start(&place, &options);
+    let (mut served, refused) = connect(&place, clients);
+    // The bystander has one of the places.
+    assert_eq!((served.len(), refused.len()), (QUOTA - 1, clients - QUOTA + 1));
+    for text in &refused {
+        assert!(text.contains("max_per_user"), "{text}");
+    }
+    served.iter_mut().for_each(Bystander::computes);
+    drop(served);
+    stage.expect_as_before("a crowd that was turned away");
+}
+
+#[test]
+fn flood_of_descriptors_is_closed_and_its_client_dropped() {
+    let total = sized("NNHAL_TEST_DESCRIPTORS", DESCRIPTORS);
+    let place = Place::new();
+    let mut stage = Stage::new(&place);
+    let event = nnhal_os::eventfd::create().unwrap();
+    let fds: Vec<BorrowedFd<'_>> = vec![event.as_fd(); IN_A_MESSAGE];
+    let (mut sent, mut clients) = (0, 0);
+    while sent < total {
+        clients += 1;
+        if clients % 2 == 0 {
+            // To whoever takes connections, before anybody has said hello.
+            let path = directory::socket_path(&place.runtime_dir(), DEVICE);
+            let connection = Connection::connect(&path, patience()).unwrap();
+            if connection.send(&[0; 8], &fds, patience()).is_ok() {
+                sent += IN_A_MESSAGE;
+            }
+        } else {
+            let mut client = RawClient::connect(&place.runtime_dir(), DEVICE);
+            // With a call that takes none, until the driver has had enough.
+            while sent < total && client.send(Call::GetStatus, &fds).is_ok() {
+                sent += IN_A_MESSAGE;
+                if client.receive().is_err() {
+                    break;
+                }
+            }
+        }
+        stage.bystander.computes();
+    }
+    stage.expect_as_before("a flood of descriptors");
+    println!("{sent} descriptors of {clients} clients: all are closed");
+}
