@@ -59,7 +59,6 @@ pub(crate) struct Session {
     cache_dir: PathBuf,
     /// How often a step executes.
     times: usize,
-    model: Model,
     /// A connection that is made by hand.
     connection: Option<Connection>,
     registered: Option<RegisteredRequest>,
@@ -83,7 +82,7 @@ fn options() -> ExecuteOptions {
 }
 
 /// A fully connected layer: each output is the sum of all inputs plus `bias`.
-fn layer(bias: f32) -> Model {
+fn layer(bias: f32) -> Result<Model, String> {
     let size = SIZE as u32;
     let mut model = ModelBuilder::new();
     let x = model.input(TensorType::float32(&[1, size]));
@@ -93,7 +92,7 @@ fn layer(bias: f32) -> Model {
     let y = model.output(TensorType::float32(&[1, size]));
     let inputs = [x, filter, bias, no_activation];
     model.operation(OperationType::FULLY_CONNECTED, &inputs, &[y]);
-    model.finish().expect("a sound model")
+    model.finish().map_err(text)
 }
 
 /// The bias of the model that most steps execute.
@@ -109,7 +108,6 @@ impl Session {
             device_name: device_name.to_owned(),
             cache_dir,
             times,
-            model: layer(BIAS),
             connection: None,
             registered: None,
             burst: None,
@@ -157,7 +155,7 @@ impl Session {
     fn prepare(&mut self) -> Outcome {
         let Some(device) = &self.device else { return Ok(()) };
         let options = PrepareOptions::new().wait_at_most(LIMIT);
-        self.prepared = Some(device.prepare(&self.model, &options).map_err(text)?);
+        self.prepared = Some(device.prepare(&layer(BIAS)?, &options).map_err(text)?);
         self.memory = Some(Memory::new(2 * OUTPUTS).map_err(text)?);
         Ok(())
     }
@@ -168,7 +166,7 @@ impl Session {
         let cache = CompilationCache::open(&self.cache_dir, CACHE_BYTES).map_err(text)?;
         let options = PrepareOptions::new().wait_at_most(LIMIT);
         let bias = (std::process::id() % 1000) as f32;
-        let model = layer(bias);
+        let model = layer(bias)?;
         for _ in 0..2 {
             let prepared = cache.prepare(device, &model, &options).map_err(text)?;
             run(&prepared, 2.0, bias)?;
