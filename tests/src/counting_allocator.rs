@@ -15,6 +15,8 @@ static SHARED: OnceLock<&'static AtomicU32> = OnceLock::new();
 
 thread_local! {
     static OF_THREAD: Cell<u64> = const { Cell::new(0) };
+    /// Bytes that the thread has taken, less those that it has given back, and the most there were of them.
+    static BYTES: Cell<(i64, i64)> = const { Cell::new((0, 0)) };
 }
 
 /// Has the allocations of all threads counted there too, from now on.
@@ -30,6 +32,23 @@ pub(crate) fn of_this_thread() -> u64 {
     OF_THREAD.get()
 }
 
+/// What `work` needs: the most bytes that the calling thread has taken for it at any moment.
+#[allow(dead_code, reason = "each binary uses its part")]
+pub(crate) fn peak_of<T>(work: impl FnOnce() -> T) -> (T, u64) {
+    let before = BYTES.get().0;
+    BYTES.set((before, before));
+    let result = work();
+    let peak = BYTES.get().1 - before;
+    (result, peak.unsigned_abs())
+}
+
+fn change(bytes: i64) {
+    let _ = BYTES.try_with(|counts| {
+        let (now, most) = counts.get();
+        counts.set((now + bytes, most.max(now + bytes)));
+    });
+}
+
 fn count() {
     // A thread that is ending may have no count any more.
     let _ = OF_THREAD.try_with(|count| count.set(count.get() + 1));
@@ -43,23 +62,27 @@ fn count() {
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
+        change(layout.size() as i64);
         // SAFETY: the caller's promise is passed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        change(-(layout.size() as i64));
         // SAFETY: the caller's promise is passed on.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count();
+        change(layout.size() as i64);
         // SAFETY: the caller's promise is passed on.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         count();
+        change(new_size as i64 - layout.size() as i64);
         // SAFETY: the caller's promise is passed on.
         unsafe { System.realloc(pointer, layout, new_size) }
     }

@@ -1,0 +1,149 @@
+//! Memory in a file whose bytes another process of the client makes up as it likes (T2 of the threat model).
+//! It needs root, to mount such a file system.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::process::Command;
+
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sched::{CloneFlags, unshare};
+use nnhal::wire::{Call, MemoryDescription, Reply};
+use nnhal_hal::{DeviceStatus, ErrorStatus};
+use nnhal_tests::{DaemonOptions, RawClient, TestDaemon, add_model};
+
+const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
+
+/// Bytes of the one file there.
+const SIZE: u64 = 4096;
+
+/// The kernel's numbers of requests, and of the bytes before each and before an answer.
+const LOOKUP: u32 = 1;
+const FORGET: u32 = 2;
+const GETATTR: u32 = 3;
+const OPEN: u32 = 14;
+const STATFS: u32 = 17;
+const INIT: u32 = 26;
+const REQUEST_BYTES: usize = 40;
+const ANSWER_BYTES: usize = 16;
+const ENOSYS: i32 = 38;
+
+/// A list of words of 32 bits, as the kernel's structures are.
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// The attributes of a node: 1 is the directory, all others are the file.
+fn attributes(node: u64) -> Vec<u8> {
+    let (mode, size) = if node == 1 {
+        (0o040_755, 0)
+    } else {
+        (0o100_666, SIZE as u32)
+    };
+    // Node, size, blocks and three times, 64 bits each; parts of seconds; mode and links, owner, kind, block.
+    let mut attributes = vec![node as u32, 0, size, 0];
+    attributes.resize(15, 0);
+    attributes.extend([mode, 1, 0, 0, 0, 4096, 0]);
+    words(&attributes)
+}
+
+/// What the file system answers; `None` to a request that has no answer.
+fn answer(number: u32, node: u64) -> Option<Result<Vec<u8>, i32>> {
+    Some(match number {
+        FORGET => return None,
+        // The protocol's version, then limits.
+        INIT => Ok(words(&[7, 31, 0, 0, 1, 4096, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0])),
+        // Node and generation, and for how long that holds: not at all.
+        LOOKUP => Ok([words(&[2, 0, 0, 0, 0, 0, 0, 0, 0, 0]), attributes(2)].concat()),
+        GETATTR => Ok([words(&[0; 4]), attributes(node)].concat()),
+        OPEN => Ok(words(&[0; 4])),
+        STATFS => Ok(words(&[0; 20])),
+        _ => Err(-ENOSYS),
+    })
+}
+
+/// Serves the file system until it is mounted no more.
+fn serve(mut device: File) {
+    let mut request = vec![0; 1 << 17];
+    while let Ok(length) = device.read(&mut request) {
+        if length < REQUEST_BYTES {
+            return;
+        }
+        let word = |at: usize| u32::from_le_bytes(request[at..at + 4].try_into().unwrap());
+        let node = u64::from(word(16)) | u64::from(word(20)) << 32;
+        let Some(answer) = answer(word(4), node) else {
+            continue;
+        };
+        let (error, body) = match answer {
+            Ok(body) => (0, body),
+            Err(error) => (error, Vec::new()),
+        };
+        let mut packet = words(&[(ANSWER_BYTES + body.len()) as u32, error as u32]);
+        packet.extend_from_slice(&request[8..16]);
+        packet.extend(body);
+        // A request that was given up has no answer.
+        let _ = device.write(&packet);
+    }
+}
+
+/// Mounts the file system and opens its file, in a thread with a view of its own of what is mounted.
+fn file_of_user_file_system(directory: &Path) -> Result<OwnedFd, String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let device = File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/fuse")
+        .map_err(|error| text(&error))?;
+    unshare(CloneFlags::CLONE_NEWNS).map_err(|error| text(&error))?;
+    fcntl(&device, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|error| text(&error))?;
+    let options = format!(
+        "fd={},rootmode=40000,user_id=0,group_id=0,allow_other",
+        device.as_raw_fd()
+    );
+    let mount = |arguments: &[&str]| Command::new("mount").args(arguments).arg(directory).output();
+    let private = Command::new("mount").args(["--make-rprivate", "/"]).output();
+    private.map_err(|error| text(&error))?;
+    let mounted =
+        mount(&["-i", "-n", "-t", "fuse", "-o", &options, "nnhal"]).map_err(|error| text(&error))?;
+    if !mounted.status.success() {
+        return Err(String::from_utf8_lossy(&mounted.stderr).into_owned());
+    }
+    std::thread::spawn(move || serve(device));
+    let opened = File::options()
+        .read(true)
+        .write(true)
+        .open(directory.join("memory"));
+    Ok(opened.map_err(|error| text(&error))?.into())
+}
+
+#[test]
+fn file_of_a_file_system_that_a_user_serves_is_no_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let opened = std::thread::scope(|scope| {
+        let opening = scope.spawn(|| file_of_user_file_system(directory.path()));
+        opening.join().unwrap()
+    });
+    let file = match opened {
+        Ok(file) => file,
+        Err(reason) => return eprintln!("SKIPPED: no FUSE file system can be mounted: {reason}"),
+    };
+    let daemon = TestDaemon::start(EXE, &DaemonOptions::default());
+    let mut client = RawClient::connect(&daemon.runtime_dir(), "nnhal-reference");
+    for name in ["mmap_fd", "ashmem", "hardware_buffer_blob"] {
+        let description = MemoryDescription {
+            name: name.into(),
+            fds: 1,
+            size: SIZE,
+            offset: 0,
+            protection: 3,
+        };
+        let refused = client.call(Call::RegisterMemory(description), &[file.as_fd()]);
+        let failure = refused.unwrap_err();
+        assert_eq!(failure.status, ErrorStatus::InvalidArgument, "T2");
+        assert!(failure.detail.contains("FUSE"), "T2: {failure}");
+    }
+    client.prepare(add_model(1)).unwrap();
+    let status = client.call(Call::GetStatus, &[]);
+    assert_eq!(status, Ok(Reply::Status(DeviceStatus::Available)));
+}

@@ -1,0 +1,331 @@
+//! Clients that change what they share while the driver uses it, and that send what nobody wants, many times
+//! over (T1, T3, T4, T9, T10 of the threat model). Another client is served beside them all the time.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use nix::fcntl::{FallocateFlags, fallocate};
+use nnhal::wire::{
+    Call, CauseOfDeath, Execute, ExecutionForm, MemoryDescription, MemoryHandle, Message,
+    PreparedModelHandle, Reply,
+};
+use nnhal_hal::{DeviceStatus, ErrorStatus, Failure, MeasureTiming};
+use nnhal_os::eventfd;
+use nnhal_os::shm::{Mapping, SharedMemory};
+use nnhal_os::time::{Clock, Deadline, MonotonicClock};
+use nnhal_tests::{
+    DaemonOptions, PATIENCE, RawClient, TestDaemon, add_model, fds_of, is_alive, private_bytes,
+    request_in_one_memory, shared_floats, wait_until,
+};
+
+const EXE: &str = env!("CARGO_BIN_EXE_nnhal-test-daemon");
+
+/// How often a memory is changed while it is used.
+const RACES: u32 = 10_000;
+
+/// The fewest executions beside that.
+const EXECUTIONS: u32 = 300;
+
+/// Elements of each argument: two pages.
+const ELEMENTS: u32 = 2048;
+
+/// Bytes of a memory that has all three arguments.
+const BYTES: u64 = ELEMENTS as u64 * 4 * 3;
+
+fn start(settings: &str) -> TestDaemon {
+    TestDaemon::start(EXE, &DaemonOptions::with_settings(settings))
+}
+
+fn connect(daemon: &TestDaemon) -> RawClient {
+    RawClient::connect(&daemon.runtime_dir(), "nnhal-reference")
+}
+
+fn execution(model: PreparedModelHandle, memory: MemoryHandle, bytes: u32) -> Call {
+    Call::Execute(Execute {
+        prepared_model: model,
+        request: request_in_one_memory(memory, 2, 1, bytes),
+        form: ExecutionForm::Synchronous,
+        measure: MeasureTiming::No,
+        deadline_ns: None,
+        loop_timeout_ns: None,
+    })
+}
+
+/// A client that is served all the time.
+struct Neighbour {
+    client: RawClient,
+    model: PreparedModelHandle,
+    memory: MemoryHandle,
+    mapping: Mapping,
+}
+
+impl Neighbour {
+    fn new(daemon: &TestDaemon) -> Neighbour {
+        let mut client = connect(daemon);
+        let model = client.prepare(add_model(1)).unwrap();
+        let (memory, mapping) = shared_floats(&[1.0, 2.0, 0.0]);
+        let memory = client.register(&memory);
+        Neighbour {
+            client,
+            model,
+            memory,
+            mapping,
+        }
+    }
+
+    fn expect_served(&mut self) {
+        self.mapping.as_slice().write_at(8, &[0; 4]).unwrap();
+        let reply = self.client.call(execution(self.model, self.memory, 4), &[]);
+        assert!(matches!(reply, Ok(Reply::Executed(ref result)) if result.outcome.is_ok()));
+        let mut bytes = [0; 4];
+        self.mapping.as_slice().read_at(8, &mut bytes).unwrap();
+        assert_eq!(f32::from_le_bytes(bytes), 3.0);
+    }
+}
+
+/// A memory of this size in a file.
+fn description(size: u64) -> MemoryDescription {
+    MemoryDescription {
+        name: "mmap_fd".into(),
+        fds: 1,
+        size,
+        offset: 0,
+        protection: 3,
+    }
+}
+
+/// What comes of a call.
+enum Answer {
+    Replied,
+    /// By this signal.
+    Died(i32),
+}
+
+/// Executes; every call has an answer, if it is that the worker died.
+fn execute(client: &mut RawClient, model: PreparedModelHandle, memory: MemoryHandle) -> Answer {
+    let sent = client.send(execution(model, memory, ELEMENTS * 4), &[]);
+    let messages = match sent.and_then(|_| client.receive()) {
+        Ok((Message::Reply { .. }, _)) => return Answer::Replied,
+        Ok((message, _)) => vec![message],
+        Err(_) => client.drain(),
+    };
+    let exits = messages.into_iter().chain(client.drain());
+    let mut signals = exits.filter_map(|message| match message {
+        Message::WorkerExit(exit) => Some(exit.cause),
+        _ => None,
+    });
+    match signals.next() {
+        Some(CauseOfDeath::Killed { signal, .. }) => Answer::Died(signal),
+        other => panic!("a call has no answer; the worker: {other:?}"),
+    }
+}
+
+#[test]
+fn memories_that_are_cut_short_at_any_moment_harm_their_owner_only() {
+    let daemon = start("");
+    let mut neighbour = Neighbour::new(&daemon);
+    let file = tempfile::tempfile().unwrap();
+    let (cuts, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
+    let (mut replies, mut deaths) = (0_u32, 0_u32);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                file.set_len(BYTES).unwrap();
+                // As long as it takes to be used now and then.
+                for _ in 0..cuts.load(Ordering::Relaxed) % 16 {
+                    std::thread::yield_now();
+                }
+                file.set_len(u64::from(cuts.load(Ordering::Relaxed) % 3) * 4096)
+                    .unwrap();
+                cuts.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        while cuts.load(Ordering::Relaxed) < RACES || deaths == 0 || replies == 0 {
+            let mut client = connect(&daemon);
+            let model = client.prepare(add_model(ELEMENTS)).unwrap();
+            // It may be too short just now.
+            let call = Call::RegisterMemory(description(BYTES));
+            let registered = client.call(call, &[file.as_fd()]);
+            let Ok(Reply::Memory(memory)) = registered else {
+                assert!(
+                    matches!(registered, Err(ref failure) if failure.status == ErrorStatus::InvalidArgument)
+                );
+                continue;
+            };
+            for _ in 0..100 {
+                match execute(&mut client, model, memory) {
+                    Answer::Replied => replies += 1,
+                    Answer::Died(signal) => {
+                        assert_eq!(signal, nix::sys::signal::Signal::SIGBUS as i32, "T1");
+                        deaths += 1;
+                        break;
+                    }
+                }
+            }
+            neighbour.expect_served();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    println!(
+        "{} cuts: {replies} executions answered, {deaths} workers died of SIGBUS",
+        cuts.load(Ordering::Relaxed)
+    );
+    assert!(is_alive(daemon.pid()), "T1");
+    neighbour.expect_served();
+}
+
+#[test]
+fn holes_that_are_punched_while_executions_run_change_values_only() {
+    let daemon = start("");
+    let mut neighbour = Neighbour::new(&daemon);
+    let mut client = connect(&daemon);
+    let worker = client.welcome.worker_pid;
+    let model = client.prepare(add_model(ELEMENTS)).unwrap();
+    let mut values = vec![1.0; ELEMENTS as usize];
+    values.resize(2 * ELEMENTS as usize, 2.0);
+    values.resize(3 * ELEMENTS as usize, 0.0);
+    let inputs: Vec<u8> = values[..2 * ELEMENTS as usize]
+        .iter()
+        .flat_map(|value: &f32| value.to_le_bytes())
+        .collect();
+    let (shared, mapping) = shared_floats(&values);
+    let memory = client.register(&shared);
+    let holed = shared.as_fd().try_clone_to_owned().unwrap();
+    let (holes, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
+    let mut executions = 0_u32;
+    std::thread::scope(|scope| {
+        scope.spawn(|| punch(&holed, &holes, &is_over));
+        while holes.load(Ordering::Relaxed) < RACES || executions < EXECUTIONS {
+            mapping.as_slice().write_at(0, &inputs).unwrap();
+            assert!(
+                matches!(execute(&mut client, model, memory), Answer::Replied),
+                "T4"
+            );
+            let mut bytes = vec![0; ELEMENTS as usize * 4];
+            mapping
+                .as_slice()
+                .read_at(2 * u64::from(ELEMENTS) * 4, &mut bytes)
+                .unwrap();
+            for value in bytes.as_chunks::<4>().0 {
+                let value = f32::from_le_bytes(*value);
+                assert!([0.0, 1.0, 2.0, 3.0].contains(&value), "T4: {value}");
+            }
+            executions += 1;
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    println!(
+        "{} holes beside {executions} executions",
+        holes.load(Ordering::Relaxed)
+    );
+    assert!(is_alive(worker), "T4");
+    neighbour.expect_served();
+}
+
+/// Punches holes of a page or more until `is_over`.
+fn punch(memory: &OwnedFd, holes: &AtomicU32, is_over: &AtomicBool) {
+    let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    while !is_over.load(Ordering::Relaxed) {
+        let number = holes.load(Ordering::Relaxed);
+        let offset = i64::from(number % 6) * 4096;
+        fallocate(memory, flags, offset, 4096 * i64::from(1 + number % 3)).unwrap();
+        holes.store(number + 1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn memory_costs_the_driver_what_is_used_of_it() {
+    /// What all of it may cost beside what is there of the memory: tables of its pages, and the heap.
+    const MOST_GROWTH: u64 = 1 << 20;
+    let daemon = start("[limits]\nshared_bytes = 8589934592\n");
+    let mut neighbour = Neighbour::new(&daemon);
+    let mut client = connect(&daemon);
+    let worker = client.welcome.worker_pid;
+    let model = client.prepare(add_model(1)).unwrap();
+    let before = [worker, daemon.pid()].map(private_bytes);
+    let growth = || {
+        [worker, daemon.pid()]
+            .into_iter()
+            .zip(before)
+            .map(|(pid, before)| private_bytes(pid).saturating_sub(before))
+            .sum::<u64>()
+    };
+    let refused = register(&mut client, 64 << 30).unwrap_err();
+    assert_eq!(refused.status, ErrorStatus::ResourceExhaustedPersistent, "T3");
+    let refused = growth();
+    let memory = register(&mut client, 4 << 30).unwrap();
+    for _ in 0..10 {
+        let reply = client.call(execution(model, memory, 4), &[]);
+        assert!(matches!(reply, Ok(Reply::Executed(ref result)) if result.outcome.is_ok()));
+    }
+    let used = growth();
+    println!("growth by 64 GiB that are refused: {refused} bytes; by 4 GiB that are used a little: {used}");
+    assert!(refused < MOST_GROWTH && used < MOST_GROWTH, "T3");
+    neighbour.expect_served();
+}
+
+/// Registers a memory of which no page is there.
+fn register(client: &mut RawClient, size: u64) -> Result<MemoryHandle, Failure> {
+    let memory = SharedMemory::create(size).unwrap();
+    match client.call(Call::RegisterMemory(description(size)), &[memory.as_fd()])? {
+        Reply::Memory(memory) => Ok(memory),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn patience() -> Deadline {
+    Deadline::after(MonotonicClock.now(), PATIENCE)
+}
+
+#[test]
+fn flood_of_descriptors_leaves_none_open() {
+    const MESSAGES: u32 = 100_000;
+    const DESCRIPTORS: usize = 8;
+    let daemon = start("");
+    let mut neighbour = Neighbour::new(&daemon);
+    let mut client = connect(&daemon);
+    let worker = client.welcome.worker_pid;
+    let open = eventfd::create().unwrap();
+    let fds = [open.as_fd(); DESCRIPTORS];
+    // A call that there is not, whose descriptors nobody asked for.
+    let unknown = [&[0][..], &7_u64.to_le_bytes(), &999_u32.to_le_bytes()].concat();
+    let flood = |client: &mut RawClient, messages: u32| {
+        for _ in 0..messages {
+            client.connection.send(&unknown, &fds, patience()).unwrap();
+            let (answer, _) = client.receive().unwrap();
+            assert!(
+                matches!(
+                    answer,
+                    Message::Reply {
+                        id: 7,
+                        result: Err(_)
+                    }
+                ),
+                "T10: {answer:?}"
+            );
+        }
+    };
+    flood(&mut client, 10);
+    let before = [worker, daemon.pid()].map(fds_of);
+    flood(&mut client, MESSAGES);
+    assert_eq!([worker, daemon.pid()].map(fds_of), before, "T10");
+    // Calls that say another number of descriptors than came are the last of their connection.
+    let status = [&[0][..], &7_u64.to_le_bytes(), &0_u32.to_le_bytes()].concat();
+    for _ in 0..100 {
+        let mut hostile = connect(&daemon);
+        hostile.connection.send(&status, &fds, patience()).unwrap();
+        let messages = hostile.drain();
+        assert!(
+            messages
+                .iter()
+                .any(|message| matches!(message, Message::Goodbye { .. })),
+            "T10: {messages:?}"
+        );
+    }
+    wait_until("the supervisor has as many descriptors as before", || {
+        fds_of(daemon.pid()) <= before[1]
+    });
+    let status = client.call(Call::GetStatus, &[]);
+    assert_eq!(status, Ok(Reply::Status(DeviceStatus::Available)));
+    neighbour.expect_served();
+}
