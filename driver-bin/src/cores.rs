@@ -15,10 +15,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use nnhal_os::cores::Cores;
+use nnhal_os::cores::{Cores, ThreadPermit};
 
 use crate::processors::processors;
-use crate::usage::{Resource, Usage};
+use crate::settings::UserLimits;
+use crate::usage::{Quotas, Resource, Usage};
 
 /// The processors of a worker.
 #[derive(Debug)]
@@ -28,15 +29,17 @@ pub(crate) struct WorkerCores {
     /// What one execution may use of them.
     most: AtomicUsize,
     usage: Arc<Usage>,
+    quotas: Quotas,
 }
 
 impl WorkerCores {
     /// Those that this process may use, shared with the other workers of its client's user.
-    pub(crate) fn new(usage: Arc<Usage>) -> WorkerCores {
+    pub(crate) fn new(usage: Arc<Usage>, limits: UserLimits) -> WorkerCores {
         let processors = processors();
         WorkerCores {
             processors,
             most: AtomicUsize::new(processors),
+            quotas: Quotas::new(Arc::clone(&usage), limits),
             usage,
         }
     }
@@ -44,12 +47,16 @@ impl WorkerCores {
     /// The processors of a worker that knows of no others, for tests.
     #[cfg(test)]
     pub(crate) fn alone() -> WorkerCores {
-        WorkerCores::new(Arc::new(Usage::alone()))
+        let limits = UserLimits {
+            threads: u32::MAX,
+            ..UserLimits::default()
+        };
+        WorkerCores::new(Arc::new(Usage::alone()), limits)
     }
 
-    /// What the worker uses.
-    pub(crate) fn usage(&self) -> &Arc<Usage> {
-        &self.usage
+    /// What the worker may use beside others of its user.
+    pub(crate) fn quotas(&self) -> &Quotas {
+        &self.quotas
     }
 
     /// Sets how many threads one execution may use; 0 for as many as there are processors.
@@ -101,12 +108,24 @@ impl Cores for WorkerCores {
     fn give_back(&self, count: usize) {
         self.usage.give_back(Resource::RunningThreads, count as u32);
     }
+
+    fn permit_helper(&self) -> Option<ThreadPermit> {
+        let permit = self.quotas.helper_thread()?;
+        Some(Box::new(permit))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::usage::UsageTables;
+    use crate::usage::{THREADS_OF_WORKER, UsageTables};
+
+    fn limits() -> UserLimits {
+        UserLimits {
+            threads: 4 * THREADS_OF_WORKER,
+            ..UserLimits::default()
+        }
+    }
 
     /// A further worker of this user on a machine with so many processors, and its row.
     fn worker(tables: &mut UsageTables, uid: u32, processors: usize) -> (u32, WorkerCores) {
@@ -115,7 +134,7 @@ mod tests {
         let cores = WorkerCores {
             processors,
             most: AtomicUsize::new(processors),
-            usage: Arc::new(usage),
+            ..WorkerCores::new(Arc::new(usage), limits())
         };
         (row, cores)
     }
@@ -190,6 +209,21 @@ mod tests {
         });
         assert_eq!(workers[0].busy(), 0);
         assert_eq!(workers[0].take(9), 6);
+    }
+
+    #[test]
+    fn helper_threads_count_among_those_of_the_user_and_leave_half_for_others() {
+        let mut tables = UsageTables::with_processors(4);
+        let [one, other] = [7, 7].map(|uid| worker(&mut tables, uid, 4).1);
+        assert!(one.permit_helper().is_none(), "half of all threads are there");
+        let (row, stranger) = worker(&mut tables, 8, 4);
+        let permits: Vec<_> = std::iter::from_fn(|| stranger.permit_helper()).collect();
+        assert_eq!(permits.len(), THREADS_OF_WORKER as usize);
+        let call = stranger.quotas().thread().unwrap();
+        drop((call, permits));
+        assert!(stranger.permit_helper().is_some());
+        tables.leave(8, row);
+        drop(other);
     }
 
     #[test]

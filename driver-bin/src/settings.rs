@@ -151,8 +151,8 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct UserLimits {
-    /// Threads of workers, but for helper threads of devices; 0 for half of what the system lets the driver
-    /// have.
+    /// Threads of workers; 0 for half of what the system lets the driver have. Helper threads of `nnhal-cpu`
+    /// have at most half of them.
     pub threads: u32,
     /// Descriptors that workers keep: of memories, fences, and outcomes of fenced executions.
     pub descriptors: u32,

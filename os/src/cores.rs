@@ -1,7 +1,11 @@
 //! On how many processors the threads of a program compute.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Leave to have one thread more, until dropped.
+pub type ThreadPermit = Box<dyn Any + Send>;
 
 /// Who says on how many processors a program may compute.
 pub trait Cores: Sync + Debug {
@@ -19,6 +23,10 @@ pub trait Cores: Sync + Debug {
 
     /// Gives back processors that were taken.
     fn give_back(&self, count: usize);
+
+    /// Asks for leave to make a helper thread, which keeps the permit until it ends. `None` if there are as many
+    /// threads as there may be.
+    fn permit_helper(&self) -> Option<ThreadPermit>;
 }
 
 /// The processors of a process that shares them with nobody.
@@ -64,5 +72,9 @@ impl Cores for OwnCores {
 
     fn give_back(&self, count: usize) {
         self.busy.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    fn permit_helper(&self) -> Option<ThreadPermit> {
+        Some(Box::new(()))
     }
 }

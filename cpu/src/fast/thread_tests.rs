@@ -42,6 +42,10 @@ impl Cores for Noting {
     fn give_back(&self, count: usize) {
         self.cores.give_back(count);
     }
+
+    fn permit_helper(&self) -> Option<nnhal_os::cores::ThreadPermit> {
+        self.cores.permit_helper()
+    }
 }
 
 /// Has an operation computed by one to eight threads and compares bits.

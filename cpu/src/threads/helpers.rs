@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use nnhal_os::cores::Cores;
+
 use super::hand_over::{Occupation, Seat, chosen};
 
 /// The name of helper threads, as the system shows it.
@@ -51,8 +53,9 @@ impl Helpers {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Claims at most `wanted` helpers, as bits by seat, making threads where there are none.
-    pub(super) fn claim(&self, wanted: usize) -> u64 {
+    /// Claims at most `wanted` helpers, as bits by seat, making threads where there are none and some more may
+    /// be.
+    pub(super) fn claim(&self, wanted: usize, cores: &dyn Cores) -> u64 {
         let mut claimed = 0_u64;
         for (at, seat) in self.seats.iter().enumerate() {
             if claimed.count_ones() as usize == wanted {
@@ -61,7 +64,7 @@ impl Helpers {
             let has_helper = match seat.claim() {
                 None => continue,
                 Some(Occupation::Helper) => true,
-                Some(Occupation::Nobody) => self.start(at),
+                Some(Occupation::Nobody) => self.start(at, cores),
                 Some(Occupation::Leaving) => false,
             };
             if has_helper {
@@ -84,16 +87,23 @@ impl Helpers {
 
     /// Starts the helper of a claimed seat.
     #[cold]
-    fn start(&self, at: usize) -> bool {
+    fn start(&self, at: usize, cores: &dyn Cores) -> bool {
         if self.is_exhausted.load(Ordering::Relaxed) {
             return false;
         }
+        let Some(permit) = cores.permit_helper() else {
+            self.is_exhausted.store(true, Ordering::Relaxed);
+            return false;
+        };
         let seats = Arc::clone(&self.seats);
         self.seats[at].expect_helper();
         let started = std::thread::Builder::new()
             .name(HELPER_NAME.to_owned())
             .stack_size(STACK)
-            .spawn(move || seats[at].serve());
+            .spawn(move || {
+                let _permit = permit;
+                seats[at].serve();
+            });
         match started {
             Ok(thread) => {
                 self.threads().push(thread);

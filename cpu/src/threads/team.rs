@@ -132,18 +132,18 @@ impl<'a> Team<'a> {
         let Some(mut taken) = taken else {
             return work(0);
         };
-        let bits = self.claim(taken.helpers, taken.count);
+        let bits = self.claim(taken.helpers, taken.count, taken.cores);
         // Another execution may have claimed the helpers for these processors.
         taken.keep(bits.count_ones() as usize);
         share(taken.helpers.seats(), bits, work);
     }
 
     /// At most `wanted` claimed helpers.
-    fn claim(&self, helpers: &Helpers, wanted: usize) -> u64 {
+    fn claim(&self, helpers: &Helpers, wanted: usize, cores: &dyn Cores) -> u64 {
         let mut claimed = self.claimed.get();
         let lacking = wanted.saturating_sub(self.helpers.get());
         if lacking > 0 {
-            claimed |= helpers.claim(lacking);
+            claimed |= helpers.claim(lacking, cores);
             self.claimed.set(claimed);
             self.helpers.set(claimed.count_ones() as usize);
         }

@@ -27,7 +27,7 @@ use nnhal_os::shm::Mapping;
 pub(crate) enum Resource {
     /// Threads that compute at this moment.
     RunningThreads,
-    /// Threads that there are, but for helper threads of devices.
+    /// Threads that there are, helper threads included.
     Threads,
     /// Descriptors that are kept for the client.
     Descriptors,

@@ -130,6 +130,19 @@ pub(crate) struct Permit {
     amount: u32,
 }
 
+impl Permit {
+    /// Has what another one stands for, of the same resource, too.
+    fn absorb(&mut self, mut other: Permit) {
+        self.amount = self.amount.saturating_add(std::mem::take(&mut other.amount));
+    }
+
+    fn shrink_to(&mut self, amount: u32) {
+        let less = self.amount.saturating_sub(amount);
+        self.usage.give_back(self.resource, less);
+        self.amount -= less;
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         self.usage.give_back(self.resource, self.amount);
@@ -163,6 +176,12 @@ impl Quotas {
         self.permit(Resource::Threads, 1, self.limits.threads.into())
     }
 
+    /// One more helper thread. Work is done without them too, so they leave half of all for other threads.
+    pub(crate) fn helper_thread(&self) -> Option<Permit> {
+        let most = u64::from(self.limits.threads / 2);
+        self.permit(Resource::Threads, 1, most).ok()
+    }
+
     /// One more descriptor that is kept for the client.
     pub(crate) fn descriptor(&self) -> Result<Permit, Failure> {
         self.permit(Resource::Descriptors, 1, self.limits.descriptors.into())
@@ -173,9 +192,25 @@ impl Quotas {
         self.bytes(Resource::SharedKib, bytes, self.limits.shared_bytes)
     }
 
-    /// So many bytes more of device buffers.
-    pub(crate) fn buffer_bytes(&self, bytes: u64) -> Result<Permit, Failure> {
-        self.bytes(Resource::BufferKib, bytes, self.limits.buffer_bytes)
+    /// Has the permit of a device buffer, which is `None` as long as it has no bytes, stand for so many. An error
+    /// leaves it as it was; fewer bytes than before are none.
+    pub(crate) fn resize_buffer(&self, permit: &mut Option<Permit>, bytes: u64) -> Result<(), Failure> {
+        let has = permit.as_ref().map_or(0, |permit| u64::from(permit.amount));
+        let kib = bytes.div_ceil(1024);
+        if let Some(more) = kib.checked_sub(has).filter(|more| *more > 0) {
+            let grown = self.bytes(
+                Resource::BufferKib,
+                more.saturating_mul(1024),
+                self.limits.buffer_bytes,
+            )?;
+            match permit {
+                Some(permit) => permit.absorb(grown),
+                None => *permit = Some(grown),
+            }
+        } else if let (Some(permit), Ok(kib)) = (permit, u32::try_from(kib)) {
+            permit.shrink_to(kib);
+        }
+        Ok(())
     }
 
     fn bytes(&self, resource: Resource, bytes: u64, most: u64) -> Result<Permit, Failure> {
@@ -268,8 +303,11 @@ mod tests {
             let refused = other.shared_bytes(bytes).unwrap_err();
             assert_eq!(refused.status, ErrorStatus::ResourceExhaustedPersistent);
         }
-        let _buffers = one.buffer_bytes(8 << 10).unwrap();
-        let refused = other.buffer_bytes(1).unwrap_err();
+        let (mut buffers, mut others) = (None, None);
+        one.resize_buffer(&mut buffers, 8 << 10).unwrap();
+        let refused = other.resize_buffer(&mut others, 1).unwrap_err();
+        one.resize_buffer(&mut buffers, 7 << 10).unwrap();
+        other.resize_buffer(&mut others, 1).unwrap();
         assert!(refused.detail.contains("user_limits.buffer_bytes"), "{refused}");
         let _descriptors = (one.descriptor().unwrap(), other.descriptor().unwrap());
         assert!(

@@ -14,9 +14,10 @@ use nnhal_device::DeviceMemory;
 use nnhal_hal::validate::{ArgumentPlan, Direction, ValidModel, ValidRequest};
 use nnhal_hal::{BufferRole, ErrorStatus, ExtraParams, Failure, Operand, OperandType, Shape};
 
-use super::table::{OBJECTS, Table, no_such, over_quota, too_many};
+use super::buffer_bytes::{Account, Charge};
+use super::table::{OBJECTS, Table, no_such, too_many};
 use crate::settings::Limits;
-use crate::usage::{Permit, Quotas};
+use crate::usage::Quotas;
 
 /// A device buffer.
 #[derive(Debug)]
@@ -28,11 +29,17 @@ pub(crate) struct Buffer {
     limit: u64,
     /// What roles and description say of its dimensions; 0 where they leave it open.
     declared: Shape,
-    content: Mutex<Option<Content>>,
+    held: Mutex<Held>,
     /// Whether the client gave it up. Whoever still uses it then keeps it a moment longer.
     is_freed: AtomicBool,
-    /// Its bytes, which count among those of the user's clients.
-    permit: Option<Permit>,
+}
+
+/// What a buffer has at the moment.
+#[derive(Debug)]
+struct Held {
+    content: Option<Content>,
+    /// Its bytes: those of its declaration, or of its content where the declaration leaves its size open.
+    charge: Charge,
 }
 
 /// What an initialised buffer holds.
@@ -68,19 +75,45 @@ impl Buffer {
         self.is_freed.load(Ordering::Acquire)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Content>> {
+    fn lock(&self) -> MutexGuard<'_, Held> {
         // Only whole values are put in there.
-        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the buffer holds, if it is initialised.
     pub(crate) fn content(&self) -> Option<Content> {
-        self.lock().clone()
+        self.lock().content.clone()
     }
 
-    /// Replaces what the buffer holds; nothing makes it uninitialised. Returns what it held.
-    pub(crate) fn set_content(&self, content: Option<Content>) -> Option<Content> {
-        std::mem::replace(&mut *self.lock(), content)
+    /// Counts so many bytes for the buffer, if it has not that many, before it is given content of this size.
+    pub(crate) fn make_room(&self, bytes: usize) -> Result<(), Failure> {
+        let mut held = self.lock();
+        if bytes as u64 > held.charge.bytes() {
+            held.charge.resize(bytes as u64)?;
+        }
+        Ok(())
+    }
+
+    /// Replaces what the buffer holds, and returns what that was.
+    ///
+    /// # Errors
+    /// The client may not have so many bytes. The buffer is as it was.
+    pub(crate) fn set_content(&self, content: Content) -> Result<Option<Content>, Failure> {
+        let mut held = self.lock();
+        if self.declared_size().is_none() {
+            held.charge.resize(content.memory.size() as u64)?;
+        }
+        Ok(held.content.replace(content))
+    }
+
+    /// Makes the buffer uninitialised.
+    pub(crate) fn clear(&self) {
+        let mut held = self.lock();
+        held.content = None;
+        if self.declared_size().is_none() {
+            // Fewer bytes are never refused.
+            let _ = held.charge.resize(0);
+        }
     }
 
     /// What roles and description say of its dimensions; 0 where they leave it open.
@@ -130,8 +163,7 @@ impl Buffer {
 #[derive(Debug)]
 pub(crate) struct Buffers {
     state: Mutex<State>,
-    limits: Limits,
-    quotas: Quotas,
+    account: Arc<Account>,
 }
 
 #[derive(Debug)]
@@ -139,8 +171,6 @@ struct State {
     table: Table<Arc<Buffer>>,
     by_token: HashMap<u32, Arc<Buffer>>,
     next_token: u32,
-    /// Bytes that buffers of known size have been promised.
-    promised: u64,
 }
 
 impl Buffers {
@@ -149,12 +179,10 @@ impl Buffers {
             table: Table::new(limits.objects),
             by_token: HashMap::new(),
             next_token: 1,
-            promised: 0,
         };
         Buffers {
             state: Mutex::new(state),
-            limits: limits.clone(),
-            quotas,
+            account: Arc::new(Account::new(limits.buffer_bytes, quotas)),
         }
     }
 
@@ -179,35 +207,26 @@ impl Buffers {
                 operand.operand_type
             )));
         }
+        let held = Held {
+            content: None,
+            charge: Charge::none(Arc::clone(&self.account)),
+        };
         let buffer = Buffer {
             token: 0,
             element_size: operand.operand_type.element_size(),
             is_tensor: operand.operand_type.is_tensor(),
-            limit: self.limits.buffer_bytes,
+            limit: self.account.most(),
             roles,
             declared,
-            content: Mutex::default(),
+            held: Mutex::new(held),
             is_freed: AtomicBool::new(false),
-            permit: None,
         };
         self.insert(buffer)
     }
 
     fn insert(&self, mut buffer: Buffer) -> Result<Allocated, Failure> {
-        let size = buffer.declared_size().unwrap_or(0) as u64;
+        buffer.make_room(buffer.declared_size().unwrap_or(0))?;
         let mut state = self.lock();
-        let promised = state.promised.saturating_add(size);
-        if promised > self.limits.buffer_bytes {
-            return Err(Failure::new(
-                over_quota(size, self.limits.buffer_bytes),
-                format!(
-                    "{size} bytes more of device buffers exceed the {} bytes that one client may have (the driver's \
-                     setting limits.buffer_bytes)",
-                    self.limits.buffer_bytes
-                ),
-            ));
-        }
-        buffer.permit = Some(self.quotas.buffer_bytes(size)?);
         let token = state.next_token;
         // None is used twice: requests that are kept name buffers by their tokens.
         let next = token.checked_add(1).ok_or_else(|| {
@@ -222,7 +241,6 @@ impl Buffers {
             .map_err(|full| too_many("device buffers", full, OBJECTS))?;
         state.by_token.insert(token, buffer);
         state.next_token = next;
-        state.promised = promised;
         Ok(Allocated {
             buffer: handle.into(),
             token,
@@ -237,9 +255,6 @@ impl Buffers {
             .ok_or_else(|| no_such("device buffer", handle.0))?;
         buffer.is_freed.store(true, Ordering::Release);
         state.by_token.remove(&buffer.token);
-        state.promised = state
-            .promised
-            .saturating_sub(buffer.declared_size().unwrap_or(0) as u64);
         Ok(())
     }
 

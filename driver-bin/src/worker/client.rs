@@ -66,7 +66,7 @@ impl Client {
         };
         let limits = config.limits.clone();
         cores.set_most(config.execution.threads);
-        let quotas = Quotas::new(Arc::clone(cores.usage()), config.user_limits.clone());
+        let quotas = cores.quotas().clone();
         Ok(Client {
             outbox: Outbox::new(connection, version, wake()?, quotas.clone()),
             device,

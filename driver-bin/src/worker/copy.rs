@@ -92,11 +92,11 @@ fn out_of(buffer: &Buffer, memory: &Memory) -> Result<(), Failure> {
 
 /// Whatever goes wrong leaves the buffer without content.
 fn into(device: &dyn Device, buffer: &Buffer, memory: &Memory, dimensions: &[u32]) -> Result<(), Failure> {
-    let (content, outcome) = match new_content(device, buffer, memory, dimensions) {
-        Ok(content) => (Some(content), Ok(())),
-        Err(failure) => (None, Err(failure)),
-    };
-    buffer.set_content(content);
+    let content = new_content(device, buffer, memory, dimensions);
+    let outcome = content.and_then(|content| buffer.set_content(content).map(drop));
+    if outcome.is_err() {
+        buffer.clear();
+    }
     outcome
 }
 
@@ -122,6 +122,7 @@ fn new_content(
             ),
         ));
     }
+    buffer.make_room(size)?;
     let _access = memory.begin(Access::ReadOnly)?;
     let source = memory.slice()?;
     let memory = device.upload(size, &mut |bytes| {

@@ -9,6 +9,7 @@
 //! on threads of their own. It never runs a device, so it notices at once when the client is gone.
 
 mod buffer;
+mod buffer_bytes;
 mod burst;
 mod cache_colouring;
 mod calls;
@@ -107,7 +108,8 @@ fn run(registry: &DeviceRegistry) -> Result<(), WorkerError> {
         return Err(WorkerError::Unexpected);
     };
     let usage = Usage::open(table, assignment.row).map_err(|_| WorkerError::Unexpected)?;
-    let cores = Arc::new(WorkerCores::new(Arc::new(usage)));
+    let cores = WorkerCores::new(Arc::new(usage), idle.config.user_limits.clone());
+    let cores = Arc::new(cores);
     let orders = Arc::new(Orders::new(idle.config.execution.clone())?);
     listen(idle.commands, Arc::clone(&orders))?;
     let weights = Weights::new(idle.handoff, &idle.config.weights);

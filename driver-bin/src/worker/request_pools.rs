@@ -23,7 +23,7 @@ pub(crate) fn invalidate_outputs(request: &ValidRequest, pools: &impl Pools) {
         if let ArgumentPlan::Token { token, .. } = plan
             && let Some(buffer) = pools.buffer(*token)
         {
-            buffer.set_content(None);
+            buffer.clear();
         }
     }
 }

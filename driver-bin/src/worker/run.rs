@@ -347,7 +347,7 @@ impl Context {
     ) -> Result<(), Failure> {
         let buffer = output_buffer(run.pools, (index, token))?;
         let memory = self.execution.take_output(index)?;
-        if let Some(old) = buffer.set_content(Some(Content { shape, memory })) {
+        if let Some(old) = buffer.set_content(Content { shape, memory })? {
             self.execution.recycle(old.memory);
         }
         Ok(())
